@@ -1,0 +1,1 @@
+//! The loader: rows of a workload into COPY BINARY, over several connections.

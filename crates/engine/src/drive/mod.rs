@@ -1,0 +1,1 @@
+//! Clients, pacing, slices and the whole run.

@@ -1,0 +1,1 @@
+//! The epoll loop, connections, and the clock that tests replace.

@@ -1,0 +1,13 @@
+//! The engine of pgdyno: it loads data into PostgreSQL and drives load at it, and measures both.
+//!
+//! The modules follow the way of a byte: [`wire`] (bytes of the protocol, no sockets), [`io`] (the
+//! loop, connections, the clock), [`record`] (counters and histograms), [`drive`] (clients, pacing,
+//! slices, the whole run), [`tpcc`] (one workload: random numbers, population, transactions) and
+//! [`copy`] (the loader). It knows nothing of Python: `docs/engine.md` is its interface.
+
+pub mod copy;
+pub mod drive;
+pub mod io;
+pub mod record;
+pub mod tpcc;
+pub mod wire;

@@ -1,0 +1,1 @@
+//! The workload derived from TPC-C: random numbers, population, transactions.

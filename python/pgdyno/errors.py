@@ -1,0 +1,70 @@
+"""Every error that pgdyno raises on purpose, as one tree.
+
+::
+
+    PgdynoError                 exit status 1: something failed
+    ├── UsageError              exit status 2: the request itself is wrong
+    ├── ServerError             a build or a running server
+    │   ├── FetchError          a build could not be fetched or verified
+    │   ├── StartError          a server did not start, or started with other settings than asked
+    │   └── ConnectError        a server was not reachable, refused us, or is too old
+    ├── EngineError             the engine could not be started, or ended badly
+    ├── DiskFullError           a forecast or a write says that the disk cannot hold it
+    ├── DatasetError            a dataset is missing, half-made or not what it should be
+    ├── EvidenceError           an evidence file is damaged, of another version, or in use
+    └── Interrupted             the user asked to stop; what was measured is kept
+
+A message says what failed, on what, and what to do about it. Only ``cli`` prints errors and exits.
+"""
+
+from __future__ import annotations
+
+
+class PgdynoError(Exception):
+    """The root: something failed. The text is one line, fit to be shown as it is."""
+
+    exit_status = 1
+
+
+class UsageError(PgdynoError):
+    """The request is wrong: an unknown version, profile, setting, option or file."""
+
+    exit_status = 2
+
+
+class ServerError(PgdynoError):
+    """A build or a running server failed us."""
+
+
+class FetchError(ServerError):
+    """A build could not be fetched, verified or unpacked."""
+
+
+class StartError(ServerError):
+    """A server did not start, or did not take the settings that were asked for."""
+
+
+class ConnectError(ServerError):
+    """A server was not reachable, refused the connection, or is too old."""
+
+
+class EngineError(PgdynoError):
+    """The engine could not be started, or ended without a result."""
+
+
+class DiskFullError(PgdynoError):
+    """The disk cannot hold what was asked for."""
+
+
+class DatasetError(PgdynoError):
+    """A dataset is missing, half-made, or not of the workload and scale asked for."""
+
+
+class EvidenceError(PgdynoError):
+    """An evidence file is damaged, of another version, or held by another pgdyno."""
+
+
+class Interrupted(PgdynoError):
+    """The user asked to stop. What was measured until then is in the evidence."""
+
+    exit_status = 130
