@@ -1,0 +1,210 @@
+"""The closed list of doubts about a trial or a study: each with its sentence and its remedy.
+
+A caveat is stored with its parameters and always shown. There is no free text: a doubt that is not in this
+list is added to it. Adding a code, or reworking a sentence, needs no new evidence version; renaming a code or
+one of its parameters does.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+Parameter = str | int | float
+
+
+class Code(StrEnum):
+    """The name under which a caveat is stored."""
+
+    # the comparison as such
+    BUILDS_DIFFER = "builds-differ"
+    CLUSTERS_DIFFER = "clusters-differ"
+    SEVERAL_THINGS_CHANGED = "several-things-changed"
+    UNSAFE_SETTINGS = "unsafe-settings"
+    NEAREST_VERSION = "nearest-version"
+    SETTINGS_DROPPED = "settings-dropped"
+    DEBUG_SERVER = "debug-server"
+    DEBUG_ENGINE = "debug-engine"
+    # how it was run
+    SEQUENTIAL = "sequential"
+    SERVER_NOT_RESTARTED = "server-not-restarted"
+    SHARED_MACHINE = "shared-machine"
+    NO_KEYING_AND_THINKING = "no-keying-and-thinking"
+    INTERRUPTED = "interrupted"
+    # what was lost
+    FEW_BLOCKS = "few-blocks"
+    CHECKS_FAILED_TRIALS_EXCLUDED = "checks-failed-trials-excluded"
+    TRIALS_FAILED = "trials-failed"
+    FAILURES_OVER_SHARE = "failures-over-share"
+    RETRIES_OVER_SHARE = "retries-over-share"
+    # what disturbed it
+    DRIVER_BUSY = "driver-busy"
+    DRIVER_LATE = "driver-late"
+    STEAL = "steal"
+    CHECKPOINT_IN_SLICES = "checkpoint-in-slices"
+    AUTOVACUUM_IN_SLICES = "autovacuum-in-slices"
+    WINDOW_WITHOUT_CHECKPOINT = "window-without-checkpoint"
+    NO_STEADY_STATE = "no-steady-state"
+    # what the statistics say of themselves
+    INTERVALS_DISAGREE = "intervals-disagree"
+
+
+@dataclass(frozen=True)
+class Wording:
+    """A sentence with {parameters} in braces, and what the reader can do about it."""
+
+    sentence: str
+    remedy: str
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """The names that the sentence and the remedy need."""
+        parsed = [*string.Formatter().parse(self.sentence), *string.Formatter().parse(self.remedy)]
+        return frozenset(name for _, name, _, _ in parsed if name)
+
+
+WORDINGS: Mapping[Code, Wording] = {
+    Code.BUILDS_DIFFER: Wording(
+        "The arms' servers were compiled differently ({difference}): "
+        "a part of the effect may be the compiler's.",
+        "Take both from one provider, or build both from source with the same flags.",
+    ),
+    Code.CLUSTERS_DIFFER: Wording(
+        "The arms' clusters were initialised differently ({difference}).",
+        "Give both the same initdb options (checksums, locale provider, encoding, WAL segment size).",
+    ),
+    Code.SEVERAL_THINGS_CHANGED: Wording(
+        "The arms {baseline} and {arm} differ in more than one thing ({things}): "
+        "the effect is that of all together.",
+        "Add arms that change one thing at a time.",
+    ),
+    Code.UNSAFE_SETTINGS: Wording(
+        "The arms {baseline} and {arm} do not keep the same promises ({difference}): "
+        "a part of the effect may be the price of safety.",
+        "Compare arms of equal safety, or read the effect as that price.",
+    ),
+    Code.NEAREST_VERSION: Wording(
+        "Version {requested} was not to be had; {resolved} was measured in its place.",
+        "Install {requested}, or name the version that was measured.",
+    ),
+    Code.SETTINGS_DROPPED: Wording(
+        "Arm {arm} ran without {settings}: its server does not know or did not take them.",
+        "Take a profile made for this version, or drop these settings from every arm.",
+    ),
+    Code.DEBUG_SERVER: Wording(
+        "Arm {arm}'s server was built for debugging ({flags}), which costs speed.",
+        "Measure a server built without assertions and with optimisation.",
+    ),
+    Code.DEBUG_ENGINE: Wording(
+        "The driver is a debug build: its own CPU time is several times too high and takes from the servers.",
+        "Build the engine in release mode (make setup) and measure again.",
+    ),
+    Code.SEQUENTIAL: Wording(
+        "All blocks of one arm ran before the next arm's: "
+        "whatever drifted on the machine looks like an effect.",
+        "Use the slices or blocks schedule.",
+    ),
+    Code.SERVER_NOT_RESTARTED: Wording(
+        "Arm {arm}'s server was running already and was neither restored nor restarted between blocks, "
+        "so the blocks are less independent than the interval assumes.",
+        "Let pgdyno start the server itself where the question allows it.",
+    ),
+    Code.SHARED_MACHINE: Wording(
+        "The driver shared {cores} cores with the servers.",
+        "Watch the driver's CPU per transaction below, or drive from a second machine.",
+    ),
+    Code.NO_KEYING_AND_THINKING: Wording(
+        "The clients neither keyed nor thought: a few clients ran as fast as the server allowed.",
+        "For TPC-C's own load, pass --pacing keying-and-thinking with ten clients per warehouse.",
+    ),
+    Code.INTERRUPTED: Wording(
+        "{trials} trials were interrupted and count for nothing.",
+        "Continue with --resume where blocks are missing.",
+    ),
+    Code.FEW_BLOCKS: Wording(
+        "Only {blocks} complete blocks of {arm} against {baseline}: fewer than {blocks_min} give no verdict.",
+        "Give it more time (--minutes), or continue with --resume.",
+    ),
+    Code.CHECKS_FAILED_TRIALS_EXCLUDED: Wording(
+        "{trials} trials of arm {arm} failed a check ({checks}) and are excluded from the estimate.",
+        "Read the failed checks below: a server or a workload that does not do its work has no speed.",
+    ),
+    Code.TRIALS_FAILED: Wording(
+        "{trials} trials of arm {arm} did not finish ({reason}).",
+        "Read the server's log, kept in the evidence.",
+    ),
+    Code.FAILURES_OVER_SHARE: Wording(
+        "{share} of arm {arm}'s transactions failed (limit {limit}).",
+        "Read the failures by SQLSTATE below.",
+    ),
+    Code.RETRIES_OVER_SHARE: Wording(
+        "Arm {arm} retried {share} of its transactions (limit {limit}): "
+        "contention is a part of what was measured.",
+        "Use more warehouses per client, or a lower isolation level.",
+    ),
+    Code.DRIVER_BUSY: Wording(
+        "The driver used {share} of the machine's CPU while arm {arm} was measured (limit {limit}): "
+        "it may be the bottleneck.",
+        "Use fewer clients, or drive from a second machine.",
+    ),
+    Code.DRIVER_LATE: Wording(
+        "The driver woke {late_ms} ms late at the 99th percentile while arm {arm} was measured "
+        "(limit {limit_ms} ms): latencies hold that much of its own delay.",
+        "Leave the driver a core, or use fewer clients.",
+    ),
+    Code.STEAL: Wording(
+        "The hypervisor took away {share} of the CPU time while arm {arm} was measured (limit {limit}).",
+        "Measure on a machine of your own, or trust only many blocks.",
+    ),
+    Code.CHECKPOINT_IN_SLICES: Wording(
+        "{n} checkpoints of arm {arm} ran while other arms were measured.",
+        "Raise checkpoint_timeout and max_wal_size in every arm, or use the blocks schedule.",
+    ),
+    Code.AUTOVACUUM_IN_SLICES: Wording(
+        "Autovacuum of arm {arm} worked {share} of the time while other arms were measured.",
+        "Use the blocks schedule, where one arm runs at a time.",
+    ),
+    Code.WINDOW_WITHOUT_CHECKPOINT: Wording(
+        "No checkpoint fell into arm {arm}'s measured window, so the result leaves its cost out.",
+        "Use the blocks schedule with a window of two checkpoint cycles.",
+    ),
+    Code.NO_STEADY_STATE: Wording(
+        "Arm {arm} reached no steady state: its rate still changed by {slope_percent_per_hour} % per hour.",
+        "Warm up for longer, or report the slope as the result.",
+    ),
+    Code.INTERVALS_DISAGREE: Wording(
+        "For {arm} against {baseline} the bootstrap interval ({bootstrap}) would give another verdict than "
+        "Student's ({student}): the blocks are not normally spread.",
+        "Look at the blocks for outliers, and add blocks.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Caveat:
+    """One doubt with its parameters. ``trial`` is the id of the trial it is about; None: the whole study.
+
+    Raises ValueError where the parameters are not exactly those of the sentence.
+    """
+
+    code: Code
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    trial: int | None = None
+
+    def __post_init__(self) -> None:
+        """Hold the parameters against the wording, so that a caveat in a file can always be shown."""
+        needed, given = WORDINGS[self.code].parameters, frozenset(self.parameters)
+        if needed != given:
+            raise ValueError(f"caveat {self.code} takes {sorted(needed)}, not {sorted(given)}")
+
+    @property
+    def sentence(self) -> str:
+        """What is in doubt and why, as one full sentence."""
+        return WORDINGS[self.code].sentence.format(**self.parameters)
+
+    @property
+    def remedy(self) -> str:
+        """What the reader can do about it."""
+        return WORDINGS[self.code].remedy.format(**self.parameters)

@@ -1,0 +1,78 @@
+"""The engine's events (docs/engine.md) as records: one to one, nanoseconds to seconds, nothing computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pgdyno.evidence.packing import pairs_from
+from pgdyno.evidence.records import Counts, Failure, Histogram, Interval, Measure, Role, Slice
+
+Event = Mapping[str, Any]
+
+_NS_PER_S = 1e9
+
+
+def slice_from(event: Event) -> Slice:
+    """Of a ``slice`` event."""
+    return Slice(
+        position=event["slice"],
+        role=Role(event["role"]),
+        opened_s=event["opened_ns"] / _NS_PER_S,
+        counted_from_s=event["counted_from_ns"] / _NS_PER_S,
+        closed_s=event["closed_ns"] / _NS_PER_S,
+        drained_s=event["drained_ns"] / _NS_PER_S,
+        driver_cpu_user_s=event["driver_cpu_ns"]["user"] / _NS_PER_S,
+        driver_cpu_system_s=event["driver_cpu_ns"]["system"] / _NS_PER_S,
+        kinds=_kinds(event["kinds"]),
+    )
+
+
+def interval_from(event: Event) -> Interval:
+    """Of an ``interval`` event. Where nothing was ok there is no latency, whatever the engine wrote."""
+    kinds = _kinds(event["kinds"])
+    latency = event["latency_ns"] if any(counts.ok for counts in kinds.values()) else {}
+    return Interval(
+        position=event["slice"],
+        role=Role(event["role"]),
+        from_s=event["from_ns"] / _NS_PER_S,
+        to_s=event["to_ns"] / _NS_PER_S,
+        kinds=kinds,
+        latency_p50_ns=latency.get("p50"),
+        latency_p95_ns=latency.get("p95"),
+        latency_p99_ns=latency.get("p99"),
+        latency_max_ns=latency.get("max"),
+    )
+
+
+def histograms_from(target: Event) -> list[Histogram]:
+    """Of one target of the ``result`` event; empty ones are left out."""
+    return [
+        Histogram(kind, Measure(measure), pairs_from(pairs))
+        for kind, result in target["kinds"].items()
+        for measure, pairs in result["histograms"].items()
+        if pairs
+    ]
+
+
+def failures_from(target: Event, errors: Iterable[Event] = ()) -> list[Failure]:
+    """Of one target of the ``result`` event, each with the first message of its ``error`` events."""
+    samples: dict[tuple[str, str], str] = {}
+    for error in errors:
+        samples.setdefault((error["kind"], error["sqlstate"]), error["message"])
+    return [
+        Failure(kind, sqlstate, n, samples.get((kind, sqlstate), ""))
+        for kind, result in target["kinds"].items()
+        for sqlstate, n in result["failures"].items()
+    ]
+
+
+def transactions_between(measure: Sequence[Event], end: Sequence[Event]) -> list[int]:
+    """Per target, from the ``totals`` of the two ``barrier`` events: what the CPU readings are divided by."""
+    return [
+        after["transactions"] - before["transactions"] for before, after in zip(measure, end, strict=True)
+    ]
+
+
+def _kinds(kinds: Mapping[str, Mapping[str, int]]) -> dict[str, Counts]:
+    return {kind: Counts(**counts) for kind, counts in kinds.items()}

@@ -1,0 +1,105 @@
+"""The evidence file as a file: made whole, opened with care, refused with a reason."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+
+from pgdyno.errors import DiskFullError, EvidenceError
+
+APPLICATION_ID = 0x7067646E
+SCHEMA_VERSION = 1
+
+BUSY_TIMEOUT_S = 10.0
+"""How long a statement waits for another process's lock: only a change of journal mode ever takes one."""
+
+
+def create(path: Path) -> None:
+    """Make an empty evidence file at a path where nothing is yet."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        with translated(path):
+            connection.executescript(files(__package__).joinpath("schema.sql").read_text("utf-8"))
+    finally:
+        connection.close()
+
+
+def open_for_reading(path: Path) -> sqlite3.Connection:
+    """A checked connection that cannot write, also while a writer is at work."""
+    return _open(path, "ro")
+
+
+def open_for_writing(path: Path) -> sqlite3.Connection:
+    """A checked connection; the caller holds the WriterLock."""
+    connection = _open(path, "rw")
+    with translated(path):
+        connection.execute("PRAGMA journal_mode = WAL")
+        # A commit needs no fsync to survive the death of the process; a checkpoint, at the end of each trial,
+        # does one, so that a power cut costs a trial at most. No fsync of ours falls into a measured slice.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute("PRAGMA foreign_keys = ON")
+    return connection
+
+
+def _open(path: Path, mode: str) -> sqlite3.Connection:
+    if not path.is_file():
+        raise EvidenceError(f"no evidence file at {path}: check the name")
+    try:
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S
+        )
+    except sqlite3.Error as error:
+        raise EvidenceError(f"cannot open {path}: {error}") from error
+    try:
+        with translated(path):
+            _refuse_what_is_not_ours(connection, path)
+    except EvidenceError:
+        connection.close()
+        raise
+    return connection
+
+
+def _refuse_what_is_not_ours(connection: sqlite3.Connection, path: Path) -> None:
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    if application_id != APPLICATION_ID:
+        raise EvidenceError(f"{path} is not an evidence file of pgdyno: check the name")
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > SCHEMA_VERSION:
+        raise EvidenceError(
+            f"{path} was written by a newer pgdyno "
+            f"(evidence version {version}, this one reads {SCHEMA_VERSION}): upgrade pgdyno"
+        )
+    if version < SCHEMA_VERSION:
+        raise EvidenceError(
+            f"{path} was written by an older pgdyno (evidence version {version}, this one reads "
+            f"{SCHEMA_VERSION}): read it with the pgdyno that wrote it"
+        )
+    (finding,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if finding != "ok":
+        raise EvidenceError(f"{path} is damaged ({_one_line(finding)}): restore it from a copy")
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """SQLite's errors as ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", None)
+        if code == sqlite3.SQLITE_FULL:
+            raise DiskFullError(
+                f"the disk is full: {path} cannot grow; free some space, then --resume"
+            ) from error
+        if code in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}:
+            raise EvidenceError(
+                f"{path} is damaged ({_one_line(str(error))}): restore it from a copy"
+            ) from error
+        raise EvidenceError(f"{path}: {_one_line(str(error))}") from error
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:200]

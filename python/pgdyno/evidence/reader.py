@@ -1,0 +1,272 @@
+"""Reads an evidence file, also while it is being written. Every method gives what is there at that moment."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pgdyno.caveats import Caveat, Code
+from pgdyno.errors import EvidenceError
+from pgdyno.evidence import file
+from pgdyno.evidence.packing import unpack_json, unpack_pairs, unpack_text
+from pgdyno.evidence.records import (
+    Arm,
+    Badge,
+    Block,
+    BlockStatus,
+    Check,
+    Counts,
+    Ending,
+    Failure,
+    Histogram,
+    Interval,
+    Measure,
+    Plan,
+    Role,
+    Schedule,
+    Slice,
+    Study,
+    Trial,
+    TrialStatus,
+)
+
+
+class Evidence:
+    """An open evidence file. Raises EvidenceError for what is not one, is damaged or of another version."""
+
+    def __init__(self, path: Path) -> None:
+        """Open and check."""
+        self.path = path
+        self._connection = file.open_for_reading(path)
+        self._connection.row_factory = sqlite3.Row
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        """Close at the end of a with block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close, whatever happened."""
+        self.close()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Within it all methods see the file at one moment: a report of a running study fits together."""
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._connection.execute("COMMIT")
+
+    def study(self) -> Study:
+        """The study."""
+        rows = self._rows("SELECT * FROM study")
+        if len(rows) != 1:
+            raise EvidenceError(f"{self.path} has no study in it: restore it from a copy")
+        row = rows[0]
+        with self._understood():
+            plan = self._json(row["plan"])
+            return Study(
+                title=row["title"],
+                created_unix_s=row["created_unix_s"],
+                pgdyno_version=row["pgdyno_version"],
+                engine=self._json(row["engine"]),
+                command=row["command"],
+                plan=Plan(**{**plan, "schedule": Schedule(plan["schedule"])}),
+                host=self._json(row["host"]),
+                ended_unix_s=row["ended_unix_s"],
+                ended_because=None if row["ended_because"] is None else Ending(row["ended_because"]),
+            )
+
+    def arms(self) -> list[Arm]:
+        """The arms, the baseline first."""
+        with self._understood():
+            return [
+                Arm(
+                    arm=row["arm"],
+                    name=row["name"],
+                    spec=row["spec"],
+                    server=self._json(row["server"]),
+                    settings_requested=self._json(row["settings_requested"]),
+                    safety=[Badge(**badge) for badge in self._json(row["safety"])],
+                    workload=self._json(row["workload"]),
+                    clients=row["clients"],
+                    dataset=self._json(row["dataset"]),
+                )
+                for row in self._rows("SELECT * FROM arm ORDER BY arm")
+            ]
+
+    def blocks(self) -> list[Block]:
+        """The blocks that were begun, in the order of the plan."""
+        with self._understood():
+            return [
+                Block(
+                    block=row["block"],
+                    seed=row["seed"],
+                    arm_order=self._json(row["arm_order"]),
+                    started_unix_s=row["started_unix_s"],
+                    status=BlockStatus(row["status"]),
+                    ended_unix_s=row["ended_unix_s"],
+                )
+                for row in self._rows("SELECT * FROM block ORDER BY block")
+            ]
+
+    def trials(self, *, all_attempts: bool = False) -> list[Trial]:
+        """The last attempt of every block and arm, or all attempts; by block, arm and attempt."""
+        slices, failures, checks = self._slices(), self._failures(), self._checks()
+        with self._understood():
+            every = [
+                Trial(
+                    trial=row["trial"],
+                    block=row["block"],
+                    arm=row["arm"],
+                    attempt=row["attempt"],
+                    status=TrialStatus(row["status"]),
+                    reason=row["reason"],
+                    started_unix_s=row["started_unix_s"],
+                    ended_unix_s=row["ended_unix_s"],
+                    epoch_unix_s=row["epoch_unix_s"],
+                    restore_s=row["restore_s"],
+                    start_s=row["start_s"],
+                    server_cpu_s=row["server_cpu_s"],
+                    transactions=row["transactions"],
+                    committed_new_orders=row["committed_new_orders"],
+                    driver_memory_bytes=row["driver_memory_bytes"],
+                    driver=self._json(row["driver"]),
+                    settings=self._json(row["settings"]),
+                    slices=slices.get(row["trial"], []),
+                    failures=failures.get(row["trial"], []),
+                    checks=checks.get(row["trial"], []),
+                )
+                for row in self._rows("SELECT * FROM trial ORDER BY block, arm, attempt")
+            ]
+        if all_attempts:
+            return every
+        return list({(trial.block, trial.arm): trial for trial in every}.values())
+
+    def settled(self) -> set[tuple[int, int]]:
+        """(block, arm) of the trials that need no repeating: they ran, well or not."""
+        repeat = {TrialStatus.RUNNING, TrialStatus.INTERRUPTED}
+        return {(trial.block, trial.arm) for trial in self.trials() if trial.status not in repeat}
+
+    def intervals(self, trial: int) -> list[Interval]:
+        """What the driver streamed, in order of time."""
+        kinds = self._counts("interval_count", "from_s", "WHERE trial = ?", trial)
+        with self._understood():
+            return [
+                Interval(
+                    position=row["position"],
+                    role=Role(row["role"]),
+                    from_s=row["from_s"],
+                    to_s=row["to_s"],
+                    kinds=kinds.get((trial, row["from_s"]), {}),
+                    latency_p50_ns=row["latency_p50_ns"],
+                    latency_p95_ns=row["latency_p95_ns"],
+                    latency_p99_ns=row["latency_p99_ns"],
+                    latency_max_ns=row["latency_max_ns"],
+                )
+                for row in self._rows("SELECT * FROM interval WHERE trial = ? ORDER BY from_s", trial)
+            ]
+
+    def histograms(self, trial: int, measure: Measure) -> list[Histogram]:
+        """One per kind of transaction."""
+        query = "SELECT kind, n, pairs FROM histogram WHERE trial = ? AND measure = ? ORDER BY kind"
+        return [
+            Histogram(row["kind"], measure, unpack_pairs(row["pairs"], row["n"]))
+            for row in self._rows(query, trial, measure)
+        ]
+
+    def tally(self, trial: int) -> Mapping[str, Any] | None:
+        """The workload's own counters."""
+        blobs = [row["tally"] for row in self._rows("SELECT tally FROM trial WHERE trial = ?", trial)]
+        return unpack_json(blobs[0]) if blobs and blobs[0] is not None else None
+
+    def server_log(self, trial: int) -> str:
+        """The server's log over the trial; empty where none was kept."""
+        return "".join(
+            unpack_text(row["text"]) for row in self._rows("SELECT text FROM log WHERE trial = ?", trial)
+        )
+
+    def caveats(self) -> list[Caveat]:
+        """The stored doubts. The analysis adds those that follow from the evidence."""
+        with self._understood():
+            return [
+                Caveat(Code(row["code"]), self._json(row["parameters"]), row["trial"])
+                for row in self._rows("SELECT * FROM caveat ORDER BY caveat")
+            ]
+
+    def _slices(self) -> dict[int, list[Slice]]:
+        kinds = self._counts("slice_count", "position")
+        rows = self._rows("SELECT * FROM slice ORDER BY trial, position")
+        with self._understood():
+            return {
+                trial: [
+                    Slice(
+                        position=row["position"],
+                        role=Role(row["role"]),
+                        opened_s=row["opened_s"],
+                        counted_from_s=row["counted_from_s"],
+                        closed_s=row["closed_s"],
+                        drained_s=row["drained_s"],
+                        driver_cpu_user_s=row["driver_cpu_user_s"],
+                        driver_cpu_system_s=row["driver_cpu_system_s"],
+                        kinds=kinds.get((trial, row["position"]), {}),
+                    )
+                    for row in group
+                ]
+                for trial, group in groupby(rows, key=lambda row: int(row["trial"]))
+            }
+
+    def _failures(self) -> dict[int, list[Failure]]:
+        rows = self._rows("SELECT * FROM failure ORDER BY trial, kind, sqlstate")
+        return {
+            trial: [Failure(row["kind"], row["sqlstate"], row["n"], row["sample"]) for row in group]
+            for trial, group in groupby(rows, key=lambda row: int(row["trial"]))
+        }
+
+    def _checks(self) -> dict[int, list[Check]]:
+        rows = self._rows("SELECT * FROM check_result ORDER BY trial, name")
+        return {
+            trial: [
+                Check(row["name"], bool(row["passed"]), row["statistic"], row["p_value"], row["detail"])
+                for row in group
+            ]
+            for trial, group in groupby(rows, key=lambda row: int(row["trial"]))
+        }
+
+    def _counts(
+        self, table: str, owner: str, where: str = "", *values: object
+    ) -> dict[tuple[int, float], dict[str, Counts]]:
+        found: dict[tuple[int, float], dict[str, Counts]] = {}
+        for row in self._rows(f"SELECT * FROM {table} {where} ORDER BY trial, {owner}, kind", *values):
+            counts = Counts(row["ok"], row["rolled_back"], row["failed"], row["skipped"], row["retried"])
+            found.setdefault((row["trial"], row[owner]), {})[row["kind"]] = counts
+        return found
+
+    def _rows(self, query: str, *values: object) -> list[sqlite3.Row]:
+        with file.translated(self.path):
+            return self._connection.execute(query, values).fetchall()
+
+    def _json(self, text: str) -> Any:
+        with self._understood():
+            return json.loads(text)
+
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, TypeError, KeyError) as error:
+            raise EvidenceError(
+                f"{self.path} holds what this pgdyno does not understand ({error}): restore it from a copy"
+            ) from error

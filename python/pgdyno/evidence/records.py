@@ -1,0 +1,312 @@
+"""What an evidence file holds, as typed values: one record per table of ``schema.sql``, which has the units.
+
+Instants of slices and intervals are seconds since the trial's epoch (the start of the driver's run).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Json = Mapping[str, Any]
+Pairs = npt.NDArray[np.uint64]
+"""Shape (n, 2): value in ns, how many; ascending in the value."""
+
+
+class Schedule(StrEnum):
+    """How a block is laid out."""
+
+    SLICES = "slices"
+    DUET = "duet"
+    BLOCKS = "blocks"
+    SEQUENTIAL = "sequential"
+
+
+class Role(StrEnum):
+    """What a slice is for."""
+
+    WARM_UP = "warm-up"
+    MEASURE = "measure"
+
+
+class BlockStatus(StrEnum):
+    """What became of a block. It is done when every arm had its trial, whatever became of the trials."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+class TrialStatus(StrEnum):
+    """What became of a trial."""
+
+    RUNNING = "running"
+    OK = "ok"
+    EXCLUDED = "excluded"  # it ran, but a check failed
+    FAILED = "failed"  # it did not run to its end
+    INTERRUPTED = "interrupted"  # by the user or by a kill: to be repeated
+
+
+class Ending(StrEnum):
+    """Why a study ended."""
+
+    VERDICT = "verdict"
+    BUDGET = "budget"
+    BLOCKS = "blocks"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+class Measure(StrEnum):
+    """latency = done − intended, service = done − sent, lag = sent − intended."""
+
+    LATENCY = "latency"
+    SERVICE = "service"
+    LAG = "lag"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was to be done. ``margin`` and ``confidence`` are shares: 0.02 and 0.95."""
+
+    schedule: Schedule
+    workload: Json  # {"kind": "tpcc", …}
+    margin: float
+    seed: int
+    slice_s: float | None = None  # null where a trial is one slice
+    slices_per_arm: int | None = None  # measured ones, in a block
+    discard_s: float = 0.0
+    warm_up_s: float | None = None
+    window_s: float | None = None  # measured, per trial
+    blocks_max: int | None = None
+    budget_s: float | None = None
+    confidence: float = 0.95
+    pacing: str = "none"
+    rate_per_s: float | None = None  # of an open loop
+    details: Json = field(default_factory=dict)  # anything else that is needed to repeat it
+
+
+@dataclass(frozen=True)
+class Study:
+    """The one row of ``study``."""
+
+    title: str
+    created_unix_s: float
+    pgdyno_version: str
+    engine: Json
+    command: str
+    plan: Plan
+    host: Json
+    ended_unix_s: float | None = None
+    ended_because: Ending | None = None
+
+
+@dataclass(frozen=True)
+class Badge:
+    """One promise of an arm's settings: ``kept`` is None where it could not be found out."""
+
+    name: str
+    kept: bool | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One thing compared. Index 0 is the baseline."""
+
+    arm: int
+    name: str
+    spec: str
+    server: Json
+    settings_requested: Mapping[str, str]
+    safety: Sequence[Badge]
+    workload: Json
+    clients: int
+    dataset: Json
+
+
+@dataclass(frozen=True)
+class Block:
+    """One trial of every arm, close in time. ``seed`` is below 2**63."""
+
+    block: int
+    seed: int
+    arm_order: Sequence[int]
+    started_unix_s: float
+    status: BlockStatus = BlockStatus.RUNNING
+    ended_unix_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Transactions of one kind: each is exactly one of the first four; ``retried`` counts attempts."""
+
+    ok: int = 0
+    rolled_back: int = 0
+    failed: int = 0
+    skipped: int = 0
+    retried: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        """Both together."""
+        return Counts(
+            self.ok + other.ok,
+            self.rolled_back + other.rolled_back,
+            self.failed + other.failed,
+            self.skipped + other.skipped,
+            self.retried + other.retried,
+        )
+
+    @property
+    def all(self) -> int:
+        """How many transactions."""
+        return self.ok + self.rolled_back + self.failed + self.skipped
+
+    @property
+    def executed(self) -> int:
+        """How many the server carried out to their designed end."""
+        return self.ok + self.rolled_back
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A second or so of one arm; ``kinds`` counts its counted part (counted_from_s .. drained_s)."""
+
+    position: int
+    role: Role
+    opened_s: float
+    counted_from_s: float
+    closed_s: float
+    drained_s: float
+    driver_cpu_user_s: float
+    driver_cpu_system_s: float
+    kinds: Mapping[str, Counts]
+
+    @property
+    def counted_s(self) -> float:
+        """The time in which the counted transactions ended."""
+        return self.drained_s - self.counted_from_s
+
+    @property
+    def driver_cpu_s(self) -> float:
+        """User and system together."""
+        return self.driver_cpu_user_s + self.driver_cpu_system_s
+
+
+@dataclass(frozen=True)
+class Interval:
+    """What the driver streams inside a slice; latencies of the ok transactions, None where there was none."""
+
+    position: int
+    role: Role
+    from_s: float
+    to_s: float
+    kinds: Mapping[str, Counts]
+    latency_p50_ns: int | None = None
+    latency_p95_ns: int | None = None
+    latency_p99_ns: int | None = None
+    latency_max_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Failed transactions of one kind and SQLSTATE ("connection" for a lost one), with one message."""
+
+    kind: str
+    sqlstate: str
+    n: int
+    sample: str = ""
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Durations of the ok transactions of one kind. See Pairs."""
+
+    kind: str
+    measure: Measure
+    pairs: Pairs
+
+    @property
+    def n(self) -> int:
+        """How many durations."""
+        return int(self.pairs[:, 1].sum())
+
+
+@dataclass(frozen=True)
+class Check:
+    """Did the workload do its work? ``statistic`` and ``p_value`` where the check is a statistical test."""
+
+    name: str
+    passed: bool
+    statistic: float | None = None
+    p_value: float | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is known of a trial at its end, beside its slices: written in one transaction.
+
+    ``transactions`` are all those between the two readings of ``server_cpu_s``, which is None for a server
+    whose CPU cannot be read.
+    """
+
+    status: TrialStatus
+    ended_unix_s: float
+    reason: str = ""
+    epoch_unix_s: float | None = None
+    restore_s: float | None = None
+    start_s: float | None = None
+    server_cpu_s: float | None = None
+    transactions: int | None = None
+    committed_new_orders: int | None = None
+    driver_memory_bytes: int | None = None
+    driver: Json = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    tally: Json | None = None
+    failures: Sequence[Failure] = ()
+    histograms: Sequence[Histogram] = ()
+    checks: Sequence[Check] = ()
+    server_log: str = ""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One arm's part of a block, as the reader gives it. Histograms and log, being large, are read apart."""
+
+    trial: int
+    block: int
+    arm: int
+    attempt: int
+    status: TrialStatus
+    reason: str
+    started_unix_s: float
+    ended_unix_s: float | None
+    epoch_unix_s: float | None
+    restore_s: float | None
+    start_s: float | None
+    server_cpu_s: float | None
+    transactions: int | None
+    committed_new_orders: int | None
+    driver_memory_bytes: int | None
+    driver: Json
+    settings: Mapping[str, str]
+    slices: Sequence[Slice]
+    failures: Sequence[Failure]
+    checks: Sequence[Check]
+
+    @property
+    def measured(self) -> list[Slice]:
+        """Its measured slices, in order."""
+        return [piece for piece in self.slices if piece.role is Role.MEASURE]
+
+    @property
+    def driver_cpu_s(self) -> float:
+        """The driver's CPU over the measured slices."""
+        return sum(piece.driver_cpu_s for piece in self.measured)

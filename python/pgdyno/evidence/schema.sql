@@ -1,0 +1,172 @@
+-- Everything that one study measured: enough to recompute every number of its report, and nothing that can be
+-- recomputed. One file per study, written as the study goes (WAL mode), whole after every transaction.
+--
+-- Units: *_unix_s are seconds since 1970-01-01 UTC; other *_s are seconds (REAL). Instants of slices and intervals
+-- count from the trial's epoch, which is the start of the driver's run (trial.epoch_unix_s); in the slices schedule
+-- all trials of a block share one. JSON columns hold one JSON value as text. Passwords are masked before they get here.
+
+PRAGMA application_id = 0x7067646E;  -- "pgdn"
+PRAGMA user_version = 1;             -- the version of this schema; another one is refused, never guessed at
+
+-- One row.
+CREATE TABLE study (
+    id                  INTEGER PRIMARY KEY CHECK (id = 1),
+    title               TEXT NOT NULL,
+    created_unix_s      REAL NOT NULL,
+    ended_unix_s        REAL,               -- null while it runs, and after a kill
+    ended_because       TEXT CHECK (ended_because IN ('verdict', 'budget', 'blocks', 'interrupted', 'failed')),
+    pgdyno_version      TEXT NOT NULL,
+    engine              TEXT NOT NULL,      -- JSON: version, profile, target, rustc
+    command             TEXT NOT NULL,      -- the command line that repeats it
+    plan                TEXT NOT NULL,      -- JSON: see records.Plan
+    host                TEXT NOT NULL       -- JSON: machine facts, name → text or number
+) STRICT;
+
+-- One row per arm; index 0 is the baseline.
+CREATE TABLE arm (
+    arm                 INTEGER PRIMARY KEY,
+    name                TEXT NOT NULL UNIQUE,
+    spec                TEXT NOT NULL,      -- as the user wrote it
+    server              TEXT NOT NULL,      -- JSON: provider, version, how it was compiled, initdb options
+    settings_requested  TEXT NOT NULL,      -- JSON: name → value, as PostgreSQL writes them
+    safety              TEXT NOT NULL,      -- JSON: list of {name, kept: bool or null, text}
+    workload            TEXT NOT NULL,      -- JSON: kind and parameters
+    clients             INTEGER NOT NULL CHECK (clients > 0),
+    dataset             TEXT NOT NULL       -- JSON: workload, scale, seed, size
+) STRICT;
+
+CREATE TABLE block (
+    block               INTEGER PRIMARY KEY,   -- 0, 1, …: its place in the plan
+    seed                INTEGER NOT NULL,
+    arm_order           TEXT NOT NULL,         -- JSON: arm indices in the order of the slices or trials
+    status              TEXT NOT NULL CHECK (status IN ('running', 'done', 'failed', 'interrupted')),
+    started_unix_s      REAL NOT NULL,
+    ended_unix_s        REAL
+) STRICT;
+
+-- One arm's part of a block. A repeated trial is a new row with the next attempt; the last attempt counts.
+CREATE TABLE trial (
+    trial               INTEGER PRIMARY KEY,
+    block               INTEGER NOT NULL REFERENCES block,
+    arm                 INTEGER NOT NULL REFERENCES arm,
+    attempt             INTEGER NOT NULL DEFAULT 1,
+    status              TEXT NOT NULL CHECK (status IN ('running', 'ok', 'excluded', 'failed', 'interrupted')),
+    reason              TEXT NOT NULL DEFAULT '',  -- why it is not ok
+    started_unix_s      REAL NOT NULL,
+    ended_unix_s        REAL,
+    epoch_unix_s        REAL,                   -- the driver's epoch, from which slices and intervals count
+    restore_s           REAL,                   -- null where nothing was restored (dsn)
+    start_s             REAL,                   -- server start until it accepts connections; null for dsn
+    server_cpu_s        REAL,                   -- user + system of all the server's processes over the window; null for dsn
+    transactions        INTEGER,                -- all transactions between the two readings of server_cpu_s
+    committed_new_orders INTEGER,               -- of everything since connection (tpcc only)
+    driver_memory_bytes INTEGER,                -- the driver's peak
+    driver              TEXT NOT NULL DEFAULT '{}',  -- JSON: threads, round_trip_ns, wake_late_ns
+    settings            TEXT NOT NULL DEFAULT '{}',  -- JSON: effective settings, name → value
+    tally               BLOB,                   -- zlib of JSON: the workload's own counters, for conformance
+    UNIQUE (block, arm, attempt)
+) STRICT;
+
+-- A second or so of one arm. In the blocks schedule a trial has one warm-up and one measured slice.
+CREATE TABLE slice (
+    trial               INTEGER NOT NULL REFERENCES trial,
+    position            INTEGER NOT NULL,       -- in the driver's run, over all its arms
+    role                TEXT NOT NULL CHECK (role IN ('warm-up', 'measure')),
+    opened_s            REAL NOT NULL,
+    counted_from_s      REAL NOT NULL,          -- what came before is not counted
+    closed_s            REAL NOT NULL,          -- no transaction starts after this
+    drained_s           REAL NOT NULL,          -- the last one ended
+    driver_cpu_user_s   REAL NOT NULL,          -- opened to drained
+    driver_cpu_system_s REAL NOT NULL,
+    PRIMARY KEY (trial, position)
+) STRICT, WITHOUT ROWID;
+
+-- Per slice and kind of transaction, of its counted part. Every transaction is exactly one of ok, rolled_back (by
+-- design), failed, skipped; retried counts attempts.
+CREATE TABLE slice_count (
+    trial               INTEGER NOT NULL,
+    position            INTEGER NOT NULL,
+    kind                TEXT NOT NULL,
+    ok                  INTEGER NOT NULL,
+    rolled_back         INTEGER NOT NULL,
+    failed              INTEGER NOT NULL,
+    skipped             INTEGER NOT NULL,
+    retried             INTEGER NOT NULL,
+    PRIMARY KEY (trial, position, kind),
+    FOREIGN KEY (trial, position) REFERENCES slice
+) STRICT, WITHOUT ROWID;
+
+-- What the driver streams inside a slice. Latency is of the ok ones of all kinds; null where there was none.
+CREATE TABLE interval (
+    trial               INTEGER NOT NULL REFERENCES trial,
+    position            INTEGER NOT NULL,       -- the slice it belongs to
+    role                TEXT NOT NULL CHECK (role IN ('warm-up', 'measure')),
+    from_s              REAL NOT NULL,
+    to_s                REAL NOT NULL,
+    latency_p50_ns      INTEGER,
+    latency_p95_ns      INTEGER,
+    latency_p99_ns      INTEGER,
+    latency_max_ns      INTEGER,
+    PRIMARY KEY (trial, from_s)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE interval_count (
+    trial               INTEGER NOT NULL,
+    from_s              REAL NOT NULL,
+    kind                TEXT NOT NULL,
+    ok                  INTEGER NOT NULL,
+    rolled_back         INTEGER NOT NULL,
+    failed              INTEGER NOT NULL,
+    skipped             INTEGER NOT NULL,
+    retried             INTEGER NOT NULL,
+    PRIMARY KEY (trial, from_s, kind),
+    FOREIGN KEY (trial, from_s) REFERENCES interval
+) STRICT, WITHOUT ROWID;
+
+-- Failed transactions of the counted part by SQLSTATE ("connection" for a lost one), with one message as a sample.
+CREATE TABLE failure (
+    trial               INTEGER NOT NULL REFERENCES trial,
+    kind                TEXT NOT NULL,
+    sqlstate            TEXT NOT NULL,
+    n                   INTEGER NOT NULL,
+    sample              TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (trial, kind, sqlstate)
+) STRICT, WITHOUT ROWID;
+
+-- HDR histograms of the ok transactions of the counted part: 3 significant digits, 1 ns to 60 s.
+-- latency = done − intended, service = done − sent, lag = sent − intended.
+-- pairs is a zlib stream (RFC 1950) of (value in ns, how many) pairs in ascending order of value, each number an
+-- unsigned 64-bit little-endian integer. A value stands for all that share its bucket and is within 0.1 % of them.
+CREATE TABLE histogram (
+    trial               INTEGER NOT NULL REFERENCES trial,
+    kind                TEXT NOT NULL,
+    measure             TEXT NOT NULL CHECK (measure IN ('latency', 'service', 'lag')),
+    n                   INTEGER NOT NULL,       -- the sum over pairs: a reader checks it
+    pairs               BLOB NOT NULL,
+    PRIMARY KEY (trial, kind, measure)
+) STRICT, WITHOUT ROWID;
+
+-- Did the workload do its work? One failed check excludes the trial from the estimate.
+CREATE TABLE check_result (
+    trial               INTEGER NOT NULL REFERENCES trial,
+    name                TEXT NOT NULL,
+    passed              INTEGER NOT NULL CHECK (passed IN (0, 1)),
+    statistic           REAL,                   -- of a statistical test, else null
+    p_value             REAL,
+    detail              TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (trial, name)
+) STRICT, WITHOUT ROWID;
+
+-- Doubts of the closed list in caveats.py; trial is null for one about the whole study.
+CREATE TABLE caveat (
+    caveat              INTEGER PRIMARY KEY,
+    trial               INTEGER REFERENCES trial,
+    code                TEXT NOT NULL,
+    parameters          TEXT NOT NULL           -- JSON
+) STRICT;
+
+-- The server's log over the trial: zlib (RFC 1950) of UTF-8 text.
+CREATE TABLE log (
+    trial               INTEGER PRIMARY KEY REFERENCES trial,
+    text                BLOB NOT NULL
+) STRICT;
