@@ -1,0 +1,48 @@
+# The targets are listed by `make` alone. Everything is made inside this directory: .venv, target, demo.
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+ENGINE_SOURCES := $(shell find crates -name '*.rs' -o -name '*.sql' -o -name 'Cargo.toml') Cargo.toml Cargo.lock
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1	\2/' | expand -t 16
+
+setup: $(BIN)/pgdyno ## build the engine and make .venv, so that .venv/bin/pgdyno is the command
+
+$(BIN)/python: requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "pgdyno needs Python 3.11 or newer; $(PYTHON) is older. Name another: make PYTHON=python3.12" >&2; exit 1; }
+	@command -v cargo >/dev/null || { echo "pgdyno needs Rust (cargo 1.85 or newer) to build its engine; install it with rustup or your distribution's package" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@touch $@
+
+$(BIN)/pgdyno: $(BIN)/python pyproject.toml $(ENGINE_SOURCES)
+	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/maturin develop --release --quiet
+	@touch $@
+
+demo: setup ## compare two PostgreSQL servers in about four minutes; verdict, evidence and report in demo/
+	$(BIN)/pgdyno demo demo
+
+test: setup ## every test: the engine's, the Python side's, and those against real servers
+	cargo test --quiet
+	$(BIN)/python -m pytest
+
+check: setup ## format, lint, types
+	cargo fmt --check
+	cargo clippy --quiet --all-targets -- -D warnings
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: setup ## our own speed against the peers, on this machine
+	$(BIN)/python -m bench
+
+lock: ## renew requirements.lock (names, versions, hashes) from pyproject.toml
+	$(BIN)/python -m pip install --quiet pip-tools
+	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --extra dev --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --strip-extras --no-annotate -o requirements.lock pyproject.toml
+
+clean: ## remove what was built here (the cache of servers and datasets stays: pgdyno cache prune)
+	rm -rf .venv target demo

@@ -1,0 +1,120 @@
+"""The engine as a child process: find it, start it, speak JSON lines with it.
+
+The interface is docs/engine.md. This module knows nothing of workloads or servers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from pgdyno.errors import EngineError
+
+PROGRAM = "pgdyno-engine"
+
+EXIT_TIMEOUT_S = 15.0
+"""How long the engine may take to end after its last event or an order to stop. It drains in-flight
+transactions under a limit of its own (10 s by default); the rest is closing connections."""
+
+Event = dict[str, Any]
+
+
+def find_engine() -> Path:
+    """The engine's program: ``PGDYNO_ENGINE``, else beside this Python, else on the PATH."""
+    named = os.environ.get("PGDYNO_ENGINE")
+    candidates = [Path(named)] if named else [Path(sys.executable).parent / PROGRAM]
+    if not named and (on_path := shutil.which(PROGRAM)):
+        candidates.append(Path(on_path))
+    for path in candidates:
+        if os.access(path, os.X_OK):
+            return path
+    raise EngineError(f"the engine {PROGRAM} is not at {candidates[0]}; build it with: make setup")
+
+
+def build_info() -> Event:
+    """Version, profile (release or debug), target and compiler of the engine."""
+    done = subprocess.run([find_engine(), "version"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise EngineError(f"{PROGRAM} version failed: {done.stderr.strip()}")
+    info: Event = json.loads(done.stdout)
+    return info
+
+
+class Engine:
+    """One run of the engine. Use as a context manager: it never outlives the block.
+
+    The child has a session of its own, so that Ctrl-C in the terminal reaches only us and we can end
+    the run in order; and it ends by itself when its standard input closes, should we be killed.
+    """
+
+    def __init__(self, command: Literal["drive", "load"], specification: Mapping[str, Any]) -> None:
+        # The file outlives the run and cannot fill up as a pipe would while we read events.
+        self._stderr = tempfile.TemporaryFile(mode="w+")  # noqa: SIM115
+        self._process = subprocess.Popen(
+            [find_engine(), command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            text=True,
+            start_new_session=True,
+        )
+        self._send(dict(specification))
+
+    def events(self) -> Iterator[Event]:
+        """Yields each event. Raises EngineError with the engine's own words if it ends without a result.
+
+        A ``failed`` event is yielded, too: it may carry what was measured. The caller decides.
+        """
+        assert self._process.stdout is not None
+        last: Event | None = None
+        for line in self._process.stdout:
+            last = json.loads(line)
+            yield last
+        status = self._process.wait(EXIT_TIMEOUT_S)
+        if last is None or last["event"] not in ("result", "failed"):
+            raise EngineError(f"the engine ended without a result (status {status}): {self._complaint()}")
+
+    def proceed(self) -> None:
+        """Lets the engine pass the barrier at which it waits."""
+        self._send({"do": "continue"})
+
+    def stop(self) -> None:
+        """Asks for a graceful end: in-flight transactions finish and the result is written."""
+        self._send({"do": "stop"})
+
+    def _send(self, message: Event) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            # It has ended already; what it said last, or its silence, is seen by events().
+            pass
+
+    def _complaint(self) -> str:
+        self._stderr.seek(0)
+        lines = self._stderr.read().strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            # Closes its input, which ends it, and reads what it still says, so that it cannot block.
+            self._process.communicate(timeout=EXIT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.communicate()
+        self._stderr.close()

@@ -1,0 +1,1 @@
+"""Probes: each is one source of telemetry about a running server."""

@@ -1,0 +1,103 @@
+"""Reads ARM as it stands on the command line: ``SERVER[,@PROFILE|SETTING=VALUE]…``.
+
+Nothing is looked up here: whether the server exists and the settings are known is for ``server`` to say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from pydantic import BaseModel, ConfigDict
+
+from pgdyno.errors import UsageError
+
+_PROFILE = re.compile(r"@[A-Za-z0-9][\w.-]*")
+_SETTING = re.compile(r"([A-Za-z_][\w.]*)\s*=(.*)", re.DOTALL)
+_URI = re.compile(r"postgres(ql)?://")
+_CONNECTION_KEYWORD = re.compile(r"(host|hostaddr|port|dbname|user|service|passfile)\s*=")
+
+
+class ArmSpec(BaseModel):
+    """One arm as asked for: a server (a build or a DSN), profiles, settings in their order."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    server: str
+    is_dsn: bool = False
+    profiles: tuple[str, ...] = ()
+    settings: dict[str, str] = {}
+
+    def without_password(self) -> ArmSpec:
+        """The arm as it may be stored and shown. A resumed study finds the password as libpq does."""
+        return self.model_copy(update={"server": self.name}) if self.is_dsn else self
+
+
+def parse_arm(text: str) -> ArmSpec:
+    """Parses one ARM. Raises UsageError with the offending part and an example.
+
+    A part without ``=`` and ``@`` continues the value before it, so that
+    ``18,search_path=a,b`` keeps its comma.
+    """
+    spec = text.strip()
+    if _URI.match(spec) or _CONNECTION_KEYWORD.match(spec):
+        return _parse_dsn(spec)
+    server, *parts = spec.split(",")
+    if not server.strip():
+        raise UsageError(f"the arm {text!r} names no server; for example: 18  or  18,@starter,work_mem=16MB")
+    profiles: list[str] = []
+    settings: dict[str, str] = {}
+    last_name: str | None = None
+    for part in parts:
+        setting = _SETTING.fullmatch(part.strip())
+        if _PROFILE.fullmatch(part.strip()):
+            if settings:
+                raise UsageError(
+                    f"in the arm {text!r} the profile {part.strip()} comes after a setting; "
+                    "profiles come first, because later parts override earlier ones"
+                )
+            profiles.append(part.strip()[1:])
+        elif setting:
+            last_name = setting[1].lower()
+            if last_name in settings:
+                raise UsageError(f"the arm {text!r} sets {last_name} twice")
+            settings[last_name] = setting[2].strip()
+        elif last_name is not None:
+            settings[last_name] += f",{part}"
+        else:
+            raise UsageError(
+                f"in the arm {text!r}, {part.strip()!r} is neither @PROFILE nor SETTING=VALUE; "
+                "for example: 18,@starter,work_mem=16MB"
+            )
+    return ArmSpec(name=spec, server=server.strip(), profiles=tuple(profiles), settings=settings)
+
+
+def parse_arms(texts: Sequence[str]) -> list[ArmSpec]:
+    """Parses all arms; equal ones (an A/A comparison) get a number so that names stay distinct."""
+    arms: list[ArmSpec] = []
+    for text in texts:
+        arm = parse_arm(text)
+        n = 1 + sum(
+            other.model_copy(update={"name": ""}) == arm.model_copy(update={"name": ""}) for other in arms
+        )
+        arms.append(arm if n == 1 else arm.model_copy(update={"name": f"{arm.name} (again {n})"}))
+    return arms
+
+
+def _parse_dsn(spec: str) -> ArmSpec:
+    # A comma is legal inside a DSN (several hosts); only a tail that looks like ours is refused.
+    if re.search(r",\s*(@\w[\w.-]*|[a-z_]+=[^&/?@]*)$", spec):
+        raise UsageError(
+            "settings cannot be given for a server that is running already: change them there, "
+            "or name a build, such as 18,work_mem=16MB"
+        )
+    try:
+        words = conninfo_to_dict(spec)
+    except ProgrammingError as error:
+        # libpq quotes the text that it could not read, and that may be a password: we give none of it.
+        raise UsageError("the arm that looks like a connection string is none; see docs/arms.md") from error
+    words.pop("password", None)
+    return ArmSpec(name=make_conninfo("", **words), server=spec, is_dsn=True)

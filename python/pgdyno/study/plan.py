@@ -1,0 +1,153 @@
+"""What will be run: the study (a value that fits into JSON) and its blocks, a pure function of its seed."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from pgdyno.study.arm import ArmSpec
+from pgdyno.study.sizing import MAX_CLIENTS
+
+Role = Literal["warm-up", "measure"]
+
+
+class TpccParameters(BaseModel):
+    """The workload ``tpcc``. docs/workload-tpcc.md explains each."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["tpcc"] = "tpcc"
+    warehouses: int = Field(ge=1, le=100_000)
+    calls: Literal["procedures", "statements"] = "procedures"
+    pipeline: bool = False
+    isolation: Literal["read committed", "repeatable read", "serializable"] = "read committed"
+
+    @model_validator(mode="after")
+    def _pipeline_needs_statements(self) -> TpccParameters:
+        if self.pipeline and self.calls != "statements":
+            raise ValueError("pipeline needs calls = statements: a procedure is one round trip already")
+        return self
+
+
+class Rate(BaseModel):
+    """Open loop: arrivals per second of all clients of an arm together."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    per_s: float = Field(gt=0, le=10_000_000)
+    arrivals: Literal["constant", "poisson"] = "poisson"
+
+
+class Study(BaseModel):
+    """Everything that decides what is run; it is stored in the evidence, and a resume reads it from there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    title: str
+    arms: tuple[ArmSpec, ...] = Field(min_length=2)
+    workload: TpccParameters
+    clients: int = Field(ge=1, le=MAX_CLIENTS)
+    threads: int | None = Field(default=None, ge=1, le=256)
+    pacing: Literal["none", "keying-and-thinking"] = "none"
+    rate: Rate | None = None
+    retries_max: int = Field(default=10, ge=0, le=1000)
+    schedule: Literal["slices", "blocks"] = "slices"
+    slice_s: float = Field(default=1.0, ge=0.1, le=60)
+    discard_s: float = Field(default=0.05, ge=0, le=10)
+    warmup_s: float = Field(ge=0, le=86_400)
+    rounds: int = Field(ge=2, le=10_000)
+    budget_s: float = Field(gt=0)
+    blocks_max: int | None = Field(default=None, ge=1)
+    margin: float = Field(default=0.02, gt=0, lt=1)
+    confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    seed: int = Field(ge=0, lt=2**53)
+    on_failure: Literal["continue", "stop"] = "continue"
+    nearest: bool = False
+    into_existing: bool = False
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Study:
+        if self.discard_s >= self.slice_s:
+            raise ValueError(f"discard ({self.discard_s} s) leaves nothing of a slice ({self.slice_s} s)")
+        if self.rounds % 2 and self.schedule == "slices":
+            raise ValueError("rounds must be even: each round is followed by its mirror image")
+        if self.rate and self.pacing != "none":
+            raise ValueError("rate and pacing exclude each other: each says when a transaction starts")
+        return self
+
+    @property
+    def trial_s(self) -> float:
+        """Running time of one arm in one block: warm-up and window, without restore, start and checks."""
+        return self.warmup_s + self.rounds * self.slice_s
+
+    def slices_per_trial(self) -> int:
+        """Measured slices of one arm in one block."""
+        return self.rounds if self.schedule == "slices" else 1
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One turn of one arm: index of the arm, role, planned duration, and the round it belongs to."""
+
+    arm: int
+    role: Role
+    duration_s: float
+    round: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """One trial of every arm: the block's seed (the same for all its arms) and the order of the arms."""
+
+    index: int
+    seed: int
+    order: tuple[int, ...]
+    slices: tuple[Slice, ...]
+
+
+def blocks_of(study: Study, first: int = 0) -> Iterator[Block]:
+    """The blocks from number ``first`` on; endless unless ``blocks_max`` is set. Pure in the study's seed."""
+    index = first
+    while study.blocks_max is None or index < study.blocks_max:
+        yield block_of(study, index)
+        index += 1
+
+
+def block_of(study: Study, index: int) -> Block:
+    """One block. Each block has a random stream of its own, so that a resumed study gets the same blocks."""
+    digest = hashlib.blake2b(f"{study.seed}:{index}".encode(), digest_size=6).digest()
+    seed = int.from_bytes(digest, "big")
+    rng = random.Random(seed)
+    arms = list(range(len(study.arms)))
+    order = tuple(rng.sample(arms, len(arms)))
+    if study.schedule == "slices":
+        slices = tuple(_interleaved(study, rng))
+    else:
+        slices = tuple(s for arm in order for s in _whole(study, arm))
+    return Block(index=index, seed=seed, order=order, slices=slices)
+
+
+def _interleaved(study: Study, rng: random.Random) -> Iterator[Slice]:
+    """Rounds of one slice of each arm. A round is a random order, the next one its mirror image (ABBA).
+
+    The mirror balances every pair of arms against a drift that is linear over the two rounds. The
+    warm-up is laid out in the same way, in slices of the same length.
+    """
+    warm_rounds = round(study.warmup_s / study.slice_s)
+    for role, rounds in (("warm-up", warm_rounds + warm_rounds % 2), ("measure", study.rounds)):
+        order: list[int] = []
+        for number in range(rounds):
+            order = order[::-1] if number % 2 else rng.sample(range(len(study.arms)), len(study.arms))
+            for arm in order:
+                yield Slice(arm, "warm-up" if role == "warm-up" else "measure", study.slice_s, number)
+
+
+def _whole(study: Study, arm: int) -> Iterator[Slice]:
+    if study.warmup_s > 0:
+        yield Slice(arm, "warm-up", study.warmup_s, 0)
+    yield Slice(arm, "measure", study.rounds * study.slice_s, 0)

@@ -1,0 +1,168 @@
+"""The plan: arms as written, sizes, blocks."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from pgdyno.errors import UsageError
+from pgdyno.study.arm import parse_arm, parse_arms
+from pgdyno.study.plan import Study, TpccParameters, block_of, blocks_of
+from pgdyno.study.sizing import Machine, default_clients, default_warehouses, fit_rhythm
+
+
+def make_study(**changes: object) -> Study:
+    fields: dict[str, object] = {
+        "title": "t",
+        "arms": tuple(parse_arms(["17", "18"])),
+        "workload": TpccParameters(warehouses=2),
+        "clients": 4,
+        "warmup_s": 2.0,
+        "rounds": 4,
+        "budget_s": 60.0,
+        "seed": 7,
+    }
+    return Study.model_validate(fields | changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "server", "profiles", "settings"),
+    [
+        ("18", "18", (), {}),
+        ("17.5,@starter", "17.5", ("starter",), {}),
+        ("18,@starter,Work_Mem=16MB", "18", ("starter",), {"work_mem": "16MB"}),
+        ("/usr/lib/postgresql/15/bin,fsync=off", "/usr/lib/postgresql/15/bin", (), {"fsync": "off"}),
+        ("18,search_path=a,b,jit=off", "18", (), {"search_path": "a,b", "jit": "off"}),
+        ("18,auto_explain.log_min_duration=1s", "18", (), {"auto_explain.log_min_duration": "1s"}),
+    ],
+)
+def test_an_arm_is_a_server_then_profiles_then_settings(
+    text: str, server: str, profiles: tuple[str, ...], settings: dict[str, str]
+) -> None:
+    arm = parse_arm(text)
+    assert (arm.server, arm.profiles, arm.settings) == (server, profiles, settings)
+    assert not arm.is_dsn
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "names no server"),
+        (",@starter", "names no server"),
+        ("18,starter", "neither @PROFILE nor SETTING=VALUE"),
+        ("18,jit=off,@starter", "profiles come first"),
+        ("18,jit=off,jit=on", "sets jit twice"),
+        ("postgresql://h/db,work_mem=1MB", "running already"),
+        ("postgresql://h/db,@starter", "running already"),
+        ("postgresql://h/db?nonsense=1", "is none"),
+    ],
+)
+def test_a_wrong_arm_is_a_usage_error_that_says_what_is_wrong(text: str, complaint: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(complaint)):
+        parse_arm(text)
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://u:s3cret@h:5433/db?sslmode=require",
+        "postgres://h/db?password=s3cret&user=u",
+        "host=h user=u password=s3cret",
+        "host=h password = 's3cret word'",
+    ],
+)
+def test_the_password_of_a_dsn_is_neither_in_its_name_nor_in_what_is_stored(dsn: str) -> None:
+    arm = parse_arm(dsn)
+    assert "s3cret" in arm.server
+    assert "s3cret" not in arm.without_password().model_dump_json()
+
+
+def test_equal_arms_keep_distinct_names() -> None:
+    assert [arm.name for arm in parse_arms(["18", "18", "17", "18"])] == [
+        "18",
+        "18 (again 2)",
+        "17",
+        "18 (again 3)",
+    ]
+
+
+@given(seed=st.integers(0, 2**53 - 1), rounds=st.integers(1, 20), arms=st.integers(2, 5))
+def test_every_round_is_followed_by_its_mirror_image(seed: int, rounds: int, arms: int) -> None:
+    study = make_study(seed=seed, rounds=2 * rounds, arms=tuple(parse_arms(["18"] * arms)))
+    turns = [s for s in block_of(study, 3).slices if s.role == "measure"]
+    orders = [[s.arm for s in turns if s.round == r] for r in range(2 * rounds)]
+    assert all(sorted(order) == list(range(arms)) for order in orders)
+    assert all(orders[r + 1] == orders[r][::-1] for r in range(0, 2 * rounds, 2))
+
+
+@given(seed=st.integers(0, 2**53 - 1))
+def test_blocks_are_a_pure_function_of_the_seed_and_differ_from_each_other(seed: int) -> None:
+    study = make_study(seed=seed, blocks_max=5)
+    blocks = list(blocks_of(study))
+    assert blocks[2:] == list(blocks_of(study, first=2))
+    assert len({block.seed for block in blocks}) == 5
+
+
+def test_each_arm_comes_first_about_as_often_as_the_other() -> None:
+    study = make_study(blocks_max=400)
+    first = Counter(block.order[0] for block in blocks_of(study))
+    # 400 fair coins: outside of 150..250 once in two million.
+    assert 150 <= first[0] <= 250
+
+
+def test_the_blocks_schedule_gives_every_arm_one_window_in_the_order_of_the_block() -> None:
+    block = block_of(make_study(schedule="blocks", rounds=6), 0)
+    assert [s.arm for s in block.slices if s.role == "measure"] == list(block.order)
+    assert {s.duration_s for s in block.slices if s.role == "measure"} == {6.0}
+
+
+def test_a_study_survives_json() -> None:
+    study = make_study(rate={"per_s": 100})
+    assert Study.model_validate_json(study.model_dump_json()) == study
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"clients": 0},
+        {"clients": 2001},
+        {"rounds": 3},
+        {"margin": 0.0},
+        {"slice_s": 0.2, "discard_s": 0.2},
+        {"rate": {"per_s": 5}, "pacing": "keying-and-thinking"},
+        {"workload": {"warehouses": 1, "pipeline": True}},
+        {"unknown": 1},
+    ],
+)
+def test_a_study_out_of_range_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        make_study(**wrong)
+
+
+def test_sizes_follow_cores_and_memory() -> None:
+    small = Machine(cores=2, memory_bytes=2 * 2**30)
+    large = Machine(cores=96, memory_bytes=384 * 2**30)
+    assert (default_clients(small), default_clients(large)) == (8, 384)
+    assert default_warehouses(small, clients=8, arms=2) == 2
+    assert default_warehouses(large, clients=384, arms=2) == 384
+
+
+@pytest.mark.parametrize("minutes", [1, 3, 5, 60])
+@pytest.mark.parametrize("arms", [2, 4])
+def test_a_budget_is_laid_out_in_whole_pairs_of_rounds(minutes: int, arms: int) -> None:
+    rhythm = fit_rhythm(minutes * 60, arms, slice_s=1.0)
+    assert rhythm.rounds % 2 == 0
+    assert rhythm.rounds >= 4
+    assert rhythm.warmup_s >= 2
+
+
+def test_the_package_names_one_version() -> None:
+    root = Path(__file__).parents[2]
+    from pgdyno import __version__
+
+    assert f'version = "{__version__}"' in (root / "pyproject.toml").read_text()
+    assert f'version = "{__version__}"' in (root / "Cargo.toml").read_text()
