@@ -1,0 +1,33 @@
+"""Becomes a server: run as a program of its own between pgdyno and ``postgres``, never imported.
+
+    python -I -S child.py PARENT_PID UID GID PROGRAM ARGUMENT…
+
+It drops root (UID ≥ 0), asks the kernel for SIGQUIT (PostgreSQL's immediate shutdown) at the death of its
+parent, and becomes PROGRAM. The order matters: a change of user clears the death signal. A function run
+between fork and exec in pgdyno itself would do the same, but is unsafe in a process that has threads.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+
+
+def become(parent_pid: int, uid: int, gid: int, program: str, arguments: list[str]) -> None:
+    """Does not return, except by an exception."""
+    if uid >= 0:
+        os.setgroups([])
+        os.setgid(gid)
+        os.setuid(uid)
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGQUIT, 0, 0, 0) != 0:
+        sys.exit(f"prctl: {os.strerror(ctypes.get_errno())}")
+    if os.getppid() != parent_pid:
+        sys.exit("pgdyno ended before its server started")
+    os.chdir("/")
+    os.execv(program, [program, *arguments])
+
+
+if __name__ == "__main__":
+    become(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5:])

@@ -1,0 +1,136 @@
+"""A cluster: one data directory and the server that runs on it.
+
+    cluster = Cluster(build, data_dir, account)
+    cluster.initdb()
+    with cluster.start({"shared_buffers": "2GB"}) as server:
+        server.connect("postgres").execute("select 1")
+
+The server listens on a private Unix socket only, in a directory that only its user (and root) may enter; that
+is why its authentication can be ``trust``. It dies with pgdyno, whatever kills pgdyno (``child``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pgdyno.errors import StartError, UsageError
+from pgdyno.server.build import Build
+from pgdyno.server.process import launch, run_tool
+from pgdyno.server.running import SUPERUSER, Server, SocketDirectory, last_words
+from pgdyno.server.settings.check import verify
+from pgdyno.server.settings.owned import BASE, config_text, refuse_owned
+from pgdyno.server.user import Account
+
+INITDB_TIMEOUT_S = 300.0  # seconds on any disk that could carry a benchmark
+READY_TIMEOUT_S = 120.0  # a clean start takes well under one; allocating huge shared memory takes some
+
+CONFIG_FILE = "pgdyno.conf"
+
+
+@dataclass(frozen=True)
+class InitOptions:
+    """What initdb is told; a part of a dataset's key. The same for all arms, as defaults differ between
+    versions.
+    """
+
+    checksums: bool = True  # the default from PostgreSQL 18 on
+    wal_segment_mb: int | None = None  # from PostgreSQL 11 on
+    sync: bool = True
+
+    def arguments(self, build: Build) -> list[str]:
+        """The command line of initdb, without program and directory. Raises UsageError."""
+        arguments = ["--username", SUPERUSER, "--auth", "trust", "--encoding", "UTF8", "--locale", "C"]
+        if build.version.major >= 15:
+            arguments += ["--locale-provider", "libc"]
+        if self.checksums:
+            arguments.append("--data-checksums")
+        elif build.version.major >= 18:
+            arguments.append("--no-data-checksums")
+        if self.wal_segment_mb is not None:
+            if build.version.major < 11:
+                raise UsageError("PostgreSQL 10 has its WAL segment size compiled in")
+            arguments.append(f"--wal-segsize={self.wal_segment_mb}")
+        return arguments if self.sync else [*arguments, "--no-sync"]
+
+
+@dataclass
+class Cluster:
+    """One data directory of one build. ``log_path`` receives all the server says; it is appended to."""
+
+    build: Build
+    data_dir: Path
+    account: Account
+    log_path: Path = field(default=Path())
+
+    def __post_init__(self) -> None:
+        if self.log_path == Path():
+            self.log_path = self.data_dir.with_name(f"{self.data_dir.name}.log")
+
+    def initdb(self, options: InitOptions | None = None) -> None:
+        """Create the data directory (which must not exist, or be empty). Raises StartError, UsageError."""
+        arguments = (options or InitOptions()).arguments(self.build)
+        self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.account.own(self.data_dir)
+        command = [str(self.build.program("initdb")), "--pgdata", str(self.data_dir), *arguments]
+        done = run_tool(command, self.account, INITDB_TIMEOUT_S)
+        if done.returncode != 0:
+            raise StartError(f"initdb of {self.build.label} failed: {last_words(done.stderr or done.stdout)}")
+        with (self.data_dir / "postgresql.conf").open("a") as config:
+            config.write(f"\ninclude_if_exists = '{CONFIG_FILE}'\n")
+
+    def start(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        optional: Collection[str] = (),
+        ready_timeout_s: float = READY_TIMEOUT_S,
+    ) -> Server:
+        """Start the server and wait until it accepts connections.
+
+        Every setting is compared with what is in effect then. One that is unknown to this version or not in
+        effect is an error, unless its name is in ``optional``: ``Server.dropped`` lists those.
+        Raises UsageError (a setting that pgdyno owns), StartError.
+        """
+        requested = dict(settings or {})
+        refuse_owned(requested)
+        known = {name: value for name, value in requested.items() if name not in self._unknown(optional)}
+        self._write_config({**BASE, **known})
+        socket = SocketDirectory.create(self.account)
+        log_start_bytes = self.log_path.stat().st_size if self.log_path.exists() else 0
+        try:
+            process = launch(self._command(socket), self.account, self.log_path)
+        except BaseException:
+            socket.remove()
+            raise
+        server = Server(self.build, self.data_dir, self.log_path, socket, process, log_start_bytes)
+        try:
+            server.wait_ready(ready_timeout_s)
+            server.effective, server.dropped = verify(server.connect(), requested, optional)
+        except BaseException:
+            server.abandon()
+            raise
+        return server
+
+    def _unknown(self, optional: Collection[str]) -> set[str]:
+        """Optional settings that this build's server would refuse to start with."""
+        if not optional:
+            return set()
+        listed = run_tool([str(self.build.program("postgres")), "--describe-config"], self.account, 60.0)
+        names = {line.split("\t", 1)[0].lower() for line in listed.stdout.splitlines()}
+        return {name for name in optional if "." not in name and name.lower() not in names}
+
+    def _write_config(self, settings: Mapping[str, str]) -> None:
+        path = self.data_dir / CONFIG_FILE
+        path.write_text(config_text(settings))
+        path.chmod(0o600)
+        self.account.own(path)
+
+    def _command(self, socket: SocketDirectory) -> list[str]:
+        return [
+            str(self.build.program("postgres")),
+            "-D",
+            str(self.data_dir),
+            *(part for name, value in socket.settings().items() for part in ("-c", f"{name}={value}")),
+        ]

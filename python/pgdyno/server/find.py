@@ -1,0 +1,201 @@
+"""Which build a specification means.
+
+A specification is a version (``18``: the newest 18 there is; ``17.5``: exactly that one), ``system`` (the
+newest PostgreSQL installed on this machine), or a directory of binaries. For versions the rule is:
+
+1. If every version asked for is installed on the system, the installed ones are taken.
+2. Else, if every one is embedded (in the cache, or to be fetched), the embedded ones are.
+3. Else each takes the installed one if there is one, and the embedded one if not; the arms then differ in how
+they
+   were built, which ``Resolved.differences`` says and the lab turns into a caveat.
+
+A major version that is in the cache already is not asked for again over the network: what ran yesterday runs
+today. ``pgdyno servers install 18`` fetches a newer minor version.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pgdyno.errors import FetchError, ServerError, UsageError
+from pgdyno.server.build import Build, read_build
+from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR, Version, Wanted, check_major, parse_wanted
+
+# Where distributions and PostgreSQL's own packages install, in this order; then PATH.
+INSTALL_PATTERNS = (
+    "usr/lib/postgresql/*/bin",
+    "usr/pgsql-*/bin",
+    "usr/lib64/pgsql/bin",
+    "opt/postgresql*/bin",
+    "opt/pgsql*/bin",
+    "usr/local/pgsql*/bin",
+)
+
+Progress = Callable[[str], None]
+
+
+class EmbeddedStore(Protocol):
+    """What ``fetch.Store`` offers; a test puts its own here."""
+
+    def cached(self) -> list[Build]:
+        """The builds that are in the cache."""
+        ...
+
+    def available(self) -> list[Version]:
+        """The versions that could be fetched. Raises FetchError: no client, or no answer."""
+        ...
+
+    def obtain(self, wanted: Wanted) -> Build:
+        """The build, fetched if it is not cached. Raises FetchError."""
+        ...
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The builds in the order asked for, and what is unlike between them or unlike what was asked for."""
+
+    builds: tuple[Build, ...]
+    differences: tuple[str, ...]  # sentences for the caveat `builds-differ`
+    substitutions: tuple[str, ...]  # sentences for the caveat on `--nearest`
+
+
+def system_builds(root: Path = Path("/"), path: str | None = None) -> list[Build]:
+    """The supported builds installed on this machine, newest first; a broken one is left out."""
+    directories = [found for pattern in INSTALL_PATTERNS for found in sorted(root.glob(pattern))]
+    on_path = shutil.which("postgres", path=os.environ.get("PATH") if path is None else path)
+    if on_path:
+        directories.append(Path(on_path).resolve().parent)
+    builds: dict[Path, Build] = {}
+    for directory in directories:
+        try:
+            build = read_build(directory, "system", f"found in {directory}")
+        except ServerError:
+            continue
+        if OLDEST_MAJOR <= build.version.major <= NEWEST_MAJOR:
+            builds.setdefault(build.bin_dir, build)
+    return sorted(builds.values(), key=lambda build: build.version, reverse=True)
+
+
+def resolve(spec: str, *, store: EmbeddedStore, nearest: bool = False) -> Build:
+    """The build that one specification means; see ``resolve_all``."""
+    return resolve_all([spec], store=store, nearest=nearest).builds[0]
+
+
+def resolve_all(
+    specs: Sequence[str],
+    *,
+    store: EmbeddedStore,
+    nearest: bool = False,
+    installed: Sequence[Build] | None = None,
+) -> Resolved:
+    """The builds that the specifications mean, of one provider for all versions where that can be.
+
+    ``store`` holds and fetches the embedded builds. ``nearest`` lets a version that nobody has become the
+    nearest one. Raises UsageError (no such version, directory or build) and FetchError.
+    """
+    system = list(system_builds() if installed is None else installed)
+    fixed = {spec: _fixed(spec, system) for spec in specs if _is_fixed(spec)}
+    wanted = {spec: parse_wanted(spec) for spec in specs if spec not in fixed}
+    chosen, substitutions = _choose(wanted, system, store, nearest)
+    builds = tuple({**fixed, **chosen}[spec] for spec in specs)
+    return Resolved(builds, tuple(differences(builds)), tuple(substitutions))
+
+
+def _is_fixed(spec: str) -> bool:
+    return spec == "system" or "/" in spec or spec.startswith((".", "~"))
+
+
+def _fixed(spec: str, system: Sequence[Build]) -> Build:
+    if spec == "system":
+        if not system:
+            raise UsageError(
+                "no PostgreSQL is installed on this machine: name a version to fetch, such as 18"
+            )
+        return system[0]
+    directory = Path(spec).expanduser()
+    if not (directory / "postgres").is_file() and (directory / "bin" / "postgres").is_file():
+        directory /= "bin"
+    try:
+        build = read_build(directory, "system", f"named as {spec}")
+    except ServerError as error:
+        raise UsageError(str(error)) from error
+    check_major(build.version.major, f"{build.version} in {directory}")
+    return build
+
+
+def _choose(
+    wanted: dict[str, Wanted], system: Sequence[Build], store: EmbeddedStore, nearest: bool
+) -> tuple[dict[str, Build], list[str]]:
+    local = {spec: _newest(system, version) for spec, version in wanted.items()}
+    if all(local.values()):
+        return {spec: build for spec, build in local.items() if build}, []
+    fetched: dict[str, Build] = {}
+    missing: dict[str, FetchError] = {}
+    for spec, version in wanted.items():
+        try:
+            fetched[spec] = store.obtain(version)
+        except FetchError as error:
+            missing[spec] = error
+    if not missing:
+        return fetched, []
+    chosen: dict[str, Build] = {}
+    substitutions: list[str] = []
+    for spec, version in wanted.items():
+        build = local[spec] or fetched.get(spec)
+        if build is None:
+            build = _substitute(version, system, store, nearest, missing[spec])
+            substitutions.append(f"PostgreSQL {version} was not to be had; {build.label} ran in its place")
+        chosen[spec] = build
+    return chosen, substitutions
+
+
+def _newest(builds: Sequence[Build], wanted: Wanted) -> Build | None:
+    return max(
+        (build for build in builds if wanted.matches(build.version)),
+        key=lambda build: build.version,
+        default=None,
+    )
+
+
+def _substitute(
+    wanted: Wanted, system: Sequence[Build], store: EmbeddedStore, nearest: bool, error: FetchError
+) -> Build:
+    try:
+        fetchable = store.available()
+    except FetchError:
+        raise error from None  # without a list there is no nearest: the client's own words say more
+    there = {build.version: build for build in system}
+    near = nearest_version(wanted, [*there, *fetchable, *(build.version for build in store.cached())])
+    if near is None:
+        raise error
+    if wanted.minor is None and near.major == wanted.major:
+        raise error  # the version exists, but could not be fetched: the error says why
+    if not nearest:
+        raise UsageError(
+            f"no provider has PostgreSQL {wanted}; the nearest is {near}: name it, or add --nearest"
+        ) from error
+    return there.get(near) or store.obtain(Wanted(near.major, near.minor))
+
+
+def nearest_version(wanted: Wanted, versions: Sequence[Version]) -> Version | None:
+    """The one of the same major with the closest minor, else of the closest major; of two, the newer."""
+    minor = wanted.minor if wanted.minor is not None else 10**6  # a major alone asks for its newest minor
+
+    def distance(version: Version) -> tuple[int, int, int, int]:
+        return (abs(version.major - wanted.major), abs(version.minor - minor), -version.major, -version.minor)
+
+    return min(versions, key=distance, default=None)
+
+
+def differences(builds: Sequence[Build]) -> list[str]:
+    """What is unlike in how the builds came to be, as sentences; empty when they come from one place."""
+    origins = {build.provider for build in builds}
+    if len(origins) < 2:
+        return []
+    parts = ", ".join(dict.fromkeys(build.label for build in builds))
+    return [f"the arms' servers come from different builders ({parts}): compilers and options differ too"]

@@ -1,0 +1,193 @@
+"""A running server: how to reach it, what it said, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from pgdyno.errors import ConnectError, ServerError, StartError
+from pgdyno.server.build import Build
+from pgdyno.server.process import STOP_SIGNALS, StopMode
+from pgdyno.server.user import Account
+
+SUPERUSER = "pgdyno"
+PORT = 5432  # only a part of the socket's name: nothing listens on the network
+# A socket's path is at most 107 bytes (sun_path); we keep well below whatever TMPDIR says.
+SOCKET_PATH_BYTES_MAX = 107
+STOP_TIMEOUT_S = 300.0  # a fast stop writes a checkpoint: all of shared_buffers, on a slow disk
+KILL_TIMEOUT_S = 20.0  # after SIGQUIT the postmaster itself kills what is left after 5 s
+LOG_WORDS_MAX = 4  # lines of the server's log that go into an error message
+POLL_S = 0.01
+TELLING = (
+    *("FATAL:", "PANIC:", "ERROR:", "DETAIL:", "HINT:", "error:"),
+    *("unrecognized configuration parameter", "for parameter"),
+)
+_LOG_PREFIX = re.compile(r"^[-\d]+ [:.\d]+ \w+ \[\d+\] ")
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class SocketDirectory:
+    """The private directory in which one server's socket lies."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, account: Account) -> Self:
+        """A fresh directory that only the servers' user may enter, with a path short enough for a socket."""
+        parent = tempfile.gettempdir()
+        if len(os.fsencode(parent)) > SOCKET_PATH_BYTES_MAX - 40 or not account.can_reach(Path(parent, "x")):
+            parent = "/tmp"
+        path = Path(tempfile.mkdtemp(prefix="pgdyno-", dir=parent))
+        account.own(path)
+        return cls(path)
+
+    def settings(self) -> dict[str, str]:
+        """The settings that make a server listen here, and nowhere else."""
+        return {
+            "listen_addresses": "",
+            "port": str(PORT),
+            "unix_socket_directories": str(self.path),
+            "unix_socket_permissions": "0700",
+        }
+
+    def remove(self) -> None:
+        """Delete the directory with what the server left in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+@dataclass
+class Server:
+    """A running server. A context manager: leaving it stops the server (fast, or immediately on an error).
+
+    ``effective`` has every setting's value as ``SHOW`` spells it (``{"shared_buffers": "2GB"}``). ``dropped``
+    has the optional settings that are not in effect, each with the reason.
+    """
+
+    build: Build
+    data_dir: Path
+    log_path: Path
+    socket: SocketDirectory
+    process: subprocess.Popen[bytes]
+    log_start_bytes: int = 0
+    effective: dict[str, str] = field(default_factory=dict)
+    dropped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def postmaster_pid(self) -> int:
+        """The process id of the postmaster, the parent of all the server's processes."""
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the postmaster runs."""
+        return self.process.poll() is None
+
+    def conninfo(self, dbname: str = "postgres") -> str:
+        """A libpq connection string for the engine, psycopg and PostgreSQL's tools."""
+        return make_conninfo(host=str(self.socket.path), port=PORT, user=SUPERUSER, dbname=dbname)
+
+    def connect(self, dbname: str = "postgres") -> Connection:
+        """A new connection in autocommit mode. Raises ConnectError."""
+        try:
+            return psycopg.connect(self.conninfo(dbname), autocommit=True, application_name="pgdyno")
+        except psycopg.Error as error:
+            why = f"it ended: {self.last_words()}" if not self.alive else str(error).strip()
+            raise ConnectError(f"no connection to {self.build.label}: {why}") from error
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Returns when the server accepts connections. Raises StartError when it ends or takes too long."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            # Waiting on the process is the pause between attempts: its death ends it at once.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(POLL_S)
+                raise StartError(f"{self.build.label} did not start: {self.last_words()}")
+            if self._says_ready():
+                return
+            if time.monotonic() > deadline:
+                raise StartError(
+                    f"{self.build.label} was not ready within {timeout_s:g} s: {self.last_words()}"
+                )
+
+    def _says_ready(self) -> bool:
+        """By the eighth line of postmaster.pid: a connection tried too early would leave a FATAL in the
+        log.
+        """
+        try:
+            lines = (self.data_dir / "postmaster.pid").read_text().splitlines()
+        except (FileNotFoundError, UnicodeDecodeError):
+            return False
+        return len(lines) >= 8 and lines[0] == str(self.postmaster_pid) and lines[7].strip() == "ready"
+
+    def stop(self, mode: StopMode = "fast", timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Stop the server and wait for its end. Raises ServerError if it had ended before, or must be
+        killed.
+        """
+        if not self.alive:
+            self.socket.remove()
+            raise ServerError(f"{self.build.label} had ended before it was stopped: {self.last_words()}")
+        self.process.send_signal(STOP_SIGNALS[mode])
+        try:
+            self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.abandon()
+            raise ServerError(
+                f"{self.build.label} did not stop ({mode}) within {timeout_s:g} s and was ended at once: "
+                "its data directory needs recovery"
+            ) from None
+        self.socket.remove()
+
+    def abandon(self) -> None:
+        """End the server at once, whatever its state; its data directory is then good for nothing but
+        recovery.
+        """
+        if self.alive:
+            self.process.send_signal(STOP_SIGNALS["immediate"])
+            try:
+                self.process.wait(KILL_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.socket.remove()
+
+    def log(self) -> str:
+        """What the server has said since this start."""
+        with self.log_path.open("rb") as log:
+            log.seek(self.log_start_bytes)
+            return log.read().decode(errors="replace")
+
+    def last_words(self) -> str:
+        """The end of the log in one line, for an error message."""
+        return last_words(self.log()) or "it said nothing"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and self.alive:
+            self.stop()
+        else:
+            self.abandon()
+
+
+def last_words(text: str) -> str:
+    """The lines that say what went wrong (FATAL, ERROR, HINT …), else the last ones, as one line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if any(mark in line for mark in TELLING)]
+    return " / ".join(_LOG_PREFIX.sub("", line) for line in (telling or lines)[-LOG_WORDS_MAX:])

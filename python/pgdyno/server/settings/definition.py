@@ -1,0 +1,186 @@
+"""What one setting may be, by the server's own catalogue, and what a text means as its value.
+
+The rules are those of PostgreSQL's ``guc.c``: units are case-sensitive, a bare number is in the setting's own
+unit, a fraction is allowed from version 12 on and rounded to that unit, booleans may be shortened.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from pgdyno.errors import UsageError
+from pgdyno.server.version import Version
+from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, format_duration, format_size, split_quantity
+
+Value = bool | int | float | str
+
+FRACTIONS_FROM_MAJOR = 12
+# pg_settings prints reals with six significant digits (%g).
+REAL_TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Definition:
+    """One row of ``pg_settings``, without the value. ``context`` says when the setting can change."""
+
+    name: str
+    vartype: str  # bool, integer, real, enum, string
+    unit: str | None  # kB, 8kB, ms, s, min, …
+    min_val: str | None
+    max_val: str | None
+    enumvals: tuple[str, ...]
+    context: str
+    boot_val: str | None
+    category: str
+    short_desc: str
+    extra_desc: str | None
+
+    def parse(self, text: str, version: Version) -> Value:
+        """The value that ``text`` means, numbers in the setting's unit. Raises ValueError with the reason."""
+        match self.vartype:
+            case "bool":
+                return parse_bool(text)
+            case "enum":
+                return self._parse_enum(text)
+            case "integer":
+                return self._parse_integer(text, version)
+            case "real":
+                return self._in_range(self._scaled(text, version))
+            case _:
+                return text
+
+    def same(self, requested: str, effective: str, version: Version) -> bool:
+        """Whether the value asked for is the one that ``pg_settings.setting`` shows."""
+        try:
+            wanted, found = self.parse(requested, version), self.parse(effective, version)
+        except ValueError:
+            return False
+        if isinstance(wanted, float) and isinstance(found, float):
+            return math.isclose(wanted, found, rel_tol=REAL_TOLERANCE, abs_tol=1e-9)
+        if self.vartype == "string":
+            return _list(requested) == _list(effective)
+        # -1 means "chosen by the server" for these, and pg_settings then shows what it chose.
+        return wanted == found or (wanted == -1 and self.min_val == "-1" and self.boot_val == "-1")
+
+    def bare_in(self, number: float) -> str:
+        """A number of this setting's unit, for people: 16384 of 8kB is ``128 MB``."""
+        factor = unit_factor(self.unit) if self.unit else None
+        if factor is None or number < 0:
+            return f"{number:g}"
+        return (
+            format_size(round(number * factor[1]))
+            if factor[0] == "size"
+            else format_duration(number * factor[1])
+        )
+
+    def _parse_enum(self, text: str) -> str:
+        for value in self.enumvals:
+            if value.lower() == text.strip().lower():
+                return value
+        # on and off of an enumeration go by all the names of a boolean, though enumvals does not list them
+        try:
+            word = "on" if parse_bool(text) else "off"
+        except ValueError:
+            word = ""
+        if word in self.enumvals:
+            return word
+        raise ValueError(f"is one of {', '.join(self.enumvals)}")
+
+    def _parse_integer(self, text: str, version: Version) -> int:
+        stripped = text.strip()
+        if re.fullmatch(r"[+-]?0([xX][0-9a-fA-F]+|[0-7]+)", stripped):
+            return int(stripped, 16 if "x" in stripped.lower() else 8)
+        # Half away from zero would differ from rint only on exact halves of a unit; rint it is, as in guc.c.
+        return int(self._in_range(round(self._scaled(text, version))))
+
+    def _scaled(self, text: str, version: Version) -> float:
+        try:
+            number, unit = split_quantity(text)
+        except ValueError:
+            raise ValueError(
+                "is a number" + (f" with a unit ({_units_like(self.unit)})" if self.unit else "")
+            ) from None
+        if self.vartype == "integer" and number != int(number) and version.major < FRACTIONS_FROM_MAJOR:
+            raise ValueError(f"takes no fraction before PostgreSQL {FRACTIONS_FROM_MAJOR}")
+        if not unit:
+            return number
+        base = unit_factor(self.unit) if self.unit else None
+        if base is None:
+            raise ValueError(f"takes no unit, {unit!r} was given")
+        given = unit_factor(unit)
+        if given is None or given[0] != base[0]:
+            raise ValueError(f"has the units {_units_like(self.unit)} (case matters), not {unit!r}")
+        return number * given[1] / base[1]
+
+    def _in_range(self, number: float) -> float:
+        low = float(self.min_val) if self.min_val is not None else -math.inf
+        high = float(self.max_val) if self.max_val is not None else math.inf
+        if not low <= number <= high:
+            raise ValueError(f"goes from {self.bare_in(low)} to {self.bare_in(high)}")
+        return number
+
+
+def parse_bool(text: str) -> bool:
+    """As PostgreSQL reads it: on, off, 1, 0, or the start of true, false, yes, no. Raises ValueError."""
+    word = text.strip().lower()
+    if word in ("on", "1") or (word and ("true".startswith(word) or "yes".startswith(word))):
+        return True
+    if word in ("off", "of", "0") or (word and ("false".startswith(word) or "no".startswith(word))):
+        return False
+    raise ValueError("is on or off")
+
+
+def unit_factor(unit: str | None) -> tuple[str, float] | None:
+    """``8kB`` → ("size", 8192.0), ``min`` → ("duration", 60.0); None for what is no unit."""
+    match = re.fullmatch(r"(\d*)([A-Za-z]+)", unit or "")
+    if match is None:
+        return None
+    multiple = int(match[1] or 1)
+    if match[2] in SIZE_UNITS_BYTES:
+        return "size", float(multiple * SIZE_UNITS_BYTES[match[2]])
+    if match[2] in DURATION_UNITS_S:
+        return "duration", multiple * DURATION_UNITS_S[match[2]]
+    return None
+
+
+def _units_like(unit: str | None) -> str:
+    kind = unit_factor(unit)
+    return ", ".join(SIZE_UNITS_BYTES if kind and kind[0] == "size" else DURATION_UNITS_S)
+
+
+def _list(text: str) -> list[str]:
+    return [item.strip().strip("\"'") for item in text.split(",")]
+
+
+def validate(
+    settings: Mapping[str, str],
+    definitions: Mapping[str, Definition],
+    version: Version,
+    optional: Collection[str] = (),
+) -> None:
+    """Raises UsageError at the first setting that this version does not know or whose value it would refuse.
+
+    ``definitions`` by lower-case name. Names with a dot belong to extensions and are judged after the start.
+    """
+    for name, text in settings.items():
+        if "." in name:
+            continue
+        definition = definitions.get(name.lower())
+        if definition is None:
+            if name in optional:
+                continue
+            close = difflib.get_close_matches(name.lower(), definitions, n=1)
+            hint = f": did you mean {close[0]}?" if close else ""
+            raise UsageError(f"PostgreSQL {version} has no setting {name!r}{hint}")
+        if definition.context == "internal":
+            raise UsageError(
+                f"{name} is fixed when PostgreSQL is built or a cluster is made; it cannot be set"
+            )
+        try:
+            definition.parse(text, version)
+        except ValueError as error:
+            raise UsageError(f"{name}={text}: {name} {error}") from None

@@ -1,0 +1,85 @@
+"""Sizes and durations: text to number and back, once, for every module.
+
+A size is an ``int`` of bytes, a duration a ``float`` of seconds. The units are PostgreSQL's own (``kB`` is
+1024 bytes, see its ``guc.c``), so that a value may be copied between a command line and ``postgresql.conf``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pgdyno.errors import UsageError
+
+SIZE_UNITS_BYTES = {"B": 1, "kB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
+DURATION_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+_QUANTITY = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*\Z")
+
+
+def split_quantity(text: str) -> tuple[float, str]:
+    """A number and the unit behind it (empty if none). Raises ValueError when there is no number."""
+    match = _QUANTITY.match(text)
+    if match is None:
+        raise ValueError(f"not a number with a unit: {text!r}")
+    return float(match[1]), match[2]
+
+
+def parse_size_bytes(text: str) -> int:
+    """``1.5GB`` → 1610612736. A bare number is bytes; units are case-insensitive here. Raises UsageError."""
+    units = {unit.lower(): factor for unit, factor in SIZE_UNITS_BYTES.items()}
+    return round(_parse(text, units, "B", "size", "B, kB, MB, GB, TB"))
+
+
+def parse_duration_s(text: str, *, bare: str = "s") -> float:
+    """``90s``, ``1.5min``, ``200ms`` → seconds. A bare number is in the unit ``bare``. Raises UsageError."""
+    return _parse(text, DURATION_UNITS_S, bare, "duration", "us, ms, s, min, h, d")
+
+
+def _parse(text: str, units: dict[str, float] | dict[str, int], bare: str, what: str, known: str) -> float:
+    try:
+        number, unit = split_quantity(text)
+        factor = units[(unit or bare).lower()]
+    except (ValueError, KeyError):
+        raise UsageError(f"{text!r} is not a {what}: give a number and one of the units {known}") from None
+    if number < 0:
+        raise UsageError(f"{text!r} is negative; a {what} is not")
+    return number * factor
+
+
+def format_size(size_bytes: int) -> str:
+    """For people: three significant digits, ``1.05 GB``; exact multiples come without decimals, ``2 GB``."""
+    sign, rest = ("-", -size_bytes) if size_bytes < 0 else ("", size_bytes)
+    unit, factor = max(
+        ((u, f) for u, f in SIZE_UNITS_BYTES.items() if f <= max(rest, 1)), key=lambda item: item[1]
+    )
+    return f"{sign}{_digits(rest / factor)} {unit}"
+
+
+def format_setting_size(size_bytes: int) -> str:
+    """For ``postgresql.conf``: an integer and the largest unit that divides it, ``2GB``, ``20971kB``."""
+    for unit in ("TB", "GB", "MB", "kB"):
+        if size_bytes and size_bytes % SIZE_UNITS_BYTES[unit] == 0:
+            return f"{size_bytes // SIZE_UNITS_BYTES[unit]}{unit}"
+    return f"{size_bytes}B" if size_bytes else "0"
+
+
+def format_duration(duration_s: float) -> str:
+    """For people: ``850 us``, ``12.3 ms``, ``4.56 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    if duration_s < 0:
+        return f"-{format_duration(-duration_s)}"
+    for unit, factor in (("us", 1e-6), ("ms", 1e-3)):
+        if duration_s < factor * 999.5:
+            return f"{_digits(duration_s / factor)} {unit}"
+    if duration_s < 59.95:
+        return f"{_digits(duration_s)} s"
+    seconds = round(duration_s)
+    if seconds < 3600:
+        return f"{seconds // 60} min" + (f" {seconds % 60:02d} s" if seconds % 60 else "")
+    minutes = round(duration_s / 60)
+    return f"{minutes // 60} h" + (f" {minutes % 60:02d} min" if minutes % 60 else "")
+
+
+def _digits(number: float) -> str:
+    if number == int(number):
+        return str(int(number))
+    return f"{number:.2f}" if number < 9.995 else f"{number:.1f}" if number < 99.95 else f"{number:.0f}"

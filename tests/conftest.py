@@ -1,0 +1,77 @@
+"""Servers for tests. Directories lie where the unprivileged user that servers run as can reach them."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pgdyno.server.build import Build
+from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.find import system_builds
+from pgdyno.server.running import Server
+from pgdyno.server.user import Account, server_account
+
+
+def _reachable_directory() -> Path:
+    path = Path(tempfile.mkdtemp(prefix="pgdyno-test-"))
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture(scope="session")
+def account() -> Account:
+    return server_account()
+
+
+@pytest.fixture
+def server_dir() -> Iterator[Path]:
+    """A directory for data directories, open to the servers' user (tmp_path is not, as root)."""
+    path = _reachable_directory()
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def session_dir() -> Iterator[Path]:
+    path = _reachable_directory()
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def build() -> Build:
+    """Some build, the first that is there: an installed one."""
+    builds = system_builds()
+    if not builds:
+        pytest.skip("NO SERVER: no PostgreSQL is installed; tests of servers did not run")
+    return builds[0]
+
+
+@pytest.fixture(scope="session")
+def empty_cluster(build: Build, account: Account, session_dir: Path) -> Cluster:
+    """A freshly made data directory, never started: to be copied, not used."""
+    cluster = Cluster(build, session_dir / "empty", account)
+    cluster.initdb(InitOptions(sync=False))
+    return cluster
+
+
+@pytest.fixture
+def cluster(empty_cluster: Cluster, account: Account, server_dir: Path) -> Cluster:
+    """A fresh cluster of one's own, not running."""
+    shutil.copytree(empty_cluster.data_dir, server_dir / "data", symlinks=True)
+    (server_dir / "data").chmod(0o700)
+    account.own_tree(server_dir / "data")
+    return Cluster(empty_cluster.build, server_dir / "data", account)
+
+
+@pytest.fixture(scope="session")
+def running_server(build: Build, account: Account, session_dir: Path) -> Iterator[Server]:
+    """A server with default settings for the whole session: make databases of your own in it."""
+    cluster = Cluster(build, session_dir / "running", account)
+    cluster.initdb(InitOptions(sync=False))
+    with cluster.start() as server:
+        yield server
