@@ -1,0 +1,289 @@
+//! What a server says: messages that borrow from the buffer they were read from.
+//!
+//! [`parse`] checks the shape of a message's body once; after that its accessors cannot run off its end. Nothing
+//! allocates. Lengths are checked before anything is waited for, so a hostile server cannot make us buffer more
+//! than the limit.
+
+mod body;
+mod row;
+
+pub use body::{
+    Authentication, CommandTag, CopyResponse, ErrorFields, Field, Fields, Mechanisms, Oids, ServerError,
+};
+pub use row::{Columns, Row};
+
+use super::WireError;
+
+/// The longest message that a session may receive: far more than any row of our workloads.
+pub const MESSAGE_BYTES_MAX: u32 = 64 << 20;
+
+/// The longest message before the session is ready: the other side may not even be a PostgreSQL server.
+pub const STARTUP_MESSAGE_BYTES_MAX: u32 = 64 << 10;
+
+/// The state of the session's transaction, as ReadyForQuery tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransactionStatus {
+    /// Not in a transaction block.
+    Idle,
+    /// In a transaction block.
+    Active,
+    /// In a failed transaction block, which only ROLLBACK ends.
+    Failed,
+}
+
+/// One message of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// The server's demand for proof, or its consent.
+    Authentication(Authentication<'a>),
+    /// What a CancelRequest must quote.
+    BackendKeyData {
+        /// The server process.
+        process_id: i32,
+        /// The secret.
+        secret_key: i32,
+    },
+    /// Bind is done.
+    BindComplete,
+    /// Close is done.
+    CloseComplete,
+    /// A statement is done.
+    CommandComplete(CommandTag<'a>),
+    /// A piece of COPY TO.
+    CopyData(&'a [u8]),
+    /// The end of COPY TO.
+    CopyDone,
+    /// The server is ready for COPY FROM.
+    CopyInResponse(CopyResponse),
+    /// COPY TO begins.
+    CopyOutResponse(CopyResponse),
+    /// A row of a result.
+    DataRow(Row<'a>),
+    /// The query was empty.
+    EmptyQueryResponse,
+    /// An error.
+    ErrorResponse(ErrorFields<'a>),
+    /// The server lacks a newer protocol or an option; we ask for neither.
+    NegotiateProtocolVersion {
+        /// The newest protocol that the server has.
+        newest: u32,
+    },
+    /// The statement returns no rows.
+    NoData,
+    /// A warning or other news.
+    NoticeResponse(ErrorFields<'a>),
+    /// A NOTIFY that we LISTENed to.
+    NotificationResponse {
+        /// The channel's name.
+        channel: &'a [u8],
+        /// The text sent along.
+        payload: &'a [u8],
+    },
+    /// The types of a prepared statement's parameters.
+    ParameterDescription(Oids<'a>),
+    /// A setting's value, told at the start and whenever it changes.
+    ParameterStatus {
+        /// The setting.
+        name: &'a [u8],
+        /// Its value.
+        value: &'a [u8],
+    },
+    /// Parse is done.
+    ParseComplete,
+    /// Execute's limit of rows is reached.
+    PortalSuspended,
+    /// The server waits for the next query.
+    ReadyForQuery(TransactionStatus),
+    /// The columns of a result.
+    RowDescription(Fields<'a>),
+}
+
+/// Reads the first message of `buf` in an established session: the message and its length in bytes, or `None`
+/// when `buf` does not hold the whole of it yet.
+#[inline]
+pub fn parse(buf: &[u8]) -> Result<Option<(Message<'_>, usize)>, WireError> {
+    parse_limited(buf, MESSAGE_BYTES_MAX)
+}
+
+/// The same during start-up, when messages are short: [`STARTUP_MESSAGE_BYTES_MAX`].
+pub fn parse_startup(buf: &[u8]) -> Result<Option<(Message<'_>, usize)>, WireError> {
+    parse_limited(buf, STARTUP_MESSAGE_BYTES_MAX)
+}
+
+#[inline]
+fn parse_limited(buf: &[u8], limit_bytes: u32) -> Result<Option<(Message<'_>, usize)>, WireError> {
+    let Some(&tag) = buf.first() else { return Ok(None) };
+    if !is_known(tag) {
+        return Err(WireError::UnknownMessage { tag });
+    }
+    let Some((head, rest)) = buf.split_first_chunk::<5>() else { return Ok(None) };
+    let length_bytes = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
+    if length_bytes < 4 || length_bytes > limit_bytes {
+        return Err(WireError::MessageLength { tag, length_bytes, limit_bytes });
+    }
+    let Some(body) = rest.get(..length_bytes as usize - 4) else { return Ok(None) };
+    let message = read(tag, body).ok_or(WireError::Malformed { message: name_of(tag) })?;
+    Ok(Some((message, length_bytes as usize + 1)))
+}
+
+/// The message of type `tag`, `None` if its body is malformed.
+#[inline]
+fn read(tag: u8, body: &[u8]) -> Option<Message<'_>> {
+    let empty = |message| body.is_empty().then_some(message);
+    match tag {
+        b'2' => empty(Message::BindComplete),
+        b'C' => CommandTag::read(body).map(Message::CommandComplete),
+        b'D' => Row::read(body).map(Message::DataRow),
+        b'Z' => read_status(body).map(Message::ReadyForQuery),
+        b'1' => empty(Message::ParseComplete),
+        b'3' => empty(Message::CloseComplete),
+        b'A' => read_notification(body),
+        b'E' => ErrorFields::read(body).map(Message::ErrorResponse),
+        b'G' => CopyResponse::read(body).map(Message::CopyInResponse),
+        b'H' => CopyResponse::read(body).map(Message::CopyOutResponse),
+        b'I' => empty(Message::EmptyQueryResponse),
+        b'K' => read_key_data(body),
+        b'N' => ErrorFields::read(body).map(Message::NoticeResponse),
+        b'R' => Authentication::read(body).map(Message::Authentication),
+        b'S' => read_parameter_status(body),
+        b'T' => Fields::read(body).map(Message::RowDescription),
+        b'c' => empty(Message::CopyDone),
+        b'd' => Some(Message::CopyData(body)),
+        b'n' => empty(Message::NoData),
+        b's' => empty(Message::PortalSuspended),
+        b't' => Oids::read(body).map(Message::ParameterDescription),
+        b'v' => {
+            body.first_chunk().map(|v| Message::NegotiateProtocolVersion { newest: u32::from_be_bytes(*v) })
+        }
+        _ => None,
+    }
+}
+
+impl Message<'_> {
+    /// The message's name in the protocol's documentation.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        name_of(self.tag())
+    }
+
+    fn tag(&self) -> u8 {
+        match self {
+            Self::Authentication(_) => b'R',
+            Self::BackendKeyData { .. } => b'K',
+            Self::BindComplete => b'2',
+            Self::CloseComplete => b'3',
+            Self::CommandComplete(_) => b'C',
+            Self::CopyData(_) => b'd',
+            Self::CopyDone => b'c',
+            Self::CopyInResponse(_) => b'G',
+            Self::CopyOutResponse(_) => b'H',
+            Self::DataRow(_) => b'D',
+            Self::EmptyQueryResponse => b'I',
+            Self::ErrorResponse(_) => b'E',
+            Self::NegotiateProtocolVersion { .. } => b'v',
+            Self::NoData => b'n',
+            Self::NoticeResponse(_) => b'N',
+            Self::NotificationResponse { .. } => b'A',
+            Self::ParameterDescription(_) => b't',
+            Self::ParameterStatus { .. } => b'S',
+            Self::ParseComplete => b'1',
+            Self::PortalSuspended => b's',
+            Self::ReadyForQuery(_) => b'Z',
+            Self::RowDescription(_) => b'T',
+        }
+    }
+}
+
+#[inline]
+fn is_known(tag: u8) -> bool {
+    matches!(
+        tag,
+        b'1' | b'2'
+            | b'3'
+            | b'A'
+            | b'C'
+            | b'D'
+            | b'E'
+            | b'G'
+            | b'H'
+            | b'I'
+            | b'K'
+            | b'N'
+            | b'R'
+            | b'S'
+            | b'T'
+            | b'Z'
+            | b'c'
+            | b'd'
+            | b'n'
+            | b's'
+            | b't'
+            | b'v'
+    )
+}
+
+fn name_of(tag: u8) -> &'static str {
+    match tag {
+        b'1' => "ParseComplete",
+        b'2' => "BindComplete",
+        b'3' => "CloseComplete",
+        b'A' => "NotificationResponse",
+        b'C' => "CommandComplete",
+        b'D' => "DataRow",
+        b'E' => "ErrorResponse",
+        b'G' => "CopyInResponse",
+        b'H' => "CopyOutResponse",
+        b'I' => "EmptyQueryResponse",
+        b'K' => "BackendKeyData",
+        b'N' => "NoticeResponse",
+        b'R' => "Authentication",
+        b'S' => "ParameterStatus",
+        b'T' => "RowDescription",
+        b'Z' => "ReadyForQuery",
+        b'c' => "CopyDone",
+        b'd' => "CopyData",
+        b'n' => "NoData",
+        b's' => "PortalSuspended",
+        b't' => "ParameterDescription",
+        b'v' => "NegotiateProtocolVersion",
+        _ => "message",
+    }
+}
+
+#[inline]
+fn read_status(body: &[u8]) -> Option<TransactionStatus> {
+    match body {
+        b"I" => Some(TransactionStatus::Idle),
+        b"T" => Some(TransactionStatus::Active),
+        b"E" => Some(TransactionStatus::Failed),
+        _ => None,
+    }
+}
+
+/// The key is four bytes in protocol 3.0, which is what we ask for.
+fn read_key_data(body: &[u8]) -> Option<Message<'_>> {
+    let (process_id, secret_key) = body.split_first_chunk::<4>()?;
+    Some(Message::BackendKeyData {
+        process_id: i32::from_be_bytes(*process_id),
+        secret_key: i32::from_be_bytes(secret_key.try_into().ok()?),
+    })
+}
+
+fn read_notification(body: &[u8]) -> Option<Message<'_>> {
+    let (_process_id, rest) = body.split_first_chunk::<4>()?;
+    let (channel, rest) = split_cstring(rest)?;
+    let (payload, rest) = split_cstring(rest)?;
+    rest.is_empty().then_some(Message::NotificationResponse { channel, payload })
+}
+
+fn read_parameter_status(body: &[u8]) -> Option<Message<'_>> {
+    let (name, rest) = split_cstring(body)?;
+    let (value, rest) = split_cstring(rest)?;
+    rest.is_empty().then_some(Message::ParameterStatus { name, value })
+}
+
+/// The string up to the first zero byte, and what follows that byte.
+fn split_cstring(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = bytes.iter().position(|&b| b == 0)?;
+    Some((&bytes[..end], &bytes[end + 1..]))
+}

@@ -1,0 +1,143 @@
+//! DataRow: the columns of one row of a result.
+
+use super::super::WireError;
+use super::super::numeric;
+
+/// A row of a result: its values, by index from 0, still in the format that Bind asked for.
+///
+/// `i16` to `cents` read the binary format. They fail on NULL and on a value of another length or shape, so a
+/// mistaken column shows at once; [`Row::get`] tells NULL apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row<'a> {
+    count: u16,
+    values: &'a [u8],
+}
+
+/// Goes over the columns of a row; `None` is NULL.
+#[derive(Debug, Clone)]
+pub struct Columns<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Row<'a> {
+    /// Checks that the body holds as many values as it claims, and no more.
+    #[inline]
+    pub(super) fn read(body: &'a [u8]) -> Option<Self> {
+        let (count, values) = body.split_first_chunk::<2>()?;
+        let count = u16::from_be_bytes(*count);
+        let mut rest = values;
+        for _ in 0..count {
+            (_, rest) = split_value(rest)?;
+        }
+        rest.is_empty().then_some(Self { count, values })
+    }
+
+    /// Number of columns.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        usize::from(self.count)
+    }
+
+    /// Whether there is no column.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The columns from first to last.
+    #[must_use]
+    pub fn columns(&self) -> Columns<'a> {
+        Columns { rest: self.values }
+    }
+
+    /// The bytes of a column, `None` if it is NULL. Takes time in proportion to the index.
+    #[inline]
+    pub fn get(&self, column: usize) -> Result<Option<&'a [u8]>, WireError> {
+        self.columns().nth(column).ok_or(WireError::NoColumn { column, columns: self.len() })
+    }
+
+    /// A `smallint`.
+    #[inline]
+    pub fn i16(&self, column: usize) -> Result<i16, WireError> {
+        self.fixed(column, "smallint").map(i16::from_be_bytes)
+    }
+
+    /// An `integer`.
+    #[inline]
+    pub fn i32(&self, column: usize) -> Result<i32, WireError> {
+        self.fixed(column, "integer").map(i32::from_be_bytes)
+    }
+
+    /// A `bigint`.
+    #[inline]
+    pub fn i64(&self, column: usize) -> Result<i64, WireError> {
+        self.fixed(column, "bigint").map(i64::from_be_bytes)
+    }
+
+    /// A `double precision`.
+    #[inline]
+    pub fn f64(&self, column: usize) -> Result<f64, WireError> {
+        self.fixed(column, "double precision").map(f64::from_be_bytes)
+    }
+
+    /// A `boolean`.
+    #[inline]
+    pub fn bool(&self, column: usize) -> Result<bool, WireError> {
+        match self.fixed(column, "boolean")? {
+            [0] => Ok(false),
+            [1] => Ok(true),
+            [_] => Err(WireError::ColumnType { column, expected: "boolean" }),
+        }
+    }
+
+    /// A `text`, `varchar` or `char(n)`, or any value in text format.
+    #[inline]
+    pub fn text(&self, column: usize) -> Result<&'a str, WireError> {
+        let wrong = WireError::ColumnType { column, expected: "text" };
+        let Some(bytes) = self.get(column)? else { return Err(wrong) };
+        std::str::from_utf8(bytes).map_err(|_| wrong)
+    }
+
+    /// A `numeric` in hundredths; fails if it has more decimals that are not zero.
+    #[inline]
+    pub fn cents(&self, column: usize) -> Result<i64, WireError> {
+        self.decimal(column, 2)
+    }
+
+    /// A `numeric` times 10^scale; fails if it has more decimals that are not zero.
+    #[inline]
+    pub fn decimal(&self, column: usize, scale: u8) -> Result<i64, WireError> {
+        let value = self.get(column)?.and_then(|bytes| numeric::read(bytes, scale));
+        value.ok_or(WireError::ColumnType { column, expected: "numeric" })
+    }
+
+    #[inline]
+    fn fixed<const N: usize>(&self, column: usize, expected: &'static str) -> Result<[u8; N], WireError> {
+        let bytes = self.get(column)?.and_then(|bytes| bytes.try_into().ok());
+        bytes.ok_or(WireError::ColumnType { column, expected })
+    }
+}
+
+impl<'a> Iterator for Columns<'a> {
+    type Item = Option<&'a [u8]>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let (value, rest) = split_value(self.rest)?;
+        self.rest = rest;
+        Some(value)
+    }
+}
+
+/// The first value (`None` inside is NULL) and what follows it.
+#[inline]
+fn split_value(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    match i32::from_be_bytes(*length) {
+        -1 => Some((None, rest)),
+        length => {
+            let (value, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+            Some((Some(value), rest))
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The parts that touch this machine: variables, the user's name, the password file.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::{env, fs, io};
+
+use super::super::WireError;
+use super::Conninfo;
+
+/// The longest password file that we read: a real one has a few lines.
+const PASSFILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads a connection string with this process's environment, user and password file, as libpq would.
+pub fn load(text: &str) -> Result<Conninfo, WireError> {
+    let user = os_user();
+    let mut conninfo = Conninfo::parse(text, &|name| env::var(name).ok(), user.as_deref())?;
+    if let Some(path) =
+        conninfo.passfile.clone().filter(|_| conninfo.hosts.iter().any(|h| h.password.is_none()))
+    {
+        match read_passfile(&path) {
+            Ok(text) => conninfo.use_passfile(&text),
+            Err(why) => conninfo.passfile_ignored = why,
+        }
+    }
+    Ok(conninfo)
+}
+
+/// The name of the effective user. Where `/etc/passwd` does not have it (a directory service does), the
+/// environment's word for it.
+fn os_user() -> Option<String> {
+    let uid = rustix::process::geteuid().as_raw().to_string();
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let listed = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == uid).then(|| name.to_owned())
+    });
+    listed.or_else(|| env::var("USER").ok()).or_else(|| env::var("LOGNAME").ok())
+}
+
+/// The text of a password file; or else why it is not used, `None` if there simply is none.
+///
+/// Like libpq we ignore a file that others can read: its passwords are no secrets.
+fn read_passfile(path: &Path) -> Result<String, Option<String>> {
+    let ignored = |why: &str| Some(format!("the password file {} was ignored: {why}", path.display()));
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(None),
+        Err(e) => return Err(ignored(&e.to_string())),
+    };
+    if !metadata.is_file() {
+        return Err(ignored("it is not a plain file"));
+    }
+    if metadata.mode() & 0o077 != 0 {
+        return Err(ignored("others may read it; run: chmod 0600"));
+    }
+    if metadata.len() > PASSFILE_BYTES_MAX {
+        return Err(ignored("it is longer than a password file can be"));
+    }
+    fs::read_to_string(path).map_err(|e| ignored(&e.to_string()))
+}

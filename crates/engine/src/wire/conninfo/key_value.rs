@@ -1,0 +1,87 @@
+//! The form `keyword = value …`: blanks around the sign, values in single quotes, backslash escapes.
+//!
+//! Errors give the position in the string and never the text there: it may be part of a password.
+
+use super::super::WireError;
+use super::problem;
+
+/// The pairs in order.
+pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, WireError> {
+    let mut pairs = Vec::new();
+    let mut reader = Reader { text, at: 0 };
+    loop {
+        reader.skip_blanks();
+        if reader.peek().is_none() {
+            return Ok(pairs);
+        }
+        let start = reader.at;
+        let keyword = reader.keyword();
+        reader.skip_blanks();
+        if reader.next() != Some('=') {
+            return Err(problem(format!(
+                "no \"=\" after the word at character {}; quote a value that holds blanks",
+                text[..start].chars().count() + 1
+            )));
+        }
+        reader.skip_blanks();
+        let value = reader.value(&keyword)?;
+        pairs.push((keyword, value));
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn peek(&self) -> Option<char> {
+        self.text[self.at..].chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += c.len_utf8();
+        Some(c)
+    }
+
+    fn skip_blanks(&mut self) {
+        while self.peek().is_some_and(is_blank) {
+            self.next();
+        }
+    }
+
+    fn keyword(&mut self) -> String {
+        let start = self.at;
+        while self.peek().is_some_and(|c| c != '=' && !is_blank(c)) {
+            self.next();
+        }
+        self.text[start..self.at].to_owned()
+    }
+
+    fn value(&mut self, keyword: &str) -> Result<String, WireError> {
+        let quoted = self.peek() == Some('\'');
+        if quoted {
+            self.next();
+        }
+        let mut value = String::new();
+        while let Some(c) = self.peek() {
+            if !quoted && is_blank(c) {
+                return Ok(value);
+            }
+            self.next();
+            match c {
+                '\'' if quoted => return Ok(value),
+                // A backslash takes the next character as it is; at the very end it stands for nothing.
+                '\\' => value.extend(self.next()),
+                c => value.push(c),
+            }
+        }
+        if quoted { Err(problem(format!("the quote of {keyword} is not closed"))) } else { Ok(value) }
+    }
+}
+
+/// What C's `isspace` calls a blank.
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\n' | '\r' | '\x0b' | '\x0c')
+}

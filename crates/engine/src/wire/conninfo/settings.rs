@@ -1,0 +1,315 @@
+//! From pairs of keyword and value, the environment and the defaults to a [`Conninfo`].
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use super::super::WireError;
+use super::{
+    Address, ChannelBinding, Conninfo, DEFAULT_PORT, DEFAULT_SOCKET_DIRECTORY, Host, Password,
+    RootCertificates, Setting, SslMode, TargetSessionAttrs, problem,
+};
+
+/// The keywords that we honour, and the variable that stands in for each.
+const KEYWORDS: [(&str, Option<&str>); 16] = [
+    ("host", Some("PGHOST")),
+    ("hostaddr", Some("PGHOSTADDR")),
+    ("port", Some("PGPORT")),
+    ("user", Some("PGUSER")),
+    ("password", Some("PGPASSWORD")),
+    ("dbname", Some("PGDATABASE")),
+    ("passfile", Some("PGPASSFILE")),
+    ("sslmode", Some("PGSSLMODE")),
+    ("sslrootcert", Some("PGSSLROOTCERT")),
+    ("channel_binding", Some("PGCHANNELBINDING")),
+    ("application_name", Some("PGAPPNAME")),
+    ("fallback_application_name", None),
+    ("options", Some("PGOPTIONS")),
+    ("connect_timeout", Some("PGCONNECT_TIMEOUT")),
+    ("target_session_attrs", Some("PGTARGETSESSIONATTRS")),
+    ("client_encoding", None),
+];
+
+/// Keywords of libpq that we do not have: the variable, the values that ask for nothing we do not do anyway, and
+/// what to say about the others. To ignore one of the others would be to promise what we do not keep.
+const REFUSED: [(&str, Option<&str>, &[&str], &str); 28] = [
+    (
+        "service",
+        Some("PGSERVICE"),
+        &[],
+        "service files are not read; give the connection's parameters themselves",
+    ),
+    ("servicefile", Some("PGSERVICEFILE"), &[], "service files are not read"),
+    ("sslcert", Some("PGSSLCERT"), &[], "client certificates are not supported; use a password"),
+    ("sslkey", Some("PGSSLKEY"), &[], "client certificates are not supported; use a password"),
+    ("sslpassword", None, &[], "client certificates are not supported; use a password"),
+    ("sslcertmode", Some("PGSSLCERTMODE"), &["disable", "allow"], "client certificates are not supported"),
+    ("sslcrl", Some("PGSSLCRL"), &[], "lists of revoked certificates are not supported"),
+    ("sslcrldir", Some("PGSSLCRLDIR"), &[], "lists of revoked certificates are not supported"),
+    ("sslnegotiation", Some("PGSSLNEGOTIATION"), &["postgres"], "only \"postgres\" is supported"),
+    ("sslcompression", Some("PGSSLCOMPRESSION"), &["0"], "TLS compression is not supported"),
+    ("sslsni", Some("PGSSLSNI"), &["1"], "the server's name is always sent"),
+    (
+        "ssl_min_protocol_version",
+        Some("PGSSLMINPROTOCOLVERSION"),
+        &["TLSv1", "TLSv1.1", "TLSv1.2"],
+        "TLS 1.2 and 1.3 are offered",
+    ),
+    (
+        "ssl_max_protocol_version",
+        Some("PGSSLMAXPROTOCOLVERSION"),
+        &["TLSv1.3"],
+        "TLS 1.2 and 1.3 are offered",
+    ),
+    ("requiressl", Some("PGREQUIRESSL"), &["0"], "it is obsolete; write sslmode=require"),
+    ("require_auth", Some("PGREQUIREAUTH"), &[], "it is not supported; channel_binding=require is"),
+    ("requirepeer", Some("PGREQUIREPEER"), &[], "the owner of a socket is not checked"),
+    ("krbsrvname", Some("PGKRBSRVNAME"), &["postgres"], "Kerberos is not supported"),
+    ("gsslib", Some("PGGSSLIB"), &[], "GSSAPI is not supported"),
+    ("gssencmode", Some("PGGSSENCMODE"), &["disable", "prefer"], "GSSAPI encryption is not supported"),
+    ("gssdelegation", Some("PGGSSDELEGATION"), &["0"], "GSSAPI is not supported"),
+    ("replication", None, &["false", "off", "no", "0"], "replication connections are not supported"),
+    ("keepalives", None, &["1"], "the operating system's keepalives are used"),
+    ("keepalives_idle", None, &["0"], "the operating system's keepalives are used"),
+    ("keepalives_interval", None, &["0"], "the operating system's keepalives are used"),
+    ("keepalives_count", None, &["0"], "the operating system's keepalives are used"),
+    ("tcp_user_timeout", None, &["0"], "it is not supported"),
+    ("load_balance_hosts", Some("PGLOADBALANCEHOSTS"), &["disable"], "the hosts are tried in order"),
+    ("min_protocol_version", Some("PGMINPROTOCOLVERSION"), &["3.0"], "protocol 3.0 is spoken"),
+];
+
+/// Combines what was given (the last of equal keywords counts), the environment and the defaults.
+pub(super) fn resolve(
+    given: &[(String, String)],
+    variable: &dyn Fn(&str) -> Option<String>,
+    os_user: Option<&str>,
+) -> Result<Conninfo, WireError> {
+    let settings = Settings::collect(given, variable)?;
+    let user = match (settings.text("user"), os_user) {
+        (Some(user), _) => user,
+        (None, Some(user)) => user.to_owned(),
+        (None, None) => return Err(problem("no user: the operating system has no name for us; give user")),
+    };
+    let home = variable("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    let in_home = |name: &str| home.as_ref().map(|home| home.join(name));
+    let root_certificates = match settings.text("sslrootcert") {
+        None => RootCertificates::Default(in_home(".postgresql/root.crt")),
+        Some(path) if path == "system" => RootCertificates::System,
+        Some(path) => RootCertificates::File(path.into()),
+    };
+    Ok(Conninfo {
+        hosts: hosts(&settings)?,
+        dbname: settings.text("dbname").unwrap_or_else(|| user.clone()),
+        user,
+        sslmode: ssl_mode(&settings, &root_certificates)?,
+        root_certificates,
+        channel_binding: settings.one_of(
+            "channel_binding",
+            "disable, prefer or require",
+            &CHANNEL_BINDINGS,
+        )?,
+        application_name: settings
+            .text("application_name")
+            .or_else(|| settings.text("fallback_application_name")),
+        options: settings.text("options"),
+        connect_timeout_s: connect_timeout(&settings)?,
+        target_session_attrs: settings.one_of(
+            "target_session_attrs",
+            "any, read-write or primary (a benchmark writes)",
+            &TARGET_SESSION_ATTRS,
+        )?,
+        passfile: settings.text("passfile").map(PathBuf::from).or_else(|| in_home(".pgpass")),
+        passfile_ignored: None,
+    })
+}
+
+const SSL_MODES: [(&str, SslMode); 6] = [
+    ("prefer", SslMode::Prefer),
+    ("disable", SslMode::Disable),
+    ("allow", SslMode::Allow),
+    ("require", SslMode::Require),
+    ("verify-ca", SslMode::VerifyCa),
+    ("verify-full", SslMode::VerifyFull),
+];
+
+const CHANNEL_BINDINGS: [(&str, ChannelBinding); 3] = [
+    ("prefer", ChannelBinding::Prefer),
+    ("disable", ChannelBinding::Disable),
+    ("require", ChannelBinding::Require),
+];
+
+const TARGET_SESSION_ATTRS: [(&str, TargetSessionAttrs); 3] = [
+    ("any", TargetSessionAttrs::Any),
+    ("read-write", TargetSessionAttrs::ReadWrite),
+    ("primary", TargetSessionAttrs::ReadWrite),
+];
+
+/// The system's many authorities prove nothing unless the host's name is checked too, so `system` asks for
+/// `verify-full` and allows nothing less.
+fn ssl_mode(settings: &Settings, roots: &RootCertificates) -> Result<SslMode, WireError> {
+    let expected = "disable, allow, prefer, require, verify-ca or verify-full";
+    let mode = settings.one_of("sslmode", expected, &SSL_MODES)?;
+    match (roots, settings.find("sslmode")) {
+        (RootCertificates::System, None) => Ok(SslMode::VerifyFull),
+        (RootCertificates::System, Some(_)) if mode < SslMode::VerifyFull => {
+            Err(problem("sslrootcert=system needs sslmode=verify-full"))
+        }
+        _ => Ok(mode),
+    }
+}
+
+/// Seconds; zero or less is no limit.
+fn connect_timeout(settings: &Settings) -> Result<Option<u32>, WireError> {
+    let Some(setting) = settings.find("connect_timeout").filter(|s| !s.value.is_empty()) else {
+        return Ok(None);
+    };
+    let seconds: i32 =
+        setting.value.trim().parse().map_err(|_| setting.invalid("a whole number of seconds"))?;
+    Ok(u32::try_from(seconds).ok().filter(|&s| s > 0))
+}
+
+/// The hosts: as many as `hostaddr`, or else `host`, has parts; one port may serve them all.
+fn hosts(settings: &Settings) -> Result<Vec<Host>, WireError> {
+    let list = |keyword| -> Vec<String> {
+        let text = settings.text(keyword);
+        text.map(|text| text.split(',').map(|part| part.trim().to_owned()).collect()).unwrap_or_default()
+    };
+    let (names, addresses, ports) = (list("host"), list("hostaddr"), list("port"));
+    let count = if addresses.is_empty() { names.len().max(1) } else { addresses.len() };
+    if !addresses.is_empty() && !names.is_empty() && names.len() != count {
+        return Err(problem(format!("{} values of host for {count} of hostaddr", names.len())));
+    }
+    if ports.len() > 1 && ports.len() != count {
+        return Err(problem(format!("{} ports for {count} hosts", ports.len())));
+    }
+    let password = settings.text("password").map(Password);
+    let nth = |list: &[String], i: usize| list.get(i).filter(|part| !part.is_empty()).cloned();
+    (0..count)
+        .map(|i| {
+            let port = nth(&ports, if ports.len() == 1 { 0 } else { i });
+            let port = port.map_or(Ok(DEFAULT_PORT), |port| parse_port(settings, &port))?;
+            let (name, address) = address(settings, nth(&names, i), nth(&addresses, i), port)?;
+            Ok(Host { name, address, password: password.clone() })
+        })
+        .collect()
+}
+
+fn address(
+    settings: &Settings,
+    name: Option<String>,
+    ip: Option<String>,
+    port: u16,
+) -> Result<(String, Address), WireError> {
+    if let Some(ip) = ip {
+        let invalid = || settings.invalid("hostaddr", "an IPv4 or IPv6 address");
+        let parsed: IpAddr = ip.parse().map_err(|_| invalid())?;
+        let name = name.unwrap_or(ip);
+        return Ok((name.clone(), Address::Tcp { name, ip: Some(parsed), port }));
+    }
+    let name = name.unwrap_or_else(|| DEFAULT_SOCKET_DIRECTORY.to_owned());
+    if name.starts_with('@') {
+        return Err(settings
+            .invalid("host", "a name, an address or a directory (abstract sockets are not supported)"));
+    }
+    if name.starts_with('/') {
+        let path = PathBuf::from(&name).join(format!(".s.PGSQL.{port}"));
+        return Ok((name, Address::Unix(path)));
+    }
+    let ip = name.parse().ok();
+    Ok((name.clone(), Address::Tcp { name, ip, port }))
+}
+
+/// The value is not quoted in the error: in a URI it may be the tail of a password.
+fn parse_port(settings: &Settings, text: &str) -> Result<u16, WireError> {
+    let port = text.parse().ok().filter(|&port| port > 0);
+    port.ok_or_else(|| settings.invalid("port", "a number from 1 to 65535"))
+}
+
+/// The settings that are set, after the environment had its say.
+struct Settings(Vec<Setting>);
+
+impl Settings {
+    fn collect(
+        given: &[(String, String)],
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, WireError> {
+        for (keyword, value) in given {
+            check_keyword(keyword, value)?;
+        }
+        for (keyword, name, harmless, why) in REFUSED {
+            let value = name.and_then(variable).filter(|value| !value.is_empty());
+            let is_given = given.iter().any(|(k, _)| k == keyword);
+            if let (Some(name), Some(value), false) = (name, value, is_given) {
+                if !harmless.contains(&value.as_str()) {
+                    return Err(WireError::Unsupported { setting: name.to_owned(), why });
+                }
+            }
+        }
+        let settings = KEYWORDS.iter().filter_map(|&(keyword, name)| {
+            if let Some((_, value)) = given.iter().rev().find(|(k, _)| k == keyword) {
+                return Some(Setting { keyword, source: keyword, value: value.clone() });
+            }
+            let name = name?;
+            let value = variable(name).filter(|value| !value.is_empty())?;
+            Some(Setting { keyword, source: name, value })
+        });
+        Ok(Self(settings.collect()))
+    }
+
+    fn find(&self, keyword: &str) -> Option<&Setting> {
+        self.0.iter().find(|s| s.keyword == keyword)
+    }
+
+    /// The value, unless it is empty, which means the default.
+    fn text(&self, keyword: &str) -> Option<String> {
+        self.find(keyword).map(|s| s.value.clone()).filter(|value| !value.is_empty())
+    }
+
+    /// The choice that the value names; the first one if the keyword is not set.
+    fn one_of<T: Copy>(
+        &self,
+        keyword: &str,
+        expected: &'static str,
+        choices: &[(&str, T)],
+    ) -> Result<T, WireError> {
+        let Some(setting) = self.find(keyword) else { return Ok(choices[0].1) };
+        let found = choices.iter().find(|(name, _)| *name == setting.value);
+        found.map(|(_, choice)| *choice).ok_or_else(|| setting.invalid(expected))
+    }
+
+    fn invalid(&self, keyword: &str, expected: &'static str) -> WireError {
+        let setting = self.find(keyword).map_or(keyword, |s| s.source).to_owned();
+        WireError::InvalidValue { setting, expected }
+    }
+}
+
+impl Setting {
+    fn invalid(&self, expected: &'static str) -> WireError {
+        WireError::InvalidValue { setting: self.source.to_owned(), expected }
+    }
+}
+
+/// Refuses a keyword that does not exist, or that asks for what we do not have.
+fn check_keyword(keyword: &str, value: &str) -> Result<(), WireError> {
+    if keyword == "client_encoding" {
+        let plain: String = value.chars().filter(|c| *c != '-' && *c != '_').collect();
+        let is_utf8 = ["utf8", "unicode"].iter().any(|name| plain.eq_ignore_ascii_case(name));
+        return if is_utf8 {
+            Ok(())
+        } else {
+            Err(WireError::InvalidValue {
+                setting: keyword.to_owned(),
+                expected: "UTF8, which is always used",
+            })
+        };
+    }
+    if KEYWORDS.iter().any(|(known, _)| *known == keyword) {
+        return Ok(());
+    }
+    let Some((.., harmless, why)) = REFUSED.iter().find(|(known, ..)| *known == keyword) else {
+        return Err(WireError::UnknownKeyword { keyword: keyword.to_owned() });
+    };
+    if value.is_empty() || harmless.contains(&value) {
+        return Ok(());
+    }
+    Err(WireError::Unsupported { setting: keyword.to_owned(), why })
+}

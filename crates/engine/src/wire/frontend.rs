@@ -1,0 +1,406 @@
+//! What a client says: free functions that append one message each to a buffer.
+//!
+//! A function that fails leaves the buffer as it was. Nothing here allocates but the growth of the buffer.
+
+use super::WireError;
+use super::numeric;
+
+const PROTOCOL_3_0: i32 = 0x0003_0000;
+const SSL_REQUEST: i32 = 80_877_103;
+const CANCEL_REQUEST: i32 = 80_877_102;
+
+/// The representation of values, as Bind and COPY count it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// As SQL text.
+    Text,
+    /// As the type's binary send function writes it.
+    Binary,
+}
+
+/// What Describe and Close are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target<'a> {
+    /// A prepared statement, by name.
+    Statement(&'a str),
+    /// A portal, by name.
+    Portal(&'a str),
+}
+
+/// StartupMessage: `parameters` are pairs such as `("user", "alice")`.
+pub fn startup<'a>(
+    out: &mut Vec<u8>,
+    parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<(), WireError> {
+    body(out, "the start-up message", |out| {
+        out.extend_from_slice(&PROTOCOL_3_0.to_be_bytes());
+        for (name, value) in parameters {
+            cstring(out, name, "the name of a start-up parameter")?;
+            cstring(out, value, "the value of a start-up parameter")?;
+        }
+        out.push(0);
+        Ok(())
+    })
+}
+
+/// SSLRequest: the server answers with one byte, see [`super::tls`].
+pub fn ssl_request(out: &mut Vec<u8>) {
+    out.extend_from_slice(&8i32.to_be_bytes());
+    out.extend_from_slice(&SSL_REQUEST.to_be_bytes());
+}
+
+/// CancelRequest, on a connection of its own; the pair is that of BackendKeyData.
+pub fn cancel_request(out: &mut Vec<u8>, process_id: i32, secret_key: i32) {
+    out.extend_from_slice(&16i32.to_be_bytes());
+    out.extend_from_slice(&CANCEL_REQUEST.to_be_bytes());
+    out.extend_from_slice(&process_id.to_be_bytes());
+    out.extend_from_slice(&secret_key.to_be_bytes());
+}
+
+/// PasswordMessage: the clear or the MD5-hashed password.
+pub fn password(out: &mut Vec<u8>, password: &[u8]) -> Result<(), WireError> {
+    message(out, b'p', "the password", |out| cstring_bytes(out, password, "the password"))
+}
+
+/// SASLInitialResponse.
+pub fn sasl_initial_response(out: &mut Vec<u8>, mechanism: &str, data: &[u8]) -> Result<(), WireError> {
+    message(out, b'p', "the SASL response", |out| {
+        cstring(out, mechanism, "the SASL mechanism")?;
+        length(out, data.len(), "the SASL response")?;
+        out.extend_from_slice(data);
+        Ok(())
+    })
+}
+
+/// SASLResponse.
+pub fn sasl_response(out: &mut Vec<u8>, data: &[u8]) -> Result<(), WireError> {
+    message(out, b'p', "the SASL response", |out| {
+        out.extend_from_slice(data);
+        Ok(())
+    })
+}
+
+/// Query: the simple protocol; several statements may be separated by semicolons.
+pub fn query(out: &mut Vec<u8>, sql: &str) -> Result<(), WireError> {
+    message(out, b'Q', "the query", |out| cstring(out, sql, "the query"))
+}
+
+/// Parse: prepares `sql` under `name` ("" is the unnamed statement); types by OID, where the server should not
+/// infer them.
+pub fn parse(out: &mut Vec<u8>, name: &str, sql: &str, types: &[u32]) -> Result<(), WireError> {
+    message(out, b'P', "the statement", |out| {
+        cstring(out, name, "the statement's name")?;
+        cstring(out, sql, "the statement")?;
+        count(out, types.len(), "the list of types")?;
+        for oid in types {
+            out.extend_from_slice(&oid.to_be_bytes());
+        }
+        Ok(())
+    })
+}
+
+/// Bind: binary parameters, all results in one format.
+///
+/// The parameters' types are those that the statement was prepared with: an `i32` for a `bigint` is an error of
+/// the server's.
+pub fn bind(
+    out: &mut Vec<u8>,
+    portal: &str,
+    statement: &str,
+    parameters: &[&dyn Parameter],
+    results: Format,
+) -> Result<(), WireError> {
+    message(out, b'B', "the parameters", |out| {
+        cstring(out, portal, "the portal's name")?;
+        cstring(out, statement, "the statement's name")?;
+        out.extend_from_slice(&[0, 1, 0, 1]);
+        count(out, parameters.len(), "the list of parameters")?;
+        for parameter in parameters {
+            sized(out, |out| parameter.append(out))?;
+        }
+        out.extend_from_slice(&[0, 1, 0, u8::from(results == Format::Binary)]);
+        Ok(())
+    })
+}
+
+/// Describe.
+pub fn describe(out: &mut Vec<u8>, target: Target<'_>) -> Result<(), WireError> {
+    message(out, b'D', "the name", |out| append_target(out, target))
+}
+
+/// Execute: at most `rows_max` rows, 0 for all.
+pub fn execute(out: &mut Vec<u8>, portal: &str, rows_max: i32) -> Result<(), WireError> {
+    message(out, b'E', "the portal's name", |out| {
+        cstring(out, portal, "the portal's name")?;
+        out.extend_from_slice(&rows_max.to_be_bytes());
+        Ok(())
+    })
+}
+
+/// Close a prepared statement or portal.
+pub fn close(out: &mut Vec<u8>, target: Target<'_>) -> Result<(), WireError> {
+    message(out, b'C', "the name", |out| append_target(out, target))
+}
+
+/// Sync: ends a batch; the server answers ReadyForQuery.
+pub fn sync(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"S\0\0\0\x04");
+}
+
+/// Flush: asks for the answers so far without ending the batch.
+pub fn flush(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"H\0\0\0\x04");
+}
+
+/// Terminate: a polite end of the session.
+pub fn terminate(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"X\0\0\0\x04");
+}
+
+/// CopyData with a copy of `data`. The loader writes in place instead: [`copy_data_begin`].
+pub fn copy_data(out: &mut Vec<u8>, data: &[u8]) -> Result<(), WireError> {
+    message(out, b'd', "the data of a COPY", |out| {
+        out.extend_from_slice(data);
+        Ok(())
+    })
+}
+
+/// Where a CopyData message that is being written begins.
+#[must_use = "the message has no length until copy_data_end"]
+#[derive(Debug)]
+pub struct CopyData {
+    length_at: usize,
+}
+
+/// Begins a CopyData message: the caller appends its data to `out`, then calls [`copy_data_end`].
+pub fn copy_data_begin(out: &mut Vec<u8>) -> CopyData {
+    out.extend_from_slice(b"d\0\0\0\0");
+    CopyData { length_at: out.len() - 4 }
+}
+
+/// Ends the message that `begun` began: everything appended since is its data.
+pub fn copy_data_end(out: &mut [u8], begun: &CopyData) -> Result<(), WireError> {
+    patch_length(out, begun.length_at, "the data of a COPY")
+}
+
+/// CopyDone.
+pub fn copy_done(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"c\0\0\0\x04");
+}
+
+/// CopyFail: the server ends the COPY with an error that quotes `reason`.
+pub fn copy_fail(out: &mut Vec<u8>, reason: &str) -> Result<(), WireError> {
+    message(out, b'f', "the reason", |out| cstring(out, reason, "the reason"))
+}
+
+/// A value that Bind can carry in binary form.
+pub trait Parameter {
+    /// Appends the value's bytes, without a length; `false`, and nothing appended, for NULL.
+    fn append(&self, out: &mut Vec<u8>) -> bool;
+}
+
+/// A `numeric` in hundredths, which is what an amount of money is: `Cents(1234)` is 12.34.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cents(pub i64);
+
+/// A `numeric` of any scale: `Decimal { scaled: 725, scale: 4 }` is 0.0725.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decimal {
+    /// The value times 10^scale.
+    pub scaled: i64,
+    /// Number of decimals.
+    pub scale: u8,
+}
+
+/// A `timestamptz` in microseconds since 2000-01-01 00:00 UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamptz(pub i64);
+
+macro_rules! parameter_from_be_bytes {
+    ($($type:ty),*) => {$(
+        impl Parameter for $type {
+            fn append(&self, out: &mut Vec<u8>) -> bool {
+                out.extend_from_slice(&self.to_be_bytes());
+                true
+            }
+        }
+    )*};
+}
+parameter_from_be_bytes!(i16, i32, i64, f64);
+
+impl Parameter for bool {
+    fn append(&self, out: &mut Vec<u8>) -> bool {
+        out.push(u8::from(*self));
+        true
+    }
+}
+
+impl Parameter for &str {
+    fn append(&self, out: &mut Vec<u8>) -> bool {
+        out.extend_from_slice(self.as_bytes());
+        true
+    }
+}
+
+impl Parameter for &[u8] {
+    fn append(&self, out: &mut Vec<u8>) -> bool {
+        out.extend_from_slice(self);
+        true
+    }
+}
+
+impl Parameter for String {
+    fn append(&self, out: &mut Vec<u8>) -> bool {
+        self.as_str().append(out)
+    }
+}
+
+impl Parameter for Cents {
+    fn append(&self, out: &mut Vec<u8>) -> bool {
+        numeric::append(out, self.0, 2);
+        true
+    }
+}
+
+impl Parameter for Decimal {
+    fn append(&self, out: &mut Vec<u8>) -> bool {
+        numeric::append(out, self.scaled, self.scale);
+        true
+    }
+}
+
+impl Parameter for Timestamptz {
+    fn append(&self, out: &mut Vec<u8>) -> bool {
+        self.0.append(out)
+    }
+}
+
+impl<T: Parameter> Parameter for Option<T> {
+    fn append(&self, out: &mut Vec<u8>) -> bool {
+        self.as_ref().is_some_and(|value| value.append(out))
+    }
+}
+
+/// A Rust type that is the element of a PostgreSQL array.
+pub trait Element: Parameter {
+    /// The OID of the element's type.
+    const OID: u32;
+}
+
+impl Element for i16 {
+    const OID: u32 = 21;
+}
+impl Element for i32 {
+    const OID: u32 = 23;
+}
+impl Element for i64 {
+    const OID: u32 = 20;
+}
+impl Element for Cents {
+    const OID: u32 = 1700;
+}
+
+/// One-dimensional arrays, counted from 1, without NULLs.
+impl<T: Element> Parameter for &[T] {
+    fn append(&self, out: &mut Vec<u8>) -> bool {
+        let dimensions = i32::from(!self.is_empty());
+        out.extend_from_slice(&dimensions.to_be_bytes());
+        out.extend_from_slice(&0i32.to_be_bytes());
+        out.extend_from_slice(&T::OID.to_be_bytes());
+        if self.is_empty() {
+            return true;
+        }
+        out.extend_from_slice(&(self.len() as i32).to_be_bytes());
+        out.extend_from_slice(&1i32.to_be_bytes());
+        for element in *self {
+            let at = out.len();
+            out.extend_from_slice(&[0; 4]);
+            element.append(out);
+            let length = (out.len() - at - 4) as i32;
+            out[at..at + 4].copy_from_slice(&length.to_be_bytes());
+        }
+        true
+    }
+}
+
+/// Appends a message with a type byte; on error the buffer is as before.
+#[inline]
+fn message(
+    out: &mut Vec<u8>,
+    tag: u8,
+    what: &'static str,
+    append: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
+) -> Result<(), WireError> {
+    let start = out.len();
+    out.push(tag);
+    body(out, what, append).inspect_err(|_| out.truncate(start))
+}
+
+/// Appends a length word and what `append` writes.
+#[inline]
+fn body(
+    out: &mut Vec<u8>,
+    what: &'static str,
+    append: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
+) -> Result<(), WireError> {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    append(out).and_then(|()| patch_length(out, start, what)).inspect_err(|_| out.truncate(start))
+}
+
+/// Writes the length from `at` to the end, itself included, at `at`.
+#[inline]
+fn patch_length(out: &mut [u8], at: usize, what: &'static str) -> Result<(), WireError> {
+    let length = i32::try_from(out.len() - at).map_err(|_| WireError::TooLong { what })?;
+    out[at..at + 4].copy_from_slice(&length.to_be_bytes());
+    Ok(())
+}
+
+/// Appends a value behind its own length, which does not count itself and is −1 for NULL.
+#[inline]
+fn sized(out: &mut Vec<u8>, append: impl FnOnce(&mut Vec<u8>) -> bool) -> Result<(), WireError> {
+    let at = out.len();
+    out.extend_from_slice(&(-1i32).to_be_bytes());
+    if append(out) {
+        let length =
+            i32::try_from(out.len() - at - 4).map_err(|_| WireError::TooLong { what: "a parameter" })?;
+        out[at..at + 4].copy_from_slice(&length.to_be_bytes());
+    }
+    Ok(())
+}
+
+fn append_target(out: &mut Vec<u8>, target: Target<'_>) -> Result<(), WireError> {
+    let (kind, name) = match target {
+        Target::Statement(name) => (b'S', name),
+        Target::Portal(name) => (b'P', name),
+    };
+    out.push(kind);
+    cstring(out, name, "the name")
+}
+
+fn length(out: &mut Vec<u8>, bytes: usize, what: &'static str) -> Result<(), WireError> {
+    let bytes = i32::try_from(bytes).map_err(|_| WireError::TooLong { what })?;
+    out.extend_from_slice(&bytes.to_be_bytes());
+    Ok(())
+}
+
+/// Appends a 16-bit count, which the server reads as unsigned.
+fn count(out: &mut Vec<u8>, n: usize, what: &'static str) -> Result<(), WireError> {
+    let n = u16::try_from(n).map_err(|_| WireError::TooLong { what })?;
+    out.extend_from_slice(&n.to_be_bytes());
+    Ok(())
+}
+
+fn cstring(out: &mut Vec<u8>, text: &str, what: &'static str) -> Result<(), WireError> {
+    cstring_bytes(out, text.as_bytes(), what)
+}
+
+#[inline]
+fn cstring_bytes(out: &mut Vec<u8>, text: &[u8], what: &'static str) -> Result<(), WireError> {
+    if text.contains(&0) {
+        return Err(WireError::ZeroByte { what });
+    }
+    out.extend_from_slice(text);
+    out.push(0);
+    Ok(())
+}
