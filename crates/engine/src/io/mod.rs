@@ -1,1 +1,26 @@
-//! The epoll loop, connections, and the clock that tests replace.
+//! The loop, connections, and the clock that tests replace.
+//!
+//! One [`Reactor`] serves one thread. It polls its futures itself: a client is its future, and what wakes it
+//! is its connection's readiness, its deadline, a [`Gate`] of the same thread or a [`Mailbox`] of another one.
+//! No runtime, no wakers, no channels between client and connection, and no allocation per transaction.
+
+mod clock;
+mod connect;
+mod connection;
+mod error;
+mod gate;
+mod inbox;
+mod mailbox;
+mod process;
+mod reactor;
+mod socket;
+mod timers;
+
+pub use crate::wire::backend::TransactionStatus;
+pub use clock::{Clock, Nanos};
+pub use connection::{Connection, TextRows};
+pub use error::{Error, ServerError};
+pub use gate::Gate;
+pub use mailbox::{Mailbox, Sender, mailbox};
+pub use process::{Usage, catch_termination, memory_peak_bytes, raise_file_limit, usage};
+pub use reactor::{Reactor, Task};

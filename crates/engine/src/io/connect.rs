@@ -1,0 +1,136 @@
+//! From a connection string to a session: addresses, sockets, start-up.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt};
+
+use super::socket::Socket;
+use super::{Connection, Error, Nanos, Reactor};
+use crate::wire::backend::{Authentication, Message};
+use crate::wire::conninfo::{Address, Conninfo, Host};
+use crate::wire::frontend;
+
+/// How soon to knock again at a Unix socket whose queue is full. The kernel does not tell when there is room.
+const KNOCK_AGAIN: Nanos = Nanos(1_000_000);
+
+/// Connects to the first of the hosts that lets us in.
+pub(super) async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Connection, Error> {
+    let mut failures: Vec<Error> = Vec::new();
+    for host in &conninfo.hosts {
+        match resolve(&host.address) {
+            Err(error) => failures.push(error),
+            Ok(places) => {
+                for place in places {
+                    match in_time(reactor, conninfo, host, &place).await {
+                        Ok(connection) => return Ok(connection),
+                        Err(error) => failures.push(error),
+                    }
+                }
+            }
+        }
+    }
+    let texts: Vec<_> = failures.iter().map(ToString::to_string).collect();
+    match failures.pop() {
+        Some(only) if failures.is_empty() => Err(only),
+        _ => Err(Error::Connect(texts.join("; "))),
+    }
+}
+
+async fn in_time(
+    reactor: &Reactor,
+    conninfo: &Conninfo,
+    host: &Host,
+    place: &Place,
+) -> Result<Connection, Error> {
+    let limit = conninfo.connect_timeout_s.map_or(Nanos::MAX, |s| Nanos(u64::from(s) * 1_000_000_000));
+    let session = async {
+        let socket = open(reactor, place).await.map_err(|error| unreachable(&host.address, &error))?;
+        start(socket, conninfo).await
+    };
+    let connected = reactor.until(reactor.now() + limit, session).await;
+    connected.unwrap_or_else(|| {
+        Err(Error::Connect(format!("cannot connect to {}: no answer in time", host.address)))
+    })
+}
+
+fn unreachable(address: &Address, error: &Error) -> Error {
+    let why = match error {
+        Error::System { source, .. } if source.kind() == ErrorKind::NotFound => "no such socket".to_owned(),
+        Error::System { source, .. } => source.to_string(),
+        other => other.to_string(),
+    };
+    Error::Connect(format!("cannot connect to {address}: {why}; is a server running there?"))
+}
+
+/// A place that a socket can be connected to.
+enum Place {
+    Unix(SocketAddrUnix),
+    Tcp(SocketAddr),
+}
+
+/// The places that an address stands for. Looking a name up blocks the loop: not for the hot path.
+fn resolve(address: &Address) -> Result<Vec<Place>, Error> {
+    match address {
+        Address::Unix(path) => {
+            let place = SocketAddrUnix::new(path);
+            place
+                .map(|place| vec![Place::Unix(place)])
+                .map_err(|e| Error::system(format!("use the socket {address}"), e))
+        }
+        Address::Tcp { ip: Some(ip), port, .. } => Ok(vec![Place::Tcp(SocketAddr::new(*ip, *port))]),
+        Address::Tcp { name, ip: None, port } => {
+            let found = (name.as_str(), *port).to_socket_addrs();
+            let found = found.map_err(|e| Error::Connect(format!("cannot find the host {name}: {e}")))?;
+            Ok(found.map(Place::Tcp).collect())
+        }
+    }
+}
+
+async fn open(reactor: &Reactor, place: &Place) -> Result<Socket, Error> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let family = match place {
+        Place::Unix(_) => AddressFamily::UNIX,
+        Place::Tcp(SocketAddr::V4(_)) => AddressFamily::INET,
+        Place::Tcp(SocketAddr::V6(_)) => AddressFamily::INET6,
+    };
+    let fd = socket_with(family, SocketType::STREAM, flags, None)
+        .map_err(|e| Error::system("make a socket", e))?;
+    match place {
+        Place::Unix(address) => loop {
+            match rustix::net::connect(&fd, address) {
+                Ok(()) => return Socket::new(reactor, fd),
+                Err(Errno::AGAIN) => reactor.sleep_until(reactor.now() + KNOCK_AGAIN).await,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(Error::system("connect", errno)),
+            }
+        },
+        Place::Tcp(address) => {
+            sockopt::set_tcp_nodelay(&fd, true).map_err(|e| Error::system("set TCP_NODELAY", e))?;
+            match rustix::net::connect(&fd, address) {
+                Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => {}
+                Err(errno) => return Err(Error::system("connect", errno)),
+            }
+            // Only now: a socket that is not yet connecting would be reported as hung up.
+            let socket = Socket::new(reactor, fd)?;
+            socket.writable().await?;
+            let outcome = sockopt::socket_error(&socket).and_then(|outcome| outcome);
+            outcome.map_err(|e| Error::system("connect", e))?;
+            Ok(socket)
+        }
+    }
+}
+
+async fn start(socket: Socket, conninfo: &Conninfo) -> Result<Connection, Error> {
+    let mut connection = Connection::new(socket);
+    frontend::startup(connection.out(), [("user", &*conninfo.user), ("database", &*conninfo.dbname)])?;
+    connection.flush().await?;
+    loop {
+        match connection.next().await? {
+            Message::ReadyForQuery(_) => return Ok(connection),
+            Message::Authentication(Authentication::Ok) | Message::BackendKeyData { .. } => {}
+            other => return Err(Error::Connect(format!("the server asks for {}", other.name()))),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! A connection to a server, used from within a future of the loop.
+
+use super::inbox::Inbox;
+use super::socket::Socket;
+use super::{Error, Reactor, connect};
+use crate::wire::backend::{self, Message, TransactionStatus};
+use crate::wire::conninfo::Conninfo;
+use crate::wire::frontend;
+
+/// The longest message we take, and the most that is kept while we send. Our workloads ask for rows of kilobytes;
+/// this bounds what a hostile server can make us hold.
+pub(super) const HELD_BYTES_MAX: usize = 16 << 20;
+/// Notices and parameter reports in a row that are read over: more than a session of ours could cause.
+const ASIDES_MAX: usize = 10_000;
+/// The most text that [`Connection::simple`] collects.
+const TEXT_BYTES_MAX: usize = 64 << 20;
+
+/// Rows of text, as a simple query returns them.
+pub type TextRows = Vec<Vec<Option<String>>>;
+
+/// A session with a server. Dropping it ends the session.
+///
+/// A future of one of its methods that is dropped before it is done leaves the conversation in the middle of a
+/// message: then the connection must be dropped, too.
+pub struct Connection {
+    socket: Socket,
+    inbox: Inbox,
+    out: Vec<u8>,
+    /// Answers that are still to come: one ReadyForQuery for each Sync or Query sent.
+    owed: u32,
+    /// Whether nothing was sent since the last ReadyForQuery.
+    at_rest: bool,
+    status: TransactionStatus,
+}
+
+impl Connection {
+    /// Connects to the first of the hosts that lets us in, within `connect_timeout` for each.
+    pub async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Self, Error> {
+        connect::connect(reactor, conninfo).await
+    }
+
+    pub(super) fn new(socket: Socket) -> Self {
+        let (inbox, out, status) = (Inbox::default(), Vec::new(), TransactionStatus::Idle);
+        Self { socket, inbox, out, owed: 0, at_rest: true, status }
+    }
+
+    /// The loop that serves this connection.
+    #[must_use]
+    pub fn reactor(&self) -> &Reactor {
+        self.socket.reactor()
+    }
+
+    /// Where to append messages (see [`frontend`]) that the next flush sends.
+    #[inline]
+    pub fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+
+    /// In a transaction or not, as the server's last ReadyForQuery said.
+    #[inline]
+    #[must_use]
+    pub fn transaction_status(&self) -> TransactionStatus {
+        self.status
+    }
+
+    /// Sends what was appended: whole messages. Waits only while the kernel takes no more, and takes in what the
+    /// server says meanwhile, so that neither waits for the other for ever.
+    ///
+    /// That the server has closed the connection is left for [`Connection::next`] to find, after the server's last words.
+    #[inline]
+    pub async fn flush(&mut self) -> Result<(), Error> {
+        self.owed += answers_owed(&self.out);
+        self.at_rest = false;
+        let mut sent = 0;
+        while sent < self.out.len() {
+            match self.socket.send(&self.out[sent..]) {
+                Ok(Some(count)) => sent += count,
+                Ok(None) => match self.make_room().await {
+                    Err(Error::Closed) => break,
+                    outcome => outcome?,
+                },
+                Err(Error::Closed) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.out.clear();
+        Ok(())
+    }
+
+    #[cold]
+    async fn make_room(&mut self) -> Result<(), Error> {
+        self.socket.writable_or_readable().await?;
+        while self.receive()? {
+            if self.inbox.held_bytes() > HELD_BYTES_MAX {
+                return Err(Error::Limit("answers to a request that is still being sent"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The server's next message, borrowed from the receive buffer. An error report becomes [`Error::Server`];
+    /// notices, notifications and parameter reports are read over.
+    #[inline]
+    pub async fn next(&mut self) -> Result<Message<'_>, Error> {
+        let length = self.arrival().await?;
+        if self.inbox.bytes()[0] == b'Z' {
+            return self.ready_for_query(length);
+        }
+        match backend::parse(self.inbox.take(length))? {
+            Some((Message::ErrorResponse(fields), _)) => Err(Error::Server(Box::new(fields.to_owned()))),
+            Some((message, _)) => Ok(message),
+            None => Err(Error::Closed),
+        }
+    }
+
+    #[inline]
+    fn ready_for_query(&mut self, length: usize) -> Result<Message<'_>, Error> {
+        let Some((Message::ReadyForQuery(status), _)) = backend::parse(self.inbox.take(length))? else {
+            return Err(Error::Closed);
+        };
+        self.status = status;
+        self.owed = self.owed.saturating_sub(1);
+        self.at_rest = self.owed == 0;
+        Ok(Message::ReadyForQuery(status))
+    }
+
+    /// Waits for a whole message that is not an aside, and gives its length.
+    #[inline]
+    async fn arrival(&mut self) -> Result<usize, Error> {
+        let mut asides = 0;
+        loop {
+            if let Some(length) = self.inbox.message_bytes()? {
+                if !matches!(self.inbox.bytes()[0], b'N' | b'S' | b'A') {
+                    return Ok(length);
+                }
+                backend::parse(self.inbox.take(length))?;
+                asides += 1;
+                if asides > ASIDES_MAX {
+                    return Err(Error::Limit("notices in a row"));
+                }
+            } else if !self.receive()? {
+                self.inbox.rest(self.socket.reactor().pool());
+                self.socket.readable().await;
+            }
+        }
+    }
+
+    /// Takes in what has come; whether anything had.
+    #[inline]
+    fn receive(&mut self) -> Result<bool, Error> {
+        if !self.socket.is_readable() {
+            return Ok(false);
+        }
+        let space = self.inbox.space(self.socket.reactor().pool());
+        let received = self.socket.receive(space)?;
+        self.inbox.received(received.unwrap_or(0));
+        Ok(received.is_some())
+    }
+
+    /// Carries out SQL by the simple protocol and gives its rows as text, those of all its statements. Reads to the
+    /// end of the answer even after an error.
+    pub async fn simple(&mut self, sql: &str) -> Result<TextRows, Error> {
+        frontend::query(&mut self.out, sql)?;
+        self.flush().await?;
+        let (mut rows, mut text_bytes, mut failure) = (TextRows::new(), 0, None);
+        loop {
+            match self.next().await {
+                Ok(Message::ReadyForQuery(_)) => return failure.map_or(Ok(rows), Err),
+                Ok(Message::DataRow(row)) => {
+                    let texts =
+                        row.columns().map(|column| column.map(|c| String::from_utf8_lossy(c).into_owned()));
+                    rows.push(texts.collect());
+                    text_bytes +=
+                        rows.last().into_iter().flatten().flatten().map(String::len).sum::<usize>() + 64;
+                    if text_bytes > TEXT_BYTES_MAX {
+                        return Err(Error::Limit("the text of a query's result"));
+                    }
+                }
+                Ok(_) => {}
+                Err(error) if error.is_fatal() => return Err(error),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+    }
+
+    /// Prepares a statement; `types` are the OIDs of its parameters, as many as the server shall not infer.
+    pub async fn prepare(&mut self, name: &str, sql: &str, types: &[u32]) -> Result<(), Error> {
+        frontend::parse(&mut self.out, name, sql, types)?;
+        frontend::sync(&mut self.out);
+        self.flush().await?;
+        self.answer().await
+    }
+
+    /// Reads over the answer to everything that was sent; gives the first error in it.
+    pub async fn answer(&mut self) -> Result<(), Error> {
+        let mut failure = None;
+        while self.owed > 0 {
+            match self.next().await {
+                Ok(_) => {}
+                Err(error) if error.is_fatal() => return Err(error),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// After an error, brings the session back to where a new transaction can begin: reads the rest of the answer,
+    /// and rolls back what is open.
+    pub async fn recover(&mut self) -> Result<(), Error> {
+        self.out.clear();
+        if self.owed == 0 && !self.at_rest {
+            frontend::sync(&mut self.out);
+            self.flush().await?;
+        }
+        match self.answer().await {
+            Err(error) if error.is_fatal() => return Err(error),
+            _ => {}
+        }
+        if self.status != TransactionStatus::Idle {
+            self.simple("ROLLBACK").await?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // Without the farewell the server would log an unexpected end of file. Nothing waits for it.
+        if self.at_rest {
+            self.out.clear();
+            frontend::terminate(&mut self.out);
+            let _ = self.socket.send(&self.out);
+        }
+    }
+}
+
+/// How many ReadyForQuery the messages in `out` call for.
+#[inline]
+fn answers_owed(out: &[u8]) -> u32 {
+    let (mut owed, mut rest) = (0, out);
+    while let [tag, l0, l1, l2, l3, ..] = *rest {
+        owed += u32::from(tag == b'S' || tag == b'Q');
+        let length = u32::from_be_bytes([l0, l1, l2, l3]) as usize + 1;
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    owed
+}

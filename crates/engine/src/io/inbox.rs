@@ -1,0 +1,115 @@
+//! Received bytes that no one has taken yet.
+//!
+//! A connection borrows a buffer from its loop's pool when bytes come and gives it back when they are taken. A thousand
+//! waiting connections hold no buffer, and the few that are in use stay in the processor's cache.
+
+use std::cell::RefCell;
+
+use super::Error;
+use super::connection::HELD_BYTES_MAX;
+
+/// A buffer's first size: the answers of many transactions, or a thousand rows.
+const BUFFER_BYTES: usize = 16 << 10;
+/// Tag and length.
+const HEADER_BYTES: usize = 5;
+
+/// Buffers that no connection needs now.
+#[derive(Default)]
+pub(super) struct Pool(RefCell<Vec<Vec<u8>>>);
+
+impl Pool {
+    fn take(&self) -> Vec<u8> {
+        self.0.borrow_mut().pop().unwrap_or_else(|| vec![0; BUFFER_BYTES])
+    }
+
+    fn give(&self, buffer: Vec<u8>) {
+        // One that had to grow is let go: its size was an exception.
+        if buffer.len() == BUFFER_BYTES {
+            self.0.borrow_mut().push(buffer);
+        }
+    }
+}
+
+/// What one connection has received: `bytes[start..end]`.
+#[derive(Default)]
+pub(super) struct Inbox {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Inbox {
+    /// The received bytes, all of them.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// The length of the first message, if it is complete. A length that no server sends is an error.
+    #[inline]
+    pub(super) fn message_bytes(&self) -> Result<Option<usize>, Error> {
+        let [_, l0, l1, l2, l3, ..] = *self.bytes() else { return Ok(None) };
+        let length = u32::from_be_bytes([l0, l1, l2, l3]) as usize + 1;
+        if length < HEADER_BYTES || length > HELD_BYTES_MAX {
+            return Err(Error::Limit("the length of a message"));
+        }
+        Ok((length <= self.end - self.start).then_some(length))
+    }
+
+    /// Takes the first `count` bytes off; they stay where they are until the next [`Inbox::space`].
+    #[inline]
+    pub(super) fn take(&mut self, count: usize) -> &[u8] {
+        let start = self.start;
+        self.start += count;
+        &self.bytes[start..self.start]
+    }
+
+    /// Where to receive into: at least half a buffer, more where a long message is under way.
+    #[inline]
+    pub(super) fn space(&mut self, pool: &Pool) -> &mut [u8] {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+        if self.bytes.is_empty() {
+            self.bytes = pool.take();
+        }
+        if self.bytes.len() - self.end < self.bytes.len() / 2 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            if self.end > self.bytes.len() / 2 {
+                self.bytes.resize(self.bytes.len() * 2, 0);
+            }
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    /// Notes that `count` bytes were received into the space.
+    #[inline]
+    pub(super) fn received(&mut self, count: usize) {
+        self.end += count;
+    }
+
+    /// Puts bytes in that came by way of TLS.
+    pub(super) fn append(&mut self, pool: &Pool, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let space = self.space(pool);
+            let count = bytes.len().min(space.len());
+            space[..count].copy_from_slice(&bytes[..count]);
+            self.received(count);
+            bytes = &bytes[count..];
+        }
+    }
+
+    /// Gives the buffer back if nothing is in it: called before a wait.
+    #[inline]
+    pub(super) fn rest(&mut self, pool: &Pool) {
+        if self.start == self.end && !self.bytes.is_empty() {
+            (self.start, self.end) = (0, 0);
+            pool.give(std::mem::take(&mut self.bytes));
+        }
+    }
+
+    /// The bytes held, for the bound on memory.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.end - self.start
+    }
+}

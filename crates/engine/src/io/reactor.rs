@@ -1,0 +1,240 @@
+//! The loop of one thread: futures, readiness from epoll, deadlines.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::mem::MaybeUninit;
+use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event};
+
+use super::inbox::Pool;
+use super::socket::{Readiness, Sources};
+use super::timers::Timers;
+use super::{Clock, Error, Nanos};
+
+/// Events taken from the kernel at once. More only delays the first of them.
+const EVENTS_MAX: usize = 256;
+
+/// The number of a future within its loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Task(u32);
+
+/// A handle of one thread's loop; clones are the same loop.
+#[derive(Clone)]
+pub struct Reactor(Rc<Core>);
+
+struct Core {
+    clock: Clock,
+    epoll: OwnedFd,
+    sources: RefCell<Sources>,
+    timers: RefCell<Timers>,
+    ready: RefCell<VecDeque<Task>>,
+    /// By task: is it in `ready` already?
+    queued: RefCell<Vec<bool>>,
+    current: Cell<Task>,
+    pool: Pool,
+    lateness: RefCell<Vec<Nanos>>,
+}
+
+type Future0<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+impl Reactor {
+    /// A loop for the calling thread, whose timers it makes exact to the nanosecond.
+    pub fn new(clock: Clock) -> Result<Self, Error> {
+        let slack = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        slack.map_err(|e| Error::system("make the timers exact", e))?;
+        let epoll =
+            epoll::create(CreateFlags::CLOEXEC).map_err(|e| Error::system("create an epoll instance", e))?;
+        Ok(Self(Rc::new(Core {
+            clock,
+            epoll,
+            sources: RefCell::default(),
+            timers: RefCell::default(),
+            ready: RefCell::default(),
+            queued: RefCell::default(),
+            current: Cell::new(Task(0)),
+            pool: Pool::default(),
+            lateness: RefCell::default(),
+        })))
+    }
+
+    /// The present instant.
+    #[inline]
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.0.clock.now()
+    }
+
+    /// The future that is being polled.
+    #[must_use]
+    pub fn current(&self) -> Task {
+        self.0.current.get()
+    }
+
+    /// Has `task` polled soon. Harmless when it has ended.
+    pub fn wake(&self, task: Task) {
+        if let Some(queued) = self.0.queued.borrow_mut().get_mut(task.0 as usize) {
+            if !std::mem::replace(queued, true) {
+                self.0.ready.borrow_mut().push_back(task);
+            }
+        }
+    }
+
+    /// Waits until the instant `at`.
+    pub async fn sleep_until(&self, at: Nanos) {
+        let mut is_set = false;
+        poll_fn(|_| {
+            let now = self.now();
+            if now >= at {
+                return Poll::Ready(());
+            }
+            if !std::mem::replace(&mut is_set, true) {
+                self.0.timers.borrow_mut().set(at, self.current());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Runs `future`, but not beyond the instant `at`: then it is dropped, and `None` returned.
+    pub async fn until<T>(&self, at: Nanos, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = std::pin::pin!(future);
+        let mut sleep = std::pin::pin!(self.sleep_until(at));
+        poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending => sleep.as_mut().poll(context).map(|()| None),
+        })
+        .await
+    }
+
+    /// Lets the other futures of this loop that can go on do so first.
+    pub async fn pause(&self) {
+        let mut paused = false;
+        poll_fn(|_| {
+            if std::mem::replace(&mut paused, true) {
+                return Poll::Ready(());
+            }
+            self.wake(self.current());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Runs one future to its end and gives what it returns.
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> Result<T, Error> {
+        let mut output = None;
+        self.run(vec![Box::pin(async { output = Some(future.await) })])?;
+        output.ok_or(Error::Stalled)
+    }
+
+    /// Runs futures until each of them has ended.
+    pub fn run(&self, futures: Vec<Future0<'_>>) -> Result<(), Error> {
+        let mut alive = futures.len();
+        let mut futures: Vec<_> = futures.into_iter().map(Some).collect();
+        let tasks = (0..futures.len() as u32).map(Task);
+        *self.0.ready.borrow_mut() = tasks.collect();
+        *self.0.queued.borrow_mut() = vec![true; futures.len()];
+        self.0.timers.borrow_mut().clear();
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            while let Some(task) = self.next_ready() {
+                let Some(place) = futures.get_mut(task.0 as usize) else { continue };
+                self.0.current.set(task);
+                if place.as_mut().is_some_and(|future| future.as_mut().poll(&mut context).is_ready()) {
+                    *place = None;
+                    alive -= 1;
+                }
+            }
+            if alive == 0 {
+                return Ok(());
+            }
+            self.turn()?;
+        }
+    }
+
+    fn next_ready(&self) -> Option<Task> {
+        let task = self.0.ready.borrow_mut().pop_front()?;
+        if let Some(queued) = self.0.queued.borrow_mut().get_mut(task.0 as usize) {
+            *queued = false;
+        }
+        Some(task)
+    }
+
+    /// Waits for readiness or the earliest deadline, and marks the futures they belong to.
+    fn turn(&self) -> Result<(), Error> {
+        let earliest = self.0.timers.borrow().earliest();
+        match &self.0.clock {
+            Clock::Monotonic { .. } => {
+                self.wait(earliest.map(|at| at - self.now()))?;
+            }
+            Clock::Fake(now) => {
+                if self.wait(Some(Nanos::ZERO))? == 0 {
+                    now.set(earliest.ok_or(Error::Stalled)?.max(now.get()));
+                }
+            }
+        }
+        if earliest.is_some() {
+            self.wake_due();
+        }
+        Ok(())
+    }
+
+    fn wait(&self, at_most: Option<Nanos>) -> Result<usize, Error> {
+        let timeout = at_most.map(|at_most| Timespec {
+            tv_sec: (at_most.0 / 1_000_000_000) as i64,
+            tv_nsec: (at_most.0 % 1_000_000_000) as i64,
+        });
+        let mut events = [const { MaybeUninit::<Event>::uninit() }; EVENTS_MAX];
+        let happened = match epoll::wait(&self.0.epoll, &mut events[..], timeout.as_ref()) {
+            Ok((happened, _)) => happened,
+            Err(rustix::io::Errno::INTR) => return Ok(0),
+            Err(errno) => return Err(Error::system("wait for events", errno)),
+        };
+        let sources = self.0.sources.borrow();
+        for event in happened.iter() {
+            if let Some(task) = sources.happened(event.data.u64(), event.flags) {
+                self.wake(task);
+            }
+        }
+        Ok(happened.len())
+    }
+
+    fn wake_due(&self) {
+        let now = self.now();
+        let mut timers = self.0.timers.borrow_mut();
+        while let Some((at, task)) = timers.pop_due(now) {
+            self.0.lateness.borrow_mut().push(now - at);
+            self.wake(task);
+        }
+    }
+
+    /// Takes the list of how late each deadline since the last call was served.
+    #[must_use]
+    pub fn take_lateness(&self) -> Vec<Nanos> {
+        std::mem::take(&mut self.0.lateness.borrow_mut())
+    }
+
+    pub(super) fn pool(&self) -> &Pool {
+        &self.0.pool
+    }
+
+    pub(super) fn register(&self, socket: &OwnedFd) -> Result<(u64, Rc<Readiness>), Error> {
+        self.0.sources.borrow_mut().add(&self.0.epoll, socket)
+    }
+
+    pub(super) fn watch_writes(&self, socket: &OwnedFd, slot: u64, watch: bool) -> Result<(), Error> {
+        Sources::watch_writes(&self.0.epoll, socket, slot, watch)
+    }
+
+    pub(super) fn forget(&self, socket: &OwnedFd, slot: u64) {
+        // Closing would do where the descriptor is the only one of its file, but an eventfd has two.
+        let _ = epoll::delete(&self.0.epoll, socket);
+        self.0.sources.borrow_mut().remove(slot);
+    }
+}

@@ -1,0 +1,33 @@
+//! Deadlines, earliest first.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::Nanos;
+use super::reactor::Task;
+
+/// The deadlines of one loop. A deadline that nobody waits for any more wakes its task in vain, which is harmless:
+/// every future looks at its own condition when it is polled.
+#[derive(Default)]
+pub(super) struct Timers(BinaryHeap<Reverse<(Nanos, Task)>>);
+
+impl Timers {
+    pub(super) fn set(&mut self, at: Nanos, task: Task) {
+        self.0.push(Reverse((at, task)));
+    }
+
+    pub(super) fn earliest(&self) -> Option<Nanos> {
+        self.0.peek().map(|Reverse((at, _))| *at)
+    }
+
+    pub(super) fn pop_due(&mut self, now: Nanos) -> Option<(Nanos, Task)> {
+        if self.earliest()? > now {
+            return None;
+        }
+        self.0.pop().map(|Reverse(due)| due)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
