@@ -2,8 +2,12 @@
 //!
 //! Messages are one line, say what failed, on what and what to do, and never hold a password.
 
+use super::SqlState;
+use super::backend::ServerError;
+use super::conninfo::SslMode;
+
 /// Every error of the wire layer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum WireError {
     // ---- reading the server's messages
     /// The server sent a message type that the protocol does not have, or that a client never gets.
@@ -97,4 +101,123 @@ pub enum WireError {
         /// What is allowed.
         expected: &'static str,
     },
+
+    // ---- start-up
+    /// The server says that the password is wrong.
+    #[error(
+        "the server refused user \"{user}\": wrong password; check password, PGPASSWORD or the password file"
+    )]
+    WrongPassword {
+        /// The role.
+        user: String,
+    },
+    /// The server wants a password and none was given.
+    #[error(
+        "the server wants a password for user \"{user}\": give password, PGPASSWORD or a password file{note}"
+    )]
+    NoPassword {
+        /// The role.
+        user: String,
+        /// Why the password file did not help; empty or in brackets.
+        note: String,
+    },
+    /// The database does not exist.
+    #[error("there is no database \"{dbname}\" on this server: create it, or name another with dbname")]
+    NoDatabase {
+        /// The database.
+        dbname: String,
+    },
+    /// The server refused the connection for another reason.
+    #[error("the server refused the connection: {0}")]
+    Refused(Box<ServerError>),
+    /// The server is older than we support.
+    #[error("the server is PostgreSQL {version}: too old, pgdyno needs {oldest} or newer")]
+    ServerTooOld {
+        /// As it tells.
+        version: String,
+        /// The oldest that we support.
+        oldest: u32,
+    },
+    /// The server wants a proof that we cannot give.
+    #[error(
+        "the server asks for authentication by {method}, which is not supported; \
+             allow scram-sha-256, md5, password or trust for us in its pg_hba.conf"
+    )]
+    UnsupportedAuthentication {
+        /// What it asks for.
+        method: String,
+    },
+    /// The server did not prove that it knows our password.
+    #[error("the server did not prove that it knows our password: it may not be the server that we mean")]
+    ServerNotProven,
+    /// `channel_binding=require`, and the server offers less.
+    #[error("channel_binding=require, but the server offers {method}; it takes TLS and a SCRAM password")]
+    NotBound {
+        /// What it offers.
+        method: String,
+    },
+    /// The server cannot write, and `target_session_attrs` says that it must.
+    #[error("the server is read-only (a standby?), and target_session_attrs asks for one that writes")]
+    ReadOnly,
+    /// The server talks on and on before it is ready.
+    #[error("protocol violation: the server sent more than {limit} messages and was not ready for a query")]
+    EndlessStartup {
+        /// The limit.
+        limit: u32,
+    },
+
+    // ---- TLS
+    /// The server does not speak TLS, and `sslmode` says that it must.
+    #[error(
+        "the server does not support TLS, and sslmode={sslmode} requires it; use sslmode=prefer or disable"
+    )]
+    NoTls {
+        /// The mode.
+        sslmode: SslMode,
+    },
+    /// The answer to SSLRequest is not one that a server gives.
+    #[error("the server answered the request for TLS with byte {answer:#04x}; is this a PostgreSQL server?")]
+    TlsAnswer {
+        /// The byte.
+        answer: u8,
+    },
+    /// More came before the encryption than the server's answer: somebody in between injects data.
+    #[error(
+        "unencrypted data came with the server's answer about TLS: somebody may be tampering with the connection"
+    )]
+    PlainWithTlsAnswer,
+    /// The TLS layer failed.
+    #[error("TLS: {0}")]
+    Tls(rustls::Error),
+    /// There is nothing to verify the certificate with.
+    #[error(
+        "sslmode={sslmode} needs root certificates in {path}: {why}; give sslrootcert (a file, or system)"
+    )]
+    RootCertificates {
+        /// The mode.
+        sslmode: SslMode,
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The host's name cannot be in a certificate.
+    #[error("sslmode=verify-full cannot verify \"{host}\": it is neither a host name nor an address")]
+    HostName {
+        /// As given.
+        host: String,
+    },
+}
+
+impl WireError {
+    /// The server's code, if the server sent this error.
+    #[must_use]
+    pub fn sqlstate(&self) -> Option<SqlState> {
+        match self {
+            Self::WrongPassword { .. } => Some(SqlState::INVALID_PASSWORD),
+            Self::NoDatabase { .. } => Some(SqlState::INVALID_CATALOG_NAME),
+            Self::Refused(error) => Some(error.sqlstate),
+            _ => None,
+        }
+    }
 }

@@ -16,6 +16,8 @@ pub mod error;
 pub mod frontend;
 pub mod numeric;
 pub mod sqlstate;
+pub mod startup;
+pub mod tls;
 
 pub use error::WireError;
 pub use sqlstate::SqlState;

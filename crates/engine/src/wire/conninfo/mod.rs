@@ -133,6 +133,19 @@ pub enum SslMode {
     VerifyFull,
 }
 
+impl fmt::Display for SslMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Disable => "disable",
+            Self::Allow => "allow",
+            Self::Prefer => "prefer",
+            Self::Require => "require",
+            Self::VerifyCa => "verify-ca",
+            Self::VerifyFull => "verify-full",
+        })
+    }
+}
+
 /// Where trusted certificates come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RootCertificates {

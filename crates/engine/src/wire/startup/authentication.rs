@@ -1,0 +1,146 @@
+//! Proving who we are: cleartext and MD5 passwords, SCRAM-SHA-256 with and without channel binding.
+//!
+//! The server proves itself too: without its signature a SCRAM exchange is not finished, whatever it says.
+
+use std::mem;
+
+use postgres_protocol::authentication::md5_hash;
+use postgres_protocol::authentication::sasl::{
+    ChannelBinding as Binding, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramSha256,
+};
+
+use super::super::WireError;
+use super::super::backend::{Authentication, Mechanisms};
+use super::super::conninfo::{ChannelBinding, Conninfo, Host, Password};
+use super::super::frontend;
+use super::Channel;
+
+/// Our side of the proof.
+pub(super) struct Authenticator {
+    user: String,
+    password: Option<Password>,
+    passfile_ignored: Option<String>,
+    channel_binding: ChannelBinding,
+    channel: Channel,
+    progress: Progress,
+}
+
+enum Progress {
+    /// Nothing was asked yet.
+    Begun,
+    /// The password, clear or hashed, was sent.
+    PasswordSent,
+    /// The first message of SCRAM was sent.
+    ScramBegun { scram: ScramSha256, bound: bool },
+    /// Our proof was sent: the server's must come.
+    ScramProven { scram: ScramSha256, bound: bool },
+    /// The server's proof was right.
+    ScramVerified { bound: bool },
+    /// Something was wrong; nothing more is answered.
+    Failed,
+}
+
+impl Authenticator {
+    pub(super) fn new(conninfo: &Conninfo, host: &Host, channel: Channel) -> Self {
+        Self {
+            user: conninfo.user.clone(),
+            password: host.password.clone(),
+            passfile_ignored: conninfo.passfile_ignored.clone(),
+            channel_binding: conninfo.channel_binding,
+            channel,
+            progress: Progress::Begun,
+        }
+    }
+
+    /// Answers a demand of the server's.
+    pub(super) fn answer(&mut self, demand: &Authentication<'_>, out: &mut Vec<u8>) -> Result<(), WireError> {
+        let progress = mem::replace(&mut self.progress, Progress::Failed);
+        self.progress = match (progress, demand) {
+            (Progress::Begun, Authentication::CleartextPassword) => {
+                frontend::password(out, self.unbound_password()?.reveal().as_bytes())?;
+                Progress::PasswordSent
+            }
+            (Progress::Begun, Authentication::Md5Password { salt }) => {
+                let password = self.unbound_password()?.reveal().as_bytes();
+                frontend::password(out, md5_hash(self.user.as_bytes(), password, *salt).as_bytes())?;
+                Progress::PasswordSent
+            }
+            (Progress::Begun, Authentication::Sasl(mechanisms)) => self.begin_scram(mechanisms, out)?,
+            (Progress::ScramBegun { mut scram, bound }, Authentication::SaslContinue(data)) => {
+                scram.update(data).map_err(|_| WireError::Malformed { message: "SCRAM challenge" })?;
+                frontend::sasl_response(out, scram.message())?;
+                Progress::ScramProven { scram, bound }
+            }
+            (Progress::ScramProven { mut scram, bound }, Authentication::SaslFinal(data)) => {
+                scram.finish(data).map_err(|_| WireError::ServerNotProven)?;
+                Progress::ScramVerified { bound }
+            }
+            (Progress::Begun, Authentication::Other(_)) => {
+                return Err(WireError::UnsupportedAuthentication { method: demand.name().into_owned() });
+            }
+            (_, _) => return Err(WireError::Unexpected { message: "Authentication", doing: "logging in" }),
+        };
+        Ok(())
+    }
+
+    /// The server lets us in: has it proven what it had to?
+    pub(super) fn finish(&self) -> Result<(), WireError> {
+        let bound = match self.progress {
+            Progress::Begun | Progress::PasswordSent => false,
+            Progress::ScramVerified { bound } => bound,
+            Progress::ScramBegun { .. } | Progress::ScramProven { .. } | Progress::Failed => {
+                return Err(WireError::ServerNotProven);
+            }
+        };
+        if self.channel_binding == ChannelBinding::Require && !bound {
+            return Err(WireError::NotBound { method: "no proof bound to its certificate".into() });
+        }
+        Ok(())
+    }
+
+    fn begin_scram(&self, mechanisms: &Mechanisms<'_>, out: &mut Vec<u8>) -> Result<Progress, WireError> {
+        let (mechanism, binding) = self.choose(mechanisms)?;
+        let scram = ScramSha256::new(self.password()?.reveal().as_bytes(), binding);
+        frontend::sasl_initial_response(out, mechanism, scram.message())?;
+        Ok(Progress::ScramBegun { scram, bound: mechanism == SCRAM_SHA_256_PLUS })
+    }
+
+    /// The strongest mechanism that both sides have, and what to tell the server about channel binding: the
+    /// "y" of an unbound exchange over TLS lets the server notice that somebody hid its stronger offer.
+    fn choose(&self, mechanisms: &Mechanisms<'_>) -> Result<(&'static str, Binding), WireError> {
+        let end_point_hash = match &self.channel {
+            Channel::Tls { end_point_hash } if self.channel_binding != ChannelBinding::Disable => {
+                end_point_hash
+            }
+            _ => &None,
+        };
+        match end_point_hash {
+            Some(hash) if mechanisms.has(SCRAM_SHA_256_PLUS) => {
+                Ok((SCRAM_SHA_256_PLUS, Binding::tls_server_end_point(hash.clone())))
+            }
+            _ if self.channel_binding == ChannelBinding::Require => {
+                Err(WireError::NotBound { method: mechanisms.list() })
+            }
+            _ if !mechanisms.has(SCRAM_SHA_256) => {
+                Err(WireError::UnsupportedAuthentication { method: mechanisms.list() })
+            }
+            Some(_) => Ok((SCRAM_SHA_256, Binding::unrequested())),
+            None => Ok((SCRAM_SHA_256, Binding::unsupported())),
+        }
+    }
+
+    /// The password for a method that cannot bind.
+    fn unbound_password(&self) -> Result<&Password, WireError> {
+        if self.channel_binding == ChannelBinding::Require {
+            return Err(WireError::NotBound { method: "a bare password".into() });
+        }
+        self.password()
+    }
+
+    fn password(&self) -> Result<&Password, WireError> {
+        self.password.as_ref().ok_or_else(|| WireError::NoPassword {
+            user: self.user.clone(),
+            note: self.passfile_ignored.as_ref().map(|note| format!(" ({note})")).unwrap_or_default(),
+        })
+    }
+}

@@ -1,0 +1,169 @@
+//! From a fresh connection (TLS already up, if it is wanted) to a session that takes queries.
+//!
+//! [`Startup::begin`] writes the first message; every message of the server goes to [`Startup::on_message`],
+//! which appends what to answer and says when the session is ready. Read the messages with
+//! [`super::backend::parse_startup`].
+
+mod authentication;
+mod refusal;
+mod session;
+
+pub use session::Session;
+
+use super::WireError;
+use super::backend::{Authentication, Message};
+use super::conninfo::{Conninfo, Host, TargetSessionAttrs};
+use super::frontend;
+use authentication::Authenticator;
+
+/// Messages that a server may send before the session is ready: it sends about 20, a hostile one would never end.
+const MESSAGES_MAX: u32 = 256;
+
+/// What is encrypted between us and the server, which decides how a password can be proven.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Channel {
+    /// Nothing: a Unix socket or plain TCP.
+    Plain,
+    /// TLS; the hash of the server's certificate where it has one: [`super::tls::TlsSession::end_point_hash`].
+    Tls {
+        /// What channel binding binds to.
+        end_point_hash: Option<Vec<u8>>,
+    },
+}
+
+/// Where the conversation stands.
+enum Phase {
+    /// The server checks who we are.
+    Authenticating(Box<Authenticator>),
+    /// It told us that we are in, and now tells its settings.
+    Configuring,
+    /// Asked an old server whether sessions can write; `Some` once it answered.
+    AskingForWrites { read_only: Option<bool> },
+    /// Done.
+    Ready,
+}
+
+/// The conversation that opens a session.
+pub struct Startup {
+    phase: Phase,
+    session: Session,
+    user: String,
+    dbname: String,
+    must_write: bool,
+    messages: u32,
+}
+
+impl Startup {
+    /// Appends the start-up message for one host of a connection string.
+    pub fn begin(
+        conninfo: &Conninfo,
+        host: &Host,
+        channel: Channel,
+        out: &mut Vec<u8>,
+    ) -> Result<Self, WireError> {
+        let optional = [
+            ("options", conninfo.options.as_deref()),
+            ("application_name", conninfo.application_name.as_deref()),
+        ];
+        let parameters = [
+            ("user", conninfo.user.as_str()),
+            ("database", conninfo.dbname.as_str()),
+            ("client_encoding", "UTF8"),
+        ];
+        let optional = optional.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        frontend::startup(out, parameters.into_iter().chain(optional))?;
+        Ok(Self {
+            phase: Phase::Authenticating(Box::new(Authenticator::new(conninfo, host, channel))),
+            session: Session::default(),
+            user: conninfo.user.clone(),
+            dbname: conninfo.dbname.clone(),
+            must_write: conninfo.target_session_attrs == TargetSessionAttrs::ReadWrite,
+            messages: 0,
+        })
+    }
+
+    /// Takes one message and appends the answer, if there is one; `true` once the session is ready.
+    pub fn on_message(&mut self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<bool, WireError> {
+        self.messages += 1;
+        if self.messages > MESSAGES_MAX {
+            return Err(WireError::EndlessStartup { limit: MESSAGES_MAX });
+        }
+        match message {
+            Message::NoticeResponse(_) => Ok(false),
+            Message::ErrorResponse(fields) => Err(refusal::of(&fields.to_owned(), &self.user, &self.dbname)),
+            message => self.advance(message, out),
+        }
+    }
+
+    /// The session, once [`Startup::on_message`] said that it is ready.
+    #[must_use]
+    pub fn into_session(self) -> Session {
+        self.session
+    }
+
+    fn advance(&mut self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<bool, WireError> {
+        match (&mut self.phase, message) {
+            (Phase::Authenticating(authenticator), Message::Authentication(Authentication::Ok)) => {
+                authenticator.finish()?;
+                self.phase = Phase::Configuring;
+            }
+            (Phase::Authenticating(authenticator), Message::Authentication(demand)) => {
+                authenticator.answer(demand, out)?;
+            }
+            (
+                Phase::Configuring | Phase::AskingForWrites { .. },
+                Message::ParameterStatus { name, value },
+            ) => {
+                self.session.set_parameter(name, value);
+            }
+            (Phase::Configuring, Message::BackendKeyData { process_id, secret_key }) => {
+                self.session.key = Some((*process_id, *secret_key));
+            }
+            (Phase::Configuring, Message::ReadyForQuery(_)) => return self.on_ready(out),
+            (Phase::AskingForWrites { read_only }, Message::DataRow(row)) => {
+                *read_only = Some(row.text(0)? != "off");
+            }
+            (Phase::AskingForWrites { .. }, Message::RowDescription(_) | Message::CommandComplete(_)) => {}
+            (Phase::AskingForWrites { read_only: Some(read_only) }, Message::ReadyForQuery(_)) => {
+                return if *read_only { Err(WireError::ReadOnly) } else { Ok(self.end()) };
+            }
+            (phase, message) => {
+                return Err(WireError::Unexpected { message: message.name(), doing: phase.doing() });
+            }
+        }
+        Ok(false)
+    }
+
+    /// The server is ready; are we content with it?
+    fn on_ready(&mut self, out: &mut Vec<u8>) -> Result<bool, WireError> {
+        self.session.check_version()?;
+        if self.must_write {
+            match self.session.is_read_only() {
+                Some(true) => return Err(WireError::ReadOnly),
+                Some(false) => {}
+                None => {
+                    frontend::query(out, "SHOW transaction_read_only")?;
+                    self.phase = Phase::AskingForWrites { read_only: None };
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(self.end())
+    }
+
+    fn end(&mut self) -> bool {
+        self.phase = Phase::Ready;
+        true
+    }
+}
+
+impl Phase {
+    fn doing(&self) -> &'static str {
+        match self {
+            Self::Authenticating(_) => "logging in",
+            Self::Configuring => "waiting for the session to be ready",
+            Self::AskingForWrites { .. } => "asking whether the session can write",
+            Self::Ready => "the session had already started",
+        }
+    }
+}

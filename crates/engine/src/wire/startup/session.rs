@@ -1,0 +1,76 @@
+//! What a server tells about a session that is ready.
+
+use super::super::WireError;
+
+/// The oldest version that pgdyno works with.
+const VERSION_MIN: u32 = 10;
+
+/// A session's identity and its settings at the start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Session {
+    /// Process and secret, which a CancelRequest must quote; a pooler may keep them to itself.
+    pub key: Option<(i32, i32)>,
+    parameters: Vec<(String, String)>,
+}
+
+impl Session {
+    /// A setting that the server reported, such as `server_version`.
+    #[must_use]
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.parameters.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The version as the server writes it, such as `17.2 (Debian 17.2-1)`; empty if it kept silent.
+    #[must_use]
+    pub fn server_version(&self) -> &str {
+        self.parameter("server_version").unwrap_or_default()
+    }
+
+    /// The version as `server_version_num` counts it: 170002 for 17.2, 180000 for 18beta1.
+    #[must_use]
+    pub fn server_version_num(&self) -> Option<u32> {
+        if let Some(told) = self.parameter("server_version_num") {
+            return told.parse().ok();
+        }
+        let (major, rest) = split_number(self.server_version())?;
+        let mut minors = rest.strip_prefix('.').into_iter().flat_map(|rest| rest.split('.'));
+        let mut minor = || minors.next().and_then(split_number).map_or(0, |(minor, _)| minor);
+        // Before 10 the major version had two parts.
+        let (first, second) = (minor(), minor());
+        let below = if major >= VERSION_MIN { first } else { first.checked_mul(100)?.checked_add(second)? };
+        major.checked_mul(10_000)?.checked_add(below)
+    }
+
+    pub(super) fn set_parameter(&mut self, name: &[u8], value: &[u8]) {
+        let name = String::from_utf8_lossy(name);
+        let value = String::from_utf8_lossy(value).into_owned();
+        match self.parameters.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, old)) => *old = value,
+            None => self.parameters.push((name.into_owned(), value)),
+        }
+    }
+
+    /// Refuses a server that is too old for us. One that tells no version may be a pooler: it passes.
+    pub(super) fn check_version(&self) -> Result<(), WireError> {
+        match self.server_version_num() {
+            Some(version) if version < VERSION_MIN * 10_000 => Err(WireError::ServerTooOld {
+                version: self.server_version().to_owned(),
+                oldest: VERSION_MIN,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether sessions cannot write; `None` for a server before 14, which does not tell.
+    pub(super) fn is_read_only(&self) -> Option<bool> {
+        let standby = self.parameter("in_hot_standby")?;
+        let read_only = self.parameter("default_transaction_read_only")?;
+        Some(standby == "on" || read_only == "on")
+    }
+}
+
+/// The number that a text begins with, and what follows it.
+fn split_number(text: &str) -> Option<(u32, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    Some((text[..end].parse().ok()?, &text[end..]))
+}

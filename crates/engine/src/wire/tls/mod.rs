@@ -1,0 +1,170 @@
+//! Encryption beneath the protocol: SSLRequest's answer, the client's configuration, and a session that turns
+//! plain bytes into cipher bytes and back. No sockets: the caller carries the bytes.
+
+mod certificate;
+mod config;
+
+pub use config::client_config;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use rustls::{ClientConfig, ClientConnection};
+use rustls_pki_types::ServerName;
+
+use super::WireError;
+use super::conninfo::{Address, Host, SslMode};
+
+/// Whether a connection is encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encryption {
+    /// No.
+    Plain,
+    /// By TLS.
+    Tls,
+}
+
+/// What to ask for first on a new connection. Unix sockets are never encrypted.
+#[must_use]
+pub fn first_attempt(sslmode: SslMode, address: &Address) -> Encryption {
+    match (address, sslmode) {
+        (Address::Unix(_), _) | (_, SslMode::Disable | SslMode::Allow) => Encryption::Plain,
+        _ => Encryption::Tls,
+    }
+}
+
+/// What to ask for on a second connection after the first attempt failed with `error`: `allow` and `prefer` try
+/// the other way when the server refused us or TLS failed, as `pg_hba.conf` may demand it.
+#[must_use]
+pub fn second_attempt(
+    sslmode: SslMode,
+    address: &Address,
+    used: Encryption,
+    error: &WireError,
+) -> Option<Encryption> {
+    let refused = error.sqlstate().is_some();
+    match (address, sslmode, used) {
+        (Address::Unix(_), ..) => None,
+        (_, SslMode::Allow, Encryption::Plain) if refused => Some(Encryption::Tls),
+        (_, SslMode::Prefer, Encryption::Tls) if refused || matches!(error, WireError::Tls(_)) => {
+            Some(Encryption::Plain)
+        }
+        _ => None,
+    }
+}
+
+/// Reads the answer to SSLRequest from all that the server has sent since: `None` when nothing has come yet.
+///
+/// A server that agrees sends one byte and waits. More than that in the clear was put there by somebody else, who
+/// wants it taken for decrypted data (CVE-2021-23222).
+pub fn read_answer(received: &[u8], sslmode: SslMode) -> Result<Option<Encryption>, WireError> {
+    match received {
+        [] => Ok(None),
+        [b'S'] => Ok(Some(Encryption::Tls)),
+        [b'N', ..] if sslmode >= SslMode::Require => Err(WireError::NoTls { sslmode }),
+        [b'N'] => Ok(Some(Encryption::Plain)),
+        [b'S' | b'N', ..] => Err(WireError::PlainWithTlsAnswer),
+        [answer, ..] => Err(WireError::TlsAnswer { answer: *answer }),
+    }
+}
+
+/// The TLS session of one connection.
+pub struct TlsSession {
+    connection: ClientConnection,
+}
+
+impl TlsSession {
+    /// Begins a session; [`TlsSession::write_pending`] has its first bytes.
+    pub fn begin(config: Arc<ClientConfig>, host: &Host, sslmode: SslMode) -> Result<Self, WireError> {
+        let connection =
+            ClientConnection::new(config, server_name(host, sslmode)?).map_err(WireError::Tls)?;
+        Ok(Self { connection })
+    }
+
+    /// Whether the handshake still goes on: carry bytes both ways until it does not.
+    #[must_use]
+    pub fn is_handshaking(&self) -> bool {
+        self.connection.is_handshaking()
+    }
+
+    /// Appends the bytes that wait to be sent (handshake, alerts, encrypted data) to `cipher`.
+    pub fn write_pending(&mut self, cipher: &mut Vec<u8>) -> Result<(), WireError> {
+        while self.connection.wants_write() {
+            // Writing to a vector cannot fail.
+            self.connection
+                .write_tls(cipher)
+                .map_err(|e| WireError::Tls(rustls::Error::General(e.to_string())))?;
+        }
+        Ok(())
+    }
+
+    /// Encrypts `plain` and appends the result to `cipher`.
+    pub fn write_plain(&mut self, plain: &[u8], cipher: &mut Vec<u8>) -> Result<(), WireError> {
+        let mut rest = plain;
+        while !rest.is_empty() {
+            let taken = self.connection.writer().write(rest);
+            let taken = taken.map_err(|e| WireError::Tls(rustls::Error::General(e.to_string())))?;
+            rest = &rest[taken..];
+            self.write_pending(cipher)?;
+        }
+        Ok(())
+    }
+
+    /// Takes all of `received`, appends what it decrypts to to `plain`, and to `answer` what must be sent back.
+    ///
+    /// On an error `answer` holds the alert for the server.
+    pub fn read_cipher(
+        &mut self,
+        received: &[u8],
+        plain: &mut Vec<u8>,
+        answer: &mut Vec<u8>,
+    ) -> Result<(), WireError> {
+        let mut rest = received;
+        while !rest.is_empty() {
+            let read = self.connection.read_tls(&mut rest);
+            let read = read.map_err(|e| WireError::Tls(rustls::Error::General(e.to_string())))?;
+            let state = match self.connection.process_new_packets() {
+                Ok(state) => state,
+                Err(e) => {
+                    self.write_pending(answer)?;
+                    return Err(WireError::Tls(e));
+                }
+            };
+            self.take_plain(state.plaintext_bytes_to_read(), plain)?;
+            if read == 0 {
+                break;
+            }
+        }
+        self.write_pending(answer)
+    }
+
+    /// The hash of the server's certificate that channel binding binds to; `None` where none is defined.
+    #[must_use]
+    pub fn end_point_hash(&self) -> Option<Vec<u8>> {
+        certificate::end_point_hash(self.connection.peer_certificates()?.first()?)
+    }
+
+    /// Appends the polite end of the session to `cipher`.
+    pub fn close(&mut self, cipher: &mut Vec<u8>) -> Result<(), WireError> {
+        self.connection.send_close_notify();
+        self.write_pending(cipher)
+    }
+
+    fn take_plain(&mut self, count: usize, plain: &mut Vec<u8>) -> Result<(), WireError> {
+        let start = plain.len();
+        plain.resize(start + count, 0);
+        let read = self.connection.reader().read_exact(&mut plain[start..]);
+        read.map_err(|e| WireError::Tls(rustls::Error::General(e.to_string())))
+    }
+}
+
+/// The name that the certificate must carry and that the server is told. Where nobody verifies it, a name that
+/// no certificate can have does no harm: then none is told.
+fn server_name(host: &Host, sslmode: SslMode) -> Result<ServerName<'static>, WireError> {
+    match ServerName::try_from(host.name.clone()) {
+        Ok(name) => Ok(name),
+        Err(_) if sslmode < SslMode::VerifyFull => Ok(IpAddr::V4(Ipv4Addr::UNSPECIFIED).into()),
+        Err(_) => Err(WireError::HostName { host: host.name.clone() }),
+    }
+}
