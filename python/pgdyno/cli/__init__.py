@@ -1,0 +1,1 @@
+"""The command line: one module a command. Only this package prints and exits."""

@@ -1,0 +1,149 @@
+"""The live view of a study on standard error: which block, which arm, current rate, time left.
+
+On a terminal it is redrawn in place; elsewhere it is a line a block, fit for a log.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from pgdyno.cli.console import err, say
+from pgdyno.lab.progress import BlockBegan, BlockEnded, Doubt, Load, Progress, Running, Step
+from pgdyno.units import format_duration
+
+SPARKS = "▁▂▃▄▅▆▇█"
+SPARK_POINTS = 24
+
+
+class LiveView:
+    """Watches a study. A context manager; call it with each Progress."""
+
+    def __init__(self, arm_names: Sequence[str], quiet: bool = False) -> None:
+        self._names = arm_names
+        self._quiet = quiet
+        self._live = (
+            Live(console=err, refresh_per_second=4, transient=True) if err.is_terminal and not quiet else None
+        )
+        self._step = "prepare"
+        self._load: Load | None = None
+        self._block: BlockBegan | None = None
+        self._block_begun_s = time.monotonic()
+        self._rates: list[list[float]] = [[] for _ in arm_names]
+        self._p99_s: list[float | None] = [None for _ in arm_names]
+        self._running: int | None = None
+        self._role = ""
+        self._results: list[list[float]] = [[] for _ in arm_names]
+        self._loaded: set[tuple[str, str]] = set()
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        """Takes note, and redraws or writes a line."""
+        match progress:
+            case Step(text):
+                self._step, self._load, self._running = text, None, None
+            case Load():
+                self._load = progress
+            case BlockBegan():
+                self._block, self._block_begun_s = progress, time.monotonic()
+            case Running():
+                self._note_rate(progress)
+            case BlockEnded():
+                self._note_block(progress)
+            case Doubt(text):
+                say(f"! {text}")
+        if self._live:
+            self._live.update(self._draw())
+        elif not self._quiet:
+            self._write_line(progress)
+
+    def _note_rate(self, running: Running) -> None:
+        self._running, self._role = running.arm, running.role
+        self._rates[running.arm] = [*self._rates[running.arm], running.transactions_per_s][-SPARK_POINTS:]
+        self._p99_s[running.arm] = running.latency_p99_s
+
+    def _note_block(self, ended: BlockEnded) -> None:
+        for results, rate in zip(self._results, ended.rates_per_s, strict=True):
+            if rate is not None:
+                results.append(rate)
+
+    def _write_line(self, progress: Progress) -> None:
+        match progress:
+            case Load(dataset, phase) if (dataset, phase) not in self._loaded:
+                self._loaded.add((dataset, phase))
+                say(f"load {dataset}: {phase}")
+            case BlockBegan():
+                say(self._headline())
+            case BlockEnded(_, rates):
+                pairs = zip(self._names, rates, strict=True)
+                say("  " + "   ".join(f"{name}: {_nopm(rate)}" for name, rate in pairs))
+            case _:
+                pass
+
+    def _headline(self) -> str:
+        block = self._block
+        if block is None:
+            return "preparing"
+        of = f" of about {block.blocks_expected}" if block.blocks_expected else ""
+        elapsed_s = block.elapsed_s + time.monotonic() - self._block_begun_s
+        left = format_duration(max(0.0, block.budget_s - elapsed_s))
+        return f"block {block.block + 1}{of}, {left} left"
+
+    def _draw(self) -> RenderableType:
+        parts: list[RenderableType] = [Text(self._headline(), style="bold")]
+        if self._block:
+            elapsed_s = self._block.elapsed_s + time.monotonic() - self._block_begun_s
+            parts.append(ProgressBar(total=self._block.budget_s, completed=elapsed_s, width=60))
+        if self._load:
+            parts.append(Text(f"load {self._load.dataset}: {self._load.phase}"))
+            parts.append(ProgressBar(total=1.0, completed=self._load.share, width=60))
+        elif self._running is None:
+            parts.append(Text(self._step, style="dim"))
+        if any(self._rates):
+            parts.append(self._draw_arms())
+        return Group(*parts)
+
+    def _draw_arms(self) -> Table:
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        for title in ("", "arm", "now, tx/s", "p99", "", "blocks", "NOPM so far"):
+            table.add_column(title, justify="right" if title in ("now, tx/s", "p99", "blocks") else "left")
+        for index, name in enumerate(self._names):
+            active = index == self._running
+            rates, results, p99_s = self._rates[index], self._results[index], self._p99_s[index]
+            table.add_row(
+                "▶" if active else " ",
+                Text(name, style="bold" if active else ""),
+                f"{rates[-1]:,.0f}" if rates else "",
+                format_duration(p99_s) if p99_s else "",
+                Text(_sparkline(rates), style="cyan"),
+                str(len(results)),
+                _nopm(sum(results) / len(results)) if results else Text(self._role if active else "", "dim"),
+            )
+        return table
+
+
+def _sparkline(rates: Sequence[float]) -> str:
+    top = max(rates, default=0.0)
+    return "".join(SPARKS[min(7, int(rate / top * 7.99))] if top > 0 else SPARKS[0] for rate in rates)
+
+
+def _nopm(new_orders_per_s: float | None) -> str:
+    return "does not count" if new_orders_per_s is None else f"{new_orders_per_s * 60:,.0f} NOPM"

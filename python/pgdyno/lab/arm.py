@@ -1,0 +1,53 @@
+"""What the lab needs of an arm: pristine data, a server that runs, and its end. Two kinds have it.
+
+``BuildArm`` starts a server of its own from a snapshot; ``DsnArm`` (``dsn.py``) copies a database on a server
+that runs already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import psycopg
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+class LabArm(Protocol):
+    """One arm, through all blocks. The lab calls restore, start, stop, in this order, once a block."""
+
+    index: int
+    name: str
+
+    def restore(self) -> None:
+        """Makes the data pristine. Raises ServerError, DatasetError, DiskFullError."""
+        ...
+
+    def start(self) -> None:
+        """Starts the server with the arm's settings and checks them. Raises StartError, ConnectError."""
+        ...
+
+    def stop(self) -> None:
+        """Ends the server at once: its data are not needed any more. Never raises; safe to call twice."""
+        ...
+
+    def conninfo(self) -> str:
+        """Of the workload's database, for the engine. It may hold a password: never to be shown."""
+        ...
+
+    def connect(self) -> Connection:
+        """A connection to the workload's database. Raises ConnectError."""
+        ...
+
+    def postmaster_pid(self) -> int | None:
+        """The postmaster's process, or None where the server is not a process of ours."""
+        ...
+
+    def log(self) -> str | None:
+        """What the server has logged since its start, or None where we cannot read it."""
+        ...
+
+    def effective(self) -> Mapping[str, str]:
+        """Every setting in effect, as SHOW spells it."""
+        ...

@@ -1,0 +1,83 @@
+"""What a trial was worth: its outcome from the engine's result, and whether it did its work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pgdyno.drive.run import Run
+from pgdyno.evidence import records
+from pgdyno.evidence.events import failures_from, histograms_from
+from pgdyno.evidence.records import Outcome, TrialStatus
+from pgdyno.lab.arm import LabArm
+from pgdyno.workload.check import Check
+from pgdyno.workload.tpcc import check_trial
+
+
+def outcome_of(run: Run, target: int, restore_s: float | None, start_s: float | None) -> Outcome:
+    """Everything that the engine and the probes say of one target. The status knows nothing of checks yet."""
+    status, reason = _status(run, target)
+    outcome = Outcome(
+        status,
+        time.time(),
+        reason=reason,
+        epoch_unix_s=run.epoch_unix_s,
+        restore_s=restore_s,
+        start_s=start_s,
+        server_cpu_s=run.difference(target),
+        transactions=run.transactions(target),
+    )
+    if run.result is None:
+        return outcome
+    found = run.result["targets"][target]
+    return replace(
+        outcome,
+        committed_new_orders=found["committed_new_orders"],
+        driver_memory_bytes=run.result["driver"]["memory_peak_bytes"],
+        driver={**run.result["driver"], "round_trip_ns": _round_trip(run, target)},
+        tally=found["tally"],
+        failures=failures_from(found, [e for e in run.errors if e["target"] == target]),
+        histograms=histograms_from(found),
+    )
+
+
+def _status(run: Run, target: int) -> tuple[TrialStatus, str]:
+    if run.complete:
+        return TrialStatus.OK, ""
+    if run.failure is not None:
+        where = run.failure.get("target")
+        which = "" if where == target else "the driver stopped because of another arm: "
+        return TrialStatus.FAILED, f"{which}{run.failure['stage']}: {run.failure['message']}"
+    if run.result is not None and run.result["stopped"] == "server-lost":
+        return TrialStatus.FAILED, "the server was lost in the middle of the trial"
+    return TrialStatus.INTERRUPTED, "stopped before its last slice"
+
+
+def _round_trip(run: Run, target: int) -> object:
+    return next((e["round_trip_ns"] for e in run.connected if e["target"] == target), None)
+
+
+def judge(outcome: Outcome, arm: LabArm, run: Run, target: int, next_o_ids_before: int | None) -> Outcome:
+    """Checks the database, the driver's random numbers and the server's log. One failed check excludes it."""
+    assert run.result is not None
+    checks = check_trial(
+        arm.connect,
+        result=run.result["targets"][target],
+        next_o_ids_before=next_o_ids_before,
+        server_log=arm.log(),
+    )
+    failed = [check.name for check in checks if not check.passed]
+    return replace(
+        outcome,
+        status=TrialStatus.EXCLUDED if failed else outcome.status,
+        reason=f"failed checks: {', '.join(failed)}" if failed else outcome.reason,
+        ended_unix_s=time.time(),
+        checks=_as_records(checks),
+        settings=dict(arm.effective()),
+        server_log=arm.log() or "",
+    )
+
+
+def _as_records(checks: Sequence[Check]) -> list[records.Check]:
+    return [records.Check(c.name, c.passed, c.statistic, c.p_value, c.detail) for c in checks]

@@ -1,0 +1,63 @@
+"""What the lab says while it works, for whoever watches: a live view, a log, a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pgdyno.study.plan import Role
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of the preparation begins, in words: ``restore 18``."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Load:
+    """A dataset is being loaded; ``share`` is 0..1 of the phase."""
+
+    dataset: str
+    phase: str
+    share: float
+
+
+@dataclass(frozen=True)
+class BlockBegan:
+    """A block begins. ``blocks_expected`` counts all that fit in the budget, as far as can be told."""
+
+    block: int
+    blocks_expected: int | None
+    elapsed_s: float
+    budget_s: float
+
+
+@dataclass(frozen=True)
+class Running:
+    """An interval of a slice: of which arm, how fast (transactions per second), p99 in seconds if known."""
+
+    arm: int
+    role: Role
+    transactions_per_s: float
+    latency_p99_s: float | None
+
+
+@dataclass(frozen=True)
+class BlockEnded:
+    """A block is in the evidence. ``rates_per_s`` per arm: new orders; None where a trial does not count."""
+
+    block: int
+    rates_per_s: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Something the user should know at once: a failed trial, a caveat."""
+
+    text: str
+
+
+Progress = Step | Load | BlockBegan | Running | BlockEnded | Doubt
+Watch = Callable[[Progress], None]
