@@ -48,6 +48,8 @@ class Code(StrEnum):
     WINDOW_WITHOUT_CHECKPOINT = "window-without-checkpoint"
     NO_STEADY_STATE = "no-steady-state"
     # what the statistics say of themselves
+    STOPPED_ON_VERDICT = "stopped-on-verdict"
+    THROUGHPUT_FIXED = "throughput-fixed"
     INTERVALS_DISAGREE = "intervals-disagree"
 
 
@@ -173,6 +175,15 @@ WORDINGS: Mapping[Code, Wording] = {
     Code.NO_STEADY_STATE: Wording(
         "Arm {arm} reached no steady state: its rate still changed by {slope_percent_per_hour} % per hour.",
         "Warm up for longer, or report the slope as the result.",
+    ),
+    Code.STOPPED_ON_VERDICT: Wording(
+        "The study stopped as soon as its interval gave a verdict: "
+        "looking after every block makes false alarms likelier than {alarm}.",
+        "Fix the number of blocks beforehand, or confirm the verdict by a second study.",
+    ),
+    Code.THROUGHPUT_FIXED: Wording(
+        "The load was fixed ({load}), so throughput says little about speed.",
+        "Read latency and CPU per transaction, or run a closed loop without pacing.",
     ),
     Code.INTERVALS_DISAGREE: Wording(
         "For {arm} against {baseline} the bootstrap interval ({bootstrap}) would give another verdict than "

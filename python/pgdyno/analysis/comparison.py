@@ -1,0 +1,181 @@
+"""One arm against the baseline: which blocks count, the effect on every metric, the verdict on the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pgdyno.analysis import effect
+from pgdyno.analysis.effect import Spread
+from pgdyno.analysis.metrics import Metric
+from pgdyno.analysis.verdict import Decision, Verdict, decide, judge
+from pgdyno.estimate import Better, Estimate
+from pgdyno.evidence.records import Arm, Plan, Schedule, Slice, Trial, TrialStatus
+
+BlockTrials = Mapping[int, Mapping[int, Trial]]
+"""block → arm → its trial; only those that are ok."""
+
+Values = Mapping[int, tuple[float, float]]
+"""block → (value of the baseline, value of the arm)."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What an arm changes in one metric. ``log_ratios`` is block → ln(x_arm / x_baseline)."""
+
+    key: str
+    name: str
+    log_ratios: Mapping[int, float]
+    spread: Spread
+    percent: Estimate
+    bootstrap: Estimate | None
+
+    def bootstrap_verdict(self, margin: float) -> Verdict | None:
+        """What the bootstrap interval alone would say."""
+        if self.bootstrap is None or self.bootstrap.low is None or self.bootstrap.high is None:
+            return None
+        low, high = (float(np.log1p(end / 100)) for end in (self.bootstrap.low, self.bootstrap.high))
+        return judge(low, high, self.spread.n, margin)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``blocks`` count, ``dropped`` do not: a trial of either arm was excluded, failed or interrupted."""
+
+    baseline: Arm
+    arm: Arm
+    blocks: Sequence[int]
+    dropped: Sequence[int]
+    effects: Mapping[str, Effect]
+    primary: Effect | None
+    decision: Decision | None
+    margin: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """Undecided, too, where no block counts."""
+        return self.decision.verdict if self.decision else Verdict.UNDECIDED
+
+
+def ok_by_block(trials: Sequence[Trial]) -> dict[int, dict[int, Trial]]:
+    """The trials that count, by block and arm."""
+    found: dict[int, dict[int, Trial]] = {}
+    for trial in trials:
+        if trial.status is TrialStatus.OK:
+            found.setdefault(trial.block, {})[trial.arm] = trial
+    return found
+
+
+def compare(
+    arms: Sequence[Arm],
+    trials: Sequence[Trial],
+    plan: Plan,
+    metrics: Sequence[Metric],
+    latencies: Mapping[str, Callable[[Trial], float | None]],
+) -> list[Comparison]:
+    """Every arm after the first against it. ``latencies`` are further metrics: key → a trial's value, ms."""
+    by_block = ok_by_block(trials)
+    values: dict[str, list[Values]] = {}
+    names: dict[str, tuple[str, Better]] = {}
+    for metric in metrics:
+        values[metric.key] = [_metric_values(by_block, arm.arm, metric, plan.schedule) for arm in arms[1:]]
+        names[metric.key] = (metric.name, metric.better)
+    for key, of_trial in latencies.items():
+        values[key] = [_trial_values(by_block, arm.arm, of_trial) for arm in arms[1:]]
+        names[key] = (key, Better.LESS)
+    effects = {key: _effects(key, *names[key], values[key], plan.confidence) for key in values}
+    return [
+        _comparison(
+            arms[0],
+            arm,
+            dropped=_dropped(trials, arm.arm),
+            effects={key: of[i] for key, of in effects.items()},
+            primary=metrics[0],
+            plan=plan,
+        )
+        for i, arm in enumerate(arms[1:])
+    ]
+
+
+def _comparison(
+    baseline: Arm,
+    arm: Arm,
+    *,
+    dropped: Sequence[int],
+    effects: Mapping[str, Effect | None],
+    primary: Metric,
+    plan: Plan,
+) -> Comparison:
+    found = {key: effect for key, effect in effects.items() if effect is not None}
+    main = found.get(primary.key)
+    return Comparison(
+        baseline=baseline,
+        arm=arm,
+        blocks=sorted(main.log_ratios) if main else [],
+        dropped=dropped,
+        effects=found,
+        primary=main,
+        decision=decide(main.spread, plan.margin) if main else None,
+        margin=plan.margin,
+    )
+
+
+def _dropped(trials: Sequence[Trial], arm: int) -> list[int]:
+    counting = {TrialStatus.OK, TrialStatus.RUNNING}
+    return sorted({t.block for t in trials if t.arm in {0, arm} and t.status not in counting})
+
+
+def _effects(
+    key: str, name: str, better: Better, values: Sequence[Values], confidence: float
+) -> list[Effect | None]:
+    ratios = [{block: float(np.log(b / a)) for block, (a, b) in of_arm.items()} for of_arm in values]
+    unadjusted = [effect.student(list(d.values()), confidence) if d else None for d in ratios]
+    levels = effect.holm_confidences(
+        [spread.p_value if spread else None for spread in unadjusted], confidence
+    )
+    return [
+        _effect(key, name, better, d, level) if d else None for d, level in zip(ratios, levels, strict=True)
+    ]
+
+
+def _effect(key: str, name: str, better: Better, ratios: Mapping[int, float], confidence: float) -> Effect:
+    d = list(ratios.values())
+    spread = effect.student(d, confidence)
+    percent = spread.percent(better)
+    resampled = effect.bootstrap(d, confidence)
+    checked = None
+    if resampled is not None:
+        low, high = (effect.percent_of(end) for end in resampled)
+        checked = Estimate(percent.value, "%", spread.n, better, low, high, confidence)
+    return Effect(key, name, ratios, spread, percent, checked)
+
+
+def _metric_values(by_block: BlockTrials, arm: int, metric: Metric, schedule: Schedule) -> Values:
+    found = {}
+    for block, of_arm in sorted(by_block.items()):
+        if 0 not in of_arm or arm not in of_arm:
+            continue
+        a, b = of_arm[0], of_arm[arm]
+        slices = _slices(a, b, schedule)
+        x_a, x_b = metric.value(a, slices[0]), metric.value(b, slices[1])
+        if x_a and x_b:
+            found[block] = (x_a, x_b)
+    return found
+
+
+def _slices(a: Trial, b: Trial, schedule: Schedule) -> tuple[Sequence[Slice], Sequence[Slice]]:
+    if schedule in {Schedule.SLICES, Schedule.DUET}:
+        return effect.paired(a, b)
+    return a.measured, b.measured
+
+
+def _trial_values(by_block: BlockTrials, arm: int, of_trial: Callable[[Trial], float | None]) -> Values:
+    found = {}
+    for block, of_arm in sorted(by_block.items()):
+        if 0 in of_arm and arm in of_arm:
+            x_a, x_b = of_trial(of_arm[0]), of_trial(of_arm[arm])
+            if x_a and x_b:
+                found[block] = (x_a, x_b)
+    return found

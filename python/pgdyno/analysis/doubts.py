@@ -1,0 +1,147 @@
+"""The caveats that follow from the evidence: not stored, since they can be recomputed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pgdyno.analysis.comparison import Comparison
+from pgdyno.analysis.verdict import BLOCKS_MIN
+from pgdyno.caveats import Caveat, Code
+from pgdyno.estimate import share_text
+from pgdyno.evidence.records import Arm, Badge, Counts, Ending, Schedule, Study, Trial, TrialStatus
+
+FAILURES_SHARE_MAX = 0.01
+"""More failed transactions than this, and the workload is not what was asked for."""
+
+RETRIES_SHARE_MAX = 0.05
+"""More retries than this, and the arm's contention is a good part of its result."""
+
+NAMES_MAX = 5
+"""How many names a sentence lists before it counts the rest."""
+
+
+def doubts(
+    study: Study, arms: Sequence[Arm], trials: Sequence[Trial], comparisons: Sequence[Comparison]
+) -> list[Caveat]:
+    """All of them, the gravest first."""
+    found = [*_of_trials(arms, trials)]
+    for comparison in comparisons:
+        found += _of_comparison(comparison)
+        found += _of_safety(arms[0], comparison.arm)
+    return found + _of_study(study)
+
+
+def _of_trials(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]:
+    found = []
+    for arm in arms:
+        mine = [trial for trial in trials if trial.arm == arm.arm]
+        excluded = [trial for trial in mine if trial.status is TrialStatus.EXCLUDED]
+        failed = [trial for trial in mine if trial.status is TrialStatus.FAILED]
+        if excluded:
+            names = {check.name for trial in excluded for check in trial.checks if not check.passed}
+            found.append(
+                Caveat(
+                    Code.CHECKS_FAILED_TRIALS_EXCLUDED,
+                    {
+                        "arm": arm.name,
+                        "trials": len(excluded),
+                        "checks": _listed(sorted(names)) or "not named",
+                    },
+                )
+            )
+        if failed:
+            found.append(
+                Caveat(
+                    Code.TRIALS_FAILED,
+                    {"arm": arm.name, "trials": len(failed), "reason": failed[0].reason or "no reason given"},
+                )
+            )
+        found += _of_counts(arm, mine)
+    interrupted = sum(trial.status is TrialStatus.INTERRUPTED for trial in trials)
+    if interrupted:
+        found.append(Caveat(Code.INTERRUPTED, {"trials": interrupted}))
+    return found
+
+
+def _of_counts(arm: Arm, trials: Sequence[Trial]) -> list[Caveat]:
+    counts = Counts()
+    for trial in trials:
+        for piece in trial.measured:
+            for kind in piece.kinds.values():
+                counts += kind
+    if not counts.all:
+        return []
+    shares = (
+        (Code.FAILURES_OVER_SHARE, counts.failed / counts.all, FAILURES_SHARE_MAX),
+        (Code.RETRIES_OVER_SHARE, counts.retried / counts.all, RETRIES_SHARE_MAX),
+    )
+    return [
+        Caveat(code, {"arm": arm.name, "share": share_text(share), "limit": share_text(limit)})
+        for code, share, limit in shares
+        if share > limit
+    ]
+
+
+def _of_comparison(comparison: Comparison) -> list[Caveat]:
+    names = {"arm": comparison.arm.name, "baseline": comparison.baseline.name}
+    found = []
+    if len(comparison.blocks) < BLOCKS_MIN:
+        found.append(
+            Caveat(Code.FEW_BLOCKS, {**names, "blocks": len(comparison.blocks), "blocks_min": BLOCKS_MIN})
+        )
+    effect = comparison.primary
+    if effect and effect.bootstrap and effect.bootstrap_verdict(comparison.margin) is not comparison.verdict:
+        found.append(
+            Caveat(
+                Code.INTERVALS_DISAGREE,
+                {
+                    **names,
+                    "bootstrap": effect.bootstrap.signed_interval_text,
+                    "student": effect.percent.signed_interval_text,
+                },
+            )
+        )
+    return found
+
+
+def _of_safety(baseline: Arm, arm: Arm) -> list[Caveat]:
+    kept = {badge.name: badge for badge in baseline.safety}
+    differing = [
+        f"{badge.name}: {_kept(kept[badge.name])} against {_kept(badge)}"
+        for badge in arm.safety
+        if badge.name in kept and kept[badge.name].kept is not badge.kept
+    ]
+    if not differing:
+        return []
+    return [
+        Caveat(
+            Code.UNSAFE_SETTINGS,
+            {"baseline": baseline.name, "arm": arm.name, "difference": _listed(differing)},
+        )
+    ]
+
+
+def _kept(badge: Badge) -> str:
+    return {True: "kept", False: "given up", None: "unknown"}[badge.kept]
+
+
+def _of_study(study: Study) -> list[Caveat]:
+    plan, found = study.plan, []
+    if plan.schedule is Schedule.SEQUENTIAL:
+        found.append(Caveat(Code.SEQUENTIAL))
+    if study.engine.get("profile") == "debug":
+        found.append(Caveat(Code.DEBUG_ENGINE))
+    if study.ended_because is Ending.VERDICT:
+        found.append(Caveat(Code.STOPPED_ON_VERDICT, {"alarm": share_text(1 - plan.confidence)}))
+    if plan.rate_per_s is not None:
+        found.append(Caveat(Code.THROUGHPUT_FIXED, {"load": f"{plan.rate_per_s:g} transactions a second"}))
+    elif plan.pacing != "none":
+        found.append(Caveat(Code.THROUGHPUT_FIXED, {"load": "keying and thinking times"}))
+    elif plan.workload.get("kind") == "tpcc":
+        found.append(Caveat(Code.NO_KEYING_AND_THINKING))
+    return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    rest = len(names) - NAMES_MAX
+    return ", ".join(names[:NAMES_MAX]) + (f" and {rest} more" if rest > 0 else "")

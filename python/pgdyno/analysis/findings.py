@@ -1,0 +1,206 @@
+"""Everything the evidence says, in one value: what the reports are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pgdyno.analysis import effect, latency, metrics
+from pgdyno.analysis.comparison import Comparison, compare
+from pgdyno.analysis.doubts import doubts
+from pgdyno.analysis.latency import QUANTILES
+from pgdyno.analysis.metrics import Metric
+from pgdyno.analysis.series import Point, throughput
+from pgdyno.caveats import Caveat
+from pgdyno.estimate import Estimate
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import (
+    Arm,
+    Block,
+    BlockStatus,
+    Counts,
+    Measure,
+    Pairs,
+    Study,
+    Trial,
+    TrialStatus,
+)
+
+QUANTILES_COMPARED = ("p50", "p90", "p95", "p99")
+"""Beyond them a block has too few values for a ratio that means something."""
+
+ALL_KINDS = "all"
+"""The key of all kinds of transactions together, and what is compared where no kind is named."""
+
+
+@dataclass(frozen=True)
+class ArmFindings:
+    """An arm by itself, over its ok trials. ``latency`` is kind → merged histogram of latencies."""
+
+    arm: Arm
+    trials_by_status: Mapping[TrialStatus, int]
+    levels: Mapping[str, Estimate | None]  # by metric
+    counts: Mapping[str, Counts]  # by kind, of the measured slices
+    latency: Mapping[str, Pairs]
+    driver_memory_bytes: int | None  # the largest peak
+    restore_s: float | None  # the mean
+    start_s: float | None
+
+    @property
+    def trials_ok(self) -> int:
+        """How many trials count."""
+        return self.trials_by_status.get(TrialStatus.OK, 0)
+
+    def quantiles_ms(self, kind: str) -> dict[str, float | None]:
+        """Of one kind, or of ALL_KINDS."""
+        pairs = self.latency.get(kind)
+        return dict.fromkeys(QUANTILES) if pairs is None else latency.quantiles_ms(pairs)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a report says, before it is worded. ``series`` is trial id → throughput over time."""
+
+    study: Study
+    metrics: Sequence[Metric]
+    kinds: Sequence[str]
+    arms: Sequence[ArmFindings]
+    comparisons: Sequence[Comparison]
+    blocks: Sequence[Block]
+    trials: Sequence[Trial]
+    series: Mapping[int, Sequence[Point]]
+    caveats: Sequence[Caveat]
+    block_s: float | None  # the mean duration of a finished block
+
+    @property
+    def primary(self) -> Metric:
+        """What the verdict is about."""
+        return self.metrics[0]
+
+
+def find(evidence: Evidence) -> Findings:
+    """Read all of it, at one moment, and compute."""
+    with evidence.snapshot():
+        study, arms, blocks, trials = evidence.study(), evidence.arms(), evidence.blocks(), evidence.trials()
+        histograms = {
+            trial.trial: {h.kind: h.pairs for h in evidence.histograms(trial.trial, Measure.LATENCY)}
+            for trial in trials
+            if trial.status is TrialStatus.OK
+        }
+        series = {trial.trial: throughput(evidence.intervals(trial.trial)) for trial in trials}
+        stored = evidence.caveats()
+    chosen = metrics.of_workload(str(study.plan.workload.get("kind", "")))
+    kinds = _kinds(trials)
+    quantiles = _QuantilesByTrial(histograms)
+    comparisons = compare(arms, trials, study.plan, chosen, quantiles.getters(kinds))
+    computed = doubts(study, arms, trials, comparisons)
+    durations = [
+        block.ended_unix_s - block.started_unix_s
+        for block in blocks
+        if block.status is BlockStatus.DONE and block.ended_unix_s is not None
+    ]
+    return Findings(
+        study=study,
+        metrics=chosen,
+        kinds=kinds,
+        arms=[_of_arm(arm, trials, histograms, chosen, study.plan.confidence) for arm in arms],
+        comparisons=comparisons,
+        blocks=blocks,
+        trials=trials,
+        series=series,
+        caveats=_without_doubles([*computed, *stored]),
+        block_s=sum(durations) / len(durations) if durations else None,
+    )
+
+
+def latency_key(kind: str, quantile: str) -> str:
+    """The key of an effect on latency: ``latency.new_order.p99``."""
+    return f"latency.{kind}.{quantile}"
+
+
+class _QuantilesByTrial:
+    """Each trial's quantiles, computed once."""
+
+    def __init__(self, histograms: Mapping[int, Mapping[str, Pairs]]) -> None:
+        self._found: dict[tuple[int, str], float | None] = {}
+        for trial, by_kind in histograms.items():
+            for kind, pairs in [*by_kind.items(), (ALL_KINDS, latency.merge(by_kind.values()))]:
+                for name, value in latency.quantiles_ms(pairs).items():
+                    self._found[trial, latency_key(kind, name)] = value
+
+    def getters(self, kinds: Sequence[str]) -> dict[str, _Getter]:
+        keys = [latency_key(kind, name) for kind in [*kinds, ALL_KINDS] for name in QUANTILES_COMPARED]
+        return {key: _Getter(self._found, key) for key in keys}
+
+
+@dataclass(frozen=True)
+class _Getter:
+    found: Mapping[tuple[int, str], float | None]
+    key: str
+
+    def __call__(self, trial: Trial) -> float | None:
+        return self.found.get((trial.trial, self.key))
+
+
+def _of_arm(
+    arm: Arm,
+    trials: Sequence[Trial],
+    histograms: Mapping[int, Mapping[str, Pairs]],
+    chosen: Sequence[Metric],
+    confidence: float,
+) -> ArmFindings:
+    mine = [trial for trial in trials if trial.arm == arm.arm]
+    ok = [trial for trial in mine if trial.status is TrialStatus.OK]
+    by_kind = {
+        kind: latency.merge(histograms[trial.trial].get(kind, _EMPTY) for trial in ok) for kind in _kinds(ok)
+    }
+    memory = [trial.driver_memory_bytes for trial in ok if trial.driver_memory_bytes is not None]
+    return ArmFindings(
+        arm=arm,
+        trials_by_status={
+            status: n for status in TrialStatus if (n := sum(trial.status is status for trial in mine))
+        },
+        levels={metric.key: _level(metric, ok, confidence) for metric in chosen},
+        counts=_counts(ok),
+        latency={**by_kind, ALL_KINDS: latency.merge(by_kind.values())},
+        driver_memory_bytes=max(memory, default=None),
+        restore_s=_mean([trial.restore_s for trial in ok]),
+        start_s=_mean([trial.start_s for trial in ok]),
+    )
+
+
+_EMPTY = latency.merge([])
+
+
+def _level(metric: Metric, trials: Sequence[Trial], confidence: float) -> Estimate | None:
+    values = {trial.block: metric.value(trial, trial.measured) for trial in trials}
+    known = {block: value for block, value in values.items() if value}
+    return effect.own_level(known, metric.unit, metric.better, confidence)
+
+
+def _counts(trials: Sequence[Trial]) -> dict[str, Counts]:
+    found: dict[str, Counts] = {}
+    for trial in trials:
+        for piece in trial.measured:
+            for kind, counts in piece.kinds.items():
+                found[kind] = found.get(kind, Counts()) + counts
+    return found
+
+
+def _kinds(trials: Sequence[Trial]) -> list[str]:
+    """In the order of the standard where they are TPC-C's, else by name."""
+    found = {kind for trial in trials for piece in trial.slices for kind in piece.kinds}
+    order = {kind: i for i, kind in enumerate(_TPCC_ORDER)}
+    return sorted(found, key=lambda kind: (order.get(kind, len(order)), kind))
+
+
+_TPCC_ORDER = ("new_order", "payment", "order_status", "delivery", "stock_level")
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _without_doubles(caveats: Sequence[Caveat]) -> list[Caveat]:
+    return list({(caveat.trial, caveat.code, caveat.sentence): caveat for caveat in caveats}.values())

@@ -1,0 +1,63 @@
+"""Percentiles of latency, from merged histograms only: never an average of percentiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from pgdyno.evidence.records import Pairs
+
+QUANTILES: dict[str, float] = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
+
+BEYOND_MIN = 10
+"""A quantile is shown where so many values lie beyond it: p99.9 of 500 values is just their maximum."""
+
+
+def merge(histograms: Iterable[Pairs]) -> Pairs:
+    """One histogram of all values. Exact: buckets of HDR histograms of one precision coincide."""
+    every = [pairs for pairs in histograms if len(pairs)]
+    if not every:
+        return np.empty((0, 2), dtype=np.uint64)
+    stacked = np.concatenate(every)
+    values, place = np.unique(stacked[:, 0], return_inverse=True)
+    counts = np.zeros(len(values), dtype=np.uint64)
+    np.add.at(counts, place, stacked[:, 1])
+    return np.column_stack([values, counts])
+
+
+def quantile_ns(pairs: Pairs, quantile: float) -> int | None:
+    """The smallest recorded value with at least that share of all values at or below it.
+
+    That is definition 1 of Hyndman and Fan, "Sample quantiles in statistical packages", 1996 (numpy's
+    ``inverted_cdf``): it needs no interpolation between buckets. None where the histogram is too small for it
+    (BEYOND_MIN), or empty.
+    """
+    n = int(pairs[:, 1].sum()) if len(pairs) else 0
+    if n == 0 or (quantile < 1 and n * (1 - quantile) < BEYOND_MIN):
+        return None
+    cumulated = np.cumsum(pairs[:, 1])
+    # A share times n can come out a hair above a whole number; a relative nudge keeps the rank right.
+    rank = np.ceil(quantile * n * (1 - 1e-12))
+    return int(pairs[int(np.searchsorted(cumulated, rank)), 0])
+
+
+def quantiles_ms(pairs: Pairs) -> dict[str, float | None]:
+    """Every one of QUANTILES, in milliseconds."""
+    found = {name: quantile_ns(pairs, quantile) for name, quantile in QUANTILES.items()}
+    return {name: None if value is None else value / 1e6 for name, value in found.items()}
+
+
+def curve_ms(pairs: Pairs, points: int = 120) -> list[tuple[float, float]]:
+    """(share of values beyond, latency in ms), evenly on a log axis of the share: for a chart.
+
+    The share beyond goes from 0.5 down to 1 / n.
+    """
+    n = int(pairs[:, 1].sum()) if len(pairs) else 0
+    if n < 2:
+        return []
+    beyond = np.geomspace(0.5, 1 / n, points)
+    cumulated = np.cumsum(pairs[:, 1])
+    ranks = np.clip(np.ceil((1 - beyond) * n * (1 - 1e-12)), 1, n)
+    values = pairs[np.searchsorted(cumulated, ranks), 0]
+    return [(float(share), float(value) / 1e6) for share, value in zip(beyond, values, strict=True)]

@@ -1,0 +1,81 @@
+"""What is compared, defined once: unit, direction of good, how a trial's value comes from its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pgdyno.estimate import Better
+from pgdyno.evidence.records import Slice, Trial
+
+S_PER_MIN = 60.0
+US_PER_S = 1e6
+
+Value = Callable[[Trial, Sequence[Slice]], float | None]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One thing measured of a trial.
+
+    ``value(trial, slices)`` is its value over these of the trial's measured slices; None where the evidence
+    does not have it, or where it is not positive and so has no logarithm.
+    """
+
+    key: str
+    name: str
+    unit: str
+    better: Better
+    value: Value
+
+
+def _rate(count: int, slices: Sequence[Slice], per_s: float) -> float | None:
+    counted_s = sum(piece.counted_s for piece in slices)
+    return per_s * count / counted_s if counted_s > 0 and count > 0 else None
+
+
+def _new_orders_per_minute(_trial: Trial, slices: Sequence[Slice]) -> float | None:
+    # Committed ones only, which is what Δ Σ d_next_o_id counts; those rolled back by design are not.
+    committed = sum(piece.kinds["new_order"].ok for piece in slices if "new_order" in piece.kinds)
+    return _rate(committed, slices, S_PER_MIN)
+
+
+def _executed(slices: Sequence[Slice]) -> int:
+    return sum(counts.executed for piece in slices for counts in piece.kinds.values())
+
+
+def _transactions_per_minute(_trial: Trial, slices: Sequence[Slice]) -> float | None:
+    return _rate(_executed(slices), slices, S_PER_MIN)
+
+
+def _transactions_per_second(_trial: Trial, slices: Sequence[Slice]) -> float | None:
+    return _rate(_executed(slices), slices, 1.0)
+
+
+def _per_transaction_us(cpu_s: float | None, transactions: int | None) -> float | None:
+    return US_PER_S * cpu_s / transactions if cpu_s and transactions else None
+
+
+def _server_cpu(trial: Trial, _slices: Sequence[Slice]) -> float | None:
+    # The CPU is read before the first and after the last measured slice, so it covers them all, discarded
+    # starts too.
+    return _per_transaction_us(trial.server_cpu_s, trial.transactions)
+
+
+def _driver_cpu(trial: Trial, _slices: Sequence[Slice]) -> float | None:
+    return _per_transaction_us(trial.driver_cpu_s, trial.transactions)
+
+
+NOPM = Metric("nopm", "new orders per minute", "NOPM", Better.MORE, _new_orders_per_minute)
+TPM = Metric("tpm", "transactions per minute", "TPM", Better.MORE, _transactions_per_minute)
+TPS = Metric("tps", "transactions per second", "tx/s", Better.MORE, _transactions_per_second)
+SERVER_CPU = Metric("server_cpu", "server CPU per transaction", "µs", Better.LESS, _server_cpu)
+DRIVER_CPU = Metric("driver_cpu", "driver CPU per transaction", "µs", Better.LESS, _driver_cpu)
+
+
+def of_workload(kind: str) -> Sequence[Metric]:
+    """The metrics of a workload, the primary one (which the verdict is about) first."""
+    return _BY_WORKLOAD.get(kind, (TPS, SERVER_CPU, DRIVER_CPU))
+
+
+_BY_WORKLOAD: Mapping[str, Sequence[Metric]] = {"tpcc": (NOPM, TPM, SERVER_CPU, DRIVER_CPU)}

@@ -1,0 +1,101 @@
+"""From an interval and a margin to a verdict, and from an undecided one to what is still needed (METHOD.md).
+
+The margin δ is a share of the baseline. On the log scale, on which arms can be swapped, it is ±ln(1 + δ):
+with δ = 2 % the arms are the same where the ratio lies within 1 / 1.02 … 1.02.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from pgdyno.analysis.effect import Spread, percent_of
+
+BLOCKS_MIN = 5
+"""With fewer, Student's interval rests on a spread that is hardly known."""
+
+POWER = 0.80
+"""1 − β: the chance with which the blocks still needed shall suffice."""
+
+BLOCKS_NEEDED_MAX = 10_000
+"""A search limit; who needs more blocks than this needs another machine."""
+
+
+class Verdict(StrEnum):
+    """Of an arm against the baseline."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "same"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A verdict with what it rests on; percentages are of the baseline."""
+
+    verdict: Verdict
+    margin: float
+    detectable_percent: (
+        float | None
+    )  # the minimum detectable effect with the blocks so far; None below 2 blocks
+    blocks_needed: int | None  # beyond the blocks so far; None where decided
+
+
+def decide(spread: Spread, margin: float) -> Decision:
+    """The verdict on a metric of which more is better."""
+    verdict = judge(spread.low, spread.high, spread.n, margin)
+    return Decision(
+        verdict=verdict,
+        margin=margin,
+        detectable_percent=detectable_percent(spread),
+        blocks_needed=blocks_needed(spread, margin) if verdict is Verdict.UNDECIDED else None,
+    )
+
+
+def judge(low: float | None, high: float | None, n: int, margin: float) -> Verdict:
+    """An interval of log ratios against the margin. Within it: same, even where 0 is left out."""
+    if low is None or high is None or n < BLOCKS_MIN:
+        return Verdict.UNDECIDED
+    limit = math.log1p(margin)
+    if -limit <= low and high <= limit:
+        return Verdict.SAME
+    if low > 0:
+        return Verdict.FASTER
+    if high < 0:
+        return Verdict.SLOWER
+    return Verdict.UNDECIDED
+
+
+def detectable_percent(spread: Spread) -> float | None:
+    """(t_{α/2} + t_β) · s · √(1/n): the effect that so many blocks find with a chance of POWER."""
+    if spread.sd is None:
+        return None
+    return percent_of(float(_reach(spread.sd, np.array([spread.n]), spread.confidence)[0]))
+
+
+def blocks_needed(spread: Spread, margin: float) -> int:
+    """How many blocks more would decide it, were the effect as estimated and the spread as seen.
+
+    An interval decides by leaving 0 out or by fitting into the margin, so it needs a reach of |d| or of
+    what is left between |d| and the margin, whichever comes first.
+    """
+    least = max(1, BLOCKS_MIN - spread.n)
+    if spread.sd is None:
+        return least
+    distance = abs(spread.mean)
+    reach = max(distance, math.log1p(margin) - distance)
+    n = np.arange(spread.n + least, max(BLOCKS_NEEDED_MAX, spread.n + least) + 1)
+    enough = _reach(spread.sd, n, spread.confidence) <= reach
+    return int(n[np.argmax(enough)] if enough.any() else n[-1]) - spread.n
+
+
+def _reach(sd: float, n: npt.NDArray[np.int64], confidence: float) -> npt.NDArray[np.float64]:
+    t_alpha = stats.t.ppf((1 + confidence) / 2, n - 1)
+    t_beta = stats.t.ppf(POWER, n - 1)
+    return np.asarray((t_alpha + t_beta) * sd * np.sqrt(1 / n))

@@ -1,0 +1,213 @@
+"""Test data: evidence files of studies that never ran, written through the real writer from seeded random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from pgdyno.caveats import Caveat
+from pgdyno.evidence.packing import pairs_from
+from pgdyno.evidence.records import (
+    Arm,
+    Badge,
+    Block,
+    BlockStatus,
+    Check,
+    Counts,
+    Ending,
+    Failure,
+    Histogram,
+    Interval,
+    Measure,
+    Outcome,
+    Plan,
+    Role,
+    Schedule,
+    Slice,
+    Study,
+    TrialStatus,
+)
+from pgdyno.evidence.writer import Writer
+
+SHARES = {"new_order": 10, "payment": 10, "order_status": 1, "delivery": 1, "stock_level": 1}
+MEDIAN_MS = {"new_order": 4.0, "payment": 1.2, "order_status": 0.6, "delivery": 9.0, "stock_level": 1.5}
+CREATED_UNIX_S = 1_795_000_000.0
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """What the synthetic study shall look like. ``effects`` is each arm's true ratio to the baseline."""
+
+    effects: Sequence[float] = (1.0, 1.042)
+    names: Sequence[str] = ("17", "18")
+    blocks: int = 12
+    slices: int = 10
+    noise: float = 0.015  # of a block's log rate, per arm
+    seed: int = 1
+    margin: float = 0.02
+    rate_per_s: float = 3000.0
+    statuses: Mapping[tuple[int, int], TrialStatus] = field(default_factory=dict)  # (block, arm)
+    caveats: Sequence[Caveat] = ()
+    unsafe_arms: Sequence[int] = ()
+    ended: Ending | None = Ending.BLOCKS
+    schedule: Schedule = Schedule.SLICES
+    failed_per_slice: int = 0
+    title: str = "test data, never measured"
+
+
+def study_of(wanted: Synthetic) -> Study:
+    return Study(
+        title=wanted.title,
+        created_unix_s=CREATED_UNIX_S,
+        pgdyno_version="0.1.0",
+        engine={"version": "0.1.0", "profile": "release", "target": "x86_64-unknown-linux-gnu"},
+        command="pgdyno compare " + " ".join(wanted.names),
+        plan=Plan(
+            schedule=wanted.schedule,
+            workload={"kind": "tpcc", "warehouses": 10, "calls": "procedures", "isolation": "read committed"},
+            margin=wanted.margin,
+            seed=wanted.seed,
+            slice_s=1.0,
+            slices_per_arm=wanted.slices,
+            discard_s=0.05,
+            warm_up_s=3.0,
+            window_s=float(wanted.slices),
+            blocks_max=wanted.blocks,
+            budget_s=600.0,
+        ),
+        host={
+            "cpu": "AMD EPYC 7B13",
+            "cores": 2,
+            "memory_bytes": 25_198_092_288,
+            "kernel": "Linux 6.1.0",
+            "file_system": "ext4",
+        },
+    )
+
+
+def arms_of(wanted: Synthetic) -> list[Arm]:
+    return [
+        Arm(
+            arm=i,
+            name=name,
+            spec=name,
+            server={"provider": "embedded", "version": name, "compiler": "gcc 12.2 -O2", "checksums": "off"},
+            settings_requested={} if i == 0 else {"shared_buffers": "2GB"},
+            safety=[
+                Badge("survives a process crash", True, "fsync = on"),
+                Badge("survives power loss", i not in wanted.unsafe_arms, "fsync, synchronous_commit"),
+                Badge("torn pages repaired", True, "full_page_writes = on"),
+            ],
+            workload={"kind": "tpcc", "warehouses": 10},
+            clients=8,
+            dataset={"workload": "tpcc", "warehouses": 10, "size_bytes": 1_050_000_000, "seed": 7},
+        )
+        for i, name in enumerate(wanted.names)
+    ]
+
+
+def write_study(path: Path, wanted: Synthetic) -> None:
+    """The whole study, closed."""
+    rng = np.random.default_rng(wanted.seed)
+    with Writer.create(path, study_of(wanted), arms_of(wanted)) as writer:
+        for caveat in wanted.caveats:
+            writer.add_caveat(caveat)
+        for block in range(wanted.blocks):
+            write_block(writer, wanted, block, rng)
+        if wanted.ended:
+            writer.finish_study(wanted.ended, CREATED_UNIX_S + 40 * wanted.blocks)
+
+
+def write_block(writer: Writer, wanted: Synthetic, block: int, rng: np.random.Generator) -> None:
+    started = CREATED_UNIX_S + 40.0 * block
+    order = [int(i) for i in rng.permutation(len(wanted.names))]
+    writer.begin_block(Block(block, wanted.seed + block, order, started))
+    drift = rng.normal(0, 0.08)  # the block's own, common to its arms: it must cancel
+    rates = [
+        wanted.rate_per_s * float(np.exp(drift + np.log(effect) + rng.normal(0, wanted.noise)))
+        for effect in wanted.effects
+    ]
+    for arm in order:
+        write_trial(writer, wanted, block, arm, rates[arm], rng)
+    writer.finish_block(block, BlockStatus.DONE, started + 38.0)
+
+
+def write_trial(
+    writer: Writer, wanted: Synthetic, block: int, arm: int, rate_per_s: float, rng: np.random.Generator
+) -> None:
+    trial = writer.begin_trial(block, arm, CREATED_UNIX_S + 40.0 * block)
+    arms, executed = len(wanted.names), 0
+    for k in range(wanted.slices):
+        position = k * arms + arm
+        opened = float(position)
+        kinds = _kinds(rate_per_s * 0.95 * float(np.exp(rng.normal(0, 0.03))), wanted.failed_per_slice)
+        executed += sum(counts.executed for counts in kinds.values())
+        role = Role.MEASURE
+        writer.add_slice(
+            trial,
+            Slice(position, role, opened, opened + 0.05, opened + 0.99, opened + 1.0, 0.02, 0.03, kinds),
+        )
+        p50 = int(2e6 * 3000 / rate_per_s)
+        writer.add_interval(
+            trial,
+            Interval(position, role, opened, opened + 1.0, kinds, p50, 3 * p50, 5 * p50, 20 * p50),
+        )
+    status = wanted.statuses.get((block, arm), TrialStatus.OK)
+    writer.finish_trial(
+        trial,
+        Outcome(
+            status=status,
+            ended_unix_s=CREATED_UNIX_S + 40.0 * block + 35,
+            reason="" if status is TrialStatus.OK else "test data says so",
+            epoch_unix_s=CREATED_UNIX_S + 40.0 * block + 10,
+            restore_s=1.4,
+            start_s=0.3,
+            server_cpu_s=executed * 300e-6 * 3000 / rate_per_s,
+            transactions=executed,
+            committed_new_orders=int(executed * 10 / 23),
+            driver_memory_bytes=21_000_000,
+            driver={"threads": 2},
+            settings={"shared_buffers": "128MB" if arm == 0 else "2GB", "fsync": "on"},
+            failures=_failures(wanted),
+            histograms=_histograms(rate_per_s, executed, rng),
+            checks=[
+                Check("condition 1", status is not TrialStatus.EXCLUDED, detail="W_YTD = sum of D_YTD"),
+                Check("mix", True, 3.2, 0.52, "23 cards"),
+            ],
+            server_log="LOG:  database system is ready to accept connections\n",
+        ),
+    )
+
+
+def _failures(wanted: Synthetic) -> list[Failure]:
+    n = wanted.failed_per_slice * wanted.slices
+    return [Failure("payment", "40001", n, "could not serialize access")] if n else []
+
+
+def _kinds(executed: float, failed: int) -> dict[str, Counts]:
+    deck = sum(SHARES.values())
+    kinds = {}
+    for kind, share in SHARES.items():
+        n = int(executed * share / deck)
+        rolled_back = n // 100 if kind == "new_order" else 0
+        kinds[kind] = Counts(
+            ok=n - rolled_back,
+            rolled_back=rolled_back,
+            failed=failed if kind == "payment" else 0,
+            retried=n // 500,
+        )
+    return kinds
+
+
+def _histograms(rate_per_s: float, executed: int, rng: np.random.Generator) -> list[Histogram]:
+    found = []
+    for kind, share in SHARES.items():
+        n = executed * share // 23
+        scale = MEDIAN_MS[kind] * 1e6 * 3000 / rate_per_s
+        values, counts = np.unique((rng.lognormal(np.log(scale), 0.5, n) // 4096) * 4096, return_counts=True)
+        pairs = pairs_from(zip(values.astype(int).tolist(), counts.tolist(), strict=True))
+        found += [Histogram(kind, Measure.LATENCY, pairs), Histogram(kind, Measure.SERVICE, pairs)]
+    return found
