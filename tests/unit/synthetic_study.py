@@ -1,4 +1,4 @@
-"""Test data: evidence files of studies that never ran, written through the real writer from seeded random numbers."""
+"""Test data: evidence files of studies that never ran, written through the real writer."""
 
 from __future__ import annotations
 
@@ -131,13 +131,14 @@ def write_block(writer: Writer, wanted: Synthetic, block: int, rng: np.random.Ge
         for effect in wanted.effects
     ]
     for arm in order:
-        write_trial(writer, wanted, block, arm, rates[arm], rng)
+        write_trial(writer, wanted, (block, arm), rates[arm], rng)
     writer.finish_block(block, BlockStatus.DONE, started + 38.0)
 
 
 def write_trial(
-    writer: Writer, wanted: Synthetic, block: int, arm: int, rate_per_s: float, rng: np.random.Generator
+    writer: Writer, wanted: Synthetic, place: tuple[int, int], rate_per_s: float, rng: np.random.Generator
 ) -> None:
+    block, arm = place
     trial = writer.begin_trial(block, arm, CREATED_UNIX_S + 40.0 * block)
     arms, executed = len(wanted.names), 0
     for k in range(wanted.slices):

@@ -1,1 +1,1 @@
-"""From findings to something to read: one model of what is said, and a renderer for each form. Computes nothing."""
+"""From findings to something to read: one model of what is said, and a renderer for each form."""

@@ -1,4 +1,4 @@
-"""How it was measured, in sentences made from the plan: what a reader needs in order to believe or to object."""
+"""How it was measured, in sentences made from the plan: what a reader needs to believe or to object."""
 
 from __future__ import annotations
 
@@ -8,23 +8,31 @@ from pgdyno.estimate import duration_text, share_text
 from pgdyno.evidence.records import Plan, Schedule
 
 DERIVED_FROM_TPC_C = (
-    "The workload is derived from TPC-C. Its results are not comparable with published TPC results. It deviates from "
-    "the standard: no full disclosure, no pricing, no durability test, windows shorter than required, and, unless said "
-    "otherwise below, clients that neither key nor think and more load per warehouse than the standard allows. "
-    "NOPM are new orders committed per minute, TPM database transactions (with those rolled back by design) per minute."
+    "The workload is derived from TPC-C. Its results are not comparable with published TPC results. It "
+    "deviates from "
+    "the standard: no full disclosure, no pricing, no durability test, windows shorter than required, and, "
+    "unless said "
+    "otherwise below, clients that neither key nor think and more load per warehouse than the standard "
+    "allows. "
+    "NOPM are new orders committed per minute, TPM database transactions (with those rolled back by "
+    "design) per minute."
 )
 
 _SCHEDULES = {
     Schedule.SLICES: (
-        "In each block every arm's server was restored from its snapshot and started afresh; then one driver, connected "
-        "to all of them, drove them in turn in short slices in random balanced order, so that the machine's noise hit "
+        "In each block every arm's server was restored from its snapshot and started afresh; then one "
+        "driver, connected "
+        "to all of them, drove them in turn in short slices in random balanced order, so that the "
+        "machine's noise hit "
         "all alike. A block's ratio is that of the arms' mean rates over the pairs of slices."
     ),
     Schedule.DUET: (
-        "In each block both servers ran at the same time, each on its half of the cores, swapped after every slice."
+        "In each block both servers ran at the same time, each on its half of the cores, swapped after "
+        "every slice."
     ),
     Schedule.BLOCKS: (
-        "In each block every arm ran alone, one after the other in random order, each from a restored snapshot and a "
+        "In each block every arm ran alone, one after the other in random order, each from a restored "
+        "snapshot and a "
         "fresh start."
     ),
     Schedule.SEQUENTIAL: "All blocks of one arm ran before the next arm's.",
@@ -35,17 +43,22 @@ def how_it_was_measured(findings: Findings) -> list[str]:
     """Paragraphs."""
     plan = findings.study.plan
     statistics = (
-        f"The block is the unit of replication. Each gives one ratio per arm; the effect is their geometric mean, its "
+        "The block is the unit of replication. Each gives one ratio per arm; the effect is their geometric "
+        "mean, its "
         f"{share_text(plan.confidence)} interval Student's t on the log ratios, checked by a BCa bootstrap. "
-        f"The margin is {share_text(plan.margin)}: an interval within it means same, one on one side of zero faster or "
-        f"slower, anything else undecided, as does having fewer than {BLOCKS_MIN} blocks. The verdict is about "
+        f"The margin is {share_text(plan.margin)}: an interval within it means same, one on one side of "
+        "zero faster or "
+        f"slower, anything else undecided, as does having fewer than {BLOCKS_MIN} blocks. The verdict is "
+        "about "
         f"{findings.primary.name}. Intervals of the other metrics are for reading, each by itself."
     )
     if len(findings.arms) > 2:
         statistics += " Against the one baseline, several arms are corrected after Holm."
     latency = (
-        "Latency counts from the intended start of a transaction to its end, of those that succeeded; percentiles are "
-        "read from histograms merged over all blocks, never averaged. CPU per transaction is user and system time of "
+        "Latency counts from the intended start of a transaction to its end, of those that succeeded; "
+        "percentiles are "
+        "read from histograms merged over all blocks, never averaged. CPU per transaction is user and "
+        "system time of "
         "all processes of the server, and of the driver, over the measured slices."
     )
     return [f"{_SCHEDULES[plan.schedule]} {_sizes(plan)}".strip(), statistics, latency]

@@ -136,8 +136,8 @@ def _more(comparison: Comparison, block_s: float | None) -> str:
     sentence = f"About {_counted(decision.blocks_needed, 'more block')}{minutes} should decide it."
     if decision.detectable_percent is not None:
         sentence += (
-            f" The blocks so far would have found an effect of {share_text(decision.detectable_percent / 100)} "
-            f"or more with a chance of {share_text(POWER)}."
+            " The blocks so far would have found an effect of "
+            f"{share_text(decision.detectable_percent / 100)} or more with a chance of {share_text(POWER)}."
         )
     return sentence
 

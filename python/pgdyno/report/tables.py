@@ -18,7 +18,7 @@ SETTINGS_ROWS_MAX = 60
 
 @dataclass(frozen=True)
 class Table:
-    """``numeric`` names the columns that are set to the right. A cell that repeats the one above it is empty."""
+    """``numeric`` names the columns set to the right. A cell that repeats the one above it is empty."""
 
     title: str
     columns: Sequence[str]
@@ -49,7 +49,7 @@ def levels(findings: Findings) -> Table:
         title="Throughput and CPU",
         columns=("metric", "arm", *numeric),
         rows=rows,
-        note="An interval of a level holds the machine's drift from block to block, which cancels in the change.",
+        note="A level's interval holds the machine's drift from block to block, which cancels in the change.",
         numeric=frozenset(numeric),
     )
 
@@ -138,7 +138,7 @@ def transactions(findings: Findings) -> Table:
         title="Transactions",
         columns=("kind", "arm", *numeric),
         rows=rows,
-        note="Of the trials that count. Rolled back are those that end so by design; retried counts attempts.",
+        note="Of the trials that count. Rolled back are those that end so by design; retried: attempts.",
         numeric=frozenset(numeric),
         long=True,
     )
