@@ -1,0 +1,2 @@
+ALTER TABLE item
+    ADD CONSTRAINT item_i1 PRIMARY KEY (i_id)

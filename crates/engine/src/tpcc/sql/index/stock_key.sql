@@ -1,0 +1,2 @@
+ALTER TABLE stock
+    ADD CONSTRAINT stock_i1 PRIMARY KEY (s_w_id, s_i_id)

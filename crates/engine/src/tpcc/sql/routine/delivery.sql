@@ -1,0 +1,57 @@
+-- The Delivery transaction (clause 2.7): the oldest new order of each district, in one database transaction.
+-- Two deliveries of one warehouse must not choose the same orders. They take turns by a lock of their own, which
+-- nobody else waits for; the statement after it sees what the delivery before committed. Under repeatable read the
+-- snapshot is older than the lock, and the DELETE then fails as a serialization failure, to be retried.
+CREATE OR REPLACE FUNCTION tpcc_delivery(
+    IN  home_w_id integer,
+    IN  carrier   smallint,
+    OUT districts smallint[],
+    OUT order_ids integer[]
+)
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(1346847556, home_w_id);
+
+    WITH oldest AS (
+        SELECT district::smallint AS d_id,
+               (SELECT no_o_id
+                  FROM new_order
+                 WHERE no_w_id = home_w_id AND no_d_id = district::smallint
+                 ORDER BY no_o_id
+                 LIMIT 1) AS o_id
+          FROM generate_series(1, 10) AS district
+    ), taken AS (
+        DELETE FROM new_order
+         USING oldest
+         WHERE no_w_id = home_w_id AND no_d_id = oldest.d_id AND no_o_id = oldest.o_id
+        RETURNING no_d_id, no_o_id
+    ), delivered AS (
+        UPDATE orders
+           SET o_carrier_id = carrier
+          FROM taken
+         WHERE o_w_id = home_w_id AND o_d_id = no_d_id AND o_id = no_o_id
+        RETURNING o_d_id, o_id, o_c_id
+    ), line AS (
+        UPDATE order_line
+           SET ol_delivery_d = current_timestamp
+          FROM taken
+         WHERE ol_w_id = home_w_id AND ol_d_id = no_d_id AND ol_o_id = no_o_id
+        RETURNING ol_d_id, ol_amount
+    ), owed AS (
+        SELECT ol_d_id, sum(ol_amount) AS amount
+          FROM line
+         GROUP BY ol_d_id
+    ), charged AS (
+        UPDATE customer
+           SET c_balance = c_balance + owed.amount,
+               c_delivery_cnt = c_delivery_cnt + 1
+          FROM delivered
+          JOIN owed ON ol_d_id = o_d_id
+         WHERE c_w_id = home_w_id AND c_d_id = o_d_id AND c_id = o_c_id
+    )
+    SELECT array_agg(o_d_id), array_agg(o_id)
+      INTO districts, order_ids
+      FROM delivered;
+END
+$$

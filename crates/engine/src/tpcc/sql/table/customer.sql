@@ -1,0 +1,23 @@
+CREATE TABLE customer (
+    c_since        timestamptz NOT NULL,
+    c_id           integer NOT NULL,
+    c_w_id         integer NOT NULL,
+    c_d_id         smallint NOT NULL,
+    c_payment_cnt  smallint NOT NULL,
+    c_delivery_cnt smallint NOT NULL,
+    c_first        varchar(16) NOT NULL,
+    c_middle       char(2) NOT NULL,
+    c_last         varchar(16) NOT NULL,
+    c_street_1     varchar(20) NOT NULL,
+    c_street_2     varchar(20) NOT NULL,
+    c_city         varchar(20) NOT NULL,
+    c_state        char(2) NOT NULL,
+    c_zip          char(9) NOT NULL,
+    c_phone        char(16) NOT NULL,
+    c_credit       char(2) NOT NULL,
+    c_credit_lim   numeric(12,2) NOT NULL,
+    c_discount     numeric(4,4) NOT NULL,
+    c_balance      numeric(12,2) NOT NULL,
+    c_ytd_payment  numeric(12,2) NOT NULL,
+    c_data         varchar(500) NOT NULL
+)
