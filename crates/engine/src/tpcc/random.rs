@@ -179,7 +179,8 @@ fn symbols_of(bits: u64) -> [u8; 8] {
     (index + 46 * ONES + upper * 7 + lower * 6).to_le_bytes()
 }
 
-const SYLLABLES: [&str; 10] = ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
+const SYLLABLES: [&str; 10] =
+    ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
 
 /// The longest last name: three times five letters.
 pub const LAST_NAME_BYTES_MAX: usize = 15;

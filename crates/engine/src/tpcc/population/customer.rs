@@ -35,10 +35,10 @@ pub fn append_customers(
         field::address(stream, out);
         field::random_digits(stream, 16, out);
         copy::text(out, if stream.one_in(10) { b"BC" } else { b"GC" });
-        copy::numeric(out, 50_000_00, 2);
+        copy::numeric(out, 50_000 * 100, 2);
         copy::numeric(out, i64::from(stream.uniform(0, 5000)), 4);
-        copy::numeric(out, -10_00, 2);
-        copy::numeric(out, 10_00, 2);
+        copy::numeric(out, -10 * 100, 2);
+        copy::numeric(out, 10 * 100, 2);
         field::random_text(stream, 300, 500, out);
     }
     rows
@@ -67,7 +67,7 @@ pub fn append_history(
         copy::int4(out, warehouse as i32);
         copy::int2(out, district as i16);
         copy::int2(out, district as i16);
-        copy::numeric(out, 10_00, 2);
+        copy::numeric(out, 10 * 100, 2);
         field::random_text(stream, 12, 24, out);
     }
     rows

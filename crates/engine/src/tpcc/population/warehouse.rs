@@ -11,7 +11,7 @@ pub fn append_warehouse(seed: u64, warehouse: u32, out: &mut Vec<u8>) -> u64 {
     field::random_text(stream, 6, 10, out);
     field::address(stream, out);
     copy::numeric(out, i64::from(stream.uniform(0, 2000)), 4);
-    copy::numeric(out, 300_000_00, 2);
+    copy::numeric(out, 300_000 * 100, 2);
     1
 }
 
@@ -22,7 +22,7 @@ pub fn append_districts(seed: u64, warehouse: u32, out: &mut Vec<u8>) -> u64 {
         copy::int4(out, warehouse as i32);
         copy::int4(out, CUSTOMERS as i32 + 1);
         copy::int2(out, district as i16);
-        copy::numeric(out, 30_000_00, 2);
+        copy::numeric(out, 30_000 * 100, 2);
         copy::numeric(out, i64::from(stream.uniform(0, 2000)), 4);
         field::random_text(stream, 6, 10, out);
         field::address(stream, out);

@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION tpcc_order_status(
     IN  home_d_id        smallint,
     IN  customer_id      integer,
     IN  customer_name    varchar,
-    OUT customer         integer,
+    OUT found_c_id       integer,
     OUT customer_first   varchar,
     OUT customer_middle  char,
     OUT customer_last    varchar,
@@ -21,17 +21,17 @@ CREATE OR REPLACE FUNCTION tpcc_order_status(
 LANGUAGE plpgsql
 AS $$
 BEGIN
-    customer := coalesce(customer_id, tpcc_customer_by_name(home_w_id, home_d_id, customer_name));
+    found_c_id := coalesce(customer_id, tpcc_customer_by_name(home_w_id, home_d_id, customer_name));
 
     SELECT c_first, c_middle, c_last, c_balance
       INTO STRICT customer_first, customer_middle, customer_last, customer_balance
       FROM customer
-     WHERE c_w_id = home_w_id AND c_d_id = home_d_id AND c_id = customer;
+     WHERE c_w_id = home_w_id AND c_d_id = home_d_id AND c_id = found_c_id;
 
     SELECT o_id, o_entry_d, o_carrier_id
       INTO order_id, entered_at, carrier
       FROM orders
-     WHERE o_w_id = home_w_id AND o_d_id = home_d_id AND o_c_id = customer
+     WHERE o_w_id = home_w_id AND o_d_id = home_d_id AND o_c_id = found_c_id
      ORDER BY o_id DESC
      LIMIT 1;
 
