@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from pgdyno.server.datasets import Datasets
 from pgdyno.server.fetch import Progress, Store
+from pgdyno.server.runs import Runs
 from pgdyno.server.user import Account, cache_root, server_account
 
 ROOMS = ("builds", "lists", "catalogues", "datasets", "runs")
@@ -57,6 +59,14 @@ class Cache:
     def runs(self) -> Path:
         """The room of live data directories."""
         return self.root / "runs"
+
+    def dataset_room(self) -> Datasets:
+        """The datasets in this cache."""
+        return Datasets(self.datasets, self.account)
+
+    def run_room(self) -> Runs:
+        """The live directories in this cache."""
+        return Runs(self.runs, self.account)
 
     def store(self, progress: Progress | None = None) -> Store:
         """The store of embedded builds in this cache."""

@@ -1,0 +1,103 @@
+"""What the cache holds, how large and how old it is, and making room."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pgdyno.server.cache import Cache
+from pgdyno.server.disk import locked_if_free
+
+Room = Literal["build", "dataset", "run"]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing in the cache. ``used_unix_s``: its last use, as a file time. ``in_use``: some pgdyno holds
+    it.
+    """
+
+    room: Room
+    name: str
+    path: Path
+    size_bytes: int
+    used_unix_s: float
+    in_use: bool
+
+
+def items(cache: Cache) -> list[Item]:
+    """Builds, datasets and runs, each room by name."""
+    found: list[Item] = []
+    for path in sorted(cache.builds.iterdir()):
+        if path.is_dir() and path.name[0] != ".":
+            found.append(_item("build", path, path / "build.json", cache.builds / f".{path.name}.lock"))
+    for name in cache.dataset_room().names():
+        path = cache.datasets / name
+        found.append(_item("dataset", path, path / "manifest.json", cache.datasets / f".{name}.lock"))
+    for path in sorted(cache.runs.glob("run-*")):
+        found.append(_item("run", path, path, path / "owner.lock"))
+    return found
+
+
+def _item(room: Room, path: Path, used: Path, lock: Path) -> Item:
+    with locked_if_free(lock) as free:
+        used_unix_s = used.stat().st_mtime if used.exists() else 0.0
+        return Item(room, path.name, path, _size_bytes(path), used_unix_s, not free)
+
+
+def _size_bytes(path: Path) -> int:
+    """What deleting it would free."""
+    total = 0
+    for found in path.rglob("*"):
+        try:
+            total += found.lstat().st_blocks * 512
+        except FileNotFoundError:
+            continue  # a server at work deletes files
+    return total
+
+
+def to_prune(
+    found: list[Item], *, older_than_s: float | None, keep: int | None, now_unix_s: float
+) -> list[Item]:
+    """Which items go: runs without an owner always; datasets unused for ``older_than_s``, or all but the
+    ``keep`` used last; with neither, all datasets. Builds only by age. Nothing that is in use."""
+    datasets = sorted(
+        (item for item in found if item.room == "dataset"), key=lambda item: item.used_unix_s, reverse=True
+    )
+    spared = {item.name for item in datasets[: keep or 0]}
+    chosen = []
+    for item in found:
+        old = older_than_s is not None and now_unix_s - item.used_unix_s > older_than_s
+        goes = {
+            "run": True,
+            "dataset": item.name not in spared and (older_than_s is None or old),
+            "build": old,
+        }[item.room]
+        if goes and not item.in_use:
+            chosen.append(item)
+    return chosen
+
+
+def prune(
+    cache: Cache, *, older_than_s: float | None = None, keep: int | None = None, dry_run: bool = False
+) -> list[Item]:
+    """Delete what ``to_prune`` chooses; returns what was (or with ``dry_run`` would be) deleted."""
+    chosen = to_prune(items(cache), older_than_s=older_than_s, keep=keep, now_unix_s=time.time())
+    if dry_run:
+        return chosen
+    swept = {path.name for path in cache.run_room().sweep()}
+    return [item for item in chosen if _delete(cache, item, swept)]
+
+
+def _delete(cache: Cache, item: Item, swept: set[str]) -> bool:
+    if item.room == "run":
+        return item.name in swept
+    if item.room == "dataset":
+        return cache.dataset_room().remove(item.name)
+    with locked_if_free(cache.builds / f".{item.name}.lock") as free:
+        if free:
+            shutil.rmtree(item.path, ignore_errors=True)
+        return free
