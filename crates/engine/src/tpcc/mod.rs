@@ -4,3 +4,4 @@
 
 pub mod population;
 pub mod random;
+pub mod schema;

@@ -1,0 +1,68 @@
+//! What a load can fail with, and where.
+
+use serde_json::{Value, json};
+
+use crate::io::Error;
+use crate::wire::SqlState;
+
+/// The part of a load in which it failed, as `docs/engine.md` names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// The specification is wrong.
+    Specification,
+    /// A connection could not be made.
+    Connect,
+    /// The database is not fit to be loaded, or a table could not be created.
+    Create,
+    /// Rows could not be copied.
+    Copy,
+    /// An index or routine could not be created.
+    Index,
+    /// Visibility maps or statistics could not be made, or the mark not be written.
+    Analyze,
+}
+
+/// Why a load failed: one line for a person.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct LoadError {
+    /// Where.
+    pub stage: Stage,
+    /// What failed, on what, and what to do.
+    pub message: String,
+    /// The server's code, where it gave one.
+    pub sqlstate: Option<SqlState>,
+}
+
+impl LoadError {
+    /// A failure that is not the server's.
+    pub fn new(stage: Stage, message: impl Into<String>) -> Self {
+        Self { stage, message: message.into(), sqlstate: None }
+    }
+
+    /// A failure of a connection while `doing` something, such as "copy into stock".
+    pub fn from_io(stage: Stage, doing: &str, error: &Error) -> Self {
+        let sqlstate = error.sqlstate();
+        let code = sqlstate.as_ref().map(SqlState::as_str);
+        let message = match code {
+            Some("53100") => format!(
+                "cannot {doing}: the server's disk is full ({error}); free space or load fewer warehouses"
+            ),
+            _ => format!("cannot {doing}: {error}"),
+        };
+        Self { stage, message, sqlstate }
+    }
+
+    /// The event `failed`.
+    #[must_use]
+    pub fn event(&self) -> Value {
+        json!({
+            "event": "failed",
+            "stage": self.stage,
+            "target": Value::Null,
+            "message": self.message,
+            "sqlstate": self.sqlstate.map(|code| code.to_string()),
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! The specification of a load, as `docs/engine.md` has it.
+
+use serde::Deserialize;
+
+/// Warehouses that a load may have: identifiers of rows stay within `integer`, and nobody has that much disk.
+pub const WAREHOUSES_MAX: u32 = 100_000;
+/// Connections beyond the number of tables would be idle.
+pub const CONNECTIONS_MAX: u32 = 9;
+
+/// What to load, where.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Specification {
+    /// A connection string or URI of libpq's.
+    pub conninfo: String,
+    /// What to load.
+    pub workload: Workload,
+    /// The seed of the population.
+    pub seed: u64,
+    /// Connections, each with a thread of its own. More than [`CONNECTIONS_MAX`] count as so many.
+    pub connections: u32,
+    /// Whether tables that an earlier load left may be replaced.
+    pub into_existing: bool,
+}
+
+/// A workload at a scale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Workload {
+    /// Derived from TPC-C.
+    Tpcc {
+        /// 1..=[`WAREHOUSES_MAX`].
+        warehouses: u32,
+    },
+}
+
+impl Specification {
+    /// Reads and checks a specification. The error is one line for a person.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let read: Self = serde_json::from_str(text).map_err(|error| format!("specification: {error}"))?;
+        let Workload::Tpcc { warehouses } = read.workload;
+        if !(1..=WAREHOUSES_MAX).contains(&warehouses) {
+            return Err(format!(
+                "specification: warehouses: {warehouses} is not between 1 and {WAREHOUSES_MAX}"
+            ));
+        }
+        if read.connections == 0 {
+            return Err("specification: connections: at least 1 is needed".to_owned());
+        }
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_sound_specification_is_read() {
+        let text = json!({"conninfo": "host=/tmp", "workload": {"kind": "tpcc", "warehouses": 3}, "seed": 1,
+            "connections": 2, "into_existing": false});
+        let read = Specification::read(&text.to_string()).expect("sound");
+        assert_eq!(read.workload, Workload::Tpcc { warehouses: 3 });
+    }
+
+    #[test]
+    fn a_wrong_specification_is_refused_with_what_is_wrong() {
+        let cases = [
+            (json!({"kind": "tpcc", "warehouses": 0}), 1, "warehouses"),
+            (json!({"kind": "tpcc", "warehouses": 100_001}), 1, "warehouses"),
+            (json!({"kind": "tpcc", "warehouses": -1}), 1, "invalid value"),
+            (json!({"kind": "tpcc", "warehouses": 1, "more": 1}), 1, "more"),
+            (json!({"kind": "tpch"}), 1, "tpch"),
+            (json!({"kind": "tpcc", "warehouses": 1}), 0, "connections"),
+        ];
+        for (workload, connections, expected) in cases {
+            let text = json!({"conninfo": "", "workload": workload, "seed": 1, "connections": connections,
+                "into_existing": false});
+            let problem = Specification::read(&text.to_string()).expect_err(expected);
+            assert!(problem.contains(expected), "{text}: {problem}");
+        }
+    }
+}
