@@ -2,6 +2,8 @@
 //!
 //! Messages are one line, say what failed, on what and what to do, and never hold a password.
 
+use std::io;
+
 use super::SqlState;
 use super::backend::ServerError;
 use super::conninfo::SslMode;
@@ -189,6 +191,9 @@ pub enum WireError {
     /// The TLS layer failed.
     #[error("TLS: {0}")]
     Tls(rustls::Error),
+    /// The server's certificate does not pass the check.
+    #[error("the server's certificate was refused: {0}; check the host's name, sslrootcert and sslmode")]
+    Certificate(rustls::CertificateError),
     /// There is nothing to verify the certificate with.
     #[error(
         "sslmode={sslmode} needs root certificates in {path}: {why}; give sslrootcert (a file, or system)"
@@ -207,6 +212,22 @@ pub enum WireError {
         /// As given.
         host: String,
     },
+}
+
+impl From<rustls::Error> for WireError {
+    fn from(error: rustls::Error) -> Self {
+        match error {
+            rustls::Error::InvalidCertificate(error) => Self::Certificate(error),
+            error => Self::Tls(error),
+        }
+    }
+}
+
+/// rustls reports a broken call sequence, which is a fault of ours, as an error of I/O.
+impl From<io::Error> for WireError {
+    fn from(error: io::Error) -> Self {
+        Self::Tls(rustls::Error::General(error.to_string()))
+    }
 }
 
 impl WireError {

@@ -19,5 +19,8 @@ pub mod sqlstate;
 pub mod startup;
 pub mod tls;
 
+#[cfg(test)]
+mod tests;
+
 pub use error::WireError;
 pub use sqlstate::SqlState;

@@ -81,7 +81,7 @@ impl<'a> Mechanisms<'a> {
     #[must_use]
     pub fn list(&self) -> String {
         let names: Vec<_> = self.names.split(|&b| b == 0).filter(|name| !name.is_empty()).collect();
-        String::from_utf8_lossy(&names.join(&b", "[..])).into_owned()
+        one_line(&String::from_utf8_lossy(&names.join(&b", "[..])))
     }
 }
 
@@ -248,9 +248,14 @@ impl ServerError {
     /// Message, detail, hint and code in one line.
     fn line(&self) -> String {
         let parts = [Some(&self.message), self.detail.as_ref(), self.hint.as_ref()];
-        let text: Vec<_> = parts.into_iter().flatten().map(|part| part.replace('\n', " ")).collect();
+        let text: Vec<_> = parts.into_iter().flatten().map(|part| one_line(part)).collect();
         format!("{} (SQLSTATE {})", text.join("; "), self.sqlstate)
     }
+}
+
+/// A server's text, made harmless to a terminal: no line breaks, no escape sequences.
+fn one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
 }
 
 /// Object identifiers of types.

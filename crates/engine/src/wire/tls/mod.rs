@@ -47,7 +47,9 @@ pub fn second_attempt(
     match (address, sslmode, used) {
         (Address::Unix(_), ..) => None,
         (_, SslMode::Allow, Encryption::Plain) if refused => Some(Encryption::Tls),
-        (_, SslMode::Prefer, Encryption::Tls) if refused || matches!(error, WireError::Tls(_)) => {
+        (_, SslMode::Prefer, Encryption::Tls)
+            if refused || matches!(error, WireError::Tls(_) | WireError::Certificate(_)) =>
+        {
             Some(Encryption::Plain)
         }
         _ => None,
@@ -92,9 +94,7 @@ impl TlsSession {
     pub fn write_pending(&mut self, cipher: &mut Vec<u8>) -> Result<(), WireError> {
         while self.connection.wants_write() {
             // Writing to a vector cannot fail.
-            self.connection
-                .write_tls(cipher)
-                .map_err(|e| WireError::Tls(rustls::Error::General(e.to_string())))?;
+            self.connection.write_tls(cipher)?;
         }
         Ok(())
     }
@@ -103,8 +103,7 @@ impl TlsSession {
     pub fn write_plain(&mut self, plain: &[u8], cipher: &mut Vec<u8>) -> Result<(), WireError> {
         let mut rest = plain;
         while !rest.is_empty() {
-            let taken = self.connection.writer().write(rest);
-            let taken = taken.map_err(|e| WireError::Tls(rustls::Error::General(e.to_string())))?;
+            let taken = self.connection.writer().write(rest)?;
             rest = &rest[taken..];
             self.write_pending(cipher)?;
         }
@@ -122,13 +121,12 @@ impl TlsSession {
     ) -> Result<(), WireError> {
         let mut rest = received;
         while !rest.is_empty() {
-            let read = self.connection.read_tls(&mut rest);
-            let read = read.map_err(|e| WireError::Tls(rustls::Error::General(e.to_string())))?;
+            let read = self.connection.read_tls(&mut rest)?;
             let state = match self.connection.process_new_packets() {
                 Ok(state) => state,
                 Err(e) => {
                     self.write_pending(answer)?;
-                    return Err(WireError::Tls(e));
+                    return Err(e.into());
                 }
             };
             self.take_plain(state.plaintext_bytes_to_read(), plain)?;
@@ -154,8 +152,7 @@ impl TlsSession {
     fn take_plain(&mut self, count: usize, plain: &mut Vec<u8>) -> Result<(), WireError> {
         let start = plain.len();
         plain.resize(start + count, 0);
-        let read = self.connection.reader().read_exact(&mut plain[start..]);
-        read.map_err(|e| WireError::Tls(rustls::Error::General(e.to_string())))
+        Ok(self.connection.reader().read_exact(&mut plain[start..])?)
     }
 }
 
