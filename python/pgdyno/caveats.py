@@ -122,19 +122,19 @@ WORDINGS: Mapping[Code, Wording] = {
         "For TPC-C's own load, pass --pacing keying-and-thinking with ten clients per warehouse.",
     ),
     Code.INTERRUPTED: Wording(
-        "{trials} trials were interrupted and count for nothing.",
+        "Interrupted trials, which count for nothing: {trials}.",
         "Continue with --resume where blocks are missing.",
     ),
     Code.FEW_BLOCKS: Wording(
-        "Only {blocks} complete blocks of {arm} against {baseline}: fewer than {blocks_min} give no verdict.",
+        "Complete blocks of {arm} against {baseline}: {blocks}. Fewer than {blocks_min} give no verdict.",
         "Give it more time (--minutes), or continue with --resume.",
     ),
     Code.CHECKS_FAILED_TRIALS_EXCLUDED: Wording(
-        "{trials} trials of arm {arm} failed a check ({checks}) and are excluded from the estimate.",
+        "Trials of arm {arm} that failed a check ({checks}) and are excluded from the estimate: {trials}.",
         "Read the failed checks below: a server or a workload that does not do its work has no speed.",
     ),
     Code.TRIALS_FAILED: Wording(
-        "{trials} trials of arm {arm} did not finish ({reason}).",
+        "Trials of arm {arm} that did not finish: {trials} ({reason}).",
         "Read the server's log, kept in the evidence.",
     ),
     Code.FAILURES_OVER_SHARE: Wording(
@@ -161,7 +161,7 @@ WORDINGS: Mapping[Code, Wording] = {
         "Measure on a machine of your own, or trust only many blocks.",
     ),
     Code.CHECKPOINT_IN_SLICES: Wording(
-        "{n} checkpoints of arm {arm} ran while other arms were measured.",
+        "Checkpoints of arm {arm} while the arms were driven in turn: {n}.",
         "Raise checkpoint_timeout and max_wal_size in every arm, or use the blocks schedule.",
     ),
     Code.AUTOVACUUM_IN_SLICES: Wording(

@@ -105,29 +105,12 @@ def signed(value: float, decimals: int, unit: str) -> str:
     return f"{text}{NO_BREAK}{unit}" if unit else text
 
 
-def duration_text(seconds: float) -> str:
-    """``350 µs``, ``1.25 ms``, ``12.0 s``, ``14 min``, ``2.5 h``."""
-    if seconds == 0:
-        return f"0{NO_BREAK}s"
-    size = abs(seconds)
-    for limit, factor, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (100.0, 1.0, "s")):
-        if size < limit:
-            scaled = seconds * factor
-            return f"{grouped(scaled, decimals_of(scaled, 3))}{NO_BREAK}{unit}"
-    if size < 2 * 3600:
-        return f"{grouped(seconds / 60, 0 if size >= 600 else 1)}{NO_BREAK}min"
-    return f"{grouped(seconds / 3600, 1)}{NO_BREAK}h"
-
-
 def share_text(share: float) -> str:
     """``4.2 %`` of 0.042: two significant digits."""
     percent = share * 100
     return f"{grouped(percent, decimals_of(percent, 2))}{NO_BREAK}%"
 
 
-def size_text(size_bytes: float) -> str:
-    """``24.1 MB`` in powers of 1000, as disks are sold and PEERS.md counts."""
-    for factor, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if size_bytes >= factor:
-            return f"{grouped(size_bytes / factor, decimals_of(size_bytes / factor, 3))}{NO_BREAK}{unit}"
-    return f"{grouped(size_bytes, 0)}{NO_BREAK}B"
+def given_percent(share: float) -> str:
+    """``2 %`` of 0.02: for a share that was chosen, not measured, with the digits with which it was given."""
+    return f"{100 * share:.6g}{NO_BREAK}%"

@@ -69,6 +69,7 @@ class Findings:
     blocks: Sequence[Block]
     trials: Sequence[Trial]
     series: Mapping[int, Sequence[Point]]
+    latency_ms: Mapping[tuple[int, str], float | None]  # (trial id, latency_key) → of that ok trial alone
     caveats: Sequence[Caveat]
     block_s: float | None  # the mean duration of a finished block
 
@@ -91,8 +92,10 @@ def find(evidence: Evidence) -> Findings:
         stored = evidence.caveats()
     chosen = metrics.of_workload(str(study.plan.workload.get("kind", "")))
     kinds = _kinds(trials)
-    quantiles = _QuantilesByTrial(histograms)
-    comparisons = compare(arms, trials, study.plan, chosen, quantiles.getters(kinds))
+    latency_ms = _quantiles_by_trial(histograms)
+    keys = [latency_key(kind, name) for kind in [*kinds, ALL_KINDS] for name in QUANTILES_COMPARED]
+    getters = {key: _Getter(latency_ms, key) for key in keys}
+    comparisons = compare(arms, trials, study.plan, chosen, getters)
     computed = doubts(study, arms, trials, comparisons)
     durations = [
         block.ended_unix_s - block.started_unix_s
@@ -108,7 +111,8 @@ def find(evidence: Evidence) -> Findings:
         blocks=blocks,
         trials=trials,
         series=series,
-        caveats=_without_doubles([*computed, *stored]),
+        latency_ms=latency_ms,
+        caveats=_together(computed, stored),
         block_s=sum(durations) / len(durations) if durations else None,
     )
 
@@ -118,19 +122,15 @@ def latency_key(kind: str, quantile: str) -> str:
     return f"latency.{kind}.{quantile}"
 
 
-class _QuantilesByTrial:
-    """Each trial's quantiles, computed once."""
-
-    def __init__(self, histograms: Mapping[int, Mapping[str, Pairs]]) -> None:
-        self._found: dict[tuple[int, str], float | None] = {}
-        for trial, by_kind in histograms.items():
-            for kind, pairs in [*by_kind.items(), (ALL_KINDS, latency.merge(by_kind.values()))]:
-                for name, value in latency.quantiles_ms(pairs).items():
-                    self._found[trial, latency_key(kind, name)] = value
-
-    def getters(self, kinds: Sequence[str]) -> dict[str, _Getter]:
-        keys = [latency_key(kind, name) for kind in [*kinds, ALL_KINDS] for name in QUANTILES_COMPARED]
-        return {key: _Getter(self._found, key) for key in keys}
+def _quantiles_by_trial(
+    histograms: Mapping[int, Mapping[str, Pairs]],
+) -> dict[tuple[int, str], float | None]:
+    return {
+        (trial, latency_key(kind, name)): value
+        for trial, by_kind in histograms.items()
+        for kind, pairs in [*by_kind.items(), (ALL_KINDS, latency.merge(by_kind.values()))]
+        for name, value in latency.quantiles_ms(pairs).items()
+    }
 
 
 @dataclass(frozen=True)
@@ -202,5 +202,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _without_doubles(caveats: Sequence[Caveat]) -> list[Caveat]:
-    return list({(caveat.trial, caveat.code, caveat.sentence): caveat for caveat in caveats}.values())
+def _together(computed: Sequence[Caveat], stored: Sequence[Caveat]) -> list[Caveat]:
+    """Each once. What was stored of a code says where it was seen, and stands for what is computed of it."""
+    known = {caveat.code for caveat in stored}
+    every = [*(caveat for caveat in computed if caveat.code not in known), *stored]
+    return list({(caveat.trial, caveat.code, caveat.sentence): caveat for caveat in every}.values())

@@ -24,6 +24,7 @@ class Metric:
 
     key: str
     name: str
+    label: str  # short, with the unit
     unit: str
     better: Better
     value: Value
@@ -66,11 +67,15 @@ def _driver_cpu(trial: Trial, _slices: Sequence[Slice]) -> float | None:
     return _per_transaction_us(trial.driver_cpu_s, trial.transactions)
 
 
-NOPM = Metric("nopm", "new orders per minute", "NOPM", Better.MORE, _new_orders_per_minute)
-TPM = Metric("tpm", "transactions per minute", "TPM", Better.MORE, _transactions_per_minute)
-TPS = Metric("tps", "transactions per second", "tx/s", Better.MORE, _transactions_per_second)
-SERVER_CPU = Metric("server_cpu", "server CPU per transaction", "µs", Better.LESS, _server_cpu)
-DRIVER_CPU = Metric("driver_cpu", "driver CPU per transaction", "µs", Better.LESS, _driver_cpu)
+NOPM = Metric("nopm", "new orders per minute", "NOPM", "NOPM", Better.MORE, _new_orders_per_minute)
+TPM = Metric("tpm", "transactions per minute", "TPM", "TPM", Better.MORE, _transactions_per_minute)
+TPS = Metric("tps", "transactions per second", "tx/s", "tx/s", Better.MORE, _transactions_per_second)
+SERVER_CPU = Metric(
+    "server_cpu", "server CPU per transaction", "server CPU, µs/tx", "µs", Better.LESS, _server_cpu
+)
+DRIVER_CPU = Metric(
+    "driver_cpu", "driver CPU per transaction", "driver CPU, µs/tx", "µs", Better.LESS, _driver_cpu
+)
 
 
 def of_workload(kind: str) -> Sequence[Metric]:

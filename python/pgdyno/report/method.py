@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.verdict import BLOCKS_MIN
-from pgdyno.estimate import duration_text, share_text
+from pgdyno.estimate import given_percent
 from pgdyno.evidence.records import Plan, Schedule
+from pgdyno.units import format_duration
 
 DERIVED_FROM_TPC_C = (
     "The workload is derived from TPC-C. Its results are not comparable with published TPC results. It "
@@ -45,8 +46,9 @@ def how_it_was_measured(findings: Findings) -> list[str]:
     statistics = (
         "The block is the unit of replication. Each gives one ratio per arm; the effect is their geometric "
         "mean, its "
-        f"{share_text(plan.confidence)} interval Student's t on the log ratios, checked by a BCa bootstrap. "
-        f"The margin is {share_text(plan.margin)}: an interval within it means same, one on one side of "
+        f"{given_percent(plan.confidence)} interval Student's t on the log ratios, checked by a BCa "
+        "bootstrap. "
+        f"The margin is {given_percent(plan.margin)}: an interval within it means same, one on one side of "
         "zero faster or "
         f"slower, anything else undecided, as does having fewer than {BLOCKS_MIN} blocks. The verdict is "
         "about "
@@ -67,13 +69,13 @@ def how_it_was_measured(findings: Findings) -> list[str]:
 def _sizes(plan: Plan) -> str:
     parts = []
     if plan.warm_up_s is not None:
-        parts.append(f"warm-up {duration_text(plan.warm_up_s)}")
+        parts.append(f"warm-up {format_duration(plan.warm_up_s)}")
     if plan.slices_per_arm is not None and plan.slice_s is not None:
-        parts.append(f"{plan.slices_per_arm} slices of {duration_text(plan.slice_s)} per arm and block")
+        parts.append(f"{plan.slices_per_arm} slices of {format_duration(plan.slice_s)} per arm and block")
     elif plan.window_s is not None:
-        parts.append(f"measured window {duration_text(plan.window_s)} per arm and block")
+        parts.append(f"measured window {format_duration(plan.window_s)} per arm and block")
     if plan.discard_s:
-        parts.append(f"the first {duration_text(plan.discard_s)} of each discarded")
+        parts.append(f"the first {format_duration(plan.discard_s)} of each discarded")
     if plan.rate_per_s is not None:
         parts.append(f"open loop at {plan.rate_per_s:g} transactions a second")
     elif plan.pacing != "none":

@@ -9,11 +9,12 @@ from pgdyno.analysis.comparison import Comparison
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.verdict import POWER, Verdict
 from pgdyno.caveats import Caveat, Code
-from pgdyno.estimate import NO_BREAK, duration_text, grouped, share_text
+from pgdyno.estimate import NO_BREAK, given_percent, grouped, share_text
 from pgdyno.evidence.records import Arm
 from pgdyno.report import tables
 from pgdyno.report.method import DERIVED_FROM_TPC_C, how_it_was_measured
 from pgdyno.report.tables import Table
+from pgdyno.units import format_duration
 
 LIKE_IT_MAX = 3
 """Of the same caveat on many trials so many are shown, and the rest counted."""
@@ -21,12 +22,21 @@ LIKE_IT_MAX = 3
 
 @dataclass(frozen=True)
 class Headline:
-    """The verdict on one arm. ``more`` is what to do about an undecided one, else empty."""
+    """The verdict on one arm: a claim and what it rests on.
+
+    ``more`` says what to do about an undecided one; else it is empty.
+    """
 
     arm: Arm
     verdict: Verdict
-    sentence: str
+    claim: str
+    basis: str
     more: str
+
+    @property
+    def sentence(self) -> str:
+        """Both in one plain sentence."""
+        return f"{self.claim} ({self.basis})."
 
 
 @dataclass(frozen=True)
@@ -93,51 +103,44 @@ def build(findings: Findings) -> Report:
 
 
 def _headline(comparison: Comparison, findings: Findings) -> Headline:
-    arm, baseline, effect = comparison.arm, comparison.baseline, comparison.primary
-    if effect is None or comparison.decision is None:
-        sentence = (
-            f"Undecided whether {arm.name} is faster or slower than {baseline.name}: no block counts yet."
-        )
-        return Headline(arm, Verdict.UNDECIDED, sentence, "")
-    estimate, margin = effect.percent, share_text(comparison.margin)
-    n = _counted(estimate.n, "block")
-    if estimate.low is None or estimate.high is None:
-        interval = f"no interval yet, {n}"
-    else:
-        interval = f"{share_text(estimate.confidence)} interval {estimate.signed_interval_text}, {n}"
+    a, b, effect = comparison.baseline.name, comparison.arm.name, comparison.primary
+    margin = f"margin {given_percent(comparison.margin)}"
+    if effect is None:
+        claim = f"Undecided whether {b} is faster or slower than {a}"
+        return Headline(comparison.arm, Verdict.UNDECIDED, claim, f"no block counts yet; {margin}", "")
+    estimate = effect.percent
+    interval = estimate.signed_interval_text
     match comparison.verdict:
         case Verdict.FASTER | Verdict.SLOWER as verdict:
-            # "4.0 % slower" has its sign in the word, so the interval has none either.
-            size = f"{grouped(abs(estimate.value), estimate.decimals)}{NO_BREAK}%"
-            low, high = sorted(abs(end) for end in (estimate.low or 0.0, estimate.high or 0.0))
-            ends = f"{grouped(low, estimate.decimals)} … {grouped(high, estimate.decimals)}{NO_BREAK}%"
-            sentence = (
-                f"{arm.name} is {size} {verdict} than {baseline.name} "
-                f"({share_text(estimate.confidence)} interval {ends}, {n}; margin {margin})."
-            )
+            # "4.0 % slower" has its sign in the word, so neither the number nor the interval has one.
+            claim = f"{b} is {_size(estimate.value, estimate.decimals)}{NO_BREAK}% {verdict} than {a}"
+            near, far = sorted(abs(end) for end in (estimate.low or 0.0, estimate.high or 0.0))
+            interval = f"{_size(near, estimate.decimals)} … {_size(far, estimate.decimals)}{NO_BREAK}%"
         case Verdict.SAME:
-            sentence = (
-                f"{arm.name} is the same as {baseline.name} within the margin of {margin}: "
-                f"{estimate.signed_text} ({interval})."
-            )
+            claim = f"{b} is as fast as {a}, within the margin: {estimate.signed_text}"
         case _:
-            sentence = (
-                f"Undecided whether {arm.name} is faster or slower than {baseline.name}: "
-                f"{estimate.signed_text} ({interval}; margin {margin})."
-            )
-    return Headline(arm, comparison.verdict, sentence, _more(comparison, findings.block_s))
+            claim = f"Undecided whether {b} is faster or slower than {a}: {estimate.signed_text}"
+    known = estimate.low is not None
+    basis = f"{given_percent(estimate.confidence)} interval {interval}" if known else "no interval yet"
+    basis = f"{basis}, {_counted(estimate.n, 'block')}; {margin}"
+    return Headline(comparison.arm, comparison.verdict, claim, basis, _more(comparison, findings.block_s))
+
+
+def _size(percent: float, decimals: int) -> str:
+    return grouped(abs(percent), decimals)
 
 
 def _more(comparison: Comparison, block_s: float | None) -> str:
     decision = comparison.decision
     if decision is None or decision.blocks_needed is None:
         return ""
-    minutes = f" (about {duration_text(decision.blocks_needed * block_s)})" if block_s else ""
+    minutes = f" (about {format_duration(decision.blocks_needed * block_s)})" if block_s else ""
     sentence = f"About {_counted(decision.blocks_needed, 'more block')}{minutes} should decide it."
     if decision.detectable_percent is not None:
         sentence += (
             " The blocks so far would have found an effect of "
-            f"{share_text(decision.detectable_percent / 100)} or more with a chance of {share_text(POWER)}."
+            f"{share_text(decision.detectable_percent / 100)} or more "
+            f"with a chance of {given_percent(POWER)}."
         )
     return sentence
 

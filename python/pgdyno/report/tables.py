@@ -9,8 +9,18 @@ from typing import Any
 from pgdyno.analysis.findings import ALL_KINDS, QUANTILES_COMPARED, ArmFindings, Findings, latency_key
 from pgdyno.analysis.latency import QUANTILES
 from pgdyno.analysis.metrics import Metric
-from pgdyno.estimate import ABSENT, Estimate, decimals_of, duration_text, grouped, share_text, size_text
+from pgdyno.estimate import (
+    ABSENT,
+    NO_BREAK,
+    Estimate,
+    decimals_of,
+    given_percent,
+    grouped,
+    share_text,
+    signed,
+)
 from pgdyno.evidence.records import TrialStatus
+from pgdyno.units import format_duration, format_size
 
 SETTINGS_ROWS_MAX = 60
 """Settings in which arms differ; more than this says that the arms are different systems."""
@@ -31,23 +41,17 @@ class Table:
 def levels(findings: Findings) -> Table:
     """Throughput and CPU of every arm, and what each arm changes."""
     baseline = findings.arms[0].arm.name
-    confidence = share_text(findings.study.plan.confidence)
+    confidence = given_percent(findings.study.plan.confidence)
     rows = [
         _level_row(findings, metric, arm, first=i == 0)
         for metric in findings.metrics
         if any(of.levels[metric.key] for of in findings.arms)
         for i, arm in enumerate(findings.arms)
     ]
-    numeric = (
-        "level",
-        f"{confidence} interval",
-        f"change from {baseline}",
-        "interval of the change",
-        "blocks",
-    )
+    numeric = ("level", f"{confidence} interval", f"change from {baseline}, %", "blocks")
     return Table(
         title="Throughput and CPU",
-        columns=("metric", "arm", *numeric),
+        columns=("metric", "better", "arm", *numeric),
         rows=rows,
         note="A level's interval holds the machine's drift from block to block, which cancels in the change.",
         numeric=frozenset(numeric),
@@ -58,12 +62,12 @@ def _level_row(findings: Findings, metric: Metric, of: ArmFindings, *, first: bo
     level = of.levels[metric.key]
     change = _change(findings, of.arm.arm, metric.key)
     return [
-        f"{metric.name} ({metric.better} is better)" if first else "",
+        metric.label if first else "",
+        metric.better if first else "",
         of.arm.name,
-        level.value_text if level else ABSENT,
-        level.interval_text if level else ABSENT,
-        change.signed_text if change else "",
-        change.signed_interval_text if change else "",
+        grouped(level.value, level.decimals) if level else ABSENT,
+        level.interval_text.replace(" ", NO_BREAK) if level else ABSENT,
+        _plain(change) if change else "",
         str(change.n if change else level.n if level else 0),
     ]
 
@@ -105,15 +109,23 @@ def latency_changes(findings: Findings) -> Table:
         for i, of in enumerate(findings.arms[1:]):
             changes = [_change(findings, of.arm.arm, latency_key(kind, name)) for name in QUANTILES_COMPARED]
             if any(changes):
-                cells = [f"{c.signed_text} ({c.signed_interval_text})" if c else ABSENT for c in changes]
+                cells = [_plain(change) if change else ABSENT for change in changes]
                 rows.append([kind_text(kind) if i == 0 else "", of.arm.name, *cells])
     return Table(
-        title=f"Change of latency from {baseline} (less is better)",
+        title=f"Change of latency from {baseline}, % (less is better)",
         columns=("kind", "arm", *QUANTILES_COMPARED),
         rows=rows,
         note="The mean over blocks of the ratio of that percentile, with its interval.",
         numeric=frozenset(QUANTILES_COMPARED),
     )
+
+
+def _plain(change: Estimate) -> str:
+    value = signed(change.value, change.decimals, "")
+    if change.low is None or change.high is None:
+        return value
+    low, high = (signed(end, change.decimals, "") for end in (change.low, change.high))
+    return f"{value} ({low}{NO_BREAK}…{NO_BREAK}{high})"
 
 
 def transactions(findings: Findings) -> Table:
@@ -191,7 +203,7 @@ def checks(findings: Findings) -> Table:
                     name if i == 0 else "",
                     of.arm.name,
                     f"{len(mine) - len(bad)} of {len(mine)}",
-                    grouped(least, 4) if least is not None else ABSENT,
+                    grouped(least, decimals_of(least, 2)) if least is not None else ABSENT,
                     bad[0] if bad else "",
                 ]
             )
@@ -231,10 +243,10 @@ def servers(findings: Findings) -> Table:
         mine = _flat(of.arm.server)
         mine |= {f"dataset {key}": value for key, value in _flat(of.arm.dataset).items()}
         mine["clients"] = str(of.arm.clients)
-        mine["restore"] = duration_text(of.restore_s) if of.restore_s is not None else ABSENT
-        mine["start"] = duration_text(of.start_s) if of.start_s is not None else ABSENT
+        mine["restore"] = format_duration(of.restore_s) if of.restore_s is not None else ABSENT
+        mine["start"] = format_duration(of.start_s) if of.start_s is not None else ABSENT
         memory = of.driver_memory_bytes
-        mine["driver's memory, peak"] = size_text(memory) if memory is not None else ABSENT
+        mine["driver's memory, peak"] = format_size(memory) if memory is not None else ABSENT
         facts.append(mine)
     names = list(dict.fromkeys(name for of_arm in facts for name in of_arm))
     rows = [[name, *(of_arm.get(name, ABSENT) for of_arm in facts)] for name in names]
@@ -290,7 +302,7 @@ def _flat(facts: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         if isinstance(value, Mapping):
             found |= _flat(value, f"{name} ")
         elif name.endswith(" bytes") and isinstance(value, int | float):
-            found[name.removesuffix(" bytes")] = size_text(value)
+            found[name.removesuffix(" bytes")] = format_size(int(value))
         elif isinstance(value, list | tuple):
             found[name] = ", ".join(str(item) for item in value)
         else:

@@ -1,0 +1,82 @@
+"""``pgdyno report``: say what an evidence file says, in one form or another, also while the study runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pgdyno.analysis.findings import find
+from pgdyno.cli.console import out, say
+from pgdyno.errors import PgdynoError, UsageError
+from pgdyno.evidence.reader import Evidence
+from pgdyno.report.as_csv import to_csv
+from pgdyno.report.as_json import to_json
+from pgdyno.report.html import to_html
+from pgdyno.report.markdown import to_markdown
+from pgdyno.report.model import Report, build
+from pgdyno.report.terminal import print_terminal
+
+_TEXTS = {"md": to_markdown, "json": to_json, "csv": to_csv}
+
+
+def report(
+    evidence: Annotated[Path, typer.Argument(metavar="EVIDENCE", help="The evidence file of a study.")],
+    html: Annotated[Path | None, typer.Option(help="Write the report as one HTML file.")] = None,
+    md: Annotated[bool, typer.Option("--md", help="Markdown on standard output.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="One row per trial and metric on standard output.")
+    ] = False,
+) -> None:
+    """Show what a study found: the verdict, the numbers, the caveats.
+
+    The study may still be running. Examples:
+
+        pgdyno report pgdyno-20261121-213000.sqlite
+
+        pgdyno report evidence.sqlite --html report.html
+    """
+    wanted = [form for form, asked in (("md", md), ("json", json), ("csv", csv)) if asked]
+    if len(wanted) > 1:
+        raise UsageError(f"--{wanted[0]} and --{wanted[1]} both go to standard output: ask for one of them")
+    built = read_report(evidence)
+    if html is not None:
+        _write(html, to_html(built))
+        say(f"report {html}")
+    if wanted or html is None:
+        _print(built, wanted[0] if wanted else "terminal")
+
+
+def read_report(evidence: Path) -> Report:
+    """Raises EvidenceError for a file that is not one, is damaged or of another version."""
+    with Evidence(evidence) as opened:
+        return build(find(opened))
+
+
+def print_report(evidence: Path, form: str) -> None:
+    """On standard output; ``form`` is terminal, md, json or csv."""
+    _print(read_report(evidence), form)
+
+
+def write_html(evidence: Path, html: Path) -> None:
+    """Raises PgdynoError where the file cannot be written."""
+    _write(html, to_html(read_report(evidence)))
+
+
+def _print(built: Report, form: str) -> None:
+    if form == "terminal":
+        print_terminal(built, out)
+    else:
+        sys.stdout.write(_TEXTS[form](built))
+        if form == "json":
+            sys.stdout.write("\n")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PgdynoError(f"cannot write the report to {path}: {error.strerror}") from error

@@ -1,0 +1,48 @@
+"""The measurements as CSV, tidy: one row per trial and metric, for a spreadsheet, R or pandas."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+
+from pgdyno.analysis.findings import Findings
+from pgdyno.estimate import Better
+from pgdyno.evidence.records import TrialStatus
+from pgdyno.report.model import Report
+
+COLUMNS = ("block", "arm", "attempt", "status", "metric", "unit", "better", "value")
+
+# A cell that begins so is a formula to a spreadsheet, and names come from outside.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def to_csv(report: Report) -> str:
+    """With a header. Trials that do not count are there, with their status; blocks count from 0."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(_rows(report.findings))
+    return text.getvalue()
+
+
+def _rows(findings: Findings) -> Iterator[tuple[object, ...]]:
+    names = {of.arm.arm: of.arm.name for of in findings.arms}
+    latencies: dict[int, list[tuple[str, float]]] = {}
+    for (trial_id, key), latency_ms in findings.latency_ms.items():
+        if latency_ms is not None:
+            latencies.setdefault(trial_id, []).append((key, latency_ms))
+    for trial in findings.trials:
+        if trial.status is TrialStatus.RUNNING:
+            continue
+        place = (trial.block, _plain(names[trial.arm]), trial.attempt, str(trial.status))
+        for metric in findings.metrics:
+            value = metric.value(trial, trial.measured)
+            if value is not None:
+                yield (*place, metric.key, metric.unit, str(metric.better), repr(value))
+        for key, quantile_ms in latencies.get(trial.trial, []):
+            yield (*place, key, "ms", str(Better.LESS), repr(quantile_ms))
+
+
+def _plain(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA) else text

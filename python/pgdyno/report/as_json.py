@@ -1,0 +1,110 @@
+"""The report as JSON, for programs. ``pgdyno_report`` is the version of the shape, which only grows in it.
+
+::
+
+    pgdyno_report   1 title, command, created_unix_s, ended_because (null while it runs), pgdyno_version
+    percent_of      of what the percentages are, in words verdict         with two arms the verdict of the
+    one comparison, else null plan            as in the evidence arms            [{name, spec, clients,
+    server, settings_requested, safety, trials: {status: n}, levels: {metric: estimate}, latency_ms: {kind:
+    {n, p50 … max}}, counts: {kind: counts}, driver_memory_bytes}], the baseline first comparisons
+    [{arm, baseline, verdict, sentence, margin, primary, effects: {metric or latency key: effect}, blocks,
+    blocks_dropped, blocks_needed, detectable_percent}] caveats         [{code, sentence, remedy}] method,
+    derived the texts
+
+An estimate is ``{value, low, high, confidence, unit, n, better}``; low and high are null where n allows no
+interval. An effect is an estimate in percent of the baseline, with ``log_ratios`` (block → natural log),
+``p_value`` and ``bootstrap`` (null or [low, high]). Blocks count from 0, as in the evidence. What is not
+known is null.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from pgdyno.analysis.comparison import Comparison, Effect
+from pgdyno.analysis.findings import ArmFindings
+from pgdyno.estimate import Estimate
+from pgdyno.report.model import Headline, Report
+
+VERSION = 1
+
+
+def to_json(report: Report) -> str:
+    """One document, indented, without NaN."""
+    return json.dumps(as_object(report), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def as_object(report: Report) -> dict[str, Any]:
+    """The document as Python values."""
+    findings, study = report.findings, report.findings.study
+    comparisons = [
+        _comparison(comparison, headline, findings.primary.key)
+        for comparison, headline in zip(findings.comparisons, report.headlines, strict=True)
+    ]
+    return {
+        "pgdyno_report": VERSION,
+        "title": report.title,
+        "command": report.command,
+        "created_unix_s": study.created_unix_s,
+        "ended_because": study.ended_because,
+        "pgdyno_version": study.pgdyno_version,
+        "percent_of": report.percent_of,
+        "verdict": comparisons[0]["verdict"] if len(comparisons) == 1 else None,
+        "plan": asdict(study.plan),
+        "arms": [_arm(of) for of in findings.arms],
+        "comparisons": comparisons,
+        "caveats": [asdict(doubt) for doubt in report.doubts],
+        "method": list(report.method),
+        "derived": report.derived,
+    }
+
+
+def _arm(of: ArmFindings) -> dict[str, Any]:
+    return {
+        "name": of.arm.name,
+        "spec": of.arm.spec,
+        "clients": of.arm.clients,
+        "server": of.arm.server,
+        "settings_requested": of.arm.settings_requested,
+        "safety": [asdict(badge) for badge in of.arm.safety],
+        "trials": dict(of.trials_by_status),
+        "levels": {key: _estimate(level) for key, level in of.levels.items()},
+        "latency_ms": {
+            kind: {"n": int(pairs[:, 1].sum()), **of.quantiles_ms(kind)} for kind, pairs in of.latency.items()
+        },
+        "counts": {kind: asdict(counts) for kind, counts in of.counts.items()},
+        "driver_memory_bytes": of.driver_memory_bytes,
+    }
+
+
+def _comparison(comparison: Comparison, headline: Headline, primary: str) -> dict[str, Any]:
+    decision = comparison.decision
+    return {
+        "arm": comparison.arm.name,
+        "baseline": comparison.baseline.name,
+        "verdict": comparison.verdict,
+        "sentence": headline.sentence,
+        "margin": comparison.margin,
+        "primary": primary,
+        "effects": {key: _effect(effect) for key, effect in comparison.effects.items()},
+        "blocks": list(comparison.blocks),
+        "blocks_dropped": list(comparison.dropped),
+        "blocks_needed": decision.blocks_needed if decision else None,
+        "detectable_percent": decision.detectable_percent if decision else None,
+    }
+
+
+def _effect(effect: Effect) -> dict[str, Any]:
+    checked = effect.bootstrap
+    return {
+        **(_estimate(effect.percent) or {}),
+        "p_value": effect.spread.p_value,
+        "bootstrap": None if checked is None else [checked.low, checked.high],
+        "log_ratios": {str(block): d for block, d in effect.log_ratios.items()},
+    }
+
+
+def _estimate(estimate: Estimate | None) -> dict[str, Any] | None:
+    return None if estimate is None else asdict(estimate)

@@ -1,0 +1,209 @@
+"""The report's pictures: the effect block by block, throughput over time, latency over percentiles.
+
+Colours are classes (``arm0``, ``arm1``, …) that the page's style sheet defines, for a light and a dark page.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from pgdyno.analysis.comparison import Comparison
+from pgdyno.analysis.effect import percent_of
+from pgdyno.analysis.findings import Findings
+from pgdyno.analysis.latency import curve_ms
+from pgdyno.analysis.series import Point
+from pgdyno.estimate import decimals_of, given_percent, grouped, signed
+from pgdyno.evidence.records import Role, Trial
+from pgdyno.report.svg import (
+    Scale,
+    circle,
+    drawing,
+    element,
+    line,
+    log_ticks,
+    nice_ticks,
+    polyline,
+    text,
+)
+from pgdyno.report.tables import kind_text
+
+COLOURS = 6
+"""So many arms have a colour of their own; more begin again."""
+
+DOTS_MAX = 40
+"""Points of one line that are drawn as dots, too; more would hide the line."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A picture with its heading."""
+
+    title: str
+    picture: Markup
+
+
+def arm_class(arm: int) -> str:
+    """The class that gives an arm its colour."""
+    return f"arm{arm % COLOURS}"
+
+
+def effects(findings: Findings) -> list[Panel]:
+    """One picture per comparison, all on one axis: the interval against the margin, and every block's "
+    "ratio."""
+    drawn = [comparison for comparison in findings.comparisons if comparison.primary]
+    if not drawn:
+        return []
+    low, high = _percent_range(drawn)
+    return [Panel(f"{c.arm.name} against {c.baseline.name}", _effect(c, low, high)) for c in drawn]
+
+
+def _percent_range(comparisons: Sequence[Comparison]) -> tuple[float, float]:
+    values = [0.0]
+    for comparison in comparisons:
+        limit = 100 * comparison.margin
+        values += [-1.25 * limit, 1.25 * limit]
+        if comparison.primary:
+            percent = comparison.primary.percent
+            values += [end for end in (percent.low, percent.high) if end is not None]
+            values += [percent_of(d) for d in comparison.primary.log_ratios.values()]
+    room = 0.04 * (max(values) - min(values))
+    return min(values) - room, max(values) + room
+
+
+def _effect(comparison: Comparison, low: float, high: float) -> Markup:
+    effect = comparison.primary
+    assert effect is not None
+    width, left, right, top = 640.0, 74.0, 16.0, 62.0
+    blocks = sorted(effect.log_ratios.items())
+    step = 13.0 if len(blocks) <= DOTS_MAX else max(3.0, 13.0 * DOTS_MAX / len(blocks))
+    first = top + 44
+    bottom = first + step * len(blocks)
+    x = Scale(low, high, left, width - right)
+    limit = math.log1p(comparison.margin)
+    inner, outer = x(percent_of(-limit)), x(percent_of(limit))
+    parts = [
+        element("rect", x=inner, y=top - 6, width=outer - inner, height=bottom - top + 6, class_="margin"),
+        text(
+            (inner + outer) / 2,
+            top - 14,
+            f"margin ±{given_percent(comparison.margin)}",
+            class_="quiet middle",
+        ),
+        text(left, 18, f"← {comparison.arm.name} is slower", class_="quiet"),
+        text(width - right, 18, f"{comparison.arm.name} is faster →", class_="quiet end"),
+    ]
+    for tick in nice_ticks(low, high, 8):
+        parts += [
+            line(x(tick), top - 6, x(tick), bottom, class_="zero" if abs(tick) < 1e-9 else "grid"),
+            text(x(tick), bottom + 17, signed(tick, 0 if tick == int(tick) else 1, "%"), class_="middle"),
+        ]
+    percent, colour = effect.percent, arm_class(comparison.arm.arm)
+    y = top + 14
+    if percent.low is not None and percent.high is not None:
+        parts.append(line(x(percent.low), y, x(percent.high), y, class_=f"interval {colour}"))
+        parts += [line(x(e), y - 7, x(e), y + 7, class_=f"cap {colour}") for e in (percent.low, percent.high)]
+    parts.append(circle(x(percent.value), y, 6, f"{percent.signed_text}", class_=f"dot {colour}"))
+    parts.append(text(left - 10, y + 4, "estimate", class_="end strong"))
+    for i, (block, d) in enumerate(blocks):
+        y = first + step * i
+        value = signed(percent_of(d), 2, "%")
+        parts.append(circle(x(percent_of(d)), y, 3.2, f"block {block + 1}: {value}", class_=f"dot {colour}"))
+        if i == 0 or i == len(blocks) - 1 or (len(blocks) <= DOTS_MAX and (block + 1) % 5 == 0):
+            parts.append(text(left - 10, y + 4, f"block {block + 1}", class_="end quiet"))
+    label = f"Effect of {comparison.arm.name}: {percent.signed_text}, interval {percent.signed_interval_text}"
+    return drawing(width, bottom + 26, label, parts, "effect")
+
+
+def throughput(findings: Findings) -> list[Panel]:
+    """One small picture per block, all on one scale: every arm's rate, interval by interval."""
+    by_block: dict[int, list[Trial]] = {}
+    for trial in findings.trials:
+        if findings.series.get(trial.trial):
+            by_block.setdefault(trial.block, []).append(trial)
+    rates = [point.per_s for points in findings.series.values() for point in points]
+    if not rates or max(rates) <= 0:
+        return []
+    return [
+        Panel(f"block {block + 1}", _rates(trials, findings, max(rates) * 1.05))
+        for block, trials in sorted(by_block.items())
+    ]
+
+
+def _rates(trials: Sequence[Trial], findings: Findings, top_rate: float) -> Markup:
+    width, height, left, right, top, bottom = 240.0, 124.0, 38.0, 6.0, 8.0, 104.0
+    points = {trial.trial: findings.series[trial.trial] for trial in trials}
+    end = max(point.at_s for of_trial in points.values() for point in of_trial)
+    x, y = Scale(0, end, left, width - right), Scale(0, top_rate, bottom, top)
+    parts = []
+    for tick in nice_ticks(0, top_rate, 3):
+        parts += [
+            line(left, y(tick), width - right, y(tick), class_="grid" if tick else "zero"),
+            text(left - 4, y(tick) + 3, grouped(tick, 0), class_="end small"),
+        ]
+    for tick in nice_ticks(0, end, 4):
+        parts.append(text(x(tick), bottom + 13, f"{tick:g}", class_="middle small"))
+    parts.append(text(width - right, height - 1, "s", class_="end small"))
+    for trial in trials:
+        of_trial, colour = points[trial.trial], arm_class(trial.arm)
+        for role, kind in ((Role.WARM_UP, "faint"), (Role.MEASURE, "")):
+            chosen = [point for point in of_trial if point.role is role]
+            parts += _one_line(chosen, x, y, f"{colour} {kind}".strip())
+    return drawing(width, height, "Throughput over time", parts, "rates")
+
+
+def _one_line(points: Sequence[Point], x: Scale, y: Scale, class_: str) -> list[Markup]:
+    if not points:
+        return []
+    drawn = [polyline([(x(p.at_s), y(p.per_s)) for p in points], class_=f"rate {class_}")]
+    if len(points) <= DOTS_MAX:
+        drawn += [
+            circle(
+                x(p.at_s),
+                y(p.per_s),
+                1.7,
+                f"{grouped(p.per_s, 0)} tx/s at {p.at_s:.1f} s",
+                class_=f"dot {class_}",
+            )
+            for p in points
+        ]
+    return drawn
+
+
+def latencies(findings: Findings) -> list[Panel]:
+    """One picture per kind: latency against the percentile, both axes logarithmic."""
+    panels = []
+    for kind in findings.kinds:
+        curves = {of.arm.arm: curve_ms(of.latency[kind]) for of in findings.arms if kind in of.latency}
+        known = {arm: curve for arm, curve in curves.items() if curve and curve[0][1] > 0}
+        if known:
+            panels.append(Panel(kind_text(kind), _curves(known)))
+    return panels
+
+
+def _curves(curves: dict[int, list[tuple[float, float]]]) -> Markup:
+    width, height, left, right, top, bottom = 300.0, 196.0, 42.0, 10.0, 10.0, 166.0
+    least = min(share for curve in curves.values() for share, _ in curve)
+    values = [value for curve in curves.values() for _, value in curve]
+    x = Scale(0.5, least, left, width - right, log=True)
+    y = Scale(min(values) * 0.9, max(values) * 1.1, bottom, top, log=True)
+    parts = []
+    for tick in log_ticks(min(values) * 0.9, max(values) * 1.1):
+        label = grouped(tick, decimals_of(tick, 1))
+        parts += [
+            line(left, y(tick), width - right, y(tick), class_="grid"),
+            text(left - 5, y(tick) + 3.5, label, class_="end small"),
+        ]
+    for share, name in ((0.5, "p50"), (0.1, "p90"), (0.01, "p99"), (1e-3, "p99.9"), (1e-4, "p99.99")):
+        if share >= least:
+            parts += [
+                line(x(share), top, x(share), bottom, class_="grid"),
+                text(x(share), bottom + 14, name, class_="middle small"),
+            ]
+    parts.append(text(left - 5, height - 3, "ms", class_="end small"))
+    for arm, curve in curves.items():
+        parts.append(polyline([(x(share), y(v)) for share, v in curve], class_=f"curve {arm_class(arm)}"))
+    return drawing(width, height, "Latency by percentile", parts, "curves")

@@ -1,0 +1,70 @@
+"""The report as Markdown: everything in it, for an issue, a mail or a wiki."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from pgdyno.report.model import Report
+from pgdyno.report.tables import Table
+
+# What would become markup, a table's edge or a tag. Names and server texts come from outside.
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
+
+
+def to_markdown(report: Report) -> str:
+    """One document, GitHub's flavour for the tables."""
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: Report) -> Iterator[str]:
+    yield f"# {_escaped(report.title)}"
+    yield ""
+    for headline in report.headlines:
+        yield f"**{_escaped(headline.sentence)}**"
+        if headline.more:
+            yield _escaped(headline.more)
+        yield ""
+    yield _escaped(report.percent_of)
+    yield ""
+    for table in report.results:
+        yield from _table(table)
+    if report.doubts:
+        yield "## Caveats"
+        yield ""
+        for doubt in report.doubts:
+            yield f"- {_escaped(doubt.sentence)} *{_escaped(doubt.remedy)}* ({_escaped(doubt.code)})"
+        yield ""
+    yield "## How it was measured"
+    yield ""
+    for paragraph in [*report.method, report.derived]:
+        if paragraph:
+            yield _escaped(paragraph)
+            yield ""
+    for table in report.background:
+        yield from _table(table)
+    yield "## To repeat it"
+    yield ""
+    yield from (f"    {line}" for line in report.command.splitlines())
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield f"## {_escaped(table.title)}"
+    yield ""
+    yield _row(table.columns)
+    yield "|" + "|".join("---:" if column in table.numeric else "---" for column in table.columns) + "|"
+    for row in table.rows:
+        yield _row(row)
+    yield ""
+    if table.note:
+        yield _escaped(table.note)
+        yield ""
+
+
+def _row(cells: tuple[str, ...] | list[str] | object) -> str:
+    assert isinstance(cells, tuple | list)
+    return "| " + " | ".join(_escaped(cell) for cell in cells) + " |"
+
+
+def _escaped(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split(" ")).replace("\n", " ").replace("\r", " "))
