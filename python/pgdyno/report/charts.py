@@ -139,7 +139,7 @@ def _rates(trials: Sequence[Trial], findings: Findings, top_rate: float) -> Mark
     end = max(point.at_s for of_trial in points.values() for point in of_trial)
     x, y = Scale(0, end, left, width - right), Scale(0, top_rate, bottom, top)
     parts = []
-    for tick in nice_ticks(0, top_rate, 3):
+    for tick in nice_ticks(0, top_rate, 4):
         parts += [
             line(left, y(tick), width - right, y(tick), class_="grid" if tick else "zero"),
             text(left - 4, y(tick) + 3, grouped(tick, 0), class_="end small"),

@@ -55,7 +55,9 @@ def _table(table: Table) -> RenderableType:
         pad_edge=False,
     )
     for column in table.columns:
-        drawn.add_column(Text(column), justify="right" if column in table.numeric else "left")
+        number = column in table.numeric
+        # A number is never broken over lines; names and words are, where the terminal is narrow.
+        drawn.add_column(Text(column), justify="right" if number else "left", no_wrap=number)
     for row in table.rows:
         drawn.add_row(*(Text(cell) for cell in row))
     return drawn
