@@ -1,0 +1,48 @@
+"""``pgdyno check``: does a tpcc database hold together? It only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated
+
+import psycopg
+import typer
+from pgdyno.cli.console import out, print_json
+from rich.markup import escape
+from rich.table import Table
+
+from pgdyno.errors import ConnectError, UsageError
+from pgdyno.workload.check import Check
+from pgdyno.workload.tpcc.conservation import Connection
+from pgdyno.workload.tpcc.consistency import check_conditions
+
+
+def check(
+    dsn: Annotated[str, typer.Argument(help="The database: a libpq connection string or URI.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> int:
+    """Check TPC-C's twelve consistency conditions on any database. Only reads; exit status 1 if one fails."""
+    checks = check_conditions(lambda: _connect(dsn))
+    if as_json:
+        print_json({"passed": all(c.passed for c in checks), "checks": [asdict(c) for c in checks]})
+    else:
+        out.print(_table(checks))
+    return 0 if all(c.passed for c in checks) else 1
+
+
+def _connect(dsn: str) -> Connection:
+    try:
+        return psycopg.connect(dsn, autocommit=True)
+    except psycopg.ProgrammingError as error:
+        # libpq quotes the connection string, which may hold a password.
+        raise UsageError("the DSN is neither a libpq connection string nor a URI") from error
+    except psycopg.Error as error:
+        raise ConnectError(f"no connection: {str(error).strip().splitlines()[0]}") from error
+
+
+def _table(checks: Sequence[Check]) -> Table:
+    table = Table("check", "holds", "what", box=None)
+    for c in checks:
+        table.add_row(c.name, "[green]yes[/]" if c.passed else "[bold red]NO[/]", escape(c.detail))
+    return table

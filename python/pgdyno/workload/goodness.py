@@ -1,0 +1,82 @@
+"""Statistical tests of counts against the shares that a specification demands.
+
+All of them must be right far out in the tail, because a trial is excluded only where a correct driver would
+do it about once in a million trials: exact distributions where they are cheap, and for many bins a chi-square
+distribution over bins that are full enough for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+EXPECTED_PER_BIN_MIN = 50.0
+"""Bins that expect less are pooled. Simulated at 1e-5 (tests/unit/test_workload_goodness.py): with 5, the
+usual rule of thumb for 5 % tests, the chi-square distribution gives tails that are several times too thin;
+with 50 they are right within a factor of two."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How well counts fit. ``p_value``: of counts at least as odd, if the shares are true. ``detail``: in
+    words."""
+
+    statistic: float | None
+    p_value: float
+    detail: str
+
+
+def fit_share(successes: int, n: int, share: float) -> Fit:
+    """The exact two-sided binomial test of ``successes`` in ``n`` against ``share``."""
+    if n == 0:
+        return Fit(None, 1.0, f"none drawn; {share:.1%} expected")
+    p_value = float(stats.binomtest(successes, n, share).pvalue)
+    return Fit(successes / n, p_value, f"{successes} of {n} ({successes / n:.3%}), {share:.1%} expected")
+
+
+def fit_distribution(observed: Sequence[int], probability: npt.ArrayLike) -> Fit:
+    """Pearson's chi-square test of ``observed`` counts against ``probability``, both of one length.
+
+    The least likely bins are pooled until each pool expects enough. Which bins are pooled depends on the
+    number of draws and the probabilities only, so the test keeps its level; and bins of like probability are
+    pooled, so that the contrast of likely and unlikely values, NURand's signature, stays. Counts where the
+    probability is 0 give p = 0.
+    """
+    counts = np.asarray(observed, dtype=np.float64)
+    p = np.asarray(probability, dtype=np.float64)
+    if counts.shape != p.shape:
+        raise ValueError(f"{counts.size} bins counted, {p.size} expected")
+    n = counts.sum()
+    if counts[p == 0].any():
+        return Fit(None, 0.0, f"{int(counts[p == 0].sum())} of {int(n)} draws are impossible values")
+    pool = _pools(p, n)
+    pools = pool.max() + 1
+    if pools < 2:
+        return Fit(None, 1.0, f"{int(n)} draws are too few to tell")
+    expected = np.bincount(pool, weights=p * n, minlength=pools)
+    found = np.bincount(pool, weights=counts, minlength=pools)
+    statistic = float(((found - expected) ** 2 / expected).sum())
+    p_value = float(stats.chi2.sf(statistic, pools - 1))
+    return Fit(
+        statistic, p_value, f"chi-square {statistic:.1f} on {pools - 1} degrees of freedom, {int(n)} draws"
+    )
+
+
+def _pools(p: npt.NDArray[np.float64], n: float) -> npt.NDArray[np.intp]:
+    """The pool of every bin, numbered from 0, the least likely bins first; a last pool that is short joins
+    its neighbour."""
+    order = np.argsort(p, kind="stable")
+    pool = np.empty(p.size, dtype=np.intp)
+    current, expected = 0, 0.0
+    for index in order:
+        pool[index] = current
+        expected += p[index] * n
+        if expected >= EXPECTED_PER_BIN_MIN:
+            current, expected = current + 1, 0.0
+    if expected > 0.0 and current > 0:
+        pool[pool == current] = current - 1
+    return pool

@@ -1,0 +1,116 @@
+"""Reads a server's log after a trial: everything at WARNING or worse must be something that a sound trial
+leaves.
+
+The text is stderr of PostgreSQL 10 to 18, messages in English, any log_line_prefix that ends before the
+severity. What is expected is a closed list, and where the driver counts the same events, no more of them than
+it counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pgdyno.workload.check import Check
+
+QUOTED_MAX = 3
+QUOTED_CHARACTERS_MAX = 300
+"""Of one entry: a statement in a log can be as long as it likes."""
+
+ENTRY = re.compile(
+    r"^(?P<prefix>(?!\t).*?)(?P<severity>DEBUG\d?|LOG|INFO|NOTICE|WARNING|ERROR|FATAL|PANIC"
+    r"|DETAIL|HINT|STATEMENT|CONTEXT|QUERY|LOCATION|BACKTRACE):  ?(?P<message>.*)$"
+)
+SEVERE = frozenset({"WARNING", "ERROR", "FATAL", "PANIC"})
+STOP_REQUEST = re.compile(r"received (smart|fast|immediate) shutdown request")
+
+LOG_OF_A_DEATH = re.compile(
+    r"was terminated by signal|was terminated by exception|terminating any other active server processes"
+    r"|all server processes terminated; reinitializing|was interrupted|was not properly shut down"
+)
+"""PostgreSQL reports the death of a process, and what it finds after one, at severity LOG."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Entries that a sound trial may have: always, once a stop was requested, or as many as the driver
+    counted."""
+
+    severity: str
+    message: re.Pattern[str]
+    when: Literal["always", "stopping"] | str
+
+
+EXPECTED = (
+    Expected("ERROR", re.compile(r"item number is not valid"), "rolled_back"),
+    Expected("ERROR", re.compile(r"could not serialize access|deadlock detected"), "conflicts"),
+    Expected("ERROR", re.compile(r"canceling statement due to user request"), "failed"),
+    Expected("ERROR", re.compile(r"canceling autovacuum task"), "always"),
+    Expected("FATAL", re.compile(r"the database system is (starting up|shutting down)"), "always"),
+    Expected("FATAL", re.compile(r"terminating .* due to administrator command"), "stopping"),
+    Expected("FATAL", re.compile(r"terminating .* due to immediate shutdown"), "stopping"),
+    Expected("WARNING", re.compile(r"terminating connection"), "stopping"),
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One message of the log, without its DETAIL, HINT, CONTEXT and STATEMENT."""
+
+    severity: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {self.message}"[:QUOTED_CHARACTERS_MAX]
+
+
+def entries(log: str) -> Iterator[Entry]:
+    """The messages of a log. A line of no known form, such as a library's last words, is one of severity
+    UNKNOWN."""
+    for line in log.splitlines():
+        found = ENTRY.match(line)
+        if found:
+            yield Entry(found["severity"], found["message"])
+        elif line.strip() and not line.startswith("\t"):
+            yield Entry("UNKNOWN", line)
+
+
+def check_log(log: str, counted: Mapping[str, int]) -> Check:
+    """Is the log free of the unexpected?
+
+    ``counted`` has what the driver counted: ``rolled_back`` (by design), ``conflicts`` (attempts that ended
+    in a serialization failure or a deadlock), ``failed`` transactions; what is missing counts as 0.
+    """
+    left = Counter(counted)
+    unexpected: list[Entry] = []
+    seen, stopping = 0, False
+    for entry in entries(log):
+        seen += 1
+        stopping = stopping or (entry.severity == "LOG" and STOP_REQUEST.search(entry.message) is not None)
+        if not _is_expected(entry, left, stopping):
+            unexpected.append(entry)
+    if not unexpected:
+        return Check("server log", True, statistic=0.0, detail=f"{seen} entries, none unexpected")
+    quoted = " | ".join(str(entry) for entry in unexpected[:QUOTED_MAX])
+    detail = f"{len(unexpected)} unexpected entries, the first: {quoted}"
+    return Check("server log", False, statistic=float(len(unexpected)), detail=detail)
+
+
+def _is_expected(entry: Entry, left: Counter[str], stopping: bool) -> bool:
+    """Whether the entry may be there; takes it from what is ``left`` of the driver's counts."""
+    if entry.severity == "UNKNOWN":
+        return False
+    if entry.severity == "LOG":
+        return LOG_OF_A_DEATH.search(entry.message) is None
+    if entry.severity not in SEVERE:
+        return True
+    for expected in EXPECTED:
+        if expected.severity == entry.severity and expected.message.search(entry.message):
+            if expected.when in ("always", "stopping"):
+                return expected.when == "always" or stopping
+            left[expected.when] -= 1
+            return left[expected.when] >= 0
+    return False

@@ -1,0 +1,22 @@
+-- Condition 12 (3.3.2.12): C_BALANCE + C_YTD_PAYMENT = sum(OL_AMOUNT of the customer's delivered lines).
+-- Lines of amount 0 are left out for the reason given in condition 10.
+WITH violation AS (
+    SELECT c_w_id, c_d_id, c_id, c_balance, c_ytd_payment, delivered
+    FROM customer
+    LEFT JOIN (
+        SELECT o_w_id, o_d_id, o_c_id, sum(order_amount) AS delivered
+        FROM (
+            SELECT ol_w_id, ol_d_id, ol_o_id, sum(ol_amount) AS order_amount
+            FROM order_line
+            WHERE ol_delivery_d IS NOT NULL AND ol_amount <> 0
+            GROUP BY ol_w_id, ol_d_id, ol_o_id
+        ) AS line
+        JOIN orders ON o_w_id = ol_w_id AND o_d_id = ol_d_id AND o_id = ol_o_id
+        GROUP BY o_w_id, o_d_id, o_c_id
+    ) AS delivery ON o_w_id = c_w_id AND o_d_id = c_d_id AND o_c_id = c_id
+    WHERE c_balance + c_ytd_payment <> coalesce(delivered, 0)
+)
+SELECT (SELECT count(*) FROM violation) AS violations, violation.*
+FROM violation
+ORDER BY 2, 3, 4
+LIMIT 3

@@ -1,0 +1,147 @@
+"""The twelve consistency conditions (clause 3.3.2), each one statement in ``conditions/``.
+
+A statement returns nothing where its condition holds, else the first three violations, each with their total
+number in its first column. Each sees one snapshot of its own, so they may run on a live database and beside
+each other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from importlib import resources
+from queue import SimpleQueue
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from pgdyno.errors import DatasetError, ServerError
+from pgdyno.workload.check import Check
+from pgdyno.workload.tpcc.conservation import Connection
+
+CONNECTIONS_MAX = 5
+"""As many as there are conditions that read order_line; the others take next to no time."""
+
+WORK_MEM = "256MB"
+"""A hash table of all orders of 30 warehouses. Above it, PostgreSQL goes to disk or sorts: slower, never
+wrong."""
+
+SESSION = {
+    "application_name": "pgdyno check",
+    "default_transaction_read_only": "on",
+    "statement_timeout": "0",
+    "work_mem": WORK_MEM,
+    "jit": "off",  # costs more than these statements gain; unknown before 11
+    # A trial ends without ANALYZE, and a join of 300 000 rows that the planner takes for one is done by a
+    # nested loop in minutes, by hash in a second. The conditions name every join's keys, so that there is
+    # always a hash join.
+    "enable_nestloop": "off",
+    "enable_hashjoin": "on",
+    "enable_hashagg": "on",
+}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A consistency condition: its number (1 to 12), what it says, and the statement that looks for
+    violations."""
+
+    number: int
+    text: str
+    statement: str
+
+    @property
+    def name(self) -> str:
+        """As checks and reports call it."""
+        return f"condition {self.number}"
+
+
+def conditions() -> list[Condition]:
+    """All twelve, in the specification's order."""
+    files = [
+        file
+        for file in resources.files(__package__).joinpath("conditions").iterdir()
+        if file.name.endswith(".sql")
+    ]
+    return [
+        _read(file.name, file.read_text(encoding="utf-8"))
+        for file in sorted(files, key=lambda file: file.name)
+    ]
+
+
+def _read(name: str, statement: str) -> Condition:
+    first_line = statement.partition("\n")[0]
+    return Condition(int(name[:2]), first_line.partition("): ")[2].rstrip("."), statement)
+
+
+def check_conditions(connect: Callable[[], Connection], connections: int | None = None) -> list[Check]:
+    """Run all conditions over several connections at once (by default one a core) and return them in order.
+
+    ``connect`` gives a new connection in autocommit mode. Raises ConnectError, DatasetError (no such tables),
+    ServerError.
+    """
+    todo = conditions()
+    connections = connections or min(CONNECTIONS_MAX, len(os.sched_getaffinity(0)))
+    # The longest first, so that the last one to end is a short one.
+    queue: SimpleQueue[Condition] = SimpleQueue()
+    for condition in sorted(todo, key=lambda condition: -condition.statement.count(" order_line\n")):
+        queue.put(condition)
+    with ThreadPoolExecutor(connections) as pool:
+        workers = [pool.submit(_work, connect, queue) for _ in range(connections)]
+        found = {number: check for worker in workers for number, check in worker.result().items()}
+    return [found[condition.number] for condition in todo]
+
+
+def _work(connect: Callable[[], Connection], queue: SimpleQueue[Condition]) -> dict[int, Check]:
+    found: dict[int, Check] = {}
+    with closing(connect()) as conn:
+        try:
+            prepare_session(conn)
+            while not queue.empty():
+                condition = queue.get()
+                found[condition.number] = check_condition(conn, condition)
+        except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn) as error:
+            raise DatasetError(
+                f"there is no tpcc dataset in {conn.info.dbname}: {_first_line(error)}"
+            ) from error
+        except psycopg.Error as error:
+            raise ServerError(f"checking {conn.info.dbname} failed: {_first_line(error)}") from error
+    return found
+
+
+def prepare_session(conn: Connection) -> None:
+    """Set what this server's version knows of SESSION: reading only, and plans that do not depend on
+    statistics."""
+    conn.execute(
+        "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) AS wanted (name, value)"
+        " JOIN pg_settings USING (name)",
+        (list(SESSION), list(SESSION.values())),
+    )
+
+
+def check_condition(conn: Connection, condition: Condition) -> Check:
+    """Run one condition."""
+    cursor = conn.execute(sql.SQL(condition.statement))
+    rows = cursor.fetchall()
+    if not rows:
+        return Check(condition.name, True, statistic=0.0, detail=condition.text)
+    columns = [column.name for column in cursor.description or ()][1:]
+    violations = rows[0][0]
+    examples = "; ".join(_example(columns, row[1:]) for row in rows)
+    detail = f"{condition.text}: {violations} violations, the first: {examples}"
+    return Check(condition.name, False, statistic=float(violations), detail=detail)
+
+
+def _example(columns: Sequence[str], values: Sequence[Any]) -> str:
+    return ", ".join(
+        f"{column} {'null' if value is None else value}"
+        for column, value in zip(columns, values, strict=True)
+    )
+
+
+def _first_line(error: psycopg.Error) -> str:
+    return str(error).partition("\n")[0]
