@@ -64,6 +64,7 @@ def judge(outcome: Outcome, arm: LabArm, run: Run, target: int, next_o_ids_befor
     checks = check_trial(
         arm.connect,
         result=run.result["targets"][target],
+        clients=next(e["clients"] for e in run.connected if e["target"] == target),
         next_o_ids_before=next_o_ids_before,
         server_log=arm.log(),
     )
