@@ -21,6 +21,12 @@ Value = bool | int | float | str
 FRACTIONS_FROM_MAJOR = 12
 # pg_settings prints reals with six significant digits (%g).
 REAL_TOLERANCE = 1e-5
+# Values that the server accepts and shows as another one.
+SYNONYMS = {
+    ("wal_compression", "on"): "pglz",  # from 15 on, where it is an enumeration
+    ("wal_level", "archive"): "replica",
+    ("wal_level", "hot_standby"): "replica",
+}
 
 
 @dataclass(frozen=True)
@@ -78,12 +84,15 @@ class Definition:
         )
 
     def _parse_enum(self, text: str) -> str:
+        given = text.strip().lower()
+        given = SYNONYMS.get((self.name, given), given)
         for value in self.enumvals:
-            if value.lower() == text.strip().lower():
+            if value.lower() == given:
                 return value
         # on and off of an enumeration go by all the names of a boolean, though enumvals does not list them
         try:
             word = "on" if parse_bool(text) else "off"
+            word = SYNONYMS.get((self.name, word), word)
         except ValueError:
             word = ""
         if word in self.enumvals:

@@ -1,0 +1,126 @@
+"""What a build says of itself when it runs: its settings, and how it was compiled. Asked once per build, then
+cached.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pgdyno.server.build import Build
+from pgdyno.server.cache import Cache
+from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.disk import locked
+from pgdyno.server.running import Connection
+from pgdyno.server.settings.check import COLUMNS, definition
+from pgdyno.server.settings.definition import Definition
+
+LAYOUT = 1
+COSTLY_OPTIONS = frozenset(
+    {"llvm", "lz4", "zstd", "icu", "liburing", "cassert", "debug", "dtrace", "profiling"}
+)
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """``definitions`` by lower-case name. ``initial``: what a fresh cluster has, as ``SHOW`` spells it.
+
+    ``compiled`` is the ``pg_config`` view: CONFIGURE, CC, CFLAGS …; ``version_text`` is ``version()``.
+    """
+
+    version_text: str
+    compiled: Mapping[str, str]
+    definitions: Mapping[str, Definition]
+    initial: Mapping[str, str]
+
+
+def catalogue(build: Build, cache: Cache) -> Catalogue:
+    """The build's catalogue, from the cache or from a cluster made for the purpose. Raises StartError."""
+    path = cache.catalogues / f"{build.build_id}-{LAYOUT}.json"
+    known = _read(path)
+    if known is not None:
+        return known
+    with locked(path.with_suffix(".lock")):
+        known = _read(path)
+        if known is None:
+            known = _ask(build, cache)
+            part = path.with_suffix(".part")
+            part.write_text(json.dumps(_as_json(known)))
+            part.replace(path)
+    return known
+
+
+def describe(connection: Connection) -> Catalogue:
+    """The catalogue of a running server; ``compiled`` is empty where the view may not be read."""
+    rows = connection.execute(f"select current_setting(name, true), {COLUMNS} from pg_settings").fetchall()
+    may = connection.execute("select has_function_privilege('pg_config()', 'execute')").fetchone() == (True,)
+    compiled = connection.execute("select name, setting from pg_config").fetchall() if may else []
+    text = connection.execute("select version()").fetchone()
+    found = {row[1].lower(): definition(row[1:]) for row in rows}
+    return Catalogue(
+        str(text[0]) if text else "", dict(compiled), found, {row[1]: row[0] or "" for row in rows}
+    )
+
+
+def compiled_differences(catalogues: Mapping[str, Catalogue]) -> list[str]:
+    """Sentences on builds (by label) that were compiled by other compilers or with other options that
+    matter.
+    """
+    told = []
+    for what, trait in (("compilers", _compiler), ("compiler flags", _flags), ("build options", _options)):
+        values = {label: trait(known) for label, known in catalogues.items()}
+        common = frozenset.intersection(*values.values()) if values else frozenset()
+        own = {label: ", ".join(sorted(value - common)) or "none of these" for label, value in values.items()}
+        if any(value - common for value in values.values()):
+            told.append(
+                f"the {what} differ: " + "; ".join(f"{label} has {text}" for label, text in own.items())
+            )
+    return told
+
+
+def _compiler(known: Catalogue) -> frozenset[str]:
+    found = re.search(r"compiled by (.+), \d+-bit", known.version_text)
+    return frozenset({found[1] if found else "an unknown compiler"})
+
+
+def _flags(known: Catalogue) -> frozenset[str]:
+    """Optimisation, code generation and machine; warnings and paths change nothing."""
+    words = known.compiled.get("CFLAGS", "").split()
+    return frozenset(w for w in words if re.match(r"-(O|m|f|D)", w) and "prefix-map" not in w)
+
+
+def _options(known: Catalogue) -> frozenset[str]:
+    """Those that change what the server can do or costs: the rest are languages and paths."""
+    words = re.findall(r"--[a-z]+-([a-z0-9]+)", known.compiled.get("CONFIGURE", ""))
+    return COSTLY_OPTIONS.intersection(words)
+
+
+def _ask(build: Build, cache: Cache) -> Catalogue:
+    with cache.run_room().open("catalogue") as run:
+        cluster = Cluster(build, run.data_dir, cache.account, run.log_path)
+        cluster.initdb(InitOptions(sync=False))
+        with cluster.start() as server, server.connect() as connection:
+            return describe(connection)
+
+
+def _as_json(known: Catalogue) -> dict[str, Any]:
+    return {
+        "version_text": known.version_text,
+        "compiled": dict(known.compiled),
+        "definitions": [list(asdict(found).values()) for found in known.definitions.values()],
+        "initial": dict(known.initial),
+    }
+
+
+def _read(path: Path) -> Catalogue | None:
+    try:
+        facts = json.loads(path.read_text())
+        found = [definition(tuple(row)) for row in facts["definitions"]]
+        by_name = {one.name.lower(): one for one in found}
+        return Catalogue(facts["version_text"], facts["compiled"], by_name, facts["initial"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,58 @@
+"""A connection string that keeps its password to itself."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from pgdyno.errors import UsageError
+
+_SECRETS = ("password", "sslpassword")
+_KEYWORD = re.compile(r"\s*[a-z_]+\s*=")
+
+
+def is_dsn(spec: str) -> bool:
+    """Whether a specification is a connection string: a URI, or ``keyword=value`` pairs."""
+    return spec.startswith(("postgresql://", "postgres://")) or bool(_KEYWORD.match(spec))
+
+
+@dataclass(frozen=True)
+class Dsn:
+    """``conninfo`` is for libpq and the engine only; ``str`` and ``repr`` show it without its secrets."""
+
+    conninfo: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            conninfo_to_dict(self.conninfo)
+        except psycopg.Error as error:
+            # libpq's message quotes the string, and with it the password.
+            raise UsageError(f"the connection string is malformed ({type(error).__name__})") from None
+
+    def with_database(self, dbname: str) -> Dsn:
+        """The same server, another database."""
+        return Dsn(make_conninfo(self.conninfo, dbname=dbname))
+
+    @property
+    def shown(self) -> str:
+        """For people: passwords replaced by ``***``."""
+        parts = conninfo_to_dict(self.conninfo)
+        shown = {name: "***" if name in _SECRETS else str(value) for name, value in parts.items()}
+        return make_conninfo("", **shown)
+
+    def masked(self, text: str) -> str:
+        """A message without the secrets, should it quote them."""
+        for name in _SECRETS:
+            secret = conninfo_to_dict(self.conninfo).get(name)
+            if secret:
+                text = text.replace(str(secret), "***")
+        return text
+
+    def __str__(self) -> str:
+        return self.shown
+
+    def __repr__(self) -> str:
+        return f"Dsn({self.shown!r})"

@@ -1,0 +1,182 @@
+"""A server that runs already, perhaps elsewhere, perhaps without superuser: an arm given as a connection
+string.
+
+pgdyno works there in databases of its own only. Each carries a mark (a comment), and nothing without that
+mark is ever dropped. The pristine copy for each trial is ``CREATE DATABASE … TEMPLATE``; such a server is not
+restarted.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from pgdyno.errors import ConnectError, DatasetError, UsageError
+from pgdyno.server.dsn import Dsn
+from pgdyno.server.running import Connection
+from pgdyno.server.version import OLDEST_MAJOR, Version
+
+MARK = "pgdyno "
+CONNECT_TIMEOUT_S = 15
+NAME_BYTES_MAX = 63  # NAMEDATALEN - 1
+FILE_COPY_FROM_MAJOR = 15
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a running server says of itself. ``effective``: settings as ``SHOW`` spells them, those we may
+    read.
+    """
+
+    version: Version
+    version_text: str
+    user: str
+    superuser: bool
+    is_local: bool
+    effective: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A running server. ``check`` first."""
+
+    dsn: Dsn
+
+    def connect(self, dbname: str | None = None) -> Connection:
+        """A new connection in autocommit mode. Raises ConnectError, its message without the password."""
+        dsn = self.dsn if dbname is None else self.dsn.with_database(dbname)
+        try:
+            return psycopg.connect(
+                dsn.conninfo,
+                autocommit=True,
+                application_name="pgdyno",
+                connect_timeout=CONNECT_TIMEOUT_S,
+            )
+        except (psycopg.Error, OSError, UnicodeError) as error:
+            words = " / ".join(line.strip() for line in str(error).splitlines() if line.strip())
+            raise ConnectError(f"no connection to {dsn}: {dsn.masked(words)}") from None
+
+    def check(self) -> Description:
+        """What the server is. Raises ConnectError: unreachable, too old, standby, or we may not create
+        databases.
+        """
+        with self.connect() as connection:
+            version = Version(*divmod(connection.info.server_version, 10000))
+            if version.major < OLDEST_MAJOR:
+                raise ConnectError(
+                    f"{self.dsn} is too old (PostgreSQL {version}): pgdyno needs {OLDEST_MAJOR}"
+                )
+            row = connection.execute(
+                "select version(), current_user, rolsuper, rolcreatedb or rolsuper, pg_is_in_recovery()"
+                " from pg_roles where rolname = current_user"
+            ).fetchone()
+            if row is None:
+                raise ConnectError(f"{self.dsn} does not say what the user may do")
+            text, user, superuser, may_create, standby = row
+            if standby:
+                raise ConnectError(f"{self.dsn} is a standby: it cannot be written to")
+            if not may_create:
+                raise ConnectError(
+                    f"the user {user} may not create databases on {self.dsn}: ALTER ROLE {user} CREATEDB"
+                )
+            shown = connection.execute("select name, current_setting(name, true) from pg_settings").fetchall()
+            effective = {name: value or "" for name, value in shown}
+            return Description(version, text, user, superuser, _is_local(connection), effective)
+
+    def create(self, dbname: str, purpose: str, *, template: str | None = None) -> Dsn:
+        """A database of pgdyno's, marked as such; of ``template`` (a marked one) a copy of its files.
+
+        ``purpose`` (workload, scale …) goes into the mark. Raises DatasetError: there is one of that name
+        already, or PostgreSQL refuses.
+        """
+        _check_name(dbname)
+        with self.connect() as connection:
+            statement = sql.SQL("create database {}").format(sql.Identifier(dbname))
+            if template is not None:
+                self._require_mark(connection, template)
+                statement += sql.SQL(" template {}").format(sql.Identifier(template))
+                if connection.info.server_version >= FILE_COPY_FROM_MAJOR * 10000:
+                    # The default from 15 on writes every page to the WAL: slow, and noise for what comes
+                    # next.
+                    statement += sql.SQL(" strategy file_copy")
+            try:
+                connection.execute(statement)
+            except psycopg.Error as error:
+                raise DatasetError(f"cannot create {dbname} on {self.dsn}: {_primary(error)}") from None
+            mark = MARK + json.dumps({"purpose": purpose})
+            connection.execute(
+                sql.SQL("comment on database {} is {}").format(sql.Identifier(dbname), sql.Literal(mark))
+            )
+        return self.dsn.with_database(dbname)
+
+    def own_databases(self) -> dict[str, str]:
+        """The databases that carry pgdyno's mark, each with its purpose."""
+        with self.connect() as connection:
+            found = connection.execute(
+                "select datname, shobj_description(oid, 'pg_database') from pg_database order by datname"
+            ).fetchall()
+        return {name: _purpose(mark) for name, mark in found if mark is not None and mark.startswith(MARK)}
+
+    def drop(self, dbname: str) -> None:
+        """Drop a database of pgdyno's; none of that name is fine. Raises DatasetError: it is not ours, or in
+        use.
+        """
+        with self.connect() as connection:
+            exists = connection.execute("select 1 from pg_database where datname = %s", (dbname,)).fetchone()
+            if exists is None:
+                return
+            self._require_mark(connection, dbname)
+            try:
+                connection.execute(sql.SQL("drop database {}").format(sql.Identifier(dbname)))
+            except psycopg.Error as error:
+                raise DatasetError(f"cannot drop {dbname} on {self.dsn}: {_primary(error)}") from None
+
+    def _require_mark(self, connection: Connection, dbname: str) -> None:
+        row = connection.execute(
+            "select shobj_description(oid, 'pg_database') from pg_database where datname = %s", (dbname,)
+        ).fetchone()
+        if row is None or row[0] is None or not row[0].startswith(MARK):
+            raise DatasetError(
+                f"the database {dbname} on {self.dsn} was not made by pgdyno: it is left alone"
+            )
+
+
+def database_name(*parts: str | int) -> str:
+    """``("tpcc", "w10", 3)`` → ``pgdyno_tpcc_w10_3``: a name that needs no quoting. Raises UsageError: too
+    long.
+    """
+    name = "_".join(["pgdyno", *(re.sub(r"[^a-z0-9]+", "_", str(part).lower()) for part in parts)])
+    _check_name(name)
+    return name
+
+
+def _check_name(dbname: str) -> None:
+    if len(dbname.encode()) > NAME_BYTES_MAX:
+        raise UsageError(f"the database name {dbname} is longer than {NAME_BYTES_MAX} bytes")
+
+
+def _purpose(mark: str) -> str:
+    try:
+        facts: Any = json.loads(mark.removeprefix(MARK))
+        return str(facts["purpose"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def _is_local(connection: Connection) -> bool:
+    """A Unix socket, or an address of the loopback interface."""
+    address = connection.info.hostaddr
+    if not address or address.startswith("/"):
+        return True
+    return ipaddress.ip_address(address).is_loopback
+
+
+def _primary(error: psycopg.Error) -> str:
+    return error.diag.message_primary or str(error).splitlines()[0]

@@ -1,0 +1,55 @@
+"""What the settings are fitted to: this machine's memory, cores and disk."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+# Virtual disks say that they rotate unless somebody told them otherwise; what is under them is an SSD
+# nowadays.
+VIRTUAL = ("vd", "xvd")
+
+Disk = Literal["nvme", "ssd", "rotational"]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Memory and cores that this process may use, and the kind of disk that the data lie on."""
+
+    memory_bytes: int
+    cores: int
+    disk: Disk
+
+
+def this_machine(data_path: Path) -> Machine:
+    """Memory is the control group's limit where there is one; cores are those that we may run on."""
+    return Machine(_memory_bytes(), len(os.sched_getaffinity(0)), disk_kind(data_path))
+
+
+def _memory_bytes() -> int:
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for limit in (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")):
+        try:
+            return min(physical, int(limit.read_text()))
+        except (OSError, ValueError):
+            continue
+    return physical
+
+
+def disk_kind(data_path: Path, sys: Path = Path("/sys")) -> Disk:
+    """By the kernel's word on the block device under that path; where it says nothing, an SSD is assumed."""
+    while not data_path.exists():
+        data_path = data_path.parent
+    device = data_path.stat().st_dev
+    found = (sys / "dev" / "block" / f"{os.major(device)}:{os.minor(device)}").resolve()
+    for place in (found, found.parent):  # a partition has its queue one level up
+        try:
+            rotational = (place / "queue" / "rotational").read_text().strip()
+        except OSError:
+            continue
+        if rotational == "1" and not place.name.startswith(VIRTUAL):
+            return "rotational"
+        return "nvme" if place.name.startswith("nvme") else "ssd"
+    return "ssd"

@@ -1,0 +1,152 @@
+"""Profiles: named sets of settings, each with its source, and what an arm asks for in all."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pgdyno.errors import UsageError
+from pgdyno.server.settings.definition import Definition, validate
+from pgdyno.server.settings.machine import Machine
+from pgdyno.server.settings.owned import refuse_owned
+from pgdyno.server.version import Version
+from pgdyno.units import format_setting_size
+
+MB, GB = 2**20, 2**30
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a profile is fitted to.
+
+    Where several servers are up at once, each gets its part of the memory, for together they must not swap;
+    cores are not divided, as only one server is driven at a time.
+    """
+
+    machine: Machine
+    version: Version
+    definitions: Mapping[str, Definition]
+    servers_at_once: int = 1
+    connections: int = 100
+
+    @property
+    def memory_bytes(self) -> int:
+        """One server's part."""
+        return self.machine.memory_bytes // self.servers_at_once
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A named set. ``optional`` has the settings that a version may lack without the arm being another."""
+
+    name: str
+    title: str
+    source: str
+    settings: Callable[[Fit], dict[str, str]]
+    optional: frozenset[str] = frozenset()
+
+
+def _default(_: Fit) -> dict[str, str]:
+    return {}
+
+
+def _starter(fit: Fit) -> dict[str, str]:
+    """PGTune's rules for OLTP (its web application, as of November 2026), memory by ``Fit.memory_bytes``."""
+    memory, cores, disk = fit.memory_bytes, fit.machine.cores, fit.machine.disk
+    shared_buffers = _whole_mb(memory // 4)
+    parallel = cores >= 4
+    workers = cores if parallel else 8  # 8 is the default of max_worker_processes
+    work_mem = max(4 * MB, (memory - shared_buffers) // ((fit.connections + workers) * 3))
+    settings = {
+        "max_connections": str(fit.connections),
+        "shared_buffers": format_setting_size(shared_buffers),
+        "effective_cache_size": format_setting_size(_whole_mb(memory * 3 // 4)),
+        "maintenance_work_mem": format_setting_size(_whole_mb(min(memory // 16, 8 * GB))),
+        "checkpoint_completion_target": "0.9",
+        "wal_buffers": format_setting_size(
+            _whole_kb(min(max(shared_buffers * 3 // 100, 32 * 1024), 16 * MB))
+        ),
+        "default_statistics_target": "100",
+        "random_page_cost": "4" if disk == "rotational" else "1.1",
+        "effective_io_concurrency": {"rotational": "2", "ssd": "200", "nvme": "1000"}[disk],
+        "work_mem": format_setting_size(_whole_kb(work_mem)),
+        "huge_pages": "try" if shared_buffers >= 2 * GB else "off",
+        "min_wal_size": "2GB",
+        "max_wal_size": "8GB",
+        "wal_compression": _compression(fit),
+    }
+    if fit.version.major >= 12:
+        settings["jit"] = "off"
+    if parallel:
+        half = (cores + 1) // 2
+        settings["max_worker_processes"] = str(cores)
+        settings["max_parallel_workers"] = str(cores)
+        settings["max_parallel_workers_per_gather"] = str(min(4, half))
+        settings["max_parallel_maintenance_workers"] = str(min(4, half))
+    return settings
+
+
+def _compression(fit: Fit) -> str:
+    """lz4 from 15 on, if the build has it (embedded ones have not); else PostgreSQL's own."""
+    known = fit.definitions.get("wal_compression")
+    return "lz4" if known is not None and "lz4" in known.enumvals else "on"
+
+
+def _whole_mb(size_bytes: int) -> int:
+    return max(size_bytes // MB, 1) * MB
+
+
+def _whole_kb(size_bytes: int) -> int:
+    return max(size_bytes // 1024, 1) * 1024
+
+
+PROFILES: Mapping[str, Profile] = {
+    profile.name: profile
+    for profile in (
+        Profile("default", "what initdb gives, nothing changed", "PostgreSQL", _default),
+        Profile(
+            "starter",
+            "a sound start for OLTP, fitted to this machine's memory, cores and disk",
+            "the rules of PGTune, type OLTP, November 2026",
+            _starter,
+            optional=frozenset({"max_parallel_maintenance_workers"}),
+        ),
+    )
+}
+
+
+def profile_named(name: str) -> Profile:
+    """Raises UsageError: unknown."""
+    if name not in PROFILES:
+        close = difflib.get_close_matches(name, PROFILES, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(PROFILES)}"
+        raise UsageError(f"there is no profile {name!r}: {hint}")
+    return PROFILES[name]
+
+
+@dataclass(frozen=True)
+class Requested:
+    """What an arm asks of its server: for ``Cluster.start``."""
+
+    settings: Mapping[str, str]
+    optional: frozenset[str]
+
+
+def request(profiles: Sequence[str], free: Mapping[str, str], fit: Fit) -> Requested:
+    """The profiles' settings in their order, then the free ones over them; all validated for the version.
+
+    Raises UsageError: an unknown profile or setting, a value out of range, or a setting that pgdyno owns.
+    """
+    refuse_owned(free)
+    settings: dict[str, str] = {}
+    optional: set[str] = set()
+    for name in profiles:
+        profile = profile_named(name)
+        settings |= profile.settings(fit)
+        optional |= profile.optional
+    own = {name.lower(): value for name, value in free.items()}
+    settings |= own
+    optional -= own.keys()
+    validate(settings, fit.definitions, fit.version, optional)
+    return Requested(settings, frozenset(optional & settings.keys()))

@@ -1,0 +1,163 @@
+"""Safety: what a server's effective settings keep and what they give up, as badges.
+
+A pure function of the settings as ``SHOW`` spells them (``Server.effective``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pgdyno.units import format_size, parse_duration_s, parse_size_bytes
+
+Kept = Literal["yes", "partly", "no", "unknown"]
+
+
+@dataclass(frozen=True)
+class Badge:
+    """One property: its key (stable, for JSON), its name for people, whether it is kept, and why not if
+    not.
+    """
+
+    key: str
+    name: str
+    kept: Kept
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Safety:
+    """The badges, in the order to be shown, and the distance between checkpoints in words."""
+
+    badges: tuple[Badge, ...]
+    checkpoint_distance: str
+
+    @property
+    def given_up(self) -> tuple[Badge, ...]:
+        """The badges that are not wholly kept."""
+        return tuple(badge for badge in self.badges if badge.kept != "yes")
+
+    def kept(self, key: str) -> Kept:
+        """Of one badge by its key."""
+        return next(badge.kept for badge in self.badges if badge.key == key)
+
+
+def safety(effective: Mapping[str, str]) -> Safety:
+    """A setting that is missing from ``effective`` (one may not be allowed to read it) makes its badge
+    unknown.
+    """
+    badges = [
+        _process_crash(effective),
+        _power_loss(effective),
+        _torn_pages(effective),
+        _replicated(effective),
+        _point_in_time(effective),
+        _autovacuum(effective),
+        _checksums(effective),
+    ]
+    return Safety(tuple(badges), _checkpoint_distance(effective))
+
+
+def _lost_commits(effective: Mapping[str, str]) -> str:
+    # The documentation of synchronous_commit: the delay is at most three times wal_writer_delay.
+    delay_s = parse_duration_s(effective.get("wal_writer_delay", "200ms"), bare="ms")
+    return f"synchronous_commit is off: up to {3 * delay_s * 1000:g} ms of acknowledged commits are lost"
+
+
+def _process_crash(effective: Mapping[str, str]) -> Badge:
+    key, name = "process-crash", "survives a crash of the server"
+    match effective.get("synchronous_commit"):
+        case None:
+            return Badge(key, name, "unknown", "synchronous_commit is not known")
+        case "off":
+            return Badge(key, name, "partly", _lost_commits(effective))
+        case _:
+            return Badge(key, name, "yes")
+
+
+def _power_loss(effective: Mapping[str, str]) -> Badge:
+    key, name = "power-loss", "survives a crash of the system or a power loss"
+    if "fsync" not in effective or "synchronous_commit" not in effective:
+        return Badge(key, name, "unknown", "fsync or synchronous_commit is not known")
+    if effective["fsync"] == "off":
+        return Badge(key, name, "no", "fsync is off: the whole cluster may be corrupt beyond repair")
+    if effective["synchronous_commit"] == "off":
+        return Badge(key, name, "partly", _lost_commits(effective) + "; the rest stays consistent")
+    return Badge(key, name, "yes")
+
+
+def _torn_pages(effective: Mapping[str, str]) -> Badge:
+    key, name = "torn-pages", "survives half-written pages"
+    if "full_page_writes" not in effective or "fsync" not in effective:
+        return Badge(key, name, "unknown", "full_page_writes or fsync is not known")
+    if effective["full_page_writes"] == "off":
+        return Badge(key, name, "no", "full_page_writes is off: safe only where the disk writes whole pages")
+    if effective["fsync"] == "off":
+        return Badge(key, name, "no", "fsync is off: the page images may not be on disk either")
+    return Badge(key, name, "yes")
+
+
+def _wal_is_minimal(effective: Mapping[str, str]) -> bool:
+    return effective.get("wal_level") == "minimal"
+
+
+def _replicated(effective: Mapping[str, str]) -> Badge:
+    key, name = "replication", "can be replicated"
+    if "wal_level" not in effective or "max_wal_senders" not in effective:
+        return Badge(key, name, "unknown", "wal_level or max_wal_senders is not known")
+    if _wal_is_minimal(effective):
+        return Badge(key, name, "no", "wal_level is minimal: its WAL is of no use to a replica")
+    if effective["max_wal_senders"] == "0":
+        return Badge(key, name, "no", "max_wal_senders is 0: no replica can connect")
+    return Badge(key, name, "yes")
+
+
+# Commands that report success and keep nothing: a common way to make archive_mode cheap in a benchmark.
+_DISCARDING = frozenset({"true", "/bin/true", "/usr/bin/true", ":", "cd .", "exit 0"})
+
+
+def _point_in_time(effective: Mapping[str, str]) -> Badge:
+    key, name = "point-in-time", "can be restored to a point in time"
+    if "wal_level" not in effective or "archive_mode" not in effective:
+        return Badge(key, name, "unknown", "wal_level or archive_mode is not known")
+    if _wal_is_minimal(effective):
+        return Badge(key, name, "no", "wal_level is minimal")
+    if effective["archive_mode"] == "off":
+        return Badge(
+            key, name, "partly", "archive_mode is off: only with a program that streams the WAL away"
+        )
+    command = effective.get("archive_command", "").strip()
+    if effective.get("archive_library", "") == "" and command in ("", "(disabled)"):
+        return Badge(key, name, "no", "archive_mode is on, but there is no archive_command: the WAL piles up")
+    if command in _DISCARDING:
+        return Badge(key, name, "no", f"archive_command is {command!r}: it keeps nothing")
+    return Badge(key, name, "yes")
+
+
+def _autovacuum(effective: Mapping[str, str]) -> Badge:
+    key, name = "autovacuum", "autovacuum is on"
+    if "autovacuum" not in effective:
+        return Badge(key, name, "unknown", "autovacuum is not known")
+    for setting in ("autovacuum", "track_counts"):
+        if effective.get(setting) == "off":
+            return Badge(key, name, "no", f"{setting} is off: tables bloat, statistics age")
+    return Badge(key, name, "yes")
+
+
+def _checksums(effective: Mapping[str, str]) -> Badge:
+    key, name = "checksums", "data pages have checksums"
+    match effective.get("data_checksums"):
+        case "on":
+            return Badge(key, name, "yes")
+        case None:
+            return Badge(key, name, "unknown", "data_checksums is not known")
+        case _:
+            return Badge(key, name, "no", "damage by the disk goes unnoticed")
+
+
+def _checkpoint_distance(effective: Mapping[str, str]) -> str:
+    timeout, size = effective.get("checkpoint_timeout"), effective.get("max_wal_size")
+    if timeout is None or size is None:
+        return "not known"
+    return f"every {timeout}, or sooner to keep the WAL under {format_size(parse_size_bytes(size))}"
