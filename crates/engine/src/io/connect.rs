@@ -8,14 +8,16 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 
 use super::socket::Socket;
 use super::{Connection, Error, Nanos, Reactor};
-use crate::wire::backend::{Authentication, Message};
 use crate::wire::conninfo::{Address, Conninfo, Host};
-use crate::wire::frontend;
+use crate::wire::startup::{Channel, Startup};
+use crate::wire::tls::{self, Encryption};
+use crate::wire::{SqlState, WireError};
 
 /// How soon to knock again at a Unix socket whose queue is full. The kernel does not tell when there is room.
 const KNOCK_AGAIN: Nanos = Nanos(1_000_000);
 
-/// Connects to the first of the hosts that lets us in.
+/// Connects to the first of the hosts that lets us in. As in libpq a server that answers and refuses us is the last
+/// one tried, unless it is only starting up, or cannot write and must.
 pub(super) async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Connection, Error> {
     let mut failures: Vec<Error> = Vec::new();
     for host in &conninfo.hosts {
@@ -23,9 +25,9 @@ pub(super) async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Co
             Err(error) => failures.push(error),
             Ok(places) => {
                 for place in places {
-                    match in_time(reactor, conninfo, host, &place).await {
-                        Ok(connection) => return Ok(connection),
-                        Err(error) => failures.push(error),
+                    match encrypted_or_not(reactor, conninfo, host, &place).await {
+                        Err(error) if may_try_next(&error) => failures.push(error),
+                        outcome => return outcome,
                     }
                 }
             }
@@ -38,16 +40,41 @@ pub(super) async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Co
     }
 }
 
-async fn in_time(
+fn may_try_next(error: &Error) -> bool {
+    match error {
+        Error::Wire(WireError::ReadOnly) => true,
+        Error::Wire(error) => error.sqlstate() == Some(SqlState::CANNOT_CONNECT_NOW),
+        _ => true,
+    }
+}
+
+/// Tries with and without encryption, as far as `sslmode` allows both.
+async fn encrypted_or_not(
     reactor: &Reactor,
     conninfo: &Conninfo,
     host: &Host,
     place: &Place,
 ) -> Result<Connection, Error> {
+    let encryption = tls::first_attempt(conninfo.sslmode, &host.address);
+    let first = in_time(reactor, conninfo, host, place, encryption).await;
+    let Err(Error::Wire(error)) = &first else { return first };
+    match tls::second_attempt(conninfo.sslmode, &host.address, encryption, error) {
+        Some(encryption) => in_time(reactor, conninfo, host, place, encryption).await,
+        None => first,
+    }
+}
+
+async fn in_time(
+    reactor: &Reactor,
+    conninfo: &Conninfo,
+    host: &Host,
+    place: &Place,
+    encryption: Encryption,
+) -> Result<Connection, Error> {
     let limit = conninfo.connect_timeout_s.map_or(Nanos::MAX, |s| Nanos(u64::from(s) * 1_000_000_000));
     let session = async {
         let socket = open(reactor, place).await.map_err(|error| unreachable(&host.address, &error))?;
-        start(socket, conninfo).await
+        start(socket, conninfo, host, encryption).await
     };
     let connected = reactor.until(reactor.now() + limit, session).await;
     connected.unwrap_or_else(|| {
@@ -122,15 +149,25 @@ async fn open(reactor: &Reactor, place: &Place) -> Result<Socket, Error> {
     }
 }
 
-async fn start(socket: Socket, conninfo: &Conninfo) -> Result<Connection, Error> {
+/// From a connected socket to a session: TLS if wanted, then the start-up conversation.
+async fn start(
+    socket: Socket,
+    conninfo: &Conninfo,
+    host: &Host,
+    encryption: Encryption,
+) -> Result<Connection, Error> {
     let mut connection = Connection::new(socket);
-    frontend::startup(connection.out(), [("user", &*conninfo.user), ("database", &*conninfo.dbname)])?;
-    connection.flush().await?;
+    let channel = match encryption {
+        Encryption::Plain => Channel::Plain,
+        Encryption::Tls => connection.encrypt(conninfo, host).await?,
+    };
+    let mut startup = Startup::begin(conninfo, host, channel, connection.out())?;
+    let mut answer = Vec::new();
     loop {
-        match connection.next().await? {
-            Message::ReadyForQuery(_) => return Ok(connection),
-            Message::Authentication(Authentication::Ok) | Message::BackendKeyData { .. } => {}
-            other => return Err(Error::Connect(format!("the server asks for {}", other.name()))),
+        connection.flush().await?;
+        if startup.on_message(&connection.next_of_startup().await?, &mut answer)? {
+            return Ok(connection);
         }
+        connection.out().append(&mut answer);
     }
 }

@@ -1,11 +1,14 @@
 //! A connection to a server, used from within a future of the loop.
 
+use super::cipher::Cipher;
 use super::inbox::Inbox;
 use super::socket::Socket;
 use super::{Error, Reactor, connect};
 use crate::wire::backend::{self, Message, TransactionStatus};
-use crate::wire::conninfo::Conninfo;
+use crate::wire::conninfo::{Conninfo, Host};
 use crate::wire::frontend;
+use crate::wire::startup::Channel;
+use crate::wire::tls::{self, Encryption, TlsSession};
 
 /// The longest message we take, and the most that is kept while we send. Our workloads ask for rows of kilobytes;
 /// this bounds what a hostile server can make us hold.
@@ -26,6 +29,7 @@ pub struct Connection {
     socket: Socket,
     inbox: Inbox,
     out: Vec<u8>,
+    tls: Option<Box<Cipher>>,
     /// Answers that are still to come: one ReadyForQuery for each Sync or Query sent.
     owed: u32,
     /// Whether nothing was sent since the last ReadyForQuery.
@@ -41,7 +45,7 @@ impl Connection {
 
     pub(super) fn new(socket: Socket) -> Self {
         let (inbox, out, status) = (Inbox::default(), Vec::new(), TransactionStatus::Idle);
-        Self { socket, inbox, out, owed: 0, at_rest: true, status }
+        Self { socket, inbox, out, tls: None, owed: 0, at_rest: true, status }
     }
 
     /// The loop that serves this connection.
@@ -71,6 +75,9 @@ impl Connection {
     pub async fn flush(&mut self) -> Result<(), Error> {
         self.owed += answers_owed(&self.out);
         self.at_rest = false;
+        if let Some(tls) = &mut self.tls {
+            tls.encrypt(&mut self.out)?;
+        }
         let mut sent = 0;
         while sent < self.out.len() {
             match self.socket.send(&self.out[sent..]) {
@@ -113,6 +120,60 @@ impl Connection {
         }
     }
 
+    /// The server's next message before the session is ready: nothing is read over, and all is short.
+    pub(super) async fn next_of_startup(&mut self) -> Result<Message<'_>, Error> {
+        let length = loop {
+            if let Some((_, length)) = backend::parse_startup(self.inbox.bytes())? {
+                break length;
+            }
+            self.more().await?;
+        };
+        if self.inbox.bytes()[0] == b'Z' {
+            return self.ready_for_query(length);
+        }
+        match backend::parse_startup(self.inbox.take(length))? {
+            Some((message, _)) => Ok(message),
+            None => Err(Error::Closed),
+        }
+    }
+
+    /// Asks the server for TLS, and begins it unless the server has none and need not have it.
+    pub(super) async fn encrypt(&mut self, conninfo: &Conninfo, host: &Host) -> Result<Channel, Error> {
+        frontend::ssl_request(&mut self.out);
+        self.flush().await?;
+        let answer = loop {
+            match tls::read_answer(self.inbox.bytes(), conninfo.sslmode)? {
+                Some(answer) => break answer,
+                None => self.more().await?,
+            }
+        };
+        self.inbox.take(1);
+        if answer == Encryption::Plain {
+            return Ok(Channel::Plain);
+        }
+        let session = TlsSession::begin(tls::client_config(conninfo)?, host, conninfo.sslmode)?;
+        self.tls = Some(Box::new(Cipher::new(session)));
+        loop {
+            // What the handshake wants to say goes out with the flush, its very last words with the start-up message.
+            self.flush().await?;
+            match &self.tls {
+                Some(cipher) if cipher.is_handshaking() => self.more().await?,
+                cipher => {
+                    let end_point_hash = cipher.as_ref().and_then(|cipher| cipher.end_point_hash());
+                    return Ok(Channel::Tls { end_point_hash });
+                }
+            }
+        }
+    }
+
+    /// Takes in more, after waiting for it if need be.
+    async fn more(&mut self) -> Result<(), Error> {
+        while !self.receive()? {
+            self.socket.readable().await;
+        }
+        Ok(())
+    }
+
     #[inline]
     fn ready_for_query(&mut self, length: usize) -> Result<Message<'_>, Error> {
         let Some((Message::ReadyForQuery(status), _)) = backend::parse(self.inbox.take(length))? else {
@@ -150,6 +211,9 @@ impl Connection {
     fn receive(&mut self) -> Result<bool, Error> {
         if !self.socket.is_readable() {
             return Ok(false);
+        }
+        if let Some(tls) = &mut self.tls {
+            return tls.receive(&self.socket, &mut self.inbox);
         }
         let space = self.inbox.space(self.socket.reactor().pool());
         let received = self.socket.receive(space)?;
@@ -229,6 +293,9 @@ impl Drop for Connection {
         if self.at_rest {
             self.out.clear();
             frontend::terminate(&mut self.out);
+            if let Some(tls) = &mut self.tls {
+                let _ = tls.close(&mut self.out);
+            }
             let _ = self.socket.send(&self.out);
         }
     }

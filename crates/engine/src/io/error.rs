@@ -56,6 +56,7 @@ impl Error {
     pub fn sqlstate(&self) -> Option<SqlState> {
         match self {
             Self::Server(error) => Some(error.sqlstate),
+            Self::Wire(error) => error.sqlstate(),
             _ => None,
         }
     }

@@ -4,6 +4,7 @@
 //! is its connection's readiness, its deadline, a [`Gate`] of the same thread or a [`Mailbox`] of another one.
 //! No runtime, no wakers, no channels between client and connection, and no allocation per transaction.
 
+mod cipher;
 mod clock;
 mod connect;
 mod connection;

@@ -5,6 +5,9 @@ use super::super::frontend::{self, Cents, Decimal, Format, Parameter, Target, Ti
 use super::super::{WireError, copy, numeric};
 use super::hex;
 
+type Append = fn(&mut Vec<u8>);
+type FallibleAppend = fn(&mut Vec<u8>) -> Result<(), WireError>;
+
 /// PostgreSQL 15: `select encode(numeric_send(v), 'hex')` of scaled / 10^scale.
 const NUMERICS: [(i64, u8, &str); 29] = [
     (0, 0, "0000000000000000"),
@@ -133,7 +136,6 @@ fn messages_are_byte_for_byte_as_documented() {
     assert_eq!(appended(|out| frontend::close(out, Target::Portal("p"))), b"C\0\0\0\x07Pp\0");
     assert_eq!(appended(|out| frontend::copy_data(out, b"xy")), b"d\0\0\0\x06xy");
     assert_eq!(appended(|out| frontend::copy_fail(out, "no")), b"f\0\0\0\x07no\0");
-    type Append = fn(&mut Vec<u8>);
     let fixed: [(Append, &[u8]); 5] = [
         (frontend::ssl_request, b"\0\0\0\x08\x04\xd2\x16\x2f"),
         (frontend::sync, b"S\0\0\0\x04"),
@@ -190,8 +192,7 @@ fn parameters_are_written_as_postgresql_sends_them() {
 
 #[test]
 fn a_message_that_fails_leaves_the_buffer_as_it_was() {
-    type Append = fn(&mut Vec<u8>) -> Result<(), WireError>;
-    let table: [Append; 6] = [
+    let table: [FallibleAppend; 6] = [
         |out| frontend::startup(out, [("user", "a\0b")]),
         |out| frontend::query(out, "select '\0'"),
         |out| frontend::parse(out, "s", "q\0", &[]),
