@@ -1,0 +1,1 @@
+SELECT * FROM tpcc_delivery($1, $2)

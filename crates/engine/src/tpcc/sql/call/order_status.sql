@@ -1,0 +1,1 @@
+SELECT * FROM tpcc_order_status($1, $2, $3, $4)

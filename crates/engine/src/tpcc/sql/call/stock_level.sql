@@ -1,0 +1,1 @@
+SELECT * FROM tpcc_stock_level($1, $2, $3)

@@ -1,0 +1,4 @@
+SELECT c_id
+  FROM customer
+ WHERE c_w_id = $1 AND c_d_id = $2 AND c_last = $3
+ ORDER BY c_first, c_id
