@@ -1,13 +1,19 @@
 //! The engine as a program: `pgdyno-engine drive`, `load`, `version`. `docs/engine.md` is the interface.
 
+use std::io::{self, BufRead};
 use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
 
 use clap::{Parser, Subcommand};
 use pgdyno_engine::copy;
+use pgdyno_engine::drive::{self, End, Input};
+use pgdyno_engine::io::catch_termination;
+use serde_json::{Value, json};
 
-/// The engine of pgdyno; `docs/engine.md` is its interface.
+/// Drives load at PostgreSQL servers and measures it, for pgdyno.
 #[derive(Parser)]
-#[command(version)]
+#[command(name = "pgdyno-engine")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -15,12 +21,69 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run clients against servers: a specification on standard input, events on standard output
+    Drive,
     /// Create and fill the tables of a workload, as standard input specifies
     Load,
+    /// Say what this program is, as one JSON object
+    Version,
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
+        Command::Drive => drive(),
         Command::Load => copy::command(),
+        Command::Version => version(),
     }
+}
+
+fn version() -> ExitCode {
+    println!(
+        "{}",
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "profile": if cfg!(debug_assertions) { "debug" } else { "release" },
+            "target": format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
+            "rustc": option_env!("PGDYNO_RUSTC"),
+        })
+    );
+    ExitCode::SUCCESS
+}
+
+fn drive() -> ExitCode {
+    let (sender, receiver) = mpsc::channel();
+    let to_stop = sender.clone();
+    let stop = move || drop(to_stop.send(Input::Stop));
+    if let Err(error) = catch_termination(stop) {
+        eprintln!("pgdyno-engine: {error}");
+        return ExitCode::FAILURE;
+    }
+    let mut specification = String::new();
+    if let Err(error) = io::stdin().lock().read_line(&mut specification) {
+        eprintln!("pgdyno-engine: cannot read the specification: {error}");
+        return ExitCode::FAILURE;
+    }
+    let orders = sender.clone();
+    thread::spawn(move || listen(&orders));
+    match drive::run(&specification, (sender, receiver), &mut io::stdout()) {
+        End::Result => ExitCode::SUCCESS,
+        End::Failed => ExitCode::FAILURE,
+        End::Refused => ExitCode::from(2),
+    }
+}
+
+/// Passes orders on, until their end, which is an order to stop.
+fn listen(orders: &mpsc::Sender<Input>) {
+    for line in io::stdin().lock().lines().map_while(Result::ok) {
+        let order = serde_json::from_str::<Value>(&line).ok();
+        let input = match order.as_ref().and_then(|order| order.get("do")).and_then(Value::as_str) {
+            Some("continue") => Input::Continue,
+            Some("stop") => Input::Stop,
+            _ => Input::Misunderstood(line),
+        };
+        if orders.send(input).is_err() {
+            return;
+        }
+    }
+    let _ = orders.send(Input::Stop);
 }

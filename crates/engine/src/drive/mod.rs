@@ -1,5 +1,27 @@
 //! Clients, pacing, slices and the whole run.
+//!
+//! | question | place |
+//! |---|---|
+//! | what a workload is to the driver | [`Workload`], [`User`] |
+//! | one client, from gate to outcome | `client` |
+//! | a thread's share of a target | `lane`; the thread itself: `worker` |
+//! | when an open loop sends | `schedule` |
+//! | what is driven when | `control`; a whole run: [`run`] |
+//! | what comes in and goes out | [`spec`], `event`; `docs/engine.md` |
 
+mod client;
+mod control;
+mod event;
+mod lane;
+mod random;
+mod run;
+mod schedule;
+mod select_only;
+pub mod spec;
+mod worker;
 mod workload;
 
+pub use random::{Stream, derive_seed};
+pub use run::{End, run};
+pub use worker::Input;
 pub use workload::{Ending, Seat, Tally, User, Workload};

@@ -1,8 +1,8 @@
 //! Instants and durations in nanoseconds, and the clock they come from.
 
-use std::cell::Cell;
 use std::ops::{Add, Sub};
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -54,7 +54,7 @@ pub enum Clock {
     },
     /// A clock that stands still until the loop has nothing to do, and then jumps to the earliest deadline:
     /// a scripted test is exact to the nanosecond and takes no time.
-    Fake(Rc<Cell<Nanos>>),
+    Fake(Arc<AtomicU64>),
 }
 
 impl Clock {
@@ -67,7 +67,7 @@ impl Clock {
     /// A fake clock that reads zero.
     #[must_use]
     pub fn fake() -> Self {
-        Self::Fake(Rc::new(Cell::new(Nanos::ZERO)))
+        Self::Fake(Arc::default())
     }
 
     /// The present instant. About 20 ns: the kernel's page is read, no system call is made.
@@ -76,7 +76,7 @@ impl Clock {
     pub fn now(&self) -> Nanos {
         match self {
             Self::Monotonic { epoch } => kernel_now() - *epoch,
-            Self::Fake(now) => now.get(),
+            Self::Fake(now) => Nanos(now.load(Relaxed)),
         }
     }
 }

@@ -49,7 +49,7 @@ impl Inbox {
     pub(super) fn message_bytes(&self) -> Result<Option<usize>, Error> {
         let [_, l0, l1, l2, l3, ..] = *self.bytes() else { return Ok(None) };
         let length = u32::from_be_bytes([l0, l1, l2, l3]) as usize + 1;
-        if length < HEADER_BYTES || length > HELD_BYTES_MAX {
+        if !(HEADER_BYTES..=HELD_BYTES_MAX).contains(&length) {
             return Err(Error::Limit("the length of a message"));
         }
         Ok((length <= self.end - self.start).then_some(length))

@@ -24,4 +24,4 @@ pub use error::{Error, ServerError};
 pub use gate::Gate;
 pub use mailbox::{Mailbox, Sender, mailbox};
 pub use process::{Usage, catch_termination, memory_peak_bytes, raise_file_limit, usage};
-pub use reactor::{Reactor, Task};
+pub use reactor::{Reactor, Routine, Task};

@@ -8,6 +8,7 @@ use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 
 use rustix::event::Timespec;
@@ -39,10 +40,10 @@ struct Core {
     queued: RefCell<Vec<bool>>,
     current: Cell<Task>,
     pool: Pool,
-    lateness: RefCell<Vec<Nanos>>,
 }
 
-type Future0<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+/// What a loop runs.
+pub type Routine<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 impl Reactor {
     /// A loop for the calling thread, whose timers it makes exact to the nanosecond.
@@ -60,7 +61,6 @@ impl Reactor {
             queued: RefCell::default(),
             current: Cell::new(Task(0)),
             pool: Pool::default(),
-            lateness: RefCell::default(),
         })))
     }
 
@@ -84,6 +84,12 @@ impl Reactor {
                 self.0.ready.borrow_mut().push_back(task);
             }
         }
+    }
+
+    /// Has every future polled soon: something changed that any of them may wait for.
+    pub fn wake_all(&self) {
+        let tasks = self.0.queued.borrow().len() as u32;
+        (0..tasks).for_each(|task| self.wake(Task(task)));
     }
 
     /// Waits until the instant `at`.
@@ -128,13 +134,29 @@ impl Reactor {
 
     /// Runs one future to its end and gives what it returns.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> Result<T, Error> {
+        self.run_beside(future, Vec::new())
+    }
+
+    /// Runs `main` to its end and gives what it returns; `others` run beside it, and are dropped when it ends.
+    pub fn run_beside<T>(&self, main: impl Future<Output = T>, others: Vec<Routine<'_>>) -> Result<T, Error> {
         let mut output = None;
-        self.run(vec![Box::pin(async { output = Some(future.await) })])?;
+        let main: Routine<'_> = Box::pin(async { output = Some(main.await) });
+        self.poll_while(std::iter::once(main).chain(others).collect(), |ended, _| ended != Task(0))?;
         output.ok_or(Error::Stalled)
     }
 
     /// Runs futures until each of them has ended.
-    pub fn run(&self, futures: Vec<Future0<'_>>) -> Result<(), Error> {
+    pub fn run(&self, futures: Vec<Routine<'_>>) -> Result<(), Error> {
+        self.poll_while(futures, |_, alive| alive > 0)
+    }
+
+    /// Polls futures for as long as `go_on` says, which is asked each time that one has ended: which one, and how many
+    /// are still alive.
+    fn poll_while(
+        &self,
+        futures: Vec<Routine<'_>>,
+        go_on: impl Fn(Task, usize) -> bool,
+    ) -> Result<(), Error> {
         let mut alive = futures.len();
         let mut futures: Vec<_> = futures.into_iter().map(Some).collect();
         let tasks = (0..futures.len() as u32).map(Task);
@@ -142,20 +164,21 @@ impl Reactor {
         *self.0.queued.borrow_mut() = vec![true; futures.len()];
         self.0.timers.borrow_mut().clear();
         let mut context = Context::from_waker(Waker::noop());
-        loop {
+        while alive > 0 {
             while let Some(task) = self.next_ready() {
                 let Some(place) = futures.get_mut(task.0 as usize) else { continue };
                 self.0.current.set(task);
                 if place.as_mut().is_some_and(|future| future.as_mut().poll(&mut context).is_ready()) {
                     *place = None;
                     alive -= 1;
+                    if !go_on(task, alive) {
+                        return Ok(());
+                    }
                 }
-            }
-            if alive == 0 {
-                return Ok(());
             }
             self.turn()?;
         }
+        Ok(())
     }
 
     fn next_ready(&self) -> Option<Task> {
@@ -175,7 +198,7 @@ impl Reactor {
             }
             Clock::Fake(now) => {
                 if self.wait(Some(Nanos::ZERO))? == 0 {
-                    now.set(earliest.ok_or(Error::Stalled)?.max(now.get()));
+                    now.fetch_max(earliest.ok_or(Error::Stalled)?.0, Relaxed);
                 }
             }
         }
@@ -208,16 +231,9 @@ impl Reactor {
     fn wake_due(&self) {
         let now = self.now();
         let mut timers = self.0.timers.borrow_mut();
-        while let Some((at, task)) = timers.pop_due(now) {
-            self.0.lateness.borrow_mut().push(now - at);
+        while let Some(task) = timers.pop_due(now) {
             self.wake(task);
         }
-    }
-
-    /// Takes the list of how late each deadline since the last call was served.
-    #[must_use]
-    pub fn take_lateness(&self) -> Vec<Nanos> {
-        std::mem::take(&mut self.0.lateness.borrow_mut())
     }
 
     pub(super) fn pool(&self) -> &Pool {

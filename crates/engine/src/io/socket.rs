@@ -137,7 +137,7 @@ impl Socket {
         let asked = space.len();
         loop {
             match rustix::net::recv(&self.fd, &mut *space, RecvFlags::empty()) {
-                Ok((0, _)) => return Err(Error::Closed),
+                Ok((0, _)) | Err(Errno::CONNRESET | Errno::PIPE) => return Err(Error::Closed),
                 Ok((received, _)) => {
                     // Less than asked for means that the kernel has no more: the next bytes make a new edge.
                     // The end of the stream may have come with the last edge, though, and would make none.
@@ -151,7 +151,6 @@ impl Socket {
                     return Ok(None);
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::CONNRESET | Errno::PIPE) => return Err(Error::Closed),
                 Err(errno) => return Err(Error::system("receive from the server", errno)),
             }
         }

@@ -20,11 +20,11 @@ impl Timers {
         self.0.peek().map(|Reverse((at, _))| *at)
     }
 
-    pub(super) fn pop_due(&mut self, now: Nanos) -> Option<(Nanos, Task)> {
+    pub(super) fn pop_due(&mut self, now: Nanos) -> Option<Task> {
         if self.earliest()? > now {
             return None;
         }
-        self.0.pop().map(|Reverse(due)| due)
+        self.0.pop().map(|Reverse((_, task))| task)
     }
 
     pub(super) fn clear(&mut self) {

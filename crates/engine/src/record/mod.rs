@@ -1,1 +1,11 @@
 //! Counters, histograms and intervals, and the identity that every transaction ends in exactly one outcome.
+//!
+//! A thread keeps one [`LaneRecord`] for each target; the control thread merges them. Nothing here knows a clock.
+
+mod counts;
+mod histogram;
+mod lane;
+
+pub use counts::{Counts, Outcome};
+pub use histogram::{HIGHEST, Histogram};
+pub use lane::{Finished, Kind, LaneRecord, Sample, merge_counts};

@@ -1,0 +1,293 @@
+//! One client: gate, pacing, transaction, retries, outcome, again.
+
+use super::lane::{Lane, Turn, Window};
+use super::spec::Pacing;
+use super::{Ending, User};
+use crate::io::{Connection, Error, Nanos, Reactor};
+use crate::record::{Histogram, Outcome, Sample};
+
+/// An arrival of an open loop that would be sent later than this is skipped: its client, or the server, is stuck, and
+/// to send it now would only measure the queue.
+const HOPELESSLY_LATE: Nanos = Nanos(5_000_000_000);
+/// How long a lost connection is tried to get back before the server counts as gone, and how often.
+const RECONNECT_WITHIN: Nanos = Nanos(2_000_000_000);
+const RECONNECT_EVERY: Nanos = Nanos(50_000_000);
+/// Round trips of a calibration: enough for a 99th percentile, and done in some ten milliseconds.
+const CALIBRATION_ROUNDS: u32 = 200;
+
+/// How a client gets its connection.
+pub trait Dial {
+    /// Connects, within the limits of the run.
+    async fn dial(&self, reactor: &Reactor) -> Result<Connection, Error>;
+    /// Asks the server, by another connection, to end what `connection` is doing.
+    async fn cancel(&self, connection: &Connection);
+}
+
+/// What a client tells.
+pub enum News {
+    /// It is connected and ready.
+    Connected,
+    /// It could not be made ready, at this stage.
+    Failed(&'static str, Error),
+    /// The first client of a target measured this.
+    Calibrated {
+        /// Of an empty query.
+        round_trips: Histogram,
+        /// As the server calls itself.
+        server_version: String,
+    },
+    /// The server reported an error in a transaction.
+    Error(Error),
+    /// The connection is lost, and cannot be had again.
+    ServerLost(Error),
+    /// The client has left a slice.
+    Left,
+}
+
+/// The rules of a run that a client goes by.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Closed-loop pacing.
+    pub pacing: Pacing,
+    /// Retries of one transaction.
+    pub retries_max: u32,
+}
+
+/// A client of a lane.
+pub struct Client<'a, D, U: User> {
+    /// Its lane.
+    pub lane: &'a Lane<U::Tally>,
+    /// Its loop.
+    pub reactor: &'a Reactor,
+    /// How it connects.
+    pub dial: &'a D,
+    /// The rules.
+    pub rules: Rules,
+    /// Whether it is the first of its target.
+    pub is_first: bool,
+    /// Whom it tells.
+    pub tell: &'a dyn Fn(News),
+    /// Who it is.
+    pub user: U,
+    /// The transaction that is drawn but not yet sent.
+    pub drawn: Option<usize>,
+    /// How long until it is to be sent, where keying and thinking are paced. It stands still while the lane's slice is
+    /// closed.
+    pub wait: Nanos,
+}
+
+/// Why a client leaves a slice.
+enum Leave {
+    Closed,
+    Lost(Error),
+}
+
+impl<D: Dial, U: User> Client<'_, D, U>
+where
+    U::Tally: Default,
+{
+    /// The client's life, which ends only when something fails: or else its loop ends it.
+    pub async fn run(mut self) {
+        let mut connection = match self.connect().await {
+            Ok(connection) => connection,
+            Err((stage, error)) => return (self.tell)(News::Failed(stage, error)),
+        };
+        (self.tell)(News::Connected);
+        let mut served = None;
+        loop {
+            match self.lane.turn(served, self.is_first).await {
+                Turn::Calibrate => match calibrate(self.reactor, &mut connection).await {
+                    Ok(news) => (self.tell)(news),
+                    Err(error) => return (self.tell)(News::Failed("connect", error)),
+                },
+                Turn::Slice(window) => {
+                    self.lane.enter();
+                    let leave = self.slice(&window, &mut connection).await;
+                    self.lane.leave();
+                    (self.tell)(News::Left);
+                    match leave {
+                        Leave::Closed => served = Some(window.serial),
+                        Leave::Lost(error) => match self.reconnect(connection, error).await {
+                            Some(again) => connection = again,
+                            None => return,
+                        },
+                    }
+                }
+            }
+        }
+    }
+
+    async fn connect(&mut self) -> Result<Connection, (&'static str, Error)> {
+        let mut connection = self.dial.dial(self.reactor).await.map_err(|error| ("connect", error))?;
+        self.user.prepare(&mut connection).await.map_err(|error| ("prepare", error))?;
+        Ok(connection)
+    }
+
+    /// Drives a slice until it closes, or the connection is lost.
+    async fn slice(&mut self, window: &Window, connection: &mut Connection) -> Leave {
+        let mut from = self.reactor.now();
+        while let Some((kind, intended, sent)) = self.next(window, from).await {
+            self.lane.begin();
+            let mut retries = 0;
+            let (outcome, failure) = loop {
+                match self.attempt(connection).await {
+                    Ok(Ending::Committed) => break (Outcome::Ok, None),
+                    Ok(Ending::RolledBack) => break (Outcome::RolledBack, None),
+                    Err(failure) if failure.again && retries < self.rules.retries_max => {
+                        (self.tell)(News::Error(failure.error));
+                        retries += 1;
+                    }
+                    Err(failure) => break (Outcome::Failed, Some(failure)),
+                }
+            };
+            let done = self.reactor.now();
+            let sample = Sample { kind, outcome, retries, intended, sent, done };
+            self.lane.end(window, &sample, failure.as_ref().map(Failure::why).as_deref());
+            if let Some(failure) = failure {
+                if failure.lost {
+                    return Leave::Lost(failure.error);
+                }
+                (self.tell)(News::Error(failure.error));
+            }
+            from = done;
+        }
+        Leave::Closed
+    }
+
+    /// The next transaction: its kind, when it should be sent and when it is (now). `None` when the slice closes first.
+    #[inline]
+    async fn next(&mut self, window: &Window, from: Nanos) -> Option<(usize, Nanos, Nanos)> {
+        if self.lane.schedule.borrow().is_some() {
+            return self.next_arrival(window).await;
+        }
+        if self.rules.pacing == Pacing::KeyingAndThinking {
+            return self.next_keyed(from).await;
+        }
+        if from >= self.lane.closes() {
+            return None;
+        }
+        let kind = self.draw();
+        let now = self.reactor.now();
+        Some((kind, now, now))
+    }
+
+    async fn next_arrival(&mut self, window: &Window) -> Option<(usize, Nanos, Nanos)> {
+        loop {
+            let closes = self.lane.closes();
+            let intended = self.lane.schedule.borrow_mut().as_mut()?.take_before(closes)?;
+            let kind = self.draw();
+            let is_open = self.lane.wait_until(intended).await;
+            let now = self.reactor.now();
+            if intended >= self.lane.closes() {
+                // The slice was closed early, before this arrival: it never was.
+                self.drawn = Some(kind);
+                return None;
+            }
+            if is_open && now < self.lane.closes() && now - intended <= HOPELESSLY_LATE {
+                return Some((kind, intended, now));
+            }
+            self.lane.begin();
+            let sample = Sample {
+                kind,
+                outcome: Outcome::Skipped,
+                retries: 0,
+                intended,
+                sent: intended,
+                done: intended,
+            };
+            self.lane.end(window, &sample, None);
+        }
+    }
+
+    async fn next_keyed(&mut self, from: Nanos) -> Option<(usize, Nanos, Nanos)> {
+        let kind = self.drawn.take().unwrap_or_else(|| {
+            let kind = self.draw();
+            self.wait = self.wait + self.user.keying();
+            kind
+        });
+        let intended = from + self.wait;
+        if !self.lane.wait_until(intended).await {
+            self.wait = intended - self.lane.closes();
+            self.drawn = Some(kind);
+            return None;
+        }
+        self.wait = self.user.thinking();
+        Some((kind, intended, self.reactor.now()))
+    }
+
+    #[inline]
+    fn draw(&mut self) -> usize {
+        match self.drawn.take() {
+            Some(kind) => kind,
+            None => self.user.draw(&mut self.lane.tally.borrow_mut()),
+        }
+    }
+
+    /// One attempt; after an error the session is brought back to where the next can begin.
+    #[inline]
+    async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Failure> {
+        let error = match self.lane.unless_abandoned(self.user.attempt(connection)).await {
+            Ok(ending) => return Ok(ending),
+            Err(error) => error,
+        };
+        if error.is_fatal() {
+            return Err(Failure { error, again: false, lost: true });
+        }
+        let recovered = self.lane.unless_abandoned(connection.recover()).await;
+        let lost = recovered.is_err();
+        Err(Failure { again: error.is_retryable() && !lost, error, lost })
+    }
+
+    /// Gets the connection back, or tells that the server is gone.
+    async fn reconnect(&mut self, lost: Connection, error: Error) -> Option<Connection> {
+        if matches!(error, Error::Abandoned) {
+            self.dial.cancel(&lost).await;
+        }
+        drop(lost);
+        (self.tell)(News::Error(error));
+        let give_up = self.reactor.now() + RECONNECT_WITHIN;
+        loop {
+            match self.connect().await {
+                Ok(connection) => return Some(connection),
+                Err((_, error)) if self.reactor.now() >= give_up => {
+                    (self.tell)(News::ServerLost(error));
+                    return None;
+                }
+                Err(_) => self.reactor.sleep_until(self.reactor.now() + RECONNECT_EVERY).await,
+            }
+        }
+    }
+}
+
+/// An attempt that failed.
+struct Failure {
+    error: Error,
+    /// Whether the same transaction may be tried again.
+    again: bool,
+    /// Whether the connection is of no more use.
+    lost: bool,
+}
+
+impl Failure {
+    /// The SQLSTATE, or a word where the server gave none.
+    fn why(&self) -> String {
+        match (&self.error, self.error.sqlstate()) {
+            (_, Some(sqlstate)) => sqlstate.as_str().to_owned(),
+            (Error::Abandoned, None) => "abandoned".to_owned(),
+            (Error::Workload(_), None) => "workload".to_owned(),
+            _ => "connection".to_owned(),
+        }
+    }
+}
+
+async fn calibrate(reactor: &Reactor, connection: &mut Connection) -> Result<News, Error> {
+    let version = connection.simple("SHOW server_version").await?;
+    let server_version = version.into_iter().flatten().flatten().next().unwrap_or_default();
+    let mut round_trips = Histogram::default();
+    for _ in 0..CALIBRATION_ROUNDS {
+        let sent = reactor.now();
+        connection.simple("").await?;
+        round_trips.record(reactor.now() - sent);
+    }
+    Ok(News::Calibrated { round_trips, server_version })
+}

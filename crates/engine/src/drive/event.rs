@@ -1,0 +1,57 @@
+//! The events on standard output: `docs/engine.md`.
+
+use std::io::Write;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::record::{Counts, Histogram, Kind};
+
+/// Where events go: one line each, at once.
+pub struct Events<'a>(&'a mut dyn Write);
+
+impl<'a> Events<'a> {
+    /// Writes events to `out`.
+    pub fn new(out: &'a mut dyn Write) -> Self {
+        Self(out)
+    }
+
+    /// Writes one event. An error means that nobody reads any more.
+    pub fn write(&mut self, event: &str, body: Value) -> std::io::Result<()> {
+        #[derive(Serialize)]
+        struct Line<'a> {
+            event: &'a str,
+            #[serde(flatten)]
+            body: Value,
+        }
+        let mut line = serde_json::to_vec(&Line { event, body })?;
+        line.push(b'\n');
+        self.0.write_all(&line)?;
+        self.0.flush()
+    }
+}
+
+/// Counts by the name of their kind.
+pub fn by_kind(names: &[&str], counts: &[Counts]) -> Value {
+    let pairs = names.iter().zip(counts).map(|(name, counts)| ((*name).to_owned(), json!(counts)));
+    Value::Object(pairs.collect::<Map<_, _>>())
+}
+
+/// The quantiles of an interval.
+pub fn quantiles(latency: &Histogram) -> Value {
+    let [p50, p95, p99] = [0.5, 0.95, 0.99].map(|quantile| latency.quantile_ns(quantile));
+    json!({"p50": p50, "p95": p95, "p99": p99, "max": latency.max_ns()})
+}
+
+/// The measured part of each kind.
+pub fn measured(names: &[&str], kinds: &[Kind]) -> Value {
+    let kind = |kind: &Kind| {
+        json!({
+            "counts": kind.counts,
+            "failures": kind.failures,
+            "histograms": {"latency": kind.latency.bins(), "service": kind.service.bins(), "lag": kind.lag.bins()},
+        })
+    };
+    let pairs = names.iter().zip(kinds).map(|(name, one)| ((*name).to_owned(), kind(one)));
+    Value::Object(pairs.collect::<Map<_, _>>())
+}

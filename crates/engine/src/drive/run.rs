@@ -1,0 +1,219 @@
+//! A whole run: from a specification to threads, and from their legacies to the result.
+
+use std::io::Write;
+use std::sync::mpsc;
+use std::thread;
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+
+use super::client::Rules;
+use super::control::{Control, Failure, Halt, Stopped};
+use super::event::{self, Events};
+use super::select_only::SelectOnly;
+use super::spec::Spec;
+use super::worker::{Crew, Input, Legacy, Order, Report};
+use super::{Tally, Workload};
+use crate::io::{self, Clock, mailbox, memory_peak_bytes, raise_file_limit, usage};
+use crate::record::{Finished, Histogram};
+use crate::wire::conninfo::{self, Conninfo};
+
+/// Files that a thread needs besides its connections, and the process besides its threads.
+const FILES_PER_THREAD: u64 = 8;
+const FILES_OF_PROCESS: u64 = 64;
+/// Memory for a thread's stack: what the loop needs, several times over.
+const STACK_BYTES: usize = 512 << 10;
+
+/// How a run ended: the program's exit status follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With a result.
+    Result,
+    /// With a failure.
+    Failed,
+    /// The specification was wrong.
+    Refused,
+}
+
+/// Carries out the specification `text`. `inputs` are the two ends of the channel by which orders come.
+pub fn run(text: &str, inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>), out: &mut dyn Write) -> End {
+    let mut events = Events::new(out);
+    let prepared = Spec::read(text).and_then(|spec| {
+        let load = |target: &super::spec::Target| {
+            conninfo::load(&target.conninfo).map_err(|e| format!("target {}: {e}", target.name))
+        };
+        let conninfos = spec.targets.iter().map(load).collect::<Result<Vec<_>, _>>()?;
+        Ok((spec, conninfos))
+    });
+    let refused = |events: &mut Events<'_>, message: String| {
+        let body = json!({"stage": "specification", "target": null, "message": message, "sqlstate": null});
+        // An error means that nobody reads; the exit status tells the rest.
+        let _ = events.write("failed", body);
+        End::Refused
+    };
+    let (spec, conninfos) = match prepared {
+        Ok(prepared) => prepared,
+        Err(message) => return refused(&mut events, message),
+    };
+    match spec.workload.get("kind").and_then(Value::as_str) {
+        Some("select-only") => match SelectOnly::read(&spec.workload) {
+            Ok(workload) => {
+                Run { spec: &spec, conninfos: &conninfos, workload: &workload }.carry_out(inputs, events)
+            }
+            Err(message) => refused(&mut events, message),
+        },
+        other => refused(&mut events, format!("workload: unknown kind {}", other.unwrap_or("(none)"))),
+    }
+}
+
+/// Why a run ended, and what its threads left.
+type Ended<T> = (Halt, Vec<Legacy<T>>);
+
+struct Run<'a, W> {
+    spec: &'a Spec,
+    conninfos: &'a [Conninfo],
+    workload: &'a W,
+}
+
+impl<W: Workload> Run<'_, W> {
+    fn carry_out(&self, inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>), mut events: Events<'_>) -> End {
+        let spec = self.spec;
+        let clock = Clock::monotonic();
+        let epoch_unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let count = self.threads();
+        let started = json!({"epoch_unix_ns": epoch_unix.as_nanos() as u64, "threads": count, "pid": std::process::id()});
+        let _ = events.write("started", started);
+        let crew = Crew {
+            workload: self.workload,
+            conninfos: self.conninfos,
+            clients: spec.clients,
+            threads: count,
+            seed: spec.seed,
+            rules: Rules { pacing: spec.pacing, retries_max: spec.retries_max },
+            rate: spec.rate,
+            connect_timeout: spec.connect_timeout,
+            clock: clock.clone(),
+        };
+        let kinds = self.workload.kinds();
+        let (sender, inputs) = inputs;
+        let mut control = Control {
+            spec,
+            kinds,
+            new_order: self.workload.new_order(),
+            clock,
+            inputs,
+            threads: Vec::new(),
+            events,
+            totals: vec![Vec::new(); spec.targets.len()],
+            measured: vec![Vec::new(); spec.targets.len()],
+            errors: Vec::new(),
+        };
+        let (halt, legacies) = match self.employ(&crew, &mut control, &sender) {
+            Ok(done) => done,
+            Err(error) => {
+                let failure =
+                    Failure { stage: "connect", target: None, message: error.to_string(), sqlstate: None };
+                (Halt::Failed(failure), Vec::new())
+            }
+        };
+        self.conclude(halt, legacies, control)
+    }
+
+    /// As many threads as asked for, or as measured best (ADR 2); never more than clients.
+    fn threads(&self) -> u32 {
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        self.spec.threads.unwrap_or(cores).min(self.spec.clients)
+    }
+
+    /// Starts the threads, lets `control` order them about, and lets them go.
+    fn employ(
+        &self,
+        crew: &Crew<'_, W>,
+        control: &mut Control<'_, '_>,
+        inputs: &mpsc::Sender<Input>,
+    ) -> Result<Ended<W::Tally>, io::Error> {
+        let connections = u64::from(self.spec.clients) * self.spec.targets.len() as u64;
+        raise_file_limit(connections + u64::from(crew.threads) * FILES_PER_THREAD + FILES_OF_PROCESS)?;
+        thread::scope(|scope| {
+            let mut workers = Vec::new();
+            for number in 0..crew.threads {
+                let (sender, orders) = mailbox()?;
+                control.threads.push(sender);
+                let inputs = inputs.clone();
+                let builder = thread::Builder::new().name(format!("driver {number}")).stack_size(STACK_BYTES);
+                let work = move || {
+                    let legacy = crew.work(number, orders, &inputs);
+                    legacy.map_err(|error| {
+                        drop(inputs.send(Input::Report(Report::Broken(error))));
+                    })
+                };
+                let started = builder.spawn_scoped(scope, work);
+                workers.push(
+                    started.map_err(|source| io::Error::System {
+                        action: "start a thread".to_owned(),
+                        source,
+                    })?,
+                );
+            }
+            let halt = control.run();
+            for thread in &control.threads {
+                thread.send(Order::Finish)?;
+            }
+            // One that panicked has said so on standard error; what the others measured is kept.
+            Ok((halt, workers.into_iter().filter_map(|worker| worker.join().ok()?.ok()).collect()))
+        })
+    }
+
+    fn conclude(&self, halt: Halt, legacies: Vec<Legacy<W::Tally>>, mut control: Control<'_, '_>) -> End {
+        let stopped = match &halt {
+            Halt::Stopped(Stopped::Done) => "done",
+            Halt::Stopped(Stopped::Stop) => "stop",
+            Halt::Stopped(Stopped::ServerLost) => "server-lost",
+            Halt::Failed(_) => "failed",
+        };
+        let result = self.result(stopped, legacies, &control);
+        match halt {
+            Halt::Stopped(_) => {
+                let _ = control.events.write("result", result);
+                End::Result
+            }
+            Halt::Failed(failure) => {
+                let has_measured = control.totals.iter().flatten().any(|counts| counts.all > 0);
+                let target = failure.target.map(|target| self.spec.targets[target].name.clone());
+                let mut body = json!({"stage": failure.stage, "target": target, "message": failure.message,
+                    "sqlstate": failure.sqlstate});
+                if has_measured {
+                    body["result"] = result;
+                }
+                let _ = control.events.write("failed", body);
+                End::Failed
+            }
+        }
+    }
+
+    fn result(&self, stopped: &str, legacies: Vec<Legacy<W::Tally>>, control: &Control<'_, '_>) -> Value {
+        let count = self.spec.targets.len();
+        let mut merged: Vec<(Finished, W::Tally)> = (0..count).map(|_| Default::default()).collect();
+        let mut lateness = Histogram::default();
+        for legacy in legacies {
+            lateness.merge(&legacy.lateness);
+            for ((record, tally), (records, tallies)) in legacy.records.iter().zip(&mut merged) {
+                records.merge(record);
+                tallies.merge(tally);
+            }
+        }
+        let kinds = self.workload.kinds();
+        let target = |(record, tally): &(Finished, W::Tally)| {
+            json!({"kinds": event::measured(kinds, &record.measured), "totals": event::by_kind(kinds, &record.totals),
+                "committed_new_orders": control.new_orders(&record.totals), "tally": self.workload.tally(tally)})
+        };
+        let targets: Vec<_> = merged.iter().map(target).collect();
+        let used = usage();
+        let [p50, p99] = [0.5, 0.99].map(|quantile| lateness.quantile_ns(quantile));
+        json!({"stopped": stopped, "targets": targets, "driver": {
+            "cpu_ns": {"user": used.user.0, "system": used.system.0},
+            "memory_peak_bytes": memory_peak_bytes(),
+            "wake_late_ns": {"p50": p50, "p99": p99, "max": lateness.max_ns()},
+            "threads": self.threads()}})
+    }
+}

@@ -1,0 +1,262 @@
+//! One thread of the driver: a loop with a share of every target's clients.
+
+use std::cell::{Cell, RefCell};
+use std::sync::mpsc;
+
+use super::client::{Client, Dial, News, Rules};
+use super::lane::{Lane, Window};
+use super::random::derive_seed;
+use super::schedule::Schedule;
+use super::spec::{Pacing, Rate};
+use super::{Seat, Workload};
+use crate::io::{Clock, Connection, Error, Gate, Mailbox, Nanos, Reactor, Routine};
+use crate::record::{Counts, Finished, Histogram, LaneRecord};
+use crate::wire::conninfo::Conninfo;
+
+/// Clients that connect at the same time, all threads together. A server's queue holds more, but it takes them one by
+/// one anyway.
+const CONNECTING_MAX: u32 = 32;
+
+/// What the control thread orders. Each order is for every thread.
+#[derive(Clone)]
+pub enum Order {
+    /// Measure the round trip to a target, in the thread that has its first client.
+    Calibrate(usize),
+    /// Drive.
+    Open(Window),
+    /// Report the interval.
+    Publish,
+    /// Close the open slice, if it has not closed by itself, and report when it is drained.
+    Close,
+    /// Give up what is still in flight.
+    Abandon,
+    /// Disconnect, and report everything.
+    Finish,
+}
+
+/// What comes to the control thread.
+pub enum Input {
+    /// From a thread.
+    Report(Report),
+    /// From outside: pass the barrier.
+    Continue,
+    /// From outside: end gracefully.
+    Stop,
+    /// From outside: a line that is no order.
+    Misunderstood(String),
+}
+
+/// What a thread reports.
+pub enum Report {
+    /// A client of a target is ready.
+    Connected(usize),
+    /// A client of a target could not be made ready.
+    Failed { target: usize, stage: &'static str, error: Error },
+    /// See [`News::Calibrated`].
+    Calibrated { round_trips: Histogram, server_version: String },
+    /// The open slice so far: totals of its target, latencies since the last report.
+    Interval { totals: Vec<Counts>, latency: Histogram },
+    /// The open slice is drained.
+    Drained { totals: Vec<Counts>, measured: Vec<Counts>, latency: Histogram, at: Nanos, abandoned: u32 },
+    /// A server reported an error.
+    Error { target: usize, sqlstate: Option<String>, message: String },
+    /// The thread cannot go on.
+    Broken(Error),
+    /// A server is gone.
+    ServerLost { target: usize, message: String },
+}
+
+/// What a thread leaves behind.
+pub struct Legacy<T> {
+    /// By target.
+    pub records: Vec<(Finished, T)>,
+    /// How late deadlines were served.
+    pub lateness: Histogram,
+}
+
+/// What all threads of a run share.
+pub struct Crew<'a, W> {
+    /// The workload.
+    pub workload: &'a W,
+    /// Where the targets are.
+    pub conninfos: &'a [Conninfo],
+    /// Clients of each target.
+    pub clients: u32,
+    /// Number of threads.
+    pub threads: u32,
+    /// The run's seed.
+    pub seed: u64,
+    /// The rules for clients.
+    pub rules: Rules,
+    /// The open loop, if it is one.
+    pub rate: Option<Rate>,
+    /// Limit on connecting one client.
+    pub connect_timeout: Nanos,
+    /// The run's clock.
+    pub clock: Clock,
+}
+
+/// The errors of one SQLSTATE and target that a thread reports: the control thread passes on as many of all.
+pub const ERRORS_MAX: u32 = 20;
+
+impl<W: Workload> Crew<'_, W> {
+    /// Runs thread number `thread` until it is ordered to finish.
+    pub fn work(
+        &self,
+        thread: u32,
+        orders: Mailbox<Order>,
+        inputs: &mpsc::Sender<Input>,
+    ) -> Result<Legacy<W::Tally>, Error> {
+        let reactor = Reactor::new(self.clock.clone())?;
+        let can_lag = self.rate.is_some() || self.rules.pacing == Pacing::KeyingAndThinking;
+        let kinds = self.workload.kinds().len();
+        let lane = |_| Lane::new(&reactor, LaneRecord::new(kinds, can_lag));
+        let lanes: Vec<Lane<W::Tally>> = (0..self.conninfos.len()).map(lane).collect();
+        let permits = (CONNECTING_MAX / self.threads).max(1);
+        let door = |conninfo| Door {
+            conninfo,
+            timeout: self.connect_timeout,
+            free: Cell::new(permits),
+            gate: Gate::default(),
+        };
+        let doors: Vec<Door> = self.conninfos.iter().map(door).collect();
+        let known = RefCell::new(Vec::new());
+        let send = |report| drop(inputs.send(Input::Report(report))); // It fails only when the control thread is gone: so are we, soon.
+        let tell = |target: usize| {
+            let (lanes, known) = (&lanes, &known);
+            move |news| match news {
+                News::Connected => send(Report::Connected(target)),
+                News::Failed(stage, error) => send(Report::Failed { target, stage, error }),
+                News::Calibrated { round_trips, server_version } => {
+                    send(Report::Calibrated { round_trips, server_version });
+                }
+                News::ServerLost(error) => send(Report::ServerLost { target, message: error.to_string() }),
+                News::Left => report_drained(&lanes[target], &send),
+                News::Error(error) => report_error(known, target, &error, &send),
+            }
+        };
+        let tells: Vec<_> = (0..lanes.len()).map(tell).collect();
+        let mut clients: Vec<Routine<'_>> = Vec::new();
+        for (target, lane) in lanes.iter().enumerate() {
+            for client in (thread..self.clients).step_by(self.threads as usize) {
+                let seat =
+                    Seat { client, clients: self.clients, seed: derive_seed(self.seed, u64::from(client)) };
+                let client = Client {
+                    lane,
+                    reactor: &reactor,
+                    dial: &doors[target],
+                    rules: self.rules,
+                    is_first: client == 0,
+                    tell: &tells[target],
+                    user: self.workload.user(seat),
+                    drawn: None,
+                    wait: Nanos::ZERO,
+                };
+                clients.push(Box::pin(client.run()));
+            }
+        }
+        let orders = orders.serve(&reactor, |order| self.obey(&order, thread, &lanes, &send));
+        reactor.run_beside(orders, clients)??;
+        let mut lateness = Histogram::default();
+        let records: Vec<_> = lanes
+            .into_iter()
+            .map(|lane| {
+                lateness.merge(&lane.lateness.borrow());
+                let record = lane.record.into_inner();
+                (record.finish(), lane.tally.into_inner())
+            })
+            .collect();
+        Ok(Legacy { records, lateness })
+    }
+
+    /// Carries out an order; whether there are more to come.
+    fn obey(&self, order: &Order, thread: u32, lanes: &[Lane<W::Tally>], send: &impl Fn(Report)) -> bool {
+        let open = || lanes.iter().find(|lane| lane.is_open());
+        match *order {
+            Order::Calibrate(target) => {
+                if thread == 0 {
+                    lanes[target].calibrate();
+                }
+            }
+            Order::Open(window) => {
+                let schedule = self.rate.map(|rate| self.schedule(rate, thread, &window));
+                lanes[window.target].open(window, schedule);
+            }
+            Order::Publish => {
+                if let Some(lane) = open() {
+                    let mut record = lane.record.borrow_mut();
+                    send(Report::Interval { totals: record.totals(), latency: record.take_interval() });
+                }
+            }
+            Order::Close => {
+                if let Some(lane) = open() {
+                    lane.close();
+                    report_drained(lane, send);
+                }
+            }
+            Order::Abandon => lanes.iter().for_each(Lane::abandon),
+            Order::Finish => return false,
+        }
+        true
+    }
+
+    /// The arrivals of this thread's clients: its share of the rate.
+    fn schedule(&self, rate: Rate, thread: u32, window: &Window) -> Schedule {
+        let own = (thread..self.clients).step_by(self.threads as usize).count();
+        let per_s = rate.per_s * own as f64 / f64::from(self.clients);
+        let phase = f64::from(thread) / f64::from(self.threads);
+        // A stream of its own for each thread and slice, after those of the clients.
+        let number =
+            u64::from(self.clients) + u64::from(window.serial) * u64::from(self.threads) + u64::from(thread);
+        Schedule::new(rate.arrivals, per_s, phase, window.opened, derive_seed(self.seed, number))
+    }
+}
+
+fn report_drained<T: Default>(lane: &Lane<T>, send: &impl Fn(Report)) {
+    if let Some((_, abandoned)) = lane.take_drained() {
+        let mut record = lane.record.borrow_mut();
+        let ended: u64 = record.totals().iter().map(|counts| counts.all).sum();
+        assert_eq!(ended, record.begun, "every transaction that was begun has ended");
+        let (totals, measured, latency) = (record.totals(), record.measured(), record.take_interval());
+        send(Report::Drained { totals, measured, latency, at: lane.now(), abandoned });
+    }
+}
+
+type Known = RefCell<Vec<(usize, Option<String>, u32)>>;
+
+/// Reports an error, unless many of its like were reported before.
+fn report_error(known: &Known, target: usize, error: &Error, send: &impl Fn(Report)) {
+    let sqlstate = error.sqlstate().map(|sqlstate| sqlstate.as_str().to_owned());
+    let mut known = known.borrow_mut();
+    let place = known.iter().position(|(t, s, _)| (*t, s) == (target, &sqlstate));
+    let place = place.unwrap_or_else(|| {
+        known.push((target, sqlstate.clone(), 0));
+        known.len() - 1
+    });
+    known[place].2 += 1;
+    if known[place].2 <= ERRORS_MAX {
+        send(Report::Error { target, sqlstate, message: error.to_string() });
+    }
+}
+
+/// The way to one target, through which not all clients of a thread go at once.
+struct Door<'a> {
+    conninfo: &'a Conninfo,
+    timeout: Nanos,
+    free: Cell<u32>,
+    gate: Gate,
+}
+
+impl Dial for Door<'_> {
+    async fn dial(&self, reactor: &Reactor) -> Result<Connection, Error> {
+        let enter = || (self.free.get() > 0).then(|| self.free.set(self.free.get() - 1));
+        self.gate.wait(reactor, enter).await;
+        let connected =
+            reactor.until(reactor.now() + self.timeout, Connection::connect(reactor, self.conninfo)).await;
+        self.free.set(self.free.get() + 1);
+        self.gate.notify(reactor);
+        connected.unwrap_or(Err(Error::Timeout("connecting")))
+    }
+
+    async fn cancel(&self, _connection: &Connection) {}
+}

@@ -1,0 +1,126 @@
+//! Histograms of durations, 1 ns to 60 s, true to three digits.
+
+use crate::io::Nanos;
+
+/// The longest duration that is told from longer ones.
+pub const HIGHEST: Nanos = Nanos(60_000_000_000);
+
+const DIGITS: u8 = 3;
+
+/// Durations by size. About 110 kB of address space, of which only touched pages take memory.
+#[derive(Clone)]
+pub struct Histogram {
+    bins: hdrhistogram::Histogram<u32>,
+    /// Values beyond the highest, which are recorded as the highest.
+    saturated: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        let bins = hdrhistogram::Histogram::new_with_bounds(1, HIGHEST.0, DIGITS);
+        // The bounds are constants that the library accepts; an unbounded histogram would do as well.
+        let bins = bins.unwrap_or_else(|_| unreachable!("constant bounds"));
+        Self { bins, saturated: 0 }
+    }
+}
+
+impl Histogram {
+    /// Records one duration.
+    #[inline]
+    pub fn record(&mut self, value: Nanos) {
+        self.saturated += u64::from(value > HIGHEST);
+        self.bins.saturating_record(value.0);
+    }
+
+    /// Records one duration `count` times.
+    pub fn record_many(&mut self, value: Nanos, count: u64) {
+        self.saturated += if value > HIGHEST { count } else { 0 };
+        self.bins.saturating_record_n(value.0, u32::try_from(count).unwrap_or(u32::MAX));
+    }
+
+    /// Adds another thread's durations.
+    pub fn merge(&mut self, other: &Self) {
+        self.saturated += other.saturated;
+        // Equal bounds: adding cannot fail.
+        let added = self.bins.add(&other.bins);
+        debug_assert!(added.is_ok());
+    }
+
+    /// How many were recorded.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.bins.len()
+    }
+
+    /// Whether none was recorded.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bins.is_empty()
+    }
+
+    /// How many were longer than [`HIGHEST`].
+    #[must_use]
+    pub fn saturated(&self) -> u64 {
+        self.saturated
+    }
+
+    /// The duration that a share `quantile` (0 to 1) of all does not exceed, in ns; 0 if there is none.
+    #[must_use]
+    pub fn quantile_ns(&self, quantile: f64) -> u64 {
+        self.bins.value_at_quantile(quantile).min(HIGHEST.0)
+    }
+
+    /// The longest, in ns, as exact as the histogram is; 0 if there is none.
+    #[must_use]
+    pub fn max_ns(&self) -> u64 {
+        self.bins.max().min(HIGHEST.0)
+    }
+
+    /// The bins that hold something: the longest duration that falls into it, in ns, and how many did.
+    #[must_use]
+    pub fn bins(&self) -> Vec<(u64, u64)> {
+        let bins = self.bins.iter_recorded();
+        bins.map(|bin| (bin.value_iterated_to().min(HIGHEST.0), u64::from(bin.count_at_value()))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn histogram(values: &[u64]) -> Histogram {
+        let mut histogram = Histogram::default();
+        values.iter().for_each(|&value| histogram.record(Nanos(value)));
+        histogram
+    }
+
+    proptest! {
+        #[test]
+        fn merged_histograms_are_the_histogram_of_everything(
+            left in prop::collection::vec(0_u64..100_000_000_000, 0..100),
+            right in prop::collection::vec(0_u64..100_000_000_000, 0..100),
+        ) {
+            let mut merged = histogram(&left);
+            merged.merge(&histogram(&right));
+            let whole = histogram(&[left, right].concat());
+            prop_assert_eq!(merged.bins(), whole.bins());
+            prop_assert_eq!(merged.saturated(), whole.saturated());
+        }
+
+        #[test]
+        fn a_recorded_value_is_kept_to_three_digits(value in 0_u64..=60_000_000_000) {
+            let bins = histogram(&[value]).bins();
+            prop_assert_eq!(bins.len(), 1);
+            prop_assert!(bins[0].0 >= value && bins[0].0 - value <= value / 1000);
+        }
+    }
+
+    #[test]
+    fn values_beyond_the_highest_count_as_the_highest_and_are_told_apart() {
+        let histogram = histogram(&[HIGHEST.0 + 1, u64::MAX, HIGHEST.0]);
+        assert_eq!(histogram.saturated(), 2);
+        assert_eq!(histogram.max_ns(), HIGHEST.0);
+        assert_eq!(histogram.len(), 3);
+    }
+}
