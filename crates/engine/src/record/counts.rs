@@ -102,7 +102,9 @@ mod tests {
         ) {
             let count = |part: &[(Outcome, u32)]| {
                 let mut counts = Counts::default();
-                part.iter().for_each(|&(outcome, retries)| counts.add(outcome, retries));
+                for &(outcome, retries) in part {
+                    counts.add(outcome, retries);
+                }
                 counts
             };
             let at = at.index(outcomes.len() + 1);

@@ -91,7 +91,9 @@ mod tests {
 
     fn histogram(values: &[u64]) -> Histogram {
         let mut histogram = Histogram::default();
-        values.iter().for_each(|&value| histogram.record(Nanos(value)));
+        for &value in values {
+            histogram.record(Nanos(value));
+        }
         histogram
     }
 
