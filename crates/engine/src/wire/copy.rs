@@ -50,8 +50,9 @@ pub fn int4(out: &mut Vec<u8>, value: i32) {
 /// Appends a `bigint`.
 #[inline]
 pub fn int8(out: &mut Vec<u8>, value: i64) {
-    out.extend_from_slice(&[0, 0, 0, 8]);
-    out.extend_from_slice(&value.to_be_bytes());
+    let mut field = [0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0];
+    field[4..].copy_from_slice(&value.to_be_bytes());
+    out.extend_from_slice(&field);
 }
 
 /// Appends a `text`, `varchar` or `char(n)` (whose padding the server adds); under 1 GiB, as any field of
@@ -65,11 +66,7 @@ pub fn text(out: &mut Vec<u8>, value: &[u8]) {
 /// Appends a `numeric(p, scale)`: the value is `scaled / 10^scale`, exactly.
 #[inline]
 pub fn numeric(out: &mut Vec<u8>, scaled: i64, scale: u8) {
-    let at = out.len();
-    out.extend_from_slice(&[0; 4]);
-    numeric::append(out, scaled, scale);
-    let length = (out.len() - at - 4) as i32;
-    out[at..at + 4].copy_from_slice(&length.to_be_bytes());
+    numeric::append_sized(out, scaled, scale);
 }
 
 /// Appends a `timestamptz` or `timestamp`: microseconds since 2000-01-01 00:00 (UTC for the former).

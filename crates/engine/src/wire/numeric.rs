@@ -15,6 +15,20 @@ pub const ENCODED_BYTES_MAX: usize = 8 + 2 * DIGITS_MAX;
 
 /// Appends the binary form (without a length word) of `scaled / 10^scale`, displayed with `scale` decimals.
 pub fn append(out: &mut Vec<u8>, scaled: i64, scale: u8) {
+    let (bytes, length) = encode(scaled, scale);
+    out.extend_from_slice(&bytes[4..length]);
+}
+
+/// Appends the same behind its length, as COPY and Bind want it.
+#[inline]
+pub fn append_sized(out: &mut Vec<u8>, scaled: i64, scale: u8) {
+    let (bytes, length) = encode(scaled, scale);
+    out.extend_from_slice(&bytes[..length]);
+}
+
+/// The length word and the binary form, and how many bytes these are together.
+#[inline]
+fn encode(scaled: i64, scale: u8) -> ([u8; 4 + ENCODED_BYTES_MAX], usize) {
     let fraction_digits = i16::from(scale.div_ceil(4));
     let mut digits = [0u8; 2 * DIGITS_MAX];
     let first = split(scaled.unsigned_abs(), ALIGN[usize::from(scale % 4)], &mut digits);
@@ -23,11 +37,15 @@ pub fn append(out: &mut Vec<u8>, scaled: i64, scale: u8) {
     let weight = if kept == 0 { 0 } else { count - 1 - fraction_digits };
     let sign = if scaled < 0 { NEGATIVE } else { POSITIVE };
 
-    out.extend_from_slice(&(kept as i16).to_be_bytes());
-    out.extend_from_slice(&weight.to_be_bytes());
-    out.extend_from_slice(&sign.to_be_bytes());
-    out.extend_from_slice(&u16::from(scale).to_be_bytes());
-    out.extend_from_slice(&digits[2 * first..2 * (first + kept)]);
+    let mut bytes = [0; 4 + ENCODED_BYTES_MAX];
+    let length = 12 + 2 * kept;
+    bytes[..4].copy_from_slice(&(length as u32 - 4).to_be_bytes());
+    bytes[4..6].copy_from_slice(&(kept as i16).to_be_bytes());
+    bytes[6..8].copy_from_slice(&weight.to_be_bytes());
+    bytes[8..10].copy_from_slice(&sign.to_be_bytes());
+    bytes[10..12].copy_from_slice(&u16::from(scale).to_be_bytes());
+    bytes[12..length].copy_from_slice(&digits[2 * first..2 * (first + kept)]);
+    (bytes, length)
 }
 
 /// What a value of `scale % 4` decimals is multiplied by so that its last base-10000 digit is a whole one.

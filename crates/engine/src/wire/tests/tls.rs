@@ -60,6 +60,25 @@ fn the_mode_says_what_is_tried_first_and_what_then() {
     }
 }
 
+/// The recipe of PostgreSQL's manual names the host so. (The rest of the recipe is in `tests/login.rs`.)
+#[test]
+fn the_common_name_counts_where_there_are_no_alternative_names() {
+    let Some(pair) = Pair::make("cn", &["-newkey", "rsa:2048", "-subj", "/CN=DB.example"]) else { return };
+    let own = pair.file("crt");
+    assert_eq!(accepts(&pair, "host=db.example", "verify-full", Some(&own)), Ok(()));
+    assert!(accepts(&pair, "host=other.example", "verify-full", Some(&own)).is_err());
+}
+
+#[test]
+fn common_names_do_not_count_where_there_are_alternative_names() {
+    let says =
+        ["-newkey", "rsa:2048", "-subj", "/CN=db.example", "-addext", "subjectAltName=DNS:other.example"];
+    let Some(pair) = Pair::make("san", &says) else { return };
+    let own = pair.file("crt");
+    assert!(accepts(&pair, "host=db.example", "verify-full", Some(&own)).is_err());
+    assert_eq!(accepts(&pair, "host=other.example", "verify-full", Some(&own)), Ok(()));
+}
+
 /// A directory of its own with a key and a self-signed certificate, removed at the end.
 struct Pair(PathBuf);
 

@@ -3,13 +3,15 @@
 use ring::digest::{self, SHA256, SHA384, SHA512};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
-use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{
+    WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature_with_raw_key,
+};
 use rustls::server::ParsedCertificate;
-use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls_pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use x509_cert::Certificate;
-use x509_cert::der::Decode;
 use x509_cert::der::asn1::ObjectIdentifier;
+use x509_cert::der::{Decode, Encode};
 
 /// Signature algorithms by the hash in them; RFC 5929 says to use SHA-256 in place of MD5 and SHA-1.
 const SIGNATURES: [(&str, &digest::Algorithm); 11] = [
@@ -34,6 +36,27 @@ pub(super) fn end_point_hash(certificate: &CertificateDer<'_>) -> Option<Vec<u8>
     let (_, hash) = SIGNATURES.iter().find(|(oid, _)| ObjectIdentifier::new(oid) == Ok(signature))?;
     Some(digest::digest(hash, certificate).as_ref().to_vec())
 }
+
+fn public_key(certificate: &CertificateDer<'_>) -> Option<SubjectPublicKeyInfoDer<'static>> {
+    let parsed = Certificate::from_der(certificate).ok()?;
+    Some(parsed.tbs_certificate.subject_public_key_info.to_der().ok()?.into())
+}
+
+/// Whether a certificate without alternative names has the server's as its common name, where certificates had
+/// it in former times; libpq and the recipe of PostgreSQL's manual still do.
+fn common_name_is(certificate: &CertificateDer<'_>, server_name: &ServerName<'_>) -> bool {
+    let Ok(parsed) = Certificate::from_der(certificate) else { return false };
+    let mut extensions = parsed.tbs_certificate.extensions.iter().flatten();
+    if extensions.any(|extension| extension.extn_id == SUBJECT_ALT_NAME) {
+        return false;
+    }
+    let attributes = parsed.tbs_certificate.subject.0.iter().flat_map(|part| part.0.iter());
+    let mut names = attributes.filter(|attribute| attribute.oid == COMMON_NAME);
+    names.any(|name| name.value.value().eq_ignore_ascii_case(server_name.to_str().as_bytes()))
+}
+
+const SUBJECT_ALT_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
+const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
 /// How far a certificate is checked. The signature of the handshake always is: without it the hash that channel
 /// binding binds to would prove nothing.
@@ -76,7 +99,7 @@ impl ServerCertVerifier for Verifier {
                     self.algorithms.all,
                 )?;
             }
-            if self.check_name {
+            if self.check_name && !common_name_is(end_entity, server_name) {
                 verify_server_name(&certificate, server_name)?;
             }
         }
@@ -98,7 +121,10 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+        // By the bare key: the recipe of PostgreSQL's manual makes certificates of version 1 with some versions of
+        // openssl, and whether those will do is not decided here.
+        let key = public_key(certificate).ok_or(Error::InvalidCertificate(CertificateError::BadEncoding))?;
+        verify_tls13_signature_with_raw_key(message, &key, signature, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
