@@ -8,10 +8,10 @@ from typing import Annotated
 
 import psycopg
 import typer
-from pgdyno.cli.console import out, print_json
 from rich.markup import escape
 from rich.table import Table
 
+from pgdyno.cli.console import out, print_json
 from pgdyno.errors import ConnectError, UsageError
 from pgdyno.workload.check import Check
 from pgdyno.workload.tpcc.conservation import Connection

@@ -1,11 +1,11 @@
-"""The specification of ``drive`` (docs/engine.md) for one block of a study, or for a single run."""
+"""The specification of ``drive`` (docs/engine.md), for one block of a study or for a single run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from pgdyno.study.plan import Slice, Study
+from pgdyno.study.plan import Driving, Slice
 
 CONNECT_TIMEOUT_S = 60.0
 """2000 connections of a server that forks for each, on a busy machine, are seconds; a minute is a fault."""
@@ -18,20 +18,20 @@ INTERVAL_S = 1.0
 
 
 def drive_specification(
-    study: Study, seed: int, slices: Sequence[Slice], targets: Sequence[tuple[str, str]]
+    driving: Driving, seed: int, slices: Sequence[Slice], targets: Sequence[tuple[str, str]]
 ) -> dict[str, Any]:
     """``targets`` are (name, conninfo); the slices' ``arm`` is an index into them."""
     return {
         "targets": [{"name": name, "conninfo": conninfo} for name, conninfo in targets],
-        "workload": engine_workload(study),
-        "clients": study.clients,
-        "threads": study.threads,
+        "workload": engine_workload(driving),
+        "clients": driving.clients,
+        "threads": driving.threads,
         "seed": seed,
-        "pacing": study.pacing,
-        "rate": None if study.rate is None else study.rate.model_dump(),
-        "retries_max": study.retries_max,
+        "pacing": driving.pacing,
+        "rate": None if driving.rate is None else driving.rate.model_dump(),
+        "retries_max": driving.retries_max,
         "slices": [{"target": s.arm, "role": s.role, "duration_s": s.duration_s} for s in slices],
-        "discard_s": study.discard_s,
+        "discard_s": driving.discard_s,
         "interval_s": INTERVAL_S,
         "barriers": True,
         "connect_timeout_s": CONNECT_TIMEOUT_S,
@@ -39,9 +39,9 @@ def drive_specification(
     }
 
 
-def engine_workload(study: Study) -> dict[str, Any]:
+def engine_workload(driving: Driving) -> dict[str, Any]:
     """The part ``workload`` of the specification: how the transactions are called; the data knows its scale."""
-    workload = study.workload
+    workload = driving.workload
     return {
         "kind": workload.kind,
         "calls": workload.calls,

@@ -25,7 +25,7 @@ from pgdyno.lab.judge import judge, outcome_of
 from pgdyno.lab.progress import BlockEnded, Doubt, Running, Step, Watch
 from pgdyno.probe.cpu import MachineCpu, machine_cpu, server_cpu_s
 from pgdyno.study.plan import Block, Slice, Study
-from pgdyno.workload.tpcc.conformance import sum_d_next_o_id
+from pgdyno.workload.tpcc import sum_d_next_o_id
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,7 @@ def _badness(status: BlockStatus) -> int:
     return [BlockStatus.RUNNING, BlockStatus.DONE, BlockStatus.FAILED, BlockStatus.INTERRUPTED].index(status)
 
 
-def run_group(
-    lab: Lab, block: Block, group: Sequence[int], rates: dict[int, float | None]
-) -> BlockStatus:
+def run_group(lab: Lab, block: Block, group: Sequence[int], rates: dict[int, float | None]) -> BlockStatus:
     """Runs the trials of arms that are up together."""
     trials = {
         index: Trial(lab.arms[index], lab.writer.begin_trial(block.index, index, time.time()))
@@ -108,7 +106,7 @@ def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int,
     for trial in trials.values():
         _bring_up(lab, trial)
         if lab.interruption.requested:
-            return {index: _interrupted(trial) for index, trial in trials.items()}
+            return {index: _interrupted() for index in trials}
     cpu: dict[str, MachineCpu] = {}
     run = _drive(lab, block, trials, cpu)
     outcomes = {}
@@ -116,8 +114,15 @@ def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int,
         lab.watch(Step(f"check {trial.arm.name}"))
         outcome = outcome_of(run, target, trial.restore_s, trial.start_s)
         if outcome.status is TrialStatus.OK:
-            outcome = judge(outcome, trial.arm, run, target, trial.next_o_ids_before)
-        for doubt in doubts_of_trial(lab.study, trial.id, trial.arm, run, target, cpu):
+            outcome = judge(
+                outcome,
+                trial.arm,
+                run,
+                target,
+                clients=lab.study.clients,
+                next_o_ids_before=trial.next_o_ids_before,
+            )
+        for doubt in doubts_of_trial(lab.study, trial.id, trial.arm, run, cpu):
             lab.writer.add_caveat(doubt)
         outcomes[index] = outcome
     return outcomes
@@ -204,5 +209,5 @@ def _failed(trial: Trial, reason: str) -> Outcome:
     )
 
 
-def _interrupted(trial: Trial) -> Outcome:
+def _interrupted() -> Outcome:
     return Outcome(TrialStatus.INTERRUPTED, time.time(), reason="stopped by the user")

@@ -1,9 +1,11 @@
-"""The caveats that the lab itself finds: about a trial from its counters, about a study from its arms."""
+"""The caveats that only the lab can find, for they need more than the evidence keeps: they are stored there.
+
+What follows from the evidence itself is found by ``analysis.doubts``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.drive.run import Run
@@ -18,68 +20,41 @@ DRIVER_LATE_NS_MAX = 10_000_000
 """At the 99th percentile: beyond it the driver adds more to a latency than a commit's fsync does."""
 
 STEAL_SHARE_MAX = 0.05
-FAILURE_SHARE_MAX = 0.001
-RETRY_SHARE_MAX = 0.01
 
 
 def doubts_of_trial(
-    study: Study, trial: int, arm: LabArm, run: Run, target: int, cpu: Mapping[str, MachineCpu]
+    study: Study, trial: int, arm: LabArm, run: Run, cpu: Mapping[str, MachineCpu]
 ) -> Iterator[Caveat]:
-    """Yields the caveats of one trial."""
+    """Yields the caveats of one trial. ``cpu`` has the readings at the barriers that were passed."""
     if {"measure", "end"} <= cpu.keys():
         yield from _machine_doubts(trial, arm, run, cpu["measure"], cpu["end"])
-    if run.result is None:
-        return
-    late_ns = run.result["driver"]["wake_late_ns"]["p99"]
-    if late_ns > DRIVER_LATE_NS_MAX:
-        yield Caveat(
-            Code.DRIVER_LATE,
-            {"arm": arm.name, "late_ms": late_ns / 1e6, "limit_ms": DRIVER_LATE_NS_MAX / 1e6},
-            trial,
-        )
-    yield from _outcome_doubts(trial, arm, run.result["targets"][target]["kinds"])
-    log = arm.log()
-    if log is not None and study.schedule == "slices" and len(study.arms) > 1:
-        n = log.count("checkpoint starting")
-        if n:
-            yield Caveat(Code.CHECKPOINT_IN_SLICES, {"arm": arm.name, "n": n}, trial)
+    if run.result is not None:
+        late_ns = run.result["driver"]["wake_late_ns"]["p99"]
+        if late_ns > DRIVER_LATE_NS_MAX:
+            names = {"arm": arm.name, "late_ms": late_ns / 1e6, "limit_ms": DRIVER_LATE_NS_MAX / 1e6}
+            yield Caveat(Code.DRIVER_LATE, names, trial)
+    checkpoints = (arm.log() or "").count("checkpoint starting")
+    if study.schedule == "slices" and checkpoints:
+        yield Caveat(Code.CHECKPOINT_IN_SLICES, {"arm": arm.name, "n": checkpoints}, trial)
+    if arm.log() is not None and not checkpoints:
+        yield Caveat(Code.WINDOW_WITHOUT_CHECKPOINT, {"arm": arm.name})
 
 
 def _machine_doubts(
     trial: int, arm: LabArm, run: Run, before: MachineCpu, after: MachineCpu
 ) -> Iterator[Caveat]:
     busy_s = after.busy_s - before.busy_s
-    stolen = (after.steal_s - before.steal_s) / busy_s if busy_s > 0 else 0.0
+    if busy_s <= 0:
+        return
+    stolen = (after.steal_s - before.steal_s) / busy_s
     if stolen > STEAL_SHARE_MAX:
         yield Caveat(Code.STEAL, _share(arm, stolen, STEAL_SHARE_MAX), trial)
-    if run.result is not None and busy_s > 0:
+    if run.result is not None:
         cpu_ns = run.result["driver"]["cpu_ns"]
         share = (cpu_ns["user"] + cpu_ns["system"]) / 1e9 / busy_s
         if share > DRIVER_SHARE_MAX:
             yield Caveat(Code.DRIVER_BUSY, _share(arm, share, DRIVER_SHARE_MAX), trial)
 
 
-def _outcome_doubts(trial: int, arm: LabArm, kinds: Mapping[str, Any]) -> Iterator[Caveat]:
-    counts = [kind["counts"] for kind in kinds.values()]
-    n = sum(c["ok"] + c["rolled_back"] + c["failed"] + c["skipped"] for c in counts)
-    if n == 0:
-        return
-    failed = sum(c["failed"] + c["skipped"] for c in counts) / n
-    if failed > FAILURE_SHARE_MAX:
-        yield Caveat(Code.FAILURES_OVER_SHARE, _share(arm, failed, FAILURE_SHARE_MAX), trial)
-    retried = sum(c["retried"] for c in counts) / n
-    if retried > RETRY_SHARE_MAX:
-        yield Caveat(Code.RETRIES_OVER_SHARE, _share(arm, retried, RETRY_SHARE_MAX), trial)
-
-
 def _share(arm: LabArm, share: float, limit: float) -> dict[str, str | int | float]:
-    return {"arm": arm.name, "share": f"{share:.1%}", "limit": f"{limit:.1%}"}
-
-
-def doubts_of_study(study: Study, cores: int, engine_profile: str) -> Iterator[Caveat]:
-    """Yields the caveats that the plan alone gives."""
-    yield Caveat(Code.SHARED_MACHINE, {"cores": cores})
-    if engine_profile != "release":
-        yield Caveat(Code.DEBUG_ENGINE)
-    if study.pacing == "none" and study.rate is None:
-        yield Caveat(Code.NO_KEYING_AND_THINKING)
+    return {"arm": arm.name, "share": f"{share:.1%}", "limit": f"{limit:.0%}"}

@@ -58,13 +58,16 @@ def _round_trip(run: Run, target: int) -> object:
     return next((e["round_trip_ns"] for e in run.connected if e["target"] == target), None)
 
 
-def judge(outcome: Outcome, arm: LabArm, run: Run, target: int, next_o_ids_before: int | None) -> Outcome:
+def judge(
+    outcome: Outcome, arm: LabArm, run: Run, target: int, *, clients: int, next_o_ids_before: int | None
+) -> Outcome:
     """Checks the database, the driver's random numbers and the server's log. One failed check excludes it."""
     assert run.result is not None
     checks = check_trial(
         arm.connect,
         result=run.result["targets"][target],
         clients=next(e["clients"] for e in run.connected if e["target"] == target),
+        clients=clients,
         next_o_ids_before=next_o_ids_before,
         server_log=arm.log(),
     )

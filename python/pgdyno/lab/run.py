@@ -11,7 +11,7 @@ from pgdyno.lab.progress import BlockBegan
 from pgdyno.study.plan import blocks_of
 
 FAILED_BLOCKS_IN_A_ROW_MAX = 3
-"""A server that fails in every block will fail in the next one, too; one that fails now and then is a result."""
+"""A server that fails in every block will fail in the next one; one that fails now and then is a result."""
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Budget:
     block_s: float | None = None
 
     def allows_another(self) -> bool:
-        """Whether the next block, if it takes as long as the longest, ends within half a block of the budget."""
+        """Whether the next block, taking as long as the longest, ends within half a block of the budget."""
         return self.block_s is None or self.spent_s + self.block_s / 2 <= self.budget_s
 
     def blocks_expected(self, done: int) -> int | None:

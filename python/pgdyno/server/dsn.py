@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 import re
 from dataclasses import dataclass, field
 
@@ -35,6 +37,13 @@ class Dsn:
     def with_database(self, dbname: str) -> Dsn:
         """The same server, another database."""
         return Dsn(make_conninfo(self.conninfo, dbname=dbname))
+
+    @property
+    def database(self) -> str:
+        """The database that it names; as libpq has it, by default that of the user's name."""
+        parts = conninfo_to_dict(self.conninfo)
+        given = parts.get("dbname") or os.environ.get("PGDATABASE")
+        return str(given or parts.get("user") or os.environ.get("PGUSER") or getpass.getuser())
 
     @property
     def shown(self) -> str:

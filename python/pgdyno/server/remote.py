@@ -63,9 +63,9 @@ class Remote:
             words = " / ".join(line.strip() for line in str(error).splitlines() if line.strip())
             raise ConnectError(f"no connection to {dsn}: {dsn.masked(words)}") from None
 
-    def check(self) -> Description:
-        """What the server is. Raises ConnectError: unreachable, too old, standby, or we may not create
-        databases.
+    def check(self, *, must_create: bool = True) -> Description:
+        """What the server is. Raises ConnectError: unreachable, too old, a standby, or (``must_create``) we
+        may not create databases.
         """
         with self.connect() as connection:
             version = Version(*divmod(connection.info.server_version, 10000))
@@ -82,7 +82,7 @@ class Remote:
             text, user, superuser, may_create, standby = row
             if standby:
                 raise ConnectError(f"{self.dsn} is a standby: it cannot be written to")
-            if not may_create:
+            if must_create and not may_create:
                 raise ConnectError(
                     f"the user {user} may not create databases on {self.dsn}: ALTER ROLE {user} CREATEDB"
                 )
@@ -115,6 +115,12 @@ class Remote:
                 sql.SQL("comment on database {} is {}").format(sql.Identifier(dbname), sql.Literal(mark))
             )
         return self.dsn.with_database(dbname)
+
+    def has_database(self, dbname: str) -> bool:
+        """Whether there is one of that name, whoever made it."""
+        with self.connect() as connection:
+            found = connection.execute("select 1 from pg_database where datname = %s", (dbname,)).fetchone()
+        return found is not None
 
     def own_databases(self) -> dict[str, str]:
         """The databases that carry pgdyno's mark, each with its purpose."""

@@ -6,7 +6,7 @@ import hashlib
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -28,7 +28,7 @@ class TpccParameters(BaseModel):
     isolation: Literal["read committed", "repeatable read", "serializable"] = "read committed"
 
     @model_validator(mode="after")
-    def _pipeline_needs_statements(self) -> TpccParameters:
+    def _pipeline_needs_statements(self) -> Self:
         if self.pipeline and self.calls != "statements":
             raise ValueError("pipeline needs calls = statements: a procedure is one round trip already")
         return self
@@ -43,22 +43,33 @@ class Rate(BaseModel):
     arrivals: Literal["constant", "poisson"] = "poisson"
 
 
-class Study(BaseModel):
-    """Everything that decides what is run; it is stored in the evidence, and a resume reads it from there."""
+class Driving(BaseModel):
+    """How clients drive one arm: what a single run of the driver needs to know beside its slices."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    title: str
-    arms: tuple[ArmSpec, ...] = Field(min_length=2)
     workload: TpccParameters
     clients: int = Field(ge=1, le=MAX_CLIENTS)
     threads: int | None = Field(default=None, ge=1, le=256)
     pacing: Literal["none", "keying-and-thinking"] = "none"
     rate: Rate | None = None
     retries_max: int = Field(default=10, ge=0, le=1000)
+    discard_s: float = Field(default=0.05, ge=0, le=10)
+
+    @model_validator(mode="after")
+    def _one_says_when(self) -> Self:
+        if self.rate and self.pacing != "none":
+            raise ValueError("rate and pacing exclude each other: each says when a transaction starts")
+        return self
+
+
+class Study(Driving):
+    """Everything that decides what is run; it is stored in the evidence, and a resume reads it from there."""
+
+    title: str
+    arms: tuple[ArmSpec, ...] = Field(min_length=2)
     schedule: Literal["slices", "blocks"] = "slices"
     slice_s: float = Field(default=1.0, ge=0.1, le=60)
-    discard_s: float = Field(default=0.05, ge=0, le=10)
     warmup_s: float = Field(ge=0, le=86_400)
     rounds: int = Field(ge=2, le=10_000)
     budget_s: float = Field(gt=0)
@@ -71,13 +82,11 @@ class Study(BaseModel):
     into_existing: bool = False
 
     @model_validator(mode="after")
-    def _parts_agree(self) -> Study:
+    def _slices_have_a_counted_part(self) -> Self:
         if self.discard_s >= self.slice_s:
             raise ValueError(f"discard ({self.discard_s} s) leaves nothing of a slice ({self.slice_s} s)")
         if self.rounds % 2 and self.schedule == "slices":
             raise ValueError("rounds must be even: each round is followed by its mirror image")
-        if self.rate and self.pacing != "none":
-            raise ValueError("rate and pacing exclude each other: each says when a transaction starts")
         return self
 
     @property

@@ -1,0 +1,64 @@
+"""``pgdyno demo``: the main job in about four minutes, with whatever servers this machine can get."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pgdyno.cli import options
+from pgdyno.cli.compare import run_and_report
+from pgdyno.cli.console import say
+from pgdyno.errors import FetchError, UsageError
+from pgdyno.server.cache import Cache
+from pgdyno.server.find import resolve_all, system_builds
+from pgdyno.study.arm import parse_arms
+from pgdyno.study.plan import Study, TpccParameters
+from pgdyno.study.sizing import default_clients
+
+DEMO_WAREHOUSES = 4
+DEMO_BUDGET_S = 180.0
+DEMO_PAIRS = (("17", "18"), ("16", "17"), ("15", "16"))
+
+
+def demo(
+    directory: Annotated[Path, typer.Argument(help="Where evidence and report go.")] = Path("demo"),
+) -> int:
+    """Compare two PostgreSQL versions for three minutes: 17 against 18 where they can be had.
+
+    Where there is one version only, it is compared with itself under the `starter` settings.
+    """
+    machine = options.this_machine()
+    arms = choose_arms()
+    study = Study(
+        title=" against ".join(reversed(arms)),
+        arms=tuple(parse_arms(arms)),
+        workload=TpccParameters(warehouses=DEMO_WAREHOUSES),
+        clients=min(16, default_clients(machine)),
+        warmup_s=2,
+        rounds=6,
+        budget_s=DEMO_BUDGET_S,
+        seed=int(time.time()),
+    )
+    directory.mkdir(parents=True, exist_ok=True)
+    stem = directory / time.strftime("demo-%Y%m%d-%H%M%S")
+    return run_and_report(stem.with_suffix(".sqlite"), study)
+
+
+def choose_arms() -> list[str]:
+    """The first pair of versions that can be had; else one version with and without settings."""
+    store = Cache.open().store(progress=say)
+    complaints = []
+    for pair in DEMO_PAIRS:
+        try:
+            resolve_all(pair, store=store)
+        except (FetchError, UsageError) as error:
+            complaints.append(str(error))
+            continue
+        return list(pair)
+    say(f"no two versions can be had ({complaints[0]}); comparing settings of one")
+    there = [*system_builds(), *store.cached()]
+    server = str(there[0].version) if there else "16"
+    return [server, f"{server},@starter"]

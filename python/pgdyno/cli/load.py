@@ -1,0 +1,86 @@
+"""``pgdyno load``: the workload's data into a database, on any server."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from pgdyno.cli import options
+from pgdyno.cli.console import err, print_json, say
+from pgdyno.drive.load import run_load
+from pgdyno.engine import Event
+from pgdyno.errors import UsageError
+from pgdyno.interruption import Interruption
+from pgdyno.lab.dataset import DATASET_SEED, load_specification
+from pgdyno.server.dsn import Dsn
+from pgdyno.server.remote import Remote
+from pgdyno.study.plan import TpccParameters
+from pgdyno.units import format_duration, format_size
+
+
+def load(
+    dsn: options.Dsn,
+    warehouses: Annotated[int, typer.Option(help="Size of the data, about 100 MB each.")] = 1,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = DATASET_SEED,
+    connections: Annotated[
+        int | None, typer.Option(min=1, max=64, help="How many load at once. [default: one per core]")
+    ] = None,
+    into_existing: options.IntoExisting = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> int:
+    """Load the tpcc data into the database that DSN names.
+
+    The database is created. One that exists already is left alone unless you say --into-existing; even then
+    tables that are not pgdyno's are never touched. Example:
+
+    pgdyno load postgresql://localhost/tpcc --warehouses 10
+    """
+    target = Dsn(dsn)
+    prepare_database(target, into_existing)
+    workload = TpccParameters(warehouses=warehouses)
+    specification = load_specification(
+        target.conninfo, workload, connections=connections, seed=seed, into_existing=into_existing
+    )
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Interruption() as interruption, Progress(*columns, console=err, disable=quiet) as progress:
+        task = progress.add_task("connect", total=1.0)
+        result = run_load(
+            specification,
+            interruption,
+            lambda phase, share: progress.update(task, description=f"{phase:8}", completed=share),
+            lambda size_bytes: say(f"{warehouses} warehouses will take {format_size(size_bytes)}"),
+        )
+    if json:
+        print_json({key: value for key, value in result.items() if key != "event"})
+    else:
+        typer.echo(summary(result))
+    return 0
+
+
+def prepare_database(target: Dsn, into_existing: bool) -> None:
+    """Creates the database that the DSN names; an existing one must be named knowingly."""
+    remote = Remote(target)
+    if into_existing:
+        with remote.connect():
+            return
+    name = target.database
+    maintenance = Remote(target.with_database("postgres"))
+    if maintenance.has_database(name):
+        raise UsageError(
+            f"the database {name} exists already: name another, or add --into-existing to load into it"
+        )
+    maintenance.create(name, "made by pgdyno load")
+
+
+def summary(result: Event) -> str:
+    """One line: rows, size, and where the time went."""
+    phases = result["phases_s"]
+    parts = ", ".join(f"{phase} {format_duration(s)}" for phase, s in phases.items())
+    rows = sum(result["rows"].values())
+    return (
+        f"{rows:,} rows, {format_size(result['bytes_copied'])} copied in "
+        f"{format_duration(sum(phases.values()))} ({parts})"
+    )

@@ -1,0 +1,85 @@
+"""Options that several commands share, each defined once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import psutil
+import typer
+
+from pgdyno.errors import UsageError
+from pgdyno.study.plan import Driving, Rate, TpccParameters
+from pgdyno.study.sizing import Machine
+
+Calls = Annotated[
+    Literal["procedures", "statements"],
+    typer.Option(help="One round trip a transaction, or one a statement."),
+]
+Pipeline = Annotated[
+    bool, typer.Option("--pipeline", help="With statements: send together what does not depend.")
+]
+Isolation = Annotated[
+    Literal["read committed", "repeatable read", "serializable"], typer.Option(help="Isolation level.")
+]
+Pacing = Annotated[
+    Literal["none", "keying-and-thinking"], typer.Option(help="Whether clients key and think.")
+]
+RatePerS = Annotated[
+    float | None, typer.Option("--rate", help="Open loop: so many transactions per second and arm.")
+]
+Arrivals = Annotated[
+    Literal["poisson", "constant"], typer.Option(help="How an open loop's arrivals are spread.")
+]
+Retries = Annotated[int, typer.Option(help="Per transaction, after a serialization failure or deadlock.")]
+Threads = Annotated[int | None, typer.Option(help="Of the driver. [default: as measured best]")]
+Json = Annotated[bool, typer.Option("--json", help="The result as JSON on standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
+IntoExisting = Annotated[
+    bool, typer.Option("--into-existing", help="Work in the very database that the DSN names.")
+]
+Dsn = Annotated[
+    str,
+    typer.Argument(help="A connection string or URI. The password may come from PGPASSWORD or ~/.pgpass."),
+]
+
+
+def this_machine() -> Machine:
+    """Cores that we may use, and memory."""
+    return Machine(len(psutil.Process().cpu_affinity()), psutil.virtual_memory().total)
+
+
+def parse_percent(text: str) -> float:
+    """``2%`` or ``2`` → 0.02. Raises UsageError."""
+    try:
+        share = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        raise UsageError(f"{text!r} is not a percentage; for example: 2%") from None
+    if not 0 < share < 1:
+        raise UsageError(f"the percentage {text!r} is not between 0 and 100")
+    return share
+
+
+def driving(
+    *,
+    warehouses: int,
+    clients: int,
+    calls: str,
+    pipeline: bool,
+    isolation: str,
+    pacing: str,
+    rate: float | None,
+    arrivals: str,
+    retries: int,
+    threads: int | None,
+) -> dict[str, object]:
+    """The fields of Driving from the options; its validation says what is wrong."""
+    workload = {"warehouses": warehouses, "calls": calls, "pipeline": pipeline, "isolation": isolation}
+    fields = {
+        "workload": TpccParameters.model_validate(workload),
+        "clients": clients,
+        "threads": threads,
+        "pacing": pacing,
+        "rate": None if rate is None else Rate.model_validate({"per_s": rate, "arrivals": arrivals}),
+        "retries_max": retries,
+    }
+    return dict(Driving.model_validate(fields))

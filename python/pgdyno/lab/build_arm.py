@@ -1,0 +1,77 @@
+"""An arm on a build of ours: a live data directory, restored from a snapshot, and a server started on it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from pgdyno.errors import ServerError
+from pgdyno.lab.arm import Connection
+from pgdyno.lab.dataset import DATABASE
+from pgdyno.server.build import Build
+from pgdyno.server.cluster import Cluster
+from pgdyno.server.running import Server
+from pgdyno.server.runs import Run
+from pgdyno.server.snapshot import Snapshot, restore
+from pgdyno.server.user import Account
+
+
+@dataclass
+class BuildArm:
+    """See LabArm. ``settings`` are checked already; ``optional`` ones may be dropped by the version."""
+
+    index: int
+    name: str
+    build: Build
+    settings: Mapping[str, str]
+    optional: Collection[str]
+    snapshot: Snapshot
+    run: Run
+    account: Account
+    _server: Server | None = None
+
+    def restore(self) -> None:
+        """Copies what differs from the snapshot, and starts a new log."""
+        restore(self.snapshot, self.run.data_dir, self.account)
+        self.run.log_path.unlink(missing_ok=True)
+
+    def start(self) -> None:
+        """Starts the server on the restored data."""
+        cluster = Cluster(self.build, self.run.data_dir, self.account, self.run.log_path)
+        self._server = cluster.start(self.settings, optional=self.optional)
+
+    def stop(self) -> None:
+        """Ends it at once: the next restore makes the data good again."""
+        if self._server is not None:
+            with contextlib.suppress(ServerError):
+                self._server.stop("immediate")
+            self._server.abandon()
+            self._server = None
+
+    def conninfo(self) -> str:
+        """Of the workload's database."""
+        return self.running.conninfo(DATABASE)
+
+    def connect(self) -> Connection:
+        """To the workload's database."""
+        return self.running.connect(DATABASE)
+
+    def postmaster_pid(self) -> int | None:
+        """While it runs."""
+        return self._server.postmaster_pid if self._server else None
+
+    def log(self) -> str | None:
+        """Of this start."""
+        return self._server.log() if self._server else None
+
+    def effective(self) -> Mapping[str, str]:
+        """As verified after the start."""
+        return self.running.effective
+
+    @property
+    def running(self) -> Server:
+        """The server. Raises ServerError when it was not started."""
+        if self._server is None:
+            raise ServerError(f"the server of {self.name} is not running")
+        return self._server

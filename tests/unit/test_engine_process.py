@@ -1,0 +1,89 @@
+"""The engine as a child process, with programs in its place that misbehave."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from pgdyno.engine import Engine, find_engine
+from pgdyno.errors import EngineError, Interrupted
+from pgdyno.interruption import Interruption
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A shell script in the engine's place; tests append to it."""
+    path = tmp_path / "pgdyno-engine"
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PGDYNO_ENGINE", str(path))
+    return path
+
+
+def script(program: Path, text: str) -> None:
+    program.write_text(f"#!/bin/sh\n{text}\n")
+
+
+def test_the_specification_is_the_first_line_and_orders_follow(program: Path) -> None:
+    script(program, 'read -r a; read -r b; printf \'{"event":"result","got":[%s,%s]}\\n\' "$a" "$b"')
+    with Engine("drive", {"clients": 3}) as engine:
+        engine.proceed()
+        events = list(engine.events())
+    assert events == [{"event": "result", "got": [{"clients": 3}, {"do": "continue"}]}]
+
+
+def test_an_end_without_a_result_is_an_error_with_the_engines_last_words(program: Path) -> None:
+    script(program, "read -r a; echo 'out of luck' >&2; exit 3")
+    with Engine("drive", {}) as engine, pytest.raises(EngineError, match=r"status 3.*out of luck"):
+        list(engine.events())
+
+
+def test_an_engine_that_has_ended_takes_orders_in_silence(program: Path) -> None:
+    script(program, 'read -r a; echo \'{"event":"result"}\'')
+    with Engine("load", {}) as engine:
+        assert [event["event"] for event in engine.events()] == ["result"]
+        engine.stop()
+
+
+def test_leaving_the_block_closes_the_input_and_waits_for_the_end(program: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    script(program, f'read -r a; echo \'{{"event":"started"}}\'; cat > /dev/null; echo ended > {trace}')
+    with pytest.raises(ZeroDivisionError), Engine("drive", {}) as engine:
+        next(engine.events())
+        _ = 1 / 0
+    assert trace.read_text() == "ended\n"
+
+
+def test_a_missing_engine_is_an_error_that_says_how_to_build_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGDYNO_ENGINE", "/nowhere/pgdyno-engine")
+    with pytest.raises(EngineError, match="make setup"):
+        find_engine()
+
+
+def test_the_first_signal_asks_and_the_second_ends() -> None:
+    heard: list[str] = []
+    with Interruption() as interruption:
+        interruption.check()
+        with interruption.tell(lambda: heard.append("stop")):
+            os.kill(os.getpid(), signal.SIGINT)
+        assert heard == ["stop"]
+        with pytest.raises(Interrupted):
+            interruption.check()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_whoever_listens_late_is_told_at_once() -> None:
+    heard: list[str] = []
+    with Interruption() as interruption:
+        os.kill(os.getpid(), signal.SIGINT)
+        with interruption.tell(lambda: heard.append("stop")):
+            assert heard == ["stop"]
+
+
+def test_events_are_json(program: Path) -> None:
+    script(program, f"read -r a; echo '{json.dumps({'event': 'failed', 'stage': 'connect'})}'; exit 1")
+    with Engine("drive", {}) as engine:
+        assert list(engine.events())[-1]["stage"] == "connect"

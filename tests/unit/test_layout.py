@@ -1,0 +1,66 @@
+"""The folders show the way of the data: imports go one way, and files stay readable."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "python" / "pgdyno"
+ORDER = ["study", "server", "workload", "drive", "probe", "evidence", "analysis", "report"]
+EVERYONE_MAY = {"units", "errors", "caveats", "estimate", "engine", "interruption", "__init__"}
+SEE_EVERYTHING = {"lab", "cli", "__main__"}
+VAGUE = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
+LINES_MAX = 450
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def imported_parts(path: Path) -> set[str]:
+    """The first part under ``pgdyno`` of everything that a module imports."""
+    parts = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module]
+        parts |= {name.split(".")[1] for name in names if name.startswith("pgdyno.")}
+    return parts
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_a_package_imports_only_from_packages_to_its_left(path: Path) -> None:
+    own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    if own in SEE_EVERYTHING:
+        return
+    left = set(ORDER[: ORDER.index(own) + 1]) if own in ORDER else set()
+    assert imported_parts(path) <= left | EVERYONE_MAY
+
+
+def test_analysis_and_report_never_see_a_server() -> None:
+    for path in modules():
+        if path.relative_to(PACKAGE).parts[0] in ("analysis", "report"):
+            assert not {"server", "workload", "drive", "probe"} & imported_parts(path), path
+
+
+@pytest.mark.parametrize("suffix", ["py", "rs"])
+def test_files_have_telling_names_and_do_one_thing(suffix: str) -> None:
+    found = [*ROOT.glob(f"crates/**/*.{suffix}"), *ROOT.glob(f"python/**/*.{suffix}")]
+    assert found
+    assert not [path for path in found if path.stem in VAGUE]
+    too_long = {str(path): n for path in found if (n := len(path.read_text().splitlines())) > LINES_MAX}
+    assert not too_long
+
+
+def test_no_file_names_the_host_of_a_registry() -> None:
+    hosts = ["pypi" + ".org", "pythonhosted" + ".org", "registry." + "npmjs", "deb." + "debian.org"]
+    hosts += ["repo1." + "maven", "repo." + "maven", "proxy." + "golang.org", "static." + "crates.io"]
+    for path in ROOT.rglob("*"):
+        top = path.relative_to(ROOT).parts[0]
+        if top in (".git", ".venv", "target", "demo", "Cargo.lock", ".hypothesis") or not path.is_file():
+            continue
+        text = path.read_bytes()
+        assert not [host for host in hosts if host.encode() in text], path
