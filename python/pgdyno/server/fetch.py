@@ -8,7 +8,9 @@ share one download; what an interrupted one left is cleared by the next.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
 import stat
 import time
@@ -68,7 +70,16 @@ class Store:
     def obtain(self, wanted: Wanted) -> Build:
         """The cached build (of a major the newest), else fetched. Raises FetchError."""
         found = [build for build in self.cached() if wanted.matches(build.version)]
-        return found[0] if found else self.install(wanted)
+        if not found:
+            return self.install(wanted)
+        self._touch(found[0])
+        return found[0]
+
+    def _touch(self, build: Build) -> None:
+        """Its last use, for `cache list` and `prune`."""
+        folder = next(path for path in build.bin_dir.parents if (path / MARK).is_file())
+        with contextlib.suppress(OSError):
+            os.utime(folder / MARK)
 
     def install(self, wanted: Wanted, source_name: str | None = None) -> Build:
         """Fetch the newest build that matches, unless it is cached. Raises FetchError with every source's
@@ -97,6 +108,10 @@ class Store:
         if matching:
             version = max(matching)
             return self._fetch(source, versions[version], Wanted(version.major, version.minor))
+        if wanted.major in source.unlisted and wanted.minor is not None:
+            raise FetchError(
+                f"has some {wanted.major}, but only fetching it shows which: ask for {wanted.major}"
+            )
         if wanted.major in source.unlisted:
             return self._fetch(source, "", wanted)
         raise FetchError(f"has no {wanted}")

@@ -187,7 +187,7 @@ def nearest_version(wanted: Wanted, versions: Sequence[Version]) -> Version | No
     minor = wanted.minor if wanted.minor is not None else 10**6  # a major alone asks for its newest minor
 
     def distance(version: Version) -> tuple[int, int, int, int]:
-        return (abs(version.major - wanted.major), abs(version.minor - minor), -version.major, -version.minor)
+        return (abs(version.major - wanted.major), -version.major, abs(version.minor - minor), -version.minor)
 
     return min(versions, key=distance, default=None)
 

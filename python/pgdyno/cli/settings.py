@@ -1,0 +1,175 @@
+"""``pgdyno settings``: profiles, and what a single setting is and costs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from pgdyno.cli.console import out, print_json, say
+from pgdyno.errors import UsageError
+from pgdyno.server.build import Build
+from pgdyno.server.cache import Cache
+from pgdyno.server.catalogue import Catalogue, catalogue
+from pgdyno.server.find import resolve, system_builds
+from pgdyno.server.settings.definition import Definition, validate
+from pgdyno.server.settings.machine import this_machine
+from pgdyno.server.settings.owned import OWNED
+from pgdyno.server.settings.profile import PROFILES, Fit, profile_named, request
+from pgdyno.server.settings.safety import Badge, safety
+
+app = typer.Typer(help="Settings: the profiles, and what a setting means.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+OfServer = Annotated[
+    str | None, typer.Option("--server", help="A server as in `compare`. [default: the newest that is here]")
+]
+
+
+@app.command("list")
+def list_profiles(as_json: AsJson = False) -> None:
+    """List the profiles, each with its source."""
+    if as_json:
+        print_json([{"name": p.name, "title": p.title, "source": p.source} for p in PROFILES.values()])
+        return
+    table = Table("profile", "what it is", "source", box=None)
+    for profile in PROFILES.values():
+        table.add_row(f"@{profile.name}", escape(profile.title), escape(profile.source))
+    out.print(table)
+
+
+@app.command("show")
+def show_profile(
+    profile: Annotated[str, typer.Argument(help="A profile's name, see `pgdyno settings list`.")],
+    server: OfServer = None,
+    servers_at_once: Annotated[
+        int, typer.Option(min=1, help="How many servers share the memory; two in a comparison of two arms.")
+    ] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Show a profile's settings as fitted to this machine, and what they keep or give up."""
+    found = profile_named(profile.removeprefix("@"))
+    cache = Cache.open()
+    build, known = _known(cache, server)
+    fit = Fit(this_machine(cache.root), build.version, known.definitions, servers_at_once)
+    settings = request([found.name], {}, fit).settings
+    judged = safety({**known.initial, **settings})
+    if as_json:
+        badges = {badge.key: {"kept": badge.kept, "reason": badge.reason} for badge in judged.badges}
+        print_json(
+            {"profile": found.name, "server": build.label, "settings": dict(settings), "safety": badges}
+        )
+        return
+    say(f"{found.title}; for {build.label}; source: {found.source}")
+    for name, value in settings.items():
+        out.print(f"{name} = {value}", markup=False)
+    out.print(_badges(judged.badges))
+    out.print(f"checkpoints: {judged.checkpoint_distance}", markup=False)
+
+
+@app.command("explain")
+def explain(
+    name: Annotated[str, typer.Argument(help="A setting's name.")],
+    server: OfServer = None,
+    as_json: AsJson = False,
+) -> None:
+    """Explain a setting by the server's own catalogue, and what its values mean for safety."""
+    build, known = _known(Cache.open(), server)
+    definition = _definition(name, known, build)
+    if as_json:
+        print_json(_facts(definition, known))
+        return
+    for key, text in _lines(definition, known, build):
+        out.print(f"{key:<9} {text}", markup=False, soft_wrap=True)
+
+
+def _known(cache: Cache, server: str | None) -> tuple[Build, Catalogue]:
+    store = cache.store(say)
+    if server is None:
+        here = [*system_builds(), *store.cached()]
+        build = max(here, key=lambda one: one.version) if here else resolve("18", store=store)
+    else:
+        build = resolve(server, store=store)
+    return build, catalogue(build, cache)
+
+
+def _definition(name: str, known: Catalogue, build: Build) -> Definition:
+    definition = known.definitions.get(name.lower())
+    if definition is None:
+        validate({name: ""}, known.definitions, build.version)  # its message knows the nearest name
+        raise UsageError(f"{name} belongs to an extension: PostgreSQL {build.version} alone does not know it")
+    return definition
+
+
+def _facts(definition: Definition, known: Catalogue) -> dict[str, object]:
+    return {
+        "name": definition.name,
+        "type": definition.vartype,
+        "unit": definition.unit,
+        "min": definition.min_val,
+        "max": definition.max_val,
+        "values": list(definition.enumvals),
+        "initial": known.initial.get(definition.name),
+        "context": definition.context,
+        "category": definition.category,
+        "description": definition.short_desc,
+        "owned": OWNED.get(definition.name),
+        "safety": {value: [badge.key for badge in badges] for value, badges in _prices(definition, known)},
+    }
+
+
+def _lines(definition: Definition, known: Catalogue, build: Build) -> list[tuple[str, str]]:
+    described = " ".join(text for text in (definition.short_desc, definition.extra_desc) if text)
+    lines = [(definition.name, described), ("group", definition.category), ("type", _kind(definition))]
+    lines.append(("initially", known.initial.get(definition.name) or "(empty)"))
+    lines.append(("changed", CONTEXTS.get(definition.context, definition.context)))
+    if definition.name in OWNED:
+        lines.append(("owned", f"pgdyno sets it itself: {OWNED[definition.name]}"))
+    for value, badges in _prices(definition, known):
+        lines += [("safety", f"{value}: {badge.name}: {badge.kept}. {badge.reason}") for badge in badges]
+    lines.append(("server", build.label))
+    return lines
+
+
+CONTEXTS = {
+    "internal": "never: fixed when PostgreSQL is built or a cluster is made",
+    "postmaster": "at the server's start",
+    "sighup": "by reloading the configuration",
+    "superuser-backend": "at the start of a session, by a superuser",
+    "backend": "at the start of a session",
+    "superuser": "at any time, by a superuser",
+    "user": "at any time",
+}
+
+
+def _kind(definition: Definition) -> str:
+    if definition.enumvals:
+        return "one of " + ", ".join(definition.enumvals)
+    if definition.min_val is None or definition.max_val is None:
+        return definition.vartype
+    low, high = (definition.bare_in(float(bound)) for bound in (definition.min_val, definition.max_val))
+    unit = f", a bare number is in units of {definition.unit}" if definition.unit else ""
+    return f"{definition.vartype} from {low} to {high}{unit}"
+
+
+def _prices(definition: Definition, known: Catalogue) -> list[tuple[str, tuple[Badge, ...]]]:
+    """For each value of a switch or enumeration, the badges that it gives up beyond those of a fresh
+    cluster.
+    """
+    values = definition.enumvals or (("on", "off") if definition.vartype == "bool" else ())
+    before = set(safety(known.initial).given_up)
+    prices = []
+    for value in values:
+        lost = [b for b in safety({**known.initial, definition.name: value}).given_up if b not in before]
+        if lost:
+            prices.append((value, tuple(lost)))
+    return prices
+
+
+def _badges(badges: tuple[Badge, ...]) -> Table:
+    table = Table("safety", "kept", "", box=None)
+    for badge in badges:
+        table.add_row(escape(badge.name), badge.kept, escape(badge.reason))
+    return table

