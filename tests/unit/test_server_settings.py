@@ -134,6 +134,13 @@ def test_fractions_are_refused_where_the_version_refuses_them() -> None:
         validate({"shared_buffers": "1.5GB"}, CATALOGUE, V11)
 
 
+def test_a_size_between_two_blocks_is_cut_off_by_old_servers_and_rounded_by_new_ones() -> None:
+    definition = CATALOGUE["wal_buffers"]
+    assert definition.parse("3932kB", V11) == 491
+    assert definition.parse("3932kB", V18) == 492
+    assert definition.parse("3931kB", V18) == 491
+
+
 def test_names_are_case_insensitive_and_extensions_are_judged_later() -> None:
     validate({"Shared_Buffers": "1GB", "pg_stat_statements.max": "1"}, CATALOGUE, V18)
 
@@ -232,7 +239,7 @@ def test_starter_is_what_pgtune_gives_for_the_machine_of_the_published_experimen
         (fit(16 * GIB, 2, servers_at_once=2), {"shared_buffers": "2GB", "effective_cache_size": "6GB"}),
         (
             fit(GIB, 1),
-            {"shared_buffers": "256MB", "wal_buffers": "7864kB", "huge_pages": "off", "work_mem": "4MB"},
+            {"shared_buffers": "256MB", "wal_buffers": "7856kB", "huge_pages": "off", "work_mem": "4MB"},
         ),
         (fit(512 * GIB, 64), {"maintenance_work_mem": "8GB", "max_parallel_workers_per_gather": "4"}),
         (fit(GIB, 2, disk="rotational"), {"random_page_cost": "4", "effective_io_concurrency": "2"}),

@@ -103,8 +103,11 @@ class Definition:
         stripped = text.strip()
         if re.fullmatch(r"[+-]?0([xX][0-9a-fA-F]+|[0-7]+)", stripped):
             return int(stripped, 16 if "x" in stripped.lower() else 8)
-        # Half away from zero would differ from rint only on exact halves of a unit; rint it is, as in guc.c.
-        return int(self._in_range(round(self._scaled(text, version))))
+        scaled = self._scaled(text, version)
+        # What is no multiple of the unit (3932kB in blocks of 8kB) was cut off before 12, and is rounded
+        # since.
+        whole = round(scaled) if version.major >= FRACTIONS_FROM_MAJOR else math.trunc(scaled)
+        return int(self._in_range(whole))
 
     def _scaled(self, text: str, version: Version) -> float:
         try:

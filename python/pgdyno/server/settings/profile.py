@@ -14,6 +14,7 @@ from pgdyno.server.version import Version
 from pgdyno.units import format_setting_size
 
 MB, GB = 2**20, 2**30
+BLOCK_BYTES = 8192
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,7 @@ def _starter(fit: Fit) -> dict[str, str]:
         "effective_cache_size": format_setting_size(_whole_mb(memory * 3 // 4)),
         "maintenance_work_mem": format_setting_size(_whole_mb(min(memory // 16, 8 * GB))),
         "checkpoint_completion_target": "0.9",
-        "wal_buffers": format_setting_size(
-            _whole_kb(min(max(shared_buffers * 3 // 100, 32 * 1024), 16 * MB))
-        ),
+        "wal_buffers": format_setting_size(_wal_buffers(shared_buffers)),
         "default_statistics_target": "100",
         "random_page_cost": "4" if disk == "rotational" else "1.1",
         "effective_io_concurrency": {"rotational": "2", "ssd": "200", "nvme": "1000"}[disk],
@@ -91,6 +90,11 @@ def _compression(fit: Fit) -> str:
     """lz4 from 15 on, if the build has it (embedded ones have not); else PostgreSQL's own."""
     known = fit.definitions.get("wal_compression")
     return "lz4" if known is not None and "lz4" in known.enumvals else "on"
+
+
+def _wal_buffers(shared_buffers: int) -> int:
+    """3 % of the shared buffers, 32 kB to 16 MB, in whole blocks."""
+    return min(max(shared_buffers * 3 // 100, 32 * 1024), 16 * MB) // BLOCK_BYTES * BLOCK_BYTES
 
 
 def _whole_mb(size_bytes: int) -> int:
