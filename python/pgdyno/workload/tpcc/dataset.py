@@ -1,21 +1,14 @@
-"""A tpcc dataset: its mark, its cardinalities, and whether a disk can hold it.
-
-How many bytes a dataset takes is the engine's knowledge (event ``started`` of ``load``); here it is only
-compared.
-"""
+"""A tpcc dataset: its mark and its cardinalities. How many bytes it takes is the engine's knowledge."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import psycopg
+from psycopg import sql
 
-from pgdyno.errors import DatasetError, DiskFullError
-from pgdyno.units import format_size
+from pgdyno.errors import DatasetError
 from pgdyno.workload.check import Check
 from pgdyno.workload.tpcc.conservation import Connection
 
@@ -36,10 +29,6 @@ ORDER_LINES_VARIANCE = 30_000 * 10
 ORDER_LINES_SIGMAS_MAX = 6.0
 """Two correct populations in a thousand million are further out; the seed is known, so it would be the same
 each time."""
-
-FREE_BYTES_MIN = 256 * 2**20
-"""Left free beside what is asked for: the log, the evidence, temporary files, and room for the estimate to be
-wrong."""
 
 
 @dataclass(frozen=True)
@@ -93,24 +82,6 @@ def check_fresh(conn: Connection, warehouses: int) -> Check:
 
 
 def _count(conn: Connection, table: str) -> int:
-    row = conn.execute(
-        psycopg.sql.SQL("SELECT count(*) FROM {}").format(psycopg.sql.Identifier(table))
-    ).fetchone()
+    row = conn.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(table))).fetchone()
     assert row is not None
     return int(row[0])
-
-
-def forecast_bytes(started: Mapping[str, Any]) -> int:
-    """What the engine's event ``started`` says the dataset will take, tables and indexes."""
-    return sum(int(table["bytes_estimated"]) for table in started["tables"].values())
-
-
-def require_space(directory: Path, needed_bytes: int, what: str) -> None:
-    """Raises DiskFullError unless the file system of ``directory`` can take ``needed_bytes`` and keep some
-    free."""
-    free_bytes = shutil.disk_usage(directory).free
-    if free_bytes < needed_bytes + FREE_BYTES_MIN:
-        raise DiskFullError(
-            f"{what} needs {format_size(needed_bytes)} and {format_size(FREE_BYTES_MIN)} to spare, but only"
-            f" {format_size(free_bytes)} are free in {directory}: take fewer warehouses, or make room"
-        )

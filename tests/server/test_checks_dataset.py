@@ -1,0 +1,85 @@
+"""A dataset's mark and cardinalities, on a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import psycopg
+import pytest
+from checks_population import populate
+
+from pgdyno.errors import DatasetError
+from pgdyno.server.running import Server
+from pgdyno.workload.tpcc.dataset import Mark, check_fresh, count_warehouses, read_mark
+
+pytestmark = pytest.mark.server
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+MARKS = """
+    CREATE TABLE pgdyno_dataset (
+        workload text, scale integer, seed numeric(20), format integer, c_load integer, loaded_at timestamptz)
+"""
+
+
+@pytest.fixture
+def conn(running_server: Server) -> Iterator[Connection]:
+    with closing(running_server.connect()) as connection:
+        connection.autocommit = False
+        yield connection
+        connection.rollback()
+
+
+def test_the_mark_is_read(conn: Connection) -> None:
+    conn.execute(MARKS)
+    conn.execute("INSERT INTO pgdyno_dataset VALUES ('tpcc', 10, 18446744073709551615, 1, 123, now())")
+    assert read_mark(conn) == Mark("tpcc", 10, 2**64 - 1, 1, 123)
+
+
+NO_DATASET = [
+    ("SELECT", "holds no dataset of pgdyno"),
+    (MARKS, "half-made: its load did not end"),
+    (
+        f"{MARKS}; INSERT INTO pgdyno_dataset VALUES ('pgbench', 10, 1, 1, 0, now())",
+        "a dataset of pgbench, not of tpcc",
+    ),
+]
+
+
+@pytest.mark.parametrize(("statements", "message"), NO_DATASET)
+def test_what_is_not_a_whole_dataset_is_refused(conn: Connection, statements: str, message: str) -> None:
+    conn.execute(statements)
+    with pytest.raises(DatasetError, match=message):
+        read_mark(conn)
+
+
+def test_wrong_cardinalities_are_named(conn: Connection) -> None:
+    populate(conn, warehouses=2, customers=30)
+    assert count_warehouses(conn) == 2
+    check = check_fresh(conn, warehouses=2)
+    assert not check.passed
+    assert "customer has 600 rows instead of 60000" in check.detail
+    assert "order_line has " in check.detail
+    assert "warehouse has" not in check.detail
+
+
+FULL = """
+    CREATE TABLE warehouse AS SELECT 1;
+    CREATE TABLE district AS SELECT generate_series(1, 10);
+    CREATE TABLE customer AS SELECT generate_series(1, 30000);
+    CREATE TABLE history AS TABLE customer;
+    CREATE TABLE orders AS TABLE customer;
+    CREATE TABLE new_order AS SELECT generate_series(1, 9000);
+    CREATE TABLE stock AS SELECT generate_series(1, 100000);
+    CREATE TABLE item AS TABLE stock;
+    CREATE TABLE order_line AS SELECT generate_series(1, {lines})
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "passed"), [(300_000, True), (303_000, True), (303_500, False), (296_500, False)]
+)
+def test_order_lines_may_stray_as_far_as_chance_allows(conn: Connection, lines: int, passed: bool) -> None:
+    conn.execute(FULL.format(lines=lines))
+    assert check_fresh(conn, warehouses=1).passed is passed
