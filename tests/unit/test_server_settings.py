@@ -239,7 +239,7 @@ def test_starter_is_what_pgtune_gives_for_the_machine_of_the_published_experimen
         (fit(16 * GIB, 2, servers_at_once=2), {"shared_buffers": "2GB", "effective_cache_size": "6GB"}),
         (
             fit(GIB, 1),
-            {"shared_buffers": "256MB", "wal_buffers": "7856kB", "huge_pages": "off", "work_mem": "4MB"},
+            {"shared_buffers": "256MB", "wal_buffers": "7864kB", "huge_pages": "off", "work_mem": "4MB"},
         ),
         (fit(512 * GIB, 64), {"maintenance_work_mem": "8GB", "max_parallel_workers_per_gather": "4"}),
         (fit(GIB, 2, disk="rotational"), {"random_page_cost": "4", "effective_io_concurrency": "2"}),
