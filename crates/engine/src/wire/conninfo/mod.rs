@@ -18,6 +18,7 @@ pub use environment::load;
 pub use passfile::password_from;
 
 use super::WireError;
+use super::tls::SharedConfig;
 
 /// The port of a server that none is named for.
 pub const DEFAULT_PORT: u16 = 5432;
@@ -52,6 +53,8 @@ pub struct Conninfo {
     pub passfile: Option<PathBuf>,
     /// Why a password file that exists was not used: a hint for when a password is missing.
     pub passfile_ignored: Option<String>,
+    /// The TLS configuration that follows from all this, made when it is first needed and shared by all clones.
+    pub(super) tls: SharedConfig,
 }
 
 /// One server to try.

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use super::super::WireError;
+use super::super::tls::SharedConfig;
 use super::{
     Address, ChannelBinding, Conninfo, DEFAULT_PORT, DEFAULT_SOCKET_DIRECTORY, Host, Password,
     RootCertificates, Setting, SslMode, TargetSessionAttrs, problem,
@@ -119,6 +120,7 @@ pub(super) fn resolve(
         )?,
         passfile: settings.text("passfile").map(PathBuf::from).or_else(|| in_home(".pgpass")),
         passfile_ignored: None,
+        tls: SharedConfig::default(),
     })
 }
 

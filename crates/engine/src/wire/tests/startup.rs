@@ -1,5 +1,7 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use proptest::collection::vec;
+use proptest::prelude::*;
 
 use super::super::backend::parse_startup;
 use super::super::conninfo::Conninfo;
@@ -343,4 +345,26 @@ fn a_server_that_must_write_is_asked_whether_it_can() {
     };
     assert_eq!(asked(b"off"), Ok(true));
     assert_eq!(asked(b"on"), Err(WireError::ReadOnly));
+}
+
+/// Messages as a hostile server might send them: right in form, any kind of demand, any data.
+fn hostile() -> impl Strategy<Value = Vec<u8>> {
+    let data =
+        prop_oneof![vec(any::<u8>(), 0..30), Just(UNBOUND_OFFER.to_vec()), Just(vec![0; 4]), Just(vec![])];
+    let kind = prop_oneof![0..13u32, any::<u32>()];
+    prop_oneof![
+        (kind, data).prop_map(|(kind, data)| authentication(kind, &data)),
+        Just(setting("server_version", "99999999999.1")),
+        "[0-9.]{0,12}".prop_map(|version| setting("server_version", &version)),
+        Just(server_message(b'Z', b"I")),
+        Just(server_message(b'D', &[0, 0])),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_server_can_make_us_panic(messages in vec(hostile(), 0..9), write in any::<bool>()) {
+        let attrs = if write { "target_session_attrs=read-write" } else { "" };
+        let _ = Client::new(&format!("password=x {attrs}"), tls()).hear(&messages);
+    }
 }

@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::{env, fs, process};
 
+use proptest::collection::vec;
+use proptest::prelude::*;
 use rustls::{ServerConfig, ServerConnection};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -268,4 +270,14 @@ fn bytes_that_are_not_tls_are_an_error_and_never_plain_data() {
     client.write_pending(&mut answer).unwrap();
     let error = client.read_cipher(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I", &mut plain, &mut answer).unwrap_err();
     assert!(matches!(error, WireError::Tls(_)) && plain.is_empty());
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_in_place_of_tls_make_us_panic(bytes in vec(any::<u8>(), 0..300)) {
+        let mut client = begin("host=localhost sslmode=require").unwrap();
+        let (mut plain, mut answer) = (Vec::new(), Vec::new());
+        let _ = client.read_cipher(&bytes, &mut plain, &mut answer);
+        prop_assert!(plain.is_empty());
+    }
 }

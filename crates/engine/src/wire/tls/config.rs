@@ -2,7 +2,7 @@
 //! certificates.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::{fs, io};
 
 use rustls::client::Resumption;
@@ -14,11 +14,31 @@ use super::super::WireError;
 use super::super::conninfo::{Conninfo, RootCertificates, SslMode};
 use super::certificate::{Roots, Verifier};
 
-/// Builds the configuration that `sslmode` and `sslrootcert` ask for.
-///
+/// A configuration that is built once: to read the system's certificates anew for each of 2000 clients would take
+/// longer than all the rest of connecting. It says nothing that the connection string does not, so all are equal.
+#[derive(Debug, Clone, Default)]
+pub struct SharedConfig(Arc<OnceLock<Arc<ClientConfig>>>);
+
+impl PartialEq for SharedConfig {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for SharedConfig {}
+
+/// The configuration that `sslmode` and `sslrootcert` ask for; the certificates are read at the first call.
+pub fn client_config(conninfo: &Conninfo) -> Result<Arc<ClientConfig>, WireError> {
+    if let Some(config) = conninfo.tls.0.get() {
+        return Ok(Arc::clone(config));
+    }
+    let config = build(conninfo)?;
+    Ok(Arc::clone(conninfo.tls.0.get_or_init(|| config)))
+}
+
 /// As in libpq, `require` and weaker verify the chain if the default file of root certificates exists, but never
 /// fail because it does not.
-pub fn client_config(conninfo: &Conninfo) -> Result<Arc<ClientConfig>, WireError> {
+fn build(conninfo: &Conninfo) -> Result<Arc<ClientConfig>, WireError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = Verifier {
         algorithms: provider.signature_verification_algorithms,

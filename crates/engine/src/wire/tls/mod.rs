@@ -4,7 +4,7 @@
 mod certificate;
 mod config;
 
-pub use config::client_config;
+pub use config::{SharedConfig, client_config};
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
