@@ -16,6 +16,7 @@ use super::worker::{Crew, Input, Legacy, Order, Report};
 use super::{Tally, Workload};
 use crate::io::{self, Clock, mailbox, memory_peak_bytes, raise_file_limit, usage};
 use crate::record::{Finished, Histogram};
+use crate::tpcc::Tpcc;
 use crate::wire::conninfo::{self, Conninfo};
 
 /// Files that a thread needs besides its connections, and the process besides its threads.
@@ -57,6 +58,12 @@ pub fn run(text: &str, inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>), out
     };
     match spec.workload.get("kind").and_then(Value::as_str) {
         Some("select-only") => match SelectOnly::read(&spec.workload) {
+            Ok(workload) => {
+                Run { spec: &spec, conninfos: &conninfos, workload: &workload }.carry_out(inputs, events)
+            }
+            Err(message) => refused(&mut events, message),
+        },
+        Some("tpcc") => match Tpcc::read(&spec.workload, spec.seed) {
             Ok(workload) => {
                 Run { spec: &spec, conninfos: &conninfos, workload: &workload }.carry_out(inputs, events)
             }
