@@ -18,7 +18,7 @@ from pgdyno.server.version import Version
 V18, V11 = Version(18, 4), Version(11, 5)
 
 
-def define(  # noqa: PLR0917
+def define(
     name: str,
     vartype: str,
     unit: str | None = None,

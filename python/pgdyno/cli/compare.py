@@ -152,7 +152,7 @@ def describe(study: Study) -> str:
     window = format_duration(study.rounds * study.slice_s)
     return (
         f"{study.title}: tpcc, {study.workload.warehouses} warehouses, {study.clients} clients; "
-        f"{study.schedule}, per arm and block {format_duration(study.warmup_s)} warm-up and {window} measured; "
+        f"{study.schedule}, per arm and block {format_duration(study.warmup_s)} warm-up, {window} measured; "
         f"{format_duration(study.budget_s)} in all; seed {study.seed}"
     )
 

@@ -97,9 +97,8 @@ def _run(specification: Mapping[str, Any], quiet: bool) -> tuple[Run, Event | No
             n = sum(kind["ok"] + kind["rolled_back"] for kind in event["kinds"].values())
             span_s = (event["to_ns"] - event["from_ns"]) / 1e9
             p99_ms = event["latency_ns"]["p99"] / 1e6
-            say(
-                f"{event['to_ns'] / 1e9:6.0f} s  {event['role']:8} {n / span_s:10,.0f} tx/s  p99 {p99_ms:.2f} ms"
-            )
+            at, rate_per_s = f"{event['to_ns'] / 1e9:5.0f} s", n / span_s
+            say(f"{at}  {event['role']:8} {rate_per_s:9,.0f} tx/s  p99 {p99_ms:.2f} ms")
         elif event["event"] == "slice" and event["role"] == "measure":
             measured.append(event)
         elif event["event"] == "error":

@@ -8,7 +8,6 @@ from typing import Any
 from pgdyno.engine import Engine, Event
 from pgdyno.errors import DatasetError, EngineError, Interrupted
 from pgdyno.interruption import Interruption
-from pgdyno.workload.tpcc.dataset import forecast_bytes
 
 OnLoad = Callable[[str, float], None]
 """Called with the phase (copy, index, analyze, vacuum) and its share done, 0..1."""
@@ -30,7 +29,7 @@ def run_load(
         for event in engine.events():
             last = event
             if event["event"] == "started":
-                on_forecast(forecast_bytes(event))
+                on_forecast(sum(table["bytes_estimated"] for table in event["tables"].values()))
             elif event["event"] == "progress":
                 on_progress(event["phase"], event["bytes"] / max(event["bytes_total"], 1))
     if last["event"] == "result":

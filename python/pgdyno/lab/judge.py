@@ -66,7 +66,6 @@ def judge(
     checks = check_trial(
         arm.connect,
         result=run.result["targets"][target],
-        clients=next(e["clients"] for e in run.connected if e["target"] == target),
         clients=clients,
         next_o_ids_before=next_o_ids_before,
         server_log=arm.log(),

@@ -1,4 +1,4 @@
-"""Makes the arms of a study ready: finds their servers, checks their settings, makes or finds their datasets."""
+"""Makes the arms of a study ready: finds servers, checks settings, makes or finds datasets."""
 
 from __future__ import annotations
 
