@@ -59,3 +59,29 @@ fn read_passfile(path: &Path) -> Result<String, Option<String>> {
     }
     fs::read_to_string(path).map_err(|e| ignored(&e.to_string()))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_password_file_that_others_can_read_is_ignored_and_the_reason_kept() {
+        let directory = env::temp_dir().join(format!("pgdyno-passfile-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("pgpass");
+        fs::write(&path, "*:*:*:*:secret\n").unwrap();
+        for (mode, is_used) in [(0o600, true), (0o400, true), (0o640, false), (0o604, false)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            match read_passfile(&path) {
+                Ok(text) => assert!(is_used && text.contains("secret"), "{mode:o}"),
+                Err(why) => assert!(!is_used && why.unwrap().contains("chmod 0600"), "{mode:o}"),
+            }
+        }
+        assert_eq!(read_passfile(&directory.join("missing")), Err(None));
+        assert!(read_passfile(&directory).unwrap_err().unwrap().contains("not a plain file"));
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}
