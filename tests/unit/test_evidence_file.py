@@ -1,0 +1,381 @@
+"""The evidence file: whole after any death of its writer, readable while it grows, refused with a reason."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from synthetic_study import Synthetic, arms_of, study_of, write_study
+
+from pgdyno.caveats import Caveat, Code
+from pgdyno.errors import DiskFullError, EvidenceError
+from pgdyno.evidence.packing import pairs_from
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import (
+    Block,
+    BlockStatus,
+    Check,
+    Counts,
+    Ending,
+    Failure,
+    Histogram,
+    Interval,
+    Measure,
+    Outcome,
+    Role,
+    Slice,
+    TrialStatus,
+)
+from pgdyno.evidence.writer import Writer
+
+SMALL = Synthetic(blocks=2, slices=2)
+KINDS = {"new_order": Counts(ok=90, rolled_back=1, failed=2, skipped=0, retried=3), "payment": Counts(ok=88)}
+SLICE = Slice(4, Role.MEASURE, 1.0, 1.05, 1.99, 2.01, 0.02, 0.03, KINDS)
+INTERVAL = Interval(4, Role.MEASURE, 1.0, 2.0, KINDS, 1_000_000, 2_000_000, 3_000_000, 9_000_000)
+HISTOGRAM = Histogram("new_order", Measure.LATENCY, pairs_from([(1_000_000, 60), (2_000_000, 30)]))
+
+
+def begun(path: Path) -> tuple[Writer, int]:
+    writer = Writer.create(path, study_of(SMALL), arms_of(SMALL))
+    writer.begin_block(Block(0, 11, (1, 0), 5.0))
+    return writer, writer.begin_trial(0, 1, 5.5)
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    writer, trial = begun(tmp_path / "e")
+    writer.add_slice(trial, SLICE)
+    writer.add_interval(trial, INTERVAL)
+    outcome = Outcome(
+        TrialStatus.EXCLUDED,
+        9.0,
+        reason="condition 4",
+        epoch_unix_s=6.0,
+        restore_s=1.5,
+        start_s=0.25,
+        server_cpu_s=3.5,
+        transactions=1234,
+        committed_new_orders=567,
+        driver_memory_bytes=9_000_000,
+        driver={"threads": 2, "wake_late_ns": {"p99": 12}},
+        settings={"fsync": "on"},
+        tally={"drawn": {"new_order": 91}},
+        failures=[Failure("payment", "40P01", 2, "deadlock detected")],
+        histograms=[HISTOGRAM],
+        checks=[Check("condition 4", False, 1.5, 0.01, "one order lacks a line")],
+        server_log="LOG:  ready\n",
+    )
+    writer.finish_trial(trial, outcome)
+    writer.add_caveat(Caveat(Code.SHARED_MACHINE, {"cores": 2}))
+    writer.finish_block(0, BlockStatus.DONE, 10.0)
+    writer.finish_study(Ending.BUDGET, 11.0)
+    writer.close()
+
+    with Evidence(tmp_path / "e") as evidence:
+        study = evidence.study()
+        assert (study.plan, study.host, study.engine) == (
+            study_of(SMALL).plan,
+            study_of(SMALL).host,
+            study_of(SMALL).engine,
+        )
+        assert (study.ended_because, study.ended_unix_s) == (Ending.BUDGET, 11.0)
+        assert evidence.arms() == arms_of(SMALL)
+        assert evidence.blocks() == [Block(0, 11, [1, 0], 5.0, BlockStatus.DONE, 10.0)]
+        (read,) = evidence.trials()
+        assert (read.block, read.arm, read.attempt, read.started_unix_s) == (0, 1, 1, 5.5)
+        for name in (
+            "status",
+            "reason",
+            "epoch_unix_s",
+            "restore_s",
+            "start_s",
+            "server_cpu_s",
+            "transactions",
+        ):
+            assert getattr(read, name) == getattr(outcome, name)
+        for name in (
+            "committed_new_orders",
+            "driver_memory_bytes",
+            "driver",
+            "settings",
+            "failures",
+            "checks",
+        ):
+            assert getattr(read, name) == getattr(outcome, name)
+        assert read.slices == [SLICE]
+        assert read.driver_cpu_s == pytest.approx(0.05)
+        assert evidence.intervals(trial) == [INTERVAL]
+        (histogram,) = evidence.histograms(trial, Measure.LATENCY)
+        assert histogram.pairs.tolist() == HISTOGRAM.pairs.tolist()
+        assert evidence.histograms(trial, Measure.LAG) == []
+        assert evidence.tally(trial) == outcome.tally
+        assert evidence.server_log(trial) == "LOG:  ready\n"
+        assert evidence.caveats() == [Caveat(Code.SHARED_MACHINE, {"cores": 2})]
+
+
+def test_a_closed_file_has_no_companions(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", SMALL)
+    assert [path.name for path in tmp_path.iterdir()] == ["e"]
+
+
+def test_a_finished_file_is_read_from_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", SMALL)
+    (tmp_path / "e").chmod(0o444)
+    tmp_path.chmod(0o555)
+    try:
+        with Evidence(tmp_path / "e") as evidence:
+            assert len(evidence.trials()) == 4
+    finally:
+        tmp_path.chmod(0o755)
+
+
+def test_another_process_reads_while_the_study_runs(tmp_path: Path) -> None:
+    writer, trial = begun(tmp_path / "e")
+    with writer:
+        assert seen_by_another_process(tmp_path / "e") == "running 0 slices 0 intervals"
+        writer.add_interval(trial, INTERVAL)
+        writer.add_slice(trial, SLICE)
+        assert seen_by_another_process(tmp_path / "e") == "running 1 slices 1 intervals"
+        writer.finish_trial(trial, Outcome(TrialStatus.OK, 9.0))
+        assert seen_by_another_process(tmp_path / "e") == "ok 1 slices 1 intervals"
+
+
+def seen_by_another_process(path: Path) -> str:
+    script = (
+        "import sys; from pathlib import Path; from pgdyno.evidence.reader import Evidence\n"
+        "evidence = Evidence(Path(sys.argv[1])); (trial,) = evidence.trials()\n"
+        "n = len(evidence.intervals(trial.trial))\n"
+        "print(f'{trial.status} {len(trial.slices)} slices {n} intervals')"
+    )
+    done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_a_snapshot_does_not_see_what_comes_after_it(tmp_path: Path) -> None:
+    writer, trial = begun(tmp_path / "e")
+    with writer, Evidence(tmp_path / "e") as evidence:
+        with evidence.snapshot():
+            assert evidence.trials()[0].slices == []
+            writer.add_slice(trial, SLICE)
+            assert evidence.trials()[0].slices == []
+        assert evidence.trials()[0].slices == [SLICE]
+
+
+WRITES_FOREVER = """
+import dataclasses, sys
+from pathlib import Path
+import numpy as np
+from synthetic_study import Synthetic, arms_of, study_of, write_block
+from test_evidence_file import INTERVAL, SLICE
+from pgdyno.evidence.records import Block
+from pgdyno.evidence.writer import Writer
+wanted = Synthetic(blocks=2, slices=2)
+writer = Writer.create(Path(sys.argv[1]), study_of(wanted), arms_of(wanted))
+write_block(writer, wanted, 0, np.random.default_rng(1))
+writer.begin_block(Block(1, 12, (0, 1), 50.0))
+trials = [writer.begin_trial(1, arm, 50.0) for arm in (0, 1)]
+position = 0
+while True:
+    for trial in trials:
+        writer.add_interval(trial, dataclasses.replace(INTERVAL, position=position, from_s=float(position)))
+        writer.add_slice(trial, dataclasses.replace(SLICE, position=position))
+        position += 1
+        print(position, flush=True)
+"""
+
+
+@pytest.mark.parametrize("slices", [1, 2, 33, 400])
+def test_a_killed_writer_leaves_a_whole_file_that_can_be_resumed(tmp_path: Path, slices: int) -> None:
+    path = tmp_path / "e"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITES_FOREVER, path], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        for _ in range(slices):
+            assert process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+
+    with Evidence(path) as evidence:
+        unfinished = [trial for trial in evidence.trials() if trial.status is TrialStatus.RUNNING]
+        assert sum(len(trial.slices) for trial in unfinished) >= slices
+        assert [trial.status for trial in evidence.trials() if trial.block == 0] == [TrialStatus.OK] * 2
+
+    with Writer.resume(path) as writer:
+        again = writer.begin_trial(1, 1, 99.0)
+        writer.finish_trial(again, Outcome(TrialStatus.OK, 100.0))
+    with Evidence(path) as evidence:
+        attempts = [(t.arm, t.attempt, t.status) for t in evidence.trials(all_attempts=True) if t.block == 1]
+        interrupted = TrialStatus.INTERRUPTED
+        assert attempts == [(0, 1, interrupted), (1, 1, interrupted), (1, 2, TrialStatus.OK)]
+        assert evidence.settled() == {(0, 0), (0, 1), (1, 1)}
+        assert [block.status for block in evidence.blocks()] == [BlockStatus.DONE, BlockStatus.INTERRUPTED]
+
+
+def test_a_block_begun_again_keeps_its_trials(tmp_path: Path) -> None:
+    writer, trial = begun(tmp_path / "e")
+    with writer:
+        writer.finish_trial(trial, Outcome(TrialStatus.OK, 9.0))
+        writer.begin_block(Block(0, 11, (0, 1), 20.0))
+    with Evidence(tmp_path / "e") as evidence:
+        assert evidence.blocks() == [Block(0, 11, [0, 1], 20.0)]
+        assert evidence.settled() == {(0, 1)}
+
+
+def test_a_second_writer_is_kept_out_and_told_by_whom(tmp_path: Path) -> None:
+    writer, _ = begun(tmp_path / "e")
+    with writer:
+        for attempt in (Writer.resume, lambda path: Writer.create(path, study_of(SMALL), arms_of(SMALL))):
+            with pytest.raises(EvidenceError, match=rf"another pgdyno \(process {os.getpid()}\)"):
+                attempt(tmp_path / "e")
+    Writer.resume(tmp_path / "e").close()
+
+
+def test_evidence_is_never_overwritten(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", SMALL)
+    before = (tmp_path / "e").read_bytes()
+    with pytest.raises(EvidenceError, match="exists already"):
+        Writer.create(tmp_path / "e", study_of(SMALL), arms_of(SMALL))
+    assert (tmp_path / "e").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["e"]
+
+
+def make_empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def make_text(path: Path) -> None:
+    path.write_text("not a database, though long enough to look for a header" * 10)
+
+
+def make_foreign(path: Path) -> None:
+    path.unlink()
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE t (x)")
+    connection.close()
+
+
+def make_truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def make_scribbled(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[8192:20480] = b"\xff" * 12288
+    path.write_bytes(bytes(data))
+
+
+def make_newer(path: Path) -> None:
+    set_version(path, 2)
+
+
+def make_older(path: Path) -> None:
+    set_version(path, 0)
+
+
+def set_version(path: Path, version: int) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.close()
+
+
+def make_missing(path: Path) -> None:
+    path.unlink()
+
+
+def make_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "complaint"),
+    [
+        (make_missing, "no evidence file at .*: check the name"),
+        (make_directory, "no evidence file at .*: check the name"),
+        (make_empty, "not an evidence file of pgdyno: check the name"),
+        (make_text, r"damaged \(file is not a database\): restore it from a copy"),
+        (make_foreign, "not an evidence file of pgdyno: check the name"),
+        (make_truncated, "damaged .*: restore it from a copy"),
+        (make_scribbled, "damaged .*: restore it from a copy"),
+        (make_newer, "newer pgdyno .*: upgrade pgdyno"),
+        (make_older, "older pgdyno .*: read it with the pgdyno that wrote it"),
+    ],
+)
+def test_a_file_that_is_not_sound_evidence_is_refused(tmp_path: Path, spoil: object, complaint: str) -> None:
+    path = tmp_path / "e"
+    write_study(path, SMALL)
+    assert callable(spoil)
+    spoil(path)
+    with pytest.raises(EvidenceError, match=complaint) as reading:
+        Evidence(path)
+    with pytest.raises(EvidenceError, match=complaint):
+        Writer.resume(path)
+    assert "\n" not in str(reading.value)
+    assert not (tmp_path / "e.lock").exists()
+
+
+def test_a_histogram_that_does_not_add_up_is_refused(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", SMALL)
+    connection = sqlite3.connect(tmp_path / "e")
+    connection.execute("UPDATE histogram SET n = n + 1")
+    connection.commit()
+    connection.close()
+    with Evidence(tmp_path / "e") as evidence, pytest.raises(EvidenceError, match="does not add up"):
+        evidence.histograms(1, Measure.LATENCY)
+
+
+def test_a_plan_that_is_not_understood_is_refused(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", SMALL)
+    connection = sqlite3.connect(tmp_path / "e")
+    connection.execute("UPDATE study SET plan = json_set(plan, '$.schedule', 'by the moon')")
+    connection.commit()
+    connection.close()
+    with Evidence(tmp_path / "e") as evidence, pytest.raises(EvidenceError, match="does not understand"):
+        evidence.study()
+
+
+def test_a_full_disk_is_reported_and_loses_nothing_that_was_written(tmp_path: Path) -> None:
+    writer, trial = begun(tmp_path / "e")
+    with writer:
+        writer.add_slice(trial, SLICE)
+        writer._connection.execute("PRAGMA max_page_count = 1")  # grows no further: as a full disk does
+        large = Outcome(TrialStatus.OK, 9.0, settings={str(i): os.urandom(40).hex() for i in range(9000)})
+        with pytest.raises(DiskFullError, match="cannot grow"):
+            writer.finish_trial(trial, large)
+    with Evidence(tmp_path / "e") as evidence:
+        (read,) = evidence.trials()
+        assert (read.status, read.slices) == (TrialStatus.RUNNING, [SLICE])
+
+
+def test_a_trial_is_finished_once(tmp_path: Path) -> None:
+    writer, trial = begun(tmp_path / "e")
+    with writer:
+        writer.finish_trial(trial, Outcome(TrialStatus.OK, 9.0))
+        with pytest.raises(ValueError, match="not running"):
+            writer.finish_trial(trial, Outcome(TrialStatus.FAILED, 10.0))
+
+
+def test_the_same_caveat_twice_is_stored_once(tmp_path: Path) -> None:
+    writer, trial = begun(tmp_path / "e")
+    with writer:
+        for about in (None, None, trial):
+            writer.add_caveat(Caveat(Code.SHARED_MACHINE, {"cores": 2}, about))
+    with Evidence(tmp_path / "e") as evidence:
+        assert [caveat.trial for caveat in evidence.caveats()] == [None, trial]
+
+
+def test_a_copy_taken_after_a_kill_with_its_log_is_whole(tmp_path: Path) -> None:
+    writer, trial = begun(tmp_path / "e")
+    with writer:
+        writer.add_slice(trial, SLICE)
+        (tmp_path / "copy").mkdir()
+        for name in ("e", "e-wal"):
+            shutil.copy(tmp_path / name, tmp_path / "copy" / name)
+    with Evidence(tmp_path / "copy" / "e") as evidence:
+        assert evidence.trials()[0].slices == [SLICE]

@@ -1,0 +1,184 @@
+"""What goes into an evidence file: events as records, packed values, caveats, and never a password."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic_study import Synthetic, arms_of, study_of
+
+from pgdyno.caveats import WORDINGS, Caveat, Code
+from pgdyno.errors import EvidenceError
+from pgdyno.evidence import packing
+from pgdyno.evidence.events import failures_from, histograms_from, interval_from, slice_from
+from pgdyno.evidence.masking import mask_passwords, masked_json
+from pgdyno.evidence.records import Block, Counts, Failure, Measure, Outcome, Role, TrialStatus
+from pgdyno.evidence.writer import Writer
+
+COUNTS = {"ok": 7, "rolled_back": 1, "failed": 2, "skipped": 0, "retried": 3}
+
+
+def test_a_slice_event_becomes_a_slice() -> None:
+    event = {
+        "event": "slice",
+        "slice": 3,
+        "target": 1,
+        "role": "measure",
+        "opened_ns": 1_000_000_000,
+        "counted_from_ns": 1_050_000_000,
+        "closed_ns": 2_000_000_000,
+        "drained_ns": 2_010_000_000,
+        "kinds": {"payment": COUNTS},
+        "driver_cpu_ns": {"user": 20_000_000, "system": 30_000_000},
+    }
+    found = slice_from(event)
+    assert (found.position, found.role, found.kinds) == (3, Role.MEASURE, {"payment": Counts(7, 1, 2, 0, 3)})
+    assert (found.opened_s, found.counted_from_s, found.closed_s, found.drained_s) == (1.0, 1.05, 2.0, 2.01)
+    assert found.driver_cpu_s == pytest.approx(0.05)
+
+
+def test_an_interval_event_without_an_ok_transaction_has_no_latency() -> None:
+    event = {
+        "slice": 0,
+        "role": "warm-up",
+        "from_ns": 0,
+        "to_ns": 1_000_000_000,
+        "latency_ns": {"p50": 5, "p95": 6, "p99": 7, "max": 8},
+    }
+    busy = interval_from({**event, "kinds": {"payment": COUNTS}})
+    idle = interval_from({**event, "kinds": {"payment": {**COUNTS, "ok": 0}}})
+    assert (busy.latency_p50_ns, busy.latency_max_ns, busy.role) == (5, 8, Role.WARM_UP)
+    assert (idle.latency_p50_ns, idle.latency_max_ns) == (None, None)
+
+
+def test_a_result_gives_histograms_and_failures_with_a_sample() -> None:
+    target = {
+        "kinds": {
+            "payment": {
+                "counts": COUNTS,
+                "failures": {"40001": 2, "connection": 1},
+                "histograms": {"latency": [[10, 3], [20, 4]], "service": [], "lag": [[0, 7]]},
+            }
+        }
+    }
+    errors = [
+        {"kind": "payment", "sqlstate": "40001", "message": "first"},
+        {"kind": "payment", "sqlstate": "40001", "message": "second"},
+    ]
+    found = histograms_from(target)
+    assert [(h.measure, h.n) for h in found] == [(Measure.LATENCY, 7), (Measure.LAG, 7)]
+    assert failures_from(target, errors) == [
+        Failure("payment", "40001", 2, "first"),
+        Failure("payment", "connection", 1, ""),
+    ]
+
+
+@given(st.dictionaries(st.integers(0, 60_000_000_000), st.integers(1, 2**40), max_size=50))
+def test_pairs_are_packed_as_documented_and_unpacked_as_they_were(values: dict[int, int]) -> None:
+    ordered = sorted(values.items())
+    blob = packing.pack_pairs(packing.pairs_from(ordered))
+    flat = [number for pair in ordered for number in pair]
+    assert zlib.decompress(blob) == struct.pack(f"<{len(flat)}Q", *flat)
+    assert packing.unpack_pairs(blob, sum(values.values())).tolist() == [list(pair) for pair in ordered]
+
+
+def test_values_that_do_not_ascend_are_no_histogram() -> None:
+    with pytest.raises(ValueError, match="ascend"):
+        packing.pairs_from([(2, 1), (2, 1)])
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        b"",
+        b"not zlib",
+        zlib.compress(b"seven b"),
+        zlib.compress(b"0" * 160)[:-4],
+        zlib.compress(b"0" * (packing.UNPACKED_BYTES_MAX + 1)),
+    ],
+    ids=["empty", "foreign", "odd length", "cut short", "bomb"],
+)
+def test_a_blob_that_is_not_ours_is_refused(blob: bytes) -> None:
+    with pytest.raises(EvidenceError):
+        packing.unpack_pairs(blob, 0)
+
+
+def test_a_log_without_end_keeps_its_two_ends() -> None:
+    text = packing.unpack_text(packing.pack_text("first\n" + "x" * 3_000_000 + "\nlast"))
+    assert text.startswith("first\n") and text.endswith("\nlast") and "bytes left out here" in text
+    assert len(text) < packing.LOG_BYTES_MAX + 100
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("postgresql://u:secret@host/db", "postgresql://u:***@host/db"),
+        ("postgres://u:se@cret@host/db", "postgres://u:***@host/db"),
+        ("postgresql://:secret@/db?host=/tmp", "postgresql://:***@/db?host=/tmp"),
+        ("postgresql://u@host/db?password=secret&x=1", "postgresql://u@host/db?password=***&x=1"),
+        ("host=h password=secret user=u", "host=h password=*** user=u"),
+        (r"password = 'sec\'ret' user=u", "password = *** user=u"),
+        ("sslpassword=secret", "sslpassword=***"),
+        ("PASSWORD=secret", "PASSWORD=***"),
+        ("postgresql://u@host:5432/db", "postgresql://u@host:5432/db"),
+        ("no_password=kept", "no_password=kept"),
+    ],
+)
+def test_passwords_are_masked(text: str, masked: str) -> None:
+    assert mask_passwords(text) == masked
+    assert mask_passwords(masked) == masked
+
+
+def test_passwords_in_json_are_masked_by_key_and_in_texts() -> None:
+    value = {"password": "s3cret", "nested": [{"dsn": "postgresql://u:s3cret@h/d"}], "port": 5432}
+    assert "s3cret" not in masked_json(value) and "5432" in masked_json(value)
+
+
+def test_no_password_reaches_the_file_by_any_way(tmp_path: Path) -> None:
+    dsn = "postgresql://u:hunter2@h/d"
+    wanted = Synthetic(names=("17", dsn), title=dsn)
+    with Writer.create(tmp_path / "e", study_of(wanted), arms_of(wanted)) as writer:
+        writer.begin_block(Block(0, 1, (0, 1), 0.0))
+        trial = writer.begin_trial(0, 1, 0.0)
+        writer.describe_arm(1, server={"dsn": dsn})
+        writer.describe_host({"from": dsn})
+        outcome = Outcome(
+            TrialStatus.FAILED,
+            1.0,
+            reason=f"no connection to {dsn}",
+            settings={"primary_conninfo": "password=hunter2"},
+            driver={"target": dsn},
+            failures=[Failure("payment", "28P01", 1, dsn)],
+        )
+        writer.finish_trial(trial, outcome)
+        writer.add_caveat(Caveat(Code.TRIALS_FAILED, {"arm": dsn, "trials": 1, "reason": dsn}))
+    assert b"hunter2" not in (tmp_path / "e").read_bytes()
+
+
+@pytest.mark.parametrize("code", list(Code))
+def test_every_caveat_is_a_full_sentence_with_a_remedy(code: Code) -> None:
+    caveat = Caveat(code, dict.fromkeys(WORDINGS[code].parameters, "something"))
+    assert caveat.sentence.endswith(".") and caveat.remedy.endswith(".")
+    assert "{" not in caveat.sentence + caveat.remedy
+
+
+@pytest.mark.parametrize("parameters", [{}, {"cores": 2, "more": 1}, {"core": 2}])
+def test_a_caveat_takes_the_parameters_of_its_sentence_and_no_others(parameters: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="takes"):
+        Caveat(Code.SHARED_MACHINE, parameters)
+
+
+def test_counts_add_up_and_retries_are_no_transactions() -> None:
+    total = Counts(1, 2, 3, 4, 5) + Counts(10, 20, 30, 40, 50)
+    assert total == Counts(11, 22, 33, 44, 55)
+    assert (total.all, total.executed) == (110, 33)
+
+
+def test_large_counts_survive() -> None:
+    pairs = packing.pairs_from([(1, 2**62)])
+    assert packing.unpack_pairs(packing.pack_pairs(pairs), 2**62)[0, 1] == np.uint64(2**62)
