@@ -113,10 +113,10 @@ def write_study(path: Path, wanted: Synthetic) -> None:
     """The whole study, closed."""
     rng = np.random.default_rng(wanted.seed)
     with Writer.create(path, study_of(wanted), arms_of(wanted)) as writer:
-        for caveat in wanted.caveats:
-            writer.add_caveat(caveat)
         for block in range(wanted.blocks):
             write_block(writer, wanted, block, rng)
+        for caveat in wanted.caveats:
+            writer.add_caveat(caveat)
         if wanted.ended:
             writer.finish_study(wanted.ended, CREATED_UNIX_S + 40 * wanted.blocks)
 

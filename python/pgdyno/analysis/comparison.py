@@ -23,7 +23,10 @@ Values = Mapping[int, tuple[float, float]]
 
 @dataclass(frozen=True)
 class Effect:
-    """What an arm changes in one metric. ``log_ratios`` is block → ln(x_arm / x_baseline)."""
+    """What an arm changes in one metric. ``log_ratios`` is block → ln(x_arm / x_baseline).
+
+    ``bootstrap`` is there for the primary metric, whose verdict it checks.
+    """
 
     key: str
     name: str
@@ -85,7 +88,10 @@ def compare(
     for key, of_trial in latencies.items():
         values[key] = [_trial_values(by_block, arm.arm, of_trial) for arm in arms[1:]]
         names[key] = (key, Better.LESS)
-    effects = {key: _effects(key, *names[key], values[key], plan.confidence) for key in values}
+    effects = {
+        key: _effects(key, *names[key], values[key], plan.confidence, checked=key == metrics[0].key)
+        for key in values
+    }
     return [
         _comparison(
             arms[0],
@@ -128,7 +134,7 @@ def _dropped(trials: Sequence[Trial], arm: int) -> list[int]:
 
 
 def _effects(
-    key: str, name: str, better: Better, values: Sequence[Values], confidence: float
+    key: str, name: str, better: Better, values: Sequence[Values], confidence: float, *, checked: bool
 ) -> list[Effect | None]:
     ratios = [{block: float(np.log(b / a)) for block, (a, b) in of_arm.items()} for of_arm in values]
     unadjusted = [effect.student(list(d.values()), confidence) if d else None for d in ratios]
@@ -136,20 +142,23 @@ def _effects(
         [spread.p_value if spread else None for spread in unadjusted], confidence
     )
     return [
-        _effect(key, name, better, d, level) if d else None for d, level in zip(ratios, levels, strict=True)
+        _effect(key, name, better, d, level, checked=checked) if d else None
+        for d, level in zip(ratios, levels, strict=True)
     ]
 
 
-def _effect(key: str, name: str, better: Better, ratios: Mapping[int, float], confidence: float) -> Effect:
+def _effect(
+    key: str, name: str, better: Better, ratios: Mapping[int, float], confidence: float, *, checked: bool
+) -> Effect:
     d = list(ratios.values())
     spread = effect.student(d, confidence)
     percent = spread.percent(better)
-    resampled = effect.bootstrap(d, confidence)
-    checked = None
+    resampled = effect.bootstrap(d, confidence) if checked else None
+    bootstrap = None
     if resampled is not None:
         low, high = (effect.percent_of(end) for end in resampled)
-        checked = Estimate(percent.value, "%", spread.n, better, low, high, confidence)
-    return Effect(key, name, ratios, spread, percent, checked)
+        bootstrap = Estimate(percent.value, "%", spread.n, better, low, high, confidence)
+    return Effect(key, name, ratios, spread, percent, bootstrap)
 
 
 def _metric_values(by_block: BlockTrials, arm: int, metric: Metric, schedule: Schedule) -> Values:

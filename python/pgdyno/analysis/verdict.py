@@ -7,11 +7,10 @@ with δ = 2 % the arms are the same where the ratio lies within 1 / 1.02 … 1.0
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
-import numpy.typing as npt
 from scipy import stats
 
 from pgdyno.analysis.effect import Spread, percent_of
@@ -76,7 +75,7 @@ def detectable_percent(spread: Spread) -> float | None:
     """(t_{α/2} + t_β) · s · √(1/n): the effect that so many blocks find with a chance of POWER."""
     if spread.sd is None:
         return None
-    return percent_of(float(_reach(spread.sd, np.array([spread.n]), spread.confidence)[0]))
+    return percent_of(_reach(spread.sd, spread.n, spread.confidence))
 
 
 def blocks_needed(spread: Spread, margin: float) -> int:
@@ -90,12 +89,13 @@ def blocks_needed(spread: Spread, margin: float) -> int:
         return least
     distance = abs(spread.mean)
     reach = max(distance, math.log1p(margin) - distance)
-    n = np.arange(spread.n + least, max(BLOCKS_NEEDED_MAX, spread.n + least) + 1)
-    enough = _reach(spread.sd, n, spread.confidence) <= reach
-    return int(n[np.argmax(enough)] if enough.any() else n[-1]) - spread.n
+    sd, confidence = spread.sd, spread.confidence
+    candidates = range(spread.n + least, BLOCKS_NEEDED_MAX)
+    # The reach shrinks with every block, so the first number that suffices is found by halving.
+    return least + bisect_left(candidates, True, key=lambda n: _reach(sd, n, confidence) <= reach)
 
 
-def _reach(sd: float, n: npt.NDArray[np.int64], confidence: float) -> npt.NDArray[np.float64]:
-    t_alpha = stats.t.ppf((1 + confidence) / 2, n - 1)
-    t_beta = stats.t.ppf(POWER, n - 1)
-    return np.asarray((t_alpha + t_beta) * sd * np.sqrt(1 / n))
+def _reach(sd: float, n: int, confidence: float) -> float:
+    t_alpha = float(stats.t.ppf((1 + confidence) / 2, n - 1))
+    t_beta = float(stats.t.ppf(POWER, n - 1))
+    return (t_alpha + t_beta) * sd * math.sqrt(1 / n)

@@ -1,0 +1,149 @@
+"""The statistics against known answers: worked examples of the literature, scipy's numbers, simulation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pgdyno.analysis.effect import bootstrap, holm_confidences, student
+from pgdyno.analysis.latency import merge, quantile_ns
+from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict, blocks_needed, detectable_percent, judge
+from pgdyno.evidence.packing import pairs_from
+
+SLEEP = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]
+"""Extra hours of sleep of ten patients, second drug less first: Student, "The probable error of a mean",
+Biometrika 1908; R ships them as `sleep` and gives t = 4.0621, p = 0.002833, 0.7001142 … 2.4598858."""
+
+
+def test_the_interval_is_students_own() -> None:
+    found = student(SLEEP, 0.95)
+    assert found.mean == pytest.approx(1.58)
+    assert (found.low, found.high) == pytest.approx((0.7001142, 2.4598858), abs=1e-7)
+    assert found.p_value == pytest.approx(0.002833, abs=5e-7)
+
+
+@pytest.mark.parametrize("n", [2, 5, 12, 40])
+@pytest.mark.parametrize("confidence", [0.90, 0.95, 0.99])
+def test_the_interval_is_that_of_scipy(n: int, confidence: float) -> None:
+    d = np.random.default_rng(n).normal(0.03, 0.05, n)
+    known = stats.ttest_1samp(d, 0.0)
+    interval = known.confidence_interval(confidence)
+    found = student(list(d), confidence)
+    assert (found.low, found.high, found.p_value) == pytest.approx(
+        (interval.low, interval.high, known.pvalue)
+    )
+
+
+def test_holms_steps_are_those_of_the_worked_example() -> None:
+    # Four hypotheses with p = 0.01, 0.04, 0.03, 0.005 at 5 %: the levels in ascending order of p are 0.0125,
+    # 0.0167 and 0.025, at which 0.03 fails and ends it.
+    p_values = [0.01, 0.04, 0.03, 0.005]
+    levels = [1 - confidence for confidence in holm_confidences(p_values, 0.95)]
+    assert levels == pytest.approx([0.05 / 3, 0.05 / 2, 0.05 / 2, 0.05 / 4])
+    assert [p <= level for p, level in zip(p_values, levels, strict=True)] == [True, False, False, True]
+
+
+def test_holm_leaves_a_single_comparison_as_it_is() -> None:
+    assert holm_confidences([0.7], 0.95) == pytest.approx([0.95])
+    assert holm_confidences([], 0.95) == []
+
+
+@pytest.mark.parametrize("quantile", [0.5, 0.9, 0.95, 0.99, 0.999, 1.0])
+def test_quantiles_of_merged_histograms_are_those_of_all_values(quantile: float) -> None:
+    rng = np.random.default_rng(3)
+    parts = [(rng.lognormal(14, 0.8, n) // 1024 * 1024).astype(np.uint64) for n in (40_000, 7, 12_345)]
+    histograms = [
+        pairs_from(zip(*(part.tolist() for part in np.unique(values, return_counts=True)), strict=True))
+        for values in parts
+    ]
+    known = np.percentile(np.concatenate(parts), 100 * quantile, method="inverted_cdf")
+    assert quantile_ns(merge(histograms), quantile) == int(known)
+
+
+def test_the_minimum_detectable_effect_is_that_of_a_hand_computed_table() -> None:
+    # n = 10, s = 0.03: t(0.975, 9) = 2.262157, t(0.80, 9) = 0.883404 (tables), so the reach is
+    # 3.145561 · 0.03 / √10 = 0.0298413 on the log scale, 3.0291 %.
+    d = np.array([-1.0, 1.0] * 5)
+    spread = student(list(0.03 * d / np.std(d, ddof=1)), 0.95)
+    assert detectable_percent(spread) == pytest.approx(3.0291, abs=1e-4)
+
+
+def test_so_many_blocks_as_were_said_to_be_needed_suffice_about_as_often_as_promised() -> None:
+    rng = np.random.default_rng(5)
+    true, sd = math.log(1.03), 0.03
+    first = student(list(true + sd * scaled(rng.normal(size=6))), 0.95)
+    needed = blocks_needed(first, 0.02)
+    decided = sum(
+        judge(s.low, s.high, s.n, 0.02) is not Verdict.UNDECIDED
+        for s in (student(list(rng.normal(true, sd, 6 + needed)), 0.95) for _ in range(1000))
+    )
+    assert decided >= binomial_low(1000, 0.80)
+
+
+def scaled(values: np.ndarray) -> np.ndarray:
+    """Mean 0, standard deviation 1."""
+    return (values - values.mean()) / values.std(ddof=1)
+
+
+def binomial_low(n: int, share: float) -> float:
+    """Fewer than these of n come once in ten thousand simulations, if the share is right."""
+    return float(stats.binom.ppf(1e-4, n, share))
+
+
+def binomial_high(n: int, share: float) -> float:
+    return float(stats.binom.ppf(1 - 1e-4, n, share))
+
+
+STUDIES = 4000
+
+
+@pytest.mark.parametrize("blocks", [5, 12])
+def test_the_interval_covers_the_truth_as_often_as_it_says(blocks: int) -> None:
+    rng, truth = np.random.default_rng(blocks), math.log(1.042)
+    spreads = [student(list(d), 0.95) for d in rng.normal(truth, 0.02, (STUDIES, blocks))]
+    covered = sum(s.low is not None and s.high is not None and s.low <= truth <= s.high for s in spreads)
+    assert binomial_low(STUDIES, 0.95) <= covered <= binomial_high(STUDIES, 0.95)
+
+
+def test_the_interval_still_covers_where_stalls_give_the_noise_heavy_tails() -> None:
+    rng, truth = np.random.default_rng(8), math.log(0.97)
+    spreads = [student(list(d), 0.95) for d in truth + 0.02 * rng.standard_t(3, (STUDIES, 10))]
+    covered = sum(s.low is not None and s.high is not None and s.low <= truth <= s.high for s in spreads)
+    assert covered >= binomial_low(STUDIES, 0.95)
+
+
+def test_two_arms_that_are_alike_are_seldom_called_faster_or_slower() -> None:
+    rng = np.random.default_rng(9)
+    spreads = [student(list(d), 0.95) for d in rng.normal(0, 0.05, (STUDIES, 8))]
+    verdicts = [judge(s.low, s.high, s.n, 0.02) for s in spreads]
+    alarms = sum(verdict in {Verdict.FASTER, Verdict.SLOWER} for verdict in verdicts)
+    assert alarms <= binomial_high(STUDIES, 0.05)
+    assert alarms > 0  # the noise is large enough for the rule to err now and then: else this shows nothing
+
+
+def test_of_three_arms_like_the_baseline_one_is_seldom_called_faster_or_slower() -> None:
+    rng, alarms, studies = np.random.default_rng(10), 0, 2000
+    for _ in range(studies):
+        baseline = rng.normal(0, 0.03, 8)  # shared, as in a study: the comparisons are not independent
+        arms = [list(rng.normal(0, 0.03, 8) - baseline) for _ in range(3)]
+        levels = holm_confidences([student(d, 0.95).p_value for d in arms], 0.95)
+        spreads = [student(d, level) for d, level in zip(arms, levels, strict=True)]
+        found = {judge(s.low, s.high, s.n, 0.001) for s in spreads}
+        alarms += bool(found & {Verdict.FASTER, Verdict.SLOWER})
+    assert 0 < alarms <= binomial_high(studies, 0.05)
+
+
+def test_the_bootstrap_agrees_with_student_where_the_blocks_are_normally_spread() -> None:
+    d = list(np.random.default_rng(11).normal(0.05, 0.02, 40))
+    resampled, known = bootstrap(d, 0.95), student(d, 0.95)
+    assert resampled is not None and known.low is not None and known.high is not None
+    half_width = (known.high - known.low) / 2
+    assert resampled == pytest.approx((known.low, known.high), abs=0.15 * half_width)
+    assert resampled == bootstrap(d, 0.95)
+
+
+def test_with_too_few_blocks_the_bootstrap_says_nothing() -> None:
+    assert bootstrap([0.1] * (BLOCKS_MIN - 1), 0.95) is None

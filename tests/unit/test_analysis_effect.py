@@ -1,0 +1,196 @@
+"""Effects and verdicts: what must hold whatever the numbers are, and the rules of METHOD.md case by case."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgdyno.analysis.effect import own_level, percent_of, student
+from pgdyno.analysis.latency import curve_ms, merge, quantile_ns, quantiles_ms
+from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict, blocks_needed, decide, judge
+from pgdyno.estimate import Better, Estimate, given_percent, grouped, share_text
+from pgdyno.evidence.packing import pairs_from
+from pgdyno.evidence.records import Pairs
+
+rates = st.lists(
+    st.tuples(st.floats(1, 1e6), st.floats(1, 1e6)).map(lambda pair: (pair[0], pair[1])),
+    min_size=2,
+    max_size=20,
+)
+MIRRORED = {
+    Verdict.FASTER: Verdict.SLOWER,
+    Verdict.SLOWER: Verdict.FASTER,
+    Verdict.SAME: Verdict.SAME,
+    Verdict.UNDECIDED: Verdict.UNDECIDED,
+}
+
+
+def log_ratios(pairs: list[tuple[float, float]]) -> list[float]:
+    return [math.log(b / a) for a, b in pairs]
+
+
+@given(rates, st.floats(0.001, 1000))
+def test_a_machine_that_is_faster_by_any_factor_gives_the_same_effect(
+    pairs: list[tuple[float, float]], factor: float
+) -> None:
+    here = student(log_ratios(pairs), 0.95)
+    there = student(log_ratios([(a * factor, b * factor) for a, b in pairs]), 0.95)
+    assert (there.mean, there.low, there.high) == pytest.approx((here.mean, here.low, here.high), abs=1e-9)
+
+
+@given(rates)
+def test_swapping_the_arms_mirrors_effect_and_verdict(pairs: list[tuple[float, float]]) -> None:
+    here = student(log_ratios(pairs), 0.95)
+    there = student([-d for d in log_ratios(pairs)], 0.95)
+    assert here.low is not None and here.high is not None
+    assert (there.mean, there.low, there.high) == pytest.approx(
+        (-here.mean, -here.high, -here.low), abs=1e-12
+    )
+    assert decide(there, 0.02).verdict is MIRRORED[decide(here, 0.02).verdict]
+
+
+@given(rates)
+def test_the_ratio_of_the_arms_levels_is_the_effect(pairs: list[tuple[float, float]]) -> None:
+    a, b = (
+        own_level({i: pair[arm] for i, pair in enumerate(pairs)}, "NOPM", Better.MORE, 0.95) for arm in (0, 1)
+    )
+    assert a is not None and b is not None
+    effect = student(log_ratios(pairs), 0.95)
+    assert 100 * (b.value / a.value - 1) == pytest.approx(percent_of(effect.mean), rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("low_percent", "high_percent", "blocks", "verdict"),
+    [
+        (2.9, 5.5, 12, Verdict.FASTER),
+        (0.1, 9.0, 5, Verdict.FASTER),
+        (-5.5, -2.9, 12, Verdict.SLOWER),
+        (-1.0, 1.0, 12, Verdict.SAME),
+        (0.5, 1.5, 12, Verdict.SAME),  # significant, but within the margin
+        (-1.5, -0.5, 12, Verdict.SAME),
+        (-1.96, 1.99, 12, Verdict.SAME),
+        (-1.98, 1.0, 12, Verdict.UNDECIDED),  # the margin's lower end is 1 / 1.02 − 1 = −1.96 %
+        (-1.0, 2.1, 12, Verdict.UNDECIDED),
+        (-9.0, 9.0, 12, Verdict.UNDECIDED),
+        (0.0, 5.0, 12, Verdict.UNDECIDED),  # it touches zero: it does not leave it out
+        (0.5, 2.5, 12, Verdict.FASTER),
+        (2.9, 5.5, BLOCKS_MIN - 1, Verdict.UNDECIDED),
+        (-0.1, 0.1, BLOCKS_MIN - 1, Verdict.UNDECIDED),
+    ],
+)
+def test_the_verdict_follows_from_interval_and_margin(
+    low_percent: float, high_percent: float, blocks: int, verdict: Verdict
+) -> None:
+    low, high = math.log1p(low_percent / 100), math.log1p(high_percent / 100)
+    assert judge(low, high, blocks, 0.02) is verdict
+
+
+def test_without_an_interval_nothing_is_decided() -> None:
+    decision = decide(student([0.5], 0.95), 0.02)
+    assert (decision.verdict, decision.detectable_percent) == (Verdict.UNDECIDED, None)
+    assert decision.blocks_needed == BLOCKS_MIN - 1
+
+
+@given(st.lists(st.floats(-0.2, 0.2), min_size=2, max_size=30), st.floats(0.005, 0.1))
+def test_an_undecided_comparison_needs_at_least_one_block_more_and_a_decided_one_none(
+    d: list[float], margin: float
+) -> None:
+    decision = decide(student(d, 0.95), margin)
+    if decision.verdict is Verdict.UNDECIDED:
+        assert decision.blocks_needed is not None and decision.blocks_needed >= max(1, BLOCKS_MIN - len(d))
+    else:
+        assert decision.blocks_needed is None
+
+
+def test_more_noise_needs_more_blocks() -> None:
+    pattern = np.array([-1.0, 1.0, -1.0, 1.0, -1.0, 1.0])
+    needed = [
+        blocks_needed(student(list(0.01 + sd * pattern), 0.95), 0.02) for sd in (0.01, 0.02, 0.04, 0.08)
+    ]
+    assert needed == sorted(needed) and needed[0] < needed[-1]
+
+
+def test_blocks_that_are_all_alike_leave_no_doubt() -> None:
+    found = student([0.1] * 6, 0.95)
+    assert (found.low, found.high, found.p_value) == pytest.approx((0.1, 0.1, 0.0))
+    assert decide(found, 0.02).verdict is Verdict.FASTER
+
+
+histograms = st.lists(
+    st.dictionaries(st.integers(0, 10**9), st.integers(1, 1000), max_size=20).map(
+        lambda values: pairs_from(sorted(values.items()))
+    ),
+    max_size=5,
+)
+
+
+@given(histograms)
+def test_merging_loses_nothing_and_does_not_mind_the_order(parts: list[Pairs]) -> None:
+    merged = merge(parts)
+    assert merged[:, 1].sum() == sum(part[:, 1].sum() for part in parts)
+    assert merge(reversed(parts)).tolist() == merged.tolist()
+    assert merge([merged]).tolist() == merged.tolist()
+
+
+def test_a_quantile_with_too_few_values_beyond_it_is_not_given() -> None:
+    pairs = pairs_from((i, 1) for i in range(1, 1001))
+    known = {"p50": 500, "p90": 900, "p95": 950, "p99": 990, "p99.9": None, "max": 1000}
+    assert quantiles_ms(pairs) == {
+        name: None if value is None else value / 1e6 for name, value in known.items()
+    }
+    assert quantile_ns(merge([]), 0.5) is None
+
+
+def test_a_curve_goes_from_the_median_to_the_maximum() -> None:
+    curve = curve_ms(pairs_from((i * 1_000_000, 1) for i in range(1, 1001)))
+    assert curve[0] == (0.5, 500.0)
+    assert curve[-1] == (pytest.approx(0.001), pytest.approx(999.0, abs=1.1))
+    assert curve_ms(merge([])) == []
+
+
+@pytest.mark.parametrize(
+    ("estimate", "value", "interval"),
+    [
+        (Estimate(74810.7, "NOPM", 12, Better.MORE, 70045.2, 79900.4), "74 811 NOPM", "70 045 … 79 900"),
+        (Estimate(18.234, "µs", 12, Better.LESS, 17.02, 19.41), "18.2 µs", "17.0 … 19.4"),
+        (Estimate(0.61411, "ms", 1, Better.LESS), "0.6141 ms", "–"),
+        (Estimate(-0.004, "%", 9, Better.MORE, -0.5, 0.5), "0.00 %", "−0.50 … 0.50"),
+    ],
+)
+def test_an_estimate_shows_the_digits_that_its_interval_deserves(
+    estimate: Estimate, value: str, interval: str
+) -> None:
+    assert (plain(estimate.value_text), plain(estimate.interval_text)) == (value, interval)
+
+
+def plain(text: str) -> str:
+    return text.replace("\u00a0", " ")
+
+
+@pytest.mark.parametrize(
+    ("estimate", "value", "interval"),
+    [
+        (Estimate(4.21, "%", 12, Better.MORE, 2.93, 5.52), "+4.2 %", "+2.9 … +5.5 %"),
+        (Estimate(-4.0, "%", 12, Better.MORE, -31.0, 32.0), "−4 %", "−31 … +32 %"),
+        (Estimate(0.0, "%", 12, Better.MORE), "0 %", "–"),
+    ],
+)
+def test_an_effect_shows_its_sign(estimate: Estimate, value: str, interval: str) -> None:
+    assert (plain(estimate.signed_text), plain(estimate.signed_interval_text)) == (value, interval)
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.0, None), (None, 1.0), (2.0, 1.0)])
+def test_an_interval_has_two_ends_in_order(low: float | None, high: float | None) -> None:
+    with pytest.raises(ValueError, match="interval"):
+        Estimate(1.5, "ms", 3, Better.LESS, low, high)
+
+
+def test_shares_and_numbers_read_well() -> None:
+    assert plain(share_text(0.0423)) == "4.2 %"
+    assert plain(given_percent(0.02)) == "2 %"
+    assert plain(given_percent(0.975)) == "97.5 %"
+    assert plain(grouped(-1234567.891, 1)) == "−1 234 567.9"

@@ -1,0 +1,182 @@
+"""From an evidence file to findings: what counts, what is left out, which doubts follow."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from synthetic_study import Synthetic, arms_of, study_of, write_block, write_study
+
+from pgdyno.analysis.findings import Findings, find, latency_key
+from pgdyno.analysis.metrics import NOPM, TPM, of_workload
+from pgdyno.analysis.verdict import Verdict
+from pgdyno.caveats import Caveat, Code
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import Counts, Ending, Role, Schedule, Slice, TrialStatus
+from pgdyno.evidence.writer import Writer
+
+
+def findings_of(path: Path, wanted: Synthetic) -> Findings:
+    write_study(path / "e", wanted)
+    with Evidence(path / "e") as evidence:
+        return find(evidence)
+
+
+def codes(findings: Findings) -> set[Code]:
+    return {caveat.code for caveat in findings.caveats}
+
+
+def test_an_effect_that_is_there_is_found(tmp_path: Path) -> None:
+    (comparison,) = findings_of(tmp_path, Synthetic(effects=(1.0, 1.10))).comparisons
+    assert comparison.verdict is Verdict.FASTER
+    assert comparison.primary is not None and comparison.primary.key == NOPM.key
+    percent = comparison.primary.percent
+    assert percent.low is not None and percent.high is not None and percent.low < 10 < percent.high
+    assert comparison.effects["server_cpu"].percent.value < -5
+    assert comparison.effects[latency_key("payment", "p99")].percent.value < -5
+
+
+def test_arms_that_are_alike_are_the_same(tmp_path: Path) -> None:
+    (comparison,) = findings_of(tmp_path, Synthetic(effects=(1.0, 1.0), noise=0.004)).comparisons
+    assert comparison.verdict is Verdict.SAME
+
+
+def test_what_drifts_from_block_to_block_cancels_in_the_effect(tmp_path: Path) -> None:
+    findings = findings_of(tmp_path, Synthetic(noise=0.003))
+    primary, level = findings.comparisons[0].primary, findings.arms[0].levels["nopm"]
+    assert primary is not None and primary.percent.low is not None and primary.percent.high is not None
+    assert level is not None and level.low is not None and level.high is not None
+    effect_width = (primary.percent.high - primary.percent.low) / 100
+    assert effect_width < 0.2 * (level.high - level.low) / level.value
+
+
+@pytest.mark.parametrize("status", [TrialStatus.EXCLUDED, TrialStatus.FAILED, TrialStatus.INTERRUPTED])
+def test_a_trial_that_is_not_ok_takes_its_block_out_of_the_comparison(
+    tmp_path: Path, status: TrialStatus
+) -> None:
+    wanted = Synthetic(blocks=7, statuses={(3, 1): status})
+    findings = findings_of(tmp_path, wanted)
+    (comparison,) = findings.comparisons
+    assert (comparison.blocks, comparison.dropped) == ([0, 1, 2, 4, 5, 6], [3])
+    assert [of.trials_ok for of in findings.arms] == [7, 6]
+    assert codes(findings) & {
+        Code.CHECKS_FAILED_TRIALS_EXCLUDED,
+        Code.TRIALS_FAILED,
+        Code.INTERRUPTED,
+    }
+
+
+def test_an_excluded_baseline_takes_its_block_out_of_every_comparison(tmp_path: Path) -> None:
+    wanted = Synthetic(
+        effects=(1, 1.05, 0.95),
+        names=("17", "18", "16"),
+        blocks=6,
+        statuses={(0, 0): TrialStatus.EXCLUDED, (1, 2): TrialStatus.EXCLUDED},
+    )
+    first, second = findings_of(tmp_path, wanted).comparisons
+    assert (first.dropped, second.dropped) == ([0], [0, 1])
+
+
+def test_the_last_attempt_counts(tmp_path: Path) -> None:
+    wanted = Synthetic(blocks=6, statuses={(5, 0): TrialStatus.INTERRUPTED, (5, 1): TrialStatus.INTERRUPTED})
+    write_study(tmp_path / "e", wanted)
+    with Writer.resume(tmp_path / "e") as writer:
+        write_block(writer, dataclasses.replace(wanted, statuses={}), 5, np.random.default_rng(4))
+    with Evidence(tmp_path / "e") as evidence:
+        findings = find(evidence)
+    assert findings.comparisons[0].blocks == [0, 1, 2, 3, 4, 5]
+    assert Code.INTERRUPTED not in codes(findings)
+
+
+def test_a_study_without_a_finished_block_is_undecided(tmp_path: Path) -> None:
+    (comparison,) = findings_of(tmp_path, Synthetic(blocks=0, ended=None)).comparisons
+    assert (comparison.verdict, comparison.primary, comparison.blocks) == (Verdict.UNDECIDED, None, [])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        (Synthetic(blocks=4), Code.FEW_BLOCKS),
+        (Synthetic(blocks=5, failed_per_slice=100), Code.FAILURES_OVER_SHARE),
+        (Synthetic(blocks=5, unsafe_arms=(1,)), Code.UNSAFE_SETTINGS),
+        (Synthetic(blocks=5, schedule=Schedule.SEQUENTIAL), Code.SEQUENTIAL),
+        (Synthetic(blocks=5, ended=Ending.VERDICT), Code.STOPPED_ON_VERDICT),
+        (Synthetic(blocks=5), Code.NO_KEYING_AND_THINKING),
+    ],
+)
+def test_the_doubts_that_follow_from_the_evidence_are_raised(
+    tmp_path: Path, wanted: Synthetic, code: Code
+) -> None:
+    assert code in codes(findings_of(tmp_path, wanted))
+
+
+def test_a_sound_study_raises_no_doubt_but_that_of_its_load(tmp_path: Path) -> None:
+    assert codes(findings_of(tmp_path, Synthetic())) == {Code.NO_KEYING_AND_THINKING}
+
+
+def test_a_stored_caveat_stands_for_the_one_that_would_be_computed(tmp_path: Path) -> None:
+    stored = Caveat(Code.FAILURES_OVER_SHARE, {"arm": "18", "share": "9 %", "limit": "1 %"})
+    findings = findings_of(tmp_path, Synthetic(blocks=5, failed_per_slice=100, caveats=(stored,)))
+    assert [c for c in findings.caveats if c.code is Code.FAILURES_OVER_SHARE] == [stored]
+
+
+def test_a_debug_engine_and_a_fixed_load_are_doubts(tmp_path: Path) -> None:
+    wanted = Synthetic()
+    study = study_of(wanted)
+    plan = dataclasses.replace(study.plan, rate_per_s=500.0)
+    study = dataclasses.replace(study, engine={"profile": "debug"}, plan=plan)
+    Writer.create(tmp_path / "e", study, arms_of(wanted)).close()
+    with Evidence(tmp_path / "e") as evidence:
+        found = codes(find(evidence))
+    assert {Code.DEBUG_ENGINE, Code.THROUGHPUT_FIXED} <= found
+    assert Code.NO_KEYING_AND_THINKING not in found
+
+
+def piece(position: int, new_orders: int, rolled_back: int, payments: int) -> Slice:
+    kinds = {
+        "new_order": Counts(ok=new_orders, rolled_back=rolled_back, failed=9),
+        "payment": Counts(payments),
+    }
+    return Slice(
+        position, Role.MEASURE, position, position + 0.5, position + 1.9, position + 2.0, 0, 0, kinds
+    )
+
+
+def test_nopm_counts_committed_new_orders_and_tpm_everything_that_ended_as_designed(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", Synthetic(blocks=1))
+    with Evidence(tmp_path / "e") as evidence:
+        trial = evidence.trials()[0]
+    slices = [piece(0, 100, 1, 99), piece(2, 140, 2, 138)]  # 3 s counted
+    assert NOPM.value(trial, slices) == pytest.approx(60 * 240 / 3)
+    assert TPM.value(trial, slices) == pytest.approx(60 * (240 + 3 + 237) / 3)
+    assert NOPM.value(trial, []) is None
+
+
+def test_a_slice_without_its_pair_is_left_out_of_the_ratio(tmp_path: Path) -> None:
+    wanted = Synthetic(blocks=1, slices=2)
+    with Writer.create(tmp_path / "e", study_of(wanted), arms_of(wanted)) as writer:
+        rng = np.random.default_rng(2)
+        write_block(writer, wanted, 0, rng)
+        extra = writer._connection.execute("SELECT trial FROM trial WHERE arm = 0").fetchone()[0]
+        writer.add_slice(extra, piece(100, 1, 0, 1))  # an interrupted round: nearly nothing done
+    with Evidence(tmp_path / "e") as evidence:
+        primary = find(evidence).comparisons[0].primary
+    assert primary is not None and abs(primary.percent.value) < 20
+
+
+def test_another_workload_is_judged_by_transactions_per_second() -> None:
+    assert next(metric.unit for metric in of_workload("select-only")) == "tx/s"
+
+
+def test_a_file_is_read_while_it_is_written(tmp_path: Path) -> None:
+    wanted = Synthetic(blocks=6)
+    rng = np.random.default_rng(1)
+    with Writer.create(tmp_path / "e", study_of(wanted), arms_of(wanted)) as writer:
+        for block in range(5):
+            write_block(writer, wanted, block, rng)
+            with Evidence(tmp_path / "e") as evidence:
+                findings = find(evidence)
+            assert findings.comparisons[0].blocks == list(range(block + 1))
+            assert (findings.comparisons[0].verdict is Verdict.UNDECIDED) or block == 4

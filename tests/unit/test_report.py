@@ -1,0 +1,275 @@
+"""The report in every form: the same facts, whole, escaped, and asking nobody for anything."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import typer
+from rich.console import Console
+from synthetic_study import Synthetic, write_study
+from typer.testing import CliRunner
+
+from pgdyno.caveats import Caveat, Code
+from pgdyno.cli.report import read_report, report
+from pgdyno.errors import EvidenceError, UsageError
+from pgdyno.evidence.records import TrialStatus
+from pgdyno.report.as_csv import COLUMNS, to_csv
+from pgdyno.report.as_json import to_json
+from pgdyno.report.html import to_html
+from pgdyno.report.markdown import to_markdown
+from pgdyno.report.model import LIKE_IT_MAX, Report
+from pgdyno.report.terminal import print_terminal
+
+HOSTILE = '"><script src="//evil.example/x.js"></script>[red]|`*</title>{{7*7}}'
+THREE = Synthetic(
+    effects=(1.0, 1.10, 0.90),
+    names=("17", "18", "18,fsync=off"),
+    unsafe_arms=(2,),
+    blocks=6,
+    failed_per_slice=60,
+    statuses={(2, 1): TrialStatus.EXCLUDED},
+)
+
+
+def report_of(path: Path, wanted: Synthetic) -> Report:
+    write_study(path / "e", wanted)
+    return read_report(path / "e")
+
+
+def on_terminal(built: Report, width: int = 140) -> str:
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    print_terminal(built, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+FORMS = {"terminal": on_terminal, "md": to_markdown, "json": to_json, "csv": to_csv, "html": to_html}
+
+
+def plain(text: str) -> str:
+    return text.replace("\u00a0", " ")
+
+
+NUMBER = r"\d+(\.\d+)?"
+BASIS = rf"95 % interval [+−]?{NUMBER} … [+−]?{NUMBER} %, 12 blocks; margin 2 %"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    [
+        (Synthetic(effects=(1, 1.1)), rf"18 is {NUMBER} % faster than 17 \({BASIS}\)\."),
+        (Synthetic(effects=(1, 0.9)), rf"18 is {NUMBER} % slower than 17 \({BASIS}\)\."),
+        (
+            Synthetic(effects=(1, 1), noise=0.004),
+            rf"18 is as fast as 17, within the margin: [+−]?{NUMBER} % \({BASIS}\)\.",
+        ),
+        (
+            Synthetic(effects=(1, 1), noise=0.08, seed=2),
+            rf"Undecided whether 18 is faster or slower than 17: [+−]?{NUMBER} % \({BASIS}\)\.",
+        ),
+        (Synthetic(blocks=1), r"Undecided .*\(no interval yet, 1 block; margin 2 %\)\."),
+        (Synthetic(blocks=0), r"Undecided .*\(no block counts yet; margin 2 %\)\."),
+    ],
+    ids=["faster", "slower", "same", "undecided", "one block", "no block"],
+)
+def test_the_verdict_is_one_plain_sentence(tmp_path: Path, wanted: Synthetic, sentence: str) -> None:
+    (headline,) = report_of(tmp_path, wanted).headlines
+    assert re.fullmatch(sentence, plain(headline.sentence))
+
+
+def test_an_undecided_verdict_says_how_much_more_is_needed(tmp_path: Path) -> None:
+    (headline,) = report_of(tmp_path, Synthetic(effects=(1, 1), noise=0.08, seed=2)).headlines
+    assert re.match(r"About \d+ more blocks? \(about .*\) should decide it\.", plain(headline.more))
+    assert "with a chance of 80 %" in plain(headline.more)
+
+
+@pytest.mark.parametrize("form", ["terminal", "md", "html"])
+def test_every_form_for_people_says_the_facts(tmp_path: Path, form: str) -> None:
+    built = report_of(tmp_path, THREE)
+    text = plain(FORMS[form](built)).replace("\\", "")
+    text = re.sub(r"<[^>]*>", " ", text)
+    said = re.sub(r"\s+", " ", text)
+    for headline in built.headlines:
+        assert plain(headline.claim) in said and plain(headline.basis) in said
+    for fact in (
+        "NOPM",
+        "TPM",
+        "server CPU",
+        "driver CPU",
+        "p99.9",
+        "stock level",
+        "GIVEN UP",
+        "condition 1",
+    ):
+        assert fact in said
+    assert "(B − A) / A, where A is 17, the baseline" in said
+    assert "derived from TPC-C" in said and "not comparable with published TPC results" in said
+    for doubt in built.doubts:
+        assert (
+            re.sub(r"\s+", " ", plain(doubt.sentence)).replace("'", "&#39;" if form == "html" else "'")
+            in said
+        )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_form_claims_a_result_of_the_tpc(tmp_path: Path, form: str) -> None:
+    assert "tpmc" not in FORMS[form](report_of(tmp_path, THREE)).lower()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("blocks", [0, 1, 3])
+def test_every_form_bears_a_study_that_has_hardly_begun(tmp_path: Path, form: str, blocks: int) -> None:
+    assert FORMS[form](report_of(tmp_path, Synthetic(blocks=blocks, ended=None)))
+
+
+def test_json_says_what_its_documentation_says(tmp_path: Path) -> None:
+    found = json.loads(to_json(report_of(tmp_path, THREE)))
+    assert found["pgdyno_report"] == 1
+    assert found["verdict"] is None  # there are two of them
+    assert [(c["arm"], c["baseline"], c["verdict"]) for c in found["comparisons"]] == [
+        ("18", "17", "faster"),
+        ("18,fsync=off", "17", "slower"),
+    ]
+    first = found["comparisons"][0]
+    assert first["blocks"] == [0, 1, 3, 4, 5] and first["blocks_dropped"] == [2]
+    effect = first["effects"][first["primary"]]
+    assert effect["low"] < effect["value"] < effect["high"] and effect["unit"] == "%" and effect["n"] == 5
+    assert set(effect["log_ratios"]) == {"0", "1", "3", "4", "5"} and len(effect["bootstrap"]) == 2
+    assert [arm["name"] for arm in found["arms"]] == ["17", "18", "18,fsync=off"]
+    assert found["arms"][1]["trials"] == {"ok": 5, "excluded": 1}
+    assert set(found["arms"][0]["latency_ms"]["payment"]) == {"n", "p50", "p90", "p95", "p99", "p99.9", "max"}
+    assert {"code", "sentence", "remedy"} == set(found["caveats"][0])
+    assert found["plan"]["margin"] == 0.02 and "derived from TPC-C" in found["derived"]
+
+
+def test_json_of_two_arms_has_the_verdict_at_the_top(tmp_path: Path) -> None:
+    found = json.loads(to_json(report_of(tmp_path, Synthetic(effects=(1, 1.1)))))
+    assert found["verdict"] == found["comparisons"][0]["verdict"] == "faster"
+
+
+def test_csv_is_tidy_and_holds_the_trials_that_do_not_count(tmp_path: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(report_of(tmp_path, THREE)))))
+    assert tuple(rows[0]) == COLUMNS
+    nopm = [row for row in rows if row["metric"] == "nopm"]
+    assert len(nopm) == 6 * 3
+    assert [row["arm"] for row in nopm if row["status"] == "excluded"] == ["18"]
+    assert all(float(row["value"]) > 0 and row["unit"] and row["better"] in {"more", "less"} for row in rows)
+    assert any(row["metric"] == "latency.delivery.p95" for row in rows)
+
+
+def test_csv_gives_a_spreadsheet_no_formula(tmp_path: Path) -> None:
+    wanted = Synthetic(names=("17", "=cmd|'/c calc'!A1"), blocks=1)
+    rows = list(csv.DictReader(io.StringIO(to_csv(report_of(tmp_path, wanted)))))
+    assert {row["arm"][0] for row in rows} == {"1", "'"}
+
+
+class Elements(HTMLParser):
+    """Every tag and attribute of a document, and whether tags match."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in {"meta", "br"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("wanted", [THREE, Synthetic(names=("17", HOSTILE), title=HOSTILE, blocks=5)])
+def test_html_is_one_file_that_asks_nobody_and_runs_nothing(tmp_path: Path, wanted: Synthetic) -> None:
+    page = to_html(report_of(tmp_path, wanted))
+    elements = Elements()
+    elements.feed(page)
+    assert elements.open == []
+    forbidden = {"script", "link", "img", "iframe", "object", "embed", "base", "form", "a"}
+    assert not forbidden & set(elements.tags)
+    assert not {"src", "href", "xlink:href", "style"} & {name for name, _ in elements.attributes}
+    assert not [name for name, _ in elements.attributes if name.startswith("on")]
+    style = page[page.index("<style>") : page.index("</style>")]
+    assert "url(" not in style and "@import" not in style
+    assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
+    assert "49" not in page[page.index("<title>") : page.index("</title>")]
+
+
+def test_html_draws_every_block_and_every_arm(tmp_path: Path) -> None:
+    page = to_html(report_of(tmp_path, THREE))
+    assert page.count("<svg viewBox") == 2 + 6 + 5  # effects, blocks, kinds
+    for block in (1, 2, 4, 5, 6):
+        assert f"<title>block {block}: " in page
+    assert all(f'class="curve arm{arm}"' in page for arm in range(3))
+
+
+def test_a_hostile_name_stays_a_name(tmp_path: Path) -> None:
+    built = report_of(tmp_path, Synthetic(names=("17", HOSTILE), blocks=5))
+    assert HOSTILE in on_terminal(built, 400)
+    assert json.loads(to_json(built))["arms"][1]["name"] == HOSTILE
+    prose = [line for line in to_markdown(built).splitlines() if not line.startswith("    ")]  # but code
+    assert "<" not in "\n".join(prose).replace("\\<", "")
+    edges = [line.replace("\\|", "").count("|") for line in prose if line.startswith("|")]
+    headers = [
+        n for n, line in zip(edges, (x for x in prose if x.startswith("|")), strict=True) if "---" in line
+    ]
+    assert set(edges) == set(headers)
+
+
+def test_the_same_caveat_of_many_trials_is_shown_a_few_times_and_counted(tmp_path: Path) -> None:
+    steals = tuple(
+        Caveat(Code.STEAL, {"arm": "18", "share": f"{n} %", "limit": "5 %"}, n + 1) for n in range(8)
+    )
+    built = report_of(tmp_path, Synthetic(blocks=6, caveats=steals))
+    shown = [doubt.sentence for doubt in built.doubts if doubt.code is Code.STEAL]
+    assert len(shown) == LIKE_IT_MAX + 1
+    assert shown[0].startswith("Block 1: ") and plain(shown[-1]) == "The same of 5 more trials."
+
+
+def test_a_report_made_twice_is_the_same(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", THREE)
+    assert to_html(read_report(tmp_path / "e")) == to_html(read_report(tmp_path / "e"))
+
+
+app = typer.Typer()
+app.command()(report)
+
+
+@pytest.mark.parametrize(
+    ("option", "begins"), [("--json", "{"), ("--csv", "block,arm"), ("--md", "# "), (None, "")]
+)
+def test_the_command_prints_the_form_asked_for(tmp_path: Path, option: str | None, begins: str) -> None:
+    write_study(tmp_path / "e", Synthetic(blocks=2))
+    done = CliRunner().invoke(app, [str(tmp_path / "e"), *([option] if option else [])])
+    assert done.exit_code == 0 and done.stdout.startswith(begins)
+
+
+def test_the_command_writes_html_and_prints_nothing_else(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", Synthetic(blocks=2))
+    done = CliRunner().invoke(app, [str(tmp_path / "e"), "--html", str(tmp_path / "r.html")])
+    assert done.exit_code == 0 and done.stdout == ""
+    assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (["e", "--json", "--csv"], UsageError, "--json and --csv both go to standard output"),
+        (["missing"], EvidenceError, "no evidence file"),
+    ],
+)
+def test_the_command_refuses_what_it_cannot_do(
+    tmp_path: Path, arguments: list[str], error: type[Exception], message: str
+) -> None:
+    write_study(tmp_path / "e", Synthetic(blocks=1))
+    done = CliRunner().invoke(app, [str(tmp_path / arguments[0]), *arguments[1:]])
+    assert isinstance(done.exception, error) and message in str(done.exception)
