@@ -21,6 +21,9 @@ pub mod spec;
 mod worker;
 mod workload;
 
+#[cfg(test)]
+mod tests;
+
 pub use random::{Stream, derive_seed};
 pub use run::{End, run};
 pub use worker::Input;

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::random::Stream;
 use super::{Ending, Seat, User, Workload};
 use crate::io::{Connection, Error};
+use crate::wire::backend::Message;
 use crate::wire::frontend::{self, Format};
 
 const SELECT: &str = include_str!("select_only.sql");
@@ -59,6 +60,14 @@ pub struct Reader {
     aid: i32,
 }
 
+#[cfg(test)]
+impl Reader {
+    /// The key that was drawn last.
+    pub fn aid(&self) -> i32 {
+        self.aid
+    }
+}
+
 impl User for Reader {
     type Tally = ();
 
@@ -79,7 +88,20 @@ impl User for Reader {
         frontend::execute(out, "", 0)?;
         frontend::sync(out);
         connection.flush().await?;
-        connection.answer().await?;
-        Ok(Ending::Committed)
+        let mut rows = 0;
+        loop {
+            match connection.next().await? {
+                Message::DataRow(_) => rows += 1,
+                Message::ReadyForQuery(_) => break,
+                _ => {}
+            }
+        }
+        if rows == 1 {
+            return Ok(Ending::Committed);
+        }
+        let aid = self.aid;
+        Err(Error::Workload(format!(
+            "pgbench_accounts has {rows} rows with aid {aid}; accounts of the workload is wrong"
+        )))
     }
 }

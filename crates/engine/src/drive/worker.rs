@@ -258,5 +258,9 @@ impl Dial for Door<'_> {
         connected.unwrap_or(Err(Error::Timeout("connecting")))
     }
 
-    async fn cancel(&self, _connection: &Connection) {}
+    async fn cancel(&self, connection: &Connection) {
+        let reactor = connection.reactor();
+        // The server is slow as it is. Whether it took the request in does not matter to us.
+        let _ = reactor.until(reactor.now() + self.timeout, connection.cancel(self.conninfo)).await;
+    }
 }

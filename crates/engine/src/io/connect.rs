@@ -9,6 +9,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 use super::socket::Socket;
 use super::{Connection, Error, Nanos, Reactor};
 use crate::wire::conninfo::{Address, Conninfo, Host};
+use crate::wire::frontend;
 use crate::wire::startup::{Channel, Startup};
 use crate::wire::tls::{self, Encryption};
 use crate::wire::{SqlState, WireError};
@@ -166,8 +167,23 @@ async fn start(
     loop {
         connection.flush().await?;
         if startup.on_message(&connection.next_of_startup().await?, &mut answer)? {
+            connection.key = startup.into_session().key;
             return Ok(connection);
         }
         connection.out().append(&mut answer);
+    }
+}
+
+/// Sends a CancelRequest to wherever `conninfo` leads. A server that it does not belong to passes it over, and failures
+/// to send it are passed over here: there is nobody who could do anything about them.
+pub(super) async fn cancel(reactor: &Reactor, conninfo: &Conninfo, key: (i32, i32)) {
+    let mut request = Vec::new();
+    frontend::cancel_request(&mut request, key.0, key.1);
+    for host in &conninfo.hosts {
+        for place in resolve(&host.address).unwrap_or_default() {
+            if let Ok(socket) = open(reactor, &place).await {
+                let _ = socket.send(&request);
+            }
+        }
     }
 }

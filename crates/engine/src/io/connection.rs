@@ -30,6 +30,8 @@ pub struct Connection {
     inbox: Inbox,
     out: Vec<u8>,
     tls: Option<Box<Cipher>>,
+    /// What a CancelRequest must quote; a pooler may keep it to itself.
+    pub(super) key: Option<(i32, i32)>,
     /// Answers that are still to come: one ReadyForQuery for each Sync or Query sent.
     owed: u32,
     /// Whether nothing was sent since the last ReadyForQuery.
@@ -43,9 +45,17 @@ impl Connection {
         connect::connect(reactor, conninfo).await
     }
 
-    pub(super) fn new(socket: Socket) -> Self {
+    /// A session over a socket at whose other end it has begun already.
+    pub(crate) fn new(socket: Socket) -> Self {
         let (inbox, out, status) = (Inbox::default(), Vec::new(), TransactionStatus::Idle);
-        Self { socket, inbox, out, tls: None, owed: 0, at_rest: true, status }
+        Self { socket, inbox, out, tls: None, key: None, owed: 0, at_rest: true, status }
+    }
+
+    /// Asks the server, by a connection of its own, to end what this one is doing. Whether it does, nobody learns.
+    pub async fn cancel(&self, conninfo: &Conninfo) {
+        if let Some(key) = self.key {
+            connect::cancel(self.reactor(), conninfo, key).await;
+        }
     }
 
     /// The loop that serves this connection.

@@ -17,6 +17,9 @@ mod reactor;
 mod socket;
 mod timers;
 
+#[cfg(test)]
+mod tests;
+
 pub use crate::wire::backend::TransactionStatus;
 pub use clock::{Clock, Nanos};
 pub use connection::{Connection, TextRows};
@@ -25,3 +28,5 @@ pub use gate::Gate;
 pub use mailbox::{Mailbox, Sender, mailbox};
 pub use process::{Usage, catch_termination, memory_peak_bytes, raise_file_limit, usage};
 pub use reactor::{Reactor, Routine, Task};
+#[cfg(test)]
+pub(crate) use socket::Socket;

@@ -84,7 +84,7 @@ impl Sources {
 }
 
 /// A socket (or an eventfd) that a loop watches.
-pub(super) struct Socket {
+pub(crate) struct Socket {
     fd: OwnedFd,
     slot: u64,
     readiness: Rc<Readiness>,
@@ -93,7 +93,7 @@ pub(super) struct Socket {
 
 impl Socket {
     /// Takes a file descriptor that does not block.
-    pub(super) fn new(reactor: &Reactor, fd: OwnedFd) -> Result<Self, Error> {
+    pub(crate) fn new(reactor: &Reactor, fd: OwnedFd) -> Result<Self, Error> {
         let (slot, readiness) = reactor.register(&fd)?;
         Ok(Self { fd, slot, readiness, reactor: reactor.clone() })
     }
@@ -102,13 +102,9 @@ impl Socket {
         &self.reactor
     }
 
-    pub(super) fn fd(&self) -> &OwnedFd {
-        &self.fd
-    }
-
     /// Sends what the kernel takes of `bytes` now; `None` when it takes none.
     #[inline]
-    pub(super) fn send(&self, bytes: &[u8]) -> Result<Option<usize>, Error> {
+    pub(crate) fn send(&self, bytes: &[u8]) -> Result<Option<usize>, Error> {
         loop {
             match rustix::net::send(&self.fd, bytes, SendFlags::NOSIGNAL) {
                 Ok(sent) => return Ok(Some(sent)),
@@ -133,7 +129,7 @@ impl Socket {
 
     /// Receives into `space`; `None` when nothing is there after all.
     #[inline]
-    pub(super) fn receive(&self, space: &mut [u8]) -> Result<Option<usize>, Error> {
+    pub(crate) fn receive(&self, space: &mut [u8]) -> Result<Option<usize>, Error> {
         let asked = space.len();
         loop {
             match rustix::net::recv(&self.fd, &mut *space, RecvFlags::empty()) {
@@ -158,7 +154,7 @@ impl Socket {
 
     /// Waits until something can be received.
     #[inline]
-    pub(super) async fn readable(&self) {
+    pub(crate) async fn readable(&self) {
         poll_fn(|_| {
             if self.readiness.readable.get() {
                 return Poll::Ready(());

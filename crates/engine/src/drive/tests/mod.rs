@@ -1,0 +1,5 @@
+//! The driver against a scripted server, by a clock that jumps: exact to the nanosecond, and without waiting.
+
+mod clients;
+mod open_loop;
+mod stage;

@@ -1,0 +1,162 @@
+//! A connection and a server that may be hostile.
+
+use proptest::prelude::*;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use super::{Clock, Connection, Error, Nanos, Reactor, Socket};
+use crate::wire::frontend;
+
+fn pair(reactor: &Reactor) -> (Connection, Socket) {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("a pair of sockets");
+    let socket = |fd| Socket::new(reactor, fd).expect("a socket");
+    (Connection::new(socket(ours)), socket(theirs))
+}
+
+/// What a simple query comes to when the server says `bytes`, in pieces, and then closes.
+fn answered(bytes: &[u8], piece: usize) -> Result<super::TextRows, Error> {
+    let reactor = Reactor::new(Clock::fake()).expect("a loop");
+    let (mut connection, server) = pair(&reactor);
+    let speak = async {
+        for piece in bytes.chunks(piece.max(1)) {
+            if send_all(&server, piece).await.is_err() {
+                break;
+            }
+            reactor.pause().await;
+        }
+        drop(server);
+    };
+    reactor
+        .run_beside(async { connection.simple("SELECT 1").await }, vec![Box::pin(speak)])
+        .expect("no stall")
+}
+
+async fn send_all(socket: &Socket, mut bytes: &[u8]) -> Result<(), Error> {
+    while !bytes.is_empty() {
+        match socket.send(bytes)? {
+            Some(count) => bytes = &bytes[count..],
+            None => socket.writable().await?,
+        }
+    }
+    Ok(())
+}
+
+fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+    [&[tag], &(body.len() as u32 + 4).to_be_bytes()[..], body].concat()
+}
+
+#[test]
+fn an_answer_is_read_in_pieces_of_any_size() {
+    let row = message(b'D', &[0, 2, 0, 0, 0, 3, b'a', b'b', b'c', 255, 255, 255, 255]);
+    let answer =
+        [row.clone(), message(b'N', b"SNOTICE\0\0"), row, message(b'C', b"SELECT 2\0"), message(b'Z', b"I")];
+    for piece in [1, 2, 3, 5, 7, 1000] {
+        let rows = answered(&answer.concat(), piece).expect("rows");
+        assert_eq!(rows, vec![vec![Some("abc".to_owned()), None]; 2]);
+    }
+}
+
+#[test]
+fn what_a_hostile_server_says_is_an_error() {
+    let notices = message(b'N', b"SNOTICE\0\0").repeat(20_000);
+    let rows = message(b'D', &[0, 0]).repeat(1_100_000);
+    let cases: [(&str, Vec<u8>, &str); 7] = [
+        ("no message at all", b"HTTP/1.1 400 Bad Request\r\n".to_vec(), "limit of ours: the length"),
+        ("a huge length", vec![b'D', 0x7f, 255, 255, 255], "limit of ours: the length"),
+        ("a length of less than itself", vec![b'D', 0, 0, 0, 3], "limit of ours: the length"),
+        ("an unknown type", message(b'?', b""), "unknown message type"),
+        ("endless notices", notices, "limit of ours: notices"),
+        ("endless rows", rows, "limit of ours: the text"),
+        ("half a message", vec![b'D', 0, 0, 0, 9, 1], "closed the connection"),
+    ];
+    for (case, bytes, expected) in cases {
+        let error = answered(&bytes, 60_000).expect_err(case).to_string();
+        assert!(error.contains(expected), "{case}: {error}");
+    }
+}
+
+#[test]
+fn a_large_request_gets_through_while_the_server_talks_without_listening() {
+    let reactor = Reactor::new(Clock::fake()).expect("a loop");
+    let (mut connection, server) = pair(&reactor);
+    let request = "x".repeat(4 << 20);
+    let talk = async {
+        // More than a socket holds, and only then does it listen.
+        send_all(&server, &message(b'N', b"SNOTICE\0\0").repeat(9_000)).await.expect("sent");
+        send_all(&server, &message(b'D', &[0, 0]).repeat(100_000)).await.expect("sent");
+        let (mut left, mut space) = (request.len() + 6, vec![0; 1 << 16]);
+        while left > 0 {
+            server.readable().await;
+            left -= server.receive(&mut space).expect("received").unwrap_or(0);
+        }
+        send_all(&server, &message(b'Z', b"I")).await.expect("sent");
+    };
+    let rows = reactor.run_beside(async { connection.simple(&request).await }, vec![Box::pin(talk)]);
+    assert_eq!(rows.expect("no stall").expect("rows").len(), 100_000);
+}
+
+#[test]
+fn a_connection_recovers_from_an_error_in_the_middle_of_a_pipeline() {
+    let reactor = Reactor::new(Clock::fake()).expect("a loop");
+    let (mut connection, server) = pair(&reactor);
+    let error = message(b'E', b"SERROR\0VERROR\0C40001\0Mscripted\0\0");
+    let answers = [error.clone(), message(b'Z', b"E"), error, message(b'Z', b"E")].concat();
+    let talk = async {
+        send_all(&server, &answers).await.expect("sent");
+        // The rollback.
+        let mut space = [0; 256];
+        let mut seen = 0;
+        while seen < 3 {
+            server.readable().await;
+            let count = server.receive(&mut space).expect("received").unwrap_or(0);
+            seen += space[..count].iter().filter(|&&byte| byte == b'S' || byte == b'Q').count();
+        }
+        send_all(&server, &[message(b'C', b"ROLLBACK\0"), message(b'Z', b"I")].concat()).await.expect("sent");
+    };
+    let converse = async {
+        frontend::sync(connection.out());
+        frontend::sync(connection.out());
+        connection.flush().await?;
+        let error = connection.next().await.expect_err("an error");
+        assert!(error.is_retryable());
+        connection.recover().await
+    };
+    reactor.run_beside(converse, vec![Box::pin(talk)]).expect("no stall").expect("recovered");
+}
+
+#[test]
+fn deadlines_come_in_order_and_the_fake_clock_jumps_to_each() {
+    let reactor = Reactor::new(Clock::fake()).expect("a loop");
+    let seen = std::cell::RefCell::new(Vec::new());
+    let sleeper = |at: u64| {
+        let (reactor, seen) = (&reactor, &seen);
+        async move {
+            reactor.sleep_until(Nanos(at)).await;
+            seen.borrow_mut().push((at, reactor.now().0));
+        }
+    };
+    reactor.run(vec![Box::pin(sleeper(3)), Box::pin(sleeper(1)), Box::pin(sleeper(2))]).expect("no stall");
+    assert_eq!(seen.take(), [(1, 1), (2, 2), (3, 3)]);
+    let never = reactor.until(Nanos(10), std::future::pending::<()>());
+    assert_eq!(reactor.block_on(never).expect("no stall"), None);
+    assert!(matches!(reactor.block_on(std::future::pending::<()>()), Err(Error::Stalled)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+    #[test]
+    fn garbage_is_never_more_than_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300), piece in 1_usize..50) {
+        let _ = answered(&bytes, piece);
+    }
+
+    #[test]
+    fn damaged_messages_are_never_more_than_an_error(
+        messages in prop::collection::vec(
+            (prop::sample::select(b"123ACDEGHIKNRSTZcdnstv".to_vec()), prop::collection::vec(any::<u8>(), 0..20)), 0..20),
+        piece in 1_usize..50,
+    ) {
+        let bytes: Vec<u8> = messages.iter().flat_map(|(tag, body)| message(*tag, body)).collect();
+        let _ = answered(&bytes, piece);
+    }
+}
