@@ -4,6 +4,7 @@ use super::stage::{MS, Play, Reply};
 use crate::drive::schedule::Schedule;
 use crate::drive::spec::Arrivals;
 use crate::io::Nanos;
+use crate::record::Histogram;
 
 /// A thousand a second.
 fn constant(from: Nanos) -> Schedule {
@@ -24,7 +25,7 @@ fn a_stall_of_the_server_shows_in_the_latency_of_all_whose_time_came_meanwhile()
     let played = play.run();
     assert_eq!(played.measured().ok, 1_000);
     let kind = &played.record.measured[0];
-    let [latency, service, lag] = [&kind.latency, &kind.service, &kind.lag].map(|histogram| histogram.bins());
+    let [latency, service, lag] = [&kind.latency, &kind.service, &kind.lag].map(Histogram::bins);
     // The stalled one is sent at 50 ms and done at 150. Those of 51 to 149 wait for it; then the backlog of n takes
     // n/10 ms, in which a tenth as many come again.
     assert_eq!(longer_than(&service, 10 * MS), 1, "only one was served slowly");
