@@ -134,6 +134,18 @@ def test_an_interrupted_dataset_leaves_nothing_that_looks_whole(
     assert datasets.names() == []
 
 
+def test_what_a_dead_maker_left_is_swept(
+    key: DatasetKey, make: Callable[[Path], None], datasets: Datasets
+) -> None:
+    left = datasets.room / f".{key.name}.part"
+    make_left = left / "data"
+    left.mkdir()
+    make(make_left)
+    with datasets.hold(DatasetKey("other", InitOptions(), "nothing", {}, 1, 1), make):
+        assert datasets.sweep() == [key.name]
+    assert not left.exists()
+
+
 def test_a_damaged_dataset_is_made_again(
     key: DatasetKey, make: Callable[[Path], None], datasets: Datasets
 ) -> None:

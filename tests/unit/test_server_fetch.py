@@ -205,19 +205,48 @@ def test_listed_symbolic_links_are_made_and_none_leads_out(tmp_path: Path) -> No
             npm.make_symlinks(tmp_path)
 
 
-def test_an_archive_that_writes_outside_or_is_damaged_is_refused(tmp_path: Path) -> None:
-    evil = tmp_path / "evil.tgz"
-    with tarfile.open(evil, "w:gz") as tar:
-        member = tarfile.TarInfo("../outside")
-        member.size = 4
-        tar.addfile(member, io.BytesIO(b"evil"))
+def write_tar(path: Path, name: str, link: str | None = None, kind: bytes = tarfile.REGTYPE) -> Path:
+    with tarfile.open(path, "w:gz") as tar:
+        member = tarfile.TarInfo(name)
+        member.type, member.linkname = kind, link or ""
+        member.size = 0 if link else 4
+        tar.addfile(member, io.BytesIO(b"text"))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "link", "kind"),
+    [
+        ("../outside", None, tarfile.REGTYPE),
+        ("/outside", None, tarfile.REGTYPE),
+        ("bin/../../outside", None, tarfile.REGTYPE),
+        ("lib/link", "/etc/passwd", tarfile.SYMTYPE),
+        ("lib/link", "../../outside", tarfile.SYMTYPE),
+        ("lib/link", "..", tarfile.SYMTYPE),
+        ("lib/link", "passwd", tarfile.LNKTYPE),
+        ("device", "x", tarfile.CHRTYPE),
+    ],
+)
+def test_an_archive_with_anything_unusual_is_refused_whole(
+    tmp_path: Path, name: str, link: str | None, kind: bytes
+) -> None:
+    with pytest.raises(FetchError, match="which no server needs"):
+        unpack(write_tar(tmp_path / "evil.tgz", name, link, kind), tmp_path / "into")
+    assert not (tmp_path / "into").exists()
+
+
+def test_files_and_links_beside_them_are_unpacked(tmp_path: Path) -> None:
+    unpack(write_tar(tmp_path / "a.tgz", "lib/file"), tmp_path / "into")
+    unpack(write_tar(tmp_path / "b.tgz", "lib/link", "file", tarfile.SYMTYPE), tmp_path / "into")
+    assert (tmp_path / "into" / "lib" / "link").read_text() == "text"
+
+
+def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
+    archive = write_tar(tmp_path / "a.tgz", "lib/file")
+    whole = archive.read_bytes()
+    archive.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(FetchError, match="cannot be unpacked"):
-        unpack(evil, tmp_path / "into")
-    assert not (tmp_path / "outside").exists()
-    whole = evil.read_bytes()
-    evil.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(FetchError, match="cannot be unpacked"):
-        unpack(evil, tmp_path / "into")
+        unpack(archive, tmp_path / "into")
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,13 @@ class Cache:
         """The live directories in this cache."""
         return Runs(self.runs, self.account)
 
+    def sweep(self) -> None:
+        """Stop the servers of pgdynos that are gone, and remove what they left. Call it when a study
+        begins.
+        """
+        self.run_room().sweep()
+        self.dataset_room().sweep()
+
     def store(self, progress: Progress | None = None) -> Store:
         """The store of embedded builds in this cache."""
         store = Store(self.builds, self.root / "lists")

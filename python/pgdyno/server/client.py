@@ -111,12 +111,31 @@ def _words(text: str) -> str:
 
 
 def unpack(archive: Path, into: Path) -> None:
-    """Unpack a tar file of any compression, nothing outside ``into``. Raises FetchError."""
+    """Unpack a tar file of any compression, nothing outside ``into``. Raises FetchError.
+
+    Builds hold files, directories, and links to a file beside them: anything else is refused, which is
+    stricter than the standard library's filter and works in every Python from 3.11.0 on.
+    """
+    # "fully_trusted" because `_refuse_unusual` has looked at every member; without it Python 3.12 and 3.13
+    # warn.
+    trusted = {"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}
     try:
         with tarfile.open(archive) as tar:
             members = tar.getmembers()
-            if sum(member.size for member in members) > UNPACKED_BYTES_MAX:
-                raise FetchError(f"{archive.name} unpacks to more than a server can be")
-            tar.extractall(into, members, filter="data")
+            _refuse_unusual(archive.name, members)
+            for member in members:
+                member.uid, member.gid = os.geteuid(), os.getegid()
+                member.uname = member.gname = ""
+            tar.extractall(into, members, **trusted)  # type: ignore[arg-type]
     except (tarfile.TarError, EOFError, OSError) as error:
         raise FetchError(f"{archive.name} cannot be unpacked: {error}") from error
+
+
+def _refuse_unusual(archive: str, members: Sequence[tarfile.TarInfo]) -> None:
+    if sum(member.size for member in members) > UNPACKED_BYTES_MAX:
+        raise FetchError(f"{archive} unpacks to more than a server can be")
+    for member in members:
+        inside = not member.name.startswith("/") and ".." not in Path(member.name).parts
+        plain = member.isreg() or member.isdir() or (member.issym() and "/" not in member.linkname)
+        if not inside or not plain or member.linkname == "..":
+            raise FetchError(f"{archive} cannot be unpacked: it holds {member.name!r}, which no server needs")

@@ -24,6 +24,7 @@ from typing import Any
 from pgdyno.errors import DatasetError
 from pgdyno.server.cluster import InitOptions
 from pgdyno.server.disk import locked, locked_if_free, publish
+from pgdyno.server.runs import end_postmaster
 from pgdyno.server.snapshot import Snapshot, from_manifest, take
 from pgdyno.server.user import Account
 
@@ -157,6 +158,18 @@ class Datasets:
                 _remove(self.room / name)
                 _remove(self.room / f".{name}.part")
             return free
+
+    def sweep(self) -> list[str]:
+        """Remove what makers that are gone left half-made; returns the names."""
+        swept = []
+        for part in [*self.room.glob(".*.part"), *self.room.glob(".*.gone")]:
+            name = part.name[1:].rsplit(".", 1)[0]
+            with locked_if_free(self._lock(name)) as free:
+                if free and part.exists():
+                    end_postmaster(part / "data")
+                    _remove(part)
+                    swept.append(name)
+        return swept
 
 
 def _remove(path: Path) -> None:

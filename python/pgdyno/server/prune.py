@@ -88,6 +88,7 @@ def prune(
     chosen = to_prune(items(cache), older_than_s=older_than_s, keep=keep, now_unix_s=time.time())
     if dry_run:
         return chosen
+    cache.dataset_room().sweep()
     swept = {path.name for path in cache.run_room().sweep()}
     return [item for item in chosen if _delete(cache, item, swept)]
 

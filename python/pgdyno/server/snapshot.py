@@ -8,6 +8,7 @@ cost grows with what a trial changed.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -219,6 +220,14 @@ def _copy_all(snapshot: Snapshot, data_dir: Path, files: list[str], account: Acc
         try:
             for _ in pool.map(copy, files):
                 pass
+        except OSError as error:
+            pool.shutdown(cancel_futures=True)
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise DiskFullError(
+                f"the disk under {data_dir} became full while {snapshot.data_dir} was restored: "
+                "`pgdyno cache prune` makes room"
+            ) from error
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
