@@ -43,7 +43,6 @@ enum Statement {
     DeliverOrder,
     DeliverLines,
     ChargeCustomer,
-    DistrictOrders,
     LowStock,
     Commit,
     Rollback,
@@ -51,7 +50,7 @@ enum Statement {
 }
 
 /// Name on the wire and text, by [`Statement`]; BEGIN, which names the isolation level, is made in [`prepare`].
-const SQL: [(&str, &str); 24] = [
+const SQL: [(&str, &str); 23] = [
     ("a", include_str!("../sql/statement/buyer.sql")),
     ("b", include_str!("../sql/statement/next_order_id.sql")),
     ("c", include_str!("../sql/statement/insert_order.sql")),
@@ -72,12 +71,11 @@ const SQL: [(&str, &str); 24] = [
     ("r", include_str!("../sql/statement/deliver_order.sql")),
     ("s", include_str!("../sql/statement/deliver_lines.sql")),
     ("t", include_str!("../sql/statement/charge_customer.sql")),
-    ("u", include_str!("../sql/statement/district_orders.sql")),
-    ("v", include_str!("../sql/statement/low_stock.sql")),
-    ("w", "COMMIT"),
-    ("x", "ROLLBACK"),
+    ("u", include_str!("../sql/statement/low_stock.sql")),
+    ("v", "COMMIT"),
+    ("w", "ROLLBACK"),
 ];
-const BEGIN: &str = "y";
+const BEGIN: &str = "x";
 
 impl Statement {
     fn name(self) -> &'static str {

@@ -1,7 +1,7 @@
 //! Order-Status and Stock-Level as statements (clauses 2.6.2, 2.8.2).
 
 use super::Scratch;
-use super::Statement::{Begin, Commit, CustomerBalance, DistrictOrders, LastOrder, LowStock, OrderLines};
+use super::Statement::{Begin, Commit, CustomerBalance, LastOrder, LowStock, OrderLines};
 use super::exchange::{Session, call, ignore, missing};
 use super::payment;
 use crate::drive::Ending;
@@ -47,25 +47,11 @@ pub async fn stock_level(
     district: i16,
     threshold: i16,
 ) -> Result<Ending, Error> {
-    let mut next_order = None;
-    session
-        .exchange(
-            2,
-            |out, index| match index {
-                0 => call(out, Begin, &[]),
-                _ => call(out, DistrictOrders, &[&warehouse, &district]),
-            },
-            |_, row| {
-                next_order = Some(row.i32(0)?);
-                Ok(())
-            },
-        )
-        .await?;
-    let next_order = next_order.ok_or_else(|| missing("such district"))?;
     let send = |out: &mut Vec<u8>, index: usize| match index {
-        0 => call(out, LowStock, &[&warehouse, &district, &next_order, &threshold]),
+        0 => call(out, Begin, &[]),
+        1 => call(out, LowStock, &[&warehouse, &district, &threshold]),
         _ => call(out, Commit, &[]),
     };
-    session.exchange(2, send, ignore).await?;
+    session.exchange(3, send, ignore).await?;
     Ok(Ending::Committed)
 }
