@@ -140,7 +140,7 @@ def piece(position: int, new_orders: int, rolled_back: int, payments: int) -> Sl
         "payment": Counts(payments),
     }
     return Slice(
-        position, Role.MEASURE, position, position + 0.5, position + 1.9, position + 2.0, 0, 0, kinds
+        position, Role.MEASURE, position, position + 0.5, position + 2.0, position + 2.1, 0, 0, kinds
     )
 
 

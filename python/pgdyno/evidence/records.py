@@ -176,7 +176,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Slice:
-    """A second or so of one arm; ``kinds`` counts its counted part (counted_from_s .. drained_s)."""
+    """A second or so of one arm; ``kinds`` counts those that ended in counted_from_s .. closed_s."""
 
     position: int
     role: Role
@@ -190,8 +190,8 @@ class Slice:
 
     @property
     def counted_s(self) -> float:
-        """The time in which the counted transactions ended."""
-        return self.drained_s - self.counted_from_s
+        """The time in which the counted transactions ended; 0 of a slice stopped before it counted."""
+        return max(0.0, self.closed_s - self.counted_from_s)
 
     @property
     def driver_cpu_s(self) -> float:

@@ -74,14 +74,14 @@ CREATE TABLE slice (
     role                TEXT NOT NULL CHECK (role IN ('warm-up', 'measure')),
     opened_s            REAL NOT NULL,
     counted_from_s      REAL NOT NULL,          -- what came before is not counted
-    closed_s            REAL NOT NULL,          -- no transaction starts after this
-    drained_s           REAL NOT NULL,          -- the last one ended
+    closed_s            REAL NOT NULL,          -- no transaction starts after this, and none counts
+    drained_s           REAL NOT NULL,          -- the last one in flight ended
     driver_cpu_user_s   REAL NOT NULL,          -- opened to drained
     driver_cpu_system_s REAL NOT NULL,
     PRIMARY KEY (trial, position)
 ) STRICT, WITHOUT ROWID;
 
--- Per slice and kind of transaction, of its counted part. Every transaction is exactly one of ok, rolled_back (by
+-- Per slice and kind of transaction, of those that ended in its counted part. Every transaction is exactly one of ok, rolled_back (by
 -- design), failed, skipped; retried counts attempts.
 CREATE TABLE slice_count (
     trial               INTEGER NOT NULL,
