@@ -43,8 +43,8 @@ fn version() -> ExitCode {
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "profile": if cfg!(debug_assertions) { "debug" } else { "release" },
-            "target": format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
-            "rustc": option_env!("PGDYNO_RUSTC"),
+            "target": env!("PGDYNO_TARGET"),
+            "rustc": env!("PGDYNO_RUSTC"),
         })
     );
     ExitCode::SUCCESS
