@@ -1,0 +1,74 @@
+"""``python -m bench [--smoke] [--record] [NAME…]``: measures, prints a table, and with --record keeps one
+line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+
+from bench import load, restore, select_only, tpcc
+from bench.figure import Figure, markdown
+from bench.setting import FULL, SMOKE, Place, Sizes, place
+from pgdyno.engine import build_info
+from pgdyno.errors import PgdynoError
+
+HISTORY = Path(__file__).with_name("history.jsonl")
+BENCHMARKS: Mapping[str, Callable[[Place, Sizes], Iterator[Figure]]] = {
+    "select": select_only.figures,
+    "tpcc": tpcc.figures,
+    "load": load.figures,
+    "restore": restore.figures,
+}
+
+
+def main(arguments: list[str]) -> int:
+    """The command line. A figure that does not hold is no failure: benchmarks inform, they do not gate."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; default: all")
+    parser.add_argument("--smoke", action="store_true", help="tiny, in seconds: do they all still run?")
+    parser.add_argument("--record", action="store_true", help="append the figures to bench/history.jsonl")
+    chosen = parser.parse_args(arguments)
+    unknown = sorted(set(chosen.names) - set(BENCHMARKS))
+    if unknown:
+        parser.error(f"no benchmark is called {unknown[0]}: there are {', '.join(BENCHMARKS)}")
+    engine = build_info()
+    if engine["profile"] != "release" and not chosen.smoke:
+        parser.error("the engine is a debug build: make setup builds the one to measure")
+    figures: list[Figure] = []
+    with place(SMOKE if chosen.smoke else FULL) as here:
+        server = here.cluster.build.label
+        for name in chosen.names or BENCHMARKS:
+            for figure in BENCHMARKS[name](here, SMOKE if chosen.smoke else FULL):
+                print(f"{figure.name}: {figure.ours:.4g} {figure.unit}", file=sys.stderr)
+                figures.append(figure)
+    print(markdown(figures))
+    if chosen.record:
+        _record(figures, server, engine)
+    return 0
+
+
+def _record(figures: list[Figure], server: str, engine: dict[str, object]) -> None:
+    line = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cores": psutil.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "server": server,
+        "engine": engine,
+        "figures": [asdict(figure) for figure in figures],
+    }
+    with HISTORY.open("a") as history:
+        history.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except PgdynoError as error:
+        sys.exit(f"bench: {error}")

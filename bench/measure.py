@@ -1,0 +1,49 @@
+"""What a program costs: its own CPU time from the kernel, and all other CPU time of the
+machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pgdyno.probe.cpu import machine_cpu
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one program from its start to its end. ``other_cpu_s``: of everything else on the machine, so the
+    server's."""
+
+    wall_s: float
+    cpu_s: float
+    other_cpu_s: float
+    output: str
+
+
+def run(command: Sequence[str], text_in: str = "") -> Cost:
+    """Run a program to its end. Raises RuntimeError with its last words if it fails.
+
+    Its standard input stays open until it ends: to the engine, the end of file is an order to stop.
+    """
+    with tempfile.TemporaryFile("w+") as said:
+        busy_s, begun_s = machine_cpu().busy_s, time.monotonic()
+        process = subprocess.Popen(
+            list(command), stdin=subprocess.PIPE, stdout=said, stderr=subprocess.STDOUT, text=True
+        )
+        assert process.stdin is not None
+        process.stdin.write(text_in)
+        process.stdin.flush()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.stdin.close()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        wall_s, busy_s = time.monotonic() - begun_s, machine_cpu().busy_s - busy_s
+        said.seek(0)
+        output = said.read()
+    if process.returncode != 0:
+        raise RuntimeError(f"{command[0]} ended with {process.returncode}: {output[-600:]}")
+    cpu_s = usage.ru_utime + usage.ru_stime
+    return Cost(wall_s, cpu_s, max(busy_s - cpu_s, 0.0), output)

@@ -1,0 +1,90 @@
+"""Where the benchmarks run: sizes, and a server of the distribution with the settings of PEERS.md."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgdyno.errors import UsageError
+from pgdyno.server.build import Build
+from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.find import system_builds
+from pgdyno.server.running import Server
+from pgdyno.server.user import Account, server_account
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured. ``SMOKE`` proves in seconds that every benchmark still runs; its figures mean
+    nothing."""
+
+    warehouses: int
+    pgbench_scale: int
+    clients: tuple[int, ...]
+    clients_many: int
+    duration_s: float
+    pairs: int
+    settings: Mapping[str, str]
+
+
+# Minimal WAL, as the lab loads: COPY into a table of the same transaction then skips the WAL, for both sides.
+_COMMON = {
+    "synchronous_commit": "off",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_connections": "1100",
+}
+FULL = Sizes(10, 50, (8, 64, 256), 1000, 5.0, 3, {**_COMMON, "shared_buffers": "4GB", "max_wal_size": "16GB"})
+SMOKE = Sizes(1, 1, (2,), 16, 0.3, 1, {**_COMMON, "shared_buffers": "64MB"})
+
+
+@dataclass(frozen=True)
+class Place:
+    """A running server, and a directory on the same disk that its user may enter."""
+
+    server: Server
+    cluster: Cluster
+    account: Account
+    directory: Path
+
+    def program(self, name: str) -> str | None:
+        """A program of this PostgreSQL or of the machine, None if it is not here."""
+        build = self.cluster.build
+        return str(build.program(name)) if build.has(name) else shutil.which(name)
+
+    @contextmanager
+    def database(self, name: str) -> Iterator[str]:
+        """A new database for as long as the block lasts; the value is its name."""
+        with closing(self.server.connect()) as conn:
+            conn.execute(f"CREATE DATABASE {name}")
+            try:
+                yield name
+            finally:
+                conn.execute(f"DROP DATABASE {name}")
+
+
+@contextmanager
+def place(sizes: Sizes) -> Iterator[Place]:
+    """A server in a directory of its own, deleted afterwards."""
+    account, build = server_account(), _build()
+    directory = Path(tempfile.mkdtemp(prefix="pgdyno-bench-", dir="/var/tmp"))
+    directory.chmod(0o755)
+    try:
+        cluster = Cluster(build, directory / "data", account)
+        cluster.initdb(InitOptions(sync=False))
+        with cluster.start(sizes.settings) as server:
+            yield Place(server, cluster, account, directory)
+    finally:
+        subprocess.run(["rm", "-rf", str(directory)], check=True)
+
+
+def _build() -> Build:
+    builds = [build for build in system_builds() if build.has("pgbench")] or system_builds()
+    if not builds:
+        raise UsageError("make bench needs an installed PostgreSQL with pgbench; install your distribution's")
+    return builds[0]

@@ -1,0 +1,44 @@
+"""Every benchmark still runs: its smallest form, of which no time is asserted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from bench.__main__ import BENCHMARKS
+
+from pgdyno.server.build import Build
+
+pytestmark = pytest.mark.server
+ROOT = Path(__file__).parents[2]
+
+FIGURES = {
+    "select": {"client CPU", "client memory", "throughput", "server CPU"},
+    "tpcc": {"client CPU", "client memory", "throughput"},
+    "load": {"copy phase", "engine's share of the copy phase's CPU", "whole"},
+    "restore": {"into nothing", "over a used copy"},
+}
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bench", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", list(BENCHMARKS))
+def test_every_benchmark_runs_and_prints_its_figures(build: Build, name: str) -> None:
+    if name == "select" and not build.has("pgbench"):
+        pytest.skip("NO PGBENCH: this PostgreSQL has none to compare with")
+    done = bench("--smoke", name)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("|") for line in done.stdout.splitlines()[2:]]
+    assert {row[1].strip().rpartition(": ")[2] for row in rows} == FIGURES[name]
+    assert all(float(row[2].replace(",", "")) > 0 for row in rows)
+
+
+def test_an_unknown_benchmark_is_a_usage_error() -> None:
+    done = bench("--smoke", "speed")
+    assert done.returncode == 2
+    assert "no benchmark is called speed: there are select, tpcc, load, restore" in done.stderr

@@ -1,0 +1,27 @@
+"""Figures of benchmarks: paired ratios, limits, and the table."""
+
+from __future__ import annotations
+
+import pytest
+from bench.figure import Sense, alone, compared, limited, markdown
+
+
+def test_the_ratio_is_the_median_of_the_pairs_not_the_ratio_of_the_medians() -> None:
+    figure = compared("cpu", "µs/tx", [(1.0, 2.0), (30.0, 40.0), (5.0, 50.0)], "pgbench")
+    assert (figure.ours, figure.theirs, figure.ratio, figure.n) == (5.0, 40.0, 0.5, 3)
+
+
+@pytest.mark.parametrize(
+    ("sense", "ours", "holds"),
+    [("at most", 69.0, True), ("at most", 71.0, False), ("at least", 69.0, False), ("at least", 71.0, True)],
+)
+def test_a_ratio_holds_on_its_own_side_of_what_is_wanted(sense: Sense, ours: float, holds: bool) -> None:
+    assert compared("rate", "tx/s", [(ours, 100.0)], "peer", wanted=0.7, sense=sense).holds is holds
+
+
+def test_the_table_tells_what_was_not_compared() -> None:
+    figures = [limited("memory", "MiB", [31.0], 30.0), alone("whole", "s", [12345.0], "not measured here")]
+    assert markdown(figures).splitlines()[2:] == [
+        "| memory | 31 | 30 (limit) | MiB | 1.033 | at most 1 | NO | 1 |",
+        "| whole | 12,345 | not measured here | s | – | – | – | 1 |",
+    ]
