@@ -121,7 +121,7 @@ impl Population {
         let in_district = (first - 1) % CUSTOMERS + 1;
         let range = in_district..in_district + keys;
         match table {
-            Table::Item => item::append_items(self.seed, place * keys + 1..first + keys, out),
+            Table::Item => item::append_items(self.seed, first..first + keys, out),
             Table::Stock => item::append_stock(self.seed, warehouse, first..first + keys, out),
             Table::Warehouse => warehouse::append_warehouse(self.seed, warehouse, out),
             Table::District => warehouse::append_districts(self.seed, warehouse, out),
