@@ -24,6 +24,7 @@ from pgdyno.lab.doubts import doubts_of_trial
 from pgdyno.lab.judge import judge, outcome_of
 from pgdyno.lab.progress import BlockEnded, Doubt, Running, Step, Watch
 from pgdyno.probe.cpu import MachineCpu, machine_cpu, server_cpu_s
+from pgdyno.server.settings.safety import safety
 from pgdyno.study.plan import Block, Slice, Study
 from pgdyno.workload.tpcc import sum_d_next_o_id
 
@@ -137,8 +138,15 @@ def _bring_up(lab: Lab, trial: Trial) -> None:
     begun_s = time.monotonic()
     trial.arm.start()
     trial.start_s = time.monotonic() - begun_s
+    lab.writer.describe_arm(trial.arm.index, safety=_badges(trial.arm))
     with trial.arm.connect() as connection:
         trial.next_o_ids_before = sum_d_next_o_id(connection)
+
+
+def _badges(arm: LabArm) -> list[records.Badge]:
+    kept = {"yes": True, "no": False, "partly": False, "unknown": None}
+    found = safety(arm.effective())
+    return [records.Badge(badge.name, kept[badge.kept], badge.reason) for badge in found.badges]
 
 
 def _drive(lab: Lab, block: Block, trials: Mapping[int, Trial], cpu: dict[str, MachineCpu]) -> Run:

@@ -64,7 +64,7 @@ def prepare(study: Study, watch: Watch, interruption: Interruption) -> Iterator[
     ServerError, DiskFullError, DatasetError, Interrupted.
     """
     cache = Cache.open()
-    cache.run_room().sweep()
+    cache.sweep()
     machine = this_machine(cache.root)
     caveats = [Caveat(Code.SHARED_MACHINE, {"cores": machine.cores})]
     wanted = _resolve(study, cache, machine, watch, caveats)
