@@ -126,10 +126,10 @@ impl<W: Workload> Run<'_, W> {
         self.conclude(halt, legacies, control)
     }
 
-    /// As many threads as asked for, or as measured best (ADR 2); never more than clients.
+    /// As many threads as asked for, or one for every two cores (ADR 2); never more than clients.
     fn threads(&self) -> u32 {
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-        self.spec.threads.unwrap_or(cores).min(self.spec.clients)
+        self.spec.threads.unwrap_or(cores.div_ceil(2)).min(self.spec.clients)
     }
 
     /// Starts the threads, lets `control` order them about, and lets them go.
