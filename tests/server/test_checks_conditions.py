@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from checks_population import populate
+from test_server_versions import build_of
 
 from pgdyno.errors import DatasetError
+from pgdyno.server.cache import Cache
+from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.running import Server
+from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
+from pgdyno.workload.server_log import check_log
 from pgdyno.workload.tpcc.conservation import check_new_orders, sum_d_next_o_id
 from pgdyno.workload.tpcc.consistency import check_condition, check_conditions, conditions, prepare_session
 
@@ -171,6 +177,22 @@ def test_every_condition_has_a_planted_corruption() -> None:
 def test_planted_corruption_is_caught(conn: Connection, broken: set[int], what: str, corruption: str) -> None:
     conn.execute(corruption)
     assert violated(conn) == broken, what
+
+
+@pytest.mark.parametrize("major", [OLDEST_MAJOR, NEWEST_MAJOR])
+def test_the_oldest_and_the_newest_version_catch_the_same(server_dir: Path, major: int) -> None:
+    cache = Cache.open()
+    cluster = Cluster(build_of(cache, major), server_dir / "data", cache.account)
+    cluster.initdb(InitOptions(sync=False))
+    with cluster.start() as server:
+        with closing(server.connect()) as conn, conn.transaction():
+            populate(conn, warehouses=2, customers=CUSTOMERS)
+        assert all(check.passed for check in check_conditions(server.connect))
+        for broken, what, corruption in CORRUPTIONS:
+            with closing(server.connect()) as conn, conn.transaction(force_rollback=True):
+                conn.execute(corruption)
+                assert violated(conn) == broken, what
+        assert check_log(server.log(), {}).passed
 
 
 def test_a_failed_condition_counts_the_violations_and_shows_the_first_ones(conn: Connection) -> None:

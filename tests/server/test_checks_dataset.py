@@ -12,7 +12,7 @@ from checks_population import populate
 
 from pgdyno.errors import DatasetError
 from pgdyno.server.running import Server
-from pgdyno.workload.tpcc.dataset import Mark, check_fresh, count_warehouses, read_mark
+from pgdyno.workload.tpcc.dataset import Mark, check_fresh, read_mark, require_warehouses
 
 pytestmark = pytest.mark.server
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -56,7 +56,7 @@ def test_what_is_not_a_whole_dataset_is_refused(conn: Connection, statements: st
 
 def test_wrong_cardinalities_are_named(conn: Connection) -> None:
     populate(conn, warehouses=2, customers=30)
-    assert count_warehouses(conn) == 2
+    assert require_warehouses(conn) == 2
     check = check_fresh(conn, warehouses=2)
     assert not check.passed
     assert "customer has 600 rows instead of 60000" in check.detail
@@ -83,3 +83,15 @@ FULL = """
 def test_order_lines_may_stray_as_far_as_chance_allows(conn: Connection, lines: int, passed: bool) -> None:
     conn.execute(FULL.format(lines=lines))
     assert check_fresh(conn, warehouses=1).passed is passed
+
+
+@pytest.mark.parametrize(
+    ("statements", "message"),
+    [("SELECT", "no table warehouse"), ("CREATE TABLE warehouse ()", "no warehouse in its table")],
+)
+def test_a_database_without_warehouses_has_nothing_to_check(
+    conn: Connection, statements: str, message: str
+) -> None:
+    conn.execute(statements)
+    with pytest.raises(DatasetError, match=message):
+        require_warehouses(conn)

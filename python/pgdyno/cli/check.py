@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from pgdyno.errors import ConnectError, UsageError
 from pgdyno.workload.check import Check
 from pgdyno.workload.tpcc.conservation import Connection
 from pgdyno.workload.tpcc.consistency import check_conditions
+from pgdyno.workload.tpcc.dataset import require_warehouses
 
 
 def check(
@@ -23,6 +25,8 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """Check TPC-C's twelve consistency conditions on any database. Only reads; exit status 1 if one fails."""
+    with closing(_connect(dsn)) as conn:
+        require_warehouses(conn)
     checks = check_conditions(lambda: _connect(dsn))
     if as_json:
         print_json({"passed": all(c.passed for c in checks), "checks": [asdict(c) for c in checks]})

@@ -11,7 +11,7 @@ from pgdyno.workload.server_log import check_log
 from pgdyno.workload.tpcc.conformance import Mix, check_conformance
 from pgdyno.workload.tpcc.conservation import Connection, check_new_orders, sum_d_next_o_id
 from pgdyno.workload.tpcc.consistency import check_conditions
-from pgdyno.workload.tpcc.dataset import count_warehouses
+from pgdyno.workload.tpcc.dataset import require_warehouses
 
 
 def check_trial(
@@ -30,7 +30,7 @@ def check_trial(
     trial, None where we cannot read it. Raises ConnectError, DatasetError, ServerError.
     """
     with closing(connect()) as conn:
-        warehouses = count_warehouses(conn)
+        warehouses = require_warehouses(conn)
         next_o_ids_after = sum_d_next_o_id(conn)
     checks = check_conditions(connect)
     if next_o_ids_before is not None:

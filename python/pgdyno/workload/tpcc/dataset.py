@@ -60,10 +60,15 @@ def read_mark(conn: Connection) -> Mark:
     return mark
 
 
-def count_warehouses(conn: Connection) -> int:
-    """How many warehouses there are, whoever loaded them."""
-    row = conn.execute("SELECT count(*) FROM warehouse").fetchone()
-    assert row is not None
+def require_warehouses(conn: Connection) -> int:
+    """How many warehouses there are, whoever loaded them. Raises DatasetError: none, of which any condition
+    is true."""
+    try:
+        row = conn.execute("SELECT count(*) FROM warehouse").fetchone()
+    except psycopg.errors.UndefinedTable:
+        raise DatasetError(f"there is no tpcc dataset in {conn.info.dbname}: no table warehouse") from None
+    if row is None or row[0] == 0:
+        raise DatasetError(f"there is no tpcc dataset in {conn.info.dbname}: no warehouse in its table")
     return int(row[0])
 
 
