@@ -51,6 +51,8 @@ pub struct Rules {
     pub pacing: Pacing,
     /// Retries of one transaction.
     pub retries_max: u32,
+    /// Limit on preparing a connection.
+    pub connect_timeout: Nanos,
 }
 
 /// A client of a lane.
@@ -119,8 +121,12 @@ where
 
     async fn connect(&mut self) -> Result<Connection, (&'static str, Error)> {
         let mut connection = self.dial.dial(self.reactor).await.map_err(|error| ("connect", error))?;
-        self.user.prepare(&mut connection).await.map_err(|error| ("prepare", error))?;
-        Ok(connection)
+        let give_up = self.reactor.now() + self.rules.connect_timeout;
+        match self.reactor.until(give_up, self.user.prepare(&mut connection)).await {
+            Some(Ok(())) => Ok(connection),
+            Some(Err(error)) => Err(("prepare", error)),
+            None => Err(("prepare", Error::Timeout("preparing a connection"))),
+        }
     }
 
     /// Drives a slice until it closes, or the connection is lost.

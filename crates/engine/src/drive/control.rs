@@ -236,6 +236,8 @@ impl Control<'_, '_> {
             match self.next_report(deadline) {
                 Ok(Some(report)) => self.add(progress, report)?,
                 Ok(None) => {}
+                // A thread that has failed will never report that it is drained.
+                Err(failed @ Halt::Failed(_)) => return Err(failed),
                 Err(reason) => halt = halt.or(Some(reason)),
             }
         }

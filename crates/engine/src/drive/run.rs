@@ -96,7 +96,11 @@ impl<W: Workload> Run<'_, W> {
             clients: spec.clients,
             threads: count,
             seed: spec.seed,
-            rules: Rules { pacing: spec.pacing, retries_max: spec.retries_max },
+            rules: Rules {
+                pacing: spec.pacing,
+                retries_max: spec.retries_max,
+                connect_timeout: spec.connect_timeout,
+            },
             rate: spec.rate,
             connect_timeout: spec.connect_timeout,
             clock: clock.clone(),

@@ -104,6 +104,15 @@ fn a_server_that_is_gone_is_told_once_and_nothing_measured_is_lost() {
 }
 
 #[test]
+fn a_server_that_never_answers_while_a_connection_is_prepared_is_a_failure() {
+    let mut play = Play::new(vec![Reply::Silence]);
+    play.user = Counting { prepares: true, ..Counting::default() };
+    let played = play.run();
+    assert_eq!(played.news, ["prepare: preparing a connection timed out"]);
+    assert_eq!(played.totals(), Counts::default());
+}
+
+#[test]
 fn a_slice_is_drained_before_the_next_and_what_ends_late_is_not_counted() {
     let mut play = Play::new(vec![Reply::Ok(30 * MS)]);
     play.slices = vec![(0, 100 * MS), (200 * MS, 300 * MS)];

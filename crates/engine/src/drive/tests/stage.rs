@@ -151,6 +151,8 @@ pub struct Counting {
     pub rolls_back: Option<u32>,
     pub keying: Nanos,
     pub thinking: Nanos,
+    /// Whether it asks the server for something before its first transaction.
+    pub prepares: bool,
     /// Transactions drawn so far.
     pub number: u32,
 }
@@ -158,8 +160,8 @@ pub struct Counting {
 impl User for Counting {
     type Tally = ();
 
-    async fn prepare(&mut self, _connection: &mut Connection) -> Result<(), Error> {
-        Ok(())
+    async fn prepare(&mut self, connection: &mut Connection) -> Result<(), Error> {
+        if self.prepares { connection.simple("prepare").await.map(drop) } else { Ok(()) }
     }
 
     fn draw(&mut self, (): &mut ()) -> usize {
@@ -226,7 +228,7 @@ impl Play {
         Self {
             server: Server::new(replies),
             user: Counting::default(),
-            rules: Rules { pacing: Pacing::None, retries_max: 3 },
+            rules: Rules { pacing: Pacing::None, retries_max: 3, connect_timeout: Nanos(1_000 * MS) },
             slices: vec![(0, 100 * MS)],
             schedule: None,
             abandon_at: None,
