@@ -10,7 +10,12 @@ import pytest
 from scipy import stats
 from workload_tallies import CONSTANTS, WEIGHTS, draw_by_weights, simulate, uniform
 
-from pgdyno.workload.tpcc.conformance import FALSE_ALARMS_PER_TRIAL, check_accounts, check_conformance
+from pgdyno.workload.tpcc.conformance import (
+    FALSE_ALARMS_PER_TRIAL,
+    check_accounts,
+    check_conformance,
+    check_constant,
+)
 
 Tally = dict[str, Any]
 
@@ -96,3 +101,21 @@ def test_a_failed_account_names_what_does_not_add_up() -> None:
     check = check_accounts(tally)
     assert not check.passed
     assert check.detail.startswith("customers: ")
+
+
+@pytest.mark.parametrize(
+    ("c_load", "c_run", "passed"),
+    [
+        (200, 135, True),
+        (10, 129, True),
+        (200, 136, False),
+        (0, 120, False),
+        (0, 96, False),
+        (112, 0, False),
+        (123, 123, False),
+    ],
+)
+def test_the_constants_of_load_and_run_lie_as_far_apart_as_specified(
+    c_load: int, c_run: int, passed: bool
+) -> None:
+    assert check_constant(c_load, c_run).passed is passed

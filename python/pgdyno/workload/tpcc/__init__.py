@@ -8,10 +8,10 @@ from typing import Any
 
 from pgdyno.workload.check import Check
 from pgdyno.workload.server_log import check_log
-from pgdyno.workload.tpcc.conformance import Mix, check_conformance
+from pgdyno.workload.tpcc.conformance import Mix, check_conformance, check_constant
 from pgdyno.workload.tpcc.conservation import Connection, check_new_orders, sum_d_next_o_id
 from pgdyno.workload.tpcc.consistency import check_conditions
-from pgdyno.workload.tpcc.dataset import require_warehouses
+from pgdyno.workload.tpcc.dataset import read_mark, require_warehouses
 
 
 def check_trial(
@@ -30,12 +30,14 @@ def check_trial(
     trial, None where we cannot read it. Raises ConnectError, DatasetError, ServerError.
     """
     with closing(connect()) as conn:
+        mark = read_mark(conn)
         warehouses = require_warehouses(conn)
         next_o_ids_after = sum_d_next_o_id(conn)
     checks = check_conditions(connect)
     if next_o_ids_before is not None:
         checks.append(check_new_orders(next_o_ids_before, next_o_ids_after, result["committed_new_orders"]))
     checks += check_conformance(result["tally"], warehouses=warehouses, clients=clients, mix=mix)
+    checks.append(check_constant(mark.c_load, result["tally"]["nurand_c"]["c_last"]))
     if server_log is not None:
         checks.append(check_log(server_log, counted_in(result["totals"].values())))
     return checks

@@ -30,6 +30,8 @@ REMOTE_PAYMENT_SHARE = 0.15
 BY_NAME_SHARE = 0.60
 LINES_MIN, LINES_MAX = 5, 15
 C_ID_BIN, ITEM_BIN = 3, 100
+C_LAST_DIFFERENCE_MIN, C_LAST_DIFFERENCE_MAX = 65, 119
+C_LAST_DIFFERENCES_BARRED = (96, 112)
 
 Mix = str | Mapping[str, float]
 Tally = Mapping[str, Any]
@@ -110,3 +112,13 @@ def check_accounts(tally: Tally) -> Check:
     return Check(
         "driver's counters add up", not wrong, detail="; ".join(wrong) or f"{sum(drawn.values())} drawn"
     )
+
+
+def check_constant(c_load: int, c_run: int) -> Check:
+    """Clause 2.1.6.1: the run's constant of last names differs from the load's by 65..119, but not by 96 or
+    112."""
+    difference = abs(c_load - c_run)
+    allowed = C_LAST_DIFFERENCE_MIN <= difference <= C_LAST_DIFFERENCE_MAX
+    passed = allowed and difference not in C_LAST_DIFFERENCES_BARRED
+    detail = f"C is {c_load} in the load and {c_run} in the run, {difference} apart"
+    return Check("constant of last names", passed, statistic=float(difference), detail=detail)
