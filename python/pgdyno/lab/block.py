@@ -113,7 +113,7 @@ def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int,
     outcomes = {}
     for target, (index, trial) in enumerate(trials.items()):
         lab.watch(Step(f"check {trial.arm.name}"))
-        outcome = outcome_of(run, target, trial.restore_s, trial.start_s)
+        outcome = outcome_of(run, target, trial.arm.name, trial.restore_s, trial.start_s)
         if outcome.status is TrialStatus.OK:
             outcome = judge(
                 outcome,

@@ -15,9 +15,9 @@ from pgdyno.workload.check import Check
 from pgdyno.workload.tpcc import check_trial
 
 
-def outcome_of(run: Run, target: int, restore_s: float | None, start_s: float | None) -> Outcome:
+def outcome_of(run: Run, target: int, arm: str, restore_s: float | None, start_s: float | None) -> Outcome:
     """Everything that the engine and the probes say of one target. The status knows nothing of checks yet."""
-    status, reason = _status(run, target)
+    status, reason = _status(run, arm)
     outcome = Outcome(
         status,
         time.time(),
@@ -42,12 +42,12 @@ def outcome_of(run: Run, target: int, restore_s: float | None, start_s: float | 
     )
 
 
-def _status(run: Run, target: int) -> tuple[TrialStatus, str]:
+def _status(run: Run, arm: str) -> tuple[TrialStatus, str]:
     if run.complete:
         return TrialStatus.OK, ""
     if run.failure is not None:
         where = run.failure.get("target")
-        which = "" if where == target else "the driver stopped because of another arm: "
+        which = "" if where in (None, arm) else f"the driver stopped because of {where}: "
         return TrialStatus.FAILED, f"{which}{run.failure['stage']}: {run.failure['message']}"
     if run.result is not None and run.result["stopped"] == "server-lost":
         return TrialStatus.FAILED, "the server was lost in the middle of the trial"

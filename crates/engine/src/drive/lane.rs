@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use super::schedule::Schedule;
 use crate::io::{Error, Gate, Nanos, Reactor};
-use crate::record::{Histogram, LaneRecord, Sample};
+use crate::record::{Histogram, LaneRecord, Part, Sample};
 
 /// One slice, as its clients see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,10 +209,13 @@ impl<T: Default> Lane<T> {
     pub fn end(&self, window: &Window, sample: &Sample, why: Option<&str>) {
         // `closes` may have moved since the client entered.
         let counted = window.counted_from..=self.closes();
-        let is_measured = window.is_measured && counted.contains(&sample.done);
+        let part = Part {
+            is_counted: window.is_measured && counted.contains(&sample.done),
+            is_timed: window.is_measured && counted.contains(&sample.intended),
+        };
         let mut record = self.record.borrow_mut();
-        record.add(sample, is_measured);
-        if let (Some(why), true) = (why, is_measured) {
+        record.add(sample, part);
+        if let (Some(why), true) = (why, part.is_counted) {
             record.add_failure(sample.kind, why);
         }
     }

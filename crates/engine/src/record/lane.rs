@@ -22,6 +22,17 @@ pub struct Sample {
     pub done: Nanos,
 }
 
+/// What a transaction is a part of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Of the counts: it was done between `counted_from` and `closed` of a measured slice, so that a rate is their
+    /// number over that time.
+    pub is_counted: bool,
+    /// Of the histograms: it was intended between them, whenever it was done. Those in flight at the close are the slow
+    /// ones more often than not; without them, or with those begun before, latencies would come out too low or too high.
+    pub is_timed: bool,
+}
+
 /// The measured part of one kind.
 #[derive(Clone, Default)]
 pub struct Kind {
@@ -29,7 +40,9 @@ pub struct Kind {
     pub counts: Counts,
     /// The failed ones by SQLSTATE, or by a word where the server gave none.
     pub failures: BTreeMap<String, u64>,
-    /// done − intended of the ok ones, as the following two.
+    /// The ok ones that were timed.
+    pub timed: u64,
+    /// done − intended of the timed ones, as the following two.
     pub latency: Histogram,
     /// done − sent.
     pub service: Histogram,
@@ -43,10 +56,15 @@ impl Kind {
         for (failure, count) in &other.failures {
             *self.failures.entry(failure.clone()).or_default() += count;
         }
+        self.timed += other.timed;
         self.latency.merge(&other.latency);
         self.service.merge(&other.service);
         self.lag.merge(&other.lag);
-        assert_eq!(self.latency.len(), self.counts.ok, "each success is in the histogram, and nothing else");
+        assert_eq!(
+            self.latency.len(),
+            self.timed,
+            "each timed success is in the histogram, and nothing else"
+        );
     }
 }
 
@@ -80,24 +98,25 @@ impl LaneRecord {
         Self { begun: 0, can_lag, totals, measured, interval }
     }
 
-    /// Records a transaction; `is_measured` if it belongs to the counted part of a measured slice.
+    /// Records a transaction.
     #[inline]
-    pub fn add(&mut self, sample: &Sample, is_measured: bool) {
+    pub fn add(&mut self, sample: &Sample, part: Part) {
         let Sample { kind, outcome, retries, intended, sent, done } = *sample;
         self.totals[kind].add(outcome, retries);
         let is_ok = outcome == Outcome::Ok;
         if is_ok {
             self.interval.record(done - intended);
         }
-        if is_measured {
-            let kind = &mut self.measured[kind];
+        let kind = &mut self.measured[kind];
+        if part.is_counted {
             kind.counts.add(outcome, retries);
-            if is_ok {
-                kind.latency.record(done - intended);
-                if self.can_lag {
-                    kind.service.record(done - sent);
-                    kind.lag.record(sent - intended);
-                }
+        }
+        if part.is_timed && is_ok {
+            kind.timed += 1;
+            kind.latency.record(done - intended);
+            if self.can_lag {
+                kind.service.record(done - sent);
+                kind.lag.record(sent - intended);
             }
         }
     }

@@ -8,4 +8,4 @@ mod lane;
 
 pub use counts::{Counts, Outcome};
 pub use histogram::{HIGHEST, Histogram};
-pub use lane::{Finished, Kind, LaneRecord, Sample, merge_counts};
+pub use lane::{Finished, Kind, LaneRecord, Part, Sample, merge_counts};
