@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
-ENGINE_SOURCES := $(shell find crates -name '*.rs' -o -name '*.sql' -o -name 'Cargo.toml') Cargo.toml Cargo.lock
+ENGINE_SOURCES := $(shell find crates/engine -name '*.rs' -o -name '*.sql') crates/engine/Cargo.toml Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench lock clean
@@ -10,7 +10,7 @@ ENGINE_SOURCES := $(shell find crates -name '*.rs' -o -name '*.sql' -o -name 'Ca
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1	\2/' | expand -t 16
 
-setup: $(BIN)/pgdyno ## build the engine and make .venv, so that .venv/bin/pgdyno is the command
+setup: $(BIN)/pgdyno $(BIN)/pgdyno-engine ## build the engine and make .venv, so that .venv/bin/pgdyno is the command
 
 $(BIN)/python: requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "pgdyno needs Python 3.11 or newer; $(PYTHON) is older. Name another: make PYTHON=python3.12" >&2; exit 1; }
@@ -19,9 +19,13 @@ $(BIN)/python: requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@touch $@
 
-$(BIN)/pgdyno: $(BIN)/python pyproject.toml $(ENGINE_SOURCES)
-	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/maturin develop --release --quiet
+$(BIN)/pgdyno: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
+
+$(BIN)/pgdyno-engine: $(BIN)/python $(ENGINE_SOURCES)
+	cargo build --release --locked --quiet
+	@install -m 755 target/release/pgdyno-engine $@
 
 demo: setup ## compare two PostgreSQL servers in about four minutes; verdict, evidence and report in demo/
 	$(BIN)/pgdyno demo demo

@@ -1,6 +1,9 @@
 """The folders show the way of the data: imports go one way, and files stay readable."""
 
 import ast
+import re
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -64,3 +67,17 @@ def test_no_file_names_the_host_of_a_registry() -> None:
             continue
         text = path.read_bytes()
         assert not [host for host in hosts if host.encode() in text], path
+
+
+def test_what_is_imported_is_declared_as_a_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {re.split(r"[\[><=~! ]", name)[0].lower() for name in project["dependencies"]}
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names = [node.module]
+            tops = {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"pgdyno"}
+            assert {top.lower() for top in tops} <= declared, path

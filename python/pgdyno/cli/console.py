@@ -13,7 +13,7 @@ err = Console(stderr=True, highlight=False)
 
 def say(text: str) -> None:
     """A message for people, on standard error; never interpreted as markup."""
-    err.print(text, markup=False)
+    err.print(text, markup=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:

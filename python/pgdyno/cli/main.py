@@ -6,9 +6,9 @@ import os
 import sys
 from typing import Annotated
 
-import click
 import typer
 from pydantic import ValidationError
+from typer.exceptions import TyperException
 
 from pgdyno import __version__
 from pgdyno.cli import cache, check, compare, demo, drive, load, report, servers, settings
@@ -18,7 +18,7 @@ from pgdyno.errors import PgdynoError, UsageError
 app = typer.Typer(
     name="pgdyno",
     help="A dynamometer for PostgreSQL: which is faster, by how much, how sure, and why.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -42,11 +42,14 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _program(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     del version
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def main() -> None:
@@ -58,14 +61,11 @@ def _run() -> int:
     try:
         status = app(standalone_mode=False)
         return status if isinstance(status, int) else 0
-    except click.exceptions.NoArgsIsHelpError as error:
-        say(error.format_message())
-        return 2
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except click.exceptions.Abort:
+    except typer.Abort:
         return 130
+    except TyperException as error:
+        say(f"pgdyno: {error.format_message()} (see --help)")
+        return error.exit_code
     except ValidationError as error:
         say(f"pgdyno: {_first_complaint(error)}")
         return UsageError.exit_status

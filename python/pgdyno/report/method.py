@@ -57,8 +57,8 @@ def how_it_was_measured(findings: Findings) -> list[str]:
     if len(findings.arms) > 2:
         statistics += " Against the one baseline, several arms are corrected after Holm."
     latency = (
-        "Latency counts from the intended start of a transaction to its end, of those that succeeded and were "
-        "intended in the counted part of a slice, also when they ended after its close; percentiles are read "
+        "Latency counts from the intended start of a transaction to its end, of those that succeeded and "
+        "were intended in the counted part of a slice, also when they ended after its close; percentiles are read "
         "from histograms merged over all blocks, never averaged. CPU per transaction is user and system time "
         "of all processes of the server, and of the driver, over the measured slices."
     )
