@@ -58,9 +58,9 @@ def how_it_was_measured(findings: Findings) -> list[str]:
         statistics += " Against the one baseline, several arms are corrected after Holm."
     latency = (
         "Latency counts from the intended start of a transaction to its end, of those that succeeded and "
-        "were intended in the counted part of a slice, also when they ended after its close; percentiles are read "
-        "from histograms merged over all blocks, never averaged. CPU per transaction is user and system time "
-        "of all processes of the server, and of the driver, over the measured slices."
+        "were intended in the counted part of a slice, also when they ended after its close; percentiles "
+        "are read from histograms merged over all blocks, never averaged. CPU per transaction is user and "
+        "system time of all processes of the server, and of the driver, over the measured slices."
     )
     return [f"{_SCHEDULES[plan.schedule]} {_sizes(plan)}".strip(), statistics, latency]
 
