@@ -15,7 +15,7 @@ from pgdyno.server.cache import Cache
 from pgdyno.server.prune import Item, items, prune
 from pgdyno.units import format_duration, format_size, parse_duration_s
 
-app = typer.Typer(help="The cache: servers, datasets and what runs left behind.", no_args_is_help=True)
+app = typer.Typer(help="Show and prune the cache of servers and datasets.", no_args_is_help=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -41,7 +41,14 @@ def prune_items(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, delete nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete datasets and what dead runs left; nothing that a pgdyno uses. Without options: all datasets."""
+    """Delete datasets and what dead runs left behind.
+
+    Nothing that a running pgdyno uses goes. Without options: all datasets. Examples:
+
+    \b
+      pgdyno cache prune --dry-run
+      pgdyno cache prune --older-than 30d --keep 4
+    """
     older_than_s = None if older_than is None else parse_duration_s(older_than, bare="d")
     gone = prune(Cache.open(), older_than_s=older_than_s, keep=keep, dry_run=dry_run)
     if as_json:

@@ -21,10 +21,18 @@ from pgdyno.workload.tpcc.dataset import require_warehouses
 
 
 def check(
-    dsn: Annotated[str, typer.Argument(help="The database: a libpq connection string or URI.")],
+    dsn: Annotated[
+        str, typer.Argument(metavar="DSN", help="The database: a libpq connection string or URI.")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
-    """Check TPC-C's twelve consistency conditions on any database. Only reads; exit status 1 if one fails."""
+    """Check TPC-C's twelve consistency conditions.
+
+    Works on any tpcc database and only reads. Exit status 1 if a condition does not hold. Example:
+
+    \b
+      pgdyno check postgresql://localhost/tpcc
+    """
     with closing(_connect(dsn)) as conn:
         require_warehouses(conn)
     checks = check_conditions(lambda: _connect(dsn))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sys
 import time
@@ -43,7 +44,8 @@ def compare(
     ] = None,
     clients: Annotated[int | None, typer.Option(help="Per arm, 1 to 2000. [default: 4 per core]")] = None,
     minutes: Annotated[
-        float | None, typer.Option(help="Budget for measuring; making data the first time is on top.")
+        float | None,
+        typer.Option(help="Budget for measuring; loading data the first time is on top. [default: 5]"),
     ] = None,
     margin: Annotated[str, typer.Option(help="Differences up to this size count as the same.")] = "2%",
     calls: options.Calls = "procedures",
@@ -57,7 +59,9 @@ def compare(
         Literal["slices", "blocks"],
         typer.Option(help="All arms in turn every second, or one arm at a time."),
     ] = "slices",
-    slice_length: Annotated[str, typer.Option("--slice", help="Length of a slice.")] = "1s",
+    slice_length: Annotated[
+        str, typer.Option("--slice", help="How long one arm is driven at a time.")
+    ] = "1s",
     warmup: Annotated[str | None, typer.Option(help="Per arm and block. [default: fits the budget]")] = None,
     window: Annotated[
         str | None, typer.Option(help="Measured, per arm and block. [default: fits the budget]")
@@ -83,21 +87,21 @@ def compare(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> int:
-    """Which of these servers is faster, by how much, and how sure.
+    """Say which server is faster, by how much, and how sure.
 
     Each block restores pristine data, starts every arm's server afresh, and drives them in turn; the
     interval is computed over blocks. Examples:
 
-    pgdyno compare 17 18
-
-    pgdyno compare 18 18,@starter --minutes 20
-
-    pgdyno compare 18 18,synchronous_commit=off --clients 32
+    \b
+      pgdyno compare 17 18
+      pgdyno compare 18 18,@starter --minutes 20
+      pgdyno compare 18 18,synchronous_commit=off --clients 32
+      pgdyno compare --resume pgdyno-20261121-213000.sqlite --minutes 5
     """
     del workload  # there is one; the option is the place for the others
     if resume is not None:
         if arms:
-            raise UsageError("--resume takes the arms from the evidence file; name none")
+            raise UsageError("--resume takes the arms from the evidence file: name none")
         return run_and_report(resume, None, more_minutes=minutes, html=html, json=json, quiet=quiet)
     if not arms or len(arms) < 2:
         raise UsageError("name two arms or more, the baseline first; for example: pgdyno compare 17 18")
@@ -106,6 +110,8 @@ def compare(
     n_clients = default_clients(machine) if clients is None else clients
     n_warehouses = default_warehouses(machine, n_clients, len(specs)) if warehouses is None else warehouses
     slice_s = parse_duration_s(slice_length)
+    if slice_s <= 0:
+        raise UsageError(f"--slice: {slice_length!r} is no length of a slice; for example: 1s")
     budget_s = 60 * (DEFAULT_MINUTES if minutes is None else minutes)
     rhythm = fit_rhythm(budget_s, len(specs), slice_s)
     fields = options.driving(
@@ -121,7 +127,7 @@ def compare(
         threads=threads,
     )
     fields |= {
-        "title": " against ".join(arm.name for arm in reversed(specs)),
+        "title": title_of([arm.name for arm in specs]),
         "arms": specs,
         "schedule": schedule,
         "slice_s": slice_s,
@@ -139,7 +145,14 @@ def compare(
     }
     study = Study.model_validate(fields)
     path = evidence or Path(time.strftime("pgdyno-%Y%m%d-%H%M%S.sqlite"))
+    require_place(path)
     return run_and_report(path, study, html=html, json=json, quiet=quiet)
+
+
+def require_place(path: Path) -> None:
+    """Before minutes go into loading data. Raises UsageError where the evidence could not be written."""
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise UsageError(f"cannot write {path}: make the directory {path.parent}, or name another file")
 
 
 def whole_rounds(window_s: float, slice_s: float) -> int:
@@ -147,12 +160,18 @@ def whole_rounds(window_s: float, slice_s: float) -> int:
     return max(2, 2 * round(window_s / slice_s / 2))
 
 
+def title_of(names: Sequence[str]) -> str:
+    """``B and C against A``, A the baseline."""
+    return f"{' and '.join(names[1:])} against {names[0]}"
+
+
 def describe(study: Study) -> str:
     """The sizes that were chosen, in one line."""
     window = format_duration(study.rounds * study.slice_s)
     return (
         f"{study.title}: tpcc, {study.workload.warehouses} warehouses, {study.clients} clients; "
-        f"{study.schedule}, per arm and block {format_duration(study.warmup_s)} warm-up, {window} measured; "
+        f"{study.schedule}, {format_duration(study.warmup_s)} warm-up and {window} measured "
+        "per arm and block; "
         f"{format_duration(study.budget_s)} in all; seed {study.seed}"
     )
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pgdyno.cli import options
-from pgdyno.cli.compare import run_and_report
+from pgdyno.cli.compare import run_and_report, title_of
 from pgdyno.cli.console import say
 from pgdyno.errors import FetchError, UsageError
 from pgdyno.server.cache import Cache
@@ -24,16 +24,19 @@ DEMO_PAIRS = (("17", "18"), ("16", "17"), ("15", "16"))
 
 
 def demo(
-    directory: Annotated[Path, typer.Argument(help="Where evidence and report go.")] = Path("demo"),
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIRECTORY", help="Where evidence and report go.")
+    ] = Path("demo"),
 ) -> int:
-    """Compare two PostgreSQL versions for three minutes: 17 against 18 where they can be had.
+    """Compare two PostgreSQL versions for three minutes.
 
-    Where there is one version only, it is compared with itself under the `starter` settings.
+    17 against 18 where they can be had, else 16 against 17, else 15 against 16. Where there is one version
+    only, it is compared with itself under the settings of @starter.
     """
     machine = options.this_machine()
     arms = choose_arms()
     study = Study(
-        title=" against ".join(reversed(arms)),
+        title=title_of(arms),
         arms=tuple(parse_arms(arms)),
         workload=TpccParameters(warehouses=DEMO_WAREHOUSES),
         clients=min(16, default_clients(machine)),

@@ -29,8 +29,8 @@ from pgdyno.workload.tpcc.dataset import read_mark
 def drive(
     dsn: options.Dsn,
     clients: Annotated[int | None, typer.Option(help="1 to 2000. [default: 4 per core]")] = None,
-    window: Annotated[str, typer.Option(help="Measured.")] = "30s",
-    warmup: Annotated[str, typer.Option(help="Before it, not counted.")] = "5s",
+    window: Annotated[str, typer.Option(help="How long is measured.")] = "30s",
+    warmup: Annotated[str, typer.Option(help="Driven before that and not counted.")] = "5s",
     calls: options.Calls = "procedures",
     pipeline: options.Pipeline = False,
     isolation: options.Isolation = "read committed",
@@ -44,12 +44,14 @@ def drive(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> int:
-    """Drive the tpcc clients against a loaded database, once, and show rates and latencies.
+    """Drive the clients once against a loaded database.
 
-    It changes the data: only databases that pgdyno made are driven, unless you say --into-existing.
-    One run says nothing of what the next would give: to compare, use pgdyno compare. Example:
+    Shows rates and latencies. It changes the data: only databases that pgdyno made are driven, unless you
+    say --into-existing. One run says nothing of what the next would give: to compare, use pgdyno compare.
+    Example:
 
-    pgdyno drive postgresql://localhost/tpcc --clients 16 --window 60s
+    \b
+      pgdyno drive postgresql://localhost/tpcc --clients 16 --window 60s
     """
     remote = Remote(Dsn(dsn))
     with remote.connect() as connection:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -22,6 +22,11 @@ from pgdyno.units import format_duration
 
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARK_POINTS = 24
+SPARK_POINTS_MIN = 6
+WIDTH_MAX = 100
+"""A wider terminal is left empty: the eye does not travel that far."""
+FIGURES_WIDTH = 1 + 8 + 7 + 6 + 11 + 6 * 2
+"""Of the arms' table without names and sparks: five columns, and the gaps between all seven."""
 
 
 class LiveView:
@@ -31,7 +36,9 @@ class LiveView:
         self._names = arm_names
         self._quiet = quiet
         self._live = (
-            Live(console=err, refresh_per_second=4, transient=True) if err.is_terminal and not quiet else None
+            Live(console=err, get_renderable=self._draw, refresh_per_second=4, transient=True)
+            if err.is_terminal and not quiet
+            else None
         )
         self._step = "prepare"
         self._load: Load | None = None
@@ -70,12 +77,11 @@ class LiveView:
                 self._note_block(progress)
             case Doubt(text):
                 say(f"! {text}")
-        if self._live:
-            self._live.update(self._draw())
-        elif not self._quiet:
+        if not self._live and not self._quiet:
             self._write_line(progress)
 
     def _note_rate(self, running: Running) -> None:
+        self._load = None
         self._running, self._role = running.arm, running.role
         self._rates[running.arm] = [*self._rates[running.arm], running.transactions_per_s][-SPARK_POINTS:]
         self._p99_s[running.arm] = running.latency_p99_s
@@ -108,23 +114,40 @@ class LiveView:
         return f"block {block.block + 1}{of}, {left} left"
 
     def _draw(self) -> RenderableType:
-        parts: list[RenderableType] = [Text(self._headline(), style="bold")]
-        if self._block:
-            elapsed_s = self._block.elapsed_s + time.monotonic() - self._block_begun_s
-            parts.append(ProgressBar(total=self._block.budget_s, completed=elapsed_s, width=60))
-        if self._load:
-            parts.append(Text(f"load {self._load.dataset}: {self._load.phase}"))
-            parts.append(ProgressBar(total=1.0, completed=self._load.share, width=60))
-        elif self._running is None:
-            parts.append(Text(self._step, style="dim"))
-        if any(self._rates):
-            parts.append(self._draw_arms())
-        return Group(*parts)
+        """The same lines all the time, so that nothing jumps."""
+        width = min(err.width, WIDTH_MAX)
+        rows = Table.grid()
+        rows.add_row(Text(self._headline(), style="bold"))
+        block, load = self._block, self._load
+        if block:
+            elapsed_s = block.elapsed_s + time.monotonic() - self._block_begun_s
+            rows.add_row(ProgressBar(total=block.budget_s, completed=elapsed_s, width=width - 2))
+        if load:
+            rows.add_row(Text(f"load {load.dataset}: {load.phase}", style="dim", no_wrap=True))
+            rows.add_row(ProgressBar(total=1.0, completed=load.share, width=width - 2))
+        else:
+            rows.add_row(Text(self._activity(), style="dim", no_wrap=True, overflow="ellipsis"))
+        if block:
+            rows.add_row(self._draw_arms(width))
+        return rows
 
-    def _draw_arms(self) -> Table:
-        table = Table(box=None, padding=(0, 2, 0, 0))
-        for title in ("", "arm", "now, tx/s", "p99", "", "blocks", "NOPM so far"):
-            table.add_column(title, justify="right" if title in ("now, tx/s", "p99", "blocks") else "left")
+    def _activity(self) -> str:
+        """What is being done now."""
+        if self._running is None:
+            return self._step
+        return f"{'measure' if self._role == 'measure' else 'warm up'} {self._names[self._running]}"
+
+    def _draw_arms(self, width: int) -> Table:
+        name_width = min(max(map(len, self._names)), max(8, width - FIGURES_WIDTH - SPARK_POINTS_MIN))
+        sparks = max(0, min(SPARK_POINTS, width - FIGURES_WIDTH - name_width))
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+        table.add_column("", width=1)
+        table.add_column("arm", width=name_width, no_wrap=True, overflow="ellipsis")
+        table.add_column("tx/s now", width=8, justify="right")
+        table.add_column("p99", width=7, justify="right")
+        table.add_column("", width=sparks, no_wrap=True)
+        table.add_column("blocks", width=6, justify="right")
+        table.add_column("NOPM so far", width=11, justify="right")
         for index, name in enumerate(self._names):
             active = index == self._running
             rates, results, p99_s = self._rates[index], self._results[index], self._p99_s[index]
@@ -133,9 +156,9 @@ class LiveView:
                 Text(name, style="bold" if active else ""),
                 f"{rates[-1]:,.0f}" if rates else "",
                 format_duration(p99_s) if p99_s else "",
-                Text(_sparkline(rates), style="cyan"),
+                Text(_sparkline(rates[-sparks:] if sparks else []), style="cyan"),
                 str(len(results)),
-                _nopm(sum(results) / len(results)) if results else Text(self._role if active else "", "dim"),
+                f"{60 * sum(results) / len(results):,.0f}" if results else "",
             )
         return table
 

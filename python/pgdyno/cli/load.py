@@ -36,7 +36,8 @@ def load(
     The database is created. One that exists already is left alone unless you say --into-existing; even then
     tables that are not pgdyno's are never touched. Example:
 
-    pgdyno load postgresql://localhost/tpcc --warehouses 10
+    \b
+      pgdyno load postgresql://localhost/tpcc --warehouses 10
     """
     target = Dsn(dsn)
     prepare_database(target, into_existing)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -54,18 +56,23 @@ def _program(
 
 def main() -> None:
     """Runs the command line. Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
-    sys.exit(_run())
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A locale that knows no × or … gets a question mark in its place, not a traceback.
+            stream.reconfigure(errors="replace")
+    sys.exit(run(sys.argv[1:]))
 
 
-def _run() -> int:
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command; gives the exit status. What goes wrong becomes one line on standard error."""
     try:
-        status = app(standalone_mode=False)
+        status = app(list(arguments), prog_name="pgdyno", standalone_mode=False)
+        sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except typer.Abort:
         return 130
     except TyperException as error:
-        say(f"pgdyno: {error.format_message()} (see --help)")
-        return error.exit_code
+        return _explain(error)
     except ValidationError as error:
         say(f"pgdyno: {_first_complaint(error)}")
         return UsageError.exit_status
@@ -81,8 +88,40 @@ def _run() -> int:
         return 1
 
 
+def _explain(error: TyperException) -> int:
+    """What the parser of the command line says: the help where nothing was asked, else one line."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "pgdyno"
+    words = error.format_message()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        say(words)
+    else:
+        text = words.replace("Value error, ", "").replace("Input should be", "must be").rstrip(".")
+        say(f"pgdyno: {text}; see {path} --help")
+    return error.exit_code
+
+
+OPTION_OF_FIELD = {
+    "budget_s": "--minutes",
+    "blocks_max": "--blocks",
+    "retries_max": "--retries",
+    "per_s": "--rate",
+    "slice_s": "--slice",
+    "warmup_s": "--warmup",
+    "rounds": "--window",
+}
+"""Where a field of the plan is not named as the option that gives it."""
+
+
 def _first_complaint(error: ValidationError) -> str:
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    text = first["msg"].removeprefix("Value error, ")
-    return f"{where}: {text}" if where else text
+    text = _plain_words(first["msg"])
+    if not first["loc"]:
+        return text
+    field = str(first["loc"][-1])
+    return f"{OPTION_OF_FIELD.get(field, f'--{field}'.replace('_', '-'))}: {text}"
+
+
+def _plain_words(message: str) -> str:
+    """pydantic's words as ours."""
+    return message.removeprefix("Value error, ").replace("Input should be", "must be")

@@ -31,7 +31,7 @@ Arrivals = Annotated[
     Literal["poisson", "constant"], typer.Option(help="How an open loop's arrivals are spread.")
 ]
 Retries = Annotated[int, typer.Option(help="Per transaction, after a serialization failure or deadlock.")]
-Threads = Annotated[int | None, typer.Option(help="Of the driver. [default: as measured best]")]
+Threads = Annotated[int | None, typer.Option(help="Of the driver. [default: one for every two cores]")]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
 IntoExisting = Annotated[
@@ -39,7 +39,9 @@ IntoExisting = Annotated[
 ]
 Dsn = Annotated[
     str,
-    typer.Argument(help="A connection string or URI. The password may come from PGPASSWORD or ~/.pgpass."),
+    typer.Argument(
+        metavar="DSN", help="A connection string or URI. The password may come from PGPASSWORD or ~/.pgpass."
+    ),
 ]
 
 

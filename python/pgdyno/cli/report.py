@@ -31,13 +31,14 @@ def report(
         bool, typer.Option("--csv", help="One row per trial and metric on standard output.")
     ] = False,
 ) -> None:
-    """Show what a study found: the verdict, the numbers, the caveats.
+    """Show what a study found: verdict, numbers, caveats.
 
     The study may still be running. Examples:
 
-        pgdyno report pgdyno-20261121-213000.sqlite
-
-        pgdyno report evidence.sqlite --html report.html
+    \b
+      pgdyno report evidence.sqlite
+      pgdyno report evidence.sqlite --html report.html
+      pgdyno report evidence.sqlite --json | jq .verdict
     """
     wanted = [form for form, asked in (("md", md), ("json", json), ("csv", csv)) if asked]
     if len(wanted) > 1:

@@ -13,14 +13,21 @@ from pgdyno.server.cache import Cache
 from pgdyno.server.find import system_builds
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR, Version, parse_wanted
 
-app = typer.Typer(help="PostgreSQL servers: those that are here, and those that can be fetched.")
+app = typer.Typer()
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.callback(invoke_without_command=True)
 def servers(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the servers found on this machine, those in the cache, and the versions that can be fetched."""
+    """List servers: those that are here or can be fetched.
+
+    Here are those installed on this machine and those in the cache. Examples:
+
+    \b
+      pgdyno servers
+      pgdyno servers install 18
+    """
     if context.invoked_subcommand is not None:
         return
     store = Cache.open().store(say)
@@ -41,7 +48,9 @@ def servers(context: typer.Context, as_json: AsJson = False) -> None:
 
 @app.command("install")
 def install(
-    version: Annotated[str, typer.Argument(help="A version: 18 (the newest there is) or 17.5.")],
+    version: Annotated[
+        str, typer.Argument(metavar="VERSION", help="A version: 18 (the newest there is) or 17.5.")
+    ],
     provider: Annotated[
         Literal["npm", "maven", "pip"] | None,
         typer.Option(help="Only this client. [default: the first that has it]"),

@@ -20,7 +20,7 @@ from pgdyno.server.settings.owned import OWNED
 from pgdyno.server.settings.profile import PROFILES, Fit, profile_named, request
 from pgdyno.server.settings.safety import Badge, safety
 
-app = typer.Typer(help="Settings: the profiles, and what a setting means.", no_args_is_help=True)
+app = typer.Typer(help="Show the settings profiles, explain a setting.", no_args_is_help=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 OfServer = Annotated[
@@ -42,14 +42,22 @@ def list_profiles(as_json: AsJson = False) -> None:
 
 @app.command("show")
 def show_profile(
-    profile: Annotated[str, typer.Argument(help="A profile's name, see `pgdyno settings list`.")],
+    profile: Annotated[
+        str, typer.Argument(metavar="PROFILE", help="A profile's name, see `pgdyno settings list`.")
+    ],
     server: OfServer = None,
     servers_at_once: Annotated[
         int, typer.Option(min=1, help="How many servers share the memory; two in a comparison of two arms.")
     ] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Show a profile's settings as fitted to this machine, and what they keep or give up."""
+    """Show a profile's settings as fitted to this machine.
+
+    And what they keep or give up of safety. Example:
+
+    \b
+      pgdyno settings show starter --servers-at-once 2
+    """
     found = profile_named(profile.removeprefix("@"))
     cache = Cache.open()
     build, known = _known(cache, server)
@@ -71,11 +79,17 @@ def show_profile(
 
 @app.command("explain")
 def explain(
-    name: Annotated[str, typer.Argument(help="A setting's name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A setting's name.")],
     server: OfServer = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain a setting by the server's own catalogue, and what its values mean for safety."""
+    """Explain a setting by the server's own catalogue.
+
+    And what its values mean for safety. Example:
+
+    \b
+      pgdyno settings explain synchronous_commit --server 17
+    """
     build, known = _known(Cache.open(), server)
     definition = _definition(name, known, build)
     if as_json:

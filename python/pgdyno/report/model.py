@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.analysis.comparison import Comparison
@@ -18,6 +18,18 @@ from pgdyno.units import format_duration
 
 LIKE_IT_MAX = 3
 """Of the same caveat on many trials so many are shown, and the rest counted."""
+
+
+SAID_ONCE_OF_ALL_ARMS = frozenset(
+    {
+        Code.WINDOW_WITHOUT_CHECKPOINT,
+        Code.SERVER_NOT_RESTARTED,
+        Code.DEBUG_SERVER,
+        Code.FEW_BLOCKS,
+        Code.STEAL,
+    }
+)
+"""Caveats that read well of several arms of a block, or of the study, in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,7 @@ class Report:
     percent_of: str  # of what the percentages are
     results: Sequence[Table]
     doubts: Sequence[Doubt]
+    safety: Sequence[str]  # sentences: what is given up, and by which arms
     background: Sequence[Table]
     method: Sequence[str]  # paragraphs
     derived: str  # the statement the TPC asks for; empty for other workloads
@@ -95,6 +108,7 @@ def build(findings: Findings) -> Report:
         percent_of=f"Percentages are (B − A) / A, where A is {baseline.name}, the baseline.",
         results=[table for table in results if table.rows],
         doubts=_doubts(findings),
+        safety=_given_up(findings),
         background=[table for table in background if table.rows],
         method=how_it_was_measured(findings),
         derived=DERIVED_FROM_TPC_C if tpcc else "",
@@ -145,20 +159,68 @@ def _more(comparison: Comparison, block_s: float | None) -> str:
     return sentence
 
 
+def _given_up(findings: Findings) -> list[str]:
+    """``GIVEN UP by 17 and 18: can be restored to a point in time.``, a sentence a promise."""
+    by_promise: dict[str, list[str]] = {}
+    for of in findings.arms:
+        for badge in of.arm.safety:
+            if badge.kept is False:
+                by_promise.setdefault(badge.name, []).append(of.arm.name)
+    n = len(findings.arms)
+    return [
+        f"GIVEN UP by {_listed(names) if len(names) < n else 'every arm'}: {promise}."
+        for promise, names in by_promise.items()
+    ]
+
+
 def _doubts(findings: Findings) -> list[Doubt]:
     by_code: dict[Code, list[Caveat]] = {}
     for caveat in findings.caveats:
         by_code.setdefault(caveat.code, []).append(caveat)
-    where = {trial.trial: f"Block {trial.block + 1}: " for trial in findings.trials}
+    blocks = {trial.trial: trial.block for trial in findings.trials}
+    names = [of.arm.name for of in findings.arms]
     found = []
     for code, caveats in by_code.items():
-        for caveat in caveats[:LIKE_IT_MAX]:
-            place = "" if caveat.trial is None else where.get(caveat.trial, "In a repeated trial: ")
-            found.append(Doubt(code, place + caveat.sentence, caveat.remedy))
-        rest = len(caveats) - LIKE_IT_MAX
-        if rest > 0:
+        alike: dict[object, list[Caveat]] = {}
+        for caveat in caveats:
+            alike.setdefault(_alike(caveat, blocks), []).append(caveat)
+        groups = list(alike.values())
+        found += [_doubt(group, names, blocks) for group in groups[:LIKE_IT_MAX]]
+        rest = sum(map(len, groups[LIKE_IT_MAX:]))
+        if rest:
             found.append(Doubt(code, f"The same of {_counted(rest, 'more trial')}.", caveats[0].remedy))
     return found
+
+
+def _alike(caveat: Caveat, blocks: Mapping[int, int]) -> object:
+    """Caveats for which this is equal are one sentence."""
+    if caveat.code not in SAID_ONCE_OF_ALL_ARMS:
+        return id(caveat)
+    place = blocks.get(caveat.trial) if caveat.trial is not None else None
+    return place, tuple(sorted((key, value) for key, value in caveat.parameters.items() if key != "arm"))
+
+
+def _doubt(alike: Sequence[Caveat], names: Sequence[str], blocks: Mapping[int, int]) -> Doubt:
+    """One doubt of all arms of which the same is said, in the order of the arms."""
+    first = alike[0]
+    place = ""
+    if first.trial is not None:
+        place = f"Block {blocks[first.trial] + 1}: " if first.trial in blocks else "In a repeated trial: "
+    if len(alike) == 1:
+        return Doubt(first.code, place + first.sentence, first.remedy)
+    seen = {str(caveat.parameters["arm"]) for caveat in alike}
+    listed = _listed([name for name in names if name in seen] or sorted(seen))
+    whole = Caveat(first.code, {**first.parameters, "arm": listed})
+    sentence = whole.sentence
+    if len(seen) > 1:
+        sentence = sentence.replace(f"rm {listed}", f"rms {listed}", 1)  # of "arm 17 and 18", "Arm 17 and 18"
+        sentence = sentence.replace(f"{listed} was ", f"{listed} were ", 1)
+    return Doubt(whole.code, place + sentence, whole.remedy)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """``17, 18 and 18,fsync=off``."""
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def _counted(n: int, noun: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from pgdyno.analysis.findings import ALL_KINDS, QUANTILES_COMPARED, ArmFindings, Findings, latency_key
 from pgdyno.analysis.latency import QUANTILES
 from pgdyno.analysis.metrics import Metric
+from pgdyno.analysis.verdict import BLOCKS_MIN
 from pgdyno.estimate import (
     ABSENT,
     NO_BREAK,
@@ -26,6 +27,10 @@ SETTINGS_ROWS_MAX = 60
 """Settings in which arms differ; more than this says that the arms are different systems."""
 
 
+DIGITS_WITHOUT_INTERVAL = 2
+"""Of a change that few blocks have seen: more would promise what nobody knows."""
+
+
 @dataclass(frozen=True)
 class Table:
     """``numeric`` names the columns set to the right. A cell that repeats the one above it is empty."""
@@ -36,6 +41,8 @@ class Table:
     note: str = ""
     numeric: frozenset[str] = field(default_factory=frozenset)
     long: bool = False  # of interest to few: may be folded away
+    dispensable: Sequence[str] = ()  # columns that a narrow page leaves out, the first of them first
+    said_elsewhere: bool = False  # the terminal says it in fewer lines than a table takes
 
 
 def levels(findings: Findings) -> Table:
@@ -55,6 +62,7 @@ def levels(findings: Findings) -> Table:
         rows=rows,
         note="A level's interval holds the machine's drift from block to block, which cancels in the change.",
         numeric=frozenset(numeric),
+        dispensable=("better", "blocks", numeric[1]),
     )
 
 
@@ -66,7 +74,7 @@ def _level_row(findings: Findings, metric: Metric, of: ArmFindings, *, first: bo
         metric.better if first else "",
         of.arm.name,
         grouped(level.value, level.decimals) if level else ABSENT,
-        level.interval_text.replace(" ", NO_BREAK) if level else ABSENT,
+        level.interval_text.replace(" ", NO_BREAK) if level and level.n >= BLOCKS_MIN else ABSENT,
         _plain(change) if change else "",
         str(change.n if change else level.n if level else 0),
     ]
@@ -98,6 +106,7 @@ def latencies(findings: Findings) -> Table:
         rows=rows,
         note=f"{ABSENT}: fewer than ten transactions beyond that percentile.",
         numeric=frozenset(numeric),
+        dispensable=("p90", "transactions", "p95"),
     )
 
 
@@ -115,15 +124,20 @@ def latency_changes(findings: Findings) -> Table:
         title=f"Change of latency from {baseline}, % (less is better)",
         columns=("kind", "arm", *QUANTILES_COMPARED),
         rows=rows,
-        note="The mean over blocks of the ratio of that percentile, with its interval.",
+        note=(
+            "The mean over blocks of the ratio of that percentile; with its interval where there are "
+            f"{BLOCKS_MIN} blocks or more."
+        ),
         numeric=frozenset(QUANTILES_COMPARED),
+        dispensable=("p90", "p95", "p99"),
     )
 
 
 def _plain(change: Estimate) -> str:
+    if change.low is None or change.high is None or change.n < BLOCKS_MIN:
+        decimals = min(1, decimals_of(change.value, DIGITS_WITHOUT_INTERVAL))
+        return signed(change.value, decimals, "")
     value = signed(change.value, change.decimals, "")
-    if change.low is None or change.high is None:
-        return value
     low, high = (signed(end, change.decimals, "") for end in (change.low, change.high))
     return f"{value} ({low}{NO_BREAK}…{NO_BREAK}{high})"
 
@@ -183,7 +197,8 @@ def safety(findings: Findings) -> Table:
         [name, *(words[of_arm[name].kept] if name in of_arm else ABSENT for of_arm in badges)]
         for name in names
     ]
-    return Table("Safety", ("promise", *(of.arm.name for of in findings.arms)), rows)
+    columns = ("promise", *(of.arm.name for of in findings.arms))
+    return Table("Safety", columns, rows, said_elsewhere=True)
 
 
 def checks(findings: Findings) -> Table:

@@ -1,16 +1,26 @@
-"""The report on a terminal: the verdict first, then the numbers, then the doubts."""
+"""The report on a terminal: the verdict first, then the numbers, then the doubts. Details: in HTML."""
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sequence
+
 from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from pgdyno.analysis.verdict import Verdict
 from pgdyno.report.model import Report
 from pgdyno.report.tables import Table
+
+WIDTH_MAX = 120
+"""Of lines of prose: longer ones are not read."""
+
+NAME_WIDTH_MAX = 28
+"""Before an arm's name is broken, less important columns are left out; but not for longer names than this."""
+
+_GAP = 3  # between two columns, as rich draws them
 
 _VERDICT_STYLE = {
     Verdict.FASTER: "bold green",
@@ -22,42 +32,72 @@ _VERDICT_STYLE = {
 
 def print_terminal(report: Report, console: Console) -> None:
     """Tables that are of interest to few are left to the other forms."""
-    console.print(render(report))
+    console.print(render(report, console.width))
 
 
-def render(report: Report) -> RenderableType:
+def render(report: Report, width: int) -> RenderableType:
     """Texts from outside become Text, never markup: a name in brackets stays a name."""
+    prose = min(width, WIDTH_MAX)
     parts: list[RenderableType] = []
     for headline in report.headlines:
-        parts.append(Text(headline.sentence, style=_VERDICT_STYLE[headline.verdict]))
+        parts.append(_wrapped(headline.sentence, prose, _VERDICT_STYLE[headline.verdict]))
         if headline.more:
-            parts.append(Text(headline.more))
-    parts += [Text(report.percent_of, style="dim"), Text()]
-    parts += [_table(table) for table in report.results if not table.long]
+            parts.append(_wrapped(headline.more, prose))
+    parts += [_wrapped(report.percent_of, prose, "dim"), Text()]
+    for table in report.results:
+        if not table.long and not table.said_elsewhere:
+            parts += [*_table(table, width), Text()]
+    if report.safety:
+        parts.append(Text("Safety", style="bold"))
+        parts += [_wrapped(sentence, prose, begin="- ") for sentence in report.safety]
+        parts.append(Text())
     if report.doubts:
         parts.append(Text("Caveats", style="bold"))
         for doubt in report.doubts:
-            words = Text.assemble((doubt.sentence, "yellow"), " ", (doubt.remedy, "dim"))
-            parts.append(Padding(words, (0, 0, 0, 2)))
+            parts.append(_wrapped(f"{doubt.sentence} {doubt.remedy}", prose, "yellow", "- "))
         parts.append(Text())
     if report.derived:
-        parts.append(Text(report.derived, style="dim"))
+        parts.append(_wrapped(report.derived, prose, "dim"))
     return Group(*parts)
 
 
-def _table(table: Table) -> RenderableType:
-    drawn = RichTable(
-        title=Text(table.title, style="bold"),
-        title_justify="left",
-        caption=Text(table.note, style="dim") if table.note else None,
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-    )
-    for column in table.columns:
+def _wrapped(text: str, width: int, style: str = "", begin: str = "") -> Text:
+    """rich would break a line at a no-break space, between a number and its unit; textwrap does not."""
+    lines = textwrap.wrap(text, width, initial_indent=begin, subsequent_indent=" " * len(begin))
+    return Text("\n".join(lines), style=style, no_wrap=True, overflow="fold")
+
+
+def _table(table: Table, width: int) -> list[RenderableType]:
+    """Title, table and note."""
+    columns = _fitting(table, width)
+    drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for index in columns:
+        column = table.columns[index]
         number = column in table.numeric
-        # A number is never broken over lines; names and words are, where the terminal is narrow.
-        drawn.add_column(Text(column), justify="right" if number else "left", no_wrap=number)
+        # A number is never broken over lines; names and words are, where the terminal is narrow. The first
+        # column says what a row is about, in words of ours: they are short.
+        whole = number or index == 0
+        drawn.add_column(Text(column), justify="right" if number else "left", no_wrap=whole, overflow="fold")
     for row in table.rows:
-        drawn.add_row(*(Text(cell) for cell in row))
-    return drawn
+        drawn.add_row(*(Text(row[index]) for index in columns))
+    parts: list[RenderableType] = [Text(table.title, style="bold"), drawn]
+    if table.note:
+        parts.append(_wrapped(table.note, min(width, WIDTH_MAX), "dim"))
+    return parts
+
+
+def _fitting(table: Table, width: int) -> list[int]:
+    """The columns that are shown: all where they fit, else without dispensable ones."""
+    needed = [_width(table, index) for index in range(len(table.columns))]
+    shown = list(range(len(needed)))
+    for name in table.dispensable:
+        if sum(needed[index] + _GAP for index in shown) - _GAP <= width:
+            break
+        shown.remove(table.columns.index(name))
+    return shown
+
+
+def _width(table: Table, index: int) -> int:
+    cells: Sequence[str] = [table.columns[index], *(row[index] for row in table.rows)]
+    widest = max(map(len, cells))
+    return widest if table.columns[index] in table.numeric else min(widest, NAME_WIDTH_MAX)
