@@ -35,11 +35,6 @@ class LiveView:
     def __init__(self, arm_names: Sequence[str], quiet: bool = False) -> None:
         self._names = arm_names
         self._quiet = quiet
-        self._live = (
-            Live(console=err, get_renderable=self._draw, refresh_per_second=4, transient=True)
-            if err.is_terminal and not quiet
-            else None
-        )
         self._step = "prepare"
         self._load: Load | None = None
         self._block: BlockBegan | None = None
@@ -50,6 +45,12 @@ class LiveView:
         self._role = ""
         self._results: list[list[float]] = [[] for _ in arm_names]
         self._loaded: set[tuple[str, str]] = set()
+        # Last: rich draws once while it is being made.
+        self._live = (
+            Live(console=err, get_renderable=self._draw, refresh_per_second=4, transient=True)
+            if err.is_terminal and not quiet
+            else None
+        )
 
     def __enter__(self) -> Self:
         if self._live:

@@ -1,0 +1,62 @@
+"""The live view: what a person sees on a terminal while a study runs."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from pgdyno.cli import live
+from pgdyno.cli.live import LiveView
+from pgdyno.lab.progress import BlockBegan, BlockEnded, Load, Running, Step
+
+
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> io.StringIO:
+    written = io.StringIO()
+    terminal = Console(file=written, width=width, height=30, force_terminal=True, color_system=None)
+    monkeypatch.setattr(live, "err", terminal)
+    return written
+
+
+def play(view: LiveView) -> None:
+    with view:
+        for progress in (
+            Step("restore 17"),
+            Load("tpcc of 4 warehouses for 17", "copy", 0.5),
+            BlockBegan(0, None, 0.0, 240.0),
+            Running(0, "warm-up", 900.0, None),
+            Running(1, "measure", 1234.0, 0.0125),
+            BlockEnded(0, (10.0, None)),
+            BlockBegan(1, 5, 30.0, 240.0),
+        ):
+            view(progress)
+
+
+@pytest.mark.parametrize("width", [30, 80, 200])
+def test_it_draws_itself_on_a_terminal_of_any_width(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    written = on_a_terminal(monkeypatch, width)
+    play(LiveView(["17", "18,shared_buffers=2GB"]))
+    assert "block 2 of about 5" in written.getvalue()
+    lines = re.split(r"[\r\n]", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.getvalue()))
+    assert max(map(len, lines)) <= width
+
+
+def test_without_a_terminal_it_is_a_line_a_block(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("pgdyno.cli.console.err", Console(stderr=True, width=200, force_terminal=False))
+    monkeypatch.setattr(live, "err", Console(stderr=True, width=200, force_terminal=False))
+    play(LiveView(["17", "18"]))
+    lines = capsys.readouterr().err.splitlines()
+    assert [re.sub(r", [^,]* left$", "", line) for line in lines] == [
+        "load tpcc of 4 warehouses for 17: copy",
+        "block 1",
+        "  17: 600 NOPM   18: does not count",
+        "block 2 of about 5",
+    ]
+
+
+def test_quiet_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = on_a_terminal(monkeypatch, 80)
+    play(LiveView(["17", "18"], quiet=True))
+    assert written.getvalue() == ""
