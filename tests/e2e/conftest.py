@@ -1,0 +1,51 @@
+"""One cache for all end-to-end tests, so that the one warehouse is loaded once; nothing may outlive a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from program import SMALLEST, Program
+
+from pgdyno.server.build import Build
+
+
+@pytest.fixture(scope="session")
+def cache(session_dir: Path) -> Path:
+    path = session_dir / "cache"
+    path.mkdir(mode=0o755)
+    return path
+
+
+@pytest.fixture(scope="session")
+def server(build: Build) -> str:
+    """The arm under test: the installed build, named by its directory."""
+    return str(build.bin_dir)
+
+
+@pytest.fixture
+def program(cache: Path, tmp_path: Path) -> Iterator[Program]:
+    """pgdyno in the shared cache. After the test no process of that cache lives, and no live directory is
+    left.
+    """
+    program = Program(cache, tmp_path)
+    yield program
+    program.end()
+    assert program.survivors() == []
+
+
+@pytest.fixture(scope="session")
+def loaded(cache: Path, server: str, tmp_path_factory: pytest.TempPathFactory) -> Program:
+    """Makes sure that the dataset is in the cache."""
+    program = Program(cache, tmp_path_factory.mktemp("load"))
+    ended = program.run("compare", *SMALLEST, server, server, "--blocks", "1")
+    assert ended.status == 0, ended.err
+    return program
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.e2e)

@@ -1,0 +1,156 @@
+"""The real program, as a child process in a world of its own: its cache, its processes, its files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import pgdyno
+
+SCRIPT = Path(sys.executable).parent / "pgdyno"
+END_S = 120.0
+"""How long a program may take to end, or to reach what a test waits for: a fault is a test that fails here."""
+
+PAUSE_S = 0.02
+
+SMALLEST = "--warehouses 1 --clients 2 --slice 0.2s --warmup 0.2s --window 0.4s --minutes 5 --seed 7".split()
+"""A block of a second or two. The budget is wide: --blocks ends it."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a program left."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def complaints(self) -> list[str]:
+        """The lines that the program says of its own end."""
+        return [line for line in self.err.splitlines() if line.startswith("pgdyno: ")]
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class Running:
+    """A program under way; its output goes into files, so that it never waits for a reader."""
+
+    process: subprocess.Popen[bytes]
+    out: Path
+    err: Path
+
+    def until(self, condition: Callable[[], Any]) -> Any:
+        """Waits until the condition holds and gives its value. The program must not end before."""
+        deadline_s = time.monotonic() + END_S
+        while not (found := condition()):
+            # Waiting for the program is the pause: its end is seen at once.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(PAUSE_S)
+                raise AssertionError(f"it ended too early: {self.ended()}")
+            if time.monotonic() > deadline_s:
+                raise AssertionError(f"never came to pass; so far it said: {self.err.read_text()}")
+        return found
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def ended(self) -> Ended:
+        status = self.process.wait(END_S)
+        return Ended(status, self.out.read_text(), self.err.read_text())
+
+
+@dataclass
+class Program:
+    """Starts pgdyno with a cache of its own; no variable of ours that could reach a server is passed on."""
+
+    cache: Path
+    folder: Path
+    environ: Mapping[str, str] = field(default_factory=dict)
+    _started: list[Running] = field(default_factory=list)
+
+    def environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+        engine = {"PGDYNO_ENGINE": os.environ["PGDYNO_ENGINE"]} if "PGDYNO_ENGINE" in os.environ else {}
+        # The package under test, whatever the PYTHONPATH of the tests is relative to.
+        package = str(Path(pgdyno.__file__).parents[1])
+        ours = {"PGDYNO_CACHE": str(self.cache), "PYTHONPATH": package, "COLUMNS": "100"}
+        return {**kept, **engine, **ours, **self.environ}
+
+    def start(self, *arguments: str | Path) -> Running:
+        number = len(self._started)
+        out, err = self.folder / f"{number}.out", self.folder / f"{number}.err"
+        with out.open("wb") as to_out, err.open("wb") as to_err:
+            process = subprocess.Popen(
+                [SCRIPT, *map(str, arguments)],
+                stdin=subprocess.DEVNULL,
+                stdout=to_out,
+                stderr=to_err,
+                env=self.environment(),
+                cwd=self.folder,
+                start_new_session=True,
+            )
+        running = Running(process, out, err)
+        self._started.append(running)
+        return running
+
+    def run(self, *arguments: str | Path) -> Ended:
+        """Runs it to its end. A traceback is never an answer."""
+        ended = self.start(*arguments).ended()
+        assert "Traceback" not in ended.err, ended.err
+        return ended
+
+    def compare(self, *arguments: str | Path) -> Ended:
+        """The smallest comparison; later options override its sizes."""
+        return self.run("compare", *SMALLEST, *arguments)
+
+    def end(self) -> None:
+        """Of what a failed test left."""
+        for running in self._started:
+            if running.process.poll() is None:
+                running.process.kill()
+                running.process.wait(END_S)
+
+    def survivors(self) -> list[str]:
+        """Engines, servers and programs of this cache that live on, after a moment to end in."""
+        for process in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                descriptor = os.pidfd_open(process.pid)
+                select.select([descriptor], [], [], 20.0)
+                os.close(descriptor)
+        return [" ".join(process.cmdline()) for process in self.processes()]
+
+    def processes(self) -> list[psutil.Process]:
+        return list(_of(self.cache))
+
+    def postmasters(self) -> list[psutil.Process]:
+        """Of the trials that are up."""
+        found = []
+        for path in self.cache.glob("runs/run-*/data/postmaster.pid"):
+            with contextlib.suppress(OSError, ValueError, psutil.NoSuchProcess):
+                found.append(psutil.Process(int(path.read_text().split("\n", 1)[0])))
+        return found
+
+
+def _of(cache: Path) -> Iterator[psutil.Process]:
+    """Servers are known by their working directory, programs and engines by the cache in their environment."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            ours = process.environ().get("PGDYNO_CACHE") == str(cache) and process.pid != os.getpid()
+            below = Path(process.cwd()).is_relative_to(cache)
+            if process.status() != psutil.STATUS_ZOMBIE and (ours or below):
+                yield process
