@@ -1,4 +1,4 @@
-"""One cache for all end-to-end tests, so that the one warehouse is loaded once; nothing may outlive a test."""
+"""One cache for all end-to-end tests, so that the warehouse is loaded once; nothing may outlive a test."""
 
 from __future__ import annotations
 

@@ -21,11 +21,14 @@ import pgdyno
 
 SCRIPT = Path(sys.executable).parent / "pgdyno"
 END_S = 120.0
-"""How long a program may take to end, or to reach what a test waits for: a fault is a test that fails here."""
+"""How long a program may take to end, or to reach what a test waits for; longer is a fault."""
 
 PAUSE_S = 0.02
 
-SMALLEST = "--warehouses 1 --clients 2 --slice 0.2s --warmup 0.2s --window 0.4s --minutes 5 --seed 7".split()
+SMALLEST = (
+    *("--warehouses", "1", "--clients", "2", "--minutes", "5", "--seed", "7"),
+    *("--slice", "0.2s", "--warmup", "0.2s", "--window", "0.4s"),
+)
 """A block of a second or two. The budget is wide: --blocks ends it."""
 
 
@@ -147,7 +150,7 @@ class Program:
 
 
 def _of(cache: Path) -> Iterator[psutil.Process]:
-    """Servers are known by their working directory, programs and engines by the cache in their environment."""
+    """Servers are known by their working directory, pgdyno and engines by the cache in their environment."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             ours = process.environ().get("PGDYNO_CACHE") == str(cache) and process.pid != os.getpid()

@@ -48,7 +48,7 @@ def test_an_effect_that_is_there_is_found_and_reported(program: Program, server:
 
 
 def test_no_effect_is_found_where_there_is_none(program: Program, server: str, evidence: Path) -> None:
-    # The chance of a false alarm is 1 - confidence, here 1 in 1000, and less still with the wide margin, for an
+    # The chance of a false alarm is 1 - confidence, here 1 in 1000, and less still with the wide margin: an
     # interval within it is "same". Five blocks allow a verdict, so the test could fail.
     sure = ["--confidence", "99.9%", "--margin", "50%", "--blocks", str(BLOCKS)]
     ended = program.compare(server, server, *sure, "--evidence", evidence, "--json")
