@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,6 +113,28 @@ def sysbench(conninfo: str, scale: int, clients: int, duration_s: float) -> Driv
     ]
     cost = run(command)
     return Driven(cost, _first_number(r"transactions:\s+(\d+)", cost.output), seconds)
+
+
+def compile_floor(directory: Path) -> Path | None:
+    """The bare loop of floor.c, compiled into ``directory``; None where there is no C compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return None
+    program = directory / "floor"
+    source = Path(__file__).with_name("floor.c")
+    subprocess.run([compiler, "-O2", "-pthread", "-o", program, source], check=True)
+    return program
+
+
+def floor(
+    program: Path, conninfo: str, statement: str, ids: int, clients: int, threads: int, duration_s: float
+) -> Driven:
+    """A bare epoll loop that sends ``statement`` with an id of 1..ids: what no driver can cost less than."""
+    parts, seconds = conninfo_to_dict(conninfo), max(1, round(duration_s))
+    socket = f"{parts['host']}/.s.PGSQL.{parts['port']}"
+    numbers = (str(number) for number in (ids, clients, threads, seconds))
+    cost = run([str(program), socket, str(parts["user"]), str(parts["dbname"]), statement, *numbers])
+    return Driven(cost, int(cost.output), seconds)
 
 
 def _first_number(pattern: str, output: str) -> int:

@@ -46,7 +46,7 @@ def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
     against = f"binary files, {CONNECTIONS} connections"
     yield compared(f"{at}: copy phase", "MB/s of file", pairs, against, wanted=0.85, sense="at least")
     yield limited(f"{at}: engine's share of the copy phase's CPU", "share", shares, ENGINE_SHARE_MAX)
-    peer = "not measured here: go-tpc took 56 s for 10 warehouses in PEERS.md"
+    peer = "not measured here: go-tpc took 56 s for 10 warehouses on a machine of this kind"
     yield alone(f"{at}: whole", "s", whole, peer)
 
 

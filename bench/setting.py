@@ -1,4 +1,4 @@
-"""Where the benchmarks run: sizes, and a server of the distribution with the settings of PEERS.md."""
+"""Where the benchmarks run: sizes, and a server of the distribution that waits for no commit."""
 
 from __future__ import annotations
 

@@ -1,0 +1,140 @@
+/* The floor: a bare epoll loop that drives one prepared statement, with no bookkeeping at all.
+ *
+ * It shows what a driver cannot cost less than on this machine in its present state. It times, counts,
+ * checks and reports nothing per transaction, so it is no driver.
+ *
+ *     floor SOCKET USER DATABASE STATEMENT ID_MAX CLIENTS THREADS SECONDS
+ *
+ * STATEMENT has one int4 parameter, drawn uniformly from 1..ID_MAX. Prints the number of transactions.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { REPLY_BYTES = 8192, EVENTS = 256, MESSAGE_BYTES = 1024, CLIENTS_MAX = 2000, THREADS_MAX = 64 };
+
+static const char *socket_path, *user, *database, *statement;
+static int clients, threads;
+static uint32_t id_max;
+static volatile int stopped;
+static long transactions;
+
+static void die(const char *what) {
+    perror(what);
+    exit(1);
+}
+
+static char *put(char *at, const void *bytes, size_t n) { return (char *)memcpy(at, bytes, n) + n; }
+static char *put_text(char *at, const char *text) { return put(at, text, strlen(text) + 1); }
+static char *put_int16(char *at, uint16_t value) { value = htons(value); return put(at, &value, 2); }
+static char *put_int32(char *at, uint32_t value) { value = htonl(value); return put(at, &value, 4); }
+
+/* A message's length counts itself, but not the type before it. */
+static void close_message(char *length, const char *end) { put_int32(length, (uint32_t)(end - length)); }
+
+/* Every answer that we wait for ends with ReadyForQuery: 'Z', its length 5, one byte of state. */
+static int is_ready(const char *reply, ssize_t n) { return n >= 6 && reply[n - 6] == 'Z'; }
+
+static void ask(int fd, const char *message, size_t n) {
+    char reply[65536];
+    if (write(fd, message, n) != (ssize_t)n) die("write");
+    ssize_t got;
+    do {
+        got = read(fd, reply, sizeof reply);
+        if (got <= 0) die("the server closed the connection");
+        if (reply[0] == 'E') { fprintf(stderr, "floor: the server refused\n"); exit(1); }
+    } while (!is_ready(reply, got));
+}
+
+static int connect_client(void) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    strncpy(address.sun_path, socket_path, sizeof address.sun_path - 1);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address)) die("connect");
+
+    char message[MESSAGE_BYTES], *at = put_int32(message + 4, 3 << 16);
+    at = put_text(put_text(at, "user"), user);
+    at = put_text(put_text(at, "database"), database);
+    *at++ = 0;
+    close_message(message, at);
+    ask(fd, message, (size_t)(at - message));
+
+    at = message;
+    *at++ = 'P';
+    char *length = at;
+    at = put_text(put_text(at + 4, "s"), statement);
+    at = put_int32(put_int16(at, 1), 23); /* one parameter, int4 */
+    close_message(length, at);
+    at = put(at, "S\0\0\0\4", 5);
+    ask(fd, message, (size_t)(at - message));
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    return fd;
+}
+
+/* Bind, Execute, Sync; gives the message's end, and where the id goes. */
+static char *write_request(char *at, char **id) {
+    *at++ = 'B';
+    char *length = at;
+    at = put_text(put_text(at + 4, ""), "s");
+    at = put_int16(put_int16(put_int16(at, 1), 1), 1); /* all parameters binary; there is one */
+    *id = at = put_int32(at, 4);
+    at = put_int16(put_int16(at + 4, 1), 1); /* all results binary */
+    close_message(length, at);
+    return put(at, "E\0\0\0\11\0\0\0\0\0S\0\0\0\4", 15);
+}
+
+static void *drive(void *number) {
+    char request[MESSAGE_BYTES], reply[REPLY_BYTES], *id, *end = write_request(request, &id);
+    struct epoll_event ready[EVENTS];
+    struct timespec now;
+    uint64_t random = 88172645463325252u + (uintptr_t)number;
+    long done = 0;
+    int fds[CLIENTS_MAX], n = 0, epoll = epoll_create1(0);
+    for (int client = (int)(uintptr_t)number; client < clients; client += threads) {
+        struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.fd = fds[n++] = connect_client()};
+        if (epoll_ctl(epoll, EPOLL_CTL_ADD, event.data.fd, &event)) die("epoll_ctl");
+    }
+    for (int i = 0; i < n; i++) {
+        put_int32(id, 1);
+        send(fds[i], request, (size_t)(end - request), MSG_NOSIGNAL);
+    }
+    while (!stopped) {
+        int events = epoll_wait(epoll, ready, EVENTS, 100);
+        for (int i = 0; i < events; i++) {
+            int fd = ready[i].data.fd;
+            if (!is_ready(reply, recv(fd, reply, sizeof reply, 0))) continue;
+            done++;
+            random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+            put_int32(id, 1 + (uint32_t)(random % id_max));
+            clock_gettime(CLOCK_MONOTONIC, &now); /* a driver that timed nothing would be of no use */
+            send(fd, request, (size_t)(end - request), MSG_NOSIGNAL);
+        }
+    }
+    __atomic_add_fetch(&transactions, done, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+int main(int count, char **arguments) {
+    if (count != 9) { fprintf(stderr, "floor: eight arguments, see its source\n"); return 2; }
+    socket_path = arguments[1], user = arguments[2], database = arguments[3], statement = arguments[4];
+    id_max = (uint32_t)atoi(arguments[5]), clients = atoi(arguments[6]), threads = atoi(arguments[7]);
+    if (id_max < 1 || clients < 1 || clients > CLIENTS_MAX || threads < 1 || threads > THREADS_MAX) return 2;
+    pthread_t started[THREADS_MAX];
+    for (int i = 0; i < threads; i++)
+        if (pthread_create(&started[i], NULL, drive, (void *)(uintptr_t)i)) die("pthread_create");
+    sleep((unsigned)atoi(arguments[8]));
+    stopped = 1;
+    for (int i = 0; i < threads; i++) pthread_join(started[i], NULL);
+    printf("%ld\n", transactions);
+    return 0;
+}
