@@ -27,7 +27,9 @@ def copy_bytes(source: Path, target: Path, size_bytes: int) -> None:
         try:
             if not _share_blocks(reading.fileno(), descriptor):
                 _copy(reading.fileno(), descriptor, size_bytes)
-            os.ftruncate(descriptor, size_bytes)
+            # Only where it was longer: ext4 starts a transaction for each truncation, even to the same size.
+            if os.fstat(descriptor).st_size > size_bytes:
+                os.ftruncate(descriptor, size_bytes)
         finally:
             os.close(descriptor)
 
