@@ -52,10 +52,13 @@ class Estimate:
 
     @property
     def decimals(self) -> int:
-        """Digits after the point, for the value and both ends alike."""
+        """Digits after the point, for the value and both ends alike; −2: whole hundreds."""
         if self.low is None or self.high is None or self.high == self.low:
             return decimals_of(self.value, _DIGITS_ALONE)
-        return decimals_of((self.high - self.low) / 2, _DIGITS_OF_HALF_WIDTH)
+        half_width = (self.high - self.low) / 2
+        if not math.isfinite(half_width):
+            return decimals_of(self.value, _DIGITS_ALONE)
+        return min(6, _DIGITS_OF_HALF_WIDTH - 1 - math.floor(math.log10(half_width)))
 
     @property
     def value_text(self) -> str:
@@ -91,8 +94,8 @@ def decimals_of(value: float, digits: int) -> int:
 
 
 def grouped(value: float, decimals: int) -> str:
-    """``12 345.6`` with no-break spaces; a true minus sign; never minus zero."""
-    text = f"{abs(value):,.{decimals}f}".replace(",", NO_BREAK)
+    """``12 345.6`` with no-break spaces, or 12 300 with −2 decimals; a true minus sign; never minus zero."""
+    text = f"{abs(round(value, decimals)):,.{max(0, decimals)}f}".replace(",", NO_BREAK)
     negative = value < 0 and any(digit in text for digit in "123456789")
     return f"−{text}" if negative else text
 

@@ -155,7 +155,8 @@ def test_a_curve_goes_from_the_median_to_the_maximum() -> None:
 @pytest.mark.parametrize(
     ("estimate", "value", "interval"),
     [
-        (Estimate(74810.7, "NOPM", 12, Better.MORE, 70045.2, 79900.4), "74 811 NOPM", "70 045 … 79 900"),
+        (Estimate(74810.7, "NOPM", 12, Better.MORE, 70045.2, 79900.4), "74 800 NOPM", "70 000 … 79 900"),
+        (Estimate(2120.0, "%", 2, Better.MORE, -90.0, math.inf), "2 120 %", "−90 … inf"),
         (Estimate(18.234, "µs", 12, Better.LESS, 17.02, 19.41), "18.2 µs", "17.0 … 19.4"),
         (Estimate(0.61411, "ms", 1, Better.LESS), "0.6141 ms", "–"),
         (Estimate(-0.004, "%", 9, Better.MORE, -0.5, 0.5), "0.00 %", "−0.50 … 0.50"),

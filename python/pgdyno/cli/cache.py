@@ -35,9 +35,12 @@ def list_items(as_json: AsJson = False) -> None:
 @app.command("prune")
 def prune_items(
     older_than: Annotated[
-        str | None, typer.Option(help="Only what was not used for so long (30d, 12h); builds too then.")
+        str | None,
+        typer.Option(metavar="DURATION", help="What was not used for so long (30d, 12h), servers too."),
     ] = None,
-    keep: Annotated[int | None, typer.Option(min=0, help="Spare so many datasets, those used last.")] = None,
+    keep: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Spare so many datasets, those used last.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, delete nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
-from typing import Annotated
 
 import psycopg
-import typer
 from rich.markup import escape
 from rich.table import Table
 
+from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json
 from pgdyno.errors import ConnectError, UsageError
 from pgdyno.workload.check import Check
@@ -21,14 +20,13 @@ from pgdyno.workload.tpcc.dataset import require_warehouses
 
 
 def check(
-    dsn: Annotated[
-        str, typer.Argument(metavar="DSN", help="The database: a libpq connection string or URI.")
-    ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    dsn: options.Dsn,
+    as_json: options.Json = False,
 ) -> int:
     """Check TPC-C's twelve consistency conditions.
 
-    Works on any tpcc database and only reads. Exit status 1 if a condition does not hold. Example:
+    Works on any tpcc database and only reads. A line for each condition; exit status 1 if one does not
+    hold. Example:
 
     \b
       pgdyno check postgresql://localhost/tpcc

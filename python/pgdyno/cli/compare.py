@@ -30,24 +30,34 @@ DISCARD_S = 0.05
 """Of each slice: its clients start together from nothing in flight, and are in step for the first few
 transactions; those last some milliseconds each."""
 
-ARM_HELP = (
-    "SERVER[,@PROFILE|SETTING=VALUE]…  where SERVER is a version (18, 17.5), a directory of binaries, "
-    "`system`, or the DSN of a running server. The first is the baseline."
-)
-
 
 def compare(
-    arms: Annotated[list[str] | None, typer.Argument(metavar="ARM ARM…", help=ARM_HELP)] = None,
+    # What an arm is stands in the docstring: typer would call it a `<list[str]>`.
+    arms: Annotated[list[str] | None, typer.Argument(metavar="ARM", hidden=True)] = None,
     workload: Annotated[Literal["tpcc"], typer.Option(help="What the clients do.")] = "tpcc",
     warehouses: Annotated[
-        int | None, typer.Option(help="Size of the data, about 100 MB each. [default: fits the machine]")
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Size of the data, about 100 MB each. [default: one per client, if memory allows]",
+        ),
     ] = None,
-    clients: Annotated[int | None, typer.Option(help="Per arm, 1 to 2000. [default: 4 per core]")] = None,
+    clients: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Connections per arm, 1 to 2000. [default: 4 per core]"),
+    ] = None,
     minutes: Annotated[
         float | None,
-        typer.Option(help="Budget for measuring; loading data the first time is on top. [default: 5]"),
+        typer.Option(
+            metavar="N",
+            help="Budget for measuring, kept to within half a block. Fetching servers and loading data, "
+            "once, come on top. [default: 5]",
+        ),
     ] = None,
-    margin: Annotated[str, typer.Option(help="Differences up to this size count as the same.")] = "2%",
+    margin: Annotated[
+        str,
+        typer.Option(metavar="PERCENT", help="Differences that are surely smaller count as the same."),
+    ] = "2%",
     calls: options.Calls = "procedures",
     pipeline: options.Pipeline = False,
     isolation: options.Isolation = "read committed",
@@ -57,40 +67,63 @@ def compare(
     retries: options.Retries = 10,
     schedule: Annotated[
         Literal["slices", "blocks"],
-        typer.Option(help="All arms in turn every second, or one arm at a time."),
+        typer.Option(help="The arms take turns every second, or run one after the other."),
     ] = "slices",
     slice_length: Annotated[
-        str, typer.Option("--slice", help="How long one arm is driven at a time.")
+        str, typer.Option("--slice", metavar="DURATION", help="How long one arm's turn is.")
     ] = "1s",
-    warmup: Annotated[str | None, typer.Option(help="Per arm and block. [default: fits the budget]")] = None,
-    window: Annotated[
-        str | None, typer.Option(help="Measured, per arm and block. [default: fits the budget]")
+    warmup: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="Driven before measuring, per arm and block. [default: a quarter of a block's driving]",
+        ),
     ] = None,
-    blocks: Annotated[int | None, typer.Option(help="Stop after so many blocks.")] = None,
-    confidence: Annotated[str, typer.Option(help="Of the intervals.")] = "95%",
+    window: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="Measured, per arm and block. [default: so that about 8 blocks fit the budget]",
+        ),
+    ] = None,
+    blocks: Annotated[
+        int | None, typer.Option(metavar="N", help="Stop after so many blocks, or when the time is up.")
+    ] = None,
+    confidence: Annotated[str, typer.Option(metavar="PERCENT", help="Of the intervals.")] = "95%",
     threads: options.Threads = None,
-    seed: Annotated[int | None, typer.Option(help="Of everything random. [default: drawn]")] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Of everything random. [default: drawn]")
+    ] = None,
     on_failure: Annotated[
-        Literal["continue", "stop"], typer.Option(help="What to do when a trial fails.")
+        Literal["continue", "stop"],
+        typer.Option(help="When a trial fails; three failed blocks in a row end the study anyway."),
     ] = "continue",
     nearest: Annotated[
-        bool, typer.Option("--nearest", help="Take the nearest version where one is not to be had.")
+        bool, typer.Option("--nearest", help="Where a version is not to be had, take the nearest; say so.")
     ] = False,
     into_existing: options.IntoExisting = False,
     evidence: Annotated[
-        Path | None, typer.Option(help="The evidence file. [default: pgdyno-TIME.sqlite]")
+        Path | None,
+        typer.Option(metavar="FILE", help="Everything measured, as SQLite. [default: pgdyno-TIME.sqlite]"),
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="The report. [default: beside the evidence]")] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The report. [default: named as the evidence, .html]"),
+    ] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Go on with this evidence file; --minutes then adds time.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Go on with this evidence; --minutes then adds time."),
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> int:
     """Say which server is faster, by how much, and how sure.
 
+    An ARM is SERVER[,@PROFILE|SETTING=VALUE]…, where SERVER is a version (18, 17.5), a directory of
+    binaries, `system`, or the DSN of a running server. The first ARM is the baseline.
+
     Each block restores pristine data, starts every arm's server afresh, and drives them in turn; the
-    interval is computed over blocks. Examples:
+    interval is computed over blocks. Ctrl-C stops and keeps what was measured. Examples:
 
     \b
       pgdyno compare 17 18
@@ -166,13 +199,14 @@ def title_of(names: Sequence[str]) -> str:
 
 
 def describe(study: Study) -> str:
-    """The sizes that were chosen, in one line."""
+    """The sizes that were chosen, in two lines that fit a terminal."""
     window = format_duration(study.rounds * study.slice_s)
+    turns = f" in slices of {format_duration(study.slice_s)}" if study.schedule == "slices" else ""
     return (
         f"{study.title}: tpcc, {study.workload.warehouses} warehouses, {study.clients} clients; "
-        f"{study.schedule}, {format_duration(study.warmup_s)} warm-up and {window} measured "
-        "per arm and block; "
-        f"{format_duration(study.budget_s)} in all; seed {study.seed}"
+        f"{format_duration(study.budget_s)} in all\n"
+        f"per arm and block: warm-up {format_duration(study.warmup_s)}, measured {window}{turns}; "
+        f"seed {study.seed}"
     )
 
 

@@ -28,9 +28,11 @@ from pgdyno.workload.tpcc.dataset import read_mark
 
 def drive(
     dsn: options.Dsn,
-    clients: Annotated[int | None, typer.Option(help="1 to 2000. [default: 4 per core]")] = None,
-    window: Annotated[str, typer.Option(help="How long is measured.")] = "30s",
-    warmup: Annotated[str, typer.Option(help="Driven before that and not counted.")] = "5s",
+    clients: Annotated[int | None, typer.Option(metavar="N", help="1 to 2000. [default: 4 per core]")] = None,
+    window: Annotated[str, typer.Option(metavar="DURATION", help="How long is measured.")] = "30s",
+    warmup: Annotated[
+        str, typer.Option(metavar="DURATION", help="Driven before that and not counted.")
+    ] = "5s",
     calls: options.Calls = "procedures",
     pipeline: options.Pipeline = False,
     isolation: options.Isolation = "read committed",
@@ -39,16 +41,18 @@ def drive(
     arrivals: options.Arrivals = "poisson",
     retries: options.Retries = 10,
     threads: options.Threads = None,
-    seed: Annotated[int | None, typer.Option(help="Of what the clients draw. [default: drawn]")] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Of what the clients draw. [default: drawn]")
+    ] = None,
     into_existing: options.IntoExisting = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> int:
     """Drive the clients once against a loaded database.
 
-    Shows rates and latencies. It changes the data: only databases that pgdyno made are driven, unless you
-    say --into-existing. One run says nothing of what the next would give: to compare, use pgdyno compare.
-    Example:
+    Shows rates and latencies. It changes the data: only databases that pgdyno made (pgdyno load) are
+    driven, unless you say --into-existing. One run does not say what the next one would: to compare, use
+    pgdyno compare. Example:
 
     \b
       pgdyno drive postgresql://localhost/tpcc --clients 16 --window 60s

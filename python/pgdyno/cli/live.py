@@ -139,7 +139,9 @@ class LiveView:
         return f"{'measure' if self._role == 'measure' else 'warm up'} {self._names[self._running]}"
 
     def _draw_arms(self, width: int) -> Table:
-        name_width = min(max(map(len, self._names)), max(8, width - FIGURES_WIDTH - SPARK_POINTS_MIN))
+        name_width = min(
+            max(map(len, ("arm", *self._names))), max(8, width - FIGURES_WIDTH - SPARK_POINTS_MIN)
+        )
         sparks = max(0, min(SPARK_POINTS, width - FIGURES_WIDTH - name_width))
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
         table.add_column("", width=1)

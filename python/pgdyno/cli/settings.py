@@ -20,11 +20,12 @@ from pgdyno.server.settings.owned import OWNED
 from pgdyno.server.settings.profile import PROFILES, Fit, profile_named, request
 from pgdyno.server.settings.safety import Badge, safety
 
-app = typer.Typer(help="Show the settings profiles, explain a setting.", no_args_is_help=True)
+app = typer.Typer(help="Show the settings profiles; explain a setting.", no_args_is_help=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 OfServer = Annotated[
-    str | None, typer.Option("--server", help="A server as in `compare`. [default: the newest that is here]")
+    str | None,
+    typer.Option("--server", metavar="SERVER", help="As in `compare`. [default: the newest that is here]"),
 ]
 
 
@@ -47,13 +48,14 @@ def show_profile(
     ],
     server: OfServer = None,
     servers_at_once: Annotated[
-        int, typer.Option(min=1, help="How many servers share the memory; two in a comparison of two arms.")
+        int,
+        typer.Option(metavar="N", min=1, help="How many share the memory; two in a comparison of two arms."),
     ] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Show a profile's settings as fitted to this machine.
 
-    And what they keep or give up of safety. Example:
+    Below them stands what they keep and give up of safety. Example:
 
     \b
       pgdyno settings show starter --servers-at-once 2
@@ -85,7 +87,7 @@ def explain(
 ) -> None:
     """Explain a setting by the server's own catalogue.
 
-    And what its values mean for safety. Example:
+    With what each value gives up of safety. Example:
 
     \b
       pgdyno settings explain synchronous_commit --server 17

@@ -38,6 +38,10 @@ DOTS_MAX = 40
 """Points of one line that are drawn as dots, too; more would hide the line."""
 
 
+NAMES_MAX = 12
+"""So many blocks are each named at the axis; of more, every fifth."""
+
+
 @dataclass(frozen=True)
 class Panel:
     """A picture with its heading."""
@@ -52,13 +56,16 @@ def arm_class(arm: int) -> str:
 
 
 def effects(findings: Findings) -> list[Panel]:
-    """One picture per comparison, all on one axis: the interval against the margin, and every block's "
-    "ratio."""
+    """One picture per comparison, all on one axis: the interval against the margin, every block's ratio."""
     drawn = [comparison for comparison in findings.comparisons if comparison.primary]
     if not drawn:
         return []
     low, high = _percent_range(drawn)
-    return [Panel(f"{c.arm.name} against {c.baseline.name}", _effect(c, low, high)) for c in drawn]
+    metric = findings.primary.name
+    return [
+        Panel(f"{c.arm.name} against {c.baseline.name}: change of {metric}", _effect(c, low, high))
+        for c in drawn
+    ]
 
 
 def _percent_range(comparisons: Sequence[Comparison]) -> tuple[float, float]:
@@ -77,9 +84,10 @@ def _percent_range(comparisons: Sequence[Comparison]) -> tuple[float, float]:
 def _effect(comparison: Comparison, low: float, high: float) -> Markup:
     effect = comparison.primary
     assert effect is not None
-    width, left, right, top = 640.0, 74.0, 16.0, 62.0
+    width, left, right, top = 520.0, 70.0, 14.0, 62.0
     blocks = sorted(effect.log_ratios.items())
-    step = 13.0 if len(blocks) <= DOTS_MAX else max(3.0, 13.0 * DOTS_MAX / len(blocks))
+    each = len(blocks) <= NAMES_MAX
+    step = 16.0 if each else 13.0 if len(blocks) <= DOTS_MAX else max(3.0, 13.0 * DOTS_MAX / len(blocks))
     first = top + 44
     bottom = first + step * len(blocks)
     x = Scale(low, high, left, width - right)
@@ -96,7 +104,7 @@ def _effect(comparison: Comparison, low: float, high: float) -> Markup:
         text(left, 18, f"← {comparison.arm.name} is slower", class_="quiet"),
         text(width - right, 18, f"{comparison.arm.name} is faster →", class_="quiet end"),
     ]
-    for tick in nice_ticks(low, high, 8):
+    for tick in nice_ticks(low, high, 7):
         parts += [
             line(x(tick), top - 6, x(tick), bottom, class_="zero" if abs(tick) < 1e-9 else "grid"),
             text(x(tick), bottom + 17, signed(tick, 0 if tick == int(tick) else 1, "%"), class_="middle"),
@@ -112,7 +120,7 @@ def _effect(comparison: Comparison, low: float, high: float) -> Markup:
         y = first + step * i
         value = signed(percent_of(d), 2, "%")
         parts.append(circle(x(percent_of(d)), y, 3.2, f"block {block + 1}: {value}", class_=f"dot {colour}"))
-        if i == 0 or i == len(blocks) - 1 or (len(blocks) <= DOTS_MAX and (block + 1) % 5 == 0):
+        if each or i == 0 or i == len(blocks) - 1 or (len(blocks) <= DOTS_MAX and (block + 1) % 5 == 0):
             parts.append(text(left - 10, y + 4, f"block {block + 1}", class_="end quiet"))
     label = f"Effect of {comparison.arm.name}: {percent.signed_text}, interval {percent.signed_interval_text}"
     return drawing(width, bottom + 26, label, parts, "effect")
@@ -134,7 +142,7 @@ def throughput(findings: Findings) -> list[Panel]:
 
 
 def _rates(trials: Sequence[Trial], findings: Findings, top_rate: float) -> Markup:
-    width, height, left, right, top, bottom = 240.0, 124.0, 38.0, 6.0, 8.0, 104.0
+    width, height, left, right, top, bottom = 280.0, 140.0, 38.0, 10.0, 16.0, 122.0
     points = {trial.trial: findings.series[trial.trial] for trial in trials}
     end = max(point.at_s for of_trial in points.values() for point in of_trial)
     x, y = Scale(0, end, left, width - right), Scale(0, top_rate, bottom, top)
@@ -145,8 +153,8 @@ def _rates(trials: Sequence[Trial], findings: Findings, top_rate: float) -> Mark
             text(left - 4, y(tick) + 3, grouped(tick, 0), class_="end small"),
         ]
     for tick in nice_ticks(0, end, 4):
-        parts.append(text(x(tick), bottom + 13, f"{tick:g}", class_="middle small"))
-    parts.append(text(width - right, height - 1, "s", class_="end small"))
+        parts.append(text(x(tick), bottom + 13, f"{tick:g} s" if tick else "0", class_="middle small"))
+    parts.append(text(left - 4, top - 6, "tx/s", class_="end small"))
     for trial in trials:
         of_trial, colour = points[trial.trial], arm_class(trial.arm)
         for role, kind in ((Role.WARM_UP, "faint"), (Role.MEASURE, "")):
@@ -185,7 +193,7 @@ def latencies(findings: Findings) -> list[Panel]:
 
 
 def _curves(curves: dict[int, list[tuple[float, float]]]) -> Markup:
-    width, height, left, right, top, bottom = 300.0, 196.0, 42.0, 10.0, 10.0, 166.0
+    width, height, left, right, top, bottom = 300.0, 196.0, 42.0, 10.0, 20.0, 176.0
     least = min(share for curve in curves.values() for share, _ in curve)
     values = [value for curve in curves.values() for _, value in curve]
     x = Scale(0.5, least, left, width - right, log=True)
@@ -203,7 +211,7 @@ def _curves(curves: dict[int, list[tuple[float, float]]]) -> Markup:
                 line(x(share), top, x(share), bottom, class_="grid"),
                 text(x(share), bottom + 14, name, class_="middle small"),
             ]
-    parts.append(text(left - 5, height - 3, "ms", class_="end small"))
+    parts.append(text(left - 5, top - 8, "ms", class_="end small"))
     for arm, curve in curves.items():
         parts.append(polyline([(x(share), y(v)) for share, v in curve], class_=f"curve {arm_class(arm)}"))
     return drawing(width, height, "Latency by percentile", parts, "curves")

@@ -9,12 +9,11 @@ from pgdyno.analysis.comparison import Comparison
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.verdict import POWER, Verdict
 from pgdyno.caveats import Caveat, Code
-from pgdyno.estimate import NO_BREAK, given_percent, grouped, share_text
+from pgdyno.estimate import NO_BREAK, decimals_of, given_percent, grouped, share_text
 from pgdyno.evidence.records import Arm
 from pgdyno.report import tables
 from pgdyno.report.method import DERIVED_FROM_TPC_C, how_it_was_measured
 from pgdyno.report.tables import Table
-from pgdyno.units import format_duration
 
 LIKE_IT_MAX = 3
 """Of the same caveat on many trials so many are shown, and the rest counted."""
@@ -148,7 +147,7 @@ def _more(comparison: Comparison, block_s: float | None) -> str:
     decision = comparison.decision
     if decision is None or decision.blocks_needed is None:
         return ""
-    minutes = f" (about {format_duration(decision.blocks_needed * block_s)})" if block_s else ""
+    minutes = f" ({_roughly(decision.blocks_needed * block_s)})" if block_s else ""
     sentence = f"About {_counted(decision.blocks_needed, 'more block')}{minutes} should decide it."
     if decision.detectable_percent is not None:
         sentence += (
@@ -157,6 +156,16 @@ def _more(comparison: Comparison, block_s: float | None) -> str:
             f"with a chance of {given_percent(POWER)}."
         )
     return sentence
+
+
+def _roughly(duration_s: float) -> str:
+    """A forecast deserves no seconds."""
+    if duration_s < 90:
+        return f"about {max(1, round(duration_s / 10)) * 10}{NO_BREAK}s"
+    minutes = duration_s / 60
+    if minutes < 100:
+        return f"about {round(minutes)}{NO_BREAK}min"
+    return f"about {grouped(minutes / 60, decimals_of(minutes / 60, 2))}{NO_BREAK}h"
 
 
 def _given_up(findings: Findings) -> list[str]:
