@@ -165,8 +165,8 @@ WORDINGS: Mapping[Code, Wording] = {
         "Raise checkpoint_timeout and max_wal_size in every arm, or use the blocks schedule.",
     ),
     Code.AUTOVACUUM_IN_SLICES: Wording(
-        "Autovacuum of arm {arm} worked {share} of the time while other arms were measured.",
-        "Use the blocks schedule, where one arm runs at a time.",
+        "Tables of arm {arm} that autovacuum vacuumed or analyzed while the arms were driven in turn: {n}.",
+        "Use the blocks schedule, where one arm runs at a time, or turn autovacuum off in every arm.",
     ),
     Code.WINDOW_WITHOUT_CHECKPOINT: Wording(
         "No checkpoint fell into arm {arm}'s measured window, so the result leaves its cost out.",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pgdyno.errors import FetchError, StartError
+from pgdyno.probe.autovacuum import autovacuum_runs
 from pgdyno.server.build import Build
 from pgdyno.server.cache import Cache
 from pgdyno.server.catalogue import catalogue, compiled_differences
@@ -64,6 +65,7 @@ def test_a_version_runs_with_the_starter_profile_and_restores(
         with server.connect() as connection:
             assert connection.info.server_version == build.version.number
             connection.execute("create table t as select 1 as n")
+            assert autovacuum_runs(connection) == 0
     assert "database system is shut down" in server.log()
     snapshot = take(cluster.data_dir)
     restore(snapshot, server_dir / "live", cache.account)

@@ -95,7 +95,7 @@ def arms_of(wanted: Synthetic) -> list[Arm]:
             name=name,
             spec=name,
             server={"provider": "embedded", "version": name, "compiler": "gcc 12.2 -O2", "checksums": "off"},
-            settings_requested={} if i == 0 else {"shared_buffers": "2GB"},
+            settings_requested={},
             safety=[
                 Badge("survives a process crash", True, "fsync = on"),
                 Badge("survives power loss", i not in wanted.unsafe_arms, "fsync, synchronous_commit"),

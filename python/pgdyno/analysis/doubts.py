@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pgdyno.analysis.comparison import Comparison
+from pgdyno.analysis.differences import debugged, differences, listed
 from pgdyno.analysis.verdict import BLOCKS_MIN
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import share_text
-from pgdyno.evidence.records import Arm, Badge, Counts, Ending, Schedule, Study, Trial, TrialStatus
+from pgdyno.evidence.records import Arm, Counts, Ending, Schedule, Study, Trial, TrialStatus
 
 FAILURES_SHARE_MAX = 0.01
 """More failed transactions than this, and the workload is not what was asked for."""
 
 RETRIES_SHARE_MAX = 0.05
 """More retries than this, and the arm's contention is a good part of its result."""
-
-NAMES_MAX = 5
-"""How many names a sentence lists before it counts the rest."""
 
 
 def doubts(
@@ -27,7 +25,9 @@ def doubts(
     found = [*_of_trials(arms, trials)]
     for comparison in comparisons:
         found += _of_comparison(comparison)
-        found += _of_safety(arms[0], comparison.arm)
+        found += differences(arms[0], comparison.arm, trials)
+    for arm in arms:
+        found += debugged(arm, trials)
     return found + _of_study(study)
 
 
@@ -45,7 +45,7 @@ def _of_trials(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]:
                     {
                         "arm": arm.name,
                         "trials": len(excluded),
-                        "checks": _listed(sorted(names)) or "not named",
+                        "checks": listed(sorted(names)) or "not named",
                     },
                 )
             )
@@ -104,27 +104,6 @@ def _of_comparison(comparison: Comparison) -> list[Caveat]:
     return found
 
 
-def _of_safety(baseline: Arm, arm: Arm) -> list[Caveat]:
-    kept = {badge.name: badge for badge in baseline.safety}
-    differing = [
-        f"{badge.name}: {_kept(kept[badge.name])} against {_kept(badge)}"
-        for badge in arm.safety
-        if badge.name in kept and kept[badge.name].kept is not badge.kept
-    ]
-    if not differing:
-        return []
-    return [
-        Caveat(
-            Code.UNSAFE_SETTINGS,
-            {"baseline": baseline.name, "arm": arm.name, "difference": _listed(differing)},
-        )
-    ]
-
-
-def _kept(badge: Badge) -> str:
-    return {True: "kept", False: "given up", None: "unknown"}[badge.kept]
-
-
 def _of_study(study: Study) -> list[Caveat]:
     plan, found = study.plan, []
     if plan.schedule is Schedule.SEQUENTIAL:
@@ -140,8 +119,3 @@ def _of_study(study: Study) -> list[Caveat]:
     elif plan.workload.get("kind") == "tpcc":
         found.append(Caveat(Code.NO_KEYING_AND_THINKING))
     return found
-
-
-def _listed(names: Sequence[str]) -> str:
-    rest = len(names) - NAMES_MAX
-    return ", ".join(names[:NAMES_MAX]) + (f" and {rest} more" if rest > 0 else "")

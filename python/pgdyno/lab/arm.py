@@ -51,3 +51,7 @@ class LabArm(Protocol):
     def effective(self) -> Mapping[str, str]:
         """Every setting in effect, as SHOW spells it."""
         ...
+
+    def dropped(self) -> Mapping[str, str]:
+        """Settings of its profiles that the server did not take, each with the reason."""
+        ...

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pgdyno.caveats import Caveat, Code
 from pgdyno.drive.run import Run, run_drive
 from pgdyno.drive.specification import drive_specification
 from pgdyno.engine import Event
@@ -20,10 +21,10 @@ from pgdyno.evidence.records import BlockStatus, Outcome, TrialStatus
 from pgdyno.evidence.writer import Writer
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arm import LabArm
-from pgdyno.lab.doubts import doubts_of_trial
+from pgdyno.lab.doubts import Surroundings, doubts_of_trial, read_surroundings
 from pgdyno.lab.judge import judge, outcome_of
 from pgdyno.lab.progress import BlockEnded, Doubt, Running, Step, Watch
-from pgdyno.probe.cpu import MachineCpu, machine_cpu, server_cpu_s
+from pgdyno.probe.cpu import server_cpu_s
 from pgdyno.server.settings.safety import safety
 from pgdyno.study.plan import Block, Slice, Study
 from pgdyno.workload.tpcc import sum_d_next_o_id
@@ -108,8 +109,8 @@ def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int,
         _bring_up(lab, trial)
         if lab.interruption.requested:
             return {index: _interrupted() for index in trials}
-    cpu: dict[str, MachineCpu] = {}
-    run = _drive(lab, block, trials, cpu)
+    seen: dict[str, Surroundings] = {}
+    run = _drive(lab, block, trials, seen)
     outcomes = {}
     for target, (index, trial) in enumerate(trials.items()):
         lab.watch(Step(f"check {trial.arm.name}"))
@@ -123,7 +124,7 @@ def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int,
                 clients=lab.study.clients,
                 next_o_ids_before=trial.next_o_ids_before,
             )
-        for doubt in doubts_of_trial(lab.study, trial.id, trial.arm, run, cpu):
+        for doubt in doubts_of_trial(lab.study, trial.id, trial.arm, run, target, seen):
             lab.writer.add_caveat(doubt)
         outcomes[index] = outcome
     return outcomes
@@ -139,6 +140,9 @@ def _bring_up(lab: Lab, trial: Trial) -> None:
     trial.arm.start()
     trial.start_s = time.monotonic() - begun_s
     lab.writer.describe_arm(trial.arm.index, safety=_badges(trial.arm))
+    if dropped := trial.arm.dropped():
+        names = {"arm": trial.arm.name, "settings": ", ".join(sorted(dropped))}
+        lab.writer.add_caveat(Caveat(Code.SETTINGS_DROPPED, names))
     with trial.arm.connect() as connection:
         trial.next_o_ids_before = sum_d_next_o_id(connection)
 
@@ -149,7 +153,7 @@ def _badges(arm: LabArm) -> list[records.Badge]:
     return [records.Badge(badge.name, kept[badge.kept], badge.reason) for badge in found.badges]
 
 
-def _drive(lab: Lab, block: Block, trials: Mapping[int, Trial], cpu: dict[str, MachineCpu]) -> Run:
+def _drive(lab: Lab, block: Block, trials: Mapping[int, Trial], seen: dict[str, Surroundings]) -> Run:
     arms = list(trials)
     targets = [(trials[index].arm.name, trials[index].arm.conninfo()) for index in arms]
     slices = [
@@ -164,8 +168,15 @@ def _drive(lab: Lab, block: Block, trials: Mapping[int, Trial], cpu: dict[str, M
             _note_interval(lab, trials[arms[event["target"]]], event)
 
     def read() -> list[float | None]:
-        cpu["end" if cpu else "measure"] = machine_cpu()
-        return [_server_cpu_s(trials[index].arm) for index in arms]
+        # Before the measured part the servers' CPU is read last, after it first: our own question of
+        # autovacuum does not count.
+        ours = [trials[index].arm for index in arms]
+        if not seen:
+            seen["measure"] = read_surroundings(ours)
+            return [_server_cpu_s(arm) for arm in ours]
+        used = [_server_cpu_s(arm) for arm in ours]
+        seen["end"] = read_surroundings(ours)
+        return used
 
     lab.watch(Step("connect"))
     return run_drive(specification, lab.interruption, on_event, read)

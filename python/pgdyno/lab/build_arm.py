@@ -69,6 +69,10 @@ class BuildArm:
         """As verified after the start."""
         return self.running.effective
 
+    def dropped(self) -> Mapping[str, str]:
+        """As found after the start."""
+        return self.running.dropped
+
     @property
     def running(self) -> Server:
         """The server. Raises ServerError when it was not started."""

@@ -5,12 +5,17 @@ What follows from the evidence itself is found by ``analysis.doubts``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import psycopg
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.drive.run import Run
+from pgdyno.errors import ServerError
 from pgdyno.lab.arm import LabArm
-from pgdyno.probe.cpu import MachineCpu
+from pgdyno.probe.autovacuum import autovacuum_runs
+from pgdyno.probe.cpu import MachineCpu, machine_cpu
 from pgdyno.study.plan import Study
 
 DRIVER_SHARE_MAX = 0.25
@@ -22,12 +27,39 @@ DRIVER_LATE_NS_MAX = 10_000_000
 STEAL_SHARE_MAX = 0.05
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """What is read at a barrier beside the servers' CPU. ``autovacuums`` per arm of the run, in its order;
+    None where the server does not answer.
+    """
+
+    cpu: MachineCpu
+    autovacuums: Sequence[int | None]
+
+
+def read_surroundings(arms: Sequence[LabArm]) -> Surroundings:
+    """Reads them now, when no transaction runs."""
+    return Surroundings(machine_cpu(), [_autovacuums(arm) for arm in arms])
+
+
+def _autovacuums(arm: LabArm) -> int | None:
+    try:
+        with arm.connect() as connection:
+            return autovacuum_runs(connection)
+    except (ServerError, psycopg.Error):
+        # It died; the driver finds that out as well and says so.
+        return None
+
+
 def doubts_of_trial(
-    study: Study, trial: int, arm: LabArm, run: Run, cpu: Mapping[str, MachineCpu]
+    study: Study, trial: int, arm: LabArm, run: Run, target: int, seen: Mapping[str, Surroundings]
 ) -> Iterator[Caveat]:
-    """Yields the caveats of one trial. ``cpu`` has the readings at the barriers that were passed."""
-    if {"measure", "end"} <= cpu.keys():
-        yield from _machine_doubts(trial, arm, run, cpu["measure"], cpu["end"])
+    """Yields the caveats of one trial. ``seen`` has the readings at the barriers that were passed."""
+    if {"measure", "end"} <= seen.keys():
+        yield from _machine_doubts(trial, arm, run, seen["measure"].cpu, seen["end"].cpu)
+        before, after = (seen[name].autovacuums[target] for name in ("measure", "end"))
+        if study.schedule == "slices" and before is not None and after is not None and after > before:
+            yield Caveat(Code.AUTOVACUUM_IN_SLICES, {"arm": arm.name, "n": after - before}, trial)
     if run.result is not None:
         late_ns = run.result["driver"]["wake_late_ns"]["p99"]
         if late_ns > DRIVER_LATE_NS_MAX:

@@ -99,6 +99,10 @@ class DsnArm:
         """As read at the beginning."""
         return self.description.effective
 
+    def dropped(self) -> Mapping[str, str]:
+        """Nothing was asked of its settings."""
+        return {}
+
 
 @contextlib.contextmanager
 def open_dsn_arm(

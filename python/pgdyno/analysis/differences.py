@@ -1,0 +1,86 @@
+"""Differences between two arms, beside the one that was asked about, that could make the effect: caveats."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from pgdyno.caveats import Caveat, Code
+from pgdyno.evidence.records import Arm, Badge, Trial
+
+CLUSTER_SETTINGS = ("data_checksums", "wal_segment_size", "block_size", "wal_block_size", "segment_size")
+"""Settings that initdb or the compiler fixed, and that change what a page or a commit costs."""
+
+NAMES_MAX = 5
+"""How many names a sentence lists before it counts the rest."""
+
+
+def differences(baseline: Arm, arm: Arm, trials: Sequence[Trial]) -> list[Caveat]:
+    """Of one arm against the baseline: safety, clusters, and more things changed than one."""
+    before, after = effective(baseline, trials), effective(arm, trials)
+    names = {"baseline": baseline.name, "arm": arm.name}
+    found = []
+    given_up = _safety(baseline, arm)
+    if given_up:
+        found.append(Caveat(Code.UNSAFE_SETTINGS, {**names, "difference": listed(given_up)}))
+    clusters = [
+        f"{name} is {before[name]} in {baseline.name}, {after[name]} in {arm.name}"
+        for name in CLUSTER_SETTINGS
+        if name in before and name in after and before[name] != after[name]
+    ]
+    if clusters:
+        found.append(Caveat(Code.CLUSTERS_DIFFER, {"difference": "; ".join(clusters)}))
+    things = _things(baseline, arm)
+    if len(things) > 1:
+        found.append(Caveat(Code.SEVERAL_THINGS_CHANGED, {**names, "things": ", ".join(things)}))
+    return found
+
+
+def debugged(arm: Arm, trials: Sequence[Trial]) -> list[Caveat]:
+    """Whether the arm's server was built for debugging, by its own settings and compiler flags."""
+    flags = re.findall(r"(?<!\S)-O(?:0|g)(?!\S)", str(arm.server.get("compiled", {}).get("CFLAGS", "")))
+    if effective(arm, trials).get("debug_assertions") == "on":
+        flags.append("--enable-cassert")
+    return [Caveat(Code.DEBUG_SERVER, {"arm": arm.name, "flags": " ".join(flags)})] if flags else []
+
+
+def effective(arm: Arm, trials: Sequence[Trial]) -> Mapping[str, str]:
+    """The arm's settings as its last trial found them; empty where none has."""
+    known = [trial.settings for trial in trials if trial.arm == arm.arm and trial.settings]
+    return known[-1] if known else {}
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few, and how many more."""
+    rest = len(names) - NAMES_MAX
+    return ", ".join(names[:NAMES_MAX]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _things(baseline: Arm, arm: Arm) -> list[str]:
+    """What was asked to differ, a kind each: settings are one thing, for they are what one tunes."""
+    things = []
+    versions = [of.server.get("version") for of in (baseline, arm)]
+    if versions[0] != versions[1]:
+        things.append(f"version {versions[0]} against {versions[1]}")
+    elif baseline.server.get("build_id") != arm.server.get("build_id"):
+        things.append("server")
+    before, after = baseline.settings_requested, arm.settings_requested
+    settings = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    if settings:
+        things.append(f"settings {listed(settings)}")
+    if baseline.workload != arm.workload or baseline.clients != arm.clients:
+        things.append("workload")
+    return things
+
+
+def _safety(baseline: Arm, arm: Arm) -> list[str]:
+    kept = {badge.name: badge for badge in baseline.safety}
+    return [
+        f"{badge.name}: {_kept(kept[badge.name])} against {_kept(badge)}"
+        for badge in arm.safety
+        if badge.name in kept and kept[badge.name].kept is not badge.kept
+    ]
+
+
+def _kept(badge: Badge) -> str:
+    return {True: "kept", False: "given up", None: "unknown"}[badge.kept]

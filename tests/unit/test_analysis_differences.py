@@ -1,0 +1,84 @@
+"""What else than the thing that was asked about could have made the effect."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from synthetic_study import Synthetic, arms_of, study_of, write_block
+
+from pgdyno.analysis.differences import debugged, differences
+from pgdyno.caveats import Caveat, Code
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import Arm, Trial
+from pgdyno.evidence.writer import Writer
+
+ONE_BLOCK = Synthetic(blocks=1, slices=2)
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> list[Trial]:
+    path = tmp_path_factory.mktemp("evidence") / "e"
+    with Writer.create(path, study_of(ONE_BLOCK), arms_of(ONE_BLOCK)) as writer:
+        write_block(writer, ONE_BLOCK, 0, np.random.default_rng(1))
+    with Evidence(path) as evidence:
+        return evidence.trials()
+
+
+def pair(**changes: Any) -> tuple[Arm, Arm]:
+    """Two arms that are alike, the second one changed."""
+    baseline = dataclasses.replace(arms_of(ONE_BLOCK)[0], clients=8)
+    return baseline, dataclasses.replace(baseline, arm=1, name="other", **changes)
+
+
+def with_settings(trials: list[Trial], settings: tuple[Mapping[str, str], Mapping[str, str]]) -> list[Trial]:
+    return [dataclasses.replace(trial, settings=settings[trial.arm]) for trial in trials]
+
+
+def told(baseline: Arm, arm: Arm, trials: list[Trial]) -> dict[Code, Caveat]:
+    return {caveat.code: caveat for caveat in differences(baseline, arm, trials)}
+
+
+def test_arms_that_differ_in_one_thing_raise_no_doubt(trials: list[Trial]) -> None:
+    same = with_settings(trials, ({"data_checksums": "on"}, {"data_checksums": "on"}))
+    assert told(*pair(), same) == {}
+    assert told(*pair(settings_requested={"work_mem": "1GB", "jit": "off"}), same) == {}
+    assert told(*pair(server={"version": "18.4"}), same) == {}
+
+
+def test_a_version_and_settings_changed_together_are_several_things(trials: list[Trial]) -> None:
+    changed = pair(server={"version": "18.4"}, settings_requested={"work_mem": "1GB"})
+    things = told(*changed, trials)[Code.SEVERAL_THINGS_CHANGED].parameters["things"]
+    assert things == "version 17 against 18.4, settings work_mem"
+
+
+@pytest.mark.parametrize("name", ["data_checksums", "wal_segment_size", "block_size"])
+def test_clusters_that_were_initialised_differently_are_told(trials: list[Trial], name: str) -> None:
+    different = with_settings(trials, ({name: "one"}, {name: "two"}))
+    found = told(*pair(), different)[Code.CLUSTERS_DIFFER]
+    assert found.parameters["difference"] == f"{name} is one in 17, two in other"
+
+
+def test_what_a_version_does_not_show_is_no_difference(trials: list[Trial]) -> None:
+    assert told(*pair(), with_settings(trials, ({"block_size": "8192"}, {}))) == {}
+
+
+@pytest.mark.parametrize(
+    ("cflags", "assertions", "flags"),
+    [
+        ("-Wall -O2 -g", "off", None),
+        ("-Wall -Og -g", "off", "-Og"),
+        ("-O0", "on", "-O0 --enable-cassert"),
+        ("-O2", "on", "--enable-cassert"),
+        ("-O2 -fno-O0-like", "off", None),
+    ],
+)
+def test_a_server_built_for_debugging_is_told(
+    trials: list[Trial], cflags: str, assertions: str, flags: str | None
+) -> None:
+    _, arm = pair(server={"compiled": {"CFLAGS": cflags}})
+    effective = with_settings(trials, ({}, {"debug_assertions": assertions}))
+    assert [caveat.parameters["flags"] for caveat in debugged(arm, effective)] == ([flags] if flags else [])
