@@ -52,6 +52,8 @@ def build_info() -> Event:
 class Engine:
     """One run of the engine. Use as a context manager: it never outlives the block.
 
+    Leaving it lets the engine end in order; on a KeyboardInterrupt it is ended at once.
+
     The child has a session of its own, so that Ctrl-C in the terminal reaches only us and we can end
     the run in order; and it ends by itself when its standard input closes, should we be killed.
     """
@@ -111,6 +113,8 @@ class Engine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is KeyboardInterrupt:
+            self._process.kill()
         try:
             # Closes its input, which ends it, and reads what it still says, so that it cannot block.
             self._process.communicate(timeout=EXIT_TIMEOUT_S)

@@ -15,7 +15,8 @@ class Interruption:
     """While it is open, the first SIGINT or SIGTERM sets ``requested`` and calls whoever listens.
 
     Long steps listen (a run of the engine stops gracefully and keeps its result), short ones call
-    ``check`` between them. A second signal raises KeyboardInterrupt where it strikes.
+    ``check`` between them. A second signal raises KeyboardInterrupt where it strikes; on the way out of here
+    it becomes Interrupted, so that the program says what happened.
     """
 
     def __init__(self) -> None:
@@ -57,3 +58,5 @@ class Interruption:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if kind is KeyboardInterrupt:
+            raise Interrupted("ended at once; what was in the evidence is safe") from error

@@ -10,6 +10,7 @@ import pytest
 from pgdyno.engine import Engine, find_engine
 from pgdyno.errors import EngineError, Interrupted
 from pgdyno.interruption import Interruption
+from pgdyno.server import process
 
 
 @pytest.fixture
@@ -73,6 +74,27 @@ def test_the_first_signal_asks_and_the_second_ends() -> None:
             interruption.check()
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_the_program_says_so_when_it_was_ended_at_once() -> None:
+    # Click would turn a bare KeyboardInterrupt into an exit status without a word.
+    with pytest.raises(Interrupted, match="at once"), Interruption():
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_an_engine_is_not_waited_for_when_the_user_ends_it_at_once(program: Path, tmp_path: Path) -> None:
+    # In a single process, and without an end of its own: only a signal ends it.
+    script(program, 'read -r a; echo \'{"event":"started"}\'; exec tail -f /dev/null')
+    with pytest.raises(KeyboardInterrupt), Engine("drive", {}) as engine:
+        next(engine.events())
+        raise KeyboardInterrupt
+    assert engine._process.returncode == -signal.SIGKILL
+
+
+def test_signals_reach_the_thread_that_waits_and_not_the_one_that_starts_servers() -> None:
+    blocked = process._launcher.submit(signal.pthread_sigmask, signal.SIG_BLOCK, ()).result()
+    assert {signal.SIGINT, signal.SIGTERM} <= blocked
 
 
 def test_whoever_listens_late_is_told_at_once() -> None:

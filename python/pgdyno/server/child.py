@@ -25,6 +25,9 @@ def become(parent_pid: int, uid: int, gid: int, program: str, arguments: list[st
         sys.exit(f"prctl: {os.strerror(ctypes.get_errno())}")
     if os.getppid() != parent_pid:
         sys.exit("pgdyno ended before its server started")
+    signal.pthread_sigmask(
+        signal.SIG_SETMASK, ()
+    )  # what blocks the thread that starts us is not for a server
     os.chdir("/")
     os.execv(program, [program, *arguments])
 

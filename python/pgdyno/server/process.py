@@ -23,7 +23,12 @@ STOP_SIGNALS: Mapping[StopMode, signal.Signals] = {
 
 # The kernel sends a child its death signal when the THREAD that started it ends. One thread that lives as
 # long as pgdyno starts them all, so that a server may be started from a pool's short-lived thread.
-_launcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pgdyno-launcher")
+# It takes no signals: one that went to it would leave the main thread asleep in what it waits for.
+_launcher = ThreadPoolExecutor(
+    max_workers=1,
+    thread_name_prefix="pgdyno-launcher",
+    initializer=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM)),
+)
 
 
 def clean_environment() -> dict[str, str]:
