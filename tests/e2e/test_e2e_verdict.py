@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def test_an_effect_that_is_there_is_found_and_reported(program: Program, server:
         again = find(opened).comparisons[0]
     assert again.verdict == "slower"
     assert again.effects["nopm"].percent.value == effect["value"]
-    with sqlite3.connect(evidence) as plain:
+    with closing(sqlite3.connect(evidence)) as plain:
         assert plain.execute("pragma integrity_check").fetchone() == ("ok",)
     assert sorted(path.name for path in evidence.parent.glob("e.*")) == ["e.html", "e.sqlite"]
 

@@ -1,0 +1,135 @@
+"""Whatever ends pgdyno in the middle of a block: servers end, the evidence is whole, and a resume goes on."""
+
+from __future__ import annotations
+
+import fcntl
+import signal
+import sqlite3
+import sys
+import termios
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from program import Program, Running
+
+from pgdyno.evidence.reader import Evidence
+from pgdyno.study.plan import Study, block_of
+
+LONG = ("--window", "40s", "--slice", "0.5s", "--blocks", "1")
+"""A block that does not end before the test ends it."""
+
+
+@pytest.fixture
+def evidence(tmp_path: Path) -> Path:
+    return tmp_path / "e.sqlite"
+
+
+def measuring(evidence: Path, block: int = 0) -> bool:
+    """Whether a counted slice of that block is in the evidence, by a reader beside the writer."""
+    try:
+        with closing(sqlite3.connect(f"file:{evidence}?mode=ro", uri=True)) as reader:
+            query = "select count(*) from slice join trial using (trial) where block = ? and role = 'measure'"
+            return bool(reader.execute(query, (block,)).fetchone()[0])
+    except sqlite3.OperationalError:
+        return False  # not there yet
+
+
+def unread_bytes(pid: int) -> int:
+    """How much of its standard input, a pipe, a process has not read yet."""
+    with Path(f"/proc/{pid}/fd/0").open("rb", buffering=0) as pipe:
+        return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def caught_in_a_block(program: Program, server: str, evidence: Path) -> Running:
+    running = program.start(
+        "compare", "--warehouses", "1", "--clients", "2", "--warmup", "0.5s", *LONG, "--seed", "7",
+        "--evidence", evidence, server, server,
+    )  # fmt: skip
+    running.until(lambda: measuring(evidence))
+    assert len(program.postmasters()) == 2
+    return running
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
+def test_a_signal_ends_the_slice_and_keeps_what_was_measured(
+    program: Program, server: str, evidence: Path, loaded: Program, number: signal.Signals
+) -> None:
+    running = caught_in_a_block(program, server, evidence)
+    running.signal(number)
+    ended = running.ended()
+    assert ended.status == 130, ended.err
+    assert f"stopped at your request; go on with: pgdyno compare --resume {evidence}" in ended.err
+    assert program.survivors() == []
+    with Evidence(evidence) as opened:
+        assert opened.study().ended_because == "interrupted"
+        assert [block.status for block in opened.blocks()] == ["interrupted"]
+        trials = opened.trials()
+        assert [trial.status for trial in trials] == ["interrupted"] * 2
+        # What ended, ended whole: every slice has its drained end and its counts.
+        assert all(slice.drained_s >= slice.closed_s > slice.opened_s for t in trials for slice in t.slices)
+        assert sum(counts.ok for t in trials for s in t.measured for counts in s.kinds.values()) > 0
+    assert evidence.with_suffix(".html").stat().st_size > 10_000
+    assert not list(program.cache.glob("runs/run-*"))
+    assert sorted(path.name for path in evidence.parent.glob("e.*")) == ["e.html", "e.sqlite"]
+
+
+def test_a_second_signal_ends_it_at_once(
+    program: Program, server: str, evidence: Path, loaded: Program
+) -> None:
+    running = caught_in_a_block(program, server, evidence)
+    engine = next(p for p in program.processes() if "engine" in p.name())
+    # The engine stands still, so the first signal cannot end the slice: only a second one can.
+    engine.suspend()
+    try:
+        running.signal(signal.SIGINT)
+        running.until(lambda: unread_bytes(engine.pid))  # the order to stop
+        running.signal(signal.SIGTERM)
+        ended = running.ended()
+    finally:
+        if engine.is_running():
+            engine.resume()
+    assert ended.status == 130
+    assert ended.complaints == ["pgdyno: ended at once; what was in the evidence is safe"]
+    assert "Traceback" not in ended.err
+    assert program.survivors() == []
+    with Evidence(evidence) as opened:
+        assert opened.study().ended_because == "interrupted"
+
+
+def test_a_killed_pgdyno_leaves_no_server_and_its_study_goes_on_as_if_undisturbed(
+    program: Program, server: str, evidence: Path, loaded: Program
+) -> None:
+    sizes = ("--warehouses", "1", "--clients", "2", "--warmup", "0.2s", "--slice", "0.2s", "--window", "0.4s")
+    running = program.start(
+        "compare", *sizes, "--blocks", "3", "--seed", "11", "--evidence", evidence, server, server
+    )
+    running.until(lambda: measuring(evidence, block=1))
+    running.signal(signal.SIGKILL)
+    assert running.ended().status == -signal.SIGKILL
+    assert program.survivors() == []
+    before = Evidence(evidence)
+    with before:
+        study = Study.model_validate(before.study().plan.details["study"])
+        assert before.study().ended_unix_s is None
+        assert [block.status for block in before.blocks()] == ["done", "running"]
+        first = before.trials()[0]
+
+    ended = program.run("compare", "--resume", evidence, "--json")
+    assert ended.status == 0, ended.err
+    found = ended.json()
+    assert found["comparisons"][0]["blocks"] == [0, 1, 2]
+    with Evidence(evidence) as opened:
+        blocks, trials = opened.blocks(), opened.trials(all_attempts=True)
+        assert opened.study().ended_because == "blocks"
+    undisturbed = [block_of(study, index) for index in range(3)]
+    assert [(b.block, b.seed, tuple(b.arm_order)) for b in blocks] == [
+        (b.index, b.seed, b.order) for b in undisturbed
+    ]
+    assert [b.status for b in blocks] == ["done"] * 3
+    # The broken attempt is kept beside the new one; what was done before is not touched.
+    assert sorted((t.block, t.attempt) for t in trials) == [
+        (0, 1), (0, 1), (1, 1), (1, 1), (1, 2), (1, 2), (2, 1), (2, 1),
+    ]  # fmt: skip
+    assert first in trials
+    assert not list(program.cache.glob("runs/run-*"))
