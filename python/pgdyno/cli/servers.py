@@ -10,7 +10,7 @@ from pgdyno.cli.console import out, print_json, say
 from pgdyno.errors import FetchError
 from pgdyno.server.build import Build
 from pgdyno.server.cache import Cache
-from pgdyno.server.find import system_builds
+from pgdyno.server.find import resolve_all, system_builds
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR, Version, parse_wanted
 
 app = typer.Typer()
@@ -72,6 +72,21 @@ def install(
         print_json(_facts(build))
     else:
         out.print(f"{build.label}  {build.bin_dir}", markup=False, soft_wrap=True)
+
+
+@app.command("path")
+def path(
+    server: Annotated[
+        str, typer.Argument(metavar="SERVER", help="As in an arm: 18, 17.5, system, or a directory.")
+    ],
+) -> None:
+    """Print the directory of a server's programs; it is fetched if it is not here.
+
+    \b
+      $(pgdyno servers path 18)/psql postgresql://localhost
+    """
+    store = Cache.open().store(say)
+    typer.echo(resolve_all([server], store=store).builds[0].bin_dir)
 
 
 def _facts(build: Build) -> dict[str, str]:

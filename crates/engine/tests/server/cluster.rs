@@ -15,6 +15,7 @@ hostssl all u_only_tls 127.0.0.1/32 scram-sha-256
 hostnossl all u_no_tls 127.0.0.1/32 scram-sha-256
 ";
 
+// No test here is about what a crash leaves behind, so fsync is off.
 const SETTINGS: &str = "
 listen_addresses = '127.0.0.1'
 ssl = on
@@ -41,7 +42,7 @@ impl Server {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let server = Self { bin, directory, port };
         if is_root() {
-            run(Command::new("chown").arg("postgres").arg(&server.directory));
+            run(Command::new("chown").arg(unprivileged()).arg(&server.directory));
         }
         let data = server.data();
         server.command(
@@ -60,7 +61,7 @@ impl Server {
         run(&mut openssl);
         if is_root() {
             run(Command::new("chown")
-                .arg("postgres")
+                .arg(unprivileged())
                 .arg(server.file("server.key"))
                 .arg(server.certificate()));
         }
@@ -112,7 +113,7 @@ impl Server {
         let program = self.bin.join(program);
         let mut command = if is_root() {
             let mut runuser = Command::new("runuser");
-            runuser.args(["-u", "postgres", "--"]).arg(program);
+            runuser.args(["-u", unprivileged(), "--"]).arg(program);
             runuser
         } else {
             Command::new(program)
@@ -130,6 +131,12 @@ impl Drop for Server {
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// Whom PostgreSQL runs as when we are root: its own user where it was installed, else nobody.
+fn unprivileged() -> &'static str {
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    if users.lines().any(|line| line.starts_with("postgres:")) { "postgres" } else { "nobody" }
 }
 
 fn run(command: &mut Command) -> Output {
