@@ -5,7 +5,7 @@ BIN := .venv/bin
 ENGINE_SOURCES := $(shell find crates/engine -name '*.rs' -o -name '*.sql') crates/engine/Cargo.toml Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench lock clean
+.PHONY: help setup demo test check bench docs lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1	\2/' | expand -t 16
@@ -43,6 +43,9 @@ check: setup ## format, lint, types
 
 bench: setup ## our own speed against the peers, on this machine
 	$(BIN)/python -m bench
+
+docs: setup ## renew the pages of docs/ that are made from the code
+	$(BIN)/python docs/generate.py
 
 lock: ## renew requirements.lock (names, versions, hashes) from pyproject.toml
 	$(BIN)/python -m pip install --quiet pip-tools

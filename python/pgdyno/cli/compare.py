@@ -205,8 +205,7 @@ def describe(study: Study) -> str:
     return (
         f"{study.title}: tpcc, {study.workload.warehouses} warehouses, {study.clients} clients; "
         f"{format_duration(study.budget_s)} in all\n"
-        f"per arm and block: warm-up {format_duration(study.warmup_s)}, measured {window}{turns}; "
-        f"seed {study.seed}"
+        f"per arm and block: warm-up {format_duration(study.warmup_s)}, measured {window}{turns}"
     )
 
 

@@ -19,7 +19,7 @@ from pgdyno.errors import PgdynoError, UsageError
 
 app = typer.Typer(
     name="pgdyno",
-    help="A dynamometer for PostgreSQL: which is faster, by how much, how sure, and why.",
+    help="A dynamometer for PostgreSQL: which server is faster, by how much, and how sure.",
     invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

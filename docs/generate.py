@@ -1,0 +1,116 @@
+"""Writes the pages that repeat what the code says: docs/cli.md and docs/caveats.md.
+
+    python docs/generate.py
+
+tests/unit/test_docs.py fails when a page is out of date.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer
+from typer.testing import CliRunner
+
+from pgdyno.caveats import WORDINGS, Code
+from pgdyno.cli.main import app
+
+DOCS = Path(__file__).parent
+PACKAGE = DOCS.parent / "python" / "pgdyno"
+WIDTH = 80
+
+CLI_BEGINS = """# The command line
+
+<!-- Made by docs/generate.py from the program's own help: change the help, then run it again. -->
+
+Results go to standard output, progress and messages to standard error; `--json` makes a result one JSON
+document. Durations are numbers with a unit: `200ms`, `1s`, `1.5min`, `12h`; a bare number is in seconds (in
+days for `cache prune`). What an arm can be: [Arms](arms.md). What to do with the file that `compare` leaves:
+[Evidence and reports](evidence.md).
+
+| exit status | meaning |
+|---|---|
+| 0 | done, whatever the verdict is |
+| 1 | failed, or a condition of `check` does not hold |
+| 2 | the command line is wrong; one line on standard error says what |
+| 130 | stopped by Ctrl-C; what was measured is in the evidence |
+
+| environment variable | meaning |
+|---|---|
+| `PGDYNO_CACHE` | where servers, datasets and live data directories are kept ([Arms](arms.md)) |
+| `PGDYNO_ENGINE` | the engine's program, where it is not beside `pgdyno` |
+| `PGPASSWORD`, `PGPASSFILE`, `PGSSLMODE`, … | as libpq has them, for DSNs (but no service files) |
+| `NO_COLOR` | no colours |
+"""
+
+CAVEATS_BEGIN = """# Caveats
+
+<!-- Made by docs/generate.py from python/pgdyno/caveats.py: change the wording there, then run it again. -->
+
+A caveat is a doubt about a trial or a study. The list is closed: a doubt has one name and one sentence, so
+that caveats can be counted and searched for. Every report for people shows them with their remedies, and
+`--json` has them under `caveats` by the names given here. Words in *italics* are filled in. No caveat stops a
+study, and none can be switched off.
+"""
+
+NOT_YET = "*Not looked for yet.* "
+
+
+def cli_page() -> str:
+    """Every command's help, as it is printed."""
+    sections = [f"## {' '.join(('pgdyno', *path))}\n\n```text\n{_help(path)}\n```\n" for path in _commands()]
+    return "\n".join([CLI_BEGINS, *sections])
+
+
+def _commands() -> Iterator[tuple[str, ...]]:
+    """The path of every command, a group before what is in it."""
+    pending: list[tuple[tuple[str, ...], object]] = [((), typer.main.get_command(app))]
+    while pending:
+        path, command = pending.pop(0)
+        yield path
+        within = getattr(command, "commands", {})
+        pending = [((*path, name), one) for name, one in within.items()] + pending
+
+
+def _help(path: tuple[str, ...]) -> str:
+    done = CliRunner().invoke(app, [*path, "--help"], prog_name="pgdyno", terminal_width=WIDTH)
+    if done.exit_code != 0:
+        raise RuntimeError(f"{path}: {done.output}")
+    return "\n".join(line.rstrip() for line in done.output.strip().splitlines())
+
+
+def caveats_page() -> str:
+    """Code, sentence and remedy of every caveat."""
+    raised = _raised()
+    sections = [
+        f"## {code}\n\n{'' if code.name in raised else NOT_YET}{_filled_in(wording.sentence)}\n\n"
+        f"**Remedy.** {_filled_in(wording.remedy)}\n"
+        for code, wording in WORDINGS.items()
+    ]
+    return "\n".join([CAVEATS_BEGIN, *sections])
+
+
+def _raised() -> set[str]:
+    """The names of the codes that some module makes a caveat of."""
+    pattern = re.compile(r"\(\s*Code\.([A-Z_]+)\b")  # of Caveat(Code.X, and of tuples (Code.X, share, limit)
+    return {name for path in PACKAGE.rglob("*.py") for name in pattern.findall(path.read_text("utf-8"))}
+
+
+def _filled_in(text: str) -> str:
+    return re.sub(r"\{(\w+)\}", lambda found: f"*{found[1].replace('_', ' ')}*", text).replace(" --", " \\--")
+
+
+PAGES = {"cli.md": cli_page, "caveats.md": caveats_page}
+
+
+def main() -> None:
+    """Writes every page."""
+    assert set(WORDINGS) == set(Code)
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""The documentation says what the program does: pages made from code are up to date, links lead somewhere."""
+
+import contextlib
+import csv
+import importlib.util
+import io
+import json
+import re
+import sqlite3
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from synthetic_study import Synthetic, write_study
+
+from pgdyno.analysis.latency import quantiles_ms
+from pgdyno.caveats import Caveat, Code
+from pgdyno.cli.report import read_report
+from pgdyno.evidence.records import TrialStatus
+from pgdyno.report.as_csv import COLUMNS, to_csv
+from pgdyno.report.as_json import to_json
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+EVIDENCE_PAGE = (DOCS / "evidence.md").read_text()
+QUERIES = dict(re.findall(r"```sql\n-- name: (\w+)\n(.*?)```", EVIDENCE_PAGE, re.DOTALL))
+WANTED = Synthetic(
+    effects=(1.0, 1.1),
+    blocks=3,
+    failed_per_slice=1,
+    statuses={(1, 1): TrialStatus.EXCLUDED},
+    caveats=(Caveat(Code.SHARED_MACHINE, {"cores": 2}),),
+)
+
+
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate_docs", DOCS / "generate.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["cli.md", "caveats.md"])
+def test_a_page_made_from_the_code_is_up_to_date(name: str) -> None:
+    assert (DOCS / name).read_text() == generator().PAGES[name](), (
+        f"docs/{name} is out of date: renew it with `python docs/generate.py` and look at the difference"
+    )
+
+
+def test_every_command_and_every_caveat_has_its_page() -> None:
+    commands = (DOCS / "cli.md").read_text()
+    for words in ("compare", "report", "load", "drive", "check", "demo", "servers install", "cache prune"):
+        assert f"## pgdyno {words}\n" in commands
+    caveats = (DOCS / "caveats.md").read_text()
+    assert all(f"## {code}\n" in caveats for code in Code)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), f"{target} in {page.name}"
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", there.read_text(), re.MULTILINE)
+            slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor in slugs, f"{target} in {page.name}"
+
+
+def test_every_page_of_the_guide_is_reached_from_its_contents() -> None:
+    contents = (DOCS / "README.md").read_text()
+    named = set(re.findall(r"\]\(([^)\s]+\.md)\)", contents))
+    assert {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} - {"README.md"} <= named
+
+
+@pytest.mark.parametrize("page", [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.md")])
+def test_every_file_that_is_named_exists(page: Path) -> None:
+    names = r"`((?:python|crates|tests|bench|docs)/[\w./-]+|[\w/]+/[\w/]+\.(?:py|rs|sql|j2|css))`"
+    roots = (ROOT, ROOT / "python" / "pgdyno", ROOT / "crates" / "engine" / "src")
+    for name in re.findall(names, page.read_text()):
+        assert any((root / name).exists() for root in roots), f"{name} in {page.name}"
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_every_documented_query_answers(tmp_path: Path, name: str) -> None:
+    write_study(tmp_path / "e", WANTED)
+    with contextlib.closing(sqlite3.connect(tmp_path / "e")) as connection:
+        rows = connection.execute(QUERIES[name]).fetchall()
+    assert rows and not any(cell is None for cell in rows[0][:2])
+    if name == "checks":
+        assert [row[:3] for row in rows] == [(1, "18", "condition 1")]
+
+
+def test_the_documented_queries_agree_with_the_report(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", WANTED)
+    reported = list(csv.DictReader(io.StringIO(to_csv(read_report(tmp_path / "e")))))
+
+    def of(metric: str, *, ok_only: bool) -> list[float]:
+        chosen = [row for row in reported if row["metric"] == metric]
+        return [float(row["value"]) for row in chosen if row["status"] == "ok" or not ok_only]
+
+    with contextlib.closing(sqlite3.connect(tmp_path / "e")) as connection:
+        nopm = [row[-1] for row in connection.execute(QUERIES["nopm"])]
+        cpu = connection.execute(QUERIES["cpu"]).fetchall()
+    assert nopm == pytest.approx(of("nopm", ok_only=False)) and len(nopm) == 6
+    assert [row[2] for row in cpu] == pytest.approx(of("server_cpu", ok_only=True))
+    assert [row[3] for row in cpu] == pytest.approx(of("driver_cpu", ok_only=True))
+
+
+def test_the_documented_program_reads_a_histogram(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_study(tmp_path / "e", Synthetic(effects=(1.0, 1.1), blocks=3))
+    (program,) = re.findall(r"```python\n(.*?)```", EVIDENCE_PAGE, re.DOTALL)
+    exec(program, {"FILE": tmp_path / "e"})
+    (arm,) = [of for of in read_report(tmp_path / "e").findings.arms if of.arm.arm == 1]
+    pairs = arm.latency["new_order"]
+    p99_ms = quantiles_ms(pairs)["p99"]
+    assert capsys.readouterr().out == f"p99 {p99_ms:.3f} ms of {pairs[:, 1].sum()}\n"
+
+
+def test_the_forms_for_programs_are_documented(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", WANTED)
+    found = json.loads(to_json(read_report(tmp_path / "e")))
+    effect = found["comparisons"][0]["effects"]["nopm"]
+    parts = [found, found["arms"][0], found["comparisons"][0], found["caveats"][0], effect]
+    keys = {key for part in parts for key in part} | set(COLUMNS)
+    assert not {key for key in keys if f"`{key}`" not in EVIDENCE_PAGE}
+
+
+def test_the_readme_names_commands_that_exist() -> None:
+    readme = (ROOT / "README.md").read_text()
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {"demo", "test"} <= set(re.findall(r"\bmake ([a-z]+)", readme)) <= set(targets)
+    commands = set(re.findall(r"## pgdyno (\w+)\n", (DOCS / "cli.md").read_text()))
+    assert {"compare"} <= set(re.findall(r"\bpgdyno ([a-z]+) ", readme)) <= commands
