@@ -104,6 +104,15 @@ class DsnArm:
         return {}
 
 
+def require_usable(spec: ArmSpec, study: Study) -> None:
+    """Before anything is loaded for another arm. Raises ConnectError, DatasetError."""
+    remote = Remote(Dsn(spec.server))
+    if study.into_existing:
+        _existing(0, spec, study, remote)
+    else:
+        remote.check()
+
+
 @contextlib.contextmanager
 def open_dsn_arm(
     index: int, spec: ArmSpec, study: Study, watch: Watch, interruption: Interruption

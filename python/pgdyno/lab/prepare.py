@@ -14,7 +14,7 @@ from pgdyno.interruption import Interruption
 from pgdyno.lab.arm import LabArm
 from pgdyno.lab.build_arm import BuildArm
 from pgdyno.lab.dataset import Maker, dataset_key
-from pgdyno.lab.dsn_arm import open_dsn_arm
+from pgdyno.lab.dsn_arm import open_dsn_arm, require_usable
 from pgdyno.lab.progress import Doubt, Step, Watch
 from pgdyno.server.build import Build
 from pgdyno.server.cache import Cache
@@ -69,6 +69,10 @@ def prepare(study: Study, watch: Watch, interruption: Interruption) -> Iterator[
     caveats = [Caveat(Code.SHARED_MACHINE, {"cores": machine.cores})]
     wanted = _resolve(study, cache, machine, watch, caveats)
     study = _fit_schedule(study, wanted, machine, watch)
+    for spec in study.arms:
+        if spec.is_dsn:
+            watch(Step(f"reach {spec.name}"))
+            require_usable(spec, study)
     copies = sum(not arm.is_dsn for arm in study.arms)
     maker = Maker(cache.account, copies, watch, interruption)
     with contextlib.ExitStack() as stack:
