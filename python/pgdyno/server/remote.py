@@ -70,9 +70,8 @@ class Remote:
         with self.connect() as connection:
             version = Version(*divmod(connection.info.server_version, 10000))
             if version.major < OLDEST_MAJOR:
-                raise ConnectError(
-                    f"{self.dsn} is too old (PostgreSQL {version}): pgdyno needs {OLDEST_MAJOR}"
-                )
+                shown = connection.info.parameter_status("server_version") or version
+                raise ConnectError(f"{self.dsn} is too old (PostgreSQL {shown}): pgdyno needs {OLDEST_MAJOR}")
             row = connection.execute(
                 "select version(), current_user, rolsuper, rolcreatedb or rolsuper, pg_is_in_recovery()"
                 " from pg_roles where rolname = current_user"
@@ -86,8 +85,10 @@ class Remote:
                 raise ConnectError(
                     f"the user {user} may not create databases on {self.dsn}: ALTER ROLE {user} CREATEDB"
                 )
-            shown = connection.execute("select name, current_setting(name, true) from pg_settings").fetchall()
-            effective = {name: value or "" for name, value in shown}
+            settings = connection.execute(
+                "select name, current_setting(name, true) from pg_settings"
+            ).fetchall()
+            effective = {name: value or "" for name, value in settings}
             return Description(version, text, user, superuser, _is_local(connection), effective)
 
     def create(self, dbname: str, purpose: str, *, template: str | None = None) -> Dsn:
