@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +26,9 @@ from pgdyno.study.sizing import default_clients, default_warehouses, fit_rhythm
 from pgdyno.units import format_duration, parse_duration_s
 
 DEFAULT_MINUTES = 5.0
+MINUTES_MAX = 60 * 24 * 366.0
+"""A year: a typing error, not a plan."""
+
 DISCARD_S = 0.05
 """Of each slice: its clients start together from nothing in flight, and are in step for the first few
 transactions; those last some milliseconds each."""
@@ -132,6 +135,10 @@ def compare(
       pgdyno compare --resume pgdyno-20261121-213000.sqlite --minutes 5
     """
     del workload  # there is one; the option is the place for the others
+    if minutes is not None and not 0 < minutes <= MINUTES_MAX:  # nan is neither
+        raise UsageError(f"--minutes: {minutes:g} is no budget: give more than 0, such as 5")
+    if html is not None:
+        require_place(html)
     if resume is not None:
         if arms:
             raise UsageError("--resume takes the arms from the evidence file: name none")
@@ -183,9 +190,17 @@ def compare(
 
 
 def require_place(path: Path) -> None:
-    """Before minutes go into loading data. Raises UsageError where the evidence could not be written."""
-    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise UsageError(f"cannot write {path}: make the directory {path.parent}, or name another file")
+    """Before minutes go into loading data. Raises UsageError where a file could not be written."""
+    try:
+        # The answer that counts is the file system's: root may write everywhere, but not on a read-only disk.
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {path}: {error.strerror}: name another file, or make the directory writable"
+        ) from None
+    if path.is_dir():
+        raise UsageError(f"cannot write {path}: it is a directory")
 
 
 def whole_rounds(window_s: float, slice_s: float) -> int:
