@@ -1,0 +1,273 @@
+"""Wrong requests: each is one line that says what is wrong, a status, and nothing left behind.
+
+The command line runs in this process, as starting Python for each row would be most of the time; the last
+tests start the program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import sqlite3
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+from program import SMALLEST, Program
+
+from pgdyno.cli.main import run
+from pgdyno.server.cluster import Cluster
+
+A = "{server}"
+
+USAGE = {
+    "no arm": ("compare", "name two arms or more"),
+    "one arm": (f"compare {A}", "name two arms or more"),
+    "an unknown version": (f"compare {A} 99", "99.*versions 10 to 18"),
+    "an unknown profile": (f"compare {A} {A},@nothing", "no profile 'nothing'.*default, starter"),
+    "an unknown setting": (f"compare {A} {A},no_such=1", "has no setting 'no_such'"),
+    "a setting of pgdyno's own": (f"compare {A} {A},port=5433", "port cannot be set"),
+    "a value out of range": (f"compare {A} {A},commit_delay=100001", "from 0 to 100000"),
+    "a value below the least": (f"compare {A} {A},work_mem=1kB", "from 64 kB"),
+    "a value that is no choice": (f"compare {A} {A},wal_level=most", "minimal, replica, logical"),
+    "a value that is no truth": (f"compare {A} {A},fsync=maybe", "on or off"),
+    "a wrong unit": (f"compare {A} {A},work_mem=4XB", "kB, MB, GB, TB.*not 'XB'"),
+    "a profile after a setting": (f"compare {A} {A},work_mem=4MB,@starter", "profiles come first"),
+    "a directory without a server": (f"compare {A} /tmp", "no program 'postgres'"),
+    "a malformed DSN": (f"compare {A} postgresql://u:geheim@h/x?nonsense=1", "connection string"),
+    "settings for a running server": (f"compare {A} postgresql://h/x,work_mem=1MB", "change them there"),
+    "no minutes": (f"compare {A} {A} --minutes 0", "--minutes"),
+    "minutes that are no number": (f"compare {A} {A} --minutes nan", "--minutes"),
+    "endless minutes": (f"compare {A} {A} --minutes inf", "--minutes"),
+    "no clients": (f"compare {A} {A} --clients 0", "--clients.*1"),
+    "too many clients": (f"compare {A} {A} --clients 2001", "--clients.*2000"),
+    "no warehouse": (f"compare {A} {A} --warehouses 0", "--warehouses.*1"),
+    "a margin that is no number": (f"compare {A} {A} --margin x", "'x' is not a percentage"),
+    "a margin of everything": (f"compare {A} {A} --margin 100%", "between 0 and 100"),
+    "a slice of nothing": (f"compare {A} {A} --slice 0s", "--slice"),
+    "a duration without a unit's name": (f"compare {A} {A} --warmup 3fortnights", "not a duration"),
+    "a rate of nothing": (f"compare {A} {A} --rate 0", "--rate"),
+    "a rate and a pacing": (f"compare {A} {A} --rate 9 --pacing keying-and-thinking", "exclude each other"),
+    "a pipeline of procedures": (f"compare {A} {A} --pipeline", "pipeline needs calls = statements"),
+    "an unknown schedule": (f"compare {A} {A} --schedule x", "'slices', 'blocks'"),
+    "an unknown option": (f"compare {A} {A} --no-such", "[Nn]o such option: --no-such"),
+    "an unknown command": ("comparre", "[Nn]o such command 'comparre'"),
+    "arms for a resume": (f"compare --resume x.sqlite {A} {A}", "name none"),
+    "a folder that is not there": (f"compare {A} {A} --evidence /nowhere/e.sqlite", "cannot write"),
+    "a folder that takes no file": (f"compare {A} {A} --evidence /proc/e.sqlite", "cannot write"),
+    "a report in such a folder": (f"compare {A} {A} --html /proc/e.html", "cannot write"),
+    "a report that is a folder": (f"compare {A} {A} --html /tmp", "directory"),
+    "a malformed DSN to load": ("load nonsense", "connection string"),
+    "a malformed DSN to drive": ("drive nonsense", "connection string"),
+    "a malformed DSN to check": ("check nonsense", "connection string"),
+    "two forms at once": ("report x.sqlite --md --json", "ask for one"),
+}
+
+NOBODY = "postgresql://u:geheim@127.0.0.1:{free_port}/x"
+
+FAILURE = {
+    "nobody listens": (f"compare {A} {NOBODY}", "no connection.*refused"),
+    "no such socket": (f"compare {A} host=/nowhere_dbname=x", "no connection.*/nowhere"),
+    "nobody listens to load": (f"load {NOBODY}", "no connection.*refused"),
+    "nobody listens to drive": (f"drive {NOBODY}", "no connection.*refused"),
+    "nobody listens to check": (f"check {NOBODY}", "no connection.*refused"),
+    "nothing to resume": ("compare --resume nowhere.sqlite", "no evidence file at nowhere.sqlite"),
+    "nothing to report": ("report nowhere.sqlite", "no evidence file at nowhere.sqlite"),
+}
+
+
+@pytest.fixture
+def quiet_place(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty directory to be in. In the end no child of ours is left, and nothing was loaded."""
+    monkeypatch.setenv("PGDYNO_CACHE", str(cache))
+    monkeypatch.chdir(tmp_path)
+    before, datasets = set(psutil.Process().children(recursive=True)), set(cache.glob("datasets/*"))
+    yield tmp_path
+    assert set(psutil.Process().children(recursive=True)) <= before
+    assert set(cache.glob("datasets/*")) == datasets
+    assert not list(cache.glob("runs/run-*"))
+
+
+def refused(capfd: pytest.CaptureFixture[str], words: list[str], status: int, says: str) -> None:
+    """One line of complaint; what came before it can only be the plan."""
+    assert run(words) == status
+    out, err = capfd.readouterr()
+    *plan, complaint = err.splitlines()
+    assert complaint.startswith("pgdyno: ")
+    assert re.search(says, complaint)
+    assert not [line for line in plan if line.startswith("pgdyno: ") or "Traceback" in line]
+    assert "geheim" not in out + err
+    assert out == ""
+
+
+def words_of(command: str, **values: object) -> list[str]:
+    """``_`` stands for a space inside a word where the table has one."""
+    return [word.format(**values).replace("_dbname", " dbname") for word in command.split()]
+
+
+@pytest.mark.parametrize(("command", "says"), USAGE.values(), ids=USAGE)
+def test_a_wrong_request_is_one_line_and_status_2(
+    command: str, says: str, server: str, quiet_place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    refused(capfd, words_of(command, server=server), 2, says)
+    assert not list(quiet_place.iterdir())
+
+
+@pytest.mark.parametrize(("command", "says"), FAILURE.values(), ids=FAILURE)
+def test_what_cannot_be_reached_is_one_line_and_status_1(
+    command: str, says: str, server: str, quiet_place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # taken, but nobody listens
+        refused(capfd, words_of(command, server=server, free_port=unused.getsockname()[1]), 1, says)
+    assert not list(quiet_place.iterdir())
+
+
+@pytest.fixture(scope="module")
+def some_evidence(loaded: Program) -> bytes:
+    """A whole evidence file."""
+    (path,) = loaded.folder.glob("*.sqlite")
+    return path.read_bytes()
+
+
+def damaged(evidence: bytes) -> bytes:
+    """Its third page overwritten."""
+    return evidence[:8192] + b"\xa5" * 4096 + evidence[12288:]
+
+
+def of_version(evidence: bytes, version: int) -> bytes:
+    """SQLite's user_version is the big-endian number at byte 60 of the header."""
+    return evidence[:60] + struct.pack(">I", version) + evidence[64:]
+
+
+@pytest.mark.parametrize("command", ["report", "compare --resume"])
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda _: b"no database" * 1000, "not a database|not an evidence file"),
+        (lambda _: b"", "not an evidence file"),
+        (damaged, "damaged"),
+        (lambda evidence: evidence[:6000], "damaged"),
+        (lambda evidence: of_version(evidence, 999), "newer pgdyno.*999.*upgrade"),
+    ],
+    ids=["something else", "empty", "damaged", "cut off", "of a later version"],
+)
+def test_evidence_that_is_none_is_left_as_it_is(
+    command: str,
+    change: object,
+    says: str,
+    some_evidence: bytes,
+    quiet_place: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert callable(change)
+    content = change(some_evidence)
+    Path("e.sqlite").write_bytes(content)
+    refused(capfd, [*command.split(), "e.sqlite"], 1, says)
+    assert Path("e.sqlite").read_bytes() == content
+    assert [path.name for path in quiet_place.iterdir()] == ["e.sqlite"]
+
+
+def test_evidence_that_is_there_is_not_written_over(
+    server: str, some_evidence: bytes, quiet_place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("e.sqlite").write_bytes(some_evidence)
+    words = ["compare", server, server, "--evidence", "e.sqlite"]
+    refused(capfd, words, 1, "exists already.*--resume e.sqlite")
+    assert Path("e.sqlite").read_bytes() == some_evidence
+
+
+def test_a_wrong_password_is_refused_and_not_shown(
+    cluster: Cluster, server: str, quiet_place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rules = cluster.data_dir / "pg_hba.conf"
+    rules.write_text("local all locked scram-sha-256\n" + rules.read_text())
+    with cluster.start() as up, up.connect() as connection:
+        connection.execute("create role locked login createdb password 'richtig'")
+        dsn = f"postgresql://locked:geheim@/postgres?host={up.socket.path}&port=5432"
+        for command in ("compare", "load", "drive", "check"):
+            words = [command, *([server] if command == "compare" else []), dsn]
+            refused(capfd, words, 1, "no connection.*password authentication failed")
+
+
+def test_a_server_that_is_too_old_is_refused(
+    server: str, quiet_place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with an_old_server() as port:
+        words = ["compare", server, f"host=127.0.0.1 port={port} dbname=x user=u sslmode=disable"]
+        refused(capfd, words, 1, r"too old \(PostgreSQL 9\.6\.24\): pgdyno needs 10")
+
+
+@contextlib.contextmanager
+def an_old_server() -> Iterator[int]:
+    """A server that lets everybody in and says that it is 9.6, as far as a client ever gets with it."""
+
+    def message(kind: bytes, body: bytes) -> bytes:
+        return kind + struct.pack(">I", len(body) + 4) + body
+
+    greeting = (
+        message(b"R", struct.pack(">I", 0))
+        + message(b"S", b"server_version\x009.6.24\x00")
+        + message(b"S", b"client_encoding\x00UTF8\x00")
+        + message(b"S", b"standard_conforming_strings\x00on\x00")
+        + message(b"K", struct.pack(">II", 1, 2))
+        + message(b"Z", b"I")
+    )
+
+    def serve(listening: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listening.accept()
+                with client:
+                    client.recv(10_000)
+                    client.sendall(greeting)
+                    while client.recv(10_000):
+                        pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve, args=(listening,), daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+
+
+def test_the_program_itself_ends_so_too(program: Program, server: str) -> None:
+    for words, status in ((["compare", server], 2), (["report", "nowhere.sqlite"], 1)):
+        ended = program.run(*words)
+        assert ended.status == status
+        assert ended.out == ""
+        assert [ended.err.rstrip("\n")] == ended.complaints
+
+
+def test_an_evidence_file_that_is_being_written_is_not_written_twice(
+    program: Program, server: str, loaded: Program, tmp_path: Path
+) -> None:
+    evidence = tmp_path / "e.sqlite"
+    running = program.start("compare", *SMALLEST, "--window", "40s", server, server, "--evidence", evidence)
+    running.until(evidence.exists)
+    second = program.run("compare", "--resume", evidence)
+    assert second.status == 1
+    assert len(second.complaints) == 1
+    assert re.search(rf"being written by another pgdyno \(process {running.process.pid}\)", second.err)
+    running.process.terminate()
+    assert running.ended().status == 130
+    with closing(sqlite3.connect(evidence)) as whole:
+        assert whole.execute("pragma integrity_check").fetchone() == ("ok",)
+
+
+def test_a_folder_that_is_closed_to_us_is_refused(
+    server: str, quiet_place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("ROOT: every folder is open to root; /proc in the table stands for it")
+    closed = quiet_place / "closed"
+    closed.mkdir(mode=0o500)
+    refused(capfd, ["compare", server, server, "--evidence", "closed/e.sqlite"], 2, "cannot write")
+    closed.rmdir()
