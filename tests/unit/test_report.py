@@ -16,6 +16,7 @@ from synthetic_study import Synthetic, write_study
 from typer.testing import CliRunner
 
 from pgdyno.caveats import Caveat, Code
+from pgdyno.cli.console import PLAIN
 from pgdyno.cli.report import read_report, report
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.evidence.records import TrialStatus
@@ -169,6 +170,15 @@ def test_csv_gives_a_spreadsheet_no_formula(tmp_path: Path) -> None:
     assert {row["arm"][0] for row in rows} == {"1", "'"}
 
 
+@pytest.mark.parametrize(("blocks", "drawn"), [(4, 0), (6, 1)])
+def test_an_interval_is_drawn_and_said_only_from_five_blocks_on(
+    tmp_path: Path, blocks: int, drawn: int
+) -> None:
+    built = report_of(tmp_path, Synthetic(effects=(1, 1.1), blocks=blocks))
+    assert to_html(built).count('class="interval ') == drawn
+    assert ("no interval yet" in built.headlines[0].sentence) == (drawn == 0)
+
+
 class Elements(HTMLParser):
     """Every tag and attribute of a document, and whether tags match."""
 
@@ -273,3 +283,21 @@ def test_the_command_refuses_what_it_cannot_do(
     write_study(tmp_path / "e", Synthetic(blocks=1))
     done = CliRunner().invoke(app, [str(tmp_path / arguments[0]), *arguments[1:]])
     assert isinstance(done.exception, error) and message in str(done.exception)
+
+
+def test_in_a_locale_without_them_a_minus_stays_a_minus() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), "ascii", errors=PLAIN)
+    stream.write("−15\u00a0% (−33 … +8), µs ×2 – 日")
+    stream.flush()
+    assert isinstance(stream.buffer, io.BytesIO)
+    assert stream.buffer.getvalue() == b"-15 % (-33 .. +8), us x2 - ?"
+
+
+@pytest.mark.parametrize("width", [40, 50, 60, 80, 100])
+def test_on_a_narrow_terminal_every_row_still_names_its_arm(tmp_path: Path, width: int) -> None:
+    built = report_of(tmp_path, Synthetic(names=("17", "18,shared_buffers=2GB"), blocks=6))
+    (levels, *_) = built.results
+    text = on_terminal(built, width).split("A level's interval")[0].split(levels.title)[1]
+    assert text.count("17 ") >= len(levels.rows) // 2
+    for row in levels.rows:
+        assert row[3] in text  # no number is broken or cut

@@ -14,7 +14,7 @@ from typer.exceptions import TyperException
 
 from pgdyno import __version__
 from pgdyno.cli import cache, check, compare, demo, drive, load, report, servers, settings
-from pgdyno.cli.console import say
+from pgdyno.cli.console import PLAIN, say
 from pgdyno.errors import PgdynoError, UsageError
 
 app = typer.Typer(
@@ -58,8 +58,7 @@ def main() -> None:
     """Runs the command line. Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A locale that knows no × or … gets a question mark in its place, not a traceback.
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors=PLAIN)
     sys.exit(run(sys.argv[1:]))
 
 

@@ -75,9 +75,11 @@ def _print(built: Report, form: str) -> None:
     if form == "terminal":
         print_terminal(built, out)
     else:
-        sys.stdout.write(_TEXTS[form](built))
-        if form == "json":
-            sys.stdout.write("\n")
+        text = _TEXTS[form](built)
+        # For programs and files: UTF-8 whatever the locale, so that no name becomes a question mark.
+        sys.stdout.flush()
+        sys.stdout.buffer.write((text if text.endswith("\n") else f"{text}\n").encode())
+        sys.stdout.buffer.flush()
 
 
 def _write(path: Path, text: str) -> None:

@@ -63,7 +63,11 @@ def doubts_of_trial(
     if run.result is not None:
         late_ns = run.result["driver"]["wake_late_ns"]["p99"]
         if late_ns > DRIVER_LATE_NS_MAX:
-            names = {"arm": arm.name, "late_ms": late_ns / 1e6, "limit_ms": DRIVER_LATE_NS_MAX / 1e6}
+            names = {
+                "arm": arm.name,
+                "late_ms": round(late_ns / 1e6, 1),
+                "limit_ms": DRIVER_LATE_NS_MAX // 1_000_000,
+            }
             yield Caveat(Code.DRIVER_LATE, names, trial)
     checkpoints = (arm.log() or "").count("checkpoint starting")
     if study.schedule == "slices" and checkpoints:

@@ -16,7 +16,8 @@ from pgdyno.analysis.effect import percent_of
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.latency import curve_ms
 from pgdyno.analysis.series import Point
-from pgdyno.estimate import decimals_of, given_percent, grouped, signed
+from pgdyno.analysis.verdict import BLOCKS_MIN
+from pgdyno.estimate import Estimate, decimals_of, given_percent, grouped, signed
 from pgdyno.evidence.records import Role, Trial
 from pgdyno.report.svg import (
     Scale,
@@ -75,10 +76,17 @@ def _percent_range(comparisons: Sequence[Comparison]) -> tuple[float, float]:
         values += [-1.25 * limit, 1.25 * limit]
         if comparison.primary:
             percent = comparison.primary.percent
-            values += [end for end in (percent.low, percent.high) if end is not None]
+            values += _interval(percent) or ()
             values += [percent_of(d) for d in comparison.primary.log_ratios.values()]
     room = 0.04 * (max(values) - min(values))
     return min(values) - room, max(values) + room
+
+
+def _interval(percent: Estimate) -> tuple[float, float] | None:
+    """What may be drawn of it: with few blocks, as in the words and tables, nothing."""
+    if percent.low is None or percent.high is None or percent.n < BLOCKS_MIN:
+        return None
+    return percent.low, percent.high
 
 
 def _effect(comparison: Comparison, low: float, high: float) -> Markup:
@@ -111,9 +119,9 @@ def _effect(comparison: Comparison, low: float, high: float) -> Markup:
         ]
     percent, colour = effect.percent, arm_class(comparison.arm.arm)
     y = top + 14
-    if percent.low is not None and percent.high is not None:
-        parts.append(line(x(percent.low), y, x(percent.high), y, class_=f"interval {colour}"))
-        parts += [line(x(e), y - 7, x(e), y + 7, class_=f"cap {colour}") for e in (percent.low, percent.high)]
+    if interval := _interval(percent):
+        parts.append(line(x(interval[0]), y, x(interval[1]), y, class_=f"interval {colour}"))
+        parts += [line(x(end), y - 7, x(end), y + 7, class_=f"cap {colour}") for end in interval]
     parts.append(circle(x(percent.value), y, 6, f"{percent.signed_text}", class_=f"dot {colour}"))
     parts.append(text(left - 10, y + 4, "estimate", class_="end strong"))
     for i, (block, d) in enumerate(blocks):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pgdyno.analysis.comparison import Comparison
 from pgdyno.analysis.findings import Findings
-from pgdyno.analysis.verdict import POWER, Verdict
+from pgdyno.analysis.verdict import BLOCKS_MIN, POWER, Verdict
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import NO_BREAK, decimals_of, given_percent, grouped, share_text
 from pgdyno.evidence.records import Arm
@@ -133,7 +133,7 @@ def _headline(comparison: Comparison, findings: Findings) -> Headline:
             claim = f"{b} is as fast as {a}, within the margin: {estimate.signed_text}"
         case _:
             claim = f"Undecided whether {b} is faster or slower than {a}: {estimate.signed_text}"
-    known = estimate.low is not None
+    known = estimate.low is not None and estimate.n >= BLOCKS_MIN
     basis = f"{given_percent(estimate.confidence)} interval {interval}" if known else "no interval yet"
     basis = f"{basis}, {_counted(estimate.n, 'block')}; {margin}"
     return Headline(comparison.arm, comparison.verdict, claim, basis, _more(comparison, findings.block_s))

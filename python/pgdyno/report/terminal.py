@@ -20,6 +20,9 @@ WIDTH_MAX = 120
 NAME_WIDTH_MAX = 28
 """Before an arm's name is broken, less important columns are left out; but not for longer names than this."""
 
+NAME_WIDTH_MIN = 8
+"""Narrower than this, a name would be a column of letters, or nothing."""
+
 _GAP = 3  # between two columns, as rich draws them
 
 _VERDICT_STYLE = {
@@ -70,14 +73,21 @@ def _wrapped(text: str, width: int, style: str = "", begin: str = "") -> Text:
 def _table(table: Table, width: int) -> list[RenderableType]:
     """Title, table and note."""
     columns = _fitting(table, width)
+    fits = sum(_width(table, index) + _GAP for index in columns) - _GAP <= width
     drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for index in columns:
         column = table.columns[index]
         number = column in table.numeric
         # A number is never broken over lines; names and words are, where the terminal is narrow. The first
-        # column says what a row is about, in words of ours: they are short.
-        whole = number or index == 0
-        drawn.add_column(Text(column), justify="right" if number else "left", no_wrap=whole, overflow="fold")
+        # column says what a row is about, in words of ours: they are short, and the last to be broken.
+        whole = number or (index == 0 and fits)
+        drawn.add_column(
+            Text(column),
+            justify="right" if number else "left",
+            no_wrap=whole,
+            overflow="fold",
+            min_width=_width(table, index) if number else min(_width(table, index), NAME_WIDTH_MIN),
+        )
     for row in table.rows:
         drawn.add_row(*(Text(row[index]) for index in columns))
     parts: list[RenderableType] = [Text(table.title, style="bold"), drawn]
