@@ -14,7 +14,7 @@ from pgdyno.server.cache import Cache
 from pgdyno.server.control import State, require_clean, state_of
 from pgdyno.server.copying import copy_bytes
 from pgdyno.server.disk import locked_if_free
-from pgdyno.server.dsn import Dsn, is_dsn
+from pgdyno.server.dsn import Dsn
 from pgdyno.server.prune import Item, items, prune, to_prune
 from pgdyno.server.remote import database_name
 from pgdyno.server.settings.machine import disk_kind
@@ -190,21 +190,6 @@ def test_a_malformed_connection_string_is_refused_without_quoting_it() -> None:
         Dsn("password=hunter2 nonsense")
     assert "hunter2" not in str(raised.value)
     assert raised.value.__cause__ is None
-
-
-@pytest.mark.parametrize(
-    ("spec", "is_one"),
-    [
-        ("postgresql://h/d", True),
-        ("postgres://h", True),
-        ("host=h dbname=d", True),
-        ("18", False),
-        ("/usr/lib/postgresql/15/bin", False),
-        ("system", False),
-    ],
-)
-def test_connection_strings_are_told_from_versions_and_directories(spec: str, is_one: bool) -> None:
-    assert is_dsn(spec) is is_one
 
 
 def test_names_of_our_databases_need_no_quoting_and_have_a_limit() -> None:

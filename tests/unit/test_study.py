@@ -73,6 +73,8 @@ def test_a_wrong_arm_is_a_usage_error_that_says_what_is_wrong(text: str, complai
         "postgres://h/db?password=s3cret&user=u",
         "host=h user=u password=s3cret",
         "host=h password = 's3cret word'",
+        "password=s3cret user=u host=h",
+        "sslmode=require host=h sslpassword=s3cret",
     ],
 )
 def test_the_password_of_a_dsn_is_neither_in_its_name_nor_in_what_is_stored(dsn: str) -> None:
@@ -166,3 +168,20 @@ def test_the_package_names_one_version() -> None:
 
     assert f'version = "{__version__}"' in (root / "pyproject.toml").read_text()
     assert f'version = "{__version__}"' in (root / "Cargo.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("postgresql://h/d", True),
+        ("postgres://h", True),
+        ("host=h dbname=d", True),
+        ("user=u host=h", True),
+        ("18", False),
+        ("18,search_path=host=x", False),
+        ("/usr/lib/postgresql/15/bin", False),
+        ("system", False),
+    ],
+)
+def test_connection_strings_are_told_from_versions_and_directories(text: str, is_one: bool) -> None:
+    assert parse_arm(text).is_dsn is is_one

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import re
 from dataclasses import dataclass, field
 
 import psycopg
@@ -13,12 +12,6 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pgdyno.errors import UsageError
 
 _SECRETS = ("password", "sslpassword")
-_KEYWORD = re.compile(r"\s*[a-z_]+\s*=")
-
-
-def is_dsn(spec: str) -> bool:
-    """Whether a specification is a connection string: a URI, or ``keyword=value`` pairs."""
-    return spec.startswith(("postgresql://", "postgres://")) or bool(_KEYWORD.match(spec))
 
 
 @dataclass(frozen=True)

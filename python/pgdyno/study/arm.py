@@ -17,7 +17,10 @@ from pgdyno.errors import UsageError
 _PROFILE = re.compile(r"@[A-Za-z0-9][\w.-]*")
 _SETTING = re.compile(r"([A-Za-z_][\w.]*)\s*=(.*)", re.DOTALL)
 _URI = re.compile(r"postgres(ql)?://")
-_CONNECTION_KEYWORD = re.compile(r"(host|hostaddr|port|dbname|user|service|passfile)\s*=")
+_CONNECTION_KEYWORD = re.compile(
+    r"(host|hostaddr|port|dbname|user|password|service|passfile|sslmode|target_session_attrs|options)\s*="
+)
+"""A connection string may begin with any of libpq's keywords; these are the ones that people begin with."""
 
 
 class ArmSpec(BaseModel):
@@ -99,5 +102,6 @@ def _parse_dsn(spec: str) -> ArmSpec:
     except ProgrammingError as error:
         # libpq quotes the text that it could not read, and that may be a password: we give none of it.
         raise UsageError("the arm that looks like a connection string is none; see docs/arms.md") from error
-    words.pop("password", None)
+    for secret in ("password", "sslpassword"):
+        words.pop(secret, None)
     return ArmSpec(name=make_conninfo("", **words), server=spec, is_dsn=True)
