@@ -16,6 +16,7 @@ import json
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +28,9 @@ from pgdyno.server.disk import locked, locked_if_free, publish
 from pgdyno.server.runs import end_postmaster
 from pgdyno.server.snapshot import Snapshot, from_manifest, take
 from pgdyno.server.user import Account
+
+_held: Counter[Path] = Counter()
+"""The locks that this process holds, shared, and how often: to take one alone it would wait for itself."""
 
 MANIFEST = "manifest.json"
 LAYOUT = 1  # of the dataset's directory; another number is another dataset
@@ -91,22 +95,36 @@ class Datasets:
         ``make`` gets the path of a data directory to create, load and leave cleanly shut down. If it fails,
         nothing is left. A damaged dataset (changed or incomplete files) is made again. Raises DatasetError.
         """
-        with locked(self._lock(key.name), shared=True):
-            dataset = self._read(key.name)
+        with self._shared(key.name) as dataset:
             if dataset is not None:
                 yield self._touched(dataset)
                 return
+        if _held[self._lock(key.name)]:
+            raise DatasetError(
+                f"the dataset {key.name} was damaged while this study uses it: find out what changes files "
+                f"in {self.room}, and start again"
+            )
         with locked(self._lock(key.name)):
             if self._read(key.name) is None:
                 self._make(key, make)
         # The lock cannot be made shared without a gap, in which another process may prune: once more then.
-        with locked(self._lock(key.name), shared=True):
-            dataset = self._read(key.name)
+        with self._shared(key.name) as dataset:
             if dataset is None:
                 raise DatasetError(
                     f"the dataset {key.name} vanished after it was made: another pgdyno pruned it"
                 )
             yield self._touched(dataset)
+
+    @contextlib.contextmanager
+    def _shared(self, name: str) -> Iterator[Dataset | None]:
+        """The dataset, if it is whole, held with others."""
+        lock = self._lock(name)
+        with locked(lock, shared=True):
+            _held[lock] += 1
+            try:
+                yield self._read(name)
+            finally:
+                _held[lock] -= 1
 
     def _make(self, key: DatasetKey, make: Callable[[Path], None]) -> None:
         part, final = self.room / f".{key.name}.part", self.room / key.name
