@@ -14,7 +14,8 @@ from pgdyno.server.build import Build
 @pytest.fixture(scope="session")
 def cache(session_dir: Path) -> Path:
     path = session_dir / "cache"
-    path.mkdir(mode=0o755)
+    for folder in (path, path / "sockets"):
+        folder.mkdir(mode=0o755)
     return path
 
 
@@ -26,9 +27,7 @@ def server(build: Build) -> str:
 
 @pytest.fixture
 def program(cache: Path, tmp_path: Path) -> Iterator[Program]:
-    """pgdyno in the shared cache. After the test no process of that cache lives, and no live directory is
-    left.
-    """
+    """pgdyno in the shared cache. After the test no process of that cache lives."""
     program = Program(cache, tmp_path)
     yield program
     program.end()

@@ -20,7 +20,7 @@ import psutil
 import pgdyno
 
 SCRIPT = Path(sys.executable).parent / "pgdyno"
-END_S = 120.0
+END_S = 300.0
 """How long a program may take to end, or to reach what a test waits for; longer is a fault."""
 
 PAUSE_S = 0.02
@@ -91,8 +91,13 @@ class Program:
         engine = {"PGDYNO_ENGINE": os.environ["PGDYNO_ENGINE"]} if "PGDYNO_ENGINE" in os.environ else {}
         # The package under test, whatever the PYTHONPATH of the tests is relative to.
         package = str(Path(pgdyno.__file__).parents[1])
-        ours = {"PGDYNO_CACHE": str(self.cache), "PYTHONPATH": package, "COLUMNS": "100"}
+        ours = {"PGDYNO_CACHE": str(self.cache), "TMPDIR": str(self.sockets), "PYTHONPATH": package}
         return {**kept, **engine, **ours, **self.environ}
+
+    @property
+    def sockets(self) -> Path:
+        """Where the directories of the servers' sockets are made."""
+        return self.cache / "sockets"
 
     def start(self, *arguments: str | Path) -> Running:
         number = len(self._started)

@@ -108,8 +108,8 @@ def test_a_killed_pgdyno_leaves_no_server_and_its_study_goes_on_as_if_undisturbe
     running.signal(signal.SIGKILL)
     assert running.ended().status == -signal.SIGKILL
     assert program.survivors() == []
-    before = Evidence(evidence)
-    with before:
+    assert len(list(program.sockets.iterdir())) == 2  # kill -9 cannot clear these away: the next one does
+    with Evidence(evidence) as before:
         study = Study.model_validate(before.study().plan.details["study"])
         assert before.study().ended_unix_s is None
         assert [block.status for block in before.blocks()] == ["done", "running"]
@@ -133,3 +133,4 @@ def test_a_killed_pgdyno_leaves_no_server_and_its_study_goes_on_as_if_undisturbe
     ]  # fmt: skip
     assert first in trials
     assert not list(program.cache.glob("runs/run-*"))
+    assert not list(program.sockets.iterdir())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from pgdyno.server.dsn import Dsn
 from pgdyno.server.prune import Item, items, prune, to_prune
 from pgdyno.server.remote import database_name
 from pgdyno.server.settings.machine import disk_kind
+from pgdyno.server.sockets import PREFIX, SocketDirectory, sweep
 from pgdyno.server.user import SHARED_CACHE, Account, cache_root, server_account
 
 STRANGER = Account("stranger", 12345, 12345, switch=False)
@@ -190,6 +192,28 @@ def test_a_malformed_connection_string_is_refused_without_quoting_it() -> None:
         Dsn("password=hunter2 nonsense")
     assert "hunter2" not in str(raised.value)
     assert raised.value.__cause__ is None
+
+
+def test_the_socket_directories_of_the_dead_are_swept_and_nobody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    dead, alive = SocketDirectory.create(OURSELVES), SocketDirectory.create(OURSELVES)
+    os.close(dead.lock)  # as the kernel does at the death of its maker
+    (dead.path / ".s.PGSQL.5432.lock").touch()
+    (tmp_path / "pgdyno-of-somebody-else").mkdir()
+    link = tmp_path / f"{PREFIX}link"
+    link.symlink_to(tmp_path / "pgdyno-of-somebody-else")
+    assert sweep(STRANGER) == []
+    assert sweep(OURSELVES) == [dead.path]
+    assert {path.name for path in tmp_path.iterdir()} == {
+        alive.path.name,
+        link.name,
+        "pgdyno-of-somebody-else",
+    }
+    alive.remove()
+    alive.remove()
+    assert not alive.path.exists()
 
 
 def test_names_of_our_databases_need_no_quoting_and_have_a_limit() -> None:

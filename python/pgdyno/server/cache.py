@@ -11,6 +11,7 @@ from typing import Self
 from pgdyno.server.datasets import Datasets
 from pgdyno.server.fetch import Progress, Store
 from pgdyno.server.runs import Runs
+from pgdyno.server.sockets import sweep as sweep_sockets
 from pgdyno.server.user import Account, cache_root, server_account
 
 ROOMS = ("builds", "lists", "catalogues", "datasets", "runs")
@@ -74,6 +75,7 @@ class Cache:
         """
         self.run_room().sweep()
         self.dataset_room().sweep()
+        sweep_sockets(self.account)
 
     def store(self, progress: Progress | None = None) -> Store:
         """The store of embedded builds in this cache."""

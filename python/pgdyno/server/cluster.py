@@ -18,9 +18,10 @@ from pathlib import Path
 from pgdyno.errors import StartError, UsageError
 from pgdyno.server.build import Build
 from pgdyno.server.process import launch, run_tool
-from pgdyno.server.running import SUPERUSER, Server, SocketDirectory, last_words
+from pgdyno.server.running import SUPERUSER, Server, last_words
 from pgdyno.server.settings.check import verify
 from pgdyno.server.settings.owned import BASE, config_text, refuse_owned
+from pgdyno.server.sockets import SocketDirectory
 from pgdyno.server.user import Account
 
 INITDB_TIMEOUT_S = 300.0  # seconds on any disk that could carry a benchmark

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import shutil
 import subprocess
-import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,12 +17,9 @@ from psycopg.conninfo import make_conninfo
 from pgdyno.errors import ConnectError, ServerError, StartError
 from pgdyno.server.build import Build
 from pgdyno.server.process import STOP_SIGNALS, StopMode
-from pgdyno.server.user import Account
+from pgdyno.server.sockets import PORT, SocketDirectory
 
 SUPERUSER = "pgdyno"
-PORT = 5432  # only a part of the socket's name: nothing listens on the network
-# A socket's path is at most 107 bytes (sun_path); we keep well below whatever TMPDIR says.
-SOCKET_PATH_BYTES_MAX = 107
 STOP_TIMEOUT_S = 300.0  # a fast stop writes a checkpoint: all of shared_buffers, on a slow disk
 KILL_TIMEOUT_S = 20.0  # after SIGQUIT the postmaster itself kills what is left after 5 s
 LOG_WORDS_MAX = 4  # lines of the server's log that go into an error message
@@ -37,36 +31,6 @@ TELLING = (
 _LOG_PREFIX = re.compile(r"^[-\d]+ [:.\d]+ \w+ \[\d+\] ")
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-
-
-@dataclass(frozen=True)
-class SocketDirectory:
-    """The private directory in which one server's socket lies."""
-
-    path: Path
-
-    @classmethod
-    def create(cls, account: Account) -> Self:
-        """A fresh directory that only the servers' user may enter, with a path short enough for a socket."""
-        parent = tempfile.gettempdir()
-        if len(os.fsencode(parent)) > SOCKET_PATH_BYTES_MAX - 40 or not account.can_reach(Path(parent, "x")):
-            parent = "/tmp"
-        path = Path(tempfile.mkdtemp(prefix="pgdyno-", dir=parent))
-        account.own(path)
-        return cls(path)
-
-    def settings(self) -> dict[str, str]:
-        """The settings that make a server listen here, and nowhere else."""
-        return {
-            "listen_addresses": "",
-            "port": str(PORT),
-            "unix_socket_directories": str(self.path),
-            "unix_socket_permissions": "0700",
-        }
-
-    def remove(self) -> None:
-        """Delete the directory with what the server left in it."""
-        shutil.rmtree(self.path, ignore_errors=True)
 
 
 @dataclass
