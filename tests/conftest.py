@@ -8,12 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.find import system_builds
 from pgdyno.server.running import Server
 from pgdyno.server.user import Account, server_account
+
+# Hypothesis holds each example against a deadline on the clock, which a busy machine misses.
+settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("no clock")
 
 
 def _reachable_directory() -> Path:
