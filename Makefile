@@ -12,18 +12,19 @@ help: ## list the targets
 
 setup: $(BIN)/pgdyno $(BIN)/pgdyno-engine ## build the engine and make .venv, so that .venv/bin/pgdyno is the command
 
-$(BIN)/python: requirements.lock
+# .venv/bin/python is a link to a file that may not be ours to touch: a stamp of our own says what is installed.
+.venv/installed: requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "pgdyno needs Python 3.11 or newer; $(PYTHON) is older. Name another: make PYTHON=python3.12" >&2; exit 1; }
 	@command -v cargo >/dev/null || { echo "pgdyno needs Rust (cargo 1.85 or newer) to build its engine; install it with rustup or your distribution's package" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@touch $@
 
-$(BIN)/pgdyno: $(BIN)/python pyproject.toml
+$(BIN)/pgdyno: .venv/installed pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
 
-$(BIN)/pgdyno-engine: $(BIN)/python $(ENGINE_SOURCES)
+$(BIN)/pgdyno-engine: .venv/installed $(ENGINE_SOURCES)
 	cargo build --release --locked --quiet
 	@install -m 755 target/release/pgdyno-engine $@
 
