@@ -45,6 +45,7 @@ class Code(StrEnum):
     STEAL = "steal"
     CHECKPOINT_IN_SLICES = "checkpoint-in-slices"
     AUTOVACUUM_IN_SLICES = "autovacuum-in-slices"
+    SLICES_TOO_SHORT = "slices-too-short"
     WINDOW_WITHOUT_CHECKPOINT = "window-without-checkpoint"
     NO_STEADY_STATE = "no-steady-state"
     # what the statistics say of themselves
@@ -167,6 +168,11 @@ WORDINGS: Mapping[Code, Wording] = {
     Code.AUTOVACUUM_IN_SLICES: Wording(
         "Tables of arm {arm} that autovacuum vacuumed or analyzed while the arms were driven in turn: {n}.",
         "Use the blocks schedule, where one arm runs at a time, or turn autovacuum off in every arm.",
+    ),
+    Code.SLICES_TOO_SHORT: Wording(
+        "Half of arm {arm}'s transactions took longer than {latency_ms} ms, {share} of a slice "
+        "(limit {limit}): its rate is partly that of a start from nothing, which makes effects look larger.",
+        "Use longer slices (--slice), the blocks schedule, or fewer clients.",
     ),
     Code.WINDOW_WITHOUT_CHECKPOINT: Wording(
         "No checkpoint fell into arm {arm}'s measured window, so the result leaves its cost out.",

@@ -104,6 +104,7 @@ def test_a_study_without_a_finished_block_is_undecided(tmp_path: Path) -> None:
         (Synthetic(blocks=5, schedule=Schedule.SEQUENTIAL), Code.SEQUENTIAL),
         (Synthetic(blocks=5, ended=Ending.VERDICT), Code.STOPPED_ON_VERDICT),
         (Synthetic(blocks=5), Code.NO_KEYING_AND_THINKING),
+        (Synthetic(blocks=5, rate_per_s=100.0), Code.SLICES_TOO_SHORT),
     ],
 )
 def test_the_doubts_that_follow_from_the_evidence_are_raised(

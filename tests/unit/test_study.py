@@ -12,7 +12,14 @@ from pydantic import ValidationError
 from pgdyno.errors import UsageError
 from pgdyno.study.arm import parse_arm, parse_arms
 from pgdyno.study.plan import Study, TpccParameters, block_of, blocks_of
-from pgdyno.study.sizing import Machine, default_clients, default_warehouses, fit_rhythm
+from pgdyno.study.sizing import (
+    Machine,
+    default_clients,
+    default_slice_s,
+    default_warehouses,
+    discard_s,
+    fit_rhythm,
+)
 
 
 def make_study(**changes: object) -> Study:
@@ -160,6 +167,29 @@ def test_a_budget_is_laid_out_in_whole_pairs_of_rounds(minutes: int, arms: int) 
     assert rhythm.rounds % 2 == 0
     assert rhythm.rounds >= 4
     assert rhythm.warmup_s >= 2
+
+
+@pytest.mark.parametrize("slice_s", [0.1, 0.5, 1.0, 20.0])
+@pytest.mark.parametrize("warmup_s", [0.0, 0.2, 1.0, 2.0, 7.0])
+def test_the_warm_up_takes_the_time_asked_for_in_pairs_of_rounds(slice_s: float, warmup_s: float) -> None:
+    study = make_study(warmup_s=warmup_s, slice_s=slice_s, discard_s=0.0)
+    warm = [s for s in block_of(study, 0).slices if s.role == "warm-up"]
+    for arm in range(2):
+        assert sum(s.duration_s for s in warm if s.arm == arm) == pytest.approx(warmup_s)
+    assert len(warm) % 4 == 0
+    assert bool(warm) == (warmup_s > 0)
+
+
+def test_slices_grow_with_the_clients_that_wait_for_each_other() -> None:
+    two = Machine(cores=2, memory_bytes=2**33)
+    assert [default_slice_s(two, clients) for clients in (1, 100, 101, 200, 2000)] == [1, 1, 2, 2, 20]
+    assert fit_rhythm(300, 2, 20.0).rounds == 2
+
+
+@given(st.floats(0.1, 60))
+def test_what_is_discarded_is_at_least_a_twentieth_and_at_most_a_tenth_of_a_slice(slice_s: float) -> None:
+    assert slice_s / 20 <= discard_s(slice_s) <= slice_s / 10
+    assert discard_s(1.0) == 0.05
 
 
 def test_the_package_names_one_version() -> None:

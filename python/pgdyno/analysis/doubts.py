@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pgdyno.analysis.comparison import Comparison
 from pgdyno.analysis.differences import debugged, differences, listed
 from pgdyno.analysis.verdict import BLOCKS_MIN
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import share_text
 from pgdyno.evidence.records import Arm, Counts, Ending, Schedule, Study, Trial, TrialStatus
 
@@ -18,11 +18,21 @@ RETRIES_SHARE_MAX = 0.05
 """More retries than this, and the arm's contention is a good part of its result."""
 
 
+SLICE_SHARE_MAX = 0.05
+"""Of a slice, for the median transaction: a closed loop that starts from nothing completes none in that
+time, so an effect of x on latency shows as about (1 + share) x in the rate."""
+
+
 def doubts(
-    study: Study, arms: Sequence[Arm], trials: Sequence[Trial], comparisons: Sequence[Comparison]
+    study: Study,
+    arms: Sequence[Arm],
+    trials: Sequence[Trial],
+    comparisons: Sequence[Comparison],
+    p50_ms: Mapping[int, float | None],
 ) -> list[Caveat]:
-    """All of them, the gravest first."""
+    """All of them, the gravest first. ``p50_ms`` is the median latency of each arm, by its number."""
     found = [*_of_trials(arms, trials)]
+    found += _of_slices(study, arms, p50_ms)
     for comparison in comparisons:
         found += _of_comparison(comparison)
         found += differences(arms[0], comparison.arm, trials)
@@ -60,6 +70,21 @@ def _of_trials(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]:
     interrupted = sum(trial.status is TrialStatus.INTERRUPTED for trial in trials)
     if interrupted:
         found.append(Caveat(Code.INTERRUPTED, {"trials": interrupted}))
+    return found
+
+
+def _of_slices(study: Study, arms: Sequence[Arm], p50_ms: Mapping[int, float | None]) -> list[Caveat]:
+    slice_s = study.plan.slice_s
+    if study.plan.schedule is not Schedule.SLICES or not slice_s or study.plan.rate_per_s is not None:
+        return []
+    found = []
+    for arm in arms:
+        latency_ms = p50_ms.get(arm.arm)
+        if latency_ms is not None and latency_ms / 1e3 > SLICE_SHARE_MAX * slice_s:
+            share = share_text(latency_ms / 1e3 / slice_s)
+            limit = share_text(SLICE_SHARE_MAX)
+            names: dict[str, Parameter] = {"arm": arm.name, "latency_ms": round(latency_ms)}
+            found.append(Caveat(Code.SLICES_TOO_SHORT, {**names, "share": share, "limit": limit}))
     return found
 
 

@@ -96,7 +96,9 @@ def find(evidence: Evidence) -> Findings:
     keys = [latency_key(kind, name) for kind in [*kinds, ALL_KINDS] for name in QUANTILES_COMPARED]
     getters = {key: _Getter(latency_ms, key) for key in keys}
     comparisons = compare(arms, trials, study.plan, chosen, getters)
-    computed = doubts(study, arms, trials, comparisons)
+    of_arms = [_of_arm(arm, trials, histograms, chosen, study.plan.confidence) for arm in arms]
+    p50_ms = {of.arm.arm: of.quantiles_ms(ALL_KINDS)["p50"] for of in of_arms}
+    computed = doubts(study, arms, trials, comparisons, p50_ms)
     durations = [
         block.ended_unix_s - block.started_unix_s
         for block in blocks
@@ -106,7 +108,7 @@ def find(evidence: Evidence) -> Findings:
         study=study,
         metrics=chosen,
         kinds=kinds,
-        arms=[_of_arm(arm, trials, histograms, chosen, study.plan.confidence) for arm in arms],
+        arms=of_arms,
         comparisons=comparisons,
         blocks=blocks,
         trials=trials,

@@ -22,16 +22,12 @@ from pgdyno.interruption import Interruption
 from pgdyno.lab.study import resume_study, start_study
 from pgdyno.study.arm import parse_arms
 from pgdyno.study.plan import Study
-from pgdyno.study.sizing import default_clients, default_warehouses, fit_rhythm
+from pgdyno.study.sizing import default_clients, default_slice_s, default_warehouses, discard_s, fit_rhythm
 from pgdyno.units import format_duration, parse_duration_s
 
 DEFAULT_MINUTES = 5.0
 MINUTES_MAX = 60 * 24 * 366.0
 """A year: a typing error, not a plan."""
-
-DISCARD_S = 0.05
-"""Of each slice: its clients start together from nothing in flight, and are in step for the first few
-transactions; those last some milliseconds each."""
 
 
 def compare(
@@ -70,11 +66,16 @@ def compare(
     retries: options.Retries = 10,
     schedule: Annotated[
         Literal["slices", "blocks"],
-        typer.Option(help="The arms take turns every second, or run one after the other."),
+        typer.Option(help="The arms take turns within a block, or run one after the other."),
     ] = "slices",
     slice_length: Annotated[
-        str, typer.Option("--slice", metavar="DURATION", help="How long one arm's turn is.")
-    ] = "1s",
+        str | None,
+        typer.Option(
+            "--slice",
+            metavar="DURATION",
+            help="How long one arm's turn is. [default: 1s; longer with more than 50 clients per core]",
+        ),
+    ] = None,
     warmup: Annotated[
         str | None,
         typer.Option(
@@ -149,7 +150,7 @@ def compare(
     specs = tuple(parse_arms(arms))
     n_clients = default_clients(machine) if clients is None else clients
     n_warehouses = default_warehouses(machine, n_clients, len(specs)) if warehouses is None else warehouses
-    slice_s = parse_duration_s(slice_length)
+    slice_s = default_slice_s(machine, n_clients) if slice_length is None else parse_duration_s(slice_length)
     if slice_s <= 0:
         raise UsageError(f"--slice: {slice_length!r} is no length of a slice; for example: 1s")
     budget_s = 60 * (DEFAULT_MINUTES if minutes is None else minutes)
@@ -171,7 +172,7 @@ def compare(
         "arms": specs,
         "schedule": schedule,
         "slice_s": slice_s,
-        "discard_s": min(DISCARD_S, slice_s / 10),
+        "discard_s": discard_s(slice_s),
         "warmup_s": rhythm.warmup_s if warmup is None else parse_duration_s(warmup),
         "rounds": rhythm.rounds if window is None else whole_rounds(parse_duration_s(window), slice_s),
         "budget_s": budget_s,

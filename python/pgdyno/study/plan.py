@@ -145,15 +145,19 @@ def _interleaved(study: Study, rng: random.Random) -> Iterator[Slice]:
     """Rounds of one slice of each arm. A round is a random order, the next one its mirror image (ABBA).
 
     The mirror balances every pair of arms against a drift that is linear over the two rounds. The
-    warm-up is laid out in the same way, in slices of the same length.
+    warm-up is laid out in the same way, in slices of about the same length.
     """
-    warm_rounds = round(study.warmup_s / study.slice_s)
-    for role, rounds in (("warm-up", warm_rounds + warm_rounds % 2), ("measure", study.rounds)):
+    warm_rounds = 2 * max(1, round(study.warmup_s / study.slice_s / 2)) if study.warmup_s > 0 else 0
+    roles: list[tuple[Role, int, float]] = [
+        ("warm-up", warm_rounds, study.warmup_s / max(1, warm_rounds)),
+        ("measure", study.rounds, study.slice_s),
+    ]
+    for role, rounds, slice_s in roles:
         order: list[int] = []
         for number in range(rounds):
             order = order[::-1] if number % 2 else rng.sample(range(len(study.arms)), len(study.arms))
             for arm in order:
-                yield Slice(arm, "warm-up" if role == "warm-up" else "measure", study.slice_s, number)
+                yield Slice(arm, role, slice_s, number)
 
 
 def _whole(study: Study, arm: int) -> Iterator[Slice]:

@@ -33,6 +33,29 @@ def default_warehouses(machine: Machine, clients: int, arms: int) -> int:
     return max(1, min(clients, that_fit))
 
 
+SLICE_S = 1.0
+"""Short against whatever drifts on a machine, long against a transaction of some milliseconds."""
+
+CLIENTS_PER_CORE_OF_A_SLICE = 50
+"""A core does some thousand transactions a second, so a client of 50 per core waits some 50 ms for its own:
+a twentieth of SLICE_S."""
+
+
+def default_slice_s(machine: Machine, clients: int) -> float:
+    """SLICE_S, and longer where many clients wait for each other: at its start no client is done, so a slice
+    must be long against a transaction, or its rate is that of the start.
+    """
+    return SLICE_S * max(1, math.ceil(clients / machine.cores / CLIENTS_PER_CORE_OF_A_SLICE))
+
+
+def discard_s(slice_s: float) -> float:
+    """What is not counted at the start of a slice: a twentieth; of slices below 1 s a tenth, at most 50 ms.
+
+    The clients start together with nothing in flight, and are in step for their first few transactions.
+    """
+    return max(slice_s / 20, min(0.05, slice_s / 10))
+
+
 @dataclass(frozen=True)
 class Rhythm:
     """How a block of slices is laid out: warm-up per arm, and rounds of one slice of each arm."""
@@ -49,6 +72,7 @@ BLOCK_OVERHEAD_S = 6.0
 """Restore, start, checks and stop of one block, roughly; only the first layout is made from it."""
 
 ROUNDS_MIN = 4
+ROUNDS_MIN_S = 8.0  # but no longer than this by itself: one pair of rounds is the least there is
 ROUNDS_MAX = 60
 
 
@@ -61,4 +85,5 @@ def fit_rhythm(budget_s: float, arms: int, slice_s: float) -> Rhythm:
     per_arm_s = max(block_s / arms, 0.0)
     warmup_s = min(30.0, max(2.0, round(per_arm_s / 4)))
     rounds = math.floor((per_arm_s - warmup_s) / slice_s / 2) * 2
-    return Rhythm(warmup_s=warmup_s, rounds=min(ROUNDS_MAX, max(ROUNDS_MIN, rounds)))
+    least = ROUNDS_MIN if ROUNDS_MIN * slice_s <= ROUNDS_MIN_S else 2
+    return Rhythm(warmup_s=warmup_s, rounds=min(ROUNDS_MAX, max(least, rounds)))
