@@ -7,6 +7,7 @@ import json
 import os
 import select
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -152,6 +153,16 @@ class Program:
             with contextlib.suppress(OSError, ValueError, psutil.NoSuchProcess):
                 found.append(psutil.Process(int(path.read_text().split("\n", 1)[0])))
         return found
+
+
+def measuring(evidence: Path, block: int = 0) -> bool:
+    """Whether a counted slice of that block is in the evidence, by a reader beside the writer."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{evidence}?mode=ro", uri=True)) as reader:
+            query = "select count(*) from slice join trial using (trial) where block = ? and role = 'measure'"
+            return bool(reader.execute(query, (block,)).fetchone()[0])
+    except sqlite3.OperationalError:
+        return False  # not there yet
 
 
 def _of(cache: Path) -> Iterator[psutil.Process]:

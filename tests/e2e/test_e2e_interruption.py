@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import signal
-import sqlite3
 import sys
 import termios
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from program import Program, Running
+from program import Program, Running, measuring
 
 from pgdyno.evidence.reader import Evidence
 from pgdyno.study.plan import Study, block_of
@@ -23,16 +21,6 @@ LONG = ("--window", "40s", "--slice", "0.5s", "--blocks", "1")
 @pytest.fixture
 def evidence(tmp_path: Path) -> Path:
     return tmp_path / "e.sqlite"
-
-
-def measuring(evidence: Path, block: int = 0) -> bool:
-    """Whether a counted slice of that block is in the evidence, by a reader beside the writer."""
-    try:
-        with closing(sqlite3.connect(f"file:{evidence}?mode=ro", uri=True)) as reader:
-            query = "select count(*) from slice join trial using (trial) where block = ? and role = 'measure'"
-            return bool(reader.execute(query, (block,)).fetchone()[0])
-    except sqlite3.OperationalError:
-        return False  # not there yet
 
 
 def unread_bytes(pid: int) -> int:

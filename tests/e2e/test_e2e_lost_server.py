@@ -1,0 +1,86 @@
+"""A server that dies in the middle of a trial: that trial fails, the study goes on or stops, the rest is safe."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+from program import Program, Running, measuring
+
+from pgdyno.evidence.reader import Evidence
+
+SIZES = ("--warehouses", "1", "--clients", "2", "--seed", "7", "--warmup", "0.2s", "--slice", "0.2s")
+
+
+def a_client_of(postmaster: psutil.Process) -> int:
+    """A backend that serves the workload."""
+    return next(p.pid for p in postmaster.children() if " tpcc " in " ".join(p.cmdline()))
+
+
+def lose_a_server_in_block_1(
+    program: Program, server: str, evidence: Path, which: str, *options: str
+) -> Running:
+    # A second measured of each: ample time to strike between the first slice and the last.
+    running = program.start(
+        "compare", *SIZES, "--window", "1.2s", "--evidence", evidence, "--json", *options, server, server
+    )
+    running.until(lambda: measuring(evidence, 1))
+    postmaster = program.postmasters()[0]
+    os.kill(postmaster.pid if which == "postmaster" else a_client_of(postmaster), signal.SIGKILL)
+    return running
+
+
+def test_the_study_goes_on_after_a_server_died(
+    program: Program, server: str, loaded: Program, tmp_path: Path
+) -> None:
+    evidence = tmp_path / "e.sqlite"
+    ended = lose_a_server_in_block_1(program, server, evidence, "postmaster", "--blocks", "3").ended()
+    assert ended.status == 0, ended.err
+    assert "Traceback" not in ended.err
+    assert "! block 2" in ended.err
+    found = ended.json()
+    assert found["comparisons"][0]["blocks"] == [0, 2]
+    assert [arm["trials"] for arm in found["arms"]] == [{"ok": 2, "failed": 1}] * 2
+    with Evidence(evidence) as opened:
+        assert [block.status for block in opened.blocks()] == ["done", "failed", "done"]
+        failed = [trial for trial in opened.trials() if trial.status == "failed"]
+    assert {trial.block for trial in failed} == {1}
+    assert all("the server was lost" in trial.reason for trial in failed)
+
+
+def test_a_server_that_crashed_and_came_back_makes_its_trial_count_no_more(
+    program: Program, server: str, loaded: Program, tmp_path: Path
+) -> None:
+    # PostgreSQL restarts itself when a backend is killed; the clients connect again. Between slices no
+    # transaction need have failed: then only the server's log tells.
+    evidence = tmp_path / "e.sqlite"
+    ended = lose_a_server_in_block_1(program, server, evidence, "backend", "--blocks", "2").ended()
+    assert ended.status == 0, ended.err
+    assert "Traceback" not in ended.err
+    assert ended.json()["comparisons"][0]["blocks"] == [0]
+    with Evidence(evidence) as opened:
+        (crashed,) = [
+            trial for trial in opened.trials() if "terminated by signal 9" in opened.server_log(trial.trial)
+        ]
+        assert crashed.block == 1
+        assert crashed.status in ("excluded", "failed")
+        assert crashed.reason
+
+
+def test_the_study_stops_after_a_server_died_where_it_was_told_to(
+    program: Program, server: str, loaded: Program, tmp_path: Path
+) -> None:
+    evidence = tmp_path / "e.sqlite"
+    running = lose_a_server_in_block_1(
+        program, server, evidence, "postmaster", "--blocks", "9", "--on-failure", "stop"
+    )
+    ended = running.ended()
+    assert ended.status == 1
+    assert ended.json()["comparisons"][0]["blocks"] == [0]
+    with Evidence(evidence) as opened:
+        assert opened.study().ended_because == "failed"
+        assert [block.status for block in opened.blocks()] == ["done", "failed"]
+        assert [trial.status for trial in opened.trials()] == ["ok", "ok", "failed", "failed"]
+    assert evidence.with_suffix(".html").exists()
