@@ -13,7 +13,7 @@ from rich.table import Table
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.server.cache import Cache
 from pgdyno.server.prune import Item, items, prune
-from pgdyno.units import format_duration, format_size, parse_duration_s
+from pgdyno.units import format_size, parse_duration_s
 
 app = typer.Typer(help="Show and prune the cache of servers and datasets.", no_args_is_help=True)
 
@@ -73,9 +73,17 @@ def _facts(item: Item) -> dict[str, object]:
     }
 
 
+def _ago(age_s: float) -> str:
+    """``12 min ago``: the largest whole unit says enough."""
+    for unit, unit_s in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if age_s >= unit_s:
+            return f"{int(age_s // unit_s)} {unit} ago"
+    return f"{int(age_s)} s ago"
+
+
 def _table(found: list[Item]) -> Table:
     table = Table("what", "name", "size", "last used", box=None)
     for item in found:
-        ago = "now" if item.in_use else f"{format_duration(max(0.0, time.time() - item.used_unix_s))} ago"
+        ago = "now" if item.in_use else _ago(max(0.0, time.time() - item.used_unix_s))
         table.add_row(item.room, escape(item.name), format_size(item.size_bytes), ago)
     return table

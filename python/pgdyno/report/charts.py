@@ -109,8 +109,8 @@ def _effect(comparison: Comparison, low: float, high: float) -> Markup:
             f"margin ±{given_percent(comparison.margin)}",
             class_="quiet middle",
         ),
-        text(left, 18, f"← {comparison.arm.name} is slower", class_="quiet"),
-        text(width - right, 18, f"{comparison.arm.name} is faster →", class_="quiet end"),
+        text(left, 18, "← slower", class_="quiet"),
+        text(width - right, 18, "faster →", class_="quiet end"),
     ]
     for tick in nice_ticks(low, high, 7):
         parts += [

@@ -107,7 +107,7 @@ def build(findings: Findings) -> Report:
         percent_of=f"Percentages are (B − A) / A, where A is {baseline.name}, the baseline.",
         results=[table for table in results if table.rows],
         doubts=_doubts(findings),
-        safety=_given_up(findings),
+        safety=tables.given_up(findings),
         background=[table for table in background if table.rows],
         method=how_it_was_measured(findings),
         derived=DERIVED_FROM_TPC_C if tpcc else "",
@@ -168,20 +168,6 @@ def _roughly(duration_s: float) -> str:
     return f"about {grouped(minutes / 60, decimals_of(minutes / 60, 2))}{NO_BREAK}h"
 
 
-def _given_up(findings: Findings) -> list[str]:
-    """``GIVEN UP by 17 and 18: can be restored to a point in time.``, a sentence a promise."""
-    by_promise: dict[str, list[str]] = {}
-    for of in findings.arms:
-        for badge in of.arm.safety:
-            if badge.kept is False:
-                by_promise.setdefault(badge.name, []).append(of.arm.name)
-    n = len(findings.arms)
-    return [
-        f"GIVEN UP by {_listed(names) if len(names) < n else 'every arm'}: {promise}."
-        for promise, names in by_promise.items()
-    ]
-
-
 def _doubts(findings: Findings) -> list[Doubt]:
     by_code: dict[Code, list[Caveat]] = {}
     for caveat in findings.caveats:
@@ -218,18 +204,13 @@ def _doubt(alike: Sequence[Caveat], names: Sequence[str], blocks: Mapping[int, i
     if len(alike) == 1:
         return Doubt(first.code, place + first.sentence, first.remedy)
     seen = {str(caveat.parameters["arm"]) for caveat in alike}
-    listed = _listed([name for name in names if name in seen] or sorted(seen))
+    listed = tables.listed([name for name in names if name in seen] or sorted(seen))
     whole = Caveat(first.code, {**first.parameters, "arm": listed})
     sentence = whole.sentence
     if len(seen) > 1:
         sentence = sentence.replace(f"rm {listed}", f"rms {listed}", 1)  # of "arm 17 and 18", "Arm 17 and 18"
         sentence = sentence.replace(f"{listed} was ", f"{listed} were ", 1)
     return Doubt(whole.code, place + sentence, whole.remedy)
-
-
-def _listed(names: Sequence[str]) -> str:
-    """``17, 18 and 18,fsync=off``."""
-    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def _counted(n: int, noun: str) -> str:

@@ -198,7 +198,26 @@ def safety(findings: Findings) -> Table:
         for name in names
     ]
     columns = ("promise", *(of.arm.name for of in findings.arms))
-    return Table("Safety", columns, rows, said_elsewhere=True)
+    return Table("Safety", columns, rows, note=" ".join(given_up(findings)), said_elsewhere=True)
+
+
+def given_up(findings: Findings) -> list[str]:
+    """``GIVEN UP by 17 and 18: can be restored to a point in time (archive_mode is off).``, one a promise."""
+    by_promise: dict[tuple[str, str], list[str]] = {}
+    for of in findings.arms:
+        for badge in of.arm.safety:
+            if badge.kept is False:
+                by_promise.setdefault((badge.name, badge.text), []).append(of.arm.name)
+    return [
+        f"GIVEN UP by {listed(names) if len(names) < len(findings.arms) else 'every arm'}: "
+        f"{promise}{f' ({reason})' if reason else ''}."
+        for (promise, reason), names in by_promise.items()
+    ]
+
+
+def listed(names: Sequence[str]) -> str:
+    """``17, 18 and 18,fsync=off``."""
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def checks(findings: Findings) -> Table:

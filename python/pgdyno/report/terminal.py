@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 
@@ -73,7 +74,11 @@ def _wrapped(text: str, width: int, style: str = "", begin: str = "") -> Text:
 def _table(table: Table, width: int) -> list[RenderableType]:
     """Title, table and note."""
     columns = _fitting(table, width)
-    fits = sum(_width(table, index) + _GAP for index in columns) - _GAP <= width
+    needed = {index: _width(table, index) for index in columns}
+    fits = sum(needed.values()) + _GAP * (len(columns) - 1) <= width
+    names = [index for index in columns if index and table.columns[index] not in table.numeric]
+    taken = sum(needed[index] for index in columns if index not in names) + _GAP * (len(columns) - 1)
+    room = max(NAME_WIDTH_MIN, (width - taken) // max(1, len(names)))
     drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for index in columns:
         column = table.columns[index]
@@ -86,14 +91,25 @@ def _table(table: Table, width: int) -> list[RenderableType]:
             justify="right" if number else "left",
             no_wrap=whole,
             overflow="fold",
-            min_width=_width(table, index) if number else min(_width(table, index), NAME_WIDTH_MIN),
+            min_width=needed[index] if number else min(needed[index], NAME_WIDTH_MIN),
         )
     for row in table.rows:
-        drawn.add_row(*(Text(row[index]) for index in columns))
+        cells = (_broken(row[index], room) if index in names else row[index] for index in columns)
+        drawn.add_row(*map(Text, cells))
     parts: list[RenderableType] = [Text(table.title, style="bold"), drawn]
     if table.note:
         parts.append(_wrapped(table.note, min(width, WIDTH_MAX), "dim"))
     return parts
+
+
+def _broken(name: str, width: int) -> str:
+    """Over lines of at most this width, after commas and spaces where that will do."""
+    lines = [""]
+    for part in re.findall(r"[^, ]*[, ]?", name):
+        if lines[-1] and len(lines[-1]) + len(part.rstrip()) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _fitting(table: Table, width: int) -> list[int]:
