@@ -245,6 +245,18 @@ def test_the_same_caveat_of_many_trials_is_shown_a_few_times_and_counted(tmp_pat
     assert shown[0].startswith("Block 1: ") and plain(shown[-1]) == "The same of 5 more trials."
 
 
+def test_what_is_said_of_all_arms_of_a_block_is_said_once(tmp_path: Path) -> None:
+    late = tuple(
+        Caveat(Code.DRIVER_LATE, {"arm": name, "late_ms": 12.3, "limit_ms": 10}, trial + 1)
+        for trial, name in enumerate(("17", "18"))
+    )
+    built = report_of(tmp_path, Synthetic(blocks=6, caveats=late))
+    said = [doubt.sentence for doubt in built.doubts if doubt.code is Code.DRIVER_LATE]
+    trials = {trial.trial: trial.block for trial in built.findings.trials}
+    assert trials[1] == trials[2] == 0
+    assert len(said) == 1 and said[0].startswith("Block 1: ") and "arms 17 and 18 were measured" in said[0]
+
+
 def test_a_report_made_twice_is_the_same(tmp_path: Path) -> None:
     write_study(tmp_path / "e", THREE)
     assert to_html(read_report(tmp_path / "e")) == to_html(read_report(tmp_path / "e"))

@@ -111,7 +111,7 @@ class LiveView:
             return "preparing"
         of = f" of about {block.blocks_expected}" if block.blocks_expected else ""
         elapsed_s = block.elapsed_s + time.monotonic() - self._block_begun_s
-        left = format_duration(max(0.0, block.budget_s - elapsed_s))
+        left = format_duration(round(max(0.0, block.budget_s - elapsed_s)))
         return f"block {block.block + 1}{of}, {left} left"
 
     def _draw(self) -> RenderableType:

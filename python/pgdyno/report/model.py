@@ -26,6 +26,10 @@ SAID_ONCE_OF_ALL_ARMS = frozenset(
         Code.DEBUG_SERVER,
         Code.FEW_BLOCKS,
         Code.STEAL,
+        Code.DRIVER_BUSY,
+        Code.DRIVER_LATE,
+        Code.CHECKPOINT_IN_SLICES,
+        Code.AUTOVACUUM_IN_SLICES,
     }
 )
 """Caveats that read well of several arms of a block, or of the study, in one sentence."""
