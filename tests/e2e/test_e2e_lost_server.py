@@ -1,8 +1,9 @@
-"""A server that dies in the middle of a trial: that trial fails, the study goes on or stops, the rest is safe."""
+"""A server that dies in a trial: the trial fails, the study goes on or stops, and the rest is kept."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -42,12 +43,15 @@ def test_the_study_goes_on_after_a_server_died(
     assert "! block 2" in ended.err
     found = ended.json()
     assert found["comparisons"][0]["blocks"] == [0, 2]
-    assert [arm["trials"] for arm in found["arms"]] == [{"ok": 2, "failed": 1}] * 2
+    assert {"ok": 2, "failed": 1} in [arm["trials"] for arm in found["arms"]]
     with Evidence(evidence) as opened:
         assert [block.status for block in opened.blocks()] == ["done", "failed", "done"]
         failed = [trial for trial in opened.trials() if trial.status == "failed"]
+        logs = [opened.server_log(trial.trial) for trial in failed]
     assert {trial.block for trial in failed} == {1}
-    assert all("the server was lost" in trial.reason for trial in failed)
+    # The driver saw it, or, where the server died after the last slice, the checks did.
+    assert all(re.search("the server was lost|no connection", trial.reason) for trial in failed)
+    assert all("ready to accept connections" in log for log in logs)
 
 
 def test_a_server_that_crashed_and_came_back_makes_its_trial_count_no_more(
