@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated
 
+import psycopg
 import typer
 from pydantic import ValidationError
 from typer.exceptions import TyperException
@@ -78,6 +79,11 @@ def run(arguments: Sequence[str]) -> int:
     except PgdynoError as error:
         say(f"pgdyno: {error}")
         return error.exit_status
+    except psycopg.Error as error:
+        # Where no one closer knew what to say of it: what the server said, without the statement.
+        words = error.diag.message_primary or str(error).strip().partition("\n")[0]
+        say(f"pgdyno: the server refused, or was lost: {words}")
+        return PgdynoError.exit_status
     except KeyboardInterrupt:
         say("pgdyno: ended at once; what was in the evidence is safe")
         return 130
@@ -85,6 +91,9 @@ def run(arguments: Sequence[str]) -> int:
         # Whoever read our output has gone (`| head`): what is left to be flushed must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        say(f"pgdyno: {error.strerror or error}: {error.filename or 'no file was named'}")
+        return PgdynoError.exit_status
 
 
 def _explain(error: TyperException) -> int:

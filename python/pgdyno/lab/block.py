@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import psycopg
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.drive.run import Run, run_drive
 from pgdyno.drive.specification import drive_specification
 from pgdyno.engine import Event
-from pgdyno.errors import EngineError, ServerError
+from pgdyno.errors import DatasetError, EngineError, ServerError
 from pgdyno.evidence import records
 from pgdyno.evidence.events import interval_from, slice_from
 from pgdyno.evidence.records import BlockStatus, Outcome, TrialStatus
@@ -28,6 +30,9 @@ from pgdyno.probe.cpu import server_cpu_s
 from pgdyno.server.settings.safety import safety
 from pgdyno.study.plan import Block, Slice, Study
 from pgdyno.workload.tpcc import sum_d_next_o_id
+
+FAULTS = (ServerError, EngineError, DatasetError, psycopg.Error)
+"""What makes a trial fail and leaves the study going. A full disk is not among them: it ends the study."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +91,8 @@ def run_group(lab: Lab, block: Block, group: Sequence[int], rates: dict[int, flo
     }
     try:
         outcomes = _carry_out(lab, block, trials)
-    except (ServerError, EngineError) as error:
-        outcomes = {index: _failed(trial, str(error)) for index, trial in trials.items()}
+    except FAULTS as error:
+        outcomes = {index: _failed(trial, _in_one_line(error)) for index, trial in trials.items()}
     finally:
         for trial in trials.values():
             trial.arm.stop()
@@ -116,18 +121,24 @@ def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int,
         lab.watch(Step(f"check {trial.arm.name}"))
         outcome = outcome_of(run, target, trial.arm.name, trial.restore_s, trial.start_s)
         if outcome.status is TrialStatus.OK:
-            outcome = judge(
-                outcome,
-                trial.arm,
-                run,
-                target,
-                clients=lab.study.clients,
-                next_o_ids_before=trial.next_o_ids_before,
-            )
+            outcome = _judged(lab, trial, outcome, run, target)
+        else:
+            # What the server said of its end is wanted most where nothing is left to judge.
+            outcome = replace(outcome, server_log=trial.arm.log() or "")
         for doubt in doubts_of_trial(lab.study, trial.id, trial.arm, run, target, seen):
             lab.writer.add_caveat(doubt)
         outcomes[index] = outcome
     return outcomes
+
+
+def _judged(lab: Lab, trial: Trial, outcome: Outcome, run: Run, target: int) -> Outcome:
+    """A server that is lost while its work is checked fails its own trial, and no other."""
+    clients, before = lab.study.clients, trial.next_o_ids_before
+    try:
+        return judge(outcome, trial.arm, run, target, clients=clients, next_o_ids_before=before)
+    except FAULTS as error:
+        log = trial.arm.log() or ""
+        return replace(outcome, status=TrialStatus.FAILED, reason=_in_one_line(error), server_log=log)
 
 
 def _bring_up(lab: Lab, trial: Trial) -> None:
@@ -226,6 +237,11 @@ def _failed(trial: Trial, reason: str) -> Outcome:
         start_s=trial.start_s,
         server_log=trial.arm.log() or "",
     )
+
+
+def _in_one_line(error: Exception) -> str:
+    """A driver's message has several lines, and says where in a statement the fault is."""
+    return " / ".join(line.strip() for line in str(error).splitlines() if line.strip())
 
 
 def _interrupted() -> Outcome:
