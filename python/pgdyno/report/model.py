@@ -11,7 +11,7 @@ from pgdyno.analysis.verdict import BLOCKS_MIN, POWER, Verdict
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import NO_BREAK, decimals_of, given_percent, grouped, share_text
 from pgdyno.evidence.records import Arm
-from pgdyno.report import tables
+from pgdyno.report import background, tables
 from pgdyno.report.method import DERIVED_FROM_TPC_C, how_it_was_measured
 from pgdyno.report.tables import Table
 
@@ -96,13 +96,14 @@ def build(findings: Findings) -> Report:
         tables.safety(findings),
         tables.checks(findings),
     ]
-    background = [
-        tables.transactions(findings),
-        tables.failures(findings),
-        tables.settings(findings),
-        tables.servers(findings),
-        tables.trials(findings),
-        tables.host(findings),
+    behind = [
+        background.transactions(findings),
+        background.failures(findings),
+        background.settings(findings),
+        background.settings_of_some(findings),
+        background.servers(findings),
+        background.trials(findings),
+        background.host(findings),
     ]
     return Report(
         title=findings.study.title,
@@ -112,7 +113,7 @@ def build(findings: Findings) -> Report:
         results=[table for table in results if table.rows],
         doubts=_doubts(findings),
         safety=tables.given_up(findings),
-        background=[table for table in background if table.rows],
+        background=[table for table in behind if table.rows],
         method=how_it_was_measured(findings),
         derived=DERIVED_FROM_TPC_C if tpcc else "",
         command=findings.study.command,

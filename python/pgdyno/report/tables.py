@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pgdyno.analysis.findings import ALL_KINDS, QUANTILES_COMPARED, ArmFindings, Findings, latency_key
 from pgdyno.analysis.latency import QUANTILES
@@ -17,15 +16,8 @@ from pgdyno.estimate import (
     decimals_of,
     given_percent,
     grouped,
-    share_text,
     signed,
 )
-from pgdyno.evidence.records import TrialStatus
-from pgdyno.units import format_duration, format_size
-
-SETTINGS_ROWS_MAX = 60
-"""Settings in which arms differ; more than this says that the arms are different systems."""
-
 
 DIGITS_WITHOUT_INTERVAL = 2
 """Of a change that few blocks have seen: more would promise what nobody knows."""
@@ -142,52 +134,6 @@ def _plain(change: Estimate) -> str:
     return f"{value} ({low}{NO_BREAK}…{NO_BREAK}{high})"
 
 
-def transactions(findings: Findings) -> Table:
-    """Outcomes per kind and arm, of the measured slices."""
-    numeric = ("ok", "rolled back", "failed", "skipped", "retried", "share")
-    rows = []
-    for kind in findings.kinds:
-        for i, of in enumerate(findings.arms):
-            if kind not in of.counts:
-                continue
-            counts, total = of.counts[kind], sum(each.all for each in of.counts.values())
-            cells = (counts.ok, counts.rolled_back, counts.failed, counts.skipped, counts.retried)
-            rows.append(
-                [
-                    kind_text(kind) if i == 0 else "",
-                    of.arm.name,
-                    *(grouped(cell, 0) for cell in cells),
-                    share_text(counts.all / total) if total else ABSENT,
-                ]
-            )
-    return Table(
-        title="Transactions",
-        columns=("kind", "arm", *numeric),
-        rows=rows,
-        note="Of the trials that count. Rolled back are those that end so by design; retried: attempts.",
-        numeric=frozenset(numeric),
-        long=True,
-    )
-
-
-def failures(findings: Findings) -> Table:
-    """Failed transactions of all trials, by arm, kind and SQLSTATE."""
-    found: dict[tuple[str, str, str], tuple[int, str]] = {}
-    names = {of.arm.arm: of.arm.name for of in findings.arms}
-    for trial in findings.trials:
-        for failure in trial.failures:
-            key = (names[trial.arm], failure.kind, failure.sqlstate)
-            n, sample = found.get(key, (0, ""))
-            found[key] = (n + failure.n, sample or failure.sample)
-    rows = [
-        [arm, kind_text(kind), sqlstate, grouped(n, 0), sample]
-        for (arm, kind, sqlstate), (n, sample) in found.items()
-    ]
-    return Table(
-        "Failures", ("arm", "kind", "SQLSTATE", "n", "a message"), rows, "Of all trials.", frozenset({"n"})
-    )
-
-
 def safety(findings: Findings) -> Table:
     """What each arm's settings keep and give up."""
     words = {True: "kept", False: "GIVEN UP", None: "unknown"}
@@ -251,74 +197,6 @@ def checks(findings: Findings) -> Table:
     )
 
 
-def settings(findings: Findings) -> Table:
-    """The effective settings in which arms differ."""
-    effective = []
-    for of in findings.arms:
-        known = [t.settings for t in findings.trials if t.arm == of.arm.arm and t.settings]
-        effective.append(known[-1] if known else of.arm.settings_requested)
-    names = sorted({name for of_arm in effective for name in of_arm})
-    rows = [
-        [name, *(of_arm.get(name, ABSENT) for of_arm in effective)]
-        for name in names
-        if len({of_arm.get(name) for of_arm in effective}) > 1
-    ]
-    note = "Effective settings that are not equal in all arms."
-    if len(rows) > SETTINGS_ROWS_MAX:
-        note += f" {len(rows) - SETTINGS_ROWS_MAX} more are in the evidence."
-    columns = ("setting", *(of.arm.name for of in findings.arms))
-    return Table("Settings that differ", columns, rows[:SETTINGS_ROWS_MAX], note)
-
-
-def servers(findings: Findings) -> Table:
-    """What is known of the servers, their data and their clients."""
-    facts: list[dict[str, str]] = []
-    for of in findings.arms:
-        mine = _flat(of.arm.server)
-        mine |= {f"dataset {key}": value for key, value in _flat(of.arm.dataset).items()}
-        mine["clients"] = str(of.arm.clients)
-        mine["restore"] = format_duration(of.restore_s) if of.restore_s is not None else ABSENT
-        mine["start"] = format_duration(of.start_s) if of.start_s is not None else ABSENT
-        memory = of.driver_memory_bytes
-        mine["driver's memory, peak"] = format_size(memory) if memory is not None else ABSENT
-        facts.append(mine)
-    names = list(dict.fromkeys(name for of_arm in facts for name in of_arm))
-    rows = [[name, *(of_arm.get(name, ABSENT) for of_arm in facts)] for name in names]
-    return Table("Servers", ("", *(of.arm.name for of in findings.arms)), rows, long=True)
-
-
-def trials(findings: Findings) -> Table:
-    """Every trial, with its primary metric."""
-    primary, names = findings.primary, {of.arm.arm: of.arm.name for of in findings.arms}
-    rows = []
-    for trial in findings.trials:
-        value = primary.value(trial, trial.measured)
-        ok = trial.status is TrialStatus.OK
-        rows.append(
-            [
-                str(trial.block + 1),
-                names[trial.arm],
-                str(trial.status),
-                grouped(value, decimals_of(value, 4)) if value else ABSENT,
-                str(len(trial.measured)),
-                "" if ok else trial.reason,
-            ]
-        )
-    columns = ("block", "arm", "status", primary.unit, "slices", "reason")
-    return Table("Trials", columns, rows, numeric=frozenset({"block", primary.unit, "slices"}), long=True)
-
-
-def host(findings: Findings) -> Table:
-    """The machine, the driver, the plan's place in time."""
-    study = findings.study
-    facts = _flat(study.host)
-    facts |= {f"engine {key}": value for key, value in _flat(study.engine).items()}
-    facts["pgdyno"] = study.pgdyno_version
-    return Table(
-        "Machine and driver", ("", "value"), [[name, value] for name, value in facts.items()], long=True
-    )
-
-
 def kind_text(kind: str) -> str:
     """``new_order`` as ``new order``."""
     return "all kinds" if kind == ALL_KINDS else kind.replace("_", " ")
@@ -326,19 +204,3 @@ def kind_text(kind: str) -> str:
 
 def _ms(value: float | None) -> str:
     return ABSENT if value is None else grouped(value, decimals_of(value, 3))
-
-
-def _flat(facts: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested facts as one level of texts; sizes in bytes made readable."""
-    found: dict[str, str] = {}
-    for key, value in facts.items():
-        name = prefix + str(key).replace("_", " ")
-        if isinstance(value, Mapping):
-            found |= _flat(value, f"{name} ")
-        elif name.endswith(" bytes") and isinstance(value, int | float):
-            found[name.removesuffix(" bytes")] = format_size(int(value))
-        elif isinstance(value, list | tuple):
-            found[name] = ", ".join(str(item) for item in value)
-        else:
-            found[name] = ABSENT if value is None else str(value)
-    return found
