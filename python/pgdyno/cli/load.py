@@ -57,13 +57,18 @@ def load(
             specification,
             interruption,
             lambda phase, share: progress.update(task, description=f"{phase:8}", completed=share),
-            lambda size_bytes: say(f"{warehouses} warehouses will take {format_size(size_bytes)}"),
+            lambda size_bytes: None if quiet else say(forecast(warehouses, size_bytes)),
         )
     if json:
         print_json({key: value for key, value in result.items() if key != "event"})
     else:
         typer.echo(summary(result))
     return 0
+
+
+def forecast(warehouses: int, size_bytes: int) -> str:
+    """What the disk will have to hold."""
+    return f"{warehouses} warehouse{'s' * (warehouses != 1)} will take {format_size(size_bytes)}"
 
 
 def prepare_database(target: Dsn, into_existing: bool) -> None:
