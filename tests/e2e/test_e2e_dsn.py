@@ -1,0 +1,191 @@
+"""Servers that run already: what pgdyno makes there, what it drops again, and what it never touches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from program import Program
+
+from pgdyno.evidence.reader import Evidence
+from pgdyno.lab.dataset import DATASET_FORMAT, DATASET_SEED
+from pgdyno.server.remote import database_name
+from pgdyno.server.running import Server
+
+PRISTINE = database_name("tpcc", "w1", f"s{DATASET_SEED}f{DATASET_FORMAT}")
+DRIVE = ("--clients", "2", "--warmup", "0.2s", "--window", "0.4s", "--json", "--quiet")
+
+
+def execute(server: Server, statement: str, dbname: str = "postgres") -> None:
+    with closing(server.connect(dbname)) as connection:
+        connection.execute(statement)
+
+
+@pytest.fixture(scope="module")
+def theirs(running_server: Server) -> Server:
+    """A server with a database of its user's own."""
+    execute(running_server, "create database mine")
+    execute(
+        running_server, "create table t as select n, md5(n::text) from generate_series(1, 1000) n", "mine"
+    )
+    execute(running_server, "create table orders as select 1 as n", "mine")
+    execute(running_server, "create role humble login")
+    return running_server
+
+
+def databases(server: Server) -> dict[str, object]:
+    """Every database with its identity: one that was dropped and made again has another."""
+    with closing(server.connect()) as connection:
+        found = connection.execute(
+            "select datname, array[oid::text, datdba::text, datacl::text,"
+            " shobj_description(oid, 'pg_database')] from pg_database"
+        ).fetchall()
+    return dict(found)
+
+
+def contents(server: Server, dbname: str = "mine") -> object:
+    """All relations of a user's database, each with its file and size, and a digest of the rows of ours."""
+    with closing(server.connect(dbname)) as connection:
+        relations = connection.execute(
+            "select oid::regclass::text, relfilenode, pg_relation_size(oid) from pg_class"
+            " where relkind in ('r', 'i', 'S', 'v') and oid >= 16384 order by 1"
+        ).fetchall()
+        digest = connection.execute("select md5(string_agg(t::text, ',' order by n)) from t").fetchone()
+    return relations, digest
+
+
+@pytest.fixture
+def untouched(theirs: Server) -> Iterator[Server]:
+    """The user's own databases are the same in the end as before, to the row."""
+    before, rows = databases(theirs), contents(theirs)
+    yield theirs
+    after = databases(theirs)
+    assert {name: after.get(name) for name in before} == before
+    assert contents(theirs) == rows
+
+
+def test_two_running_servers_are_compared_in_databases_of_our_own(
+    program: Program, untouched: Server, tmp_path: Path
+) -> None:
+    before = databases(untouched).keys()
+    arms = (untouched.conninfo("postgres"), untouched.conninfo("mine"))
+    evidence = tmp_path / "e.sqlite"
+    ended = program.compare(*arms, "--blocks", "2", "--evidence", evidence, "--json")
+    assert ended.status == 0, ended.err
+    found = ended.json()
+    assert [arm["trials"] for arm in found["arms"]] == [{"ok": 2}] * 2
+    assert "server-not-restarted" in {caveat["code"] for caveat in found["caveats"]}
+    # The trials' copies are gone, the pristine one is kept: with a mark, and for the next time.
+    assert databases(untouched).keys() - before == {PRISTINE}
+    again = program.compare(*arms, "--blocks", "1", "--evidence", tmp_path / "again.sqlite")
+    assert again.status == 0, again.err
+    assert "load" not in again.err
+    assert databases(untouched).keys() - before == {PRISTINE}
+
+
+def test_a_running_server_is_compared_with_a_build(
+    program: Program, server: str, untouched: Server, loaded: Program, tmp_path: Path
+) -> None:
+    evidence = tmp_path / "e.sqlite"
+    ended = program.compare(server, untouched.conninfo(), "--blocks", "1", "--evidence", evidence, "--json")
+    assert ended.status == 0, ended.err
+    assert [arm["trials"] for arm in ended.json()["arms"]] == [{"ok": 1}] * 2
+    with Evidence(evidence) as opened:
+        assert [arm.server["provider"] for arm in opened.arms()] == ["system", "dsn"]
+        assert [bool(opened.server_log(trial.trial)) for trial in opened.trials()] == [True, False]
+    assert not [name for name in databases(untouched) if "trial" in name]
+
+
+def test_a_database_of_our_name_without_our_mark_is_left_alone(
+    program: Program, server: str, untouched: Server, tmp_path: Path
+) -> None:
+    name = database_name("tpcc", "w2", f"s{DATASET_SEED}f{DATASET_FORMAT}")
+    execute(untouched, f"create database {name}")
+    execute(untouched, "create table precious as select 42 as n", name)
+    before = databases(untouched)
+    dsn = untouched.conninfo()
+    ended = program.compare(dsn, dsn, "--warehouses", "2", "--evidence", tmp_path / "e.sqlite")
+    assert ended.status == 1
+    assert len(ended.complaints) == 1
+    assert "already exists" in ended.complaints[0]
+    assert databases(untouched) == before
+    with closing(untouched.connect(name)) as connection:
+        assert connection.execute("select n from precious").fetchone() == (42,)
+    execute(untouched, f"drop database {name}")
+
+
+def test_a_database_is_made_loaded_checked_and_driven_step_by_step(
+    program: Program, untouched: Server
+) -> None:
+    dsn = untouched.conninfo("steps")
+    loaded = program.run("load", dsn, "--json", "--quiet")
+    assert loaded.status == 0, loaded.err
+    assert loaded.json()["rows"]["customer"] == 30_000
+    assert databases(untouched)["steps"][3].startswith("pgdyno ")  # type: ignore[index]
+    again = program.run("load", dsn)
+    assert again.status == 2
+    assert "the database steps exists already" in again.err
+    driven = program.run("drive", dsn, *DRIVE)
+    assert driven.status == 0, driven.err
+    assert driven.json()["complete"]
+    assert driven.json()["counts"]["new_order"]["ok"] > 0
+    checked = program.run("check", dsn, "--json")
+    assert checked.status == 0, checked.err
+    assert checked.json()["passed"]
+    execute(untouched, "update warehouse set w_ytd = w_ytd + 1", "steps")
+    broken = program.run("check", dsn, "--json")
+    assert broken.status == 1
+    assert {"condition 1", "condition 8"} <= {c["name"] for c in broken.json()["checks"] if not c["passed"]}
+    execute(untouched, "drop database steps")
+
+
+def test_into_existing_works_in_the_named_database_and_only_there(
+    program: Program, untouched: Server, tmp_path: Path
+) -> None:
+    execute(untouched, "create database named")
+    before = databases(untouched)
+    dsn = untouched.conninfo("named")
+    loaded = program.run("load", dsn, "--into-existing", "--quiet")
+    assert loaded.status == 0, loaded.err
+    # It is not ours by its mark: each command that changes it must be told so.
+    unsaid = program.run("drive", dsn, *DRIVE)
+    assert unsaid.status == 1
+    assert "was not made by pgdyno: add --into-existing" in unsaid.complaints[0]
+    driven = program.run("drive", dsn, *DRIVE, "--into-existing")
+    assert driven.status == 0, driven.err
+    evidence = tmp_path / "e.sqlite"
+    ended = program.compare(dsn, dsn, "--into-existing", "--blocks", "1", "--evidence", evidence, "--json")
+    assert ended.status == 0, ended.err
+    assert databases(untouched) == before
+    execute(untouched, "drop database named")
+
+
+@pytest.mark.parametrize("command", ["load", "drive", "compare"])
+def test_tables_that_are_not_ours_are_left_alone_even_in_the_named_database(
+    program: Program, untouched: Server, command: str
+) -> None:
+    dsn = untouched.conninfo("mine")
+    arms = [dsn, dsn] if command == "compare" else [dsn]
+    ended = program.run(command, *arms, "--into-existing", "--quiet")
+    assert ended.status == 1
+    assert len(ended.complaints) == 1
+    assert ended.err.splitlines() == ended.complaints
+
+
+def test_who_may_not_create_databases_or_read_ours_is_told_so(program: Program, untouched: Server) -> None:
+    dsn = f"{untouched.conninfo()} user=humble"
+    ended = program.compare(dsn, dsn)
+    assert ended.status == 1
+    assert "ALTER ROLE humble CREATEDB" in ended.complaints[0]
+    execute(untouched, "create database closed")
+    execute(
+        untouched,
+        "create table pgdyno_dataset (workload text, scale int, seed int, format int, c_load int)",
+        "closed",
+    )
+    ended = program.run("drive", f"{untouched.conninfo('closed')} user=humble", *DRIVE)
+    assert ended.status == 1
+    assert "permission denied" in ended.complaints[0]
+    execute(untouched, "drop database closed")
