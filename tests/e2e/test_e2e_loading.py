@@ -1,0 +1,145 @@
+"""Loading that is interrupted, killed, shared by two, or runs out of disk: nothing half-made looks whole."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from program import SMALLEST, Program, Running
+
+from pgdyno.evidence.reader import Evidence
+from pgdyno.server.build import Build
+from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.running import Server
+from pgdyno.server.user import Account
+
+
+@pytest.fixture
+def fresh(server_dir: Path, tmp_path: Path) -> Iterator[Program]:
+    """pgdyno with a cache in which nothing is."""
+    (server_dir / "sockets").mkdir(mode=0o755)
+    program = Program(server_dir, tmp_path)
+    yield program
+    program.end()
+    assert program.survivors() == []
+
+
+def loading(program: Program, server: str, evidence: Path) -> Running:
+    """Caught while rows are copied."""
+    running = program.start("compare", *SMALLEST, "--blocks", "1", "--evidence", evidence, server, server)
+    running.until(lambda: ": copy" in running.err.read_text())
+    return running
+
+
+def test_an_interrupted_load_leaves_nothing(fresh: Program, server: str, tmp_path: Path) -> None:
+    running = loading(fresh, server, tmp_path / "e.sqlite")
+    running.signal(signal.SIGINT)
+    ended = running.ended()
+    assert ended.status == 130
+    assert ended.complaints == ["pgdyno: the load was stopped at your request; nothing half-made is left"]
+    assert fresh.survivors() == []
+    assert not [path for path in (fresh.cache / "datasets").iterdir() if path.is_dir()]
+    assert not list((fresh.cache / "runs").glob("run-*"))
+    assert not list(fresh.sockets.iterdir())
+    assert not list(tmp_path.glob("e.*"))
+
+
+def test_after_a_killed_load_two_at_once_load_it_anew_and_once(
+    fresh: Program, server: str, tmp_path: Path
+) -> None:
+    killed = loading(fresh, server, tmp_path / "killed.sqlite")
+    killed.signal(signal.SIGKILL)
+    killed.ended()
+    assert fresh.survivors() == []
+    assert [path.suffix for path in (fresh.cache / "datasets").iterdir() if path.is_dir()] == [".part"]
+
+    files = [tmp_path / "one.sqlite", tmp_path / "two.sqlite"]
+    both = [
+        fresh.start("compare", *SMALLEST, "--blocks", "1", "--evidence", path, server, server)
+        for path in files
+    ]
+    ended = [running.ended() for running in both]
+    assert [one.status for one in ended] == [0, 0], [one.err for one in ended]
+    assert sum(one.err.count(": copy") for one in ended) == 1
+    (dataset,) = [path for path in (fresh.cache / "datasets").iterdir() if path.is_dir()]
+    assert not dataset.name.startswith(".")
+    for path in files:
+        with Evidence(path) as opened:
+            # With all checks passed: the twelve conditions hold on what was loaded.
+            assert [trial.status for trial in opened.trials()] == ["ok", "ok"]
+    assert not list((fresh.cache / "runs").glob("run-*"))
+
+
+@pytest.fixture
+def small_disk(server_dir: Path) -> Iterator[Path]:
+    """A file system of 150 MB: an empty cluster fits, a warehouse does not."""
+    place = server_dir / "small"
+    place.mkdir()
+    mount = shutil.which("mount")
+    if os.geteuid() != 0 or mount is None:
+        pytest.skip("NO SMALL DISK: only root may mount one; loading onto a full disk was not tried")
+    done = subprocess.run(
+        [mount, "-t", "tmpfs", "-o", "size=150m,mode=0755", "pgdyno-test", place],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        pytest.skip(f"NO SMALL DISK: {done.stderr.strip()}; loading onto a full disk was not tried")
+    yield place
+    subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def test_a_cache_that_cannot_hold_the_data_is_refused_before_a_row_is_sent(
+    small_disk: Path, server: str, tmp_path: Path
+) -> None:
+    (small_disk / "sockets").mkdir(mode=0o755)
+    program = Program(small_disk, tmp_path)
+    evidence = tmp_path / "e.sqlite"
+    ended = program.compare(server, server, "--blocks", "1", "--evidence", evidence)
+    assert ended.status == 1
+    (complaint,) = ended.complaints
+    assert "need about" in complaint
+    assert "are free on the disk of" in complaint
+    assert ": copy" not in ended.err
+    assert program.survivors() == []
+    assert not [path for path in (small_disk / "datasets").iterdir() if path.is_dir()]
+    assert not evidence.exists()
+
+
+@pytest.fixture
+def cramped(small_disk: Path, build: Build, account: Account) -> Iterator[Server]:
+    """A server that runs already, its data on the small disk."""
+    cluster = Cluster(build, small_disk / "data", account)
+    cluster.initdb(InitOptions(sync=False))
+    # Without WAL of what is copied: where the WAL itself cannot grow, PostgreSQL must end.
+    settings = {"max_wal_size": "32MB", "wal_level": "minimal", "max_wal_senders": "0"}
+    with cluster.start(settings) as server:
+        yield server
+
+
+def test_a_disk_that_fills_up_while_loading_leaves_nothing_that_looks_whole(
+    program: Program, cramped: Server
+) -> None:
+    ended = program.run("compare", *SMALLEST, cramped.conninfo(), cramped.conninfo())
+    assert ended.status == 1
+    (complaint,) = ended.complaints
+    assert "the server's disk is full" in complaint
+    assert program.survivors() == []
+    with closing(cramped.connect()) as connection:
+        names = [name for (name,) in connection.execute("select datname from pg_database").fetchall()]
+    assert not [name for name in names if name.startswith("pgdyno_")]
+
+    named = cramped.conninfo("named")
+    ended = program.run("load", named, "--quiet")
+    assert ended.status == 1
+    assert "the server's disk is full" in ended.complaints[0]
+    ended = program.run("drive", named)
+    assert ended.status == 1
+    assert "half-made" in ended.complaints[0] or "holds no dataset" in ended.complaints[0]
