@@ -84,6 +84,12 @@ def test_the_verdict_is_one_plain_sentence(tmp_path: Path, wanted: Synthetic, se
     assert re.fullmatch(sentence, plain(headline.sentence))
 
 
+def test_few_blocks_foretell_nothing_but_how_many_are_missing(tmp_path: Path) -> None:
+    (headline,) = report_of(tmp_path, Synthetic(effects=(1, 1.1), blocks=2)).headlines
+    assert re.fullmatch(r"An interval needs 5 blocks, 3 more \(about \d+ (s|min)\)\.", plain(headline.more))
+    assert re.search(r"than 17: [+−]\d+(\.\d)? %$", plain(headline.claim))
+
+
 def test_an_undecided_verdict_says_how_much_more_is_needed(tmp_path: Path) -> None:
     (headline,) = report_of(tmp_path, Synthetic(effects=(1, 1), noise=0.08, seed=2)).headlines
     assert re.match(r"About \d+ more blocks? \(about .*\) should decide it\.", plain(headline.more))

@@ -219,10 +219,15 @@ def describe(study: Study) -> str:
     window = format_duration(study.rounds * study.slice_s)
     turns = f" in slices of {format_duration(study.slice_s)}" if study.schedule == "slices" else ""
     return (
-        f"{study.title}: tpcc, {study.workload.warehouses} warehouses, {study.clients} clients; "
+        f"{study.title}: tpcc, {_counted(study.workload.warehouses, 'warehouse')}, "
+        f"{_counted(study.clients, 'client')}; "
         f"{format_duration(study.budget_s)} in all\n"
         f"per arm and block: warm-up {format_duration(study.warmup_s)}, measured {window}{turns}"
     )
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def run_and_report(

@@ -137,7 +137,7 @@ def _headline(comparison: Comparison, findings: Findings) -> Headline:
         case Verdict.SAME:
             claim = f"{b} is as fast as {a}, within the margin: {estimate.signed_text}"
         case _:
-            claim = f"Undecided whether {b} is faster or slower than {a}: {estimate.signed_text}"
+            claim = f"Undecided whether {b} is faster or slower than {a}: {tables.change_text(estimate, '%')}"
     known = estimate.low is not None and estimate.n >= BLOCKS_MIN
     basis = f"{given_percent(estimate.confidence)} interval {interval}" if known else "no interval yet"
     basis = f"{basis}, {_counted(estimate.n, 'block')}; {margin}"
@@ -152,6 +152,12 @@ def _more(comparison: Comparison, block_s: float | None) -> str:
     decision = comparison.decision
     if decision is None or decision.blocks_needed is None:
         return ""
+    n = len(comparison.blocks)
+    if n < BLOCKS_MIN:
+        # A spread that so few have shown foretells nothing.
+        least = BLOCKS_MIN - n
+        minutes = f" ({_roughly(least * block_s)})" if block_s else ""
+        return f"An interval needs {BLOCKS_MIN} blocks, {least} more{minutes}."
     minutes = f" ({_roughly(decision.blocks_needed * block_s)})" if block_s else ""
     sentence = f"About {_counted(decision.blocks_needed, 'more block')}{minutes} should decide it."
     if decision.detectable_percent is not None:

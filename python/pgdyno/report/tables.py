@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -21,6 +22,9 @@ from pgdyno.estimate import (
 
 DIGITS_WITHOUT_INTERVAL = 2
 """Of a change that few blocks have seen: more would promise what nobody knows."""
+
+
+DIGITS_OF_LEVEL = 3
 
 
 @dataclass(frozen=True)
@@ -65,11 +69,19 @@ def _level_row(findings: Findings, metric: Metric, of: ArmFindings, *, first: bo
         metric.label if first else "",
         metric.better if first else "",
         of.arm.name,
-        grouped(level.value, level.decimals) if level else ABSENT,
+        _level_text(level) if level else ABSENT,
         level.interval_text.replace(" ", NO_BREAK) if level and level.n >= BLOCKS_MIN else ABSENT,
         _plain(change) if change else "",
         str(change.n if change else level.n if level else 0),
     ]
+
+
+def _level_text(level: Estimate) -> str:
+    """Three digits even if the interval deserves fewer: it holds drift, which cancels in the change."""
+    three = DIGITS_OF_LEVEL - 1 - math.floor(math.log10(level.value))
+    if level.n < BLOCKS_MIN:
+        return grouped(level.value, min(6, three))
+    return grouped(level.value, min(6, max(three, level.decimals)))
 
 
 def _change(findings: Findings, arm: int, key: str) -> Estimate | None:
@@ -125,11 +137,17 @@ def latency_changes(findings: Findings) -> Table:
     )
 
 
+def change_text(change: Estimate, unit: str) -> str:
+    """``+4.2 %``, with the digits that its blocks deserve."""
+    if change.low is None or change.n < BLOCKS_MIN:
+        return signed(change.value, min(1, decimals_of(change.value, DIGITS_WITHOUT_INTERVAL)), unit)
+    return signed(change.value, change.decimals, unit)
+
+
 def _plain(change: Estimate) -> str:
+    value = change_text(change, "")
     if change.low is None or change.high is None or change.n < BLOCKS_MIN:
-        decimals = min(1, decimals_of(change.value, DIGITS_WITHOUT_INTERVAL))
-        return signed(change.value, decimals, "")
-    value = signed(change.value, change.decimals, "")
+        return value
     low, high = (signed(end, change.decimals, "") for end in (change.low, change.high))
     return f"{value} ({low}{NO_BREAK}…{NO_BREAK}{high})"
 
