@@ -8,6 +8,7 @@
 pub mod copy;
 pub mod drive;
 pub mod io;
+pub mod pgbench;
 pub mod record;
 pub mod tpcc;
 pub mod wire;
