@@ -19,7 +19,7 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.console import PLAIN
 from pgdyno.cli.report import read_report, report
 from pgdyno.errors import EvidenceError, UsageError
-from pgdyno.evidence.records import TrialStatus
+from pgdyno.evidence.records import Ending, TrialStatus
 from pgdyno.report.as_csv import COLUMNS, to_csv
 from pgdyno.report.as_json import to_json
 from pgdyno.report.html import to_html
@@ -122,6 +122,13 @@ def test_every_form_for_people_says_the_facts(tmp_path: Path, form: str) -> None
             re.sub(r"\s+", " ", plain(doubt.sentence)).replace("'", "&#39;" if form == "html" else "'")
             in said
         )
+
+
+@pytest.mark.parametrize("form", ["terminal", "md", "html"])
+@pytest.mark.parametrize("ended", [None, Ending.BUDGET])
+def test_a_report_of_a_running_study_says_so(tmp_path: Path, form: str, ended: Ending | None) -> None:
+    built = report_of(tmp_path, Synthetic(blocks=5, ended=ended))
+    assert ("still running" in FORMS[form](built)) == (ended is None)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -27,5 +27,4 @@ def to_html(report: Report) -> str:
         throughput=charts.throughput(findings),
         latencies=charts.latencies(findings),
         when=datetime.fromtimestamp(findings.study.created_unix_s, UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        running=findings.study.ended_because is None,
     )

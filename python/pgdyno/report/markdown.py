@@ -25,6 +25,9 @@ def _lines(report: Report) -> Iterator[str]:
         if headline.more:
             yield _escaped(headline.more)
         yield ""
+    if report.unfinished:
+        yield _escaped(report.unfinished)
+        yield ""
     yield _escaped(report.percent_of)
     yield ""
     for table in report.results:

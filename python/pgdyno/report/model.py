@@ -35,6 +35,9 @@ SAID_ONCE_OF_ALL_ARMS = frozenset(
 """Caveats that read well of several arms of a block, or of the study, in one sentence."""
 
 
+UNFINISHED = "The study is still running, or ended without notice: this is what it has found so far."
+
+
 @dataclass(frozen=True)
 class Headline:
     """The verdict on one arm: a claim and what it rests on.
@@ -70,6 +73,7 @@ class Report:
     title: str
     findings: Findings
     headlines: Sequence[Headline]
+    unfinished: str  # that the study has not ended; empty where it has
     percent_of: str  # of what the percentages are
     results: Sequence[Table]
     doubts: Sequence[Doubt]
@@ -109,6 +113,7 @@ def build(findings: Findings) -> Report:
         title=findings.study.title,
         findings=findings,
         headlines=[_headline(comparison, findings) for comparison in findings.comparisons],
+        unfinished=UNFINISHED if findings.study.ended_because is None else "",
         percent_of=f"Percentages are (B − A) / A, where A is {baseline.name}, the baseline.",
         results=[table for table in results if table.rows],
         doubts=_doubts(findings),

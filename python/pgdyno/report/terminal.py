@@ -47,6 +47,8 @@ def render(report: Report, width: int) -> RenderableType:
         parts.append(_wrapped(headline.sentence, prose, _VERDICT_STYLE[headline.verdict]))
         if headline.more:
             parts.append(_wrapped(headline.more, prose))
+    if report.unfinished:
+        parts.append(_wrapped(report.unfinished, prose, "bold"))
     parts += [_wrapped(report.percent_of, prose, "dim"), Text()]
     for table in report.results:
         if not table.long and not table.said_elsewhere:
