@@ -1,0 +1,95 @@
+"""The other ways to drive and to lay out a study: one short comparison each, its evidence the witness."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from program import Program
+
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import Trial
+
+VARIANTS = {
+    "one arm at a time, a round trip a statement": "--schedule blocks --calls statements",
+    "pipelined and serializable": "--calls statements --pipeline --isolation serializable --clients 8",
+    "keying and thinking": "--pacing keying-and-thinking --clients 20 --slice 1s --warmup 1s --window 2s",
+    "more clients than the default of connections": "--clients 200",
+}
+
+
+def compared(program: Program, tmp_path: Path, *arguments: str) -> tuple[dict[str, object], list[Trial]]:
+    evidence = tmp_path / "e.sqlite"
+    ended = program.compare("--blocks", "1", "--evidence", evidence, "--json", *arguments)
+    assert ended.status == 0, ended.err
+    with Evidence(evidence) as opened:
+        return ended.json(), opened.trials()
+
+
+def executed(trial: Trial) -> int:
+    return sum(counts.executed for piece in trial.measured for counts in piece.kinds.values())
+
+
+@pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
+def test_each_way_to_drive_gives_trials_that_pass_their_checks(
+    program: Program, server: str, loaded: Program, tmp_path: Path, options: str
+) -> None:
+    _, trials = compared(program, tmp_path, *options.split(), server, server)
+    assert [trial.status for trial in trials] == ["ok", "ok"]
+    assert all(check.passed for trial in trials for check in trial.checks)
+    if "keying" not in options:  # where a client begins a transaction in twenty seconds
+        assert all(executed(trial) > 0 for trial in trials)
+    if "200" in options:
+        assert all(int(trial.settings["max_connections"]) > 200 for trial in trials)
+    if "blocks" in options:
+        first, second = sorted(trials, key=lambda trial: trial.started_unix_s)
+        assert first.ended_unix_s is not None
+        assert first.ended_unix_s <= second.started_unix_s
+        assert all(len(trial.measured) == 1 for trial in trials)
+
+
+def test_an_open_loop_intends_what_its_rate_says(
+    program: Program, server: str, loaded: Program, tmp_path: Path
+) -> None:
+    rate = 300.0
+    _, trials = compared(program, tmp_path, "--rate", str(rate), "--window", "1.2s", server, server)
+    for trial in trials:
+        counts = [c for piece in trial.measured for c in piece.kinds.values()]
+        arrivals = sum(c.executed + c.failed + c.skipped for c in counts)
+        expected = rate * sum(piece.counted_s for piece in trial.measured)
+        # Poisson arrivals, six standard deviations; and those in flight at the rim of a slice count where
+        # they end, at most one for each of the two clients and six slices.
+        assert abs(arrivals - expected) <= 6 * math.sqrt(expected) + 12
+    assert [trial.status for trial in trials] == ["ok", "ok"]
+
+
+def test_three_arms_are_each_compared_with_the_first(
+    program: Program, server: str, loaded: Program, tmp_path: Path
+) -> None:
+    arms = (server, server, f"{server},work_mem=8MB")
+    found, trials = compared(program, tmp_path, *arms)
+    assert [trial.status for trial in trials] == ["ok"] * 3
+    assert found["verdict"] is None
+    comparisons = found["comparisons"]
+    assert isinstance(comparisons, list)
+    assert [(c["baseline"], c["arm"]) for c in comparisons] == [
+        (server, f"{server} (again 2)"),
+        (server, arms[2]),
+    ]
+    assert {trial.arm: trial.settings["work_mem"] for trial in trials} == {0: "4MB", 1: "4MB", 2: "8MB"}
+
+
+def test_the_budget_is_kept_within_a_block(
+    program: Program, server: str, loaded: Program, tmp_path: Path
+) -> None:
+    # By the times in the evidence. A block begins if half of the longest so far still fits.
+    evidence, budget_s = tmp_path / "e.sqlite", 6.0
+    ended = program.compare("--minutes", str(budget_s / 60), "--evidence", evidence, server, server)
+    assert ended.status == 0, ended.err
+    with Evidence(evidence) as opened:
+        spans = [(block.ended_unix_s or math.nan) - block.started_unix_s for block in opened.blocks()]
+        assert opened.study().ended_because == "budget"
+    spent_s = sum(spans)
+    assert spent_s - spans[-1] <= budget_s
+    assert spent_s > budget_s - max(spans) / 2
