@@ -4,3 +4,5 @@
 //! user it is pgbench's own, so that what reads pgbench's output can read ours.
 
 pub mod random;
+pub mod value;
+pub mod variables;
