@@ -116,7 +116,7 @@ WORDINGS: Mapping[Code, Wording] = {
     ),
     Code.SHARED_MACHINE: Wording(
         "The driver shared {cores} cores with the servers.",
-        "Watch the driver's CPU per transaction below, or drive from a second machine.",
+        "Watch the driver's CPU per transaction, or drive from a second machine.",
     ),
     Code.NO_KEYING_AND_THINKING: Wording(
         "The clients neither keyed nor thought: a few clients ran as fast as the server allowed.",
@@ -132,7 +132,7 @@ WORDINGS: Mapping[Code, Wording] = {
     ),
     Code.CHECKS_FAILED_TRIALS_EXCLUDED: Wording(
         "Trials of arm {arm} that failed a check ({checks}) and are excluded from the estimate: {trials}.",
-        "Read the failed checks below: a server or a workload that does not do its work has no speed.",
+        "Read the failed checks: a server or a workload that does not do its work has no speed.",
     ),
     Code.TRIALS_FAILED: Wording(
         "Trials of arm {arm} that did not finish: {trials} ({reason}).",
@@ -140,7 +140,7 @@ WORDINGS: Mapping[Code, Wording] = {
     ),
     Code.FAILURES_OVER_SHARE: Wording(
         "{share} of arm {arm}'s transactions failed (limit {limit}).",
-        "Read the failures by SQLSTATE below.",
+        "Read the failures by SQLSTATE in the report.",
     ),
     Code.RETRIES_OVER_SHARE: Wording(
         "Arm {arm} retried {share} of its transactions (limit {limit}): "

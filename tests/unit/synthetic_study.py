@@ -97,9 +97,13 @@ def arms_of(wanted: Synthetic) -> list[Arm]:
             server={"provider": "embedded", "version": name, "compiler": "gcc 12.2 -O2", "checksums": "off"},
             settings_requested={},
             safety=[
-                Badge("survives a process crash", True, "fsync = on"),
-                Badge("survives power loss", i not in wanted.unsafe_arms, "fsync, synchronous_commit"),
-                Badge("torn pages repaired", True, "full_page_writes = on"),
+                Badge("survives a process crash", "yes", "fsync = on"),
+                Badge(
+                    "survives power loss",
+                    "no" if i in wanted.unsafe_arms else "yes",
+                    "fsync, synchronous_commit",
+                ),
+                Badge("torn pages repaired", "yes", "full_page_writes = on"),
             ],
             workload={"kind": "tpcc", "warehouses": 10},
             clients=8,

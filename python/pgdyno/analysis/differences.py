@@ -78,9 +78,9 @@ def _safety(baseline: Arm, arm: Arm) -> list[str]:
     return [
         f"{badge.name}: {_kept(kept[badge.name])} against {_kept(badge)}"
         for badge in arm.safety
-        if badge.name in kept and kept[badge.name].kept is not badge.kept
+        if badge.name in kept and kept[badge.name].kept != badge.kept
     ]
 
 
 def _kept(badge: Badge) -> str:
-    return {True: "kept", False: "given up", None: "unknown"}[badge.kept]
+    return {"yes": "kept", "partly": "partly kept", "no": "given up", "unknown": "unknown"}[badge.kept]

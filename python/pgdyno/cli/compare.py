@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 import sys
 import tempfile
 import time
@@ -174,7 +175,9 @@ def compare(
         "slice_s": slice_s,
         "discard_s": discard_s(slice_s),
         "warmup_s": rhythm.warmup_s if warmup is None else parse_duration_s(warmup),
-        "rounds": rhythm.rounds if window is None else whole_rounds(parse_duration_s(window), slice_s),
+        "rounds": rhythm.rounds
+        if window is None
+        else whole_rounds(parse_duration_s(window), slice_s, schedule),
         "budget_s": budget_s,
         "blocks_max": blocks,
         "margin": options.parse_percent(margin),
@@ -204,9 +207,10 @@ def require_place(path: Path) -> None:
         raise UsageError(f"cannot write {path}: it is a directory")
 
 
-def whole_rounds(window_s: float, slice_s: float) -> int:
-    """The even number of slices that comes nearest to the window; at least two."""
-    return max(2, 2 * round(window_s / slice_s / 2))
+def whole_rounds(window_s: float, slice_s: float, schedule: str) -> int:
+    """The number of slices that comes nearest to the window; at least two, and even where arms take turns."""
+    pair = 2 if schedule == "slices" else 1
+    return max(2, pair * round(window_s / slice_s / pair))
 
 
 def title_of(names: Sequence[str]) -> str:
@@ -226,6 +230,14 @@ def describe(study: Study) -> str:
     )
 
 
+def command_of(study: Study) -> str:
+    """What was typed, quoted for a shell, with the seed that was drawn: it repeats the study."""
+    typed = ["pgdyno", *sys.argv[1:]]
+    if not any(word == "--seed" or word.startswith("--seed=") for word in typed):
+        typed += ["--seed", str(study.seed)]
+    return shlex.join(typed)
+
+
 def _counted(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
@@ -242,16 +254,13 @@ def run_and_report(
     """Runs a new study, or (``study`` None) goes on with one; then reports. Gives the exit status."""
 
     def watch_for(names: Sequence[str]) -> LiveView:
-        return LiveView(names, quiet)
+        return LiveView(names, quiet, describe(study) if study else "")
 
     with Interruption() as interruption:
         if study is None:
             ending = resume_study(path, more_minutes, watch_for, interruption)
         else:
-            if not quiet:
-                say(describe(study))
-            command = " ".join(["pgdyno", *sys.argv[1:]])
-            ending = start_study(path, study, command, watch_for, interruption)
+            ending = start_study(path, study, command_of(study), watch_for, interruption)
     html = html or path.with_suffix(".html")
     write_html(path, html)
     print_report(path, "json" if json else "terminal")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from pathlib import Path
 from typing import Annotated
@@ -27,6 +28,9 @@ def demo(
     directory: Annotated[
         Path, typer.Argument(metavar="DIRECTORY", help="Where evidence and report go.")
     ] = Path("demo"),
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Of everything random. [default: drawn]")
+    ] = None,
 ) -> int:
     """Compare two PostgreSQL versions for three minutes.
 
@@ -43,7 +47,7 @@ def demo(
         warmup_s=2,
         rounds=6,
         budget_s=DEMO_BUDGET_S,
-        seed=int(time.time()),
+        seed=secrets.randbelow(2**48) if seed is None else seed,
     )
     directory.mkdir(parents=True, exist_ok=True)
     stem = directory / time.strftime("demo-%Y%m%d-%H%M%S")

@@ -32,9 +32,10 @@ FIGURES_WIDTH = 1 + 8 + 7 + 6 + 11 + 6 * 2
 class LiveView:
     """Watches a study. A context manager; call it with each Progress."""
 
-    def __init__(self, arm_names: Sequence[str], quiet: bool = False) -> None:
+    def __init__(self, arm_names: Sequence[str], quiet: bool = False, heading: str = "") -> None:
         self._names = arm_names
         self._quiet = quiet
+        self._heading = heading  # said when the first data are loaded or the first block begins, no sooner
         self._step = "prepare"
         self._load: Load | None = None
         self._block: BlockBegan | None = None
@@ -65,6 +66,9 @@ class LiveView:
 
     def __call__(self, progress: Progress) -> None:
         """Takes note, and redraws or writes a line."""
+        if self._heading and not self._quiet and isinstance(progress, Load | BlockBegan):
+            say(self._heading)
+            self._heading = ""
         match progress:
             case Step(text):
                 self._step, self._load, self._running = text, None, None

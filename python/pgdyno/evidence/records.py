@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -107,12 +107,15 @@ class Study:
     ended_because: Ending | None = None
 
 
+Kept = Literal["yes", "partly", "no", "unknown"]
+
+
 @dataclass(frozen=True)
 class Badge:
-    """One promise of an arm's settings: ``kept`` is None where it could not be found out."""
+    """One promise of an arm's settings, and where it is not wholly kept, why."""
 
     name: str
-    kept: bool | None
+    kept: Kept
     text: str
 
 

@@ -29,7 +29,7 @@ CREATE TABLE arm (
     spec                TEXT NOT NULL,      -- as the user wrote it
     server              TEXT NOT NULL,      -- JSON: provider, version, how it was compiled, initdb options
     settings_requested  TEXT NOT NULL,      -- JSON: name → value, as PostgreSQL writes them
-    safety              TEXT NOT NULL,      -- JSON: list of {name, kept: bool or null, text}
+    safety              TEXT NOT NULL,      -- JSON: list of {name, kept: yes, partly, no, unknown; text}
     workload            TEXT NOT NULL,      -- JSON: kind and parameters
     clients             INTEGER NOT NULL CHECK (clients > 0),
     dataset             TEXT NOT NULL       -- JSON: workload, scale, seed, size

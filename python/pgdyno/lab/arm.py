@@ -40,6 +40,10 @@ class LabArm(Protocol):
         """A connection to the workload's database. Raises ConnectError."""
         ...
 
+    def is_local(self) -> bool:
+        """Whether the server runs on this machine."""
+        ...
+
     def postmaster_pid(self) -> int | None:
         """The postmaster's process, or None where the server is not a process of ours."""
         ...

@@ -57,6 +57,10 @@ class BuildArm:
         """To the workload's database."""
         return self.running.connect(DATABASE)
 
+    def is_local(self) -> bool:
+        """Always."""
+        return True
+
     def postmaster_pid(self) -> int | None:
         """While it runs."""
         return self._server.postmaster_pid if self._server else None

@@ -73,9 +73,13 @@ class DsnArm:
         """To the trial's database."""
         return self.remote.connect(self.database)
 
+    def is_local(self) -> bool:
+        """By the address of the connection."""
+        return self.description.is_local
+
     def postmaster_pid(self) -> int | None:
         """The postmaster, where the server is a process of this machine that we can see."""
-        if not self.description.is_local:
+        if not self.is_local():
             return None
         with self.connect() as connection:
             row = connection.execute(

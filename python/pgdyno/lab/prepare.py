@@ -66,7 +66,7 @@ def prepare(study: Study, watch: Watch, interruption: Interruption) -> Iterator[
     cache = Cache.open()
     cache.sweep()
     machine = this_machine(cache.root)
-    caveats = [Caveat(Code.SHARED_MACHINE, {"cores": machine.cores})]
+    caveats: list[Caveat] = []
     wanted = _resolve(study, cache, machine, watch, caveats)
     study = _fit_schedule(study, wanted, machine, watch)
     for spec in study.arms:
@@ -92,6 +92,8 @@ def prepare(study: Study, watch: Watch, interruption: Interruption) -> Iterator[
                 described.append(_record(index, spec, study, server, wanted[index].requested.settings, facts))
         for arm_to_stop in arms:
             stack.callback(arm_to_stop.stop)
+        if any(arm.is_local() for arm in arms):
+            caveats.append(Caveat(Code.SHARED_MACHINE, {"cores": machine.cores}))
         yield Prepared(study, arms, described, caveats, cache.root)
 
 

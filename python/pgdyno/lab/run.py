@@ -23,7 +23,7 @@ class Budget:
     block_s: float | None = None
 
     def allows_another(self) -> bool:
-        """Whether the next block, taking as long as the longest, ends within half a block of the budget."""
+        """Whether the next block, taking as long as the last one, ends within half a block of the budget."""
         return self.block_s is None or self.spent_s + self.block_s / 2 <= self.budget_s
 
     def blocks_expected(self, done: int) -> int | None:
@@ -33,9 +33,9 @@ class Budget:
         return done + max(0, round((self.budget_s - self.spent_s) / self.block_s))
 
     def spend(self, block_s: float) -> None:
-        """A block took this long."""
+        """A block took this long. The first one copies all data and says little of those that follow."""
         self.spent_s += block_s
-        self.block_s = max(block_s, self.block_s or 0.0)
+        self.block_s = block_s
 
 
 def run_study(lab: Lab, first_block: int = 0, spent_s: float = 0.0) -> Ending:

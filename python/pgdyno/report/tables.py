@@ -154,7 +154,7 @@ def _plain(change: Estimate) -> str:
 
 def safety(findings: Findings) -> Table:
     """What each arm's settings keep and give up."""
-    words = {True: "kept", False: "GIVEN UP", None: "unknown"}
+    words = {"yes": "kept", "partly": "kept in part", "no": "GIVEN UP", "unknown": "unknown"}
     badges = [{badge.name: badge for badge in of.arm.safety} for of in findings.arms]
     names = list(dict.fromkeys(name for of_arm in badges for name in of_arm))
     rows = [
@@ -167,15 +167,16 @@ def safety(findings: Findings) -> Table:
 
 def given_up(findings: Findings) -> list[str]:
     """``GIVEN UP by 17 and 18: can be restored to a point in time (archive_mode is off).``, one a promise."""
-    by_promise: dict[tuple[str, str], list[str]] = {}
+    words = {"no": "GIVEN UP", "partly": "Kept only in part"}
+    by_promise: dict[tuple[str, str, str], list[str]] = {}
     for of in findings.arms:
         for badge in of.arm.safety:
-            if badge.kept is False:
-                by_promise.setdefault((badge.name, badge.text), []).append(of.arm.name)
+            if badge.kept in words:
+                by_promise.setdefault((badge.kept, badge.name, badge.text), []).append(of.arm.name)
     return [
-        f"GIVEN UP by {listed(names) if len(names) < len(findings.arms) else 'every arm'}: "
+        f"{words[kept]} by {listed(names) if len(names) < len(findings.arms) else 'every arm'}: "
         f"{promise}{f' ({reason})' if reason else ''}."
-        for (promise, reason), names in by_promise.items()
+        for (kept, promise, reason), names in by_promise.items()
     ]
 
 
