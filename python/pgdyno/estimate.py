@@ -117,3 +117,8 @@ def share_text(share: float) -> str:
 def given_percent(share: float) -> str:
     """``2 %`` of 0.02: for a share that was chosen, not measured, with the digits with which it was given."""
     return f"{100 * share:.6g}{NO_BREAK}%"
+
+
+def counted(n: int, noun: str) -> str:
+    """``1 block``, ``2 blocks``, ``12 000 blocks``."""
+    return f"{grouped(n, 0)} {noun}{'' if n == 1 else 's'}"

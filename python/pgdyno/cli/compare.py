@@ -18,6 +18,7 @@ from pgdyno.cli.console import say
 from pgdyno.cli.live import LiveView
 from pgdyno.cli.report import print_report, write_html
 from pgdyno.errors import UsageError
+from pgdyno.estimate import counted
 from pgdyno.evidence.records import Ending
 from pgdyno.interruption import Interruption
 from pgdyno.lab.study import resume_study, start_study
@@ -223,8 +224,8 @@ def describe(study: Study) -> str:
     window = format_duration(study.rounds * study.slice_s)
     turns = f" in slices of {format_duration(study.slice_s)}" if study.schedule == "slices" else ""
     return (
-        f"{study.title}: tpcc, {_counted(study.workload.warehouses, 'warehouse')}, "
-        f"{_counted(study.clients, 'client')}; "
+        f"{study.title}: tpcc, {counted(study.workload.warehouses, 'warehouse')}, "
+        f"{counted(study.clients, 'client')}; "
         f"{format_duration(study.budget_s)} in all\n"
         f"per arm and block: warm-up {format_duration(study.warmup_s)}, measured {window}{turns}"
     )
@@ -236,10 +237,6 @@ def command_of(study: Study) -> str:
     if not any(word == "--seed" or word.startswith("--seed=") for word in typed):
         typed += ["--seed", str(study.seed)]
     return shlex.join(typed)
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def run_and_report(

@@ -12,6 +12,7 @@ from pgdyno.cli.console import err, print_json, say
 from pgdyno.drive.load import run_load
 from pgdyno.engine import Event
 from pgdyno.errors import UsageError
+from pgdyno.estimate import counted
 from pgdyno.interruption import Interruption
 from pgdyno.lab.dataset import DATASET_SEED, load_specification
 from pgdyno.server.dsn import Dsn
@@ -68,7 +69,7 @@ def load(
 
 def forecast(warehouses: int, size_bytes: int) -> str:
     """What the disk will have to hold."""
-    return f"{warehouses} warehouse{'s' * (warehouses != 1)} will take {format_size(size_bytes)}"
+    return f"{counted(warehouses, 'warehouse')} will take {format_size(size_bytes)}"
 
 
 def prepare_database(target: Dsn, into_existing: bool) -> None:

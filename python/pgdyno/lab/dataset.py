@@ -12,6 +12,7 @@ from psycopg import sql
 
 from pgdyno.drive.load import run_load
 from pgdyno.errors import DiskFullError
+from pgdyno.estimate import counted
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import Load, Watch
 from pgdyno.server.build import Build
@@ -45,7 +46,7 @@ class Maker:
 
     def make(self, build: Build, workload: TpccParameters) -> Callable[[Path], None]:
         """What ``Datasets.hold`` calls to create a data directory. Raises DiskFullError, DatasetError."""
-        name = f"tpcc, {workload.warehouses} warehouses, PostgreSQL {build.version}"
+        name = f"tpcc, {counted(workload.warehouses, 'warehouse')}, PostgreSQL {build.version}"
 
         def progress(phase: str, share: float) -> None:
             self.watch(Load(name, phase, share))

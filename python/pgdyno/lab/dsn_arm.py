@@ -14,6 +14,7 @@ import psutil
 
 from pgdyno.drive.load import run_load
 from pgdyno.errors import DatasetError, ServerError
+from pgdyno.estimate import counted
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arm import Connection
 from pgdyno.lab.dataset import DATASET_FORMAT, DATASET_SEED, load_specification
@@ -148,7 +149,7 @@ def _existing(index: int, spec: ArmSpec, study: Study, remote: Remote) -> DsnArm
         database = connection.info.dbname
     if mark.scale != study.workload.warehouses:
         raise DatasetError(
-            f"{database} holds {mark.scale} warehouses, not {study.workload.warehouses}: "
+            f"{database} holds {counted(mark.scale, 'warehouse')}, not {study.workload.warehouses}: "
             f"pass --warehouses {mark.scale}, or load it again"
         )
     return DsnArm(index, spec.name, remote, description, database, None, {"name": database})
@@ -161,7 +162,7 @@ def _make_pristine(remote: Remote, name: str, study: Study, watch: Watch, interr
             return
         # Left by a load that was killed. If one is under way instead, PostgreSQL refuses to drop it.
         remote.drop(name)
-    remote.create(name, f"tpcc, {study.workload.warehouses} warehouses, pristine")
+    remote.create(name, f"tpcc, {counted(study.workload.warehouses, 'warehouse')}, pristine")
     try:
         run_load(
             load_specification(remote.dsn.with_database(name).conninfo, study.workload),

@@ -9,7 +9,7 @@ from pgdyno.analysis.comparison import Comparison
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.verdict import BLOCKS_MIN, POWER, Verdict
 from pgdyno.caveats import Caveat, Code
-from pgdyno.estimate import NO_BREAK, decimals_of, given_percent, grouped, share_text
+from pgdyno.estimate import NO_BREAK, counted, decimals_of, given_percent, grouped, share_text
 from pgdyno.evidence.records import Arm
 from pgdyno.report import background, tables
 from pgdyno.report.method import DERIVED_FROM_TPC_C, how_it_was_measured
@@ -145,7 +145,7 @@ def _headline(comparison: Comparison, findings: Findings) -> Headline:
             claim = f"Undecided whether {b} is faster or slower than {a}: {tables.change_text(estimate, '%')}"
     known = estimate.low is not None and estimate.n >= BLOCKS_MIN
     basis = f"{given_percent(estimate.confidence)} interval {interval}" if known else "no interval yet"
-    basis = f"{basis}, {_counted(estimate.n, 'block')}; {margin}"
+    basis = f"{basis}, {counted(estimate.n, 'block')}; {margin}"
     return Headline(comparison.arm, comparison.verdict, claim, basis, _more(comparison, findings.block_s))
 
 
@@ -164,7 +164,7 @@ def _more(comparison: Comparison, block_s: float | None) -> str:
         minutes = f" ({_roughly(least * block_s)})" if block_s else ""
         return f"An interval needs {BLOCKS_MIN} blocks, {least} more{minutes}."
     minutes = f" ({_roughly(decision.blocks_needed * block_s)})" if block_s else ""
-    sentence = f"About {_counted(decision.blocks_needed, 'more block')}{minutes} should decide it."
+    sentence = f"About {counted(decision.blocks_needed, 'more block')}{minutes} should decide it."
     if decision.detectable_percent is not None:
         sentence += (
             " The blocks so far would have found an effect of "
@@ -199,7 +199,7 @@ def _doubts(findings: Findings) -> list[Doubt]:
         found += [_doubt(group, names, blocks) for group in groups[:LIKE_IT_MAX]]
         rest = sum(map(len, groups[LIKE_IT_MAX:]))
         if rest:
-            found.append(Doubt(code, f"The same of {_counted(rest, 'more trial')}.", caveats[0].remedy))
+            found.append(Doubt(code, f"The same of {counted(rest, 'more trial')}.", caveats[0].remedy))
     return found
 
 
@@ -227,7 +227,3 @@ def _doubt(alike: Sequence[Caveat], names: Sequence[str], blocks: Mapping[int, i
         sentence = sentence.replace(f"rm {listed}", f"rms {listed}", 1)  # of "arm 17 and 18", "Arm 17 and 18"
         sentence = sentence.replace(f"{listed} was ", f"{listed} were ", 1)
     return Doubt(whole.code, place + sentence, whole.remedy)
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{grouped(n, 0)} {noun}{'' if n == 1 else 's'}"
