@@ -84,8 +84,8 @@ fn hexadecimal(text: &[u8]) -> Option<f64> {
     let (mantissa, exponent) = (parts.next()?, parts.next());
     let mut exponent = match exponent {
         None => 0,
-        // Beyond this a number is out of range, whatever its mantissa.
         Some(text) if text.first().is_some_and(|&byte| is_space(byte)) => return None,
+        // Beyond this a number is out of range, whatever its mantissa.
         Some(text) => parse_int(text).ok()?.clamp(-9999, 9999),
     };
     let (mut bits, mut digits, mut after_point) = (0_u64, 0, false);

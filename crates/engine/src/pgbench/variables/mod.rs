@@ -5,7 +5,7 @@ mod names;
 #[cfg(test)]
 mod tests;
 
-pub use names::{Names, Slot, TooManyVariables, VARIABLES_MAX, is_name, name_length};
+pub use names::{Names, Slot, TooManyVariables, VARIABLES_MAX, is_name, is_name_byte, name_length};
 
 use crate::pgbench::value::Value;
 use crate::pgbench::value::error::EvaluationError;
