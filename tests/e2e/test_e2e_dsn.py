@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from program import Program
+from program import SMALLEST, Program, measuring
 
 from pgdyno.evidence.reader import Evidence
 from pgdyno.lab.dataset import DATASET_FORMAT, DATASET_SEED
@@ -95,6 +96,21 @@ def test_a_running_server_is_compared_with_a_build(
     with Evidence(evidence) as opened:
         assert [arm.server["provider"] for arm in opened.arms()] == ["system", "dsn"]
         assert [bool(opened.server_log(trial.trial)) for trial in opened.trials()] == [True, False]
+    assert not [name for name in databases(untouched) if "trial" in name]
+
+
+def test_copies_that_a_killed_pgdyno_left_are_dropped_by_the_next_one(
+    program: Program, untouched: Server, tmp_path: Path
+) -> None:
+    dsn, evidence = untouched.conninfo(), tmp_path / "e.sqlite"
+    running = program.start("compare", *SMALLEST, "--window", "40s", "--evidence", evidence, dsn, dsn)
+    running.until(lambda: measuring(evidence))
+    running.signal(signal.SIGKILL)
+    running.ended()
+    assert program.survivors() == []
+    assert len([name for name in databases(untouched) if "trial" in name]) == 2
+    ended = program.compare(dsn, dsn, "--blocks", "1", "--evidence", tmp_path / "next.sqlite")
+    assert ended.status == 0, ended.err
     assert not [name for name in databases(untouched) if "trial" in name]
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+
 import pytest
 from psycopg.conninfo import make_conninfo
 
 from pgdyno.errors import ConnectError, DatasetError
+from pgdyno.lab.dsn_arm import drop_copies_of_the_dead, trial_purpose
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.remote import Remote, database_name
 from pgdyno.server.running import Server
@@ -74,3 +78,20 @@ def test_an_unreachable_server_is_named_without_the_password(dsn: str, words: st
         Remote(Dsn(dsn)).check()
     assert "hunter2" not in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_only_copies_of_dead_processes_of_this_machine_are_dropped(remote: Remote) -> None:
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    whose = {
+        "pgdyno_dead": trial_purpose(ended.pid),
+        "pgdyno_alive": trial_purpose(os.getpid()),
+        "pgdyno_elsewhere": trial_purpose(ended.pid) + ".of.another.machine",
+        "pgdyno_pristine": "tpcc, 1 warehouses, pristine",
+    }
+    for name, purpose in whose.items():
+        remote.create(name, purpose)
+    drop_copies_of_the_dead(remote)
+    assert set(whose) - remote.own_databases().keys() == {"pgdyno_dead"}
+    for name in whose:
+        remote.drop(name)

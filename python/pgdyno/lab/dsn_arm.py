@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -27,6 +29,8 @@ from pgdyno.workload.tpcc.dataset import read_mark
 
 START_TIME_TOLERANCE_S = 5.0
 """Between the postmaster's start by its own clock and by the kernel's, which counts ticks since boot."""
+
+_TRIAL_PURPOSE = re.compile(r"a trial's copy, of process (?P<pid>\d+) on (?P<host>.*)")
 
 
 @dataclass
@@ -56,7 +60,7 @@ class DsnArm:
         """A fresh copy of the pristine database."""
         if self.pristine is not None:
             self.remote.drop(self.database)
-            self.remote.create(self.database, "a trial's copy", template=self.pristine)
+            self.remote.create(self.database, trial_purpose(os.getpid()), template=self.pristine)
 
     def start(self) -> None:
         """It runs already; this only makes sure of it."""
@@ -131,6 +135,7 @@ def open_dsn_arm(
         yield _existing(index, spec, study, remote)
         return
     description = remote.check()
+    drop_copies_of_the_dead(remote)
     pristine = database_name("tpcc", f"w{study.workload.warehouses}", f"s{DATASET_SEED}f{DATASET_FORMAT}")
     _make_pristine(remote, pristine, study, watch, interruption)
     trial = database_name("tpcc", f"w{study.workload.warehouses}", "trial", os.getpid(), index)
@@ -140,6 +145,20 @@ def open_dsn_arm(
     finally:
         with contextlib.suppress(ServerError, DatasetError):
             remote.drop(trial)
+
+
+def trial_purpose(pid: int) -> str:
+    """Stands in a copy's mark: whose it is."""
+    return f"a trial's copy, of process {pid} on {socket.gethostname()}"
+
+
+def drop_copies_of_the_dead(remote: Remote) -> None:
+    """What a pgdyno of this machine left because it was killed. One in use is refused by the server."""
+    for name, purpose in remote.own_databases().items():
+        found = _TRIAL_PURPOSE.fullmatch(purpose)
+        if found and found["host"] == socket.gethostname() and not psutil.pid_exists(int(found["pid"])):
+            with contextlib.suppress(ServerError, DatasetError):
+                remote.drop(name)
 
 
 def _existing(index: int, spec: ArmSpec, study: Study, remote: Remote) -> DsnArm:
