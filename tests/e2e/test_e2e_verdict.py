@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from program import Program
+from program import SMALLEST, Program, Running
 
 from pgdyno.analysis.findings import find
 from pgdyno.evidence.reader import Evidence
@@ -16,16 +17,35 @@ BLOCKS = 5
 """The fewest that allow a verdict."""
 
 
-@pytest.fixture
-def evidence(tmp_path: Path) -> Path:
-    return tmp_path / "e.sqlite"
+COMMON = (*SMALLEST, "--blocks", str(BLOCKS), "--evidence", "e.sqlite", "--json")
+
+SURE = ("--confidence", "99.9%", "--margin", "50%")
+"""The chance of a false alarm is 1 - confidence, here 1 in 1000, and less still with the wide margin: an
+interval within it is "same"."""
 
 
-def test_an_effect_that_is_there_is_found_and_reported(program: Program, server: str, evidence: Path) -> None:
+@pytest.fixture(scope="module")
+def both(
+    cache: Path, server: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Running, Running]]:
+    """Two comparisons at the same time, which spares time and disturbs neither: the effect of the one is
+    large, and the arms of the other are disturbed alike.
+    """
     # Each commit of this arm waits 20 ms before its flush, whatever the disk does: two clients then commit at
     # most 100 times a second. A false "undecided" would need blocks whose ratios differ by a factor of ten.
     slow = f"{server},commit_delay=20000,commit_siblings=0"
-    ended = program.compare(server, slow, "--blocks", str(BLOCKS), "--evidence", evidence, "--json")
+    programs = [Program(cache, tmp_path_factory.mktemp(name)) for name in ("effect", "none")]
+    yield (
+        programs[0].start("compare", *COMMON, server, slow),
+        programs[1].start("compare", *COMMON, *SURE, server, server),
+    )
+    for program in programs:
+        program.end()
+    assert programs[0].survivors() == []
+
+
+def test_an_effect_that_is_there_is_found_and_reported(both: tuple[Running, Running]) -> None:
+    ended, evidence = both[0].ended(), both[0].out.with_name("e.sqlite")
     assert ended.status == 0, ended.err
     found = ended.json()
     assert found["verdict"] == "slower"
@@ -48,11 +68,9 @@ def test_an_effect_that_is_there_is_found_and_reported(program: Program, server:
     assert sorted(path.name for path in evidence.parent.glob("e.*")) == ["e.html", "e.sqlite"]
 
 
-def test_no_effect_is_found_where_there_is_none(program: Program, server: str, evidence: Path) -> None:
-    # The chance of a false alarm is 1 - confidence, here 1 in 1000, and less still with the wide margin: an
-    # interval within it is "same". Five blocks allow a verdict, so the test could fail.
-    sure = ["--confidence", "99.9%", "--margin", "50%", "--blocks", str(BLOCKS)]
-    ended = program.compare(server, server, *sure, "--evidence", evidence, "--json")
+def test_no_effect_is_found_where_there_is_none(both: tuple[Running, Running]) -> None:
+    # Five blocks allow a verdict, so this could fail.
+    ended = both[1].ended()
     assert ended.status == 0, ended.err
     found = ended.json()
     assert found["verdict"] in ("same", "undecided")
