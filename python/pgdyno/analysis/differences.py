@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from pgdyno.caveats import Caveat, Code
-from pgdyno.evidence.records import Arm, Badge, Trial
+from pgdyno.evidence.records import Arm, Badge, Kept, Trial
 
 CLUSTER_SETTINGS = ("data_checksums", "wal_segment_size", "block_size", "wal_block_size", "segment_size")
 """Settings that initdb or the compiler fixed, and that change what a page or a commit costs."""
@@ -83,4 +83,5 @@ def _safety(baseline: Arm, arm: Arm) -> list[str]:
 
 
 def _kept(badge: Badge) -> str:
-    return {"yes": "kept", "partly": "partly kept", "no": "given up", "unknown": "unknown"}[badge.kept]
+    words = {Kept.YES: "kept", Kept.PARTLY: "partly kept", Kept.NO: "given up", Kept.UNKNOWN: "unknown"}
+    return words[badge.kept]

@@ -26,6 +26,7 @@ from pgdyno.evidence.records import (
     Failure,
     Histogram,
     Interval,
+    Kept,
     Measure,
     Plan,
     Role,
@@ -99,7 +100,7 @@ class Evidence:
                     spec=row["spec"],
                     server=self._json(row["server"]),
                     settings_requested=self._json(row["settings_requested"]),
-                    safety=[Badge(**badge) for badge in self._json(row["safety"])],
+                    safety=[_badge(**facts) for facts in self._json(row["safety"])],
                     workload=self._json(row["workload"]),
                     clients=row["clients"],
                     dataset=self._json(row["dataset"]),
@@ -270,3 +271,7 @@ class Evidence:
             raise EvidenceError(
                 f"{self.path} holds what this pgdyno does not understand ({error}): restore it from a copy"
             ) from error
+
+
+def _badge(name: str, kept: str, text: str) -> Badge:
+    return Badge(name, Kept(kept), text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -107,7 +107,13 @@ class Study:
     ended_because: Ending | None = None
 
 
-Kept = Literal["yes", "partly", "no", "unknown"]
+class Kept(StrEnum):
+    """Whether a promise is kept."""
+
+    YES = "yes"
+    PARTLY = "partly"
+    NO = "no"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)

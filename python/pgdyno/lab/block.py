@@ -160,7 +160,7 @@ def _bring_up(lab: Lab, trial: Trial) -> None:
 
 def _badges(arm: LabArm) -> list[records.Badge]:
     found = safety(arm.effective())
-    return [records.Badge(badge.name, badge.kept, badge.reason) for badge in found.badges]
+    return [records.Badge(badge.name, records.Kept(badge.kept), badge.reason) for badge in found.badges]
 
 
 def _drive(lab: Lab, block: Block, trials: Mapping[int, Trial], seen: dict[str, Surroundings]) -> Run:

@@ -19,6 +19,7 @@ from pgdyno.estimate import (
     grouped,
     signed,
 )
+from pgdyno.evidence.records import Kept
 
 DIGITS_WITHOUT_INTERVAL = 2
 """Of a change that few blocks have seen: more would promise what nobody knows."""
@@ -154,7 +155,7 @@ def _plain(change: Estimate) -> str:
 
 def safety(findings: Findings) -> Table:
     """What each arm's settings keep and give up."""
-    words = {"yes": "kept", "partly": "kept in part", "no": "GIVEN UP", "unknown": "unknown"}
+    words = {Kept.YES: "kept", Kept.PARTLY: "kept in part", Kept.NO: "GIVEN UP", Kept.UNKNOWN: "unknown"}
     badges = [{badge.name: badge for badge in of.arm.safety} for of in findings.arms]
     names = list(dict.fromkeys(name for of_arm in badges for name in of_arm))
     rows = [
@@ -167,8 +168,8 @@ def safety(findings: Findings) -> Table:
 
 def given_up(findings: Findings) -> list[str]:
     """``GIVEN UP by 17 and 18: can be restored to a point in time (archive_mode is off).``, one a promise."""
-    words = {"no": "GIVEN UP", "partly": "Kept only in part"}
-    by_promise: dict[tuple[str, str, str], list[str]] = {}
+    words = {Kept.NO: "GIVEN UP", Kept.PARTLY: "Kept only in part"}
+    by_promise: dict[tuple[Kept, str, str], list[str]] = {}
     for of in findings.arms:
         for badge in of.arm.safety:
             if badge.kept in words:
