@@ -5,5 +5,6 @@
 
 pub mod expression;
 pub mod random;
+pub mod script;
 pub mod value;
 pub mod variables;

@@ -1,0 +1,166 @@
+//! Scripts: files of SQL and backslash commands, read once for all clients.
+
+pub mod builtin;
+pub mod command;
+mod condition;
+pub mod error;
+mod meta;
+mod routine;
+pub mod scan;
+pub mod sql;
+pub mod weight;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use command::{Action, Command};
+use error::{Place, ScriptError};
+use meta::Meta;
+use scan::{Scanner, Stop};
+use sql::{Sql, Store};
+
+use super::random::Prng;
+use super::random::distribution::uniform;
+use super::variables::Names;
+
+/// How many scripts a run can have.
+pub const SCRIPTS_MAX: usize = 128;
+
+/// How large a script can be: it is kept in memory, a few times over.
+pub const SCRIPT_BYTES_MAX: usize = 16 << 20;
+
+/// A script.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Script {
+    /// The name of the file, or the description of one of pgbench's own.
+    pub name: String,
+    /// How often it is chosen, against the weights of the others.
+    pub weight: u32,
+    /// Its commands, one at least.
+    pub commands: Vec<Command>,
+}
+
+/// The scripts of a run and the names of all variables.
+#[derive(Clone, Debug, Default)]
+pub struct Scripts {
+    /// The names of the variables of all scripts and options.
+    pub names: Names,
+    all: Vec<Script>,
+    weight: u64,
+    statements: usize,
+}
+
+impl Scripts {
+    /// Reads a script and adds it to the run. A zero byte ends the text, as it does for pgbench.
+    pub fn add(&mut self, name: &str, text: &[u8], weight: u32) -> Result<(), ScriptError> {
+        if text.len() > SCRIPT_BYTES_MAX {
+            let message = format!("script \"{name}\" is too large (maximum is {SCRIPT_BYTES_MAX} bytes)");
+            return Err(message.into());
+        }
+        let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+        let mut commands = self.read(name, text)?;
+        if commands.is_empty() {
+            return Err(format!("empty command list for script \"{name}\"").into());
+        }
+        if self.all.len() >= SCRIPTS_MAX {
+            return Err(format!("at most {SCRIPTS_MAX} SQL scripts are allowed").into());
+        }
+        condition::link(name, &mut commands)?;
+        self.weight += u64::from(weight);
+        self.all.push(Script { name: name.to_owned(), weight, commands });
+        Ok(())
+    }
+
+    /// The scripts in the order they were added.
+    #[must_use]
+    pub fn scripts(&self) -> &[Script] {
+        &self.all
+    }
+
+    /// The sum of the weights. A run needs one that is not 0: "total script weight must not be zero".
+    #[must_use]
+    pub fn weight(&self) -> u64 {
+        self.weight
+    }
+
+    /// Draws the index of the next script; nothing is drawn where there is one only.
+    pub fn choose(&self, prng: &mut Prng) -> usize {
+        if self.all.len() < 2 || self.weight == 0 {
+            return 0;
+        }
+        let mut left = uniform(prng, 0, self.weight as i64 - 1);
+        let found = self.all.iter().position(|script| {
+            left -= i64::from(script.weight);
+            left < 0
+        });
+        found.unwrap_or(0)
+    }
+
+    fn read(&mut self, name: &str, text: &[u8]) -> Result<Vec<Command>, ScriptError> {
+        let mut commands = Vec::new();
+        let mut scanner = Scanner::new(text);
+        let mut place = Place { script: name, line_number: 1, start: 0 };
+        let mut sql = Vec::new();
+        loop {
+            sql.clear();
+            let stop = scanner.scan(&mut sql);
+            self.add_sql(&sql, &mut commands)?;
+            match stop {
+                Stop::Semicolon => {}
+                Stop::End => return Ok(commands),
+                Stop::Backslash => {
+                    let start = scanner.at - 1;
+                    place.line_number += newlines(&text[place.start..start]);
+                    place.start = start;
+                    let meta = meta::read(text, &mut scanner.at, &mut self.names, place)?;
+                    let line = || meta::line(text, start, scanner.at);
+                    match meta {
+                        Some(Meta::Action(action)) => commands.push(Command { line: line(), action }),
+                        Some(Meta::Store(store)) => attach(store, &mut commands, place)?,
+                        None => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds what the scanner has collected, unless it is space and comments only.
+    fn add_sql(&mut self, text: &[u8], commands: &mut Vec<Command>) -> Result<(), ScriptError> {
+        let Some(text) = without_comments(text) else { return Ok(()) };
+        let sql = Sql::parse(text, &mut self.names, self.statements)
+            .map_err(|error| ScriptError::from(error.to_string()))?;
+        self.statements += 1;
+        commands.push(Command { line: sql.first_line(), action: Action::Sql(sql) });
+        Ok(())
+    }
+}
+
+fn newlines(text: &[u8]) -> usize {
+    text.split(|&byte| byte == b'\n').count() - 1
+}
+
+/// Gives `\gset` or `\aset` to the command before it, which is SQL that has none yet.
+fn attach(store: Store, commands: &mut [Command], place: Place<'_>) -> Result<(), ScriptError> {
+    let message = "\\gset must follow an SQL command";
+    match commands.last_mut() {
+        Some(Command { action: Action::Sql(sql), .. }) if sql.store.is_none() => {
+            sql.store = Some(store);
+            Ok(())
+        }
+        Some(Command { action: Action::Sql(_), .. }) | None => Err(place.error(message, None, None)),
+        Some(Command { line, .. }) => Err(place.error(message, Some(line), None)),
+    }
+}
+
+/// The text from its first word on, `None` where there is none.
+fn without_comments(mut text: &[u8]) -> Option<&[u8]> {
+    loop {
+        match text {
+            [] => return None,
+            [b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c, rest @ ..] => text = rest,
+            [b'-', b'-', ..] => text = &text[text.iter().position(|&byte| byte == b'\n')? + 1..],
+            _ => return Some(text),
+        }
+    }
+}
