@@ -37,6 +37,7 @@ class Code(StrEnum):
     FEW_BLOCKS = "few-blocks"
     CHECKS_FAILED_TRIALS_EXCLUDED = "checks-failed-trials-excluded"
     TRIALS_FAILED = "trials-failed"
+    NOTHING_DONE = "nothing-done"
     FAILURES_OVER_SHARE = "failures-over-share"
     RETRIES_OVER_SHARE = "retries-over-share"
     # what disturbed it
@@ -46,6 +47,7 @@ class Code(StrEnum):
     CHECKPOINT_IN_SLICES = "checkpoint-in-slices"
     AUTOVACUUM_IN_SLICES = "autovacuum-in-slices"
     SLICES_TOO_SHORT = "slices-too-short"
+    WRITE_BACK_IN_SLICES = "write-back-in-slices"
     WINDOW_WITHOUT_CHECKPOINT = "window-without-checkpoint"
     NO_STEADY_STATE = "no-steady-state"
     # what the statistics say of themselves
@@ -138,6 +140,11 @@ WORDINGS: Mapping[Code, Wording] = {
         "Trials of arm {arm} that did not finish: {trials} ({reason}).",
         "Read the server's log, kept in the evidence.",
     ),
+    Code.NOTHING_DONE: Wording(
+        "Blocks of {arm} against {baseline} in which an arm completed nothing that counts: {blocks}. Such a "
+        "block has no ratio; to leave it out would flatter the arm that stalled, so there is no verdict.",
+        "Look into the server's log for what held it, or use longer slices (--slice) or fewer clients.",
+    ),
     Code.FAILURES_OVER_SHARE: Wording(
         "{share} of arm {arm}'s transactions failed (limit {limit}).",
         "Read the failures by SQLSTATE in the report.",
@@ -173,6 +180,11 @@ WORDINGS: Mapping[Code, Wording] = {
         "Half of arm {arm}'s transactions took longer than {latency_ms} ms, {share} of a slice "
         "(limit {limit}): its rate is partly that of a start from nothing, which makes effects look larger.",
         "Use longer slices (--slice), the blocks schedule, or fewer clients.",
+    ),
+    Code.WRITE_BACK_IN_SLICES: Wording(
+        "The arms {baseline} and {arm} wait for the disk differently ({settings}) and took turns: what one "
+        "of them has written and not waited for may reach the disk while the other is measured.",
+        "Use the blocks schedule (--schedule blocks), where one arm runs at a time.",
     ),
     Code.WINDOW_WITHOUT_CHECKPOINT: Wording(
         "No checkpoint fell into arm {arm}'s measured window, so the result leaves its cost out.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,6 +53,7 @@ class Synthetic:
     statuses: Mapping[tuple[int, int], TrialStatus] = field(default_factory=dict)  # (block, arm)
     caveats: Sequence[Caveat] = ()
     unsafe_arms: Sequence[int] = ()
+    stalled: Collection[tuple[int, int]] = ()  # (block, arm) that did nothing
     ended: Ending | None = Ending.BLOCKS
     schedule: Schedule = Schedule.SLICES
     failed_per_slice: int = 0
@@ -149,7 +150,9 @@ def write_trial(
     for k in range(wanted.slices):
         position = k * arms + arm
         opened = float(position)
-        kinds = _kinds(rate_per_s * 0.95 * float(np.exp(rng.normal(0, 0.03))), wanted.failed_per_slice)
+        busy = 0.0 if place in wanted.stalled else 1.0
+        noise = float(np.exp(rng.normal(0, 0.03)))
+        kinds = _kinds(busy * rate_per_s * 0.95 * noise, wanted.failed_per_slice)
         executed += sum(counts.executed for counts in kinds.values())
         role = Role.MEASURE
         writer.add_slice(

@@ -13,7 +13,7 @@ from synthetic_study import Synthetic, arms_of, study_of, write_block
 from pgdyno.analysis.differences import debugged, differences
 from pgdyno.caveats import Caveat, Code
 from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Arm, Trial
+from pgdyno.evidence.records import Arm, Schedule, Trial
 from pgdyno.evidence.writer import Writer
 
 ONE_BLOCK = Synthetic(blocks=1, slices=2)
@@ -38,8 +38,10 @@ def with_settings(trials: list[Trial], settings: tuple[Mapping[str, str], Mappin
     return [dataclasses.replace(trial, settings=settings[trial.arm]) for trial in trials]
 
 
-def told(baseline: Arm, arm: Arm, trials: list[Trial]) -> dict[Code, Caveat]:
-    return {caveat.code: caveat for caveat in differences(baseline, arm, trials)}
+def told(
+    baseline: Arm, arm: Arm, trials: list[Trial], schedule: Schedule = Schedule.SLICES
+) -> dict[Code, Caveat]:
+    return {caveat.code: caveat for caveat in differences(baseline, arm, trials, schedule)}
 
 
 def test_arms_that_differ_in_one_thing_raise_no_doubt(trials: list[Trial]) -> None:
@@ -60,6 +62,14 @@ def test_clusters_that_were_initialised_differently_are_told(trials: list[Trial]
     different = with_settings(trials, ({name: "one"}, {name: "two"}))
     found = told(*pair(), different)[Code.CLUSTERS_DIFFER]
     assert found.parameters["difference"] == f"{name} is one in 17, two in other"
+
+
+@pytest.mark.parametrize("schedule", [Schedule.SLICES, Schedule.BLOCKS])
+def test_arms_that_wait_for_the_disk_differently_should_not_take_turns(
+    trials: list[Trial], schedule: Schedule
+) -> None:
+    unequal = with_settings(trials, ({"fsync": "on"}, {"fsync": "off"}))
+    assert (Code.WRITE_BACK_IN_SLICES in told(*pair(), unequal, schedule)) == (schedule is Schedule.SLICES)
 
 
 def test_what_a_version_does_not_show_is_no_difference(trials: list[Trial]) -> None:

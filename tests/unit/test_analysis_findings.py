@@ -181,3 +181,12 @@ def test_a_file_is_read_while_it_is_written(tmp_path: Path) -> None:
                 findings = find(evidence)
             assert findings.comparisons[0].blocks == list(range(block + 1))
             assert (findings.comparisons[0].verdict is Verdict.UNDECIDED) or block == 4
+
+
+def test_there_is_no_verdict_where_an_arm_did_nothing_in_a_block(tmp_path: Path) -> None:
+    wanted = Synthetic(effects=(1.0, 1.10), blocks=7, stalled={(3, 1)})
+    findings = findings_of(tmp_path, wanted)
+    (comparison,) = findings.comparisons
+    assert (comparison.stalled, len(comparison.blocks)) == ([3], 6)
+    assert comparison.verdict is Verdict.UNDECIDED
+    assert Code.NOTHING_DONE in codes(findings)

@@ -326,3 +326,22 @@ def test_on_a_narrow_terminal_every_row_still_names_its_arm(tmp_path: Path, widt
     assert text.count("17 ") >= len(levels.rows) // 2
     for row in levels.rows:
         assert row[3] in text  # no number is broken or cut
+
+
+def test_with_several_arms_an_interval_says_its_confidence_where_it_is_not_the_usual_one(
+    tmp_path: Path,
+) -> None:
+    several = plain(on_terminal(report_of(tmp_path, THREE)))
+    assert "; 97.5 %)" in several
+    assert "an interval without a confidence has 95 %" in several
+    (tmp_path / "two").mkdir()
+    two = plain(on_terminal(report_of(tmp_path / "two", Synthetic())))
+    assert "; 9" not in two
+    assert "(Holm)" not in two
+
+
+def test_a_percentile_that_a_block_lacks_has_no_change(tmp_path: Path) -> None:
+    few = report_of(tmp_path, Synthetic(blocks=6, slices=2, rate_per_s=400.0, effects=(1.0, 0.8)))
+    (table,) = [table for table in few.results if table.title.startswith("Change of latency")]
+    last = dict(zip(table.columns, next(row for row in table.rows if row[0] == "delivery"), strict=True))
+    assert (last["p99"], last["p50"] != "–") == ("–", True)

@@ -45,12 +45,17 @@ class Effect:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``blocks`` count, ``dropped`` do not: a trial of either arm was excluded, failed or interrupted."""
+    """``blocks`` count, ``dropped`` do not: a trial of either arm was excluded, failed or interrupted.
+
+    ``stalled`` should count, but an arm did nothing that has a ratio. To leave out an arm's worst blocks
+    would flatter it, so there is no decision while there are such blocks.
+    """
 
     baseline: Arm
     arm: Arm
     blocks: Sequence[int]
     dropped: Sequence[int]
+    stalled: Sequence[int]
     effects: Mapping[str, Effect]
     primary: Effect | None
     decision: Decision | None
@@ -58,7 +63,7 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """Undecided, too, where no block counts."""
+        """Undecided, too, where no block counts or one is stalled."""
         return self.decision.verdict if self.decision else Verdict.UNDECIDED
 
 
@@ -97,6 +102,7 @@ def compare(
             arms[0],
             arm,
             dropped=_dropped(trials, arm.arm),
+            both_ok={block for block, of_arm in by_block.items() if {0, arm.arm} <= of_arm.keys()},
             effects={key: of[i] for key, of in effects.items()},
             primary=metrics[0],
             plan=plan,
@@ -110,20 +116,23 @@ def _comparison(
     arm: Arm,
     *,
     dropped: Sequence[int],
+    both_ok: set[int],
     effects: Mapping[str, Effect | None],
     primary: Metric,
     plan: Plan,
 ) -> Comparison:
     found = {key: effect for key, effect in effects.items() if effect is not None}
     main = found.get(primary.key)
+    stalled = sorted(both_ok - (main.log_ratios.keys() if main else set()))
     return Comparison(
         baseline=baseline,
         arm=arm,
         blocks=sorted(main.log_ratios) if main else [],
         dropped=dropped,
+        stalled=stalled,
         effects=found,
         primary=main,
-        decision=decide(main.spread, plan.margin) if main else None,
+        decision=decide(main.spread, plan.margin) if main and not stalled else None,
         margin=plan.margin,
     )
 

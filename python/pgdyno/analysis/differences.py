@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from pgdyno.caveats import Caveat, Code
-from pgdyno.evidence.records import Arm, Badge, Kept, Trial
+from pgdyno.evidence.records import Arm, Badge, Kept, Schedule, Trial
 
 CLUSTER_SETTINGS = ("data_checksums", "wal_segment_size", "block_size", "wal_block_size", "segment_size")
 """Settings that initdb or the compiler fixed, and that change what a page or a commit costs."""
@@ -15,7 +15,11 @@ NAMES_MAX = 5
 """How many names a sentence lists before it counts the rest."""
 
 
-def differences(baseline: Arm, arm: Arm, trials: Sequence[Trial]) -> list[Caveat]:
+WAITS_FOR_DISK = ("fsync", "synchronous_commit", "wal_sync_method")
+"""Settings that decide whether a commit waits until the disk has it."""
+
+
+def differences(baseline: Arm, arm: Arm, trials: Sequence[Trial], schedule: Schedule) -> list[Caveat]:
     """Of one arm against the baseline: safety, clusters, and more things changed than one."""
     before, after = effective(baseline, trials), effective(arm, trials)
     names = {"baseline": baseline.name, "arm": arm.name}
@@ -23,10 +27,12 @@ def differences(baseline: Arm, arm: Arm, trials: Sequence[Trial]) -> list[Caveat
     given_up = _safety(baseline, arm)
     if given_up:
         found.append(Caveat(Code.UNSAFE_SETTINGS, {**names, "difference": listed(given_up)}))
+    waits = _unequal(WAITS_FOR_DISK, before, after)
+    if waits and schedule is Schedule.SLICES:
+        found.append(Caveat(Code.WRITE_BACK_IN_SLICES, {**names, "settings": listed(waits)}))
     clusters = [
         f"{name} is {before[name]} in {baseline.name}, {after[name]} in {arm.name}"
-        for name in CLUSTER_SETTINGS
-        if name in before and name in after and before[name] != after[name]
+        for name in _unequal(CLUSTER_SETTINGS, before, after)
     ]
     if clusters:
         found.append(Caveat(Code.CLUSTERS_DIFFER, {"difference": "; ".join(clusters)}))
@@ -54,6 +60,11 @@ def listed(names: Sequence[str]) -> str:
     """The first few, and how many more."""
     rest = len(names) - NAMES_MAX
     return ", ".join(names[:NAMES_MAX]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _unequal(names: Sequence[str], before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Those that both servers have, with different values."""
+    return [name for name in names if name in before and name in after and before[name] != after[name]]
 
 
 def _things(baseline: Arm, arm: Arm) -> list[str]:

@@ -23,6 +23,10 @@ SLICE_SHARE_MAX = 0.05
 time, so an effect of x on latency shows as about (1 + share) x in the rate."""
 
 
+BLOCKS_TO_DISAGREE_MIN = 10
+"""With fewer the bootstrap's interval is too narrow by nature (ADR 4), and its disagreement means nothing."""
+
+
 def doubts(
     study: Study,
     arms: Sequence[Arm],
@@ -35,7 +39,7 @@ def doubts(
     found += _of_slices(study, arms, p50_ms)
     for comparison in comparisons:
         found += _of_comparison(comparison)
-        found += differences(arms[0], comparison.arm, trials)
+        found += differences(arms[0], comparison.arm, trials, study.plan.schedule)
     for arm in arms:
         found += debugged(arm, trials)
     return found + _of_study(study)
@@ -110,12 +114,16 @@ def _of_counts(arm: Arm, trials: Sequence[Trial]) -> list[Caveat]:
 def _of_comparison(comparison: Comparison) -> list[Caveat]:
     names = {"arm": comparison.arm.name, "baseline": comparison.baseline.name}
     found = []
+    if comparison.stalled:
+        found.append(Caveat(Code.NOTHING_DONE, {**names, "blocks": len(comparison.stalled)}))
     if len(comparison.blocks) < BLOCKS_MIN:
         found.append(
             Caveat(Code.FEW_BLOCKS, {**names, "blocks": len(comparison.blocks), "blocks_min": BLOCKS_MIN})
         )
     effect = comparison.primary
-    if effect and effect.bootstrap and effect.bootstrap_verdict(comparison.margin) is not comparison.verdict:
+    enough = len(comparison.blocks) >= BLOCKS_TO_DISAGREE_MIN
+    if enough and effect and effect.bootstrap_verdict(comparison.margin) not in {None, comparison.verdict}:
+        assert effect.bootstrap is not None
         found.append(
             Caveat(
                 Code.INTERVALS_DISAGREE,

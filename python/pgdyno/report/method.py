@@ -21,21 +21,15 @@ DERIVED_FROM_TPC_C = (
 
 _SCHEDULES = {
     Schedule.SLICES: (
-        "In each block every arm's server was restored from its snapshot and started afresh; then one "
-        "driver, connected "
-        "to all of them, drove them in turn in short slices in random balanced order, so that the "
-        "machine's noise hit "
-        "all alike. A block's ratio is that of the arms' mean rates over the pairs of slices."
+        "In each block one driver, connected to all servers, drove the arms in turn in short slices in "
+        "random balanced order, so that the machine's noise hit all alike. A block's ratio is that of the "
+        "arms' mean rates over the pairs of slices."
     ),
     Schedule.DUET: (
         "In each block both servers ran at the same time, each on its half of the cores, swapped after "
         "every slice."
     ),
-    Schedule.BLOCKS: (
-        "In each block every arm ran alone, one after the other in random order, each from a restored "
-        "snapshot and a "
-        "fresh start."
-    ),
+    Schedule.BLOCKS: ("In each block every arm ran alone, one after the other in random order."),
     Schedule.SEQUENTIAL: "All blocks of one arm ran before the next arm's.",
 }
 
@@ -46,8 +40,8 @@ def how_it_was_measured(findings: Findings) -> list[str]:
     statistics = (
         "The block is the unit of replication. Each gives one ratio per arm; the effect is their geometric "
         "mean, its "
-        f"{given_percent(plan.confidence)} interval Student's t on the log ratios, checked by a BCa "
-        "bootstrap. "
+        f"interval ({given_percent(plan.confidence)} unless said otherwise) Student's t on the log ratios, "
+        "checked by a BCa bootstrap. "
         f"The margin is {given_percent(plan.margin)}: an interval within it means same, one on one side of "
         "zero faster or "
         f"slower, anything else undecided, as does having fewer than {BLOCKS_MIN} blocks. The verdict is "
@@ -62,7 +56,23 @@ def how_it_was_measured(findings: Findings) -> list[str]:
         "are read from histograms merged over all blocks, never averaged. CPU per transaction is user and "
         "system time of all processes of the server, and of the driver, over the measured slices."
     )
-    return [f"{_SCHEDULES[plan.schedule]} {_sizes(plan)}".strip(), statistics, latency]
+    return [f"{_SCHEDULES[plan.schedule]} {_restored(findings)} {_sizes(plan)}".strip(), statistics, latency]
+
+
+def _restored(findings: Findings) -> str:
+    """What each block began with."""
+    arms = [of.arm for of in findings.arms]
+    running = [arm.name for arm in arms if arm.server.get("provider") == "dsn"]
+    study = findings.study.plan.details.get("study", {})
+    sentences = []
+    if len(running) < len(arms):
+        which = "every arm" if not running else "the other arms"
+        sentences.append(f"Before it {which} had pristine data restored and the server started afresh.")
+    if running:
+        existing = study.get("into_existing")
+        data = "was used as it was" if existing else "got a fresh copy of a pristine database"
+        sentences.append(f"{', '.join(running)} ran already and was not restarted; it {data}.")
+    return " ".join(reversed(sentences))
 
 
 def _sizes(plan: Plan) -> str:

@@ -141,6 +141,8 @@ def _headline(comparison: Comparison, findings: Findings) -> Headline:
             interval = f"{_size(near, estimate.decimals)} … {_size(far, estimate.decimals)}{NO_BREAK}%"
         case Verdict.SAME:
             claim = f"{b} is as fast as {a}, within the margin: {estimate.signed_text}"
+            if any(caveat.code is Code.THROUGHPUT_FIXED for caveat in findings.caveats):
+                claim = f"{b} carries the same fixed load as {a}: {estimate.signed_text}"
         case _:
             claim = f"Undecided whether {b} is faster or slower than {a}: {tables.change_text(estimate, '%')}"
     known = estimate.low is not None and estimate.n >= BLOCKS_MIN

@@ -57,7 +57,10 @@ def levels(findings: Findings) -> Table:
         title="Throughput and CPU",
         columns=("metric", "better", "arm", *numeric),
         rows=rows,
-        note="A level's interval holds the machine's drift from block to block, which cancels in the change.",
+        note=(
+            "A level's interval holds the machine's drift from block to block, which cancels in the change."
+            + _of_several_arms(findings)
+        ),
         numeric=frozenset(numeric),
         dispensable=("better", "blocks", numeric[1]),
     )
@@ -72,7 +75,7 @@ def _level_row(findings: Findings, metric: Metric, of: ArmFindings, *, first: bo
         of.arm.name,
         _level_text(level) if level else ABSENT,
         level.interval_text.replace(" ", NO_BREAK) if level and level.n >= BLOCKS_MIN else ABSENT,
-        _plain(change) if change else "",
+        _plain(change, findings.study.plan.confidence) if change else "",
         str(change.n if change else level.n if level else 0),
     ]
 
@@ -90,6 +93,22 @@ def _change(findings: Findings, arm: int, key: str) -> Estimate | None:
         if comparison.arm.arm == arm and key in comparison.effects:
             return comparison.effects[key].percent
     return None
+
+
+def _of_every_block(findings: Findings, arm: int, key: str) -> Estimate | None:
+    """The change, if every block that counts has it: without the blocks that were too slow to have so many
+    transactions it would flatter.
+    """
+    change = _change(findings, arm, key)
+    blocks = next(len(c.blocks) for c in findings.comparisons if c.arm.arm == arm)
+    return change if change and change.n == blocks else None
+
+
+def _of_several_arms(findings: Findings) -> str:
+    if len(findings.comparisons) < 2:
+        return ""
+    usual = given_percent(findings.study.plan.confidence)
+    return f" Changes of several arms hold together (Holm): an interval without a confidence has {usual}."
 
 
 def latencies(findings: Findings) -> Table:
@@ -121,9 +140,12 @@ def latency_changes(findings: Findings) -> Table:
     rows = []
     for kind in [*findings.kinds, ALL_KINDS]:
         for i, of in enumerate(findings.arms[1:]):
-            changes = [_change(findings, of.arm.arm, latency_key(kind, name)) for name in QUANTILES_COMPARED]
+            changes = [
+                _of_every_block(findings, of.arm.arm, latency_key(kind, q)) for q in QUANTILES_COMPARED
+            ]
             if any(changes):
-                cells = [_plain(change) if change else ABSENT for change in changes]
+                usual = findings.study.plan.confidence
+                cells = [_plain(change, usual) if change else ABSENT for change in changes]
                 rows.append([kind_text(kind) if i == 0 else "", of.arm.name, *cells])
     return Table(
         title=f"Change of latency from {baseline}, % (less is better)",
@@ -131,7 +153,8 @@ def latency_changes(findings: Findings) -> Table:
         rows=rows,
         note=(
             "The mean over blocks of the ratio of that percentile; with its interval where there are "
-            f"{BLOCKS_MIN} blocks or more."
+            f"{BLOCKS_MIN} blocks or more. {ABSENT}: a block has fewer than ten transactions beyond it."
+            + _of_several_arms(findings)
         ),
         numeric=frozenset(QUANTILES_COMPARED),
         dispensable=("p90", "p95", "p99"),
@@ -145,12 +168,14 @@ def change_text(change: Estimate, unit: str) -> str:
     return signed(change.value, change.decimals, unit)
 
 
-def _plain(change: Estimate) -> str:
+def _plain(change: Estimate, usual: float) -> str:
+    """Value and interval; with its confidence where that is not the usual one."""
     value = change_text(change, "")
     if change.low is None or change.high is None or change.n < BLOCKS_MIN:
         return value
     low, high = (signed(end, change.decimals, "") for end in (change.low, change.high))
-    return f"{value} ({low}{NO_BREAK}…{NO_BREAK}{high})"
+    own = "" if math.isclose(change.confidence, usual) else f";{NO_BREAK}{given_percent(change.confidence)}"
+    return f"{value} ({low}{NO_BREAK}…{NO_BREAK}{high}{own})"
 
 
 def safety(findings: Findings) -> Table:

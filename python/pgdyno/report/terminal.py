@@ -117,6 +117,9 @@ def _broken(name: str, width: int) -> str:
 def _fitting(table: Table, width: int) -> list[int]:
     """The columns that are shown: all where they fit, else without dispensable ones."""
     needed = [_width(table, index) for index in range(len(table.columns))]
+    for index, column in enumerate(table.columns):
+        if index and column not in table.numeric:
+            needed[index] = min(needed[index], NAME_WIDTH_MIN)  # names are broken before a column goes
     shown = list(range(len(needed)))
     for name in table.dispensable:
         if sum(needed[index] + _GAP for index in shown) - _GAP <= width:
