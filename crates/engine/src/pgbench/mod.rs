@@ -5,6 +5,7 @@
 
 pub mod expression;
 pub mod random;
+pub mod run;
 pub mod script;
 pub mod value;
 pub mod variables;

@@ -112,3 +112,17 @@ fn hexadecimal(text: &[u8]) -> Option<f64> {
     let number = bits as f64 * 2_f64.powi(half) * 2_f64.powi(exponent as i32 - half);
     number.is_normal().then_some(number)
 }
+
+/// The integer that a text begins with, as C's `atoi`: 0 where it begins with none, the nearest where it is too large.
+#[must_use]
+pub fn leading_int(text: &[u8]) -> i64 {
+    let unsigned = unsigned_part(text);
+    let digits = unsigned.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let end = text.len() - unsigned.len() + digits;
+    match parse_int(&text[..end]) {
+        Ok(int) => int,
+        Err(IntError::Syntax) => 0,
+        Err(IntError::Range) if text[..text.len() - unsigned.len()].ends_with(b"-") => i64::MIN,
+        Err(IntError::Range) => i64::MAX,
+    }
+}

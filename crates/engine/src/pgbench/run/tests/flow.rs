@@ -1,0 +1,102 @@
+//! Which commands are carried out, in which order.
+
+use super::*;
+
+fn steps(text: &str) -> Vec<(usize, String)> {
+    Run::new(text, &[("foo", "7")]).through(Protocol::Extended).unwrap()
+}
+
+fn sql(steps: &[(usize, String)]) -> Vec<&str> {
+    steps.iter().map(|(_, step)| step.as_str()).collect()
+}
+
+#[test]
+fn exactly_one_branch_is_taken() {
+    for value in 0..5 {
+        let text = format!(
+            "\\set x {value}\n\\if :x = 0\nzero;\n\\elif :x = 1\none;\n\\if :x = 1 / 0\nno;\n\\endif\n\\elif :x = 2\ntwo;\n\\else\nmany;\n\\endif\nend;"
+        );
+        if value == 1 {
+            // The inner condition is evaluated in the branch that is taken, and only there.
+            assert!(Run::new(&text, &[]).through(Protocol::Simple).is_err());
+            continue;
+        }
+        let expected = [["zero;", "end;"], ["one;", "end;"], ["two;", "end;"], ["many;", "end;"]];
+        assert_eq!(sql(&steps(&text)), expected[value.min(3)], "{value}");
+    }
+}
+
+#[test]
+fn conditions_nest_and_else_can_be_missing() {
+    let text = "\\if 0\nno;\n\\if 1\nno;\n\\else\nno;\n\\endif\n\\elif 0\nno;\n\\endif\n\\if null\nno;\n\\endif\n\\if 0.5\nyes;\n\\if false\nno;\n\\else\ntoo;\n\\endif\n\\else\nno;\n\\endif\n";
+    assert_eq!(sql(&steps(text)), ["yes;", "too;"]);
+}
+
+#[test]
+fn an_elif_behind_a_taken_branch_is_not_evaluated() {
+    assert_eq!(
+        sql(&steps("\\if 1\nyes;\n\\elif 1 / 0\nno;\n\\elif 1\nno;\n\\else\nno;\n\\endif\n")),
+        ["yes;"]
+    );
+}
+
+#[test]
+fn sleeps_are_microseconds() {
+    let text = "\\set one 1.0\n\\set zero 0\n\\set text 5\n\\sleep :one ms\n\\sleep 100 us\n\\sleep 0 s\n\\sleep :zero\n\\sleep :foo\n\\sleep -5";
+    let expected = ["Sleep(1000)", "Sleep(100)", "Sleep(0)", "Sleep(0)", "Sleep(7000000)", "Sleep(0)"];
+    assert_eq!(sql(&steps(text)), expected);
+}
+
+#[test]
+fn shell_commands_are_joined_with_their_variables() {
+    assert_eq!(sql(&steps("\\shell echo  :foo ::foo a:foo\n\\setshell x :foo")), ["echo 7 :foo a:foo", "7"]);
+}
+
+#[test]
+fn pipelines_start_synchronise_and_end() {
+    let text = "\\startpipeline\n\\endpipeline\n\\startpipeline\nselect :foo;\n\\syncpipeline\nselect 2;\n\\endpipeline\n";
+    let expected = [
+        "StartPipeline",
+        "EndPipeline",
+        "StartPipeline",
+        "select 7;",
+        "SyncPipeline",
+        "select 2;",
+        "EndPipeline",
+    ];
+    assert_eq!(sql(&steps(text)), expected);
+}
+
+#[test]
+fn a_retry_with_the_generator_put_back_draws_the_same() {
+    let text = "\\set delta random(-5000, 5000)\nupdate xy set y = y + :delta";
+    let mut run = Run::new(text, &[]);
+    let generator = run.client.random;
+    let first = run.through(Protocol::Simple).unwrap();
+    let second = run.through(Protocol::Simple).unwrap();
+    assert_ne!(first, second);
+    run.client.random = generator;
+    assert_eq!(run.through(Protocol::Simple).unwrap(), first);
+}
+
+#[test]
+fn variables_of_pgbenchs_own_give_way_to_definitions() {
+    let text = "select :scale, :client_id, :random_seed, :default_seed;";
+    let definitions = [("scale", "9"), ("client_id", "a"), ("random_seed", "b"), ("default_seed", "c")];
+    let own = Run::new(text, &[]).through(Protocol::Simple).unwrap();
+    assert!(own[0].1.starts_with("select 1, 0, 5432, "), "{own:?}");
+    let given = Run::new(text, &definitions).through(Protocol::Simple).unwrap();
+    assert_eq!(given[0].1, "select 9, a, b, c;");
+}
+
+#[test]
+fn every_client_has_its_number_and_its_generator() {
+    let mut scripts = Scripts::default();
+    scripts.add("s", b"select :client_id", 1).unwrap();
+    let startup = Startup::new(&mut scripts.names, &[], 1, 1, 3, 2).unwrap();
+    let (mut second, third) = (startup.client(1), startup.client(2));
+    assert_ne!(second.random, third.random);
+    assert_eq!(startup.threads().len(), 2);
+    let slot = scripts.names.find(b"client_id").unwrap();
+    assert_eq!(second.variables.value(slot, &scripts.names), Ok(Value::Int(1)));
+}
