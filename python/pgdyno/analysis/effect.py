@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy  # its parts load when first used: stats alone takes a second
 
 from pgdyno.estimate import Better, Estimate
 from pgdyno.evidence.records import Slice, Trial
@@ -70,9 +70,9 @@ def student(d: Sequence[float], confidence: float) -> Spread:
         return Spread(mean, n, None, None, None, confidence, None)
     sd = float(np.std(d, ddof=1))
     error = sd / np.sqrt(n)
-    half_width = float(stats.t.ppf((1 + confidence) / 2, n - 1) * error)
+    half_width = float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1) * error)
     # Blocks that are all alike (which only synthetic ones are) leave no doubt at all.
-    p_value = float(2 * stats.t.sf(abs(mean) / error, n - 1)) if error > 0 else float(mean == 0)
+    p_value = float(2 * scipy.stats.t.sf(abs(mean) / error, n - 1)) if error > 0 else float(mean == 0)
     return Spread(mean, n, sd, mean - half_width, mean + half_width, confidence, p_value)
 
 
@@ -82,7 +82,7 @@ def bootstrap(d: Sequence[float], confidence: float) -> tuple[float, float] | No
         return None
     if np.ptp(d) == 0:
         return d[0], d[0]
-    found = stats.bootstrap(
+    found = scipy.stats.bootstrap(
         (np.asarray(d),),
         np.mean,
         confidence_level=confidence,

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scipy import stats
+import scipy  # its parts load when first used: stats alone takes a second
 
 from pgdyno.analysis.effect import Spread, percent_of
 
@@ -96,6 +96,6 @@ def blocks_needed(spread: Spread, margin: float) -> int:
 
 
 def _reach(sd: float, n: int, confidence: float) -> float:
-    t_alpha = float(stats.t.ppf((1 + confidence) / 2, n - 1))
-    t_beta = float(stats.t.ppf(POWER, n - 1))
+    t_alpha = float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1))
+    t_beta = float(scipy.stats.t.ppf(POWER, n - 1))
     return (t_alpha + t_beta) * sd * math.sqrt(1 / n)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy  # its parts load when first used: stats alone takes a second
 
 EXPECTED_PER_BIN_MIN = 50.0
 """Bins that expect less are pooled. Simulated at 1e-5 (tests/unit/test_workload_goodness.py): with 5, the
@@ -34,7 +34,7 @@ def fit_share(successes: int, n: int, share: float) -> Fit:
     """The exact two-sided binomial test of ``successes`` in ``n`` against ``share``."""
     if n == 0:
         return Fit(None, 1.0, f"none drawn; {share:.1%} expected")
-    p_value = float(stats.binomtest(successes, n, share).pvalue)
+    p_value = float(scipy.stats.binomtest(successes, n, share).pvalue)
     return Fit(successes / n, p_value, f"{successes} of {n} ({successes / n:.3%}), {share:.1%} expected")
 
 
@@ -60,7 +60,7 @@ def fit_distribution(observed: Sequence[int], probability: npt.ArrayLike) -> Fit
     expected = np.bincount(pool, weights=p * n, minlength=pools)
     found = np.bincount(pool, weights=counts, minlength=pools)
     statistic = float(((found - expected) ** 2 / expected).sum())
-    p_value = float(stats.chi2.sf(statistic, pools - 1))
+    p_value = float(scipy.stats.chi2.sf(statistic, pools - 1))
     return Fit(
         statistic, p_value, f"chi-square {statistic:.1f} on {pools - 1} degrees of freedom, {int(n)} draws"
     )

@@ -19,7 +19,7 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy  # its parts load when first used: stats alone takes a second
 
 from pgdyno.workload.goodness import Fit
 
@@ -56,7 +56,7 @@ def _log_moments_max(cards: int) -> npt.NDArray[np.float64]:
 def _log_moments(cards: int, dealt: int) -> npt.NDArray[np.float64]:
     """ln E exp(s·|side|·(X - mean)) for every slope s, the larger of the two sides."""
     count = np.arange(0, min(cards, dealt) + 1)
-    weight = stats.hypergeom.pmf(count, DECK_CARDS, cards, dealt)
+    weight = scipy.stats.hypergeom.pmf(count, DECK_CARDS, cards, dealt)
     from_mean = count - dealt * cards / DECK_CARDS
     sides = [np.log(np.exp(sign * np.outer(_SLOPES, from_mean)) @ weight) for sign in (1, -1)]
     larger: npt.NDArray[np.float64] = np.maximum(*sides)
