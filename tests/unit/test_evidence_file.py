@@ -47,6 +47,12 @@ def begun(path: Path) -> tuple[Writer, int]:
     return writer, writer.begin_trial(0, 1, 5.5)
 
 
+def test_a_study_that_cannot_be_stored_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(EvidenceError, match="UNIQUE"):
+        Writer.create(tmp_path / "e", study_of(SMALL), arms_of(Synthetic(names=("18", "18"))))
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == []
+
+
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     writer, trial = begun(tmp_path / "e")
     writer.add_slice(trial, SLICE)

@@ -127,6 +127,15 @@ def test_a_log_without_end_keeps_its_two_ends() -> None:
         ("PASSWORD=secret", "PASSWORD=***"),
         ("postgresql://u@host:5432/db", "postgresql://u@host:5432/db"),
         ("no_password=kept", "no_password=kept"),
+        ("postgresql://u:zz?topsy#1@host/db", "postgresql://u:***@host/db"),
+        ("postgresql://u:a secret@host/db", "postgresql://u:***@host/db"),
+        ("postgresql://u:a@h/x postgresql://u:b@h/y", "postgresql://u:***@h/x postgresql://u:***@h/y"),
+        ("postgresql://u@host/db?pass%77ord=secret&x=1", "postgresql://u@host/db?pass%77ord=***&x=1"),
+        ("postgresql://u@host/db?%70assword=secret", "postgresql://u@host/db?%70assword=***"),
+        (r"password=two\ words user=u", "password=*** user=u"),
+        ("password=it's user=u", "password=*** user=u"),
+        ("PGPASSWORD=secret pgdyno", "PGPASSWORD=*** pgdyno"),
+        ("scram_client_key=secret", "scram_client_key=***"),
     ],
 )
 def test_passwords_are_masked(text: str, masked: str) -> None:

@@ -1,6 +1,7 @@
 """The plan: arms as written, sizes, blocks."""
 
 import re
+import shlex
 from collections import Counter
 from pathlib import Path
 
@@ -9,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from pgdyno.cli.compare import command_of
 from pgdyno.errors import UsageError
+from pgdyno.server.dsn import Dsn
 from pgdyno.study.arm import parse_arm, parse_arms
 from pgdyno.study.plan import Study, TpccParameters, block_of, blocks_of
 from pgdyno.study.sizing import (
@@ -82,12 +85,37 @@ def test_a_wrong_arm_is_a_usage_error_that_says_what_is_wrong(text: str, complai
         "host=h password = 's3cret word'",
         "password=s3cret user=u host=h",
         "sslmode=require host=h sslpassword=s3cret",
+        "postgresql://u:zz?s3cret#1@h/db",
+        "postgresql://h/db?pass%77ord=s3cret",
+        r"host=h password=two\ s3cret",
+        "connect_timeout=3 host=h password=s3cret",
     ],
 )
 def test_the_password_of_a_dsn_is_neither_in_its_name_nor_in_what_is_stored(dsn: str) -> None:
     arm = parse_arm(dsn)
     assert "s3cret" in arm.server
     assert "s3cret" not in arm.without_password().model_dump_json()
+    typed = ["compare", dsn, "18", "--clients", "2"]
+    study = make_study(arms=tuple(parse_arms([dsn, "18"])), seed=5)
+    command = shlex.split(command_of(study, typed))
+    assert command == ["pgdyno", "compare", arm.name, "18", "--clients", "2", "--seed", "5"]
+    assert "s3cret" not in "".join(command)
+
+
+def test_arms_stored_without_a_password_can_be_reached_again() -> None:
+    dsn = "postgresql://u:s3cret@h:5433/db"
+    for arm in (arm.without_password() for arm in parse_arms([dsn, dsn])):
+        assert Dsn(arm.server).conninfo == "user=u dbname=db host=h port=5433"
+
+
+def test_two_spellings_of_one_connection_are_equal_arms() -> None:
+    spellings = [
+        "postgresql://u:s3cret@h/db",
+        "dbname=db user=u host=h",
+        "host=h dbname=db user=u password=x",
+    ]
+    name = "user=u dbname=db host=h"
+    assert [arm.name for arm in parse_arms(spellings)] == [name, f"{name} (again 2)", f"{name} (again 3)"]
 
 
 def test_equal_arms_keep_distinct_names() -> None:

@@ -231,12 +231,16 @@ def describe(study: Study) -> str:
     )
 
 
-def command_of(study: Study) -> str:
-    """What was typed, quoted for a shell, with the seed that was drawn: it repeats the study."""
-    typed = ["pgdyno", *sys.argv[1:]]
-    if not any(word == "--seed" or word.startswith("--seed=") for word in typed):
-        typed += ["--seed", str(study.seed)]
-    return shlex.join(typed)
+def command_of(study: Study, typed: Sequence[str]) -> str:
+    """What was typed, quoted for a shell, with the seed that was drawn: it repeats the study.
+
+    Connection strings stand in it without their passwords, which libpq finds where it looks for them.
+    """
+    shown = {arm.server: arm.without_password().server for arm in study.arms if arm.is_dsn}
+    words = ["pgdyno", *(shown.get(word.strip(), word) for word in typed)]
+    if not any(word == "--seed" or word.startswith("--seed=") for word in words):
+        words += ["--seed", str(study.seed)]
+    return shlex.join(words)
 
 
 def run_and_report(
@@ -257,7 +261,7 @@ def run_and_report(
         if study is None:
             ending = resume_study(path, more_minutes, watch_for, interruption)
         else:
-            ending = start_study(path, study, command_of(study), watch_for, interruption)
+            ending = start_study(path, study, command_of(study, sys.argv[1:]), watch_for, interruption)
     html = html or path.with_suffix(".html")
     write_html(path, html)
     print_report(path, "json" if json else "terminal")

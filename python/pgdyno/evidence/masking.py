@@ -8,20 +8,33 @@ from __future__ import annotations
 import json
 import re
 from typing import Any
+from urllib.parse import unquote
+
+from pgdyno.study.arm import SECRET_WORDS
 
 MASK = "***"
 
-# postgresql://user:secret@host: everything between the first colon and the last @ of the authority.
-_URI_PASSWORD = re.compile(r"(\bpostgres(?:ql)?://[^\s:/?#@]*:)([^\s/?#]*)(@)", re.IGNORECASE)
-# password=secret, password = 'se\'cret', passfile's contents are not ours; also as an URI's parameter.
+# postgresql://user:secret@host: libpq ends the password at the first @ and lets everything but a slash stand
+# before it; a word that has more of them is masked up to the last.
+_URI_PASSWORD = re.compile(r"(\bpostgres(?:ql)?://[^\s:/@]*:)[^/@]*(?:@[^\s/@]*)*(@)", re.IGNORECASE)
+# password=secret, password = 'se\'cret', password=se\ cret, PGPASSWORD=secret; also as a URI's parameter.
 _KEY_PASSWORD = re.compile(
-    r"((?<![A-Za-z_])(?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&'\"]+)", re.IGNORECASE
+    rf"((?<![A-Za-z_])(?:PG)?(?:{'|'.join(SECRET_WORDS)})\s*=\s*)('(?:[^'\\]|\\.)*'|(?:[^\s&\\]|\\.)+)",
+    re.IGNORECASE | re.DOTALL,
 )
+# A URI's words may be percent-encoded, too.
+_PARAMETER = re.compile(r"([?&])([^=&\s]*%[^=&\s]*)=([^&\s]*)")
 
 
 def mask_passwords(text: str) -> str:
     """The text with every password of a connection string or URI in it replaced by ``***``."""
-    return _KEY_PASSWORD.sub(rf"\g<1>{MASK}", _URI_PASSWORD.sub(rf"\g<1>{MASK}\g<3>", text))
+    text = _URI_PASSWORD.sub(rf"\g<1>{MASK}\g<2>", text)
+    return _PARAMETER.sub(_without_secret, _KEY_PASSWORD.sub(rf"\g<1>{MASK}", text))
+
+
+def _without_secret(parameter: re.Match[str]) -> str:
+    before, word, value = parameter.groups()
+    return f"{before}{word}={MASK if unquote(word).lower() in SECRET_WORDS else value}"
 
 
 def masked_json(value: Any) -> str:
@@ -34,7 +47,7 @@ def _masked(value: Any) -> Any:
         return mask_passwords(value)
     if isinstance(value, dict):
         return {
-            str(key): MASK if str(key).lower() in {"password", "sslpassword"} else _masked(item)
+            str(key): MASK if str(key).lower() in SECRET_WORDS else _masked(item)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):

@@ -71,14 +71,11 @@ class Writer:
                 raise EvidenceError(f"{path} exists already: name another file, or continue it with --resume")
             half_made = path.with_name(path.name + ".new")
             half_made.unlink(missing_ok=True)
-            file.create(half_made)
-            writer = cls(half_made, file.open_for_writing(half_made), lock)
             try:
-                writer._insert_study(study, arms)
+                _make(half_made, study, arms, lock)
+                half_made.rename(path)
             finally:
-                writer._settle_in_one_file()
-                writer._connection.close()
-            half_made.rename(path)
+                half_made.unlink(missing_ok=True)
             return cls(path, file.open_for_writing(path), lock)
         except BaseException:
             lock.release()
@@ -337,6 +334,16 @@ class Writer:
         except sqlite3.OperationalError:
             # A reader is following. It sees everything, and the file stays good in WAL mode.
             return
+
+
+def _make(path: Path, study: Study, arms: Sequence[Arm], lock: WriterLock) -> None:
+    file.create(path)
+    writer = Writer(path, file.open_for_writing(path), lock)
+    try:
+        writer._insert_study(study, arms)
+    finally:
+        writer._settle_in_one_file()
+        writer._connection.close()
 
 
 def _insert_counts(

@@ -10,8 +10,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgdyno.errors import UsageError
-
-_SECRETS = ("password", "sslpassword")
+from pgdyno.study.arm import SECRET_WORDS
 
 
 @dataclass(frozen=True)
@@ -42,12 +41,12 @@ class Dsn:
     def shown(self) -> str:
         """For people: passwords replaced by ``***``."""
         parts = conninfo_to_dict(self.conninfo)
-        shown = {name: "***" if name in _SECRETS else str(value) for name, value in parts.items()}
+        shown = {name: "***" if name in SECRET_WORDS else str(value) for name, value in parts.items()}
         return make_conninfo("", **shown)
 
     def masked(self, text: str) -> str:
         """A message without the secrets, should it quote them."""
-        for name in _SECRETS:
+        for name in SECRET_WORDS:
             secret = conninfo_to_dict(self.conninfo).get(name)
             if secret:
                 text = text.replace(str(secret), "***")

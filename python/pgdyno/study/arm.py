@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import Conninfo
 from pydantic import BaseModel, ConfigDict
 
 from pgdyno.errors import UsageError
@@ -18,9 +19,12 @@ _PROFILE = re.compile(r"@[A-Za-z0-9][\w.-]*")
 _SETTING = re.compile(r"([A-Za-z_][\w.]*)\s*=(.*)", re.DOTALL)
 _URI = re.compile(r"postgres(ql)?://")
 _CONNECTION_KEYWORD = re.compile(
-    r"(host|hostaddr|port|dbname|user|password|service|passfile|sslmode|target_session_attrs|options)\s*="
+    rf"({'|'.join(option.keyword.decode() for option in Conninfo.get_defaults())})\s*="
 )
-"""A connection string may begin with any of libpq's keywords; these are the ones that people begin with."""
+"""A connection string may begin with any of libpq's keywords."""
+
+SECRET_WORDS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
+"""What of a connection string is never stored or shown."""
 
 
 class ArmSpec(BaseModel):
@@ -36,7 +40,12 @@ class ArmSpec(BaseModel):
 
     def without_password(self) -> ArmSpec:
         """The arm as it may be stored and shown. A resumed study finds the password as libpq does."""
-        return self.model_copy(update={"server": self.name}) if self.is_dsn else self
+        return self.model_copy(update={"server": _without_secrets(self.server)}) if self.is_dsn else self
+
+    def is_same(self, other: ArmSpec) -> bool:
+        """Whether both ask for the same thing, however a connection string is spelled."""
+        mine, others = (arm.without_password().model_copy(update={"name": ""}) for arm in (self, other))
+        return mine == others
 
 
 def parse_arm(text: str) -> ArmSpec:
@@ -83,9 +92,7 @@ def parse_arms(texts: Sequence[str]) -> list[ArmSpec]:
     arms: list[ArmSpec] = []
     for text in texts:
         arm = parse_arm(text)
-        n = 1 + sum(
-            other.model_copy(update={"name": ""}) == arm.model_copy(update={"name": ""}) for other in arms
-        )
+        n = 1 + sum(arm.is_same(other) for other in arms)
         arms.append(arm if n == 1 else arm.model_copy(update={"name": f"{arm.name} (again {n})"}))
     return arms
 
@@ -98,10 +105,14 @@ def _parse_dsn(spec: str) -> ArmSpec:
             "or name a build, such as 18,work_mem=16MB"
         )
     try:
-        words = conninfo_to_dict(spec)
+        name = _without_secrets(spec)
     except ProgrammingError as error:
         # libpq quotes the text that it could not read, and that may be a password: we give none of it.
         raise UsageError("the arm that looks like a connection string is none; see docs/arms.md") from error
-    for secret in ("password", "sslpassword"):
-        words.pop(secret, None)
-    return ArmSpec(name=make_conninfo("", **words), server=spec, is_dsn=True)
+    return ArmSpec(name=name, server=spec, is_dsn=True)
+
+
+def _without_secrets(conninfo: str) -> str:
+    """In libpq's order of words, so that two spellings of one connection become the same text."""
+    words = conninfo_to_dict(conninfo)
+    return make_conninfo("", **{word: value for word, value in words.items() if word not in SECRET_WORDS})
