@@ -157,10 +157,25 @@ def test_a_database_is_made_loaded_checked_and_driven_step_by_step(
     execute(untouched, "drop database steps")
 
 
+def test_a_load_that_does_not_end_leaves_no_database(program: Program, untouched: Server) -> None:
+    dsn = untouched.conninfo("unfinished")
+    before = databases(untouched)
+    for wrong in (("--warehouses", "0"), ("--seed", "-5"), ("--seed", str(2**64))):
+        refused = program.run("load", dsn, *wrong)
+        assert refused.status == 2, refused.err
+        assert len(refused.complaints) == 1
+    running = program.start("load", dsn, "--warehouses", "2")
+    running.until(lambda: "will take" in running.err.read_text())
+    running.signal(signal.SIGINT)
+    assert running.ended().status == 130
+    assert databases(untouched) == before
+
+
 def test_into_existing_works_in_the_named_database_and_only_there(
     program: Program, untouched: Server, tmp_path: Path
 ) -> None:
     execute(untouched, "create database named")
+    execute(untouched, "create database other")
     before = databases(untouched)
     dsn = untouched.conninfo("named")
     loaded = program.run("load", dsn, "--into-existing", "--quiet")
@@ -172,10 +187,16 @@ def test_into_existing_works_in_the_named_database_and_only_there(
     driven = program.run("drive", dsn, *DRIVE, "--into-existing")
     assert driven.status == 0, driven.err
     evidence = tmp_path / "e.sqlite"
-    ended = program.compare(dsn, dsn, "--into-existing", "--blocks", "1", "--evidence", evidence, "--json")
+    twice = program.compare(dsn, f"{dsn} sslmode=prefer", "--into-existing", "--evidence", evidence)
+    assert twice.status == 2
+    assert "are one database" in twice.complaints[0]
+    other = untouched.conninfo("other")
+    assert program.run("load", other, "--into-existing", "--quiet").status == 0
+    ended = program.compare(dsn, other, "--into-existing", "--blocks", "1", "--evidence", evidence, "--json")
     assert ended.status == 0, ended.err
     assert databases(untouched) == before
     execute(untouched, "drop database named")
+    execute(untouched, "drop database other")
 
 
 @pytest.mark.parametrize("command", ["load", "drive", "compare"])

@@ -127,19 +127,35 @@ def cramped(small_disk: Path, build: Build, account: Account) -> Iterator[Server
 def test_a_disk_that_fills_up_while_loading_leaves_nothing_that_looks_whole(
     program: Program, cramped: Server
 ) -> None:
-    ended = program.run("compare", *SMALLEST, cramped.conninfo(), cramped.conninfo())
+    # Who may not know where the server's data lie cannot be warned.
+    with closing(cramped.connect()) as connection:
+        connection.execute("create role humble login createdb")
+    dsn = f"{cramped.conninfo()} user=humble"
+    ended = program.run("compare", *SMALLEST, dsn, dsn)
     assert ended.status == 1
     (complaint,) = ended.complaints
     assert "the server's disk is full" in complaint
-    assert program.survivors() == []
-    with closing(cramped.connect()) as connection:
-        names = [name for (name,) in connection.execute("select datname from pg_database").fetchall()]
-    assert not [name for name in names if name.startswith("pgdyno_")]
-
-    named = cramped.conninfo("named")
-    ended = program.run("load", named, "--quiet")
+    assert "cannot be seen from here" in ended.err
+    ended = program.run("load", f"{cramped.conninfo('named')} user=humble")
     assert ended.status == 1
     assert "the server's disk is full" in ended.complaints[0]
-    ended = program.run("drive", named)
-    assert ended.status == 1
-    assert "half-made" in ended.complaints[0] or "holds no dataset" in ended.complaints[0]
+    assert "cannot be seen from here" in ended.err
+    assert program.survivors() == []
+    assert databases(cramped) == {"postgres", "template0", "template1"}
+
+
+def test_a_running_server_whose_disk_cannot_hold_the_data_is_refused_before_a_row_is_sent(
+    program: Program, cramped: Server
+) -> None:
+    dsn = cramped.conninfo()
+    for words in (("compare", *SMALLEST, dsn, dsn), ("load", cramped.conninfo("named"))):
+        ended = program.run(*words)
+        assert ended.status == 1
+        (complaint,) = ended.complaints
+        assert "are free on the disk of" in complaint
+        assert databases(cramped) == {"postgres", "template0", "template1"}
+
+
+def databases(server: Server) -> set[str]:
+    with closing(server.connect()) as connection:
+        return {name for (name,) in connection.execute("select datname from pg_database").fetchall()}

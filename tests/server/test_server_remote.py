@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import shutil
 
 import pytest
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pgdyno.errors import ConnectError, DatasetError
-from pgdyno.lab.dsn_arm import drop_copies_of_the_dead, trial_purpose
+from pgdyno.errors import ConnectError, DatasetError, DiskFullError
+from pgdyno.lab.dsn_arm import require_room
 from pgdyno.server.dsn import Dsn
+from pgdyno.server.local import free_for_data
 from pgdyno.server.remote import Remote, database_name
 from pgdyno.server.running import Server
+from pgdyno.server.trial_copy import TrialCopy, drop_copies_that_nobody_holds
 
 pytestmark = pytest.mark.server
 
@@ -80,18 +82,99 @@ def test_an_unreachable_server_is_named_without_the_password(dsn: str, words: st
     assert "\n" not in str(raised.value)
 
 
-def test_only_copies_of_dead_processes_of_this_machine_are_dropped(remote: Remote) -> None:
-    with subprocess.Popen(["true"]) as ended:
-        ended.wait()
-    whose = {
-        "pgdyno_dead": trial_purpose(ended.pid),
-        "pgdyno_alive": trial_purpose(os.getpid()),
-        "pgdyno_elsewhere": trial_purpose(ended.pid) + ".of.another.machine",
-        "pgdyno_pristine": "tpcc, 1 warehouses, pristine",
-    }
-    for name, purpose in whose.items():
-        remote.create(name, purpose)
-    drop_copies_of_the_dead(remote)
-    assert set(whose) - remote.own_databases().keys() == {"pgdyno_dead"}
-    for name in whose:
+def test_only_copies_that_nobody_holds_are_dropped(remote: Remote) -> None:
+    remote.create("pgdyno_pristine", "tpcc, 1 warehouse, pristine")
+    # The lock is held in another database than the one that asks: advisory locks are of a database each.
+    remote.create("pgdyno_other", "another study's database")
+    held = TrialCopy(Remote(remote.dsn.with_database("pgdyno_other")), "pgdyno_pristine")
+    held.restore()
+    left = TrialCopy(remote, "pgdyno_pristine")
+    left.restore()
+    assert left._holder is not None
+    left._holder.close()
+    assert left.name != held.name
+    until_unlocked(remote, left.number)
+    drop_copies_that_nobody_holds(remote)
+    assert remote.own_databases().keys() == {"pgdyno_pristine", "pgdyno_other", held.name}
+    held.end()
+    assert remote.own_databases().keys() == {"pgdyno_pristine", "pgdyno_other"}
+    for name in ("pgdyno_pristine", "pgdyno_other"):
         remote.drop(name)
+
+
+def until_unlocked(remote: Remote, number: int) -> None:
+    """A backend ends some time after its client has gone: this waits for its lock."""
+    with remote.connect() as connection:
+        connection.execute("select pg_advisory_lock(%s::bigint)", (number,))
+        connection.execute("select pg_advisory_unlock(%s::bigint)", (number,))
+
+
+def test_a_copy_is_held_again_after_its_connection_was_lost(remote: Remote) -> None:
+    remote.create("pgdyno_pristine", "tpcc, 1 warehouse, pristine")
+    copy = TrialCopy(remote, "pgdyno_pristine")
+    copy.restore()
+    assert copy._holder is not None
+    lost = copy._holder.info.backend_pid
+    with remote.connect() as connection:
+        connection.execute("select pg_terminate_backend(%s)", (lost,))
+    copy.restore()
+    drop_copies_that_nobody_holds(remote)
+    assert copy.name in remote.own_databases()
+    copy.end()
+    remote.drop("pgdyno_pristine")
+
+
+def test_a_comment_that_only_begins_as_ours_is_no_mark(remote: Remote) -> None:
+    with remote.connect() as connection:
+        connection.execute("create database theirs")
+        for comment in ("pgdyno results of 2025", 'pgdyno {"purpose": 1}', "pgdyno []", 'pgdyno {"a": "b"}'):
+            connection.execute(sql.SQL("comment on database theirs is {}").format(sql.Literal(comment)))
+            assert "theirs" not in remote.own_databases()
+            with pytest.raises(DatasetError, match="not made by pgdyno"):
+                remote.drop("theirs")
+        connection.execute("drop database theirs")
+
+
+def test_a_death_before_the_mark_takes_nobodys_name(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(_: object) -> str:
+        raise Killed
+
+    with monkeypatch.context() as dying:
+        dying.setattr("pgdyno.server.remote.json.dumps", die)
+        with pytest.raises(Killed):
+            remote.create("pgdyno_wanted", "t")
+    assert not remote.has_database("pgdyno_wanted")
+    remote.create("pgdyno_wanted", "t")
+    remote.drop("pgdyno_wanted")
+    with remote.connect() as connection:
+        left = connection.execute(
+            "select datname from pg_database where datname like 'pgdyno_unmarked_%'"
+        ).fetchall()
+        for (name,) in left:
+            connection.execute(sql.SQL("drop database {}").format(sql.Identifier(name)))
+    assert len(left) == 1
+
+
+def test_two_ways_to_one_database_have_one_identity(remote: Remote) -> None:
+    by_another_way = Remote(Dsn(make_conninfo(remote.dsn.conninfo, connect_timeout="9")))
+    assert by_another_way.identity() == remote.identity()
+    assert Remote(remote.dsn.with_database("template1")).identity() != remote.identity()
+
+
+def test_a_local_servers_disk_is_seen_by_those_who_may_know_where_it_lies(
+    remote: Remote, running_server: Server
+) -> None:
+    with remote.connect() as connection:
+        free = free_for_data(connection)
+        connection.execute("create role passer_by login")
+    total = shutil.disk_usage(running_server.data_dir).total
+    assert free is not None
+    assert 0 < free <= total
+    assert require_room(remote, 1)
+    with pytest.raises(DiskFullError, match=r"2 copies of it need about .* are free"):
+        require_room(remote, total, 2)
+    humble = Remote(Dsn(make_conninfo(remote.dsn.conninfo, user="passer_by")))
+    assert not require_room(humble, 1 << 60)

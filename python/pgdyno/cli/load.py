@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -11,10 +13,11 @@ from pgdyno.cli import options
 from pgdyno.cli.console import err, print_json, say
 from pgdyno.drive.load import run_load
 from pgdyno.engine import Event
-from pgdyno.errors import UsageError
+from pgdyno.errors import DatasetError, ServerError, UsageError
 from pgdyno.estimate import counted
 from pgdyno.interruption import Interruption
 from pgdyno.lab.dataset import DATASET_SEED, load_specification
+from pgdyno.lab.dsn_arm import require_room
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.remote import Remote
 from pgdyno.study.plan import TpccParameters
@@ -25,7 +28,8 @@ def load(
     dsn: options.Dsn,
     warehouses: Annotated[int, typer.Option(metavar="N", help="Size of the data, about 100 MB each.")] = 1,
     seed: Annotated[
-        int, typer.Option(metavar="N", help="The same seed gives the same bytes.")
+        int,
+        typer.Option(metavar="N", min=0, max=options.SEED_MAX, help="The same seed gives the same bytes."),
     ] = DATASET_SEED,
     connections: Annotated[
         int | None,
@@ -46,19 +50,29 @@ def load(
       pgdyno load postgresql://localhost/tpcc --warehouses 10
     """
     target = Dsn(dsn)
-    prepare_database(target, into_existing)
     workload = TpccParameters(warehouses=warehouses)
     specification = load_specification(
         target.conninfo, workload, connections=connections, seed=seed, into_existing=into_existing
     )
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Interruption() as interruption, Progress(*columns, console=err, disable=quiet) as progress:
+
+    def on_forecast(size_bytes: int) -> None:
+        seen = require_room(Remote(target), size_bytes)
+        if not quiet:
+            doubt = "" if seen else "; whether the server's disk can hold it cannot be seen from here"
+            say(forecast(warehouses, size_bytes) + doubt)
+
+    with (
+        Interruption() as interruption,
+        database(target, into_existing),
+        Progress(*columns, console=err, disable=quiet) as progress,
+    ):
         task = progress.add_task("connect", total=1.0)
         result = run_load(
             specification,
             interruption,
             lambda phase, share: progress.update(task, description=f"{phase:8}", completed=share),
-            lambda size_bytes: None if quiet else say(forecast(warehouses, size_bytes)),
+            on_forecast,
         )
     if json:
         print_json({key: value for key, value in result.items() if key != "event"})
@@ -72,12 +86,16 @@ def forecast(warehouses: int, size_bytes: int) -> str:
     return f"{counted(warehouses, 'warehouse')} will take {format_size(size_bytes)}"
 
 
-def prepare_database(target: Dsn, into_existing: bool) -> None:
-    """Creates the database that the DSN names; an existing one must be named knowingly."""
-    remote = Remote(target)
+@contextlib.contextmanager
+def database(target: Dsn, into_existing: bool) -> Iterator[None]:
+    """Creates the database that the DSN names, and drops it if the load into it fails; one that exists
+    already must be named knowingly, and is kept.
+    """
     if into_existing:
-        with remote.connect():
-            return
+        with Remote(target).connect():
+            pass
+        yield
+        return
     name = target.database
     maintenance = Remote(target.with_database("postgres"))
     if maintenance.has_database(name):
@@ -85,6 +103,12 @@ def prepare_database(target: Dsn, into_existing: bool) -> None:
             f"the database {name} exists already: name another, or add --into-existing to load into it"
         )
     maintenance.create(name, "made by pgdyno load")
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(ServerError, DatasetError):
+            maintenance.drop(name)
+        raise
 
 
 def summary(result: Event) -> str:

@@ -64,6 +64,10 @@ Dsn = Annotated[
 ]
 
 
+SEED_MAX = 2**53 - 1
+"""JSON's numbers are exact up to here."""
+
+
 def this_machine() -> Machine:
     """Cores that we may use, and memory."""
     return Machine(len(psutil.Process().cpu_affinity()), psutil.virtual_memory().total)

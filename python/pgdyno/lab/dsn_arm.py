@@ -6,43 +6,36 @@ With ``--into-existing`` it is the very database that the DSN names, as it is: n
 from __future__ import annotations
 
 import contextlib
-import os
-import re
-import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-import psutil
-
 from pgdyno.drive.load import run_load
-from pgdyno.errors import DatasetError, ServerError
+from pgdyno.errors import DatasetError, DiskFullError, ServerError, UsageError
 from pgdyno.estimate import counted
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arm import Connection
 from pgdyno.lab.dataset import DATASET_FORMAT, DATASET_SEED, load_specification
-from pgdyno.lab.progress import Load, Watch
+from pgdyno.lab.progress import Doubt, Load, Step, Watch
 from pgdyno.server.dsn import Dsn
+from pgdyno.server.local import free_for_data, local_postmaster
 from pgdyno.server.remote import Description, Remote, database_name
+from pgdyno.server.trial_copy import TrialCopy, drop_copies_that_nobody_holds
 from pgdyno.study.arm import ArmSpec
 from pgdyno.study.plan import Study
+from pgdyno.units import format_size
 from pgdyno.workload.tpcc.dataset import read_mark
-
-START_TIME_TOLERANCE_S = 5.0
-"""Between the postmaster's start by its own clock and by the kernel's, which counts ticks since boot."""
-
-_TRIAL_PURPOSE = re.compile(r"a trial's copy, of process (?P<pid>\d+) on (?P<host>.*)")
 
 
 @dataclass
 class DsnArm:
-    """See LabArm. ``pristine`` is the database that is copied, or None where nothing is restored."""
+    """See LabArm. ``copy`` is made anew for each trial, or None where nothing is restored."""
 
     index: int
     name: str
     remote: Remote
     description: Description
     database: str
-    pristine: str | None
+    copy: TrialCopy | None
     dataset: Mapping[str, object] = field(default_factory=dict)
 
     @property
@@ -58,9 +51,8 @@ class DsnArm:
 
     def restore(self) -> None:
         """A fresh copy of the pristine database."""
-        if self.pristine is not None:
-            self.remote.drop(self.database)
-            self.remote.create(self.database, trial_purpose(os.getpid()), template=self.pristine)
+        if self.copy is not None:
+            self.copy.restore()
 
     def start(self) -> None:
         """It runs already; this only makes sure of it."""
@@ -87,18 +79,7 @@ class DsnArm:
         if not self.is_local():
             return None
         with self.connect() as connection:
-            row = connection.execute(
-                "SELECT pg_backend_pid(), extract(epoch FROM pg_postmaster_start_time())::float8"
-            ).fetchone()
-            assert row is not None
-            try:
-                parent = psutil.Process(row[0]).parent()
-                # In a container the numbers are of another world: only the right start time makes it ours.
-                if parent is not None and abs(parent.create_time() - row[1]) < START_TIME_TOLERANCE_S:
-                    return parent.pid
-            except psutil.Error:
-                return None
-        return None
+            return local_postmaster(connection)
 
     def log(self) -> str | None:
         """Out of our reach."""
@@ -113,13 +94,24 @@ class DsnArm:
         return {}
 
 
-def require_usable(spec: ArmSpec, study: Study) -> None:
-    """Before anything is loaded for another arm. Raises ConnectError, DatasetError."""
-    remote = Remote(Dsn(spec.server))
-    if study.into_existing:
+def require_usable(study: Study, watch: Watch) -> None:
+    """All running servers, before anything is loaded. Raises ConnectError, DatasetError, UsageError."""
+    seen: dict[tuple[object, ...], str] = {}
+    for spec in study.arms:
+        if not spec.is_dsn:
+            continue
+        watch(Step(f"reach {spec.name}"))
+        remote = Remote(Dsn(spec.server))
+        if not study.into_existing:
+            remote.check()
+            continue
         _existing(0, spec, study, remote)
-    else:
-        remote.check()
+        other = seen.setdefault(remote.identity(), spec.name)
+        if other != spec.name:
+            raise UsageError(
+                f"{other} and {spec.name} are one database: with --into-existing each arm needs its own, "
+                "because nothing is restored"
+            )
 
 
 @contextlib.contextmanager
@@ -135,30 +127,14 @@ def open_dsn_arm(
         yield _existing(index, spec, study, remote)
         return
     description = remote.check()
-    drop_copies_of_the_dead(remote)
+    drop_copies_that_nobody_holds(remote)
     pristine = database_name("tpcc", f"w{study.workload.warehouses}", f"s{DATASET_SEED}f{DATASET_FORMAT}")
     _make_pristine(remote, pristine, study, watch, interruption)
-    trial = database_name("tpcc", f"w{study.workload.warehouses}", "trial", os.getpid(), index)
-    arm = DsnArm(index, spec.name, remote, description, trial, pristine, {"name": pristine})
+    copy = TrialCopy(remote, pristine)
     try:
-        yield arm
+        yield DsnArm(index, spec.name, remote, description, copy.name, copy, {"name": pristine})
     finally:
-        with contextlib.suppress(ServerError, DatasetError):
-            remote.drop(trial)
-
-
-def trial_purpose(pid: int) -> str:
-    """Stands in a copy's mark: whose it is."""
-    return f"a trial's copy, of process {pid} on {socket.gethostname()}"
-
-
-def drop_copies_of_the_dead(remote: Remote) -> None:
-    """What a pgdyno of this machine left because it was killed. One in use is refused by the server."""
-    for name, purpose in remote.own_databases().items():
-        found = _TRIAL_PURPOSE.fullmatch(purpose)
-        if found and found["host"] == socket.gethostname() and not psutil.pid_exists(int(found["pid"])):
-            with contextlib.suppress(ServerError, DatasetError):
-                remote.drop(name)
+        copy.end()
 
 
 def _existing(index: int, spec: ArmSpec, study: Study, remote: Remote) -> DsnArm:
@@ -181,18 +157,40 @@ def _make_pristine(remote: Remote, name: str, study: Study, watch: Watch, interr
             return
         # Left by a load that was killed. If one is under way instead, PostgreSQL refuses to drop it.
         remote.drop(name)
+    copies = sum(arm.is_dsn for arm in study.arms)
+
+    def on_forecast(size_bytes: int) -> None:
+        if not require_room(remote, size_bytes, copies):
+            watch(Doubt(f"whether the disk of {remote.dsn} can hold the data cannot be seen from here"))
+
     remote.create(name, f"tpcc, {counted(study.workload.warehouses, 'warehouse')}, pristine")
     try:
         run_load(
             load_specification(remote.dsn.with_database(name).conninfo, study.workload),
             interruption,
             lambda phase, share: watch(Load(name, phase, share)),
-            on_forecast=lambda _: None,  # the disk is the server's; if it is full, the load says so
+            on_forecast=on_forecast,
         )
     except BaseException:
         with contextlib.suppress(ServerError, DatasetError):
             remote.drop(name)
         raise
+
+
+def require_room(remote: Remote, size_bytes: int, copies: int = 0) -> bool:
+    """Whether the disk of a running server can be seen; raises DiskFullError where it cannot hold the data
+    and so many copies of them.
+    """
+    with remote.connect() as connection:
+        free = free_for_data(connection)
+    needed = size_bytes * (1 + copies)
+    if free is not None and needed > free:
+        what = f"the dataset and {copies} copies of it need" if copies else "the data need"
+        raise DiskFullError(
+            f"{what} about {format_size(needed)}, but only {format_size(free)} are free on the disk of "
+            f"{remote.dsn}: take fewer warehouses, or make room"
+        )
+    return free is not None
 
 
 def _is_whole(remote: Remote, name: str, warehouses: int) -> bool:

@@ -69,10 +69,7 @@ def prepare(study: Study, watch: Watch, interruption: Interruption) -> Iterator[
     caveats: list[Caveat] = []
     wanted = _resolve(study, cache, machine, watch, caveats)
     study = _fit_schedule(study, wanted, machine, watch)
-    for spec in study.arms:
-        if spec.is_dsn:
-            watch(Step(f"reach {spec.name}"))
-            require_usable(spec, study)
+    require_usable(study, watch)
     copies = sum(not arm.is_dsn for arm in study.arms)
     maker = Maker(cache.account, copies, watch, interruption)
     with contextlib.ExitStack() as stack:

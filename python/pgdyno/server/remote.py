@@ -11,6 +11,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -94,12 +95,16 @@ class Remote:
     def create(self, dbname: str, purpose: str, *, template: str | None = None) -> Dsn:
         """A database of pgdyno's, marked as such; of ``template`` (a marked one) a copy of its files.
 
-        ``purpose`` (workload, scale …) goes into the mark. Raises DatasetError: there is one of that name
-        already, or PostgreSQL refuses.
+        ``purpose`` (workload, scale …) goes into the mark. Until it has it, the database bears a name that is
+        drawn at random: should we be killed in between, nobody's name is taken. Raises DatasetError: there is
+        one of that name already, or PostgreSQL refuses.
         """
         _check_name(dbname)
+        if self.has_database(dbname):
+            raise DatasetError(f"cannot create {dbname} on {self.dsn}: it already exists")
+        unmarked = sql.Identifier(database_name("unmarked", secrets.token_hex(8)))
         with self.connect() as connection:
-            statement = sql.SQL("create database {}").format(sql.Identifier(dbname))
+            statement = sql.SQL("create database {}").format(unmarked)
             if template is not None:
                 self._require_mark(connection, template)
                 statement += sql.SQL(" template {}").format(sql.Identifier(template))
@@ -111,11 +116,24 @@ class Remote:
                 connection.execute(statement)
             except psycopg.Error as error:
                 raise DatasetError(f"cannot create {dbname} on {self.dsn}: {_primary(error)}") from None
-            mark = MARK + json.dumps({"purpose": purpose})
-            connection.execute(
-                sql.SQL("comment on database {} is {}").format(sql.Identifier(dbname), sql.Literal(mark))
-            )
+            mark = sql.Literal(MARK + json.dumps({"purpose": purpose}))
+            try:
+                connection.execute(sql.SQL("comment on database {} is {}").format(unmarked, mark))
+                name = sql.Identifier(dbname)
+                connection.execute(sql.SQL("alter database {} rename to {}").format(unmarked, name))
+            except psycopg.Error as error:
+                connection.execute(sql.SQL("drop database {}").format(unmarked))
+                raise DatasetError(f"cannot create {dbname} on {self.dsn}: {_primary(error)}") from None
         return self.dsn.with_database(dbname)
+
+    def identity(self) -> tuple[object, ...]:
+        """The same for two connection strings if they name one database of one running server."""
+        with self.connect() as connection:
+            row = connection.execute(
+                "select pg_postmaster_start_time(), oid from pg_database where datname = current_database()"
+            ).fetchone()
+        assert row is not None
+        return tuple(row)
 
     def has_database(self, dbname: str) -> bool:
         """Whether there is one of that name, whoever made it."""
@@ -129,7 +147,8 @@ class Remote:
             found = connection.execute(
                 "select datname, shobj_description(oid, 'pg_database') from pg_database order by datname"
             ).fetchall()
-        return {name: _purpose(mark) for name, mark in found if mark is not None and mark.startswith(MARK)}
+        purposes = {name: _purpose(mark) for name, mark in found}
+        return {name: purpose for name, purpose in purposes.items() if purpose is not None}
 
     def drop(self, dbname: str) -> None:
         """Drop a database of pgdyno's; none of that name is fine. Raises DatasetError: it is not ours, or in
@@ -149,7 +168,7 @@ class Remote:
         row = connection.execute(
             "select shobj_description(oid, 'pg_database') from pg_database where datname = %s", (dbname,)
         ).fetchone()
-        if row is None or row[0] is None or not row[0].startswith(MARK):
+        if row is None or _purpose(row[0]) is None:
             raise DatasetError(
                 f"the database {dbname} on {self.dsn} was not made by pgdyno: it is left alone"
             )
@@ -169,12 +188,16 @@ def _check_name(dbname: str) -> None:
         raise UsageError(f"the database name {dbname} is longer than {NAME_BYTES_MAX} bytes")
 
 
-def _purpose(mark: str) -> str:
+def _purpose(comment: str | None) -> str | None:
+    """What our mark says; None for no comment, and for anybody else's."""
+    if comment is None or not comment.startswith(MARK):
+        return None
     try:
-        facts: Any = json.loads(mark.removeprefix(MARK))
-        return str(facts["purpose"])
-    except (ValueError, KeyError, TypeError):
-        return ""
+        facts: Any = json.loads(comment.removeprefix(MARK))
+    except ValueError:
+        return None
+    purpose = facts.get("purpose") if isinstance(facts, dict) else None
+    return purpose if isinstance(purpose, str) else None
 
 
 def _is_local(connection: Connection) -> bool:
