@@ -200,8 +200,9 @@ WORDINGS: Mapping[Code, Wording] = {
         "Fix the number of blocks beforehand, or confirm the verdict by a second study.",
     ),
     Code.THROUGHPUT_FIXED: Wording(
-        "The load was fixed ({load}), so throughput says little about speed.",
-        "Read latency and CPU per transaction, or run a closed loop without pacing.",
+        "The load was fixed ({load}), so throughput says little about speed: the verdict is about the median "
+        "latency.",
+        "Read the other percentiles and CPU per transaction, too; for throughput run a closed loop.",
     ),
     Code.INTERVALS_DISAGREE: Wording(
         "For {arm} against {baseline} the bootstrap interval ({bootstrap}) would give another verdict than "

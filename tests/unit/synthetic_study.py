@@ -53,6 +53,7 @@ class Synthetic:
     statuses: Mapping[tuple[int, int], TrialStatus] = field(default_factory=dict)  # (block, arm)
     caveats: Sequence[Caveat] = ()
     unsafe_arms: Sequence[int] = ()
+    fixed_rate_per_s: float | None = None
     stalled: Collection[tuple[int, int]] = ()  # (block, arm) that did nothing
     ended: Ending | None = Ending.BLOCKS
     schedule: Schedule = Schedule.SLICES
@@ -79,6 +80,7 @@ def study_of(wanted: Synthetic) -> Study:
             window_s=float(wanted.slices),
             blocks_max=wanted.blocks,
             budget_s=600.0,
+            rate_per_s=wanted.fixed_rate_per_s,
         ),
         host={
             "cpu": "AMD EPYC 7B13",

@@ -50,7 +50,7 @@ def test_swapping_the_arms_mirrors_effect_and_verdict(pairs: list[tuple[float, f
     assert (there.mean, there.low, there.high) == pytest.approx(
         (-here.mean, -here.high, -here.low), abs=1e-12
     )
-    assert decide(there, 0.02).verdict is MIRRORED[decide(here, 0.02).verdict]
+    assert decide(there, Better.MORE, 0.02).verdict is MIRRORED[decide(here, Better.MORE, 0.02).verdict]
 
 
 @given(rates)
@@ -90,7 +90,7 @@ def test_the_verdict_follows_from_interval_and_margin(
 
 
 def test_without_an_interval_nothing_is_decided() -> None:
-    decision = decide(student([0.5], 0.95), 0.02)
+    decision = decide(student([0.5], 0.95), Better.MORE, 0.02)
     assert (decision.verdict, decision.detectable_percent) == (Verdict.UNDECIDED, None)
     assert decision.blocks_needed == BLOCKS_MIN - 1
 
@@ -99,7 +99,7 @@ def test_without_an_interval_nothing_is_decided() -> None:
 def test_an_undecided_comparison_needs_at_least_one_block_more_and_a_decided_one_none(
     d: list[float], margin: float
 ) -> None:
-    decision = decide(student(d, 0.95), margin)
+    decision = decide(student(d, 0.95), Better.MORE, margin)
     if decision.verdict is Verdict.UNDECIDED:
         assert decision.blocks_needed is not None and decision.blocks_needed >= max(1, BLOCKS_MIN - len(d))
     else:
@@ -117,7 +117,7 @@ def test_more_noise_needs_more_blocks() -> None:
 def test_blocks_that_are_all_alike_leave_no_doubt() -> None:
     found = student([0.1] * 6, 0.95)
     assert (found.low, found.high, found.p_value) == pytest.approx((0.1, 0.1, 0.0))
-    assert decide(found, 0.02).verdict is Verdict.FASTER
+    assert decide(found, Better.MORE, 0.02).verdict is Verdict.FASTER
 
 
 histograms = st.lists(

@@ -10,7 +10,7 @@ import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_block, write_study
 
 from pgdyno.analysis.findings import Findings, find, latency_key
-from pgdyno.analysis.metrics import NOPM, TPM, of_workload
+from pgdyno.analysis.metrics import NOPM, TPM, of_plan
 from pgdyno.analysis.verdict import Verdict
 from pgdyno.caveats import Caveat, Code
 from pgdyno.evidence.reader import Evidence
@@ -168,7 +168,8 @@ def test_a_slice_without_its_pair_is_left_out_of_the_ratio(tmp_path: Path) -> No
 
 
 def test_another_workload_is_judged_by_transactions_per_second() -> None:
-    assert next(metric.unit for metric in of_workload("select-only")) == "tx/s"
+    plan = dataclasses.replace(study_of(Synthetic()).plan, workload={"kind": "select-only"})
+    assert next(metric.unit for metric in of_plan(plan, {})) == "tx/s"
 
 
 def test_a_file_is_read_while_it_is_written(tmp_path: Path) -> None:
@@ -190,3 +191,16 @@ def test_there_is_no_verdict_where_an_arm_did_nothing_in_a_block(tmp_path: Path)
     assert (comparison.stalled, len(comparison.blocks)) == ([3], 6)
     assert comparison.verdict is Verdict.UNDECIDED
     assert Code.NOTHING_DONE in codes(findings)
+
+
+@pytest.mark.parametrize(("effect", "verdict"), [(1.2, Verdict.FASTER), (0.8, Verdict.SLOWER)])
+def test_under_a_fixed_load_the_verdict_is_about_latency_and_less_is_faster(
+    tmp_path: Path, effect: float, verdict: Verdict
+) -> None:
+    findings = findings_of(tmp_path, Synthetic(effects=(1.0, effect), fixed_rate_per_s=500.0))
+    (comparison,) = findings.comparisons
+    assert comparison.verdict is verdict
+    assert findings.primary.key == "median_latency"
+    assert comparison.primary is not None
+    assert (comparison.primary.percent.value < 0) == (verdict is Verdict.FASTER)
+    assert Code.THROUGHPUT_FIXED in codes(findings)

@@ -345,3 +345,9 @@ def test_a_percentile_that_a_block_lacks_has_no_change(tmp_path: Path) -> None:
     (table,) = [table for table in few.results if table.title.startswith("Change of latency")]
     last = dict(zip(table.columns, next(row for row in table.rows if row[0] == "delivery"), strict=True))
     assert (last["p99"], last["p50"] != "–") == ("–", True)
+
+
+def test_a_verdict_about_latency_says_so(tmp_path: Path) -> None:
+    fixed = report_of(tmp_path, Synthetic(effects=(1.0, 1.25), fixed_rate_per_s=500.0))
+    claim = rf"18 is faster than 17: its median latency is {NUMBER} % lower \({BASIS}\)\."
+    assert re.fullmatch(claim, plain(fixed.headlines[0].sentence))

@@ -40,6 +40,8 @@ class Effect:
         if self.bootstrap is None or self.bootstrap.low is None or self.bootstrap.high is None:
             return None
         low, high = (float(np.log1p(end / 100)) for end in (self.bootstrap.low, self.bootstrap.high))
+        if self.percent.better is Better.LESS:
+            low, high = -high, -low
         return judge(low, high, self.spread.n, margin)
 
 
@@ -132,7 +134,7 @@ def _comparison(
         stalled=stalled,
         effects=found,
         primary=main,
-        decision=decide(main.spread, plan.margin) if main and not stalled else None,
+        decision=decide(main.spread, primary.better, plan.margin) if main and not stalled else None,
         margin=plan.margin,
     )
 

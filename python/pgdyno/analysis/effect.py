@@ -15,7 +15,7 @@ round) is left out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy  # its parts load when first used: stats alone takes a second
@@ -44,6 +44,11 @@ class Spread:
     high: float | None
     confidence: float
     p_value: float | None
+
+    def mirrored(self) -> Spread:
+        """Of the baseline against the arm."""
+        low, high = (None if end is None else -end for end in (self.high, self.low))
+        return replace(self, mean=-self.mean, low=low, high=high)
 
     def percent(self, better: Better) -> Estimate:
         """(B − A) / A in percent."""

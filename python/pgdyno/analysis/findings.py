@@ -90,9 +90,10 @@ def find(evidence: Evidence) -> Findings:
         }
         series = {trial.trial: throughput(evidence.intervals(trial.trial)) for trial in trials}
         stored = evidence.caveats()
-    chosen = metrics.of_workload(str(study.plan.workload.get("kind", "")))
     kinds = _kinds(trials)
     latency_ms = _quantiles_by_trial(histograms)
+    median_ms = {trial: latency_ms.get((trial, latency_key(ALL_KINDS, "p50"))) for trial in histograms}
+    chosen = metrics.of_plan(study.plan, median_ms)
     keys = [latency_key(kind, name) for kind in [*kinds, ALL_KINDS] for name in QUANTILES_COMPARED]
     getters = {key: _Getter(latency_ms, key) for key in keys}
     comparisons = compare(arms, trials, study.plan, chosen, getters)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.estimate import Better
-from pgdyno.evidence.records import Slice, Trial
+from pgdyno.evidence.records import Plan, Slice, Trial
 
 S_PER_MIN = 60.0
 US_PER_S = 1e6
@@ -78,9 +78,21 @@ DRIVER_CPU = Metric(
 )
 
 
-def of_workload(kind: str) -> Sequence[Metric]:
-    """The metrics of a workload, the primary one (which the verdict is about) first."""
-    return _BY_WORKLOAD.get(kind, (TPS, SERVER_CPU, DRIVER_CPU))
+def of_plan(plan: Plan, median_ms: Mapping[int, float | None]) -> Sequence[Metric]:
+    """The metrics of a study, the primary one (which the verdict is about) first.
+
+    Throughput, where the server sets it; under a fixed load it is whatever was asked for, and the median
+    latency takes its place. ``median_ms``: of each ok trial, all kinds together.
+    """
+    chosen = _BY_WORKLOAD.get(str(plan.workload.get("kind", "")), (TPS, SERVER_CPU, DRIVER_CPU))
+    return (_median_latency(median_ms), *chosen) if plan.load_is_fixed else chosen
+
+
+def _median_latency(median_ms: Mapping[int, float | None]) -> Metric:
+    def value(trial: Trial, _slices: Sequence[Slice]) -> float | None:
+        return median_ms.get(trial.trial)
+
+    return Metric("median_latency", "median latency", "median latency, ms", "ms", Better.LESS, value)
 
 
 _BY_WORKLOAD: Mapping[str, Sequence[Metric]] = {"tpcc": (NOPM, TPM, SERVER_CPU, DRIVER_CPU)}

@@ -14,6 +14,7 @@ from enum import StrEnum
 import scipy  # its parts load when first used: stats alone takes a second
 
 from pgdyno.analysis.effect import Spread, percent_of
+from pgdyno.estimate import Better
 
 BLOCKS_MIN = 5
 """With fewer, Student's interval rests on a spread that is hardly known."""
@@ -46,8 +47,10 @@ class Decision:
     blocks_needed: int | None  # beyond the blocks so far; None where decided
 
 
-def decide(spread: Spread, margin: float) -> Decision:
-    """The verdict on a metric of which more is better."""
+def decide(spread: Spread, better: Better, margin: float) -> Decision:
+    """The verdict on a metric: faster is what is better."""
+    if better is Better.LESS:
+        spread = spread.mirrored()
     verdict = judge(spread.low, spread.high, spread.n, margin)
     return Decision(
         verdict=verdict,

@@ -91,6 +91,11 @@ class Plan:
     rate_per_s: float | None = None  # of an open loop
     details: Json = field(default_factory=dict)  # anything else that is needed to repeat it
 
+    @property
+    def load_is_fixed(self) -> bool:
+        """Whether the clients start transactions by the clock, however fast the server is."""
+        return self.rate_per_s is not None or self.pacing != "none"
+
 
 @dataclass(frozen=True)
 class Study:

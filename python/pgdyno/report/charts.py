@@ -17,7 +17,7 @@ from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.latency import curve_ms
 from pgdyno.analysis.series import Point
 from pgdyno.analysis.verdict import BLOCKS_MIN
-from pgdyno.estimate import Estimate, decimals_of, given_percent, grouped, signed
+from pgdyno.estimate import Better, Estimate, decimals_of, given_percent, grouped, signed
 from pgdyno.evidence.records import Role, Trial
 from pgdyno.report.svg import (
     Scale,
@@ -101,6 +101,7 @@ def _effect(comparison: Comparison, low: float, high: float) -> Markup:
     x = Scale(low, high, left, width - right)
     limit = math.log1p(comparison.margin)
     inner, outer = x(percent_of(-limit)), x(percent_of(limit))
+    less = effect.percent.better is Better.LESS
     parts = [
         element("rect", x=inner, y=top - 6, width=outer - inner, height=bottom - top + 6, class_="margin"),
         text(
@@ -109,8 +110,8 @@ def _effect(comparison: Comparison, low: float, high: float) -> Markup:
             f"margin ±{given_percent(comparison.margin)}",
             class_="quiet middle",
         ),
-        text(left, 18, "← slower", class_="quiet"),
-        text(width - right, 18, "faster →", class_="quiet end"),
+        text(left, 18, f"← {'faster' if less else 'slower'}", class_="quiet"),
+        text(width - right, 18, f"{'slower' if less else 'faster'} →", class_="quiet end"),
     ]
     for tick in nice_ticks(low, high, 7):
         parts += [

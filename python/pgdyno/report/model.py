@@ -9,7 +9,7 @@ from pgdyno.analysis.comparison import Comparison
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.verdict import BLOCKS_MIN, POWER, Verdict
 from pgdyno.caveats import Caveat, Code
-from pgdyno.estimate import NO_BREAK, counted, decimals_of, given_percent, grouped, share_text
+from pgdyno.estimate import NO_BREAK, Better, counted, decimals_of, given_percent, grouped, share_text
 from pgdyno.evidence.records import Arm
 from pgdyno.report import background, tables
 from pgdyno.report.method import DERIVED_FROM_TPC_C, how_it_was_measured
@@ -136,17 +136,21 @@ def _headline(comparison: Comparison, findings: Findings) -> Headline:
     match comparison.verdict:
         case Verdict.FASTER | Verdict.SLOWER as verdict:
             # "4.0 % slower" has its sign in the word, so neither the number nor the interval has one.
-            claim = f"{b} is {_size(estimate.value, estimate.decimals)}{NO_BREAK}% {verdict} than {a}"
+            size = f"{_size(estimate.value, estimate.decimals)}{NO_BREAK}%"
+            claim = f"{b} is {size} {verdict} than {a}"
+            if estimate.better is Better.LESS:
+                direction = "lower" if estimate.value < 0 else "higher"
+                claim = f"{b} is {verdict} than {a}: its {findings.primary.name} is {size} {direction}"
             near, far = sorted(abs(end) for end in (estimate.low or 0.0, estimate.high or 0.0))
             interval = f"{_size(near, estimate.decimals)} … {_size(far, estimate.decimals)}{NO_BREAK}%"
         case Verdict.SAME:
             claim = f"{b} is as fast as {a}, within the margin: {estimate.signed_text}"
-            if any(caveat.code is Code.THROUGHPUT_FIXED for caveat in findings.caveats):
-                claim = f"{b} carries the same fixed load as {a}: {estimate.signed_text}"
         case _:
             claim = f"Undecided whether {b} is faster or slower than {a}: {tables.change_text(estimate, '%')}"
     known = estimate.low is not None and estimate.n >= BLOCKS_MIN
     basis = f"{given_percent(estimate.confidence)} interval {interval}" if known else "no interval yet"
+    if estimate.better is Better.LESS and comparison.verdict in {Verdict.SAME, Verdict.UNDECIDED}:
+        basis = f"{findings.primary.name}, {basis}"
     basis = f"{basis}, {counted(estimate.n, 'block')}; {margin}"
     return Headline(comparison.arm, comparison.verdict, claim, basis, _more(comparison, findings.block_s))
 
