@@ -7,4 +7,5 @@
 
 mod cluster;
 mod login;
+mod pgbench;
 mod values;

@@ -1,0 +1,67 @@
+//! Our language of pgbench against the real one: the same values, the same SQL, the same messages.
+//!
+//! Needs a pgbench beside the server's programs, of PostgreSQL 15 or newer: before, its generator was another.
+
+mod expressions;
+mod scripts;
+mod values;
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::{env, fs};
+
+use pgdyno_engine::pgbench::random::Prng;
+use pgdyno_engine::pgbench::random::distribution::uniform;
+
+use super::cluster::Server;
+
+/// The real pgbench, with a server and a directory for scripts.
+struct Pgbench {
+    program: PathBuf,
+    server: Server,
+}
+
+impl Pgbench {
+    fn find(name: &str) -> Option<Self> {
+        let program = PathBuf::from(env::var_os("PGDYNO_TEST_PG_BIN")?).join("pgbench");
+        let version = Command::new(&program).arg("--version").output().ok()?;
+        let version = String::from_utf8_lossy(&version.stdout).into_owned();
+        let major = version.split([' ', '.']).find_map(|part| part.parse::<u32>().ok());
+        if major < Some(15) {
+            eprintln!("skipped: no pgbench of PostgreSQL 15 or newer");
+            return None;
+        }
+        Some(Self { program, server: Server::start(name)? })
+    }
+
+    fn script(&self, name: &str, text: &str) -> String {
+        let path = self.server.directory.join(name).display().to_string();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(&self.program);
+        command.args(["-n", "-U", "postgres", "-p", &self.server.port.to_string()]);
+        command.arg("-h").arg(&self.server.directory).args(arguments).arg("postgres");
+        command.env("LC_ALL", "C").env_remove("PGOPTIONS").output().unwrap()
+    }
+
+    fn errors(&self, arguments: &[&str]) -> String {
+        String::from_utf8_lossy(&self.run(arguments).stderr).into_owned()
+    }
+
+    fn query(&self, sql: &str) -> Vec<String> {
+        let mut command = Command::new(self.program.with_file_name("psql"));
+        command.args(["-XAtq", "-U", "postgres", "-p", &self.server.port.to_string(), "-c", sql]);
+        let output = command.arg("-h").arg(&self.server.directory).arg("postgres").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+    }
+}
+
+/// Words drawn from a list, the same at every run.
+fn words(prng: &mut Prng, list: &[&str], count: i64) -> String {
+    let draw = |prng: &mut Prng| list[uniform(prng, 0, list.len() as i64 - 1) as usize];
+    (0..uniform(prng, 1, count)).map(|_| draw(prng)).collect()
+}
