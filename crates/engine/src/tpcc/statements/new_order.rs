@@ -27,10 +27,23 @@ pub async fn attempt(session: &mut Session<'_>, warehouse: i32, order: &NewOrder
     enter(session, warehouse, order, order_id, lines).await?;
     // Lines up to the first item that does not exist: all of them, or all but the last.
     let found = lines.iter().take_while(|line| line.price_cents.is_some()).count();
+    let ending = ending(found, order.items().len(), order.rolls_back)?;
     take_stock(session, warehouse, order, &mut lines[..found]).await?;
-    let is_whole = found == order.items().len();
-    finish(session, warehouse, order, order_id, &lines[..found], is_whole).await?;
-    Ok(if is_whole { Ending::Committed } else { Ending::RolledBack })
+    finish(session, warehouse, order, order_id, &lines[..found], ending).await?;
+    Ok(ending)
+}
+
+/// How an order of which so many lines were found has to end. A database that lacks other items than the unused one,
+/// or has that one, is damaged: nothing that it does is by design.
+fn ending(found: usize, lines: usize, rolls_back: bool) -> Result<Ending, Error> {
+    match (found, rolls_back) {
+        (found, false) if found == lines => Ok(Ending::Committed),
+        (found, true) if found + 1 == lines => Ok(Ending::RolledBack),
+        (found, true) if found == lines => {
+            Err(Error::Workload("the server sold an item that does not exist".to_owned()))
+        }
+        _ => Err(missing("such item")),
+    }
 }
 
 /// Begins, reads the customer and the warehouse, and takes the district's next order number.
@@ -119,11 +132,12 @@ async fn finish(
     order: &NewOrder,
     order_id: i32,
     lines: &[Line],
-    is_whole: bool,
+    ending: Ending,
 ) -> Result<(), Error> {
+    let end = if ending == Ending::Committed { Commit } else { Rollback };
     let send = |out: &mut Vec<u8>, index: usize| {
         let Some(line) = lines.get(index) else {
-            return call(out, if is_whole { Commit } else { Rollback }, &[]);
+            return call(out, end, &[]);
         };
         let quantity = order.quantities()[index];
         let amount = Cents(line.price_cents.unwrap_or(0) * i64::from(quantity));
@@ -144,4 +158,18 @@ async fn finish(
         )
     };
     session.exchange(lines.len() + 1, send, ignore).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_order_of_the_unused_item_rolls_back_by_design() {
+        assert!(matches!(ending(7, 7, false), Ok(Ending::Committed)));
+        assert!(matches!(ending(6, 7, true), Ok(Ending::RolledBack)));
+        for (found, rolls_back) in [(6, false), (0, false), (7, true), (5, true)] {
+            assert!(matches!(ending(found, 7, rolls_back), Err(Error::Workload(_))), "{found} {rolls_back}");
+        }
+    }
 }
