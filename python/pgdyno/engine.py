@@ -5,6 +5,7 @@ The interface is docs/engine.md. This module knows nothing of workloads or serve
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -41,12 +42,21 @@ def find_engine() -> Path:
 
 
 def build_info() -> Event:
-    """Version, profile (release or debug), target and compiler of the engine."""
+    """The engine: version, profile (release or debug), target, compiler, formats of its datasets."""
     done = subprocess.run([find_engine(), "version"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise EngineError(f"{PROGRAM} version failed: {done.stderr.strip()}")
     info: Event = json.loads(done.stdout)
     return info
+
+
+@functools.cache
+def dataset_format(workload: str) -> str:
+    """Which format the engine gives a workload's datasets: a digest of all that its load writes."""
+    try:
+        return str(build_info()["dataset_format"][workload])
+    except KeyError:
+        raise EngineError(f"{PROGRAM} is older than this pgdyno; build it with: make setup") from None
 
 
 class Engine:

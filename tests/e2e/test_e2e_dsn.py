@@ -11,11 +11,11 @@ import pytest
 from program import SMALLEST, Program, measuring
 
 from pgdyno.evidence.reader import Evidence
-from pgdyno.lab.dataset import DATASET_FORMAT, DATASET_SEED
-from pgdyno.server.remote import database_name
+from pgdyno.lab.dataset import pristine_name
 from pgdyno.server.running import Server
+from pgdyno.study.plan import TpccParameters
 
-PRISTINE = database_name("tpcc", "w1", f"s{DATASET_SEED}f{DATASET_FORMAT}")
+PRISTINE = pristine_name(TpccParameters(warehouses=1))
 DRIVE = ("--clients", "2", "--warmup", "0.2s", "--window", "0.4s", "--json", "--quiet")
 
 
@@ -117,7 +117,7 @@ def test_copies_that_a_killed_pgdyno_left_are_dropped_by_the_next_one(
 def test_a_database_of_our_name_without_our_mark_is_left_alone(
     program: Program, server: str, untouched: Server, tmp_path: Path
 ) -> None:
-    name = database_name("tpcc", "w2", f"s{DATASET_SEED}f{DATASET_FORMAT}")
+    name = pristine_name(TpccParameters(warehouses=2))
     execute(untouched, f"create database {name}")
     execute(untouched, "create table precious as select 42 as n", name)
     before = databases(untouched)

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from checks_population import populate
 
+from pgdyno.engine import dataset_format
 from pgdyno.errors import DatasetError
 from pgdyno.server.running import Server
 from pgdyno.workload.tpcc.dataset import Mark, check_fresh, read_mark, require_warehouses
@@ -19,7 +20,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 MARKS = """
     CREATE TABLE pgdyno_dataset (
-        workload text, scale integer, seed numeric(20), format integer, c_load integer, loaded_at timestamptz)
+        workload text, scale integer, seed numeric(20), format text, c_load integer, loaded_at timestamptz)
 """
 
 
@@ -33,8 +34,11 @@ def conn(running_server: Server) -> Iterator[Connection]:
 
 def test_the_mark_is_read(conn: Connection) -> None:
     conn.execute(MARKS)
-    conn.execute("INSERT INTO pgdyno_dataset VALUES ('tpcc', 10, 18446744073709551615, 1, 123, now())")
-    assert read_mark(conn) == Mark("tpcc", 10, 2**64 - 1, 1, 123)
+    form = dataset_format("tpcc")
+    conn.execute(
+        "INSERT INTO pgdyno_dataset VALUES ('tpcc', 10, 18446744073709551615, %s, 123, now())", [form]
+    )
+    assert read_mark(conn) == Mark("tpcc", 10, 2**64 - 1, form, 123)
 
 
 NO_DATASET = [
@@ -43,6 +47,10 @@ NO_DATASET = [
     (
         f"{MARKS}; INSERT INTO pgdyno_dataset VALUES ('pgbench', 10, 1, 1, 0, now())",
         "a dataset of pgbench, not of tpcc",
+    ),
+    (
+        f"{MARKS}; INSERT INTO pgdyno_dataset VALUES ('tpcc', 10, 1, '1', 0, now())",
+        "loaded by another version of pgdyno: load it again",
     ),
 ]
 

@@ -99,7 +99,7 @@ def datasets(account: Account, server_dir: Path) -> Datasets:
 
 @pytest.fixture
 def key(cluster: Cluster) -> DatasetKey:
-    return DatasetKey(cluster.build.build_id, InitOptions(), "nothing", {"rows": 1}, seed=1, format=1)
+    return DatasetKey(cluster.build.build_id, InitOptions(), "nothing", {"rows": 1}, seed=1, format="1")
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_what_a_dead_maker_left_is_swept(
     make_left = left / "data"
     left.mkdir()
     make(make_left)
-    with datasets.hold(DatasetKey("other", InitOptions(), "nothing", {}, 1, 1), make):
+    with datasets.hold(DatasetKey("other", InitOptions(), "nothing", {}, 1, "1"), make):
         assert datasets.sweep() == [key.name]
     assert not left.exists()
 

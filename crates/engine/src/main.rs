@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 use pgdyno_engine::copy;
 use pgdyno_engine::drive::{self, End, Input};
 use pgdyno_engine::io::catch_termination;
+use pgdyno_engine::tpcc::schema::FORMAT;
 use serde_json::{Value, json};
 
 /// Drives load at PostgreSQL servers and measures it, for pgdyno.
@@ -45,6 +46,7 @@ fn version() -> ExitCode {
             "profile": if cfg!(debug_assertions) { "debug" } else { "release" },
             "target": env!("PGDYNO_TARGET"),
             "rustc": env!("PGDYNO_RUSTC"),
+            "dataset_format": {"tpcc": *FORMAT},
         })
     );
     ExitCode::SUCCESS

@@ -43,8 +43,9 @@ def load(
 ) -> int:
     """Load the tpcc data into the database that DSN names.
 
-    The database is created. One that exists already is left alone unless you say --into-existing; even then
-    tables that are not pgdyno's are never touched. Example:
+    The database is created. One that exists already is left alone unless you say --into-existing; then
+    an earlier load is replaced, while tables and functions of the same names that are not pgdyno's are an
+    error. Example:
 
     \b
       pgdyno load postgresql://localhost/tpcc --warehouses 10

@@ -16,7 +16,7 @@ CREATE TABLE study (
     ended_unix_s        REAL,               -- null while it runs, and after a kill
     ended_because       TEXT CHECK (ended_because IN ('verdict', 'budget', 'blocks', 'interrupted', 'failed')),
     pgdyno_version      TEXT NOT NULL,
-    engine              TEXT NOT NULL,      -- JSON: version, profile, target, rustc
+    engine              TEXT NOT NULL,      -- JSON: what pgdyno-engine version says (docs/engine.md)
     command             TEXT NOT NULL,      -- the command line that repeats it
     plan                TEXT NOT NULL,      -- JSON: see records.Plan
     host                TEXT NOT NULL       -- JSON: machine facts, name → text or number

@@ -11,6 +11,7 @@ import psutil
 from psycopg import sql
 
 from pgdyno.drive.load import run_load
+from pgdyno.engine import dataset_format
 from pgdyno.errors import DiskFullError
 from pgdyno.estimate import counted
 from pgdyno.interruption import Interruption
@@ -18,6 +19,7 @@ from pgdyno.lab.progress import Load, Watch
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.datasets import DatasetKey
+from pgdyno.server.remote import database_name
 from pgdyno.server.user import Account, free_bytes
 from pgdyno.study.plan import TpccParameters
 from pgdyno.units import format_setting_size, format_size
@@ -25,9 +27,6 @@ from pgdyno.units import format_setting_size, format_size
 DATABASE = "tpcc"
 DATASET_SEED = 1
 """One seed for all, so that studies share datasets; what varies by block is the clients' seed."""
-
-DATASET_FORMAT = 1
-"""Raised when the loader's rows, types or indexes change: older datasets are then made anew."""
 
 INIT = InitOptions()
 
@@ -123,5 +122,17 @@ def load_settings() -> Mapping[str, str]:
 def dataset_key(build: Build, workload: TpccParameters) -> DatasetKey:
     """What makes a cached dataset the right one."""
     return DatasetKey(
-        build.build_id, INIT, workload.kind, {"warehouses": workload.warehouses}, DATASET_SEED, DATASET_FORMAT
+        build.build_id,
+        INIT,
+        workload.kind,
+        {"warehouses": workload.warehouses},
+        DATASET_SEED,
+        dataset_format(workload.kind),
+    )
+
+
+def pristine_name(workload: TpccParameters) -> str:
+    """The database on a running server that holds this dataset."""
+    return database_name(
+        workload.kind, f"w{workload.warehouses}", f"s{DATASET_SEED}f{dataset_format(workload.kind)}"
     )

@@ -14,11 +14,11 @@ from pgdyno.errors import DatasetError, DiskFullError, ServerError, UsageError
 from pgdyno.estimate import counted
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arm import Connection
-from pgdyno.lab.dataset import DATASET_FORMAT, DATASET_SEED, load_specification
+from pgdyno.lab.dataset import load_specification, pristine_name
 from pgdyno.lab.progress import Doubt, Load, Step, Watch
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.local import free_for_data, local_postmaster
-from pgdyno.server.remote import Description, Remote, database_name
+from pgdyno.server.remote import Description, Remote
 from pgdyno.server.trial_copy import TrialCopy, drop_copies_that_nobody_holds
 from pgdyno.study.arm import ArmSpec
 from pgdyno.study.plan import Study
@@ -128,7 +128,7 @@ def open_dsn_arm(
         return
     description = remote.check()
     drop_copies_that_nobody_holds(remote)
-    pristine = database_name("tpcc", f"w{study.workload.warehouses}", f"s{DATASET_SEED}f{DATASET_FORMAT}")
+    pristine = pristine_name(study.workload)
     _make_pristine(remote, pristine, study, watch, interruption)
     copy = TrialCopy(remote, pristine)
     try:

@@ -1,6 +1,6 @@
 """Datasets: a workload loaded at one scale on one build, made once and kept as a pristine snapshot.
 
-    key = DatasetKey(build.build_id, InitOptions(), "tpcc", {"warehouses": 10}, seed=1, format=1)
+    key = DatasetKey(build.build_id, InitOptions(), "tpcc", {"warehouses": 10}, seed=1, format="1")
     with datasets.hold(key, make) as dataset:        # make(data_dir): initdb, start, load, stop
         restore(dataset.snapshot, run.data_dir, account)
 
@@ -38,8 +38,8 @@ LAYOUT = 1  # of the dataset's directory; another number is another dataset
 
 @dataclass(frozen=True)
 class DatasetKey:
-    """What makes two datasets the same. ``scale``: the workload's parameters; ``format``: its loader's
-    version.
+    """What makes two datasets the same. ``scale``: the workload's parameters; ``format``: what its
+    loader writes, as the engine tells.
     """
 
     build_id: str
@@ -47,7 +47,7 @@ class DatasetKey:
     workload: str
     scale: Mapping[str, int | str]
     seed: int
-    format: int
+    format: str
 
     def facts(self) -> dict[str, Any]:
         """For the manifest and evidence."""

@@ -10,30 +10,32 @@ use crate::tpcc::schema::{CREATE_MARK, FORMAT, MARK, ROUTINES};
 pub const SESSION: &str = "SET search_path = public; SET synchronous_commit = off; \
     SET statement_timeout = 0; SET maintenance_work_mem = '256MB'; SET client_min_messages = error";
 
-/// Makes sure that none of our tables is in the way, and begins the dataset: the mark's table without its row.
+/// Makes sure that nothing of our names is in the way, and begins the dataset: the mark's table without its row.
+/// What is there already is an earlier load's if it stands beside the mark, which every load makes first of all;
+/// anything else is the user's, empty or not.
 pub async fn begin(connection: &mut Connection, into_existing: bool) -> Result<(), LoadError> {
     let failed = |error: Error| LoadError::from_io(Stage::Create, "look at the database", &error);
-    let existing = existing_tables(connection).await.map_err(failed)?;
-    if !existing.is_empty() {
-        let names = existing.join(", ");
+    let tables = existing_tables(connection).await.map_err(failed)?;
+    let routines = existing_routines(connection).await.map_err(failed)?;
+    if !tables.is_empty() || !routines.is_empty() {
+        let names = [&tables[..], &routines].concat().join(", ");
         if !into_existing {
             let message = format!(
-                "the database already has tables of these names: {names}; \
+                "the database already has {names}; \
                 name another database, or replace what pgdyno loaded there with --into-existing"
             );
             return Err(LoadError::new(Stage::Create, message));
         }
-        if !are_ours(connection, &existing).await.map_err(failed)? {
+        if !tables.iter().any(|name| name == MARK) {
             let message = format!(
-                "the tables {names} hold rows that pgdyno did not load; \
-                they are left alone: name another database"
+                "the database has {names}, which pgdyno did not load (no {MARK} stands beside): \
+                all is left as it is; name another database"
             );
             return Err(LoadError::new(Stage::Create, message));
         }
-        let dropped = connection.simple(&format!("DROP TABLE {names}")).await;
-        dropped.map_err(|error| {
-            LoadError::from_io(Stage::Create, "drop the tables of an earlier load", &error)
-        })?;
+        drop(connection, &tables, &routines)
+            .await
+            .map_err(|error| LoadError::from_io(Stage::Create, "drop what an earlier load made", &error))?;
     }
     let created = connection.simple(CREATE_MARK).await;
     created.map_err(|error| LoadError::from_io(Stage::Create, &format!("create {MARK}"), &error))?;
@@ -42,8 +44,8 @@ pub async fn begin(connection: &mut Connection, into_existing: bool) -> Result<(
 
 /// Creates or replaces the routines.
 pub async fn create_routines(connection: &mut Connection) -> Result<(), LoadError> {
-    for routine in ROUTINES {
-        let created = connection.simple(routine).await;
+    for (_, create) in ROUTINES {
+        let created = connection.simple(create).await;
         created.map_err(|error| LoadError::from_io(Stage::Index, "create the routines", &error))?;
     }
     Ok(())
@@ -60,7 +62,8 @@ pub async fn mark(
     // With synchronous_commit, so that the mark outlives a crash, and with it all that was written before it.
     let sql = format!(
         "SET synchronous_commit = on; INSERT INTO {MARK} (workload, scale, seed, format, c_load) \
-         VALUES ('tpcc', {warehouses}, {seed}, {FORMAT}, {c_load})"
+         VALUES ('tpcc', {warehouses}, {seed}, '{}', {c_load})",
+        *FORMAT
     );
     let marked = connection.simple(&sql).await;
     marked.map_err(|error| LoadError::from_io(Stage::Analyze, "mark the dataset as whole", &error))?;
@@ -69,8 +72,15 @@ pub async fn mark(
 
 /// Drops what a failed load has left.
 pub async fn clean_up(connection: &mut Connection, created: &[Table]) -> Result<(), Error> {
-    let names: Vec<_> = created.iter().map(|table| table.name()).chain([MARK]).collect();
-    connection.simple(&format!("DROP TABLE IF EXISTS {}", names.join(", "))).await.map(|_| ())
+    let tables: Vec<_> = created.iter().map(|table| table.name()).chain([MARK]).map(str::to_owned).collect();
+    let routines = existing_routines(connection).await?;
+    drop(connection, &tables, &routines).await
+}
+
+async fn drop(connection: &mut Connection, tables: &[String], routines: &[String]) -> Result<(), Error> {
+    let mut statements = vec![format!("DROP TABLE IF EXISTS {}", tables.join(", "))];
+    statements.extend(routines.iter().map(|routine| format!("DROP FUNCTION {routine}")));
+    connection.simple(&statements.join("; ")).await.map(|_| ())
 }
 
 async fn existing_tables(connection: &mut Connection) -> Result<Vec<String>, Error> {
@@ -84,15 +94,14 @@ async fn existing_tables(connection: &mut Connection) -> Result<Vec<String>, Err
     Ok(rows.into_iter().flatten().flatten().collect())
 }
 
-/// Ours are tables beside a mark, even one whose load was interrupted, and empty tables.
-async fn are_ours(connection: &mut Connection, existing: &[String]) -> Result<bool, Error> {
-    if existing.iter().any(|name| name == MARK) {
-        return Ok(true);
-    }
-    for name in existing {
-        if !connection.simple(&format!("SELECT FROM {name} LIMIT 1")).await?.is_empty() {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+/// The routines of our names, with their arguments' types.
+async fn existing_routines(connection: &mut Connection) -> Result<Vec<String>, Error> {
+    let names: Vec<_> = ROUTINES.iter().map(|(name, _)| *name).collect();
+    let sql = format!(
+        "SELECT oid::regprocedure FROM pg_catalog.pg_proc \
+         WHERE pronamespace = 'public'::regnamespace AND proname IN ('{}') ORDER BY proname",
+        names.join("', '")
+    );
+    let rows = connection.simple(&sql).await?;
+    Ok(rows.into_iter().flatten().flatten().collect())
 }

@@ -1,24 +1,51 @@
 //! The data model: names, SQL and sizes. The SQL stands beside it, one statement or routine a file.
 
-use super::population::Table;
+use std::fmt::Write;
+use std::sync::LazyLock;
 
-/// The version of the population's bytes, the schema and the mark.
-pub const FORMAT: u32 = 1;
+use ring::digest::{self, SHA256};
+
+use super::population::{TABLES, Table};
+
+/// The version of the population's bytes: raised when they change.
+const POPULATION: &str = "1";
+/// Which format a dataset has: a digest of everything that a load writes, so that no dataset with older rows, indexes
+/// or routines passes for one of today's.
+pub static FORMAT: LazyLock<String> = LazyLock::new(|| {
+    let tables = TABLES
+        .iter()
+        .flat_map(|table| std::iter::once(table.create()).chain(table.indexes().iter().copied()));
+    let routines = ROUTINES.iter().map(|(_, create)| *create);
+    format_of([POPULATION, CREATE_MARK].into_iter().chain(tables).chain(routines))
+});
 /// The table whose one row marks a dataset as whole.
 pub const MARK: &str = "pgdyno_dataset";
 /// Creates the mark's table, without its row.
 pub const CREATE_MARK: &str = include_str!("sql/table/pgdyno_dataset.sql");
 
-/// The server-side routines, in an order that they can be created in.
-pub const ROUTINES: [&str; 7] = [
-    include_str!("sql/routine/customer_by_name.sql"),
-    include_str!("sql/routine/order_lines_one_by_one.sql"),
-    include_str!("sql/routine/new_order.sql"),
-    include_str!("sql/routine/payment.sql"),
-    include_str!("sql/routine/order_status.sql"),
-    include_str!("sql/routine/delivery.sql"),
-    include_str!("sql/routine/stock_level.sql"),
+/// The server-side routines, name and statement, in an order that they can be created in.
+pub const ROUTINES: [(&str, &str); 7] = [
+    ("tpcc_customer_by_name", include_str!("sql/routine/customer_by_name.sql")),
+    ("tpcc_order_lines_one_by_one", include_str!("sql/routine/order_lines_one_by_one.sql")),
+    ("tpcc_new_order", include_str!("sql/routine/new_order.sql")),
+    ("tpcc_payment", include_str!("sql/routine/payment.sql")),
+    ("tpcc_order_status", include_str!("sql/routine/order_status.sql")),
+    ("tpcc_delivery", include_str!("sql/routine/delivery.sql")),
+    ("tpcc_stock_level", include_str!("sql/routine/stock_level.sql")),
 ];
+
+fn format_of<'a>(parts: impl Iterator<Item = &'a str>) -> String {
+    const BYTES: usize = 6;
+    let mut context = digest::Context::new(&SHA256);
+    for part in parts {
+        context.update(part.as_bytes());
+        context.update(&[0]);
+    }
+    context.finish().as_ref()[..BYTES].iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}"); // Writing to a String cannot fail.
+        text
+    })
+}
 
 impl Table {
     /// Its name in the database.
@@ -90,5 +117,29 @@ impl Table {
             Self::Warehouse => 110 + 30,
         };
         rows * bytes_per_row + SMALL_TABLE_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_routine_is_another_format() {
+        let whole = |change: &str| {
+            let parts: Vec<String> = ROUTINES.iter().map(|(_, create)| create.replace('5', change)).collect();
+            format_of(parts.iter().map(String::as_str))
+        };
+        assert_eq!(whole("5"), format_of(ROUTINES.iter().map(|(_, create)| *create)));
+        assert_ne!(whole("5"), whole("6"));
+        assert_ne!(format_of(["ab", "c"].into_iter()), format_of(["a", "bc"].into_iter()));
+        assert_eq!(FORMAT.len(), 12);
+    }
+
+    #[test]
+    fn the_routines_are_created_under_the_names_that_they_are_dropped_by() {
+        for (name, create) in ROUTINES {
+            assert!(create.contains(&format!("CREATE OR REPLACE FUNCTION {name}(")), "{name}");
+        }
     }
 }

@@ -62,9 +62,12 @@ impl Terminal {
                 "the database holds no whole tpcc dataset; load it again".to_owned(),
             ));
         };
-        let number = |column: usize| row.get(column)?.as_ref()?.parse::<u32>().ok();
-        match (number(0), number(1), number(2)) {
-            (Some(warehouses @ 1..), Some(c_load), Some(FORMAT)) => Ok((warehouses, c_load)),
+        let text = |column: usize| row.get(column)?.as_deref();
+        let number = |column: usize| text(column)?.parse::<u32>().ok();
+        match (number(0), number(1), text(2)) {
+            (Some(warehouses @ 1..), Some(c_load), Some(format)) if format == *FORMAT => {
+                Ok((warehouses, c_load))
+            }
             _ => {
                 Err(Error::Workload("the dataset is of another version of pgdyno; load it again".to_owned()))
             }

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
+from pgdyno.engine import dataset_format
 from pgdyno.errors import DatasetError
 from pgdyno.workload.check import Check
 from pgdyno.workload.tpcc.conservation import Connection
@@ -38,12 +39,15 @@ class Mark:
     workload: str
     scale: int
     seed: int
-    format: int
+    format: str
     c_load: int
 
 
 def read_mark(conn: Connection) -> Mark:
-    """The mark of the dataset in this database. Raises DatasetError: not pgdyno's, half-made, or not tpcc."""
+    """The mark of the dataset in this database.
+
+    Raises DatasetError: not pgdyno's, half-made, not tpcc, or of another format than this pgdyno loads.
+    """
     try:
         row = conn.execute("SELECT workload, scale, seed, format, c_load FROM pgdyno_dataset").fetchone()
     except psycopg.errors.UndefinedTable:
@@ -54,9 +58,14 @@ def read_mark(conn: Connection) -> Mark:
         raise DatasetError(
             f"the dataset in {conn.info.dbname} is half-made: its load did not end; load it again"
         )
-    mark = Mark(str(row[0]), *(int(value) for value in row[1:]))
+    workload, scale, seed, form, c_load = row
+    mark = Mark(workload, int(scale), int(seed), str(form), int(c_load))
     if mark.workload != "tpcc":
         raise DatasetError(f"{conn.info.dbname} holds a dataset of {mark.workload}, not of tpcc")
+    if mark.format != dataset_format(mark.workload):
+        raise DatasetError(
+            f"the dataset in {conn.info.dbname} was loaded by another version of pgdyno: load it again"
+        )
     return mark
 
 

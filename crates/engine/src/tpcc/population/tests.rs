@@ -105,8 +105,8 @@ fn a_smaller_dataset_is_the_beginning_of_a_larger_one() {
 }
 
 #[test]
-fn the_bytes_of_format_1_never_change() {
-    // FNV-1a over the first and last group of each table. A difference is a new format: raise FORMAT.
+fn the_bytes_of_population_1_never_change() {
+    // FNV-1a over the first and last group of each table. A difference is a new format: raise POPULATION.
     let population = Population::new(2026, 2);
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for table in TABLES {

@@ -1,0 +1,96 @@
+//! The loader: what it replaces, what it leaves alone, what it takes back; and a dataset that was damaged since.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
+
+use pgdyno_engine::copy::{self, LoadError, Specification};
+use pgdyno_engine::drive;
+use pgdyno_engine::io::{Clock, Connection, Reactor};
+use pgdyno_engine::wire::conninfo::Conninfo;
+use serde_json::{Value, json};
+
+use super::cluster::Server;
+
+const OURS: &str =
+    "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
+    UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace ORDER BY 1";
+
+/// Once a function is created, no row fits into the mark's table.
+const NO_MARK: &str = "
+    CREATE FUNCTION pg_catalog.refuse_mark() RETURNS event_trigger LANGUAGE plpgsql AS
+        'BEGIN ALTER TABLE public.pgdyno_dataset DROP COLUMN IF EXISTS c_load; END';
+    CREATE EVENT TRIGGER refuse_mark ON ddl_command_end WHEN TAG IN ('CREATE FUNCTION')
+        EXECUTE PROCEDURE pg_catalog.refuse_mark()";
+
+fn load(server: &Server) -> Result<(), LoadError> {
+    let specification = json!({"conninfo": server.by_socket(), "workload": {"kind": "tpcc", "warehouses": 1},
+        "seed": 1, "connections": 2, "into_existing": true});
+    let specification = Specification::read(&specification.to_string()).unwrap();
+    copy::run(&specification, &AtomicBool::new(false), &mut |_| ())
+}
+
+fn execute(server: &Server, sql: &str) -> Vec<String> {
+    let conninfo = Conninfo::parse(&server.by_socket(), &|_| None, None).unwrap();
+    let reactor = Reactor::new(Clock::monotonic()).unwrap();
+    let session = async { Connection::connect(&reactor, &conninfo).await?.simple(sql).await };
+    reactor.block_on(session).unwrap().unwrap().into_iter().flatten().flatten().collect()
+}
+
+/// The result of so many seconds of New-Orders by statements.
+fn new_orders(server: &Server, duration_s: f64) -> Value {
+    let specification = json!({"targets": [{"name": "a", "conninfo": server.by_socket()}],
+        "workload": {"kind": "tpcc", "calls": "statements", "pipeline": false, "isolation": "read committed",
+            "mix": {"new_order": 1, "payment": 0, "order_status": 0, "delivery": 0, "stock_level": 0}},
+        "clients": 1, "threads": 1, "seed": 1, "pacing": "none", "rate": null, "retries_max": 0,
+        "slices": [{"target": 0, "role": "measure", "duration_s": duration_s}], "discard_s": 0.0,
+        "interval_s": 1.0, "barriers": false, "connect_timeout_s": 60.0, "drain_timeout_s": 60.0});
+    let mut out = Vec::new();
+    drive::run(&specification.to_string(), mpsc::channel(), &mut out);
+    let last = String::from_utf8(out).unwrap().lines().last().unwrap().to_owned();
+    serde_json::from_str(&last).unwrap()
+}
+
+#[test]
+fn a_load_replaces_what_is_ours_and_nothing_else() {
+    let Some(server) = Server::start("loading") else { return };
+    an_empty_table_of_the_user_is_left_alone(&server);
+    a_function_of_the_user_is_left_alone(&server);
+    a_load_without_its_mark_takes_everything_back(&server);
+    load(&server).unwrap();
+    a_damaged_dataset_does_not_pass_for_rollbacks_by_design(&server);
+    load(&server).unwrap();
+    assert_eq!(execute(&server, "SELECT count(*) FROM item"), ["100000"], "an earlier load is replaced");
+}
+
+fn an_empty_table_of_the_user_is_left_alone(server: &Server) {
+    execute(server, "CREATE TABLE stock (precious text, other int)");
+    let refused = load(server).unwrap_err();
+    assert!(refused.message.starts_with("the database has stock, which pgdyno did not load"), "{refused}");
+    assert_eq!(execute(server, OURS), ["stock"]);
+    execute(server, "SELECT precious FROM stock; DROP TABLE stock");
+}
+
+fn a_function_of_the_user_is_left_alone(server: &Server) {
+    execute(server, "CREATE FUNCTION tpcc_payment(integer) RETURNS integer LANGUAGE sql AS 'SELECT 42'");
+    let refused = load(server).unwrap_err();
+    assert!(refused.message.contains("tpcc_payment(integer)"), "{refused}");
+    assert_eq!(execute(server, "SELECT tpcc_payment(1)"), ["42"]);
+    execute(server, "DROP FUNCTION tpcc_payment(integer)");
+}
+
+fn a_load_without_its_mark_takes_everything_back(server: &Server) {
+    execute(server, NO_MARK);
+    let failed = load(server).unwrap_err();
+    assert!(failed.message.starts_with("cannot mark the dataset as whole"), "{failed}");
+    execute(server, "DROP EVENT TRIGGER refuse_mark");
+    assert_eq!(execute(server, OURS), Vec::<String>::new());
+}
+
+fn a_damaged_dataset_does_not_pass_for_rollbacks_by_design(server: &Server) {
+    execute(server, "DELETE FROM item");
+    let result = new_orders(server, 0.5);
+    let kind = &result["targets"][0]["kinds"]["new_order"];
+    assert_eq!(kind["counts"]["rolled_back"], 0, "{result}");
+    assert_eq!(kind["counts"]["failed"], kind["failures"]["workload"]);
+    assert_ne!(kind["counts"]["failed"], 0);
+}
