@@ -78,10 +78,28 @@ impl Scripts {
         &self.all
     }
 
-    /// The sum of the weights. A run needs one that is not 0: "total script weight must not be zero".
+    /// The sum of the weights, which must not be 0.
+    pub fn weight(&self) -> Result<u64, ScriptError> {
+        if self.weight == 0 {
+            Err("total script weight must not be zero".to_owned().into())
+        } else {
+            Ok(self.weight)
+        }
+    }
+
+    /// How many SQL commands there are; [`Sql::number`] is below.
     #[must_use]
-    pub fn weight(&self) -> u64 {
-        self.weight
+    pub fn statements(&self) -> usize {
+        self.statements
+    }
+
+    /// The SQL commands between the `\startpipeline` at the index `command` of a script and the `\endpipeline` that
+    /// follows it: those that pgbench prepares before it opens the pipeline.
+    pub fn in_pipeline(&self, script: usize, command: usize) -> impl Iterator<Item = &Sql> {
+        let commands = self.all.get(script).and_then(|script| script.commands.get(command + 1..));
+        let inside =
+            commands.unwrap_or_default().iter().take_while(|command| command.action != Action::EndPipeline);
+        inside.filter_map(|command| if let Action::Sql(sql) = &command.action { Some(sql) } else { None })
     }
 
     /// Draws the index of the next script; nothing is drawn where there is one only.

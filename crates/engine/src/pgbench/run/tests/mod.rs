@@ -4,6 +4,7 @@ mod aborts;
 mod answers;
 mod expressions;
 mod flow;
+mod properties;
 
 use super::*;
 

@@ -102,7 +102,7 @@ fn scripts_are_chosen_by_their_weights() {
     assert_eq!((scripts.choose(&mut prng), prng), (0, untouched));
     scripts.add("b", b"select 1", 0).unwrap();
     scripts.add("c", b"select 1", 1).unwrap();
-    assert_eq!((scripts.weight(), scripts.scripts().len()), (3, 3));
+    assert_eq!((scripts.weight(), scripts.scripts().len()), (Ok(3), 3));
     let mut counts = [0_u32; 3];
     (0..3000).for_each(|_| counts[scripts.choose(&mut prng)] += 1);
     // Binomial with mean 2000 and standard deviation 26.
@@ -124,4 +124,24 @@ fn statements_are_numbered_over_all_scripts() {
         })
         .collect();
     assert_eq!(numbers, ["P_0", "P_1", "P_2"]);
+    assert_eq!(scripts.statements(), 3);
+}
+
+#[test]
+fn weights_of_zero_leave_nothing_to_choose() {
+    let mut scripts = Scripts::default();
+    scripts.add("a", b"select 1", 0).unwrap();
+    let error = scripts.weight().unwrap_err().to_string();
+    assert_eq!(error, "total script weight must not be zero");
+    assert_eq!(scripts.choose(&mut Prng::new(1)), 0);
+}
+
+#[test]
+fn pipelines_know_their_statements() {
+    let text = "select 1;\n\\startpipeline\nselect 2;\n\\set x 1\nselect 3;\n\\endpipeline\nselect 4;";
+    let mut scripts = Scripts::default();
+    scripts.add("a", text.as_bytes(), 1).unwrap();
+    let numbers: Vec<_> = scripts.in_pipeline(0, 1).map(|sql| sql.number).collect();
+    assert_eq!(numbers, [1, 2]);
+    assert_eq!(scripts.in_pipeline(0, 99).count() + scripts.in_pipeline(9, 0).count(), 0);
 }
