@@ -3,6 +3,16 @@
 //! No sockets and no clock: the driver asks for the next thing to do and does it. Where a message of an error reaches the
 //! user it is pgbench's own, so that what reads pgbench's output can read ours.
 
+//!
+//! [`script`] reads files into commands, [`expression`] is the language of `\set` and `\if`, [`variables`] hold what it
+//! works on as [`value`]s, [`random`] is where chance comes from, and [`run`] takes one client through a script: the driver
+//! needs [`script::Scripts`], [`run::Startup`] and [`run::Client`].
+//!
+//! Known differences from pgbench, all where it does something undefined or would not end: `abs()` of a boolean is an
+//! error, so is NaN as a parameter of a random function, a colon that ends a statement stays a colon, the time of
+//! `\sleep` does not overflow. Operands nest [`expression::DEPTH_MAX`] deep, there are [`variables::VARIABLES_MAX`]
+//! variables, and a script has [`script::SCRIPT_BYTES_MAX`] bytes.
+
 pub mod expression;
 pub mod random;
 pub mod run;

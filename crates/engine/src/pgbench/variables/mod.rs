@@ -55,7 +55,7 @@ impl Variables {
         cell.content = Content::Text;
     }
 
-    /// Names may have come after the client, as those of `\gset` on the command line's order do.
+    /// The place of a variable. Names may have come after the variables were made: then there is none yet.
     fn cell(&mut self, slot: Slot) -> &mut Cell {
         if slot.index() >= self.cells.len() {
             self.cells.resize_with(slot.index() + 1, Cell::default);
