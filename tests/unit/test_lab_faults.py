@@ -13,6 +13,7 @@ from pgdyno.errors import ConnectError, DatasetError, DiskFullError
 from pgdyno.evidence.records import Outcome, TrialStatus
 from pgdyno.lab import block
 from pgdyno.lab.block import Lab, Trial
+from pgdyno.lab.judge import outcome_of
 
 LAB = cast(Lab, SimpleNamespace(study=SimpleNamespace(clients=2)))
 ARM = cast(Any, SimpleNamespace(name="a", log=lambda: "its last words"))
@@ -43,6 +44,52 @@ def test_a_server_lost_during_the_checks_fails_its_trial_in_one_line(
     assert outcome.server_log == "its last words"
     assert outcome.reason
     assert "\n" not in outcome.reason
+
+
+DONE = {"stopped": "done", "lost": None}
+LOST = {"stopped": "server-lost", "lost": "a"}
+STOPPED = {"stopped": "stop", "lost": None}
+
+
+@pytest.mark.parametrize(
+    ("ended", "connections_lost", "status", "reasons"),
+    [
+        (DONE, 0, "ok", ["", ""]),
+        (
+            LOST,
+            2,
+            "failed",
+            [
+                "the server was lost in the middle of the trial",
+                "the driver stopped because of a: the server was lost in the middle of the trial",
+            ],
+        ),
+        (STOPPED, 1, "interrupted", ["stopped before its last slice"] * 2),
+    ],
+)
+def test_a_lost_server_is_charged_to_its_own_arm(
+    ended: dict[str, Any], connections_lost: int, status: str, reasons: list[str]
+) -> None:
+    outcomes = [outcome_of(run_of(ended, connections_lost), i, "ab"[i], None, None) for i in (0, 1)]
+    assert [(outcome.status, outcome.reason) for outcome in outcomes] == [
+        (status, reason) for reason in reasons
+    ]
+
+
+def test_a_server_that_lost_connections_and_let_them_in_again_was_not_undisturbed() -> None:
+    run = run_of(DONE, 2)
+    a, b = (outcome_of(run, i, "ab"[i], None, None) for i in (0, 1))
+    assert (a.status, a.reason) == ("failed", "connections to the server were lost: 2")
+    assert b.status == "ok"
+
+
+def run_of(ended: dict[str, Any], connections_lost: int) -> Run:
+    """Of the arms a and b, the first of which lost connections."""
+    targets = [
+        {"kinds": {}, "committed_new_orders": 1, "tally": {}, "connections_lost": n}
+        for n in (connections_lost, 0)
+    ]
+    return Run(result={**ended, "targets": targets, "driver": {"memory_peak_bytes": 1}})
 
 
 def test_a_full_disk_ends_the_study(monkeypatch: pytest.MonkeyPatch) -> None:

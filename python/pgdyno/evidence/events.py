@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pgdyno.evidence.packing import pairs_from
@@ -64,13 +64,6 @@ def failures_from(target: Event, errors: Iterable[Event] = ()) -> list[Failure]:
         Failure(kind, sqlstate, n, samples.get((kind, sqlstate), ""))
         for kind, result in target["kinds"].items()
         for sqlstate, n in result["failures"].items()
-    ]
-
-
-def transactions_between(measure: Sequence[Event], end: Sequence[Event]) -> list[int]:
-    """Per target, from the ``totals`` of the two ``barrier`` events: what the CPU readings are divided by."""
-    return [
-        after["transactions"] - before["transactions"] for before, after in zip(measure, end, strict=True)
     ]
 
 

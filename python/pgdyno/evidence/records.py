@@ -267,8 +267,8 @@ class Check:
 class Outcome:
     """What is known of a trial at its end, beside its slices: written in one transaction.
 
-    ``transactions`` are all those between the two readings of ``server_cpu_s``, which is None for a server
-    whose CPU cannot be read.
+    ``transactions`` are those executed between the two readings of ``server_cpu_s``, which is None for a
+    server whose CPU cannot be read.
     """
 
     status: TrialStatus

@@ -58,7 +58,7 @@ CREATE TABLE trial (
     restore_s           REAL,                   -- null where nothing was restored (dsn)
     start_s             REAL,                   -- server start until it accepts connections; null for dsn
     server_cpu_s        REAL,                   -- user + system of all the server's processes over the window; null for dsn
-    transactions        INTEGER,                -- all transactions between the two readings of server_cpu_s
+    transactions        INTEGER,                -- executed (not skipped) between the two readings of server_cpu_s
     committed_new_orders INTEGER,               -- of everything since connection (tpcc only)
     driver_memory_bytes INTEGER,                -- the driver's peak
     driver              TEXT NOT NULL DEFAULT '{}',  -- JSON: threads, round_trip_ns, wake_late_ns
@@ -133,7 +133,8 @@ CREATE TABLE failure (
     PRIMARY KEY (trial, kind, sqlstate)
 ) STRICT, WITHOUT ROWID;
 
--- HDR histograms of the ok transactions of the counted part: 3 significant digits, 1 ns to 60 s.
+-- HDR histograms of the ok transactions that were intended in the counted part of a slice, also of those that ended
+-- while it drained (docs/adr/0006): 3 significant digits, 1 ns to 60 s.
 -- latency = done − intended, service = done − sent, lag = sent − intended.
 -- pairs is a zlib stream (RFC 1950) of (value in ns, how many) pairs in ascending order of value, each number an
 -- unsigned 64-bit little-endian integer. A value stands for all that share its bucket and is within 0.1 % of them.

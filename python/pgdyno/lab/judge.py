@@ -17,7 +17,7 @@ from pgdyno.workload.tpcc import check_trial
 
 def outcome_of(run: Run, target: int, arm: str, restore_s: float | None, start_s: float | None) -> Outcome:
     """Everything that the engine and the probes say of one target. The status knows nothing of checks yet."""
-    status, reason = _status(run, arm)
+    status, reason = _status(run, target, arm)
     outcome = Outcome(
         status,
         time.time(),
@@ -42,16 +42,24 @@ def outcome_of(run: Run, target: int, arm: str, restore_s: float | None, start_s
     )
 
 
-def _status(run: Run, arm: str) -> tuple[TrialStatus, str]:
-    if run.complete:
-        return TrialStatus.OK, ""
+def _status(run: Run, target: int, arm: str) -> tuple[TrialStatus, str]:
     if run.failure is not None:
-        where = run.failure.get("target")
-        which = "" if where in (None, arm) else f"the driver stopped because of {where}: "
-        return TrialStatus.FAILED, f"{which}{run.failure['stage']}: {run.failure['message']}"
+        because = _because_of(run.failure.get("target"), arm)
+        return TrialStatus.FAILED, f"{because}{run.failure['stage']}: {run.failure['message']}"
     if run.result is not None and run.result["stopped"] == "server-lost":
-        return TrialStatus.FAILED, "the server was lost in the middle of the trial"
-    return TrialStatus.INTERRUPTED, "stopped before its last slice"
+        because = _because_of(run.result["lost"], arm)
+        return TrialStatus.FAILED, f"{because}the server was lost in the middle of the trial"
+    if not run.complete:
+        return TrialStatus.INTERRUPTED, "stopped before its last slice"
+    assert run.result is not None
+    if lost := run.result["targets"][target]["connections_lost"]:
+        # A server that crashed and recovered between two slices looks well again, but its caches are cold.
+        return TrialStatus.FAILED, f"connections to the server were lost: {lost}"
+    return TrialStatus.OK, ""
+
+
+def _because_of(culprit: str | None, arm: str) -> str:
+    return "" if culprit in (None, arm) else f"the driver stopped because of {culprit}: "
 
 
 def _round_trip(run: Run, target: int) -> object:

@@ -248,6 +248,8 @@ where
     async fn reconnect(&mut self, lost: Connection, error: Error) -> Option<Connection> {
         if matches!(error, Error::Abandoned) {
             self.dial.cancel(&lost).await;
+        } else {
+            self.lane.record.borrow_mut().connections_lost += 1;
         }
         drop(lost);
         (self.tell)(News::Error(error));

@@ -19,8 +19,8 @@ pub enum Stopped {
     Done,
     /// On order, or because a signal came, or because our parent has gone.
     Stop,
-    /// A server has gone.
-    ServerLost,
+    /// The server of this target has gone.
+    ServerLost(usize),
 }
 
 /// Why a run failed.
@@ -174,7 +174,7 @@ impl Control<'_, '_> {
     }
 
     fn summary(&self, counts: &[Counts]) -> Value {
-        let transactions: u64 = counts.iter().map(|counts| counts.all).sum();
+        let transactions: u64 = counts.iter().map(Counts::executed).sum();
         json!({"transactions": transactions, "committed_new_orders": self.new_orders(counts)})
     }
 
@@ -339,7 +339,7 @@ impl Control<'_, '_> {
             }
             Input::Report(Report::ServerLost { target, message }) => {
                 self.write_error(target, None, &format!("the server is gone: {message}"))?;
-                Err(Halt::Stopped(Stopped::ServerLost))
+                Err(Halt::Stopped(Stopped::ServerLost(target)))
             }
             Input::Report(Report::Broken(error)) => Err(failed("drive", None, error.to_string(), None)),
             Input::Report(report) => Ok(Some(report)),

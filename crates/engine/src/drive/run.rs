@@ -176,13 +176,15 @@ impl<W: Workload> Run<'_, W> {
     }
 
     fn conclude(&self, halt: Halt, legacies: Vec<Legacy<W::Tally>>, mut control: Control<'_, '_>) -> End {
-        let stopped = match &halt {
-            Halt::Stopped(Stopped::Done) => "done",
-            Halt::Stopped(Stopped::Stop) => "stop",
-            Halt::Stopped(Stopped::ServerLost) => "server-lost",
-            Halt::Failed(_) => "failed",
+        let (stopped, lost) = match &halt {
+            Halt::Stopped(Stopped::Done) => ("done", None),
+            Halt::Stopped(Stopped::Stop) => ("stop", None),
+            Halt::Stopped(Stopped::ServerLost(target)) => ("server-lost", Some(*target)),
+            Halt::Failed(_) => ("failed", None),
         };
-        let result = self.result(stopped, legacies, &control);
+        let mut result = self.result(legacies, &control);
+        result["stopped"] = stopped.into();
+        result["lost"] = lost.map(|target| self.spec.targets[target].name.clone()).into();
         match halt {
             Halt::Stopped(_) => {
                 let _ = control.events.write("result", result);
@@ -202,7 +204,7 @@ impl<W: Workload> Run<'_, W> {
         }
     }
 
-    fn result(&self, stopped: &str, legacies: Vec<Legacy<W::Tally>>, control: &Control<'_, '_>) -> Value {
+    fn result(&self, legacies: Vec<Legacy<W::Tally>>, control: &Control<'_, '_>) -> Value {
         let count = self.spec.targets.len();
         let mut merged: Vec<(Finished, W::Tally)> = (0..count).map(|_| Default::default()).collect();
         let mut lateness = Histogram::default();
@@ -216,12 +218,13 @@ impl<W: Workload> Run<'_, W> {
         let kinds = self.workload.kinds();
         let target = |(record, tally): &(Finished, W::Tally)| {
             json!({"kinds": event::measured(kinds, &record.measured), "totals": event::by_kind(kinds, &record.totals),
-                "committed_new_orders": control.new_orders(&record.totals), "tally": self.workload.tally(tally)})
+                "committed_new_orders": control.new_orders(&record.totals), "connections_lost": record.connections_lost,
+                "tally": self.workload.tally(tally)})
         };
         let targets: Vec<_> = merged.iter().map(target).collect();
         let used = usage();
         let [p50, p99] = [0.5, 0.99].map(|quantile| lateness.quantile_ns(quantile));
-        json!({"stopped": stopped, "targets": targets, "driver": {
+        json!({"targets": targets, "driver": {
             "cpu_ns": {"user": used.user.0, "system": used.system.0},
             "memory_peak_bytes": memory_peak_bytes(),
             "wake_late_ns": {"p50": p50, "p99": p99, "max": lateness.max_ns()},

@@ -47,6 +47,12 @@ impl Counts {
         } += 1;
     }
 
+    /// Those that were sent: all but the skipped ones.
+    #[must_use]
+    pub fn executed(&self) -> u64 {
+        self.ok + self.rolled_back + self.failed
+    }
+
     /// Adds what another thread counted.
     pub fn merge(&mut self, other: &Self) {
         self.all += other.all;

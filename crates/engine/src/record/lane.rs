@@ -73,6 +73,8 @@ impl Kind {
 pub struct LaneRecord {
     /// Transactions that were begun. Once drained, as many as have ended.
     pub begun: u64,
+    /// Connections that broke or were ended by the server, whether they could be replaced or not.
+    pub connections_lost: u64,
     /// Whether `sent` may differ from `intended`. Where it may not, service is latency, and lag is made at the end.
     can_lag: bool,
     totals: Vec<Counts>,
@@ -83,6 +85,8 @@ pub struct LaneRecord {
 /// A record at the end of the run.
 #[derive(Clone, Default)]
 pub struct Finished {
+    /// See [`LaneRecord`].
+    pub connections_lost: u64,
     /// By kind: everything since connection.
     pub totals: Vec<Counts>,
     /// By kind: the measured part.
@@ -95,7 +99,7 @@ impl LaneRecord {
     pub fn new(kinds: usize, can_lag: bool) -> Self {
         let totals = vec![Counts::default(); kinds];
         let (measured, interval) = (vec![Kind::default(); kinds], Histogram::default());
-        Self { begun: 0, can_lag, totals, measured, interval }
+        Self { begun: 0, connections_lost: 0, can_lag, totals, measured, interval }
     }
 
     /// Records a transaction.
@@ -152,13 +156,14 @@ impl LaneRecord {
                 kind.lag.record_many(Nanos::ZERO, kind.latency.len());
             }
         }
-        Finished { totals: self.totals, measured: self.measured }
+        Finished { connections_lost: self.connections_lost, totals: self.totals, measured: self.measured }
     }
 }
 
 impl Finished {
     /// Adds another thread's record of the same target.
     pub fn merge(&mut self, other: &Self) {
+        self.connections_lost += other.connections_lost;
         merge_counts(&mut self.totals, &other.totals);
         self.measured.resize_with(other.measured.len(), Kind::default);
         for (mine, theirs) in self.measured.iter_mut().zip(&other.measured) {

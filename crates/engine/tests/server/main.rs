@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod cluster;
+mod driving;
 mod loading;
 mod login;
 mod pgbench;

@@ -90,6 +90,7 @@ fn a_lost_connection_fails_its_transaction_and_is_replaced() {
     let played = Play::new(vec![Reply::Ok(10 * MS), Reply::Close(10 * MS), Reply::Ok(10 * MS)]).run();
     assert_eq!(played.measured(), counts(9, 0, 1, 0));
     assert_eq!(played.record.measured[0].failures.get("connection"), Some(&1));
+    assert_eq!(played.record.connections_lost, 1);
     assert_eq!(played.news, ["error: the server closed the connection"]);
 }
 
@@ -99,6 +100,7 @@ fn a_server_that_is_gone_is_told_once_and_nothing_measured_is_lost() {
     play.server.admits.set(1);
     let played = play.run();
     assert_eq!(played.totals(), counts(2, 0, 1, 0));
+    assert_eq!(played.record.connections_lost, 1);
     assert_eq!(played.news, ["error: the server closed the connection", "lost: nobody listens"]);
     assert_eq!(played.drained.len(), 1);
 }
@@ -152,6 +154,7 @@ fn a_transaction_that_does_not_end_is_given_up_cancelled_and_counted_as_failed()
     assert_eq!(played.measured(), counts(1, 0, 0, 0));
     assert_eq!(played.drained, vec![(1, 5_000 * MS)]);
     assert_eq!(server.cancels.get(), 1);
+    assert_eq!(played.record.connections_lost, 0, "it was the driver that ended it");
 }
 
 #[test]

@@ -1,0 +1,111 @@
+//! Whole runs: what a barrier counts, and whose fault it is when a server is lost.
+
+use std::io::{self, Write};
+use std::sync::mpsc::{self, Sender};
+
+use pgdyno_engine::drive::{self, Input};
+use pgdyno_engine::io::{Clock, Connection, Reactor};
+use pgdyno_engine::wire::conninfo::Conninfo;
+use serde_json::{Value, json};
+
+use super::cluster::Server;
+
+#[test]
+fn whole_runs() {
+    let Some(server) = Server::start("driving") else { return };
+    execute(&server, "CREATE TABLE pgbench_accounts (aid int PRIMARY KEY, abalance int)");
+    execute(&server, "INSERT INTO pgbench_accounts VALUES (1, 0)");
+    execute(&server, "CREATE DATABASE other TEMPLATE postgres");
+    a_barrier_counts_what_was_executed(&server);
+    a_connection_lost_between_slices_is_counted(&server);
+    a_lost_server_is_named(&server);
+}
+
+fn a_barrier_counts_what_was_executed(server: &Server) {
+    let mut specification = specification(server);
+    specification["rate"] = json!({"per_s": 1_000_000.0, "arrivals": "constant"});
+    let events = drive(&specification, &|_| ());
+    let at = |name: &str| events.iter().find(|event| event["name"] == name).unwrap();
+    let totals = &events.last().unwrap()["targets"][0]["totals"]["select"];
+    let count = |key: &str| totals[key].as_u64().unwrap();
+    assert!(count("skipped") > 0, "the loop is overloaded: {totals}");
+    assert_eq!(at("end")["totals"][0]["transactions"], count("ok") + count("rolled_back") + count("failed"));
+}
+
+/// As after a crash from which the server recovered before the next slice.
+fn a_connection_lost_between_slices_is_counted(server: &Server) {
+    let events = drive(&specification(server), &|name| {
+        if name == "measure" {
+            let end = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = 'other'";
+            execute(server, end);
+        }
+    });
+    let result = events.last().unwrap();
+    assert_eq!((&result["stopped"], &result["lost"]), (&json!("done"), &Value::Null));
+    assert_eq!(result["targets"][0]["connections_lost"], 0);
+    assert_eq!(result["targets"][1]["connections_lost"], 2);
+}
+
+fn a_lost_server_is_named(server: &Server) {
+    let mut specification = specification(server);
+    // Longer than the driver tries to get it back, which then ends the run.
+    specification["slices"][1]["duration_s"] = json!(60.0);
+    let events = drive(&specification, &|name| {
+        if name == "measure" {
+            execute(server, "ALTER DATABASE other ALLOW_CONNECTIONS false");
+            let end = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = 'other'";
+            execute(server, end);
+        }
+    });
+    let result = events.last().unwrap();
+    assert_eq!((&result["stopped"], &result["lost"]), (&json!("server-lost"), &json!("b")));
+}
+
+/// Two clients on each of two databases, a tenth of a second each, with barriers.
+fn specification(server: &Server) -> Value {
+    let conninfo = server.by_socket();
+    let slice = |target: u32| json!({"target": target, "role": "measure", "duration_s": 0.1});
+    json!({"targets": [{"name": "a", "conninfo": conninfo},
+            {"name": "b", "conninfo": conninfo.replace("dbname=postgres", "dbname=other")}],
+        "workload": {"kind": "select-only", "accounts": 1}, "clients": 2, "threads": 1, "seed": 1,
+        "pacing": "none", "rate": null, "retries_max": 0, "slices": [slice(0), slice(1)], "discard_s": 0.05,
+        "interval_s": 1.0, "barriers": true, "connect_timeout_s": 60.0, "drain_timeout_s": 60.0})
+}
+
+/// All events of a run; `at_barrier` is called at each before it is passed.
+fn drive(specification: &Value, at_barrier: &dyn Fn(&str)) -> Vec<Value> {
+    let (sender, receiver) = mpsc::channel();
+    let mut parent = Parent { orders: sender.clone(), at_barrier, events: Vec::new() };
+    drive::run(&specification.to_string(), (sender, receiver), &mut parent);
+    parent.events
+}
+
+/// Reads the events, each of which is written at once, and passes barriers.
+struct Parent<'a> {
+    orders: Sender<Input>,
+    at_barrier: &'a dyn Fn(&str),
+    events: Vec<Value>,
+}
+
+impl Write for Parent<'_> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let event: Value = serde_json::from_slice(line)?;
+        if event["event"] == "barrier" {
+            (self.at_barrier)(event["name"].as_str().unwrap_or_default());
+            let _ = self.orders.send(Input::Continue);
+        }
+        self.events.push(event);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn execute(server: &Server, sql: &str) {
+    let conninfo = Conninfo::parse(&server.by_socket(), &|_| None, None).unwrap();
+    let reactor = Reactor::new(Clock::monotonic()).unwrap();
+    let session = async { Connection::connect(&reactor, &conninfo).await?.simple(sql).await };
+    reactor.block_on(session).unwrap().unwrap();
+}
