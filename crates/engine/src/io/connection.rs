@@ -4,15 +4,14 @@ use super::cipher::Cipher;
 use super::inbox::Inbox;
 use super::socket::Socket;
 use super::{Error, Reactor, connect};
-use crate::wire::backend::{self, Message, TransactionStatus};
+use crate::wire::backend::{self, MESSAGE_BYTES_MAX, Message, TransactionStatus};
 use crate::wire::conninfo::{Conninfo, Host};
 use crate::wire::frontend;
 use crate::wire::startup::Channel;
 use crate::wire::tls::{self, Encryption, TlsSession};
 
-/// The longest message we take, and the most that is kept while we send. Our workloads ask for rows of kilobytes;
-/// this bounds what a hostile server can make us hold.
-pub(super) const HELD_BYTES_MAX: usize = 16 << 20;
+/// The most that is kept of answers while we send.
+const HELD_BYTES_MAX: usize = MESSAGE_BYTES_MAX as usize;
 /// Notices and parameter reports in a row that are read over: more than a session of ours could cause.
 const ASIDES_MAX: usize = 10_000;
 /// The most text that [`Connection::simple`] collects.

@@ -6,12 +6,12 @@
 use std::cell::RefCell;
 
 use super::Error;
-use super::connection::HELD_BYTES_MAX;
+use crate::wire::backend::MESSAGE_BYTES_MAX;
 
 /// A buffer's first size: the answers of many transactions, or a thousand rows.
 const BUFFER_BYTES: usize = 16 << 10;
-/// Tag and length.
-const HEADER_BYTES: usize = 5;
+/// A length counts itself, but not the tag before it.
+const LENGTH_BYTES: u32 = 4;
 
 /// Buffers that no connection needs now.
 #[derive(Default)]
@@ -48,10 +48,11 @@ impl Inbox {
     #[inline]
     pub(super) fn message_bytes(&self) -> Result<Option<usize>, Error> {
         let [_, l0, l1, l2, l3, ..] = *self.bytes() else { return Ok(None) };
-        let length = u32::from_be_bytes([l0, l1, l2, l3]) as usize + 1;
-        if !(HEADER_BYTES..=HELD_BYTES_MAX).contains(&length) {
+        let length = u32::from_be_bytes([l0, l1, l2, l3]);
+        if !(LENGTH_BYTES..=MESSAGE_BYTES_MAX).contains(&length) {
             return Err(Error::Limit("the length of a message"));
         }
+        let length = length as usize + 1;
         Ok((length <= self.end - self.start).then_some(length))
     }
 
@@ -111,5 +112,24 @@ impl Inbox {
     /// The bytes held, for the bound on memory.
     pub(super) fn held_bytes(&self) -> usize {
         self.end - self.start
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_may_be_as_long_as_the_parser_takes_and_no_longer() {
+        let begun = |length: u32| {
+            let (mut inbox, pool) = (Inbox::default(), Pool::default());
+            inbox.append(&pool, &[&b"D"[..], &length.to_be_bytes()].concat());
+            inbox.message_bytes()
+        };
+        assert!(matches!(begun(LENGTH_BYTES), Ok(Some(5))));
+        assert!(matches!(begun(MESSAGE_BYTES_MAX), Ok(None)), "the rest is to come");
+        for length in [0, LENGTH_BYTES - 1, MESSAGE_BYTES_MAX + 1, u32::MAX] {
+            assert!(matches!(begun(length), Err(Error::Limit(_))), "{length}");
+        }
     }
 }

@@ -14,8 +14,9 @@ pub use row::{Columns, Row};
 
 use super::WireError;
 
-/// The longest message that a session may receive: far more than any row of our workloads.
-pub const MESSAGE_BYTES_MAX: u32 = 64 << 20;
+/// The longest message that a session may receive, without its tag: our workloads ask for rows of kilobytes, and a
+/// hostile server must not make us hold more.
+pub const MESSAGE_BYTES_MAX: u32 = 16 << 20;
 
 /// The longest message before the session is ready: the other side may not even be a PostgreSQL server.
 pub const STARTUP_MESSAGE_BYTES_MAX: u32 = 64 << 10;
