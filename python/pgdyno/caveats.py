@@ -187,8 +187,9 @@ WORDINGS: Mapping[Code, Wording] = {
         "Use the blocks schedule (--schedule blocks), where one arm runs at a time.",
     ),
     Code.WINDOW_WITHOUT_CHECKPOINT: Wording(
-        "No checkpoint fell into arm {arm}'s measured window, so the result leaves its cost out.",
-        "Use the blocks schedule with a window of two checkpoint cycles.",
+        "The trials of arm {arm} began just after a checkpoint and met no other: the whole pages that first "
+        "changes put into the WAL (full_page_writes) weigh too much, and writing pages back is left out.",
+        "Use the blocks schedule with two or more checkpoint cycles in a window (--window, checkpoint_timeout).",
     ),
     Code.NO_STEADY_STATE: Wording(
         "Arm {arm} reached no steady state: its rate still changed by {slope_percent_per_hour} % per hour.",
