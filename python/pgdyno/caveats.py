@@ -189,7 +189,8 @@ WORDINGS: Mapping[Code, Wording] = {
     Code.WINDOW_WITHOUT_CHECKPOINT: Wording(
         "The trials of arm {arm} began just after a checkpoint and met no other: the whole pages that first "
         "changes put into the WAL (full_page_writes) weigh too much, and writing pages back is left out.",
-        "Use the blocks schedule with two or more checkpoint cycles in a window (--window, checkpoint_timeout).",
+        "Use the blocks schedule with two or more checkpoint cycles in a window "
+        "(--window, checkpoint_timeout).",
     ),
     Code.NO_STEADY_STATE: Wording(
         "Arm {arm} reached no steady state: its rate still changed by {slope_percent_per_hour} % per hour.",
