@@ -22,9 +22,10 @@ from pgdyno.errors import EngineError
 
 PROGRAM = "pgdyno-engine"
 
-EXIT_TIMEOUT_S = 15.0
+EXIT_TIMEOUT_S = 60.0
 """How long the engine may take to end after its last event or an order to stop. It drains in-flight
-transactions under a limit of its own (10 s by default); the rest is closing connections."""
+transactions under a limit of its own (``drive.specification``), which is shorter; the rest is closing
+connections."""
 
 Event = dict[str, Any]
 
@@ -77,6 +78,7 @@ class Engine:
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             text=True,
+            errors="replace",
             start_new_session=True,
         )
         self._send(dict(specification))
@@ -89,9 +91,13 @@ class Engine:
         assert self._process.stdout is not None
         last: Event | None = None
         for line in self._process.stdout:
-            last = json.loads(line)
+            try:
+                last = json.loads(line)
+            except ValueError:
+                last = None  # cut off: it died while it wrote
+                break
             yield last
-        status = self._process.wait(EXIT_TIMEOUT_S)
+        status = self._status()
         if last is None or last["event"] not in ("result", "failed"):
             raise EngineError(f"the engine ended without a result (status {status}): {self._complaint()}")
 
@@ -102,6 +108,14 @@ class Engine:
     def stop(self) -> None:
         """Asks for a graceful end: in-flight transactions finish and the result is written."""
         self._send({"do": "stop"})
+
+    def _status(self) -> int:
+        try:
+            return self._process.wait(EXIT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise EngineError(f"the engine did not end within {EXIT_TIMEOUT_S:g} s and was killed") from None
 
     def _send(self, message: Event) -> None:
         assert self._process.stdin is not None

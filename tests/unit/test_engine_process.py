@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import pgdyno.engine
+from pgdyno.drive.specification import DRAIN_TIMEOUT_S
 from pgdyno.engine import Engine, find_engine
 from pgdyno.errors import EngineError, Interrupted
 from pgdyno.interruption import Interruption
@@ -39,6 +41,26 @@ def test_an_end_without_a_result_is_an_error_with_the_engines_last_words(program
     script(program, "read -r a; echo 'out of luck' >&2; exit 3")
     with Engine("drive", {}) as engine, pytest.raises(EngineError, match=r"status 3.*out of luck"):
         list(engine.events())
+
+
+def test_a_death_in_the_middle_of_a_line_is_an_error_of_the_engine(program: Path) -> None:
+    script(program, 'read -r a; echo \'{"event":"started"}\'; printf \'{"event":"resu\'; kill -9 $$')
+    with Engine("drive", {}) as engine, pytest.raises(EngineError, match=r"without a result \(status -9"):
+        assert [event["event"] for event in engine.events()] == ["started"]
+
+
+def test_an_engine_that_does_not_end_is_killed(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Its output is closed, but it goes on: a limit of nothing is passed at once.
+    monkeypatch.setattr(pgdyno.engine, "EXIT_TIMEOUT_S", 0.0)
+    script(program, "read -r a; exec tail -f /dev/null > /dev/null")
+    with Engine("drive", {}) as engine:
+        with pytest.raises(EngineError, match="did not end"):
+            list(engine.events())
+        assert engine._process.returncode == -signal.SIGKILL
+
+
+def test_the_engine_has_the_time_to_drain() -> None:
+    assert pgdyno.engine.EXIT_TIMEOUT_S > DRAIN_TIMEOUT_S
 
 
 def test_an_engine_that_has_ended_takes_orders_in_silence(program: Path) -> None:
