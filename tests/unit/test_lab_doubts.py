@@ -8,8 +8,9 @@ import pytest
 
 from pgdyno.caveats import Code
 from pgdyno.drive.run import Run
+from pgdyno.evidence.records import Role, Slice
 from pgdyno.lab.arm import LabArm
-from pgdyno.lab.doubts import Surroundings, doubts_of_trial
+from pgdyno.lab.doubts import Surroundings, doubts_of_trial, driver_busy
 from pgdyno.probe.cpu import MachineCpu
 from pgdyno.study.arm import parse_arms
 from pgdyno.study.plan import Study, TpccParameters
@@ -19,9 +20,17 @@ class Silent:
     """An arm that says nothing."""
 
     name = "18"
+    local = True
 
     def log(self) -> str | None:
         return None
+
+    def is_local(self) -> bool:
+        return self.local
+
+
+class Elsewhere(Silent):
+    local = False
 
 
 def study(schedule: str) -> Study:
@@ -33,7 +42,7 @@ def study(schedule: str) -> Study:
 
 def codes(schedule: str, before: Surroundings, after: Surroundings) -> dict[Code, dict[str, Any]]:
     seen = {"measure": before, "end": after}
-    found = doubts_of_trial(study(schedule), 1, cast(LabArm, Silent()), Run(), 0, seen)
+    found = doubts_of_trial(study(schedule), 1, cast(LabArm, Silent()), Run(), 0, seen, [])
     return {caveat.code: dict(caveat.parameters) for caveat in found}
 
 
@@ -62,3 +71,31 @@ def test_time_that_the_hypervisor_took_is_told() -> None:
     assert stolen[Code.STEAL]["share"] == "10.0%"
     calm = codes("slices", Surroundings(MachineCpu(10.0, 0.0), [0]), Surroundings(MachineCpu(20.0, 0.4), [0]))
     assert Code.STEAL not in calm
+
+
+def piece(position: int, role: Role, driver_cpu_s: float) -> Slice:
+    """A second of a slice."""
+    opened_s = float(position)
+    return Slice(
+        position, role, opened_s, opened_s + 0.05, opened_s + 0.9, opened_s + 1, driver_cpu_s, 0.0, {}
+    )
+
+
+@pytest.mark.parametrize(
+    ("used", "cores", "share"),
+    [((0.6, 0.6), 2, "30.0%"), ((0.6, 0.4), 2, None), ((1.0, 0.2), 1, "60.0%"), ((0.2, 0.2), 1, None)],
+)
+def test_the_drivers_share_is_of_the_cores_in_the_measured_slices(
+    used: tuple[float, float], cores: int, share: str | None
+) -> None:
+    # What it used to connect and warm up counts for nothing.
+    slices = [piece(0, Role.WARM_UP, 9.0), *(piece(1 + i, Role.MEASURE, s) for i, s in enumerate(used))]
+    found = [caveat.parameters["share"] for caveat in driver_busy(1, cast(LabArm, Silent()), slices, cores)]
+    assert found == ([] if share is None else [share])
+
+
+@pytest.mark.parametrize(("arm", "told"), [(Silent(), True), (Elsewhere(), False)])
+def test_a_busy_driver_matters_where_it_shares_the_servers_machine(arm: Silent, told: bool) -> None:
+    slices = [piece(0, Role.MEASURE, 1e6)]
+    found = doubts_of_trial(study("slices"), 1, cast(LabArm, arm), Run(), 0, {}, slices)
+    assert (Code.DRIVER_BUSY in {caveat.code for caveat in found}) is told

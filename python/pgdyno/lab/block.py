@@ -125,7 +125,7 @@ def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int,
         else:
             # What the server said of its end is wanted most where nothing is left to judge.
             outcome = replace(outcome, server_log=trial.arm.log() or "")
-        for doubt in doubts_of_trial(lab.study, trial.id, trial.arm, run, target, seen):
+        for doubt in doubts_of_trial(lab.study, trial.id, trial.arm, run, target, seen, trial.slices):
             lab.writer.add_caveat(doubt)
         outcomes[index] = outcome
     return outcomes

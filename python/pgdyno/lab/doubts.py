@@ -5,6 +5,7 @@ What follows from the evidence itself is found by ``analysis.doubts``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,13 +14,14 @@ import psycopg
 from pgdyno.caveats import Caveat, Code
 from pgdyno.drive.run import Run
 from pgdyno.errors import ServerError
+from pgdyno.evidence.records import Role, Slice
 from pgdyno.lab.arm import LabArm
 from pgdyno.probe.autovacuum import autovacuum_runs
 from pgdyno.probe.cpu import MachineCpu, machine_cpu
 from pgdyno.study.plan import Study
 
 DRIVER_SHARE_MAX = 0.25
-"""Of the machine's CPU. The peers' clients take 14 to 30 % for this workload; ours takes far less."""
+"""Of the cores' time. The peers' clients take 14 to 30 % for this workload; ours takes far less."""
 
 DRIVER_LATE_NS_MAX = 10_000_000
 """At the 99th percentile: beyond it the driver adds more to a latency than a commit's fsync does."""
@@ -52,11 +54,21 @@ def _autovacuums(arm: LabArm) -> int | None:
 
 
 def doubts_of_trial(
-    study: Study, trial: int, arm: LabArm, run: Run, target: int, seen: Mapping[str, Surroundings]
+    study: Study,
+    trial: int,
+    arm: LabArm,
+    run: Run,
+    target: int,
+    seen: Mapping[str, Surroundings],
+    slices: Sequence[Slice],
 ) -> Iterator[Caveat]:
-    """Yields the caveats of one trial. ``seen`` has the readings at the barriers that were passed."""
+    """Yields the caveats of one trial, which had these slices. ``seen`` has the readings at the barriers that
+    were passed.
+    """
+    if arm.is_local():
+        yield from driver_busy(trial, arm, slices, len(os.sched_getaffinity(0)))
     if {"measure", "end"} <= seen.keys():
-        yield from _machine_doubts(trial, arm, run, seen["measure"].cpu, seen["end"].cpu)
+        yield from _steal(trial, arm, seen["measure"].cpu, seen["end"].cpu)
         before, after = (seen[name].autovacuums[target] for name in ("measure", "end"))
         if study.schedule == "slices" and before is not None and after is not None and after > before:
             yield Caveat(Code.AUTOVACUUM_IN_SLICES, {"arm": arm.name, "n": after - before}, trial)
@@ -76,20 +88,24 @@ def doubts_of_trial(
         yield Caveat(Code.WINDOW_WITHOUT_CHECKPOINT, {"arm": arm.name})
 
 
-def _machine_doubts(
-    trial: int, arm: LabArm, run: Run, before: MachineCpu, after: MachineCpu
-) -> Iterator[Caveat]:
+def driver_busy(trial: int, arm: LabArm, slices: Sequence[Slice], cores: int) -> Iterator[Caveat]:
+    """The driver's CPU in the measured slices, as a share of all that the cores had in that time."""
+    measured = [piece for piece in slices if piece.role is Role.MEASURE]
+    elapsed_s = sum(piece.drained_s - piece.opened_s for piece in measured)
+    if elapsed_s <= 0:
+        return
+    share = sum(piece.driver_cpu_s for piece in measured) / (cores * elapsed_s)
+    if share > DRIVER_SHARE_MAX:
+        yield Caveat(Code.DRIVER_BUSY, _share(arm, share, DRIVER_SHARE_MAX), trial)
+
+
+def _steal(trial: int, arm: LabArm, before: MachineCpu, after: MachineCpu) -> Iterator[Caveat]:
     busy_s = after.busy_s - before.busy_s
     if busy_s <= 0:
         return
     stolen = (after.steal_s - before.steal_s) / busy_s
     if stolen > STEAL_SHARE_MAX:
         yield Caveat(Code.STEAL, _share(arm, stolen, STEAL_SHARE_MAX), trial)
-    if run.result is not None:
-        cpu_ns = run.result["driver"]["cpu_ns"]
-        share = (cpu_ns["user"] + cpu_ns["system"]) / 1e9 / busy_s
-        if share > DRIVER_SHARE_MAX:
-            yield Caveat(Code.DRIVER_BUSY, _share(arm, share, DRIVER_SHARE_MAX), trial)
 
 
 def _share(arm: LabArm, share: float, limit: float) -> dict[str, str | int | float]:

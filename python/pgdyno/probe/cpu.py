@@ -1,7 +1,8 @@
 """CPU time of a server's processes, and of the rest of the machine. Local servers only.
 
-Sources: ``/proc/PID/schedstat`` (time on CPU in nanoseconds; the kernel's clock ticks of 10 ms would be too
-coarse for backends that each use little), and the postmaster's time for children that it has reaped.
+Sources: ``/proc/PID/schedstat`` (time on CPU in nanoseconds; the kernel's clock ticks of 10 ms, too coarse
+for backends that each use little, serve where the kernel keeps nothing finer), and the postmaster's time for
+children that it has reaped.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+PROC = Path("/proc")
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,18 @@ def server_cpu_s(postmaster_pid: int) -> float:
 
 def _on_cpu_s(pid: int) -> float:
     try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
-    except (FileNotFoundError, ProcessLookupError):
+        return int((PROC / str(pid) / "schedstat").read_text().split()[0]) / 1e9
+    except FileNotFoundError:
+        # A kernel without it, or no such process any more.
+        return _ticks_s(pid)
+    except ProcessLookupError:
+        return 0.0
+
+
+def _ticks_s(pid: int) -> float:
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.NoSuchProcess:
         # It ended since we listed it: the postmaster's next reading has it.
         return 0.0
+    return float(times.user + times.system)
