@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.console import Console
 from rich.table import Table
 
 from pgdyno.analysis.latency import quantiles_ms
@@ -16,11 +17,11 @@ from pgdyno.cli.console import err, out, print_json, say
 from pgdyno.drive.run import Run, run_drive
 from pgdyno.drive.specification import drive_specification
 from pgdyno.engine import Event
-from pgdyno.errors import DatasetError, PgdynoError
+from pgdyno.errors import DatasetError, PgdynoError, UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.remote import Remote
-from pgdyno.study.plan import Driving, Slice
+from pgdyno.study.plan import DISCARD_S, Driving, Slice
 from pgdyno.study.sizing import default_clients
 from pgdyno.units import parse_duration_s
 from pgdyno.workload.tpcc.dataset import read_mark
@@ -42,7 +43,10 @@ def drive(
     retries: options.Retries = 10,
     threads: options.Threads = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Of what the clients draw. [default: drawn]")
+        int | None,
+        typer.Option(
+            metavar="N", min=0, max=options.SEED_MAX, help="Of what the clients draw. [default: drawn]"
+        ),
     ] = None,
     into_existing: options.IntoExisting = False,
     json: options.Json = False,
@@ -57,6 +61,9 @@ def drive(
     \b
       pgdyno drive postgresql://localhost/tpcc --clients 16 --window 60s
     """
+    window_s, warmup_s = parse_duration_s(window), parse_duration_s(warmup)
+    if window_s <= DISCARD_S:
+        raise UsageError(f"--window: {window!r} leaves nothing to count; for example: 30s")
     remote = Remote(Dsn(dsn))
     with remote.connect() as connection:
         scale = read_mark(connection).scale
@@ -78,8 +85,8 @@ def drive(
             threads=threads,
         )
     )
-    slices = [Slice(0, "warm-up", parse_duration_s(warmup), 0)] if parse_duration_s(warmup) > 0 else []
-    slices.append(Slice(0, "measure", parse_duration_s(window), 0))
+    slices = [Slice(0, "warm-up", warmup_s, 0)] if warmup_s > 0 else []
+    slices.append(Slice(0, "measure", window_s, 0))
     specification = drive_specification(
         driving, secrets.randbelow(2**48) if seed is None else seed, slices, [(name, remote.dsn.conninfo)]
     )
@@ -123,6 +130,7 @@ def summarise(run: Run, measured: Event) -> dict[str, Any]:
     executed = sum(kind["ok"] + kind["rolled_back"] for kind in counts.values())
     kinds = run.result["targets"][0]["kinds"]
     cpu_ns = measured["driver_cpu_ns"]
+    ended = run.transactions(0)  # from the slice's opening to its drain, which is what the CPU time is of
     return {
         "window_s": window_s,
         "nopm": 60 * counts["new_order"]["ok"] / window_s,
@@ -133,24 +141,42 @@ def summarise(run: Run, measured: Event) -> dict[str, Any]:
             for kind, found in kinds.items()
         },
         "failures": {kind: found["failures"] for kind, found in kinds.items() if found["failures"]},
-        "driver_cpu_us_per_transaction": (cpu_ns["user"] + cpu_ns["system"]) / 1e3 / max(executed, 1),
+        "driver_cpu_us_per_transaction": (cpu_ns["user"] + cpu_ns["system"]) / 1e3 / ended if ended else None,
         "driver_memory_bytes": run.result["driver"]["memory_peak_bytes"],
         "complete": run.complete,
     }
 
 
-def show(found: Mapping[str, Any]) -> None:
-    """For people."""
-    out.print(
-        f"{found['nopm']:,.0f} NOPM   {found['tpm']:,.0f} TPM   over {found['window_s']:.1f} s, one run; "
-        f"driver {found['driver_cpu_us_per_transaction']:.1f} µs of CPU per transaction"
-    )
-    table = Table("kind", box=None)
-    columns = ("ok", "rolled back", "failed", "skipped", "retried", *next(iter(found["latency_ms"].values())))
+COUNTS = {
+    "ok": "ok",
+    "rolled_back": "rolled back",
+    "failed": "failed",
+    "skipped": "skipped",
+    "retried": "retried",
+}
+"""What the engine counts, each with its heading."""
+
+
+def show(found: Mapping[str, Any], console: Console = out) -> None:
+    """For people: two tables, as one would be wider than a terminal."""
+    cpu_us = found["driver_cpu_us_per_transaction"]
+    cost = "no transaction ended" if cpu_us is None else f"driver {cpu_us:.1f} µs of CPU per transaction"
+    rates = f"{found['nopm']:,.0f} NOPM   {found['tpm']:,.0f} TPM"
+    console.print(f"{rates}   over {found['window_s']:.1f} s, one run; {cost}", soft_wrap=True)
+    counts = {kind: [f"{n[name]:,}" for name in COUNTS] for kind, n in found["counts"].items()}
+    console.print(_table("transactions", list(COUNTS.values()), counts))
+    latency = {
+        kind: ["" if ms is None else f"{ms:.2f}" for ms in quantiles.values()]
+        for kind, quantiles in found["latency_ms"].items()
+    }
+    console.print(_table("latency, ms", list(next(iter(found["latency_ms"].values()))), latency))
+    console.print("latency of the ok ones, from the intended start")
+
+
+def _table(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> Table:
+    table = Table(title, box=None)
     for column in columns:
-        table.add_column(column, justify="right")
-    for kind, counts in found["counts"].items():
-        quantiles = ["" if ms is None else f"{ms:.2f}" for ms in found["latency_ms"][kind].values()]
-        table.add_row(kind, *(f"{n:,}" for n in counts.values()), *quantiles)
-    out.print(table)
-    out.print("latency in ms, of the ok ones, from the intended start")
+        table.add_column(column, justify="right", no_wrap=True)
+    for kind, cells in rows.items():
+        table.add_row(kind, *cells)
+    return table

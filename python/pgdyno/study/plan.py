@@ -15,6 +15,9 @@ from pgdyno.study.sizing import MAX_CLIENTS
 
 Role = Literal["warm-up", "measure"]
 
+DISCARD_S = 0.05
+"""Of a measured slice's start, by default: there the clients are in step."""
+
 
 class TpccParameters(BaseModel):
     """The workload ``tpcc``. docs/workload-tpcc.md explains each."""
@@ -54,7 +57,7 @@ class Driving(BaseModel):
     pacing: Literal["none", "keying-and-thinking"] = "none"
     rate: Rate | None = None
     retries_max: int = Field(default=10, ge=0, le=1000)
-    discard_s: float = Field(default=0.05, ge=0, le=10)
+    discard_s: float = Field(default=DISCARD_S, ge=0, le=10)
 
     @model_validator(mode="after")
     def _one_says_when(self) -> Self:
@@ -88,11 +91,6 @@ class Study(Driving):
         if self.rounds % 2 and self.schedule == "slices":
             raise ValueError("rounds must be even: each round is followed by its mirror image")
         return self
-
-    @property
-    def trial_s(self) -> float:
-        """Running time of one arm in one block: warm-up and window, without restore, start and checks."""
-        return self.warmup_s + self.rounds * self.slice_s
 
     def slices_per_trial(self) -> int:
         """Measured slices of one arm in one block."""

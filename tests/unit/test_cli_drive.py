@@ -1,0 +1,66 @@
+"""What ``pgdyno drive`` shows of its one run."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from pgdyno.cli.drive import show, summarise
+from pgdyno.drive.run import Run
+
+# In the order of the alphabet, as the engine writes them.
+COUNTS = {"failed": 33, "ok": 1_234_567, "retried": 55, "rolled_back": 22, "skipped": 44}
+NONE = dict.fromkeys(COUNTS, 0)
+
+
+def run_and_slice(counts: dict[str, int], ended: int) -> tuple[Run, dict[str, Any]]:
+    kinds = {"new_order": counts, "stock_level": NONE}
+    measured = {
+        "kinds": kinds,
+        "counted_from_ns": 1_000_000_000,
+        "closed_ns": 11_000_000_000,
+        "driver_cpu_ns": {"user": 2_000_000, "system": 1_000_000},
+    }
+    histograms = {"latency": [[2_000_000, counts["ok"]]] if counts["ok"] else []}
+    targets = [{"kinds": {kind: {"histograms": histograms, "failures": {}} for kind in kinds}}]
+    result = {"stopped": "done", "targets": targets, "driver": {"memory_peak_bytes": 1}}
+    totals = {"measure": [{"transactions": 100}], "end": [{"transactions": 100 + ended}]}
+    return Run(totals=totals, result=result), measured
+
+
+def shown(found: dict[str, Any], width: int = 80) -> str:
+    text = io.StringIO()
+    show(found, Console(file=text, width=width, highlight=False))
+    return text.getvalue()
+
+
+def test_every_count_stands_under_its_heading() -> None:
+    lines = shown(summarise(*run_and_slice(COUNTS, 300))).splitlines()
+    heading = next(line for line in lines if "rolled back" in line)
+    row = next(line for line in lines if "1,234,567" in line)
+    under = {"ok": "1,234,567", "rolled back": "22", "failed": "33", "skipped": "44", "retried": "55"}
+    for name, number in under.items():
+        assert row[: heading.index(name) + len(name)].endswith(f" {number}")
+
+
+def test_nothing_is_cut_off_on_a_terminal_of_80_columns() -> None:
+    found = summarise(*run_and_slice(COUNTS, 300))
+    assert "…" not in shown(found)
+    assert {len(line.rstrip()) <= 80 for line in shown(found).splitlines()[1:]} == {True}
+    assert shown(found).split() == shown(found, 200).split()
+
+
+def test_the_drivers_cpu_is_divided_by_what_ended_while_it_was_used() -> None:
+    # The counted part is shorter than the time that the CPU is of.
+    found = summarise(*run_and_slice({**NONE, "ok": 200}, 300))
+    assert found["driver_cpu_us_per_transaction"] == 3000 / 300
+    assert "driver 10.0 µs of CPU per transaction" in shown(found)
+
+
+def test_where_nothing_ended_no_cpu_per_transaction_is_shown() -> None:
+    found = summarise(*run_and_slice(NONE, 0))
+    assert found["driver_cpu_us_per_transaction"] is None
+    assert "no transaction ended" in shown(found)
+    assert "µs" not in shown(found)
