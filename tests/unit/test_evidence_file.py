@@ -219,7 +219,6 @@ def test_a_killed_writer_leaves_a_whole_file_that_can_be_resumed(tmp_path: Path,
         attempts = [(t.arm, t.attempt, t.status) for t in evidence.trials(all_attempts=True) if t.block == 1]
         interrupted = TrialStatus.INTERRUPTED
         assert attempts == [(0, 1, interrupted), (1, 1, interrupted), (1, 2, TrialStatus.OK)]
-        assert evidence.settled() == {(0, 0), (0, 1), (1, 1)}
         assert [block.status for block in evidence.blocks()] == [BlockStatus.DONE, BlockStatus.INTERRUPTED]
 
 
@@ -230,7 +229,6 @@ def test_a_block_begun_again_keeps_its_trials(tmp_path: Path) -> None:
         writer.begin_block(Block(0, 11, (0, 1), 20.0))
     with Evidence(tmp_path / "e") as evidence:
         assert evidence.blocks() == [Block(0, 11, [0, 1], 20.0)]
-        assert evidence.settled() == {(0, 1)}
 
 
 def test_a_second_writer_is_kept_out_and_told_by_whom(tmp_path: Path) -> None:

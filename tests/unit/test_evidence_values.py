@@ -155,7 +155,6 @@ def test_no_password_reaches_the_file_by_any_way(tmp_path: Path) -> None:
         writer.begin_block(Block(0, 1, (0, 1), 0.0))
         trial = writer.begin_trial(0, 1, 0.0)
         writer.describe_arm(1, server={"dsn": dsn})
-        writer.describe_host({"from": dsn})
         outcome = Outcome(
             TrialStatus.FAILED,
             1.0,

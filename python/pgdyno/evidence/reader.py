@@ -156,11 +156,6 @@ class Evidence:
             return every
         return list({(trial.block, trial.arm): trial for trial in every}.values())
 
-    def settled(self) -> set[tuple[int, int]]:
-        """(block, arm) of the trials that need no repeating: they ran, well or not."""
-        repeat = {TrialStatus.RUNNING, TrialStatus.INTERRUPTED}
-        return {(trial.block, trial.arm) for trial in self.trials() if trial.status not in repeat}
-
     def intervals(self, trial: int) -> list[Interval]:
         """What the driver streamed, in order of time."""
         kinds = self._counts("interval_count", "from_s", "WHERE trial = ?", trial)

@@ -12,7 +12,7 @@ The order of calls::
     writer.close()
 
 A trial that was begun and not finished is ``running``; ``resume`` makes it ``interrupted``, and the lab
-repeats it (``Evidence.settled`` says which trials need no repeating).
+repeats its block.
 """
 
 from __future__ import annotations
@@ -119,11 +119,6 @@ class Writer:
             for column, value in given.items():
                 if value is not None:
                     connection.execute(f"UPDATE arm SET {column} = ? WHERE arm = ?", (value, arm))
-
-    def describe_host(self, host: Json) -> None:
-        """Replace the machine facts."""
-        with self._transaction() as connection:
-            connection.execute("UPDATE study SET host = ?", (masked_json(host),))
 
     def begin_block(self, block: Block) -> None:
         """A block starts, or starts again after an interruption."""
