@@ -29,7 +29,9 @@ class Code(StrEnum):
     DEBUG_ENGINE = "debug-engine"
     # how it was run
     SEQUENTIAL = "sequential"
+    SCHEDULE_CHANGED = "schedule-changed"
     SERVER_NOT_RESTARTED = "server-not-restarted"
+    DATA_NOT_RESTORED = "data-not-restored"
     SHARED_MACHINE = "shared-machine"
     NO_KEYING_AND_THINKING = "no-keying-and-thinking"
     INTERRUPTED = "interrupted"
@@ -99,7 +101,7 @@ WORDINGS: Mapping[Code, Wording] = {
         "Take a profile made for this version, or drop these settings from every arm.",
     ),
     Code.DEBUG_SERVER: Wording(
-        "Arm {arm}'s server was built for debugging ({flags}), which costs speed.",
+        "Arm {arm} ran on a server built for debugging ({flags}), which costs speed.",
         "Measure a server built without assertions and with optimisation.",
     ),
     Code.DEBUG_ENGINE: Wording(
@@ -111,10 +113,20 @@ WORDINGS: Mapping[Code, Wording] = {
         "whatever drifted on the machine looks like an effect.",
         "Use the slices or blocks schedule.",
     ),
+    Code.SCHEDULE_CHANGED: Wording(
+        "One arm ran at a time, although slices were asked for: "
+        "the servers' shared buffers ({size}) do not fit into this machine together.",
+        "Give every arm smaller shared_buffers, or ask for --schedule blocks.",
+    ),
     Code.SERVER_NOT_RESTARTED: Wording(
-        "Arm {arm}'s server was running already and was neither restored nor restarted between blocks, "
+        "Arm {arm} ran on a server that was up already and was not restarted between blocks, "
         "so the blocks are less independent than the interval assumes.",
         "Let pgdyno start the server itself where the question allows it.",
+    ),
+    Code.DATA_NOT_RESTORED: Wording(
+        "Arm {arm} ran in a database that was not restored between blocks: "
+        "each block began with what the ones before it had left.",
+        "Leave --into-existing away, and pgdyno works in copies of a database of its own.",
     ),
     Code.SHARED_MACHINE: Wording(
         "The driver shared {cores} cores with the servers.",

@@ -63,7 +63,9 @@ def test_a_server_that_crashed_and_came_back_makes_its_trial_count_no_more(
     # transaction need have failed: then only the server's log tells.
     evidence = tmp_path / "e.sqlite"
     ended = lose_a_server(program, server, evidence, 0, "backend", "--blocks", "1").ended()
-    assert ended.status == 0, ended.err
+    assert ended.status == 1, ended.err
+    (complaint,) = ended.complaints
+    assert re.fullmatch(r"pgdyno: no block counts, so there is no result: .*: failed checks: .*", complaint)
     assert "Traceback" not in ended.err
     assert ended.json()["comparisons"][0]["blocks"] == []
     with Evidence(evidence) as opened:

@@ -7,6 +7,7 @@ import shlex
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,7 +20,8 @@ from pgdyno.cli.live import LiveView
 from pgdyno.cli.report import print_report, write_html
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
-from pgdyno.evidence.records import Ending
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import Ending, TrialStatus
 from pgdyno.interruption import Interruption
 from pgdyno.lab.study import resume_study, start_study
 from pgdyno.study.arm import parse_arms
@@ -270,4 +272,18 @@ def run_and_report(
     if ending is Ending.INTERRUPTED:
         say(f"stopped at your request; go on with: pgdyno compare --resume {path}")
         return 130
+    if why := why_no_block_counts(path):
+        say(f"pgdyno: no block counts, so there is no result: {why}")
+        return 1
     return 1 if ending is Ending.FAILED else 0
+
+
+def why_no_block_counts(path: Path) -> str:
+    """The commonest reason; empty where some arm and the baseline have a block in common."""
+    with Evidence(path) as opened:
+        trials, arms = opened.trials(), opened.arms()
+    ok = {(trial.block, trial.arm) for trial in trials if trial.status is TrialStatus.OK}
+    if any(arm != 0 and (block, 0) in ok for block, arm in ok):
+        return ""
+    reasons = Counter(f"{arms[trial.arm].name}: {trial.reason}" for trial in trials if trial.reason)
+    return next((reason for reason, _ in reasons.most_common(1)), "none was run")

@@ -68,7 +68,7 @@ def prepare(study: Study, watch: Watch, interruption: Interruption) -> Iterator[
     machine = this_machine(cache.root)
     caveats: list[Caveat] = []
     wanted = _resolve(study, cache, machine, watch, caveats)
-    study = _fit_schedule(study, wanted, machine, watch)
+    study = _fit_schedule(study, wanted, machine, watch, caveats)
     require_usable(study, watch)
     copies = sum(not arm.is_dsn for arm in study.arms)
     maker = Maker(cache.account, copies, watch, interruption)
@@ -82,6 +82,8 @@ def prepare(study: Study, watch: Watch, interruption: Interruption) -> Iterator[
                 arms.append(dsn_arm)
                 described.append(_record(index, spec, study, dsn_arm.facts, {}, dsn_arm.dataset))
                 caveats.append(Caveat(Code.SERVER_NOT_RESTARTED, {"arm": spec.name}))
+                if study.into_existing:
+                    caveats.append(Caveat(Code.DATA_NOT_RESTORED, {"arm": spec.name}))
             else:
                 arm, facts = _build_arm(index, wanted[index], study, cache, maker, stack)
                 arms.append(arm)
@@ -131,14 +133,16 @@ def _request(study: Study, arm: ArmSpec, build: Build, known: Catalogue, machine
     at_once = len(study.arms) if study.schedule == "slices" else 1
     connections = max(100, study.clients + SPARE_CONNECTIONS)
     fit = Fit(machine, build.version, known.definitions, at_once, connections)
-    own = dict(arm.settings)
-    if study.clients + SPARE_CONNECTIONS > 100 and not arm.profiles:
+    requested = request(arm.profiles, arm.settings, fit)
+    if connections > 100 and "max_connections" not in requested.settings:
         # The default of 100 connections would refuse the clients: all arms get the room they need.
-        own = {"max_connections": str(connections), **own}
-    return request(arm.profiles, own, fit)
+        return request(arm.profiles, {"max_connections": str(connections), **arm.settings}, fit)
+    return requested
 
 
-def _fit_schedule(study: Study, wanted: Mapping[int, _Wanted], machine: Machine, watch: Watch) -> Study:
+def _fit_schedule(
+    study: Study, wanted: Mapping[int, _Wanted], machine: Machine, watch: Watch, caveats: list[Caveat]
+) -> Study:
     """Slices need all servers up at once; where their shared buffers do not fit, one runs at a time."""
     shared = sum(
         parse_size_bytes(
@@ -153,6 +157,7 @@ def _fit_schedule(study: Study, wanted: Mapping[int, _Wanted], machine: Machine,
                 "one arm runs at a time (--schedule blocks)"
             )
         )
+        caveats.append(Caveat(Code.SCHEDULE_CHANGED, {"size": format_size(shared)}))
         return study.model_copy(update={"schedule": "blocks"})
     return study
 

@@ -50,9 +50,9 @@ def resume_study(
     if more_minutes is not None:
         study = study.model_copy(update={"budget_s": done.spent_s + 60 * more_minutes})
     with watch_for([arm.name for arm in study.arms]) as watch, prepare(study, watch, interruption) as ready:
-        _require_same_servers(path, ready)
+        require_comparable(path, ready)
         with Writer.resume(path) as writer:
-            lab = Lab(study, ready.arms, writer, watch, interruption)
+            lab = Lab(ready.study, ready.arms, writer, watch, interruption)
             return _measure(lab, done.next_block, done.spent_s)
 
 
@@ -76,15 +76,28 @@ def _read_progress(path: Path) -> _Progress:
     )
 
 
-def _require_same_servers(path: Path, ready: Prepared) -> None:
-    """Blocks of different servers must not be pooled."""
+HOST_FACTS = ("processor", "cores", "memory_bytes", "kernel", "architecture")
+SERVER_FACTS = ("build_id", "version_text")
+"""What must be the same when a study goes on."""
+
+
+def require_comparable(path: Path, ready: Prepared) -> None:
+    """Blocks of different servers, machines or schedules must not be pooled. Raises EvidenceError."""
     with Evidence(path) as evidence:
-        before = [arm.server.get("build_id") for arm in evidence.arms()]
-    now = [record.server.get("build_id") for record in ready.records]
-    if before != now:
-        raise EvidenceError(
-            f"{path} was measured on other servers ({before}) than are here now ({now}); start a new study"
-        )
+        arms, study = evidence.arms(), evidence.study()
+    host = describe_host(ready.data_path)
+    facts: list[tuple[str, object, object]] = [
+        ("schedule", study.plan.schedule.value, ready.study.schedule),
+        *((name, study.host.get(name), host[name]) for name in HOST_FACTS),
+    ]
+    for before, now in zip(arms, ready.records, strict=True):
+        facts += [(f"server of {now.name}", before.server.get(f), now.server.get(f)) for f in SERVER_FACTS]
+    for what, then, here in facts:
+        if then != here:
+            raise EvidenceError(
+                f"{path} was measured with another {what} ({then}) than is here now ({here}): "
+                "start a new study"
+            )
 
 
 def _measure(lab: Lab, first_block: int, spent_s: float) -> Ending:

@@ -23,6 +23,7 @@ SAID_ONCE_OF_ALL_ARMS = frozenset(
     {
         Code.WINDOW_WITHOUT_CHECKPOINT,
         Code.SERVER_NOT_RESTARTED,
+        Code.DATA_NOT_RESTORED,
         Code.DEBUG_SERVER,
         Code.FEW_BLOCKS,
         Code.STEAL,

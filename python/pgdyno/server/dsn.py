@@ -10,7 +10,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgdyno.errors import UsageError
-from pgdyno.study.arm import SECRET_WORDS
+from pgdyno.study.arm import SECRET_WORDS, without_secrets
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,8 @@ class Dsn:
 
     @property
     def shown(self) -> str:
-        """For people: passwords replaced by ``***``."""
-        parts = conninfo_to_dict(self.conninfo)
-        shown = {name: "***" if name in SECRET_WORDS else str(value) for name, value in parts.items()}
-        return make_conninfo("", **shown)
+        """For people, and to know the server again: without its passwords."""
+        return without_secrets(self.conninfo)
 
     def masked(self, text: str) -> str:
         """A message without the secrets, should it quote them."""

@@ -40,7 +40,7 @@ class ArmSpec(BaseModel):
 
     def without_password(self) -> ArmSpec:
         """The arm as it may be stored and shown. A resumed study finds the password as libpq does."""
-        return self.model_copy(update={"server": _without_secrets(self.server)}) if self.is_dsn else self
+        return self.model_copy(update={"server": without_secrets(self.server)}) if self.is_dsn else self
 
     def is_same(self, other: ArmSpec) -> bool:
         """Whether both ask for the same thing, however a connection string is spelled."""
@@ -105,14 +105,14 @@ def _parse_dsn(spec: str) -> ArmSpec:
             "or name a build, such as 18,work_mem=16MB"
         )
     try:
-        name = _without_secrets(spec)
+        name = without_secrets(spec)
     except ProgrammingError as error:
         # libpq quotes the text that it could not read, and that may be a password: we give none of it.
         raise UsageError("the arm that looks like a connection string is none; see docs/arms.md") from error
     return ArmSpec(name=name, server=spec, is_dsn=True)
 
 
-def _without_secrets(conninfo: str) -> str:
+def without_secrets(conninfo: str) -> str:
     """In libpq's order of words, so that two spellings of one connection become the same text."""
     words = conninfo_to_dict(conninfo)
     return make_conninfo("", **{word: value for word, value in words.items() if word not in SECRET_WORDS})

@@ -1,0 +1,121 @@
+"""What the lab decides before anything is loaded, and before a study goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from synthetic_study import Synthetic, arms_of, study_of, write_study
+
+from pgdyno.caveats import Code
+from pgdyno.cli.compare import why_no_block_counts
+from pgdyno.errors import EvidenceError
+from pgdyno.evidence.records import Arm, TrialStatus
+from pgdyno.evidence.writer import Writer
+from pgdyno.lab.prepare import Prepared, _fit_schedule, _request
+from pgdyno.lab.study import require_comparable
+from pgdyno.probe.host import describe_host
+from pgdyno.server.settings.definition import Definition
+from pgdyno.server.settings.machine import Machine
+from pgdyno.server.version import Version
+from pgdyno.study.arm import parse_arms
+from pgdyno.study.plan import Study, TpccParameters
+
+MACHINE = Machine(8 << 30, 2, "ssd")
+MAX_CONNECTIONS = Definition(
+    "max_connections", "integer", None, "1", "262143", (), "postmaster", None, "group", "what it is", None
+)
+
+
+def study(arms: Sequence[str], clients: int) -> Study:
+    return Study(
+        title="t",
+        arms=tuple(parse_arms(arms)),
+        workload=TpccParameters(warehouses=1),
+        clients=clients,
+        warmup_s=1,
+        rounds=2,
+        budget_s=60,
+        seed=1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arm", "clients", "connections"),
+    [
+        ("18", 90, None),
+        ("18", 200, "210"),
+        ("18,@default", 200, "210"),
+        ("18,@default,max_connections=500", 200, "500"),
+    ],
+)
+def test_an_arm_has_room_for_its_clients_unless_it_says_otherwise(
+    arm: str, clients: int, connections: str | None
+) -> None:
+    wanted = study([arm, "18,max_connections=300"], clients)
+    build, known = (
+        SimpleNamespace(version=Version(18, 4)),
+        SimpleNamespace(definitions={"max_connections": MAX_CONNECTIONS}),
+    )
+    found = _request(wanted, wanted.arms[0], cast(Any, build), cast(Any, known), MACHINE)
+    assert found.settings.get("max_connections") == connections
+
+
+@pytest.mark.parametrize(("shared_buffers", "fits"), [("128MB", True), ("4GB", False)])
+def test_a_schedule_that_had_to_be_changed_is_a_caveat(shared_buffers: str, fits: bool) -> None:
+    arm = SimpleNamespace(
+        requested=SimpleNamespace(settings={"shared_buffers": shared_buffers}),
+        catalogue=SimpleNamespace(initial={"shared_buffers": shared_buffers}),
+    )
+    caveats: list[Any] = []
+    wanted = cast(Any, {0: arm, 1: arm})
+    found = _fit_schedule(study(["17", "18"], 2), wanted, MACHINE, lambda _: None, caveats)
+    assert found.schedule == ("slices" if fits else "blocks")
+    assert [caveat.code for caveat in caveats] == ([] if fits else [Code.SCHEDULE_CHANGED])
+
+
+def resumed(path: Path, arms: Sequence[Arm], schedule: str = "slices", **host: object) -> None:
+    """A study made on this machine, or one with other facts, goes on here with these arms."""
+    stored = replace(study_of(Synthetic()), host={**describe_host(path.parent), **host})
+    with Writer.create(path, stored, arms_of(Synthetic())):
+        pass
+    ready = SimpleNamespace(records=arms, data_path=path.parent, study=SimpleNamespace(schedule=schedule))
+    require_comparable(path, cast(Prepared, ready))
+
+
+def with_server(**facts: str) -> list[Arm]:
+    return [replace(arm, server={**arm.server, **facts}) for arm in arms_of(Synthetic())]
+
+
+def test_a_study_goes_on_where_it_began(tmp_path: Path) -> None:
+    resumed(tmp_path / "e", with_server())
+
+
+@pytest.mark.parametrize(
+    ("arms", "options", "says"),
+    [
+        (with_server(build_id="another"), {}, "another server of 17"),
+        (with_server(version_text="PostgreSQL 18.5"), {}, "another server of 17"),
+        (with_server(), {"processor": "abacus"}, r"another processor \(abacus\)"),
+        (with_server(), {"memory_bytes": 1}, "another memory_bytes"),
+        (with_server(), {"schedule": "blocks"}, r"another schedule \(slices\)"),
+    ],
+)
+def test_blocks_of_other_servers_machines_or_schedules_are_not_pooled(
+    arms: Sequence[Arm], options: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(EvidenceError, match=says):
+        resumed(tmp_path / "e", arms, **options)
+
+
+def test_a_study_in_which_no_block_counts_says_why(tmp_path: Path) -> None:
+    lost = {(block, block % 2): TrialStatus.FAILED for block in range(3)}
+    write_study(tmp_path / "lost", Synthetic(blocks=3, statuses=lost))
+    assert why_no_block_counts(tmp_path / "lost").startswith(("17: ", "18: "))
+    del lost[2, 0]
+    write_study(tmp_path / "one", Synthetic(blocks=3, statuses=lost))
+    assert why_no_block_counts(tmp_path / "one") == ""
