@@ -268,3 +268,11 @@ def test_default_changes_nothing_and_an_unknown_profile_names_the_nearest() -> N
         request(["startr"], {}, fit(GIB, 1))
     with pytest.raises(UsageError, match="there are default, starter"):
         request(["xyz"], {}, fit(GIB, 1))
+
+
+def test_starter_compresses_no_wal_where_only_the_costly_way_is_built_in() -> None:
+    without = CATALOGUE_OF_STARTER | {
+        "wal_compression": define("wal_compression", "enum", values=("pglz", "on"))
+    }
+    machine = Machine(16 * GIB, 4, "ssd")
+    assert "wal_compression" not in request(["starter"], {}, Fit(machine, V18, without, 1)).settings
