@@ -49,7 +49,7 @@ pub struct Control<'a, 'e> {
     /// The run.
     pub spec: &'a Spec,
     /// The names of the workload's kinds.
-    pub kinds: &'static [&'static str],
+    pub kinds: Vec<&'a str>,
     /// The kind whose commits are new orders.
     pub new_order: Option<usize>,
     /// The run's clock.
@@ -269,7 +269,7 @@ impl Control<'_, '_> {
         let counts = difference(&parts.totals, &self.totals[target]);
         let from = std::mem::replace(&mut progress.interval_from, to);
         let body = json!({"slice": progress.index, "target": target, "role": progress.slice.role, "from_ns": from.0,
-            "to_ns": to.0, "kinds": event::by_kind(self.kinds, &counts), "latency_ns": event::quantiles(&parts.latency)});
+            "to_ns": to.0, "kinds": event::by_kind(&self.kinds, &counts), "latency_ns": event::quantiles(&parts.latency)});
         self.totals[target] = parts.totals;
         self.write("interval", body)
     }
@@ -288,7 +288,7 @@ impl Control<'_, '_> {
         self.measured[target].clone_from(&progress.measured);
         let body = json!({"slice": progress.index, "target": target, "role": progress.slice.role,
             "opened_ns": window.opened.0, "counted_from_ns": window.counted_from.0, "closed_ns": window.closes.0,
-            "drained_ns": progress.drained_at.0, "kinds": event::by_kind(self.kinds, &counts),
+            "drained_ns": progress.drained_at.0, "kinds": event::by_kind(&self.kinds, &counts),
             "driver_cpu_ns": {"user": used.user.0, "system": used.system.0}, "abandoned": progress.abandoned});
         self.write("slice", body)
     }

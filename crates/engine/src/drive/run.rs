@@ -15,6 +15,7 @@ use super::spec::Spec;
 use super::worker::{Crew, Input, Legacy, Order, Report};
 use super::{Tally, Workload};
 use crate::io::{self, Clock, mailbox, memory_peak_bytes, raise_file_limit, usage};
+use crate::pgbench::workload::Pgbench;
 use crate::record::{Finished, Histogram};
 use crate::tpcc::Tpcc;
 use crate::wire::conninfo::{self, Conninfo};
@@ -46,30 +47,44 @@ pub fn run(text: &str, inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>), out
         let conninfos = spec.targets.iter().map(load).collect::<Result<Vec<_>, _>>()?;
         Ok((spec, conninfos))
     });
-    let refused = |events: &mut Events<'_>, message: String| {
-        let body = json!({"stage": "specification", "target": null, "message": message, "sqlstate": null});
-        // An error means that nobody reads; the exit status tells the rest.
-        let _ = events.write("failed", body);
-        End::Refused
-    };
     let (spec, conninfos) = match prepared {
         Ok(prepared) => prepared,
-        Err(message) => return refused(&mut events, message),
+        Err(message) => return refused(&mut events, &message),
     };
-    match spec.workload.get("kind").and_then(Value::as_str) {
-        Some("select-only") => match SelectOnly::read(&spec.workload) {
+    let start = Start { spec: &spec, conninfos: &conninfos, inputs, events };
+    let workload = &spec.workload;
+    match workload.get("kind").and_then(Value::as_str) {
+        Some("select-only") => start.with(SelectOnly::read(workload)),
+        Some("tpcc") => start.with(Tpcc::read(workload, spec.seed)),
+        Some("pgbench") => start.with(Pgbench::read(workload, spec.clients, spec.threads_used(), spec.seed)),
+        other => start.with::<Tpcc>(Err(format!("workload: unknown kind {}", other.unwrap_or("(none)")))),
+    }
+}
+
+fn refused(events: &mut Events<'_>, message: &str) -> End {
+    let body = json!({"stage": "specification", "target": null, "message": message, "sqlstate": null});
+    // An error means that nobody reads; the exit status tells the rest.
+    let _ = events.write("failed", body);
+    End::Refused
+}
+
+/// A run whose workload is yet to be read.
+struct Start<'a, 'e> {
+    spec: &'a Spec,
+    conninfos: &'a [Conninfo],
+    inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>),
+    events: Events<'e>,
+}
+
+impl Start<'_, '_> {
+    fn with<W: Workload>(mut self, workload: Result<W, String>) -> End {
+        match workload {
             Ok(workload) => {
-                Run { spec: &spec, conninfos: &conninfos, workload: &workload }.carry_out(inputs, events)
+                let run = Run { spec: self.spec, conninfos: self.conninfos, workload: &workload };
+                run.carry_out(self.inputs, self.events)
             }
-            Err(message) => refused(&mut events, message),
-        },
-        Some("tpcc") => match Tpcc::read(&spec.workload, spec.seed) {
-            Ok(workload) => {
-                Run { spec: &spec, conninfos: &conninfos, workload: &workload }.carry_out(inputs, events)
-            }
-            Err(message) => refused(&mut events, message),
-        },
-        other => refused(&mut events, format!("workload: unknown kind {}", other.unwrap_or("(none)"))),
+            Err(message) => refused(&mut self.events, &message),
+        }
     }
 }
 
@@ -87,7 +102,7 @@ impl<W: Workload> Run<'_, W> {
         let spec = self.spec;
         let clock = Clock::monotonic();
         let epoch_unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let count = self.threads();
+        let count = self.spec.threads_used();
         let started = json!({"epoch_unix_ns": epoch_unix.as_nanos() as u64, "threads": count, "pid": std::process::id()});
         let _ = events.write("started", started);
         let crew = Crew {
@@ -128,12 +143,6 @@ impl<W: Workload> Run<'_, W> {
             }
         };
         self.conclude(halt, legacies, control)
-    }
-
-    /// As many threads as asked for, or one for every two cores (ADR 2); never more than clients.
-    fn threads(&self) -> u32 {
-        let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-        self.spec.threads.unwrap_or(cores.div_ceil(2)).min(self.spec.clients)
     }
 
     /// Starts the threads, lets `control` order them about, and lets them go.
@@ -217,7 +226,7 @@ impl<W: Workload> Run<'_, W> {
         }
         let kinds = self.workload.kinds();
         let target = |(record, tally): &(Finished, W::Tally)| {
-            json!({"kinds": event::measured(kinds, &record.measured), "totals": event::by_kind(kinds, &record.totals),
+            json!({"kinds": event::measured(&kinds, &record.measured), "totals": event::by_kind(&kinds, &record.totals),
                 "committed_new_orders": control.new_orders(&record.totals), "connections_lost": record.connections_lost,
                 "tally": self.workload.tally(tally)})
         };
@@ -228,6 +237,6 @@ impl<W: Workload> Run<'_, W> {
             "cpu_ns": {"user": used.user.0, "system": used.system.0},
             "memory_peak_bytes": memory_peak_bytes(),
             "wake_late_ns": {"p50": p50, "p99": p99, "max": lateness.max_ns()},
-            "threads": self.threads()}})
+            "threads": self.spec.threads_used()}})
     }
 }

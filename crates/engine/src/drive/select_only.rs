@@ -40,8 +40,8 @@ impl Workload for SelectOnly {
     type User = Reader;
     type Tally = ();
 
-    fn kinds(&self) -> &'static [&'static str] {
-        &["select"]
+    fn kinds(&self) -> Vec<&str> {
+        vec!["select"]
     }
 
     fn user(&self, seat: Seat) -> Reader {

@@ -1,5 +1,7 @@
 //! The specification of a run, as it comes in: `docs/engine.md`.
 
+use std::thread;
+
 use serde::Deserialize;
 
 use crate::io::Nanos;
@@ -134,6 +136,13 @@ impl Spec {
             Some(problem) => Err(format!("specification: {problem}")),
             None => Ok(spec),
         }
+    }
+
+    /// As many threads as asked for, or one for every two cores (ADR 2); never more than clients.
+    #[must_use]
+    pub fn threads_used(&self) -> u32 {
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        self.threads.unwrap_or(cores.div_ceil(2)).min(self.clients)
     }
 
     fn problem(&self) -> Option<String> {

@@ -139,8 +139,8 @@ impl<W: Workload> Crew<'_, W> {
         let mut clients: Vec<Routine<'_>> = Vec::new();
         for (target, lane) in lanes.iter().enumerate() {
             for client in (thread..self.clients).step_by(self.threads as usize) {
-                let seat =
-                    Seat { client, clients: self.clients, seed: derive_seed(self.seed, u64::from(client)) };
+                let own_seed = derive_seed(self.seed, u64::from(client));
+                let seat = Seat { client, clients: self.clients, thread, seed: own_seed };
                 let client = Client {
                     lane,
                     reactor: &reactor,

@@ -20,6 +20,8 @@ pub struct Seat {
     pub client: u32,
     /// How many clients the target has.
     pub clients: u32,
+    /// The thread that runs it, from 0.
+    pub thread: u32,
     /// Its own seed: made of the run's seed and its number, the same for every target.
     pub seed: u64,
 }
@@ -32,7 +34,7 @@ pub trait Workload: Sync {
     type Tally: Tally;
 
     /// The names of the kinds of transaction, in the order of their index.
-    fn kinds(&self) -> &'static [&'static str];
+    fn kinds(&self) -> Vec<&str>;
 
     /// The kind whose commits are counted as new orders, if the workload has such a kind.
     fn new_order(&self) -> Option<usize> {
@@ -46,7 +48,7 @@ pub trait Workload: Sync {
     fn tally(&self, tally: &Self::Tally) -> Value;
 }
 
-/// Counters that the users of one target and thread share.
+/// What the users of one target and thread share: counters, above all.
 pub trait Tally: Default + Send {
     /// Adds the counts of another thread's users.
     fn merge(&mut self, other: &Self);

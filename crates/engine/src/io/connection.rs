@@ -257,7 +257,7 @@ impl Connection {
     }
 
     /// Prepares a statement; `types` are the OIDs of its parameters, as many as the server shall not infer.
-    pub async fn prepare(&mut self, name: &str, sql: &str, types: &[u32]) -> Result<(), Error> {
+    pub async fn prepare(&mut self, name: &str, sql: impl AsRef<[u8]>, types: &[u32]) -> Result<(), Error> {
         frontend::parse(&mut self.out, name, sql, types)?;
         frontend::sync(&mut self.out);
         self.flush().await?;

@@ -14,6 +14,7 @@ mod inbox;
 mod mailbox;
 mod process;
 mod reactor;
+mod shell;
 mod socket;
 mod timers;
 
@@ -28,5 +29,6 @@ pub use gate::Gate;
 pub use mailbox::{Mailbox, Sender, mailbox};
 pub use process::{Usage, catch_termination, memory_peak_bytes, raise_file_limit, usage};
 pub use reactor::{Reactor, Routine, Task};
+pub use shell::{Shelled, shell};
 #[cfg(test)]
 pub(crate) use socket::Socket;

@@ -1,8 +1,8 @@
 //! The language of pgbench, whole, as PostgreSQL 18's pgbench speaks it: expressions, variables, scripts, random numbers.
 //!
-//! No sockets and no clock: the driver asks for the next thing to do and does it. Where a message of an error reaches the
-//! user it is pgbench's own, so that what reads pgbench's output can read ours.
-
+//! The language has no sockets and no clock: who runs it asks for the next thing to do and does it. That is [`session`],
+//! a client with its connection, and [`workload`], its place in the driver. Where a message of an error reaches the user
+//! it is pgbench's own, so that what reads pgbench's output can read ours.
 //!
 //! [`script`] reads files into commands, [`expression`] is the language of `\set` and `\if`, [`variables`] hold what it
 //! works on as [`value`]s, [`random`] is where chance comes from, and [`run`] takes one client through a script: the driver
@@ -17,5 +17,7 @@ pub mod expression;
 pub mod random;
 pub mod run;
 pub mod script;
+pub mod session;
 pub mod value;
 pub mod variables;
+pub mod workload;

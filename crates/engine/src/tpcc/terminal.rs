@@ -126,7 +126,7 @@ mod tests {
         let workload =
             json!({"kind": "tpcc", "calls": "procedures", "isolation": "serializable", "mix": "deck"});
         let workload = Tpcc::read(&workload, 1).expect("sound");
-        Terminal::new(workload, Seat { client, clients: 2, seed: u64::from(client) })
+        Terminal::new(workload, Seat { client, clients: 2, thread: 0, seed: u64::from(client) })
     }
 
     #[test]

@@ -85,8 +85,8 @@ impl Workload for Tpcc {
     type User = Terminal;
     type Tally = Tally;
 
-    fn kinds(&self) -> &'static [&'static str] {
-        &KINDS
+    fn kinds(&self) -> Vec<&str> {
+        KINDS.to_vec()
     }
 
     fn new_order(&self) -> Option<usize> {

@@ -85,12 +85,26 @@ pub fn query(out: &mut Vec<u8>, sql: &str) -> Result<(), WireError> {
     message(out, b'Q', "the query", |out| cstring(out, sql, "the query"))
 }
 
+/// Query, whose text `append` writes in place, in the encoding of the session.
+#[inline]
+pub fn query_in_place(out: &mut Vec<u8>, append: impl FnOnce(&mut Vec<u8>)) -> Result<(), WireError> {
+    message(out, b'Q', "the query", |out| {
+        let start = out.len();
+        append(out);
+        if out[start..].contains(&0) {
+            return Err(WireError::ZeroByte { what: "the query" });
+        }
+        out.push(0);
+        Ok(())
+    })
+}
+
 /// Parse: prepares `sql` under `name` ("" is the unnamed statement); types by OID, where the server should not
-/// infer them.
-pub fn parse(out: &mut Vec<u8>, name: &str, sql: &str, types: &[u32]) -> Result<(), WireError> {
+/// infer them. The text is in the encoding of the session.
+pub fn parse(out: &mut Vec<u8>, name: &str, sql: impl AsRef<[u8]>, types: &[u32]) -> Result<(), WireError> {
     message(out, b'P', "the statement", |out| {
         cstring(out, name, "the statement's name")?;
-        cstring(out, sql, "the statement")?;
+        cstring_bytes(out, sql.as_ref(), "the statement")?;
         count(out, types.len(), "the list of types")?;
         for oid in types {
             out.extend_from_slice(&oid.to_be_bytes());
@@ -119,6 +133,28 @@ pub fn bind(
             sized(out, |out| parameter.append(out))?;
         }
         out.extend_from_slice(&[0, 1, 0, u8::from(results == Format::Binary)]);
+        Ok(())
+    })
+}
+
+/// Bind of the unnamed portal: parameters and results as text. `append` writes the parameter of an index; `false`, and
+/// nothing appended, is NULL.
+#[inline]
+pub fn bind_text(
+    out: &mut Vec<u8>,
+    statement: &str,
+    parameters: usize,
+    mut append: impl FnMut(&mut Vec<u8>, usize) -> bool,
+) -> Result<(), WireError> {
+    message(out, b'B', "the parameters", |out| {
+        out.push(0);
+        cstring(out, statement, "the statement's name")?;
+        out.extend_from_slice(&[0, 0]);
+        count(out, parameters, "the list of parameters")?;
+        for parameter in 0..parameters {
+            sized(out, |out| append(out, parameter))?;
+        }
+        out.extend_from_slice(&[0, 0]);
         Ok(())
     })
 }

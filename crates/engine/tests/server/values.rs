@@ -45,7 +45,7 @@ async fn parameters_are_read_as_they_were_meant(connection: &mut Connection) -> 
     ];
     for (sql_type, parameter, expected) in table {
         let out = connection.out();
-        frontend::parse(out, "", &format!("select $1::{sql_type}::text"), &[])?;
+        frontend::parse(out, "", format!("select $1::{sql_type}::text"), &[])?;
         frontend::bind(out, "", "", &[parameter], Format::Text)?;
         frontend::execute(out, "", 0)?;
         frontend::sync(out);

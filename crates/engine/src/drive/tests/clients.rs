@@ -176,7 +176,7 @@ fn the_same_seed_gives_a_client_the_same_transactions() {
     let workload =
         SelectOnly::read(&serde_json::json!({"kind": "select-only", "accounts": 1_000_000})).expect("sound");
     let keys = |seed: u64, client: u32| {
-        let seat = Seat { client, clients: 2, seed: derive_seed(seed, u64::from(client)) };
+        let seat = Seat { client, clients: 2, thread: 0, seed: derive_seed(seed, u64::from(client)) };
         let mut user = workload.user(seat);
         (0..100)
             .map(|_| {

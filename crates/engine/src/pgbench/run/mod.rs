@@ -4,7 +4,7 @@
 //! again and again until [`Step::End`]. To retry a transaction it puts back the generator of before `begin`, which is all
 //! that a retry resets: variables keep their values, as in pgbench.
 
-mod shell;
+pub mod shell;
 mod startup;
 mod store;
 

@@ -48,6 +48,12 @@ impl Columns {
         Ok(&self.slots)
     }
 
+    /// What [`Columns::slots`] gave last; nothing after an error.
+    #[must_use]
+    pub fn known(&self) -> &[Option<Slot>] {
+        &self.slots
+    }
+
     fn is_known<'a>(&self, columns: impl Iterator<Item = &'a [u8]>) -> bool {
         let mut rest = self.known.as_slice();
         for column in columns {

@@ -307,7 +307,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The columns in order.
-    pub fn iter(&self) -> impl Iterator<Item = Field<'a>> + 'a {
+    pub fn iter(&self) -> impl Iterator<Item = Field<'a>> + Clone + 'a {
         let mut rest = self.fields;
         std::iter::from_fn(move || {
             let (field, next) = split_field(rest)?;

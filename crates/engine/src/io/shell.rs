@@ -1,0 +1,85 @@
+//! Commands of the shell, for which a client waits and the others of its loop do not.
+
+use std::ffi::OsStr;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::socket::Socket;
+use super::{Error, Reactor};
+
+/// What a command did.
+#[derive(Debug)]
+pub struct Shelled {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// The first line of what it printed, if that was asked for.
+    pub line: Vec<u8>,
+}
+
+/// Runs a command by `/bin/sh -c`, without input. Of its output at most `line_bytes_max` of the first line are taken, or,
+/// where that is 0, it goes to our standard error: our standard output may be read by a program.
+pub async fn shell(reactor: &Reactor, command: &[u8], line_bytes_max: usize) -> Result<Shelled, Error> {
+    let takes = line_bytes_max > 0;
+    let output = if takes { Stdio::piped() } else { Stdio::from(io::stderr()) };
+    let mut sh = Command::new("/bin/sh");
+    sh.arg("-c").arg(OsStr::from_bytes(command)).stdin(Stdio::null()).stdout(output);
+    let child = sh.spawn().map_err(|source| failed("start a shell", source))?;
+    let mut running = Running(child);
+    let line = match running.0.stdout.take() {
+        Some(output) => first_line(reactor, output, line_bytes_max).await?,
+        None => Vec::new(),
+    };
+    Ok(Shelled { status: running.end(reactor).await?, line })
+}
+
+/// A child that is not left running when nobody waits for it any more.
+struct Running(Child);
+
+impl Running {
+    async fn end(&mut self, reactor: &Reactor) -> Result<ExitStatus, Error> {
+        let watched = |errno| Error::system("watch a shell", errno);
+        let pid = Pid::from_child(&self.0);
+        let end = Socket::new(reactor, pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(watched)?)?;
+        end.readable().await;
+        self.0.wait().map_err(|source| failed("wait for a shell", source))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both do nothing where it has ended and been waited for.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+async fn first_line(reactor: &Reactor, output: ChildStdout, bytes_max: usize) -> Result<Vec<u8>, Error> {
+    let fd = OwnedFd::from(output);
+    rustix::io::ioctl_fionbio(&fd, true).map_err(|errno| Error::system("read from a shell", errno))?;
+    let readiness = fd.try_clone().map_err(|source| failed("read from a shell", source))?;
+    let readiness = Socket::new(reactor, readiness)?;
+    let (mut output, mut line) = (ChildStdout::from(fd), Vec::new());
+    let mut byte = [0];
+    while line.len() < bytes_max && line.last() != Some(&b'\n') {
+        match output.read(&mut byte) {
+            Ok(0) => break,
+            Ok(_) => line.push(byte[0]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                readiness.acknowledge();
+                readiness.readable().await;
+            }
+            Err(error) if error.raw_os_error() == Some(Errno::INTR.raw_os_error()) => {}
+            Err(source) => return Err(failed("read from a shell", source)),
+        }
+    }
+    Ok(line)
+}
+
+fn failed(action: &str, source: io::Error) -> Error {
+    Error::System { action: action.to_owned(), source }
+}

@@ -1,0 +1,2 @@
+-- The scale of the tables, as pgbench finds it out.
+SELECT count(*) FROM pgbench_branches

@@ -1,0 +1,278 @@
+//! A client of the language with a server: it carries out what [`super::run`] says.
+//!
+//! | question | place |
+//! |---|---|
+//! | one transaction from the first command to the last | [`Player::attempt`] |
+//! | what is sent for a command of SQL | [`statement`] |
+//! | what an answer is read for | [`answer`] |
+
+pub mod answer;
+pub mod statement;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use answer::Answer;
+use statement::Statement;
+
+use super::random::Prng;
+use super::run::shell::OUTPUT_BYTES_MAX;
+use super::run::{Abort, Client, Protocol, Startup, Step};
+use super::script::Scripts;
+use super::script::command::Shell;
+use super::script::error::ScriptError;
+use super::script::sql::Sql;
+use crate::io::{Connection, Error, Nanos, TransactionStatus, shell};
+use crate::wire::{WireError, frontend};
+
+/// What all clients of a run share.
+#[derive(Debug)]
+pub struct Program {
+    /// The scripts.
+    pub scripts: Scripts,
+    /// How SQL is sent.
+    pub protocol: Protocol,
+    /// What the clients begin with.
+    pub startup: Startup,
+    /// By the number of the command: what the protocols with parameters send.
+    statements: Vec<Statement>,
+}
+
+impl Program {
+    /// Scripts that are to be run by a protocol. Fails where one has a command that the protocol cannot carry.
+    pub fn new(scripts: Scripts, protocol: Protocol, startup: Startup) -> Result<Self, ScriptError> {
+        let statements = match protocol {
+            Protocol::Simple => Vec::new(),
+            Protocol::Extended | Protocol::Prepared => statement::all(&scripts, protocol)?,
+        };
+        Ok(Self { scripts, protocol, startup, statements })
+    }
+}
+
+/// Why a transaction ended before its end.
+#[derive(Debug)]
+pub enum Stop {
+    /// The server, or the connection to it.
+    Session(Error),
+    /// The script: its client does not go on.
+    Script(Abort),
+}
+
+impl<E: Into<Error>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Session(error.into())
+    }
+}
+
+impl From<Abort> for Stop {
+    fn from(abort: Abort) -> Self {
+        Self::Script(abort)
+    }
+}
+
+/// A client that runs scripts on a connection.
+pub struct Player {
+    /// What it shares with the others.
+    pub program: Arc<Program>,
+    /// The script of the transaction under way.
+    script: usize,
+    /// The generator's state at its begin, so that a retry draws the same numbers.
+    random: Prng,
+    part: Part,
+}
+
+/// What of a player changes while it runs.
+struct Part {
+    client: Client,
+    /// By the number of the command: whether this connection has it prepared.
+    prepared: Vec<bool>,
+    answer: Answer,
+    /// Syncs of the open pipeline.
+    syncs: u32,
+    /// Room for the text of a shell command.
+    command: Vec<u8>,
+}
+
+impl Player {
+    /// The client `id` of a program, without a connection.
+    #[must_use]
+    pub fn new(program: Arc<Program>, id: u32) -> Self {
+        let client = program.startup.client(id);
+        let count = program.scripts.statements();
+        let answer = Answer::new(count);
+        let random = client.random;
+        let part = Part { client, prepared: vec![false; count], answer, syncs: 0, command: Vec::new() };
+        Self { program, script: 0, random, part }
+    }
+
+    /// The client.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.part.client
+    }
+
+    /// The client, e.g. to give a variable a value.
+    pub fn client_mut(&mut self) -> &mut Client {
+        &mut self.part.client
+    }
+
+    /// There is a new connection, which knows no statement.
+    pub fn reconnected(&mut self) {
+        self.part.prepared.fill(false);
+    }
+
+    /// Goes on to the next transaction, of this script.
+    #[inline]
+    pub fn begin(&mut self, script: usize) {
+        self.script = script;
+        self.random = self.part.client.random;
+    }
+
+    /// Carries the transaction out. After a failure the answer may not have been read to its end, and a transaction may
+    /// be open: [`Connection::recover`]. Another attempt draws the same random numbers; variables keep their values.
+    #[inline]
+    pub async fn attempt(&mut self, connection: &mut Connection) -> Result<(), Stop> {
+        let Self { program, script, random, part } = self;
+        part.client.random = *random;
+        part.client.begin(*script);
+        let mut has_waited = false;
+        loop {
+            let step =
+                part.client.step(&program.scripts, program.protocol, &mut |line| eprintln!("{line}"))?;
+            match step {
+                Step::Done => continue,
+                Step::Sql(sql) => part.sql(program, sql, connection).await?,
+                Step::Sleep(time_us) => {
+                    let reactor = connection.reactor().clone();
+                    reactor.sleep_until(reactor.now() + Nanos(time_us as u64 * 1000)).await;
+                }
+                Step::Shell(shell) => part.shell(program, shell, connection).await?,
+                Step::StartPipeline => part.start_pipeline(program, *script, connection).await?,
+                Step::SyncPipeline => part.sync(connection),
+                Step::EndPipeline => part.end_pipeline(connection).await?,
+                Step::End => break,
+            }
+            has_waited = true;
+        }
+        if !has_waited {
+            // A script that asks for nothing must not keep the loop to itself.
+            let reactor = connection.reactor().clone();
+            reactor.sleep_until(reactor.now() + Nanos(1)).await;
+        }
+        if connection.transaction_status() == TransactionStatus::Idle {
+            return Ok(());
+        }
+        let id = part.client.id;
+        let message =
+            format!("client {id} aborted: end of script reached without completing the last transaction");
+        Err(Abort { messages: vec![message] }.into())
+    }
+}
+
+impl Part {
+    #[inline]
+    async fn sql(&mut self, program: &Program, sql: &Sql, connection: &mut Connection) -> Result<(), Stop> {
+        let Self { client, prepared, answer, .. } = self;
+        match program.protocol {
+            Protocol::Simple => {
+                let append = |out: &mut Vec<u8>| sql.write_simple(&client.variables, out);
+                frontend::query_in_place(connection.out(), append)?;
+            }
+            protocol => {
+                let statement = &program.statements[sql.number];
+                if protocol == Protocol::Prepared {
+                    prepare(prepared, statement, sql.number, connection).await?;
+                }
+                statement.write(&client.variables, connection.out())?;
+                if !client.in_pipeline() {
+                    frontend::sync(connection.out());
+                }
+            }
+        }
+        if client.in_pipeline() {
+            // Sent with its end, so that what was sent has always a Sync behind it.
+            return Ok(());
+        }
+        connection.flush().await?;
+        match &sql.store {
+            None => answer::read_over(connection, 1).await?,
+            Some(store) => {
+                answer.store(connection, client, &program.scripts.names, sql.number, store).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn shell(
+        &mut self,
+        program: &Program,
+        command: &Shell,
+        connection: &mut Connection,
+    ) -> Result<(), Stop> {
+        self.command.clear();
+        self.client.shell_command(&program.scripts, command, &mut self.command)?;
+        let takes = command.variable.is_some();
+        let reactor = connection.reactor().clone();
+        let shelled = shell(&reactor, &self.command, if takes { OUTPUT_BYTES_MAX } else { 0 }).await;
+        match shelled {
+            Ok(shelled) if takes => {
+                Ok(self.client.take_shell_output(&program.scripts, command, &shelled.line)?)
+            }
+            Ok(shelled) if shelled.status.success() => Ok(()),
+            _ => Err(self
+                .client
+                .shell_failed(&program.scripts, command, "could not launch shell command")
+                .into()),
+        }
+    }
+
+    /// In an open pipeline nothing can be prepared.
+    async fn start_pipeline(
+        &mut self,
+        program: &Program,
+        script: usize,
+        connection: &mut Connection,
+    ) -> Result<(), Stop> {
+        self.syncs = 0;
+        if program.protocol == Protocol::Prepared {
+            for sql in program.scripts.in_pipeline(script, self.client.command()) {
+                let statement = &program.statements[sql.number];
+                prepare(&mut self.prepared, statement, sql.number, connection).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self, connection: &mut Connection) {
+        frontend::sync(connection.out());
+        self.syncs += 1;
+    }
+
+    async fn end_pipeline(&mut self, connection: &mut Connection) -> Result<(), Stop> {
+        self.sync(connection);
+        connection.flush().await?;
+        Ok(answer::read_over(connection, self.syncs).await?)
+    }
+}
+
+#[inline]
+async fn prepare(
+    prepared: &mut [bool],
+    statement: &Statement,
+    number: usize,
+    connection: &mut Connection,
+) -> Result<(), Error> {
+    if prepared[number] {
+        return Ok(());
+    }
+    connection.prepare(&statement.name, &statement.text, &[]).await?;
+    prepared[number] = true;
+    Ok(())
+}
+
+/// The protocol's limits, as an error of the session.
+fn unexpected(message: &'static str) -> Error {
+    WireError::Unexpected { message, doing: "running a script; COPY is not supported" }.into()
+}
