@@ -71,7 +71,7 @@ def test_two_running_servers_are_compared_in_databases_of_our_own(
     program: Program, untouched: Server, tmp_path: Path
 ) -> None:
     before = databases(untouched).keys()
-    arms = (untouched.conninfo("postgres"), untouched.conninfo("mine"))
+    arms = (untouched.conninfo("postgres"), f"{untouched.conninfo('postgres')} password=geheim")
     evidence = tmp_path / "e.sqlite"
     ended = program.compare(*arms, "--blocks", "2", "--evidence", evidence, "--json")
     assert ended.status == 0, ended.err
@@ -80,9 +80,11 @@ def test_two_running_servers_are_compared_in_databases_of_our_own(
     assert "server-not-restarted" in {caveat["code"] for caveat in found["caveats"]}
     # The trials' copies are gone, the pristine one is kept: with a mark, and for the next time.
     assert databases(untouched).keys() - before == {PRISTINE}
-    again = program.compare(*arms, "--blocks", "1", "--evidence", tmp_path / "again.sqlite")
+    assert b"geheim" not in evidence.read_bytes()
+    again = program.run("compare", "--resume", evidence, "--json")
     assert again.status == 0, again.err
     assert "load" not in again.err
+    assert [arm["name"] for arm in again.json()["arms"]] == [arm["name"] for arm in found["arms"]]
     assert databases(untouched).keys() - before == {PRISTINE}
 
 
