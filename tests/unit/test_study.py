@@ -98,7 +98,17 @@ def test_the_password_of_a_dsn_is_neither_in_its_name_nor_in_what_is_stored(dsn:
     typed = ["compare", dsn, "18", "--clients", "2"]
     study = make_study(arms=tuple(parse_arms([dsn, "18"])), seed=5)
     command = shlex.split(command_of(study, typed))
-    assert command == ["pgdyno", "compare", arm.name, "18", "--clients", "2", "--seed", "5"]
+    shown = arm.without_password().server
+    assert command == ["pgdyno", "compare", shown, "18", "--clients", "2", "--seed", "5"]
+        "pgdyno",
+        "compare",
+        arm.without_password().server,
+        "18",
+        "--clients",
+        "2",
+        "--seed",
+        "5",
+    ]
     assert "s3cret" not in "".join(command)
 
 
@@ -114,8 +124,27 @@ def test_two_spellings_of_one_connection_are_equal_arms() -> None:
         "dbname=db user=u host=h",
         "host=h dbname=db user=u password=x",
     ]
-    name = "user=u dbname=db host=h"
+    name = "h/db"
     assert [arm.name for arm in parse_arms(spellings)] == [name, f"{name} (again 2)", f"{name} (again 3)"]
+
+
+@pytest.mark.parametrize(
+    ("dsn", "name"),
+    [
+        ("postgresql://u:secret@db.example:5433/shop?sslmode=require", "db.example:5433/shop"),
+        ("host=/run/pg dbname=shop user=u", "/run/pg/shop"),
+        ("postgresql:///shop", "local/shop"),
+        ("hostaddr=10.0.0.1", "10.0.0.1"),
+        ("service=prod password=secret", "service prod"),
+    ],
+)
+def test_a_running_server_has_a_short_name(dsn: str, name: str) -> None:
+    assert parse_arm(dsn).name == name
+
+
+def test_two_ways_to_one_place_have_two_names() -> None:
+    ways = parse_arms(["postgresql://h/db", "postgresql://h/db?application_name=x"])
+    assert [arm.name for arm in ways] == ["h/db", "h/db (2)"]
 
 
 def test_equal_arms_keep_distinct_names() -> None:

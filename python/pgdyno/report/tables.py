@@ -27,6 +27,8 @@ DIGITS_WITHOUT_INTERVAL = 2
 
 DIGITS_OF_LEVEL = 3
 
+NAME_IN_HEAD_MAX = 12
+
 
 @dataclass(frozen=True)
 class Table:
@@ -52,7 +54,7 @@ def levels(findings: Findings) -> Table:
         if any(of.levels[metric.key] for of in findings.arms)
         for i, arm in enumerate(findings.arms)
     ]
-    numeric = ("level", f"{confidence} interval", f"change from {baseline}, %", "blocks")
+    numeric = ("level", f"{confidence} interval", f"change from {_in_a_head(baseline)}, %", "blocks")
     return Table(
         title="Throughput and CPU",
         columns=("metric", "better", "arm", *numeric),
@@ -64,6 +66,11 @@ def levels(findings: Findings) -> Table:
         numeric=frozenset(numeric),
         dispensable=("better", "blocks", numeric[1]),
     )
+
+
+def _in_a_head(name: str) -> str:
+    """Of a column whose cells are short."""
+    return name if len(name) <= NAME_IN_HEAD_MAX else "the baseline"
 
 
 def _level_row(findings: Findings, metric: Metric, of: ArmFindings, *, first: bool) -> list[str]:

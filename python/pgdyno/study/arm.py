@@ -6,7 +6,7 @@ Nothing is looked up here: whether the server exists and the settings are known 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -93,7 +93,11 @@ def parse_arms(texts: Sequence[str]) -> list[ArmSpec]:
     for text in texts:
         arm = parse_arm(text)
         n = 1 + sum(arm.is_same(other) for other in arms)
-        arms.append(arm if n == 1 else arm.model_copy(update={"name": f"{arm.name} (again {n})"}))
+        if n > 1:
+            arm = arm.model_copy(update={"name": f"{arm.name} (again {n})"})
+        elif any(arm.name == other.name for other in arms):
+            arm = arm.model_copy(update={"name": f"{arm.name} ({len(arms) + 1})"})  # another way to one place
+        arms.append(arm)
     return arms
 
 
@@ -105,11 +109,22 @@ def _parse_dsn(spec: str) -> ArmSpec:
             "or name a build, such as 18,work_mem=16MB"
         )
     try:
-        name = without_secrets(spec)
+        words = conninfo_to_dict(spec)
     except ProgrammingError as error:
         # libpq quotes the text that it could not read, and that may be a password: we give none of it.
         raise UsageError("the arm that looks like a connection string is none; see docs/arms.md") from error
-    return ArmSpec(name=name, server=spec, is_dsn=True)
+    return ArmSpec(name=_short_name(words), server=spec, is_dsn=True)
+
+
+def _short_name(words: Mapping[str, object]) -> str:
+    """Of a running server, short enough for a table: ``db.example:5433/shop``. What is left out is libpq's
+    to fill in.
+    """
+    if "service" in words:
+        return f"service {words['service']}"
+    port = f":{words['port']}" if "port" in words else ""
+    database = f"/{words['dbname']}" if "dbname" in words else ""
+    return f"{words.get('host') or words.get('hostaddr') or 'local'}{port}{database}"
 
 
 def without_secrets(conninfo: str) -> str:
