@@ -47,7 +47,7 @@ impl LoadError {
         let code = sqlstate.as_ref().map(SqlState::as_str);
         let message = match code {
             Some("53100") => format!(
-                "cannot {doing}: the server's disk is full ({error}); free space or load fewer warehouses"
+                "cannot {doing}: the server's disk is full ({error}); free space or load at a smaller scale"
             ),
             _ => format!("cannot {doing}: {error}"),
         };

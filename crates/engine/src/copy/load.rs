@@ -1,4 +1,4 @@
-//! The whole load: connections, phases, events, and what happens when it fails.
+//! The whole load: connections, rounds, events, and what happens when it fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -8,58 +8,66 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
+use super::dataset::Dataset;
 use super::error::{LoadError, Stage};
-use super::phase::{PHASES, Phase, Queue};
+use super::phase::{Phase, Queue};
 use super::progress::{Progress, forecast};
-use super::specification::{CONNECTIONS_MAX, Specification, Workload};
-use super::target;
+use super::specification::{Specification, Workload};
+use super::timing::Timing;
+use super::tpcc::Tpcc;
 use super::worker::{self, Shared};
 use crate::io::{Clock, Connection, Error, Reactor, Usage, memory_peak_bytes, usage};
-use crate::tpcc::population::Population;
 use crate::wire::conninfo::{self, Conninfo};
 
 /// At most ten progress events a second.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
-/// Carries out a load. `emit` gets the events `started`, `progress` and `result`; a failure is returned, after what
-/// the load had created was dropped. Setting `stop` ends the load as a failure.
-pub fn run(
+type Emit<'a> = &'a mut dyn FnMut(Value);
+
+/// Carries out a load. `emit` gets the events up to `result`; a failure is returned, after what the load had done was
+/// taken back. Setting `stop` ends the load as a failure.
+pub fn run(specification: &Specification, stop: &AtomicBool, emit: Emit<'_>) -> Result<(), LoadError> {
+    match &specification.workload {
+        Workload::Tpcc { warehouses } => {
+            load(&Tpcc::new(*warehouses, specification.seed), specification, stop, emit)
+        }
+    }
+}
+
+fn load<D: Dataset>(
+    dataset: &D,
     specification: &Specification,
     stop: &AtomicBool,
-    emit: &mut dyn FnMut(Value),
+    emit: Emit<'_>,
 ) -> Result<(), LoadError> {
-    let Workload::Tpcc { warehouses } = specification.workload;
     let conninfo = conninfo::load(&specification.conninfo)
         .map_err(|error| LoadError::new(Stage::Specification, error.to_string()))?;
     let reactor = reactor()?;
-    let mut control = block_on(&reactor, worker::connect(&reactor, &conninfo))?;
-    let shared = Shared {
-        population: Population::new(specification.seed, warehouses),
-        progress: Progress::default(),
-        stop: AtomicBool::new(false),
-    };
-    emit(forecast(&shared.population));
+    let mut control = block_on(&reactor, worker::connect(&reactor, &conninfo, D::SESSION))?;
+    let progress = Progress::new(dataset.tables().len());
+    let shared = Shared { progress, stop: AtomicBool::new(false) };
+    emit(forecast(dataset.tables()));
     let began = Instant::now();
-    block_on(&reactor, target::begin(&mut control, specification.into_existing))?;
-    let mut phases_s = Map::new();
-    phases_s.insert("create".to_owned(), json!(began.elapsed().as_secs_f64()));
+    block_on(&reactor, dataset.begin(&mut control, specification.into_existing))?;
+    let mut timing = Timing::default();
+    timing.add(Phase::Create, None, began.elapsed());
 
-    let connections = specification.connections.min(CONNECTIONS_MAX);
-    let filled = fill(&conninfo, connections, &shared, stop, emit, &mut phases_s).and_then(|cpu_copy| {
-        block_on(&reactor, target::create_routines(&mut control))?;
-        block_on(&reactor, target::mark(&mut control, &shared.population, warehouses, specification.seed))?;
-        Ok(cpu_copy)
-    });
-    let cpu_copy = filled.map_err(|error| clean_up(&reactor, &conninfo, &shared, error))?;
-    emit(json!({
-        "event": "result",
-        "phases_s": phases_s,
-        "rows": shared.progress.rows(),
-        "bytes_copied": shared.progress.bytes(),
-        "cpu_ns": cpu(usage()),
-        "cpu_copy_ns": cpu(cpu_copy),
-        "memory_peak_bytes": memory_peak_bytes(),
-    }));
+    let connections = specification.connections.min(dataset.connections_max());
+    let loading = Loading { dataset, conninfo: &conninfo, connections, shared: &shared, stop };
+    let mut reached = Phase::Create;
+    let filled = loading
+        .carry_out(&reactor, &mut control, emit, &mut timing, &mut reached)
+        .and_then(|()| block_on(&reactor, dataset.finish(&mut control)));
+    filled.map_err(|error| loading.clean_up(&reactor, reached, error))?;
+    let mut result = Map::new();
+    result.insert("event".to_owned(), json!("result"));
+    timing.report(&mut result);
+    result.insert("rows".to_owned(), shared.progress.rows(dataset.tables()));
+    result.insert("bytes_copied".to_owned(), json!(shared.progress.bytes()));
+    result.insert("cpu_ns".to_owned(), cpu(usage()));
+    result.insert("cpu_copy_ns".to_owned(), cpu(timing.cpu_copy));
+    result.insert("memory_peak_bytes".to_owned(), json!(memory_peak_bytes()));
+    emit(Value::Object(result));
     Ok(())
 }
 
@@ -70,120 +78,136 @@ enum News {
     Failed(LoadError),
 }
 
-type Order = (Phase, Arc<Queue>);
-
-/// Runs the phases over `connections` connections; the processor time that the copy phase took.
-fn fill(
-    conninfo: &Conninfo,
+/// A load that is going on.
+struct Loading<'a, D> {
+    dataset: &'a D,
+    conninfo: &'a Conninfo,
     connections: u32,
-    shared: &Shared,
-    stop: &AtomicBool,
-    emit: &mut dyn FnMut(Value),
-    phases_s: &mut Map<String, Value>,
-) -> Result<Usage, LoadError> {
-    thread::scope(|scope| {
-        let (news_to, news) = mpsc::channel();
-        let workers: Vec<_> =
-            (0..connections).map(|_| start_worker(scope, conninfo, shared, news_to.clone())).collect();
-        drop(news_to);
-        wait(&news, connections, shared, stop, &mut || {})?;
-        let mut cpu_copy = Usage::default();
-        for phase in PHASES {
-            let (began, cpu_before) = (Instant::now(), usage());
-            let queue = Arc::new(Queue::new());
-            for worker in &workers {
-                // A worker that has gone has said why.
-                let _ = worker.send((phase, Arc::clone(&queue)));
+    shared: &'a Shared,
+    stop: &'a AtomicBool,
+}
+
+impl<D: Dataset> Loading<'_, D> {
+    /// Carries out the rounds; `reached` is the phase of the last one begun.
+    fn carry_out(
+        &self,
+        reactor: &Reactor,
+        control: &mut Connection,
+        emit: Emit<'_>,
+        timing: &mut Timing,
+        reached: &mut Phase,
+    ) -> Result<(), LoadError> {
+        thread::scope(|scope| {
+            let (news_to, news) = mpsc::channel();
+            let workers: Vec<_> =
+                (0..self.connections).map(|_| self.start_worker(scope, news_to.clone())).collect();
+            drop(news_to);
+            self.wait(&news, &mut || {})?;
+            let (mut done, mut step) = (0, None);
+            let mut began = Instant::now();
+            while let Some(round) = block_on(reactor, self.dataset.round(done, control))? {
+                *reached = round.phase;
+                if round.step != step {
+                    step = round.step;
+                    if let Some((_, letter)) = step {
+                        emit(json!({"event": "step", "step": letter}));
+                    }
+                }
+                let (phase, cpu_before) = (round.phase, usage());
+                let queue = Arc::new(Queue::new(phase, round.jobs));
+                for worker in &workers {
+                    // A worker that has gone has said why.
+                    let _ = worker.send(Arc::clone(&queue));
+                }
+                self.wait(&news, &mut || emit(self.progress(phase)))?;
+                if let Some(rows) = round.rows {
+                    self.shared.progress.holds(&rows);
+                }
+                emit(self.progress(phase));
+                timing.add(phase, step, began.elapsed());
+                if phase == Phase::Copy {
+                    timing.cpu_copy += usage() - cpu_before;
+                }
+                began = Instant::now();
+                done += 1;
             }
-            wait(&news, connections, shared, stop, &mut || {
-                emit(shared.progress.event(phase, &shared.population));
-            })?;
-            emit(shared.progress.event(phase, &shared.population));
-            phases_s.insert(phase.name().to_owned(), json!(began.elapsed().as_secs_f64()));
-            if phase == Phase::Copy {
-                cpu_copy = usage() - cpu_before;
+            Ok(())
+        })
+    }
+
+    fn progress(&self, phase: Phase) -> Value {
+        self.shared.progress.event(phase, self.dataset.tables())
+    }
+
+    /// Waits until each worker has answered, calling `tick` now and then.
+    fn wait(&self, news: &Receiver<News>, tick: &mut dyn FnMut()) -> Result<(), LoadError> {
+        let (mut missing, mut failure) = (self.connections, None);
+        while missing > 0 {
+            match news.recv_timeout(PROGRESS_EVERY) {
+                Ok(News::Connected | News::Done) => missing -= 1,
+                Ok(News::Failed(error)) => {
+                    missing -= 1;
+                    self.shared.stop.store(true, Relaxed);
+                    failure = failure.or(Some(error));
+                }
+                Err(RecvTimeoutError::Timeout) => tick(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if self.stop.load(Relaxed) {
+                self.shared.stop.store(true, Relaxed);
             }
         }
-        Ok(cpu_copy)
-    })
-}
-
-/// Waits until each worker has answered, calling `tick` now and then.
-fn wait(
-    news: &Receiver<News>,
-    workers: u32,
-    shared: &Shared,
-    stop: &AtomicBool,
-    tick: &mut dyn FnMut(),
-) -> Result<(), LoadError> {
-    let (mut missing, mut failure) = (workers, None);
-    while missing > 0 {
-        match news.recv_timeout(PROGRESS_EVERY) {
-            Ok(News::Connected | News::Done) => missing -= 1,
-            Ok(News::Failed(error)) => {
-                missing -= 1;
-                shared.stop.store(true, Relaxed);
-                failure = failure.or(Some(error));
+        match failure {
+            Some(error) => Err(error),
+            None if self.shared.stop.load(Relaxed) => {
+                Err(LoadError::new(Stage::Copy, "the load was stopped"))
             }
-            Err(RecvTimeoutError::Timeout) => tick(),
-            Err(RecvTimeoutError::Disconnected) => break,
-        }
-        if stop.load(Relaxed) {
-            shared.stop.store(true, Relaxed);
+            None => Ok(()),
         }
     }
-    match failure {
-        Some(error) => Err(error),
-        None if shared.stop.load(Relaxed) => Err(LoadError::new(Stage::Copy, "the load was stopped")),
-        None => Ok(()),
-    }
-}
 
-fn start_worker<'scope>(
-    scope: &'scope Scope<'scope, '_>,
-    conninfo: &'scope Conninfo,
-    shared: &'scope Shared,
-    news: Sender<News>,
-) -> Sender<Order> {
-    let (orders_to, orders) = mpsc::channel();
-    scope.spawn(move || {
-        // The receiver of news outlives the workers unless the load has failed already.
-        if let Err(error) = serve(conninfo, shared, &orders, &news) {
-            let _ = news.send(News::Failed(error));
+    fn start_worker<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        news: Sender<News>,
+    ) -> Sender<Arc<Queue>> {
+        let (orders_to, orders) = mpsc::channel();
+        scope.spawn(move || {
+            // The receiver of news outlives the workers unless the load has failed already.
+            if let Err(error) = self.serve(&orders, &news) {
+                let _ = news.send(News::Failed(error));
+            }
+        });
+        orders_to
+    }
+
+    fn serve(&self, orders: &Receiver<Arc<Queue>>, news: &Sender<News>) -> Result<(), LoadError> {
+        let reactor = reactor()?;
+        let connecting = worker::connect(&reactor, self.conninfo, D::SESSION);
+        let mut connection = block_on(&reactor, connecting)?;
+        let _ = news.send(News::Connected);
+        while let Ok(queue) = orders.recv() {
+            block_on(&reactor, worker::work(&mut connection, &queue, self.shared))?;
+            let _ = news.send(News::Done);
         }
-    });
-    orders_to
-}
-
-fn serve(
-    conninfo: &Conninfo,
-    shared: &Shared,
-    orders: &Receiver<Order>,
-    news: &Sender<News>,
-) -> Result<(), LoadError> {
-    let reactor = reactor()?;
-    let mut connection = block_on(&reactor, worker::connect(&reactor, conninfo))?;
-    let _ = news.send(News::Connected);
-    while let Ok((phase, queue)) = orders.recv() {
-        block_on(&reactor, worker::work(&mut connection, phase, &queue, shared))?;
-        let _ = news.send(News::Done);
+        Ok(())
     }
-    Ok(())
-}
 
-/// Drops what the load had created, by a new connection because the old ones may be of no use; gives back why it failed.
-fn clean_up(reactor: &Reactor, conninfo: &Conninfo, shared: &Shared, mut error: LoadError) -> LoadError {
-    let cleaned = block_on(reactor, async {
-        let mut connection: Connection = worker::connect(reactor, conninfo).await?;
-        target::clean_up(&mut connection, &shared.progress.tables_created())
-            .await
-            .map_err(|error| LoadError::from_io(Stage::Copy, "drop what was created", &error))
-    });
-    if let Err(problem) = cleaned {
-        error.message =
-            format!("{}; what it created is still there, without a mark: {problem}", error.message);
+    /// Takes back what the load had done, by a new connection because the old ones may be of no use; gives back why it
+    /// failed.
+    fn clean_up(&self, reactor: &Reactor, reached: Phase, mut error: LoadError) -> LoadError {
+        let cleaned = block_on(reactor, async {
+            let mut connection = worker::connect(reactor, self.conninfo, D::SESSION).await?;
+            self.dataset
+                .clean_up(&mut connection, reached, &self.shared.progress.tables_filled())
+                .await
+                .map_err(|error| LoadError::from_io(Stage::Copy, "take back what was done", &error))
+        });
+        if let Err(problem) = cleaned {
+            error.message = format!("{}; {}: {problem}", error.message, D::LEFT_BEHIND);
+        }
+        error
     }
-    error
 }
 
 fn reactor() -> Result<Reactor, LoadError> {

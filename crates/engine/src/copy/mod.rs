@@ -1,17 +1,17 @@
-//! The loader: creates the tables of a workload, fills them by COPY BINARY WITH FREEZE, makes the indexes.
+//! The loader: creates the tables of a workload, fills them by COPY BINARY, frozen, makes the indexes.
 //!
-//! COPY freezes only what its own transaction created, so a table belongs to one connection; several
-//! connections share the tables out, the costliest first. Rows are generated straight into the connection's buffer.
-//! The row of `pgdyno_dataset` comes last: without it nothing here counts as a dataset. A load that fails or is
-//! stopped drops what it created.
+//! A [`dataset`] says what is to be done; several connections share the jobs of each round out, the costliest first.
+//! Rows are generated straight into the connection's buffer. A load that fails or is stopped takes back what it did.
 
 mod command;
+pub(crate) mod dataset;
 mod error;
 mod load;
-mod phase;
+pub(crate) mod phase;
 mod progress;
 mod specification;
-mod target;
+mod timing;
+mod tpcc;
 mod worker;
 
 pub use command::command;

@@ -1,30 +1,31 @@
-//! The phases of a load and the tables that are still to be done in one.
+//! The phases of a load and the jobs that are still to be done in one.
 
 use std::sync::Mutex;
+use std::vec::IntoIter;
 
+use super::dataset::Job;
 use super::error::Stage;
-use crate::tpcc::population::{TABLES, Table};
 
-/// A part of the load that every connection finishes before any begins the next.
+/// What a part of the load does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Tables created and filled.
+    /// Old tables dropped, new ones created.
+    Create,
+    /// Tables filled, and created where nothing else does.
     Copy,
-    /// Primary keys and further indexes.
+    /// Primary keys, further indexes and foreign keys.
     Index,
-    /// Visibility maps, and no autovacuum later on: see `worker`.
+    /// Visibility maps, and no autovacuum later on.
     Vacuum,
     /// Statistics.
     Analyze,
 }
 
-/// In the order of their work.
-pub const PHASES: [Phase; 4] = [Phase::Copy, Phase::Index, Phase::Vacuum, Phase::Analyze];
-
 impl Phase {
     /// Its name in events.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Create => "create",
             Self::Copy => "copy",
             Self::Index => "index",
             Self::Vacuum => "vacuum",
@@ -35,6 +36,7 @@ impl Phase {
     /// What a failure in it is called.
     pub fn stage(self) -> Stage {
         match self {
+            Self::Create => Stage::Create,
             Self::Copy => Stage::Copy,
             Self::Index => Stage::Index,
             Self::Vacuum | Self::Analyze => Stage::Analyze,
@@ -42,17 +44,21 @@ impl Phase {
     }
 }
 
-/// Tables that wait for a connection, the costliest first: whoever is free takes the next.
-pub struct Queue(Mutex<std::slice::Iter<'static, Table>>);
+/// Jobs of one phase that wait for a connection: whoever is free takes the next.
+pub struct Queue {
+    /// What they belong to.
+    pub phase: Phase,
+    jobs: Mutex<IntoIter<Job>>,
+}
 
 impl Queue {
-    /// All tables.
-    pub fn new() -> Self {
-        Self(Mutex::new(TABLES.iter()))
+    /// All jobs of a round.
+    pub fn new(phase: Phase, jobs: Vec<Job>) -> Self {
+        Self { phase, jobs: Mutex::new(jobs.into_iter()) }
     }
 
-    /// The next table.
-    pub fn take(&self) -> Option<Table> {
-        self.0.lock().ok()?.next().copied()
+    /// The next job.
+    pub fn take(&self) -> Option<Job> {
+        self.jobs.lock().ok()?.next()
     }
 }

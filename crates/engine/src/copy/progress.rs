@@ -5,44 +5,59 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use serde_json::{Map, Value, json};
 
+use super::dataset::Table;
 use super::phase::Phase;
-use crate::tpcc::population::{Population, TABLES, Table};
 
-/// Counters of one load. They only ever grow, so relaxed order is enough.
-#[derive(Default)]
+/// Counters of one load; the tables are known by their index.
 pub struct Progress {
-    rows: [AtomicU64; TABLES.len()],
+    rows: Vec<AtomicU64>,
     bytes: AtomicU64,
-    /// Index in [`TABLES`] of the table that was worked on last.
+    /// The table that was worked on last.
     current: AtomicUsize,
-    /// The tables created and committed: what a failing load has to drop.
-    created: Mutex<Vec<Table>>,
+    /// The tables whose rows are there to stay: what a failing load has to take back.
+    filled: Mutex<Vec<usize>>,
 }
 
 impl Progress {
-    /// Counts rows copied into `table`.
-    pub fn copied(&self, table: Table, rows: u64, bytes: u64) {
-        let index = index_of(table);
-        self.rows[index].fetch_add(rows, Relaxed);
-        self.bytes.fetch_add(bytes, Relaxed);
-        self.current.store(index, Relaxed);
-    }
-
-    /// Notes which table is being worked on.
-    pub fn begin(&self, table: Table) {
-        self.current.store(index_of(table), Relaxed);
-    }
-
-    /// Notes that `table` is there to stay.
-    pub fn created(&self, table: Table) {
-        if let Ok(mut created) = self.created.lock() {
-            created.push(table);
+    /// Nothing done yet, of so many tables.
+    pub fn new(tables: usize) -> Self {
+        Self {
+            rows: (0..tables).map(|_| AtomicU64::new(0)).collect(),
+            bytes: AtomicU64::new(0),
+            current: AtomicUsize::new(0),
+            filled: Mutex::default(),
         }
     }
 
-    /// The tables that are there to stay.
-    pub fn tables_created(&self) -> Vec<Table> {
-        self.created.lock().map(|created| created.clone()).unwrap_or_default()
+    /// Counts rows copied into a table.
+    pub fn copied(&self, table: usize, rows: u64, bytes: u64) {
+        self.rows[table].fetch_add(rows, Relaxed);
+        self.bytes.fetch_add(bytes, Relaxed);
+        self.current.store(table, Relaxed);
+    }
+
+    /// Notes how many rows each table holds.
+    pub fn holds(&self, rows: &[u64]) {
+        for (counter, &rows) in self.rows.iter().zip(rows) {
+            counter.store(rows, Relaxed);
+        }
+    }
+
+    /// Notes which table is being worked on.
+    pub fn begin(&self, table: usize) {
+        self.current.store(table, Relaxed);
+    }
+
+    /// Notes that rows of a table are there to stay.
+    pub fn filled(&self, table: usize) {
+        if let Ok(mut filled) = self.filled.lock() {
+            filled.push(table);
+        }
+    }
+
+    /// The tables of which rows are there to stay.
+    pub fn tables_filled(&self) -> Vec<usize> {
+        self.filled.lock().map(|filled| filled.clone()).unwrap_or_default()
     }
 
     /// Bytes of COPY data so far.
@@ -51,17 +66,17 @@ impl Progress {
     }
 
     /// Rows by table.
-    pub fn rows(&self) -> Value {
-        let count = |(index, table): (usize, &Table)| {
-            (table.name().to_owned(), Value::from(self.rows[index].load(Relaxed)))
-        };
-        Value::Object(TABLES.iter().enumerate().map(count).collect::<Map<_, _>>())
+    pub fn rows(&self, tables: &[Table]) -> Value {
+        let counted = tables.iter().zip(&self.rows);
+        let row =
+            |(table, rows): (&Table, &AtomicU64)| (table.name.to_owned(), Value::from(rows.load(Relaxed)));
+        Value::Object(counted.map(row).collect::<Map<_, _>>())
     }
 
     /// The event `progress`.
-    pub fn event(&self, phase: Phase, population: &Population) -> Value {
+    pub fn event(&self, phase: Phase, tables: &[Table]) -> Value {
         let rows: u64 = self.rows.iter().map(|rows| rows.load(Relaxed)).sum();
-        let rows_total: u64 = TABLES.iter().map(|&table| population.rows_estimated(table)).sum();
+        let rows_total: u64 = tables.iter().map(|table| table.rows).sum();
         let bytes = self.bytes();
         // COPY's own bytes in all: what a row had so far, times the rows. The estimate of `started` is of the disk.
         let bytes_total =
@@ -69,7 +84,7 @@ impl Progress {
         json!({
             "event": "progress",
             "phase": phase.name(),
-            "table": TABLES[self.current.load(Relaxed)].name(),
+            "table": tables[self.current.load(Relaxed)].name,
             "rows": rows,
             "rows_total": rows_total.max(rows),
             "bytes": bytes,
@@ -79,14 +94,9 @@ impl Progress {
 }
 
 /// The event `started`: what the load will make.
-pub fn forecast(population: &Population) -> Value {
+pub fn forecast(tables: &[Table]) -> Value {
     let of_table = |table: &Table| {
-        let rows = population.rows_estimated(*table);
-        (table.name().to_owned(), json!({"rows": rows, "bytes_estimated": table.bytes_estimated(rows)}))
+        (table.name.to_owned(), json!({"rows": table.rows, "bytes_estimated": table.bytes_estimated}))
     };
-    json!({"event": "started", "tables": TABLES.iter().map(of_table).collect::<Map<_, _>>()})
-}
-
-fn index_of(table: Table) -> usize {
-    TABLES.iter().position(|&other| other == table).unwrap_or(0)
+    json!({"event": "started", "tables": tables.iter().map(of_table).collect::<Map<_, _>>()})
 }

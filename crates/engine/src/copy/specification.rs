@@ -4,8 +4,6 @@ use serde::Deserialize;
 
 /// Warehouses that a load may have: identifiers of rows stay within `integer`, and nobody has that much disk.
 pub const WAREHOUSES_MAX: u32 = 100_000;
-/// Connections beyond the number of tables would be idle.
-pub const CONNECTIONS_MAX: u32 = 9;
 
 /// What to load, where.
 #[derive(Clone, Debug, Deserialize)]
@@ -17,7 +15,7 @@ pub struct Specification {
     pub workload: Workload,
     /// The seed of the population.
     pub seed: u64,
-    /// Connections, each with a thread of its own. More than [`CONNECTIONS_MAX`] count as so many.
+    /// Connections, each with a thread of its own. More than can ever have a job at once are not made.
     pub connections: u32,
     /// Whether tables that an earlier load left may be replaced.
     pub into_existing: bool,

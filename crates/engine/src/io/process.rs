@@ -27,6 +27,13 @@ impl std::ops::Sub for Usage {
     }
 }
 
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.user = self.user + other.user;
+        self.system = self.system + other.system;
+    }
+}
+
 /// The processor time used so far.
 #[must_use]
 pub fn usage() -> Usage {
