@@ -17,6 +17,7 @@ use super::timing::Timing;
 use super::tpcc::Tpcc;
 use super::worker::{self, Shared};
 use crate::io::{Clock, Connection, Error, Reactor, Usage, memory_peak_bytes, usage};
+use crate::pgbench::initialise::Pgbench;
 use crate::wire::conninfo::{self, Conninfo};
 
 /// At most ten progress events a second.
@@ -31,6 +32,7 @@ pub fn run(specification: &Specification, stop: &AtomicBool, emit: Emit<'_>) -> 
         Workload::Tpcc { warehouses } => {
             load(&Tpcc::new(*warehouses, specification.seed), specification, stop, emit)
         }
+        Workload::Pgbench(initialise) => load(&Pgbench::new(initialise.clone()), specification, stop, emit),
     }
 }
 

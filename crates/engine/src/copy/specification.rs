@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::pgbench::initialise::Initialise;
+
 /// Warehouses that a load may have: identifiers of rows stay within `integer`, and nobody has that much disk.
 pub const WAREHOUSES_MAX: u32 = 100_000;
 
@@ -22,7 +24,7 @@ pub struct Specification {
 }
 
 /// A workload at a scale.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Workload {
     /// Derived from TPC-C.
@@ -30,18 +32,27 @@ pub enum Workload {
         /// 1..=[`WAREHOUSES_MAX`].
         warehouses: u32,
     },
+    /// pgbench's tables.
+    Pgbench(Initialise),
+}
+
+impl Workload {
+    fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Tpcc { warehouses } if (1..=WAREHOUSES_MAX).contains(warehouses) => Ok(()),
+            Self::Tpcc { warehouses } => {
+                Err(format!("warehouses: {warehouses} is not between 1 and {WAREHOUSES_MAX}"))
+            }
+            Self::Pgbench(initialise) => initialise.check(),
+        }
+    }
 }
 
 impl Specification {
     /// Reads and checks a specification. The error is one line for a person.
     pub fn read(text: &str) -> Result<Self, String> {
         let read: Self = serde_json::from_str(text).map_err(|error| format!("specification: {error}"))?;
-        let Workload::Tpcc { warehouses } = read.workload;
-        if !(1..=WAREHOUSES_MAX).contains(&warehouses) {
-            return Err(format!(
-                "specification: warehouses: {warehouses} is not between 1 and {WAREHOUSES_MAX}"
-            ));
-        }
+        read.workload.check().map_err(|problem| format!("specification: {problem}"))?;
         if read.connections == 0 {
             return Err("specification: connections: at least 1 is needed".to_owned());
         }
@@ -71,6 +82,8 @@ mod tests {
             (json!({"kind": "tpcc", "warehouses": 1, "more": 1}), 1, "more"),
             (json!({"kind": "tpch"}), 1, "tpch"),
             (json!({"kind": "tpcc", "warehouses": 1}), 0, "connections"),
+            (json!({"kind": "pgbench", "scale": 1, "more": 1}), 1, "more"),
+            (json!({"kind": "pgbench", "scale": 0}), 1, "scale"),
         ];
         for (workload, connections, expected) in cases {
             let text = json!({"conninfo": "", "workload": workload, "seed": 1, "connections": connections,

@@ -14,6 +14,7 @@
 //! variables, and a script has [`script::SCRIPT_BYTES_MAX`] bytes.
 
 pub mod expression;
+pub mod initialise;
 pub mod random;
 pub mod run;
 pub mod script;

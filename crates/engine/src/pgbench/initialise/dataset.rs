@@ -1,0 +1,225 @@
+//! The steps as rounds of jobs for the loader.
+//!
+//! COPY freezes what it fills only if the same transaction emptied it, so an ordinary table, or a partition, belongs to one
+//! connection: measured, one connection that freezes is faster than two that do not, since a vacuum has to
+//! come after those (docs/engine.md). Partitions are filled and indexed side by side.
+
+use super::existing::{self, Accounts, Partition};
+use super::partition::Bound;
+use super::plan::{self, Part, Turn};
+use super::rows;
+use super::specification::Initialise;
+use super::tables::{self, IN_ACCOUNTS, IN_BRANCHES, IN_HISTORY, IN_TELLERS, NAMES};
+use crate::copy::dataset::{Dataset, Job, Round, Rows, Table, Work};
+use crate::copy::phase::Phase;
+use crate::copy::{LoadError, Stage};
+use crate::io::{Connection, Error};
+
+/// More sessions than this that fill partitions would wait for each other inside the server.
+const CONNECTIONS_MAX: u32 = 64;
+/// Parts that the accounts are cut into where many connections fill one table.
+const CHUNKS_MAX: u32 = 64;
+
+/// pgbench's tables.
+pub struct Pgbench {
+    initialise: Initialise,
+    tables: Vec<Table>,
+    rounds: Vec<((usize, char), Part)>,
+}
+
+impl Pgbench {
+    /// Nothing is done yet.
+    pub fn new(initialise: Initialise) -> Self {
+        let (tables, rounds) = (tables::forecast(&initialise), plan::rounds(&initialise.steps_in_order()));
+        Self { initialise, tables, rounds }
+    }
+
+    fn accounts(&self) -> i64 {
+        tables::rows(self.initialise.scale)[IN_ACCOUNTS] as i64
+    }
+
+    async fn jobs(&self, part: Part, control: &mut Connection) -> Result<Vec<Job>, LoadError> {
+        Ok(match part {
+            Part::Drop => vec![statement(IN_ACCOUNTS, "drop the old tables", tables::DROP)],
+            Part::Create => {
+                let work = Work::Statements(tables::create(&self.initialise));
+                vec![Job { table: IN_ACCOUNTS, doing: "create the tables".to_owned(), work }]
+            }
+            Part::Empty => vec![statement(IN_ACCOUNTS, "empty the tables", tables::EMPTY)],
+            Part::Fill(turn) => match self.look(control).await? {
+                Some(found) => self.fill(turn, &found),
+                None => Vec::new(),
+            },
+            Part::Generate => {
+                let sql = tables::generate(self.initialise.scale);
+                vec![statement(IN_ACCOUNTS, "fill the tables", &sql)]
+            }
+            Part::Vacuum => {
+                let vacuum =
+                    |table: usize| each(table, "vacuum", &format!("VACUUM ANALYZE {}", NAMES[table]));
+                (0..NAMES.len()).map(vacuum).collect()
+            }
+            Part::PartitionKeys => match self.look(control).await? {
+                Some(Accounts { partitions: Some(partitions), .. }) => self.partition_keys(&partitions),
+                _ => Vec::new(),
+            },
+            Part::Keys => {
+                let keys = [(IN_ACCOUNTS, "aid"), (IN_TELLERS, "tid"), (IN_BRANCHES, "bid")];
+                let key = |(table, key): (usize, &str)| {
+                    each(table, "index", &tables::primary_key(&self.initialise, NAMES[table], key))
+                };
+                keys.map(key).into()
+            }
+            Part::ForeignKeys => {
+                let work = Work::Statements(tables::FOREIGN_KEYS.map(str::to_owned).into());
+                vec![Job { table: IN_HISTORY, doing: "create the foreign keys".to_owned(), work }]
+            }
+        })
+    }
+
+    async fn look(&self, control: &mut Connection) -> Result<Option<Accounts>, LoadError> {
+        let found = Accounts::look(control, self.accounts()).await;
+        let found =
+            found.map_err(|error| LoadError::from_io(Stage::Copy, "look at pgbench_accounts", &error))?;
+        match &found {
+            Some(accounts) if !accounts.big && i32::try_from(self.accounts()).is_err() => {
+                let message = format!(
+                    "pgbench_accounts.aid is an integer, too small for {} accounts; create the tables anew",
+                    self.accounts()
+                );
+                Err(LoadError::new(Stage::Copy, message))
+            }
+            _ => Ok(found),
+        }
+    }
+
+    fn fill(&self, turn: Turn, found: &Accounts) -> Vec<Job> {
+        let branches = self.initialise.scale;
+        let frozen = !found.referred_to;
+        let copy = |table: usize, rows: Box<dyn Rows>| copy(table, NAMES[table], frozen, rows);
+        match (turn, found.referred_to) {
+            (Turn::First, false) => {
+                let mut jobs = self.fill_accounts(found);
+                jobs.push(copy(IN_TELLERS, Box::new(rows::Tellers { branches })));
+                jobs
+            }
+            (Turn::Second, false) | (Turn::First, true) => {
+                vec![copy(IN_BRANCHES, Box::new(rows::Branches { branches }))]
+            }
+            (Turn::Second, true) => vec![copy(IN_TELLERS, Box::new(rows::Tellers { branches }))],
+            (Turn::Third, true) => self.fill_accounts(found),
+            (Turn::Third, false) => Vec::new(),
+        }
+    }
+
+    fn fill_accounts(&self, found: &Accounts) -> Vec<Job> {
+        let (accounts, big) = (self.accounts(), found.big);
+        if found.referred_to || (found.partitioned && found.partitions.is_none()) {
+            return self.fill_by_chunks(big);
+        }
+        let Some(partitions) = &found.partitions else {
+            let all = rows::Accounts { first: 1, last: accounts, big };
+            return vec![copy(IN_ACCOUNTS, NAMES[IN_ACCOUNTS], true, Box::new(all))];
+        };
+        let of_partition = |partition: &Partition| {
+            let rows: Box<dyn Rows> = match partition.bound {
+                Bound::Range(from, to) => {
+                    Box::new(rows::Accounts { first: from.max(1), last: accounts.min(to - 1), big })
+                }
+                Bound::Hash(modulus, remainder) => {
+                    Box::new(rows::HashedAccounts { accounts, big, modulus, remainder })
+                }
+            };
+            copy(IN_ACCOUNTS, &partition.name, true, rows)
+        };
+        partitions.iter().map(of_partition).collect()
+    }
+
+    /// Whole branches in each, so that no two connections look at the same one for a foreign key.
+    fn fill_by_chunks(&self, big: bool) -> Vec<Job> {
+        let branches = i64::from(self.initialise.scale.div_ceil(CHUNKS_MAX));
+        let size = branches * i64::from(tables::ACCOUNTS);
+        let firsts = (0..).map(|chunk| chunk * size + 1).take_while(|&first| first <= self.accounts());
+        let chunk = |first: i64| {
+            let rows = rows::Accounts { first, last: self.accounts().min(first + size - 1), big };
+            copy(IN_ACCOUNTS, NAMES[IN_ACCOUNTS], false, Box::new(rows))
+        };
+        firsts.map(chunk).collect()
+    }
+
+    fn partition_keys(&self, partitions: &[Partition]) -> Vec<Job> {
+        let without = partitions.iter().filter(|partition| !partition.has_key);
+        let key = |partition: &Partition| {
+            each(IN_ACCOUNTS, "index", &tables::primary_key(&self.initialise, &partition.name, "aid"))
+        };
+        without.map(key).collect()
+    }
+}
+
+fn phase(part: Part) -> Phase {
+    match part {
+        Part::Drop | Part::Create => Phase::Create,
+        Part::Empty | Part::Fill(_) | Part::Generate => Phase::Copy,
+        Part::Vacuum => Phase::Vacuum,
+        Part::PartitionKeys | Part::Keys | Part::ForeignKeys => Phase::Index,
+    }
+}
+
+fn statement(table: usize, doing: &str, sql: &str) -> Job {
+    Job { table, doing: doing.to_owned(), work: Work::Statements(vec![sql.to_owned()]) }
+}
+
+fn each(table: usize, doing: &str, sql: &str) -> Job {
+    statement(table, &format!("{doing} {}", NAMES[table]), sql)
+}
+
+fn copy(table: usize, into: &str, frozen: bool, rows: Box<dyn Rows>) -> Job {
+    let (begin, freeze) =
+        if frozen { (format!("BEGIN; TRUNCATE {into}"), ", FREEZE") } else { ("BEGIN".to_owned(), "") };
+    let copy = format!("COPY {into} FROM STDIN (FORMAT binary{freeze})");
+    Job { table, doing: format!("copy {into}"), work: Work::Copy { begin, copy, rows } }
+}
+
+impl Dataset for Pgbench {
+    /// As pgbench it goes by the role's search path and waits for commits as the server would have it.
+    const SESSION: &'static str = "SET statement_timeout = 0; SET client_min_messages = error; \
+        SELECT set_config(name, '256MB', false) FROM pg_catalog.pg_settings \
+        WHERE name = 'maintenance_work_mem' AND setting::bigint < 262144";
+    const LEFT_BEHIND: &'static str = "its tables are left half filled";
+
+    fn tables(&self) -> &[Table] {
+        &self.tables
+    }
+
+    /// As many as are asked for: how the accounts are divided is known only later.
+    fn connections_max(&self) -> u32 {
+        CONNECTIONS_MAX
+    }
+
+    async fn begin(&self, control: &mut Connection, into_existing: bool) -> Result<(), LoadError> {
+        existing::check_tables(control, into_existing).await
+    }
+
+    async fn round(&self, done: usize, control: &mut Connection) -> Result<Option<Round>, LoadError> {
+        let Some(&(step, part)) = self.rounds.get(done) else { return Ok(None) };
+        let rows = match part {
+            Part::Empty => Some(vec![0; NAMES.len()]),
+            Part::Generate => Some(tables::rows(self.initialise.scale).into()),
+            _ => None,
+        };
+        let jobs = self.jobs(part, control).await?;
+        Ok(Some(Round { phase: phase(part), step: Some(step), jobs, rows }))
+    }
+
+    async fn finish(&self, _: &mut Connection) -> Result<(), LoadError> {
+        Ok(())
+    }
+
+    /// Filling is all or nothing, as it is with pgbench; what comes after it leaves the rows alone.
+    async fn clean_up(&self, control: &mut Connection, phase: Phase, filled: &[usize]) -> Result<(), Error> {
+        if phase == Phase::Copy && !filled.is_empty() {
+            control.simple(tables::EMPTY).await?;
+        }
+        Ok(())
+    }
+}

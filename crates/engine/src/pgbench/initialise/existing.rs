@@ -1,0 +1,84 @@
+//! What is in the database already.
+
+use super::partition::{Bound, hold_all};
+use super::tables;
+use crate::copy::{LoadError, Stage};
+use crate::io::{Connection, Error};
+
+/// Makes sure that the four tables are absent or, if they may be replaced, pgbench's.
+pub async fn check_tables(connection: &mut Connection, may_exist: bool) -> Result<(), LoadError> {
+    let found = connection.simple(include_str!("sql/tables.sql")).await;
+    let found = found.map_err(|error| LoadError::from_io(Stage::Create, "look at the database", &error))?;
+    for row in &found {
+        let [Some(name), Some(kind), columns] = row.as_slice() else { continue };
+        let columns = columns.as_deref().unwrap_or_default();
+        if !matches!(kind.as_str(), "r" | "p") || !tables::are_pgbench_columns(name, columns) {
+            let message = format!(
+                "{name} exists and is not pgbench's: its columns are ({columns}); \
+                 it is left alone: name another database"
+            );
+            return Err(LoadError::new(Stage::Create, message));
+        }
+    }
+    if found.is_empty() || may_exist {
+        return Ok(());
+    }
+    let names: Vec<_> = found.iter().filter_map(|row| row.first()?.as_deref()).collect();
+    let message = format!(
+        "the database already has tables of these names: {}; \
+         name another database, or replace them with --into-existing",
+        names.join(", ")
+    );
+    Err(LoadError::new(Stage::Create, message))
+}
+
+/// A partition that rows can be sent to.
+pub struct Partition {
+    /// Its name, quoted where it must be.
+    pub name: String,
+    /// What it holds.
+    pub bound: Bound,
+    /// Whether it has a primary key.
+    pub has_key: bool,
+}
+
+/// How the accounts are stored.
+pub struct Accounts {
+    /// Whether a key is a `bigint`.
+    pub big: bool,
+    /// Whether a foreign key refers to one of the four tables.
+    pub referred_to: bool,
+    /// Whether they are divided at all.
+    pub partitioned: bool,
+    /// The partitions, if each account belongs to one of them and we know to which.
+    pub partitions: Option<Vec<Partition>>,
+}
+
+impl Accounts {
+    /// Looks at them; `accounts` is how many there will be. `None` if there is no such table.
+    pub async fn look(connection: &mut Connection, accounts: i64) -> Result<Option<Self>, Error> {
+        let found = connection.simple(include_str!("sql/accounts.sql")).await?;
+        let Some([big, divided_by, referred_to]) = found.first().map(Vec::as_slice) else { return Ok(None) };
+        let is_true = |text: &Option<String>| text.as_deref() == Some("t");
+        let (big, referred_to) = (is_true(big), is_true(referred_to));
+        let partitions = match divided_by.as_deref() {
+            Some("RANGE (aid)" | "HASH (aid)") => partitions(connection, accounts).await?,
+            _ => None,
+        };
+        Ok(Some(Self { big, referred_to, partitioned: divided_by.is_some(), partitions }))
+    }
+}
+
+async fn partitions(connection: &mut Connection, accounts: i64) -> Result<Option<Vec<Partition>>, Error> {
+    let found = connection.simple(include_str!("sql/partitions.sql")).await?;
+    let read = |row: Vec<Option<String>>| {
+        let [Some(name), Some(kind), Some(bound), Some(has_key)] = <[_; 4]>::try_from(row).ok()? else {
+            return None;
+        };
+        let bound = Bound::parse(&bound)?;
+        (kind == "r").then_some(Partition { name, bound, has_key: has_key == "t" })
+    };
+    let Some(partitions) = found.into_iter().map(read).collect::<Option<Vec<_>>>() else { return Ok(None) };
+    let bounds: Vec<_> = partitions.iter().map(|partition| partition.bound).collect();
+    Ok(hold_all(&bounds, accounts).then_some(partitions))
+}

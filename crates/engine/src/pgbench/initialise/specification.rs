@@ -1,0 +1,108 @@
+//! What may be asked for: pgbench's options of initialisation, by their names.
+
+use serde::Deserialize;
+
+/// Beyond it the tellers' keys would not fit into `integer`.
+pub const SCALE_MAX: u32 = 214_748_364;
+/// PostgreSQL plans for thousands of partitions with difficulty, and creates them one after the other.
+pub const PARTITIONS_MAX: u32 = 100_000;
+/// Steps that anybody could mean; each may come more than once.
+pub const STEPS_MAX: usize = 100;
+/// The letters of the steps; a blank does nothing.
+const STEPS: &str = "dtgGvpf ";
+
+/// How the tables are made.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Initialise {
+    /// Branches; each has 10 tellers and 100 000 accounts.
+    pub scale: u32,
+    /// What is done, in order: drop, create tables, generate by the client or (G) the server, vacuum, primary keys,
+    /// foreign keys.
+    #[serde(default = "usual_steps")]
+    pub steps: String,
+    /// How full the tables' pages are made, in per cent.
+    #[serde(default = "full")]
+    pub fillfactor: u32,
+    /// Into how many partitions the accounts are divided; 0: none.
+    #[serde(default)]
+    pub partitions: u32,
+    /// How; by range unless told otherwise.
+    #[serde(default)]
+    pub partition_method: Option<Method>,
+    /// Whether the tables survive no crash and need no WAL.
+    #[serde(default)]
+    pub unlogged: bool,
+    /// Where the tables lie.
+    #[serde(default)]
+    pub tablespace: Option<String>,
+    /// Where the primary keys lie.
+    #[serde(default)]
+    pub index_tablespace: Option<String>,
+    /// Whether foreign keys are made, last of all where `steps` have no place for them.
+    #[serde(default)]
+    pub foreign_keys: bool,
+}
+
+/// How the accounts are divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// By consecutive keys.
+    Range,
+    /// By the hash of the key.
+    Hash,
+}
+
+impl Initialise {
+    /// What is wrong with it, in one line, pgbench's own where pgbench has one.
+    pub fn check(&self) -> Result<(), String> {
+        between("scale", self.scale, 1, SCALE_MAX)?;
+        between("fillfactor", self.fillfactor, 10, 100)?;
+        between("partitions", self.partitions, 0, PARTITIONS_MAX)?;
+        if self.partition_method.is_some() && self.partitions == 0 {
+            return Err("--partition-method requires greater than zero --partitions".to_owned());
+        }
+        if self.steps.is_empty() {
+            return Err("no initialization steps specified".to_owned());
+        }
+        if self.steps.len() > STEPS_MAX {
+            return Err(format!("steps: {} are more than {STEPS_MAX}", self.steps.len()));
+        }
+        match self.steps.chars().find(|&step| !STEPS.contains(step)) {
+            Some(step) => Err(format!(
+                "unrecognized initialization step \"{step}\"; allowed step characters are: \"{STEPS}\""
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// How the accounts are divided, if they are.
+    #[must_use]
+    pub fn method(&self) -> Option<Method> {
+        (self.partitions > 0).then(|| self.partition_method.unwrap_or(Method::Range))
+    }
+
+    /// The steps that do something, with their places, the foreign keys among them if they are wanted.
+    #[must_use]
+    pub fn steps_in_order(&self) -> Vec<(usize, char)> {
+        let wanted = self.foreign_keys && !self.steps.contains('f');
+        let steps = self.steps.chars().filter(|&step| step != ' ').chain(wanted.then_some('f'));
+        steps.enumerate().collect()
+    }
+}
+
+fn between(name: &str, value: u32, low: u32, high: u32) -> Result<(), String> {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    Err(format!("{name}: {value} is not between {low} and {high}"))
+}
+
+fn usual_steps() -> String {
+    "dtgvp".to_owned()
+}
+
+fn full() -> u32 {
+    100
+}
