@@ -6,7 +6,7 @@
 //!
 //! [`script`] reads files into commands, [`expression`] is the language of `\set` and `\if`, [`variables`] hold what it
 //! works on as [`value`]s, [`random`] is where chance comes from, and [`run`] takes one client through a script: the driver
-//! needs [`script::Scripts`], [`run::Startup`] and [`run::Client`].
+//! needs [`script::Scripts`], [`run::Startup`] and [`run::Client`]. [`initialise`] makes the tables, by the loader.
 //!
 //! Known differences from pgbench, all where it does something undefined or would not end: `abs()` of a boolean is an
 //! error, so is NaN as a parameter of a random function, a colon that ends a statement stays a colon, the time of
