@@ -105,9 +105,9 @@ def _table(table: Table, width: int) -> list[RenderableType]:
 
 
 def _broken(name: str, width: int) -> str:
-    """Over lines of at most this width, after commas and spaces where that will do."""
+    """Over lines of at most this width, after commas, spaces, slashes and colons where that will do."""
     lines = [""]
-    for part in re.findall(r"[^, ]*[, ]?", name):
+    for part in re.findall(r"[^, /:]*[, /:]?", name):
         if lines[-1] and len(lines[-1]) + len(part.rstrip()) > width:
             lines.append("")
         lines[-1] += part
