@@ -26,6 +26,7 @@ $(BIN)/pgdyno: .venv/installed pyproject.toml
 
 $(BIN)/pgdyno-engine: .venv/installed $(ENGINE_SOURCES)
 	cargo build --release --locked --quiet
+	@install -m 755 target/release/pgdyno-pgbench $(BIN)/pgdyno-pgbench
 	@install -m 755 target/release/pgdyno-engine $@
 
 demo: setup ## compare two PostgreSQL servers in about four minutes; verdict, evidence and report in demo/

@@ -1,7 +1,7 @@
 //! The language of pgbench, whole, as PostgreSQL 18's pgbench speaks it: expressions, variables, scripts, random numbers.
 //!
 //! The language has no sockets and no clock: who runs it asks for the next thing to do and does it. That is [`session`],
-//! a client with its connection, and [`workload`], its place in the driver. Where a message of an error reaches the user
+//! a client with its connection; [`workload`] is its place in the driver, and [`command`] is the program of that name. Where a message of an error reaches the user
 //! it is pgbench's own, so that what reads pgbench's output can read ours.
 //!
 //! [`script`] reads files into commands, [`expression`] is the language of `\set` and `\if`, [`variables`] hold what it
@@ -13,6 +13,7 @@
 //! `\sleep` does not overflow. Operands nest [`expression::DEPTH_MAX`] deep, there are [`variables::VARIABLES_MAX`]
 //! variables, and a script has [`script::SCRIPT_BYTES_MAX`] bytes.
 
+pub mod command;
 pub mod expression;
 pub mod initialise;
 pub mod random;

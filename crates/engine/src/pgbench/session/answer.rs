@@ -7,12 +7,18 @@ use crate::pgbench::script::sql::Store;
 use crate::pgbench::variables::{Names, Slot};
 use crate::wire::backend::{Message, Row};
 
-/// Reads to the end of so many answers. The rows are taken in and not looked at.
+/// Reads to the end of so many answers. The rows are taken in and not looked at; `query` counts statements.
 #[inline]
-pub async fn read_over(connection: &mut Connection, mut answers: u32) -> Result<(), Error> {
+pub async fn read_over(
+    connection: &mut Connection,
+    mut answers: u32,
+    query: &mut usize,
+) -> Result<(), Error> {
+    *query = 0;
     while answers > 0 {
         match connection.next().await? {
             Message::ReadyForQuery(_) => answers -= 1,
+            Message::CommandComplete(_) | Message::EmptyQueryResponse => *query += 1,
             message @ (Message::CopyInResponse(_) | Message::CopyOutResponse(_)) => {
                 return Err(unexpected(message.name()));
             }

@@ -91,6 +91,8 @@ struct Part {
     answer: Answer,
     /// Syncs of the open pipeline.
     syncs: u32,
+    /// Statements of the answer under way that are done.
+    query: usize,
     /// Room for the text of a shell command.
     command: Vec<u8>,
 }
@@ -103,7 +105,8 @@ impl Player {
         let count = program.scripts.statements();
         let answer = Answer::new(count);
         let random = client.random;
-        let part = Part { client, prepared: vec![false; count], answer, syncs: 0, command: Vec::new() };
+        let part =
+            Part { client, prepared: vec![false; count], answer, syncs: 0, query: 0, command: Vec::new() };
         Self { program, script: 0, random, part }
     }
 
@@ -130,19 +133,36 @@ impl Player {
         self.random = self.part.client.random;
     }
 
+    /// The statement of a combined command whose answer was read last, from 0.
+    #[must_use]
+    pub fn query(&self) -> usize {
+        self.part.query
+    }
+
     /// Carries the transaction out. After a failure the answer may not have been read to its end, and a transaction may
     /// be open: [`Connection::recover`]. Another attempt draws the same random numbers; variables keep their values.
     #[inline]
     pub async fn attempt(&mut self, connection: &mut Connection) -> Result<(), Stop> {
+        self.attempt_watched(connection, None).await
+    }
+
+    /// The same; `watch` gets the index of each command that was carried out and how long that took.
+    #[inline]
+    pub async fn attempt_watched(
+        &mut self,
+        connection: &mut Connection,
+        mut watch: Option<&mut dyn FnMut(usize, Nanos)>,
+    ) -> Result<(), Stop> {
         let Self { program, script, random, part } = self;
         part.client.random = *random;
         part.client.begin(*script);
         let mut has_waited = false;
         loop {
+            let began = if watch.is_some() { connection.reactor().now() } else { Nanos::ZERO };
             let step =
                 part.client.step(&program.scripts, program.protocol, &mut |line| eprintln!("{line}"))?;
             match step {
-                Step::Done => continue,
+                Step::Done => {}
                 Step::Sql(sql) => part.sql(program, sql, connection).await?,
                 Step::Sleep(time_us) => {
                     let reactor = connection.reactor().clone();
@@ -154,7 +174,10 @@ impl Player {
                 Step::EndPipeline => part.end_pipeline(connection).await?,
                 Step::End => break,
             }
-            has_waited = true;
+            has_waited |= step != Step::Done;
+            if let Some(watch) = &mut watch {
+                watch(part.client.command(), connection.reactor().now() - began);
+            }
         }
         if !has_waited {
             // A script that asks for nothing must not keep the loop to itself.
@@ -174,7 +197,7 @@ impl Player {
 impl Part {
     #[inline]
     async fn sql(&mut self, program: &Program, sql: &Sql, connection: &mut Connection) -> Result<(), Stop> {
-        let Self { client, prepared, answer, .. } = self;
+        let Self { client, prepared, answer, query, .. } = self;
         match program.protocol {
             Protocol::Simple => {
                 let append = |out: &mut Vec<u8>| sql.write_simple(&client.variables, out);
@@ -197,8 +220,9 @@ impl Part {
         }
         connection.flush().await?;
         match &sql.store {
-            None => answer::read_over(connection, 1).await?,
+            None => answer::read_over(connection, 1, query).await?,
             Some(store) => {
+                *query = 0;
                 answer.store(connection, client, &program.scripts.names, sql.number, store).await?;
             }
         }
@@ -253,7 +277,7 @@ impl Part {
     async fn end_pipeline(&mut self, connection: &mut Connection) -> Result<(), Stop> {
         self.sync(connection);
         connection.flush().await?;
-        Ok(answer::read_over(connection, self.syncs).await?)
+        Ok(answer::read_over(connection, self.syncs, &mut self.query).await?)
     }
 }
 

@@ -1,0 +1,111 @@
+//! The program that takes pgbench's options and prints pgbench's output.
+//!
+//! | question | place |
+//! |---|---|
+//! | options, and what is refused | [`options`], in the ways of [`getopt`] |
+//! | before the clients begin | [`setup`] |
+//! | threads, the clock of the run | [`bench`](mod@bench) |
+//! | one client | [`client`] |
+//! | what is counted, what is printed | [`statistics`], [`report`] |
+
+pub mod bench;
+pub mod client;
+pub mod getopt;
+pub mod log;
+pub mod options;
+pub mod report;
+pub mod setup;
+pub mod spellings;
+pub mod statistics;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+pub use bench::Bench;
+use bench::Unfinished;
+use log::{Log, Said};
+use options::{Options, Refusal, Request};
+
+/// The version of pgbench whose options and output these are.
+pub const POSTGRESQL: &str = "18";
+
+const HELP: &str = include_str!("help.txt");
+
+/// Some clients were aborted.
+const ABORTED: u8 = 2;
+
+/// The program; the first argument is its name.
+pub fn main(arguments: &[String]) -> ExitCode {
+    let (called, rest) = arguments.split_first().map_or(("pgbench", &[][..]), |(c, rest)| (c.as_str(), rest));
+    let name = Path::new(called).file_name().map_or(called.into(), |name| name.to_string_lossy());
+    let log = Log { program: name.into_owned() };
+    match rest.first().map(String::as_str) {
+        Some("--help" | "-?") => {
+            print!("{}", HELP.replace("pgbench-program", &log.program));
+            return ExitCode::SUCCESS;
+        }
+        Some("--version" | "-V") => {
+            println!("pgbench (PostgreSQL) {POSTGRESQL} (pgdyno {})", env!("CARGO_PKG_VERSION"));
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
+    }
+    let hint = || log.hint(&format!("Try \"{} --help\" for more information.", log.program));
+    match options::read(rest) {
+        Ok(Request::Print(output, errors)) => {
+            print!("{output}");
+            eprint!("{errors}");
+            ExitCode::SUCCESS
+        }
+        Ok(Request::Run(options)) => run(*options, &log).unwrap_or(ExitCode::FAILURE),
+        Err(Refusal::Getopt(message)) => {
+            eprintln!("{called}: {message}");
+            hint();
+            ExitCode::FAILURE
+        }
+        Err(Refusal::Error(message)) => {
+            log.error(&message);
+            ExitCode::FAILURE
+        }
+        Err(Refusal::ErrorWithHint(message)) => {
+            log.error(&message);
+            hint();
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A run. An error has been said.
+fn run(options: Options, log: &Log) -> Result<ExitCode, Said> {
+    let say = |message: String| {
+        log.error(&message);
+        Said
+    };
+    let seed = setup::seed(options.random_seed.as_deref()).map_err(|(message, detail)| {
+        log.error(&message);
+        if !detail.is_empty() {
+            log.detail(&detail);
+        }
+        log.error("error while setting random seed from --random-seed option");
+        Said
+    })?;
+    if options.random_seed.is_some() {
+        log.info(&format!("setting random seed to {seed}"));
+    }
+    let scripts = setup::scripts(&options).map_err(say)?;
+    let conninfo = setup::conninfo(&options).map_err(say)?;
+    let tables = setup::prepare(&options, &conninfo, log)?;
+    let program = setup::program(scripts, &options, tables.scale, seed).map_err(say)?;
+    let bench = Bench::new(options, program, conninfo, log.clone());
+    let results = match bench::run(&bench) {
+        Ok(results) => results,
+        Err(Unfinished::NotBegun) => return Err(Said),
+        Err(Unfinished::Aborted) => return Ok(ExitCode::from(ABORTED)),
+    };
+    print!("{}", report::text(&bench, &tables, &results));
+    if results.is_aborted {
+        log.error("Run was aborted; the above results are incomplete.");
+        return Ok(ExitCode::from(ABORTED));
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,261 @@
+//! The options of pgbench, read and checked. Messages are pgbench's.
+
+use super::getopt;
+use super::spellings::SPELLINGS;
+use crate::pgbench::run::{Protocol, split_definition};
+use crate::pgbench::script::builtin::Builtin;
+use crate::pgbench::script::weight::split_weight;
+
+/// A script to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The name of one of pgbench's own.
+    Builtin(&'static str),
+    /// A file; `-` is standard input.
+    File(String),
+}
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// To print this on standard output, or, in the second place, on standard error.
+    Print(String, String),
+    /// A run.
+    Run(Box<Options>),
+}
+
+/// A run.
+#[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, missing_docs)] // They are pgbench's, by the names of the options.
+pub struct Options {
+    pub scripts: Vec<(Source, u32)>,
+    pub clients: u32,
+    pub jobs: u32,
+    pub connect: bool,
+    pub transactions: u32,
+    /// 0 where transactions count.
+    pub time_s: u32,
+    pub protocol: Protocol,
+    pub define: Vec<(String, String)>,
+    pub rate_per_s: Option<f64>,
+    pub latency_limit_ms: Option<f64>,
+    pub scale: Option<u32>,
+    pub no_vacuum: bool,
+    pub vacuum_all: bool,
+    /// 0 is none.
+    pub progress_s: u32,
+    pub progress_timestamp: bool,
+    pub report_per_command: bool,
+    /// 0 is no limit.
+    pub max_tries: u32,
+    pub failures_detailed: bool,
+    pub verbose_errors: bool,
+    pub exit_on_abort: bool,
+    pub continue_on_error: bool,
+    pub random_seed: Option<String>,
+    pub host: Option<String>,
+    pub port: Option<String>,
+    pub username: Option<String>,
+    pub dbname: Option<String>,
+}
+
+/// Options that are refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// In getopt's words: nothing but the program's name stands before them.
+    Getopt(String),
+    /// An error.
+    Error(String),
+    /// An error, and a hint to `--help`.
+    ErrorWithHint(String),
+}
+
+impl From<String> for Refusal {
+    fn from(message: String) -> Self {
+        Self::Error(message)
+    }
+}
+
+fn refuse<T>(message: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::Error(message.into()))
+}
+
+/// Reads the arguments behind the program's name.
+pub fn read(arguments: &[String]) -> Result<Request, Refusal> {
+    let parsed = getopt::parse(&SPELLINGS, arguments).map_err(Refusal::Getopt)?;
+    let mut options = Options::default();
+    let mut time_or_count = (None, None);
+    for (name, value) in &parsed.options {
+        let value = value.as_str();
+        match *name {
+            "builtin" if value == "list" => return Ok(Request::Print(String::new(), Builtin::list())),
+            "builtin" => {
+                let (name, weight) = split_weight(value).map_err(|error| error.to_string())?;
+                options.add_builtin(name, weight)?;
+            }
+            "file" => {
+                let (name, weight) = split_weight(value).map_err(|error| error.to_string())?;
+                options.scripts.push((Source::File(name.to_owned()), weight));
+            }
+            "select-only" => options.add_builtin("select-only", 1)?,
+            "skip-some-updates" => options.add_builtin("simple-update", 1)?,
+            "show-script" => {
+                return Ok(Request::Print(String::new(), builtin(value)?.shown()));
+            }
+            "client" => options.clients = integer(value, "-c/--clients")?,
+            "jobs" => options.jobs = integer(value, "-j/--jobs")?,
+            "connect" => options.connect = true,
+            "transactions" => time_or_count.0 = Some(integer(value, "-t/--transactions")?),
+            "time" => time_or_count.1 = Some(integer(value, "-T/--time")?),
+            "protocol" => options.protocol = protocol(value)?,
+            "define" => {
+                let (name, value) = split_definition(value).map_err(|error| error.to_string())?;
+                options.define.push((name.to_owned(), value.to_owned()));
+            }
+            "rate" => options.rate_per_s = Some(positive(value, "rate limit")?),
+            "latency-limit" => options.latency_limit_ms = Some(positive(value, "latency limit")?),
+            "scale" => options.scale = Some(integer(value, "-s/--scale")?),
+            "no-vacuum" => options.no_vacuum = true,
+            "vacuum-all" => options.vacuum_all = true,
+            "progress" => options.progress_s = integer(value, "-P/--progress")?,
+            "progress-timestamp" => options.progress_timestamp = true,
+            "report-per-command" => options.report_per_command = true,
+            "max-tries" => options.max_tries = max_tries(value)?,
+            "failures-detailed" => options.failures_detailed = true,
+            "verbose-errors" => options.verbose_errors = true,
+            "exit-on-abort" => options.exit_on_abort = true,
+            "continue-on-error" => options.continue_on_error = true,
+            "random-seed" => options.random_seed = Some(value.to_owned()),
+            "host" => options.host = Some(value.to_owned()),
+            "port" => options.port = Some(value.to_owned()),
+            "username" => options.username = Some(value.to_owned()),
+            "dbname" => options.dbname = Some(value.to_owned()),
+            other => return refuse(format!("--{other} is not supported by pgdyno's pgbench yet")),
+        }
+    }
+    options.finish(time_or_count, &parsed.operands)?;
+    Ok(Request::Run(Box::new(options)))
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            scripts: Vec::new(),
+            clients: 1,
+            jobs: 1,
+            connect: false,
+            transactions: 10,
+            time_s: 0,
+            protocol: Protocol::Simple,
+            define: Vec::new(),
+            rate_per_s: None,
+            latency_limit_ms: None,
+            scale: None,
+            no_vacuum: false,
+            vacuum_all: false,
+            progress_s: 0,
+            progress_timestamp: false,
+            report_per_command: false,
+            max_tries: 1,
+            failures_detailed: false,
+            verbose_errors: false,
+            exit_on_abort: false,
+            continue_on_error: false,
+            random_seed: None,
+            host: None,
+            port: None,
+            username: None,
+            dbname: None,
+        }
+    }
+}
+
+impl Options {
+    /// Whether a script of pgbench's own is among them: then its tables have to exist.
+    #[must_use]
+    pub fn has_builtin(&self) -> bool {
+        self.scripts.iter().any(|(source, _)| matches!(source, Source::Builtin(_)))
+    }
+
+    fn add_builtin(&mut self, name: &str, weight: u32) -> Result<(), Refusal> {
+        self.scripts.push((Source::Builtin(builtin(name)?.name), weight));
+        Ok(())
+    }
+
+    /// What options mean together.
+    fn finish(
+        &mut self,
+        (transactions, time_s): (Option<u32>, Option<u32>),
+        operands: &[String],
+    ) -> Result<(), Refusal> {
+        if self.scripts.is_empty() {
+            self.add_builtin("tpcb-like", 1)?;
+        }
+        let mut operands = operands.iter();
+        if self.dbname.is_none() {
+            self.dbname = operands.next().cloned();
+        }
+        if let Some(first) = operands.next() {
+            let message = format!("too many command-line arguments (first is \"{first}\")");
+            return Err(Refusal::ErrorWithHint(message));
+        }
+        if self.scripts.iter().all(|(_, weight)| *weight == 0) {
+            return refuse("total script weight must not be zero");
+        }
+        if transactions.is_some() && time_s.is_some() {
+            return refuse("specify either a number of transactions (-t) or a duration (-T), not both");
+        }
+        self.transactions = transactions.unwrap_or(10);
+        self.time_s = time_s.unwrap_or(0);
+        self.jobs = self.jobs.min(self.clients);
+        if self.progress_timestamp && self.progress_s == 0 {
+            return refuse("--progress-timestamp is allowed only under --progress");
+        }
+        if self.max_tries == 0 && self.latency_limit_ms.is_none() && self.time_s == 0 {
+            return refuse(
+                "an unlimited number of transaction tries can only be used with --latency-limit or a duration (-T)",
+            );
+        }
+        Ok(())
+    }
+}
+
+/// An integer from 1 on.
+fn integer(value: &str, option: &str) -> Result<u32, Refusal> {
+    let number = value.trim_start().parse::<i64>();
+    match number {
+        Ok(number) if (1..=i64::from(i32::MAX)).contains(&number) => Ok(number as u32),
+        Ok(_) => refuse(format!("{option} must be in range 1..{}", i32::MAX)),
+        Err(_) => refuse(format!("invalid value \"{value}\" for option {option}")),
+    }
+}
+
+/// A number above 0, as C's `atof` reads it: what follows it does not matter.
+fn positive(value: &str, what: &str) -> Result<f64, Refusal> {
+    let text = value.trim_start();
+    let mut ends = (0..=text.len()).rev().filter(|&end| text.is_char_boundary(end));
+    let number = ends.find_map(|end| text[..end].parse::<f64>().ok()).unwrap_or(0.0);
+    if number > 0.0 { Ok(number) } else { refuse(format!("invalid {what}: \"{value}\"")) }
+}
+
+fn max_tries(value: &str) -> Result<u32, Refusal> {
+    let number = crate::pgbench::value::parse::leading_int(value.as_bytes());
+    u32::try_from(number).or_else(|_| refuse(format!("invalid number of maximum tries: \"{value}\"")))
+}
+
+fn protocol(value: &str) -> Result<Protocol, Refusal> {
+    match value {
+        "simple" => Ok(Protocol::Simple),
+        "extended" => Ok(Protocol::Extended),
+        "prepared" => Ok(Protocol::Prepared),
+        _ => refuse(format!("invalid query mode (-M): \"{value}\"")),
+    }
+}
+
+fn builtin(name: &str) -> Result<Builtin, Refusal> {
+    Builtin::find(name).map_err(|error| {
+        let list = Builtin::list();
+        // A message gets the end of its last line when it is printed.
+        Refusal::Error(format!("{error}\n{}", list.strip_suffix('\n').unwrap_or(&list)))
+    })
+}

@@ -1,0 +1,208 @@
+//! What happens before the clients begin: scripts are read, the server is asked for the scale, tables are vacuumed.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use std::{env, fs};
+
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::log::{Log, Said, server_text};
+use super::options::{Options, Source};
+use crate::io::{Clock, Connection, Error, Reactor};
+use crate::pgbench::run::Startup;
+use crate::pgbench::script::Scripts;
+use crate::pgbench::script::builtin::BUILTINS;
+use crate::pgbench::session::Program;
+use crate::wire::conninfo::{self, Conninfo};
+
+const TABLES: &str = include_str!("tables.sql");
+const NO_TABLE: &str = "42P01";
+
+/// The tables, as the report shows them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tables {
+    /// The scale that is reported.
+    pub scale: i64,
+    /// How pgbench_accounts is divided, and into how many parts.
+    pub partitions: Option<(&'static str, u64)>,
+}
+
+/// Reads the scripts.
+pub fn scripts(options: &Options) -> Result<Scripts, String> {
+    let mut scripts = Scripts::default();
+    for (source, weight) in &options.scripts {
+        let (name, text) = match source {
+            Source::Builtin(name) => {
+                let builtin = BUILTINS.into_iter().find(|builtin| builtin.name == *name);
+                let builtin =
+                    builtin.ok_or_else(|| format!("no builtin script found for name \"{name}\""))?;
+                (builtin.description.to_owned(), builtin.text.as_bytes().to_vec())
+            }
+            Source::File(path) => (path.clone(), file(path).map_err(|error| read_error(path, &error))?),
+        };
+        scripts.add(&name, &text, *weight).map_err(|error| error.to_string())?;
+    }
+    Ok(scripts)
+}
+
+fn file(path: &str) -> io::Result<Vec<u8>> {
+    if path != "-" {
+        return fs::read(path);
+    }
+    let mut text = Vec::new();
+    io::stdin().lock().read_to_end(&mut text)?;
+    Ok(text)
+}
+
+fn read_error(path: &str, error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    format!("could not open file \"{path}\": {text}")
+}
+
+/// The program of a run, all options applied.
+pub fn program(
+    mut scripts: Scripts,
+    options: &Options,
+    scale: i64,
+    seed: u64,
+) -> Result<Arc<Program>, String> {
+    let (clients, jobs) = (options.clients as usize, options.jobs as usize);
+    let startup = Startup::new(&mut scripts.names, &options.define, scale, seed, clients, jobs);
+    let startup = startup.map_err(|error| error.to_string())?;
+    let program = Program::new(scripts, options.protocol, startup).map_err(|error| error.to_string())?;
+    Ok(Arc::new(program))
+}
+
+/// The seed that `--random-seed` asks for. The error has a message and a detail.
+pub fn seed(option: Option<&str>) -> Result<u64, (String, String)> {
+    match option {
+        None | Some("time") => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            Ok(now.as_micros() as u64)
+        }
+        Some("rand") => {
+            let mut bytes = [0; 8];
+            let filled = SystemRandom::new().fill(&mut bytes);
+            filled.map_err(|_| ("could not generate random seed".to_owned(), String::new()))?;
+            Ok(u64::from_ne_bytes(bytes))
+        }
+        Some(number) => number.trim_start().parse().map_err(|_| {
+            let message = format!("unrecognized random seed option \"{number}\"");
+            (message, "Expecting an unsigned integer, \"time\" or \"rand\".".to_owned())
+        }),
+    }
+}
+
+/// Where to connect, by options and environment as pgbench has it.
+pub fn conninfo(options: &Options) -> Result<Conninfo, String> {
+    let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+    let dbname = options.dbname.clone().or_else(|| set("PGDATABASE")).or_else(|| set("PGUSER"));
+    let is_uri = |name: &String| ["postgres://", "postgresql://"].iter().any(|uri| name.starts_with(uri));
+    let mut words = Vec::new();
+    for (key, value) in [("host", &options.host), ("port", &options.port), ("user", &options.username)] {
+        if let Some(value) = value.as_ref().filter(|value| !value.is_empty()) {
+            words.push(format!("{key}={}", quoted(value)));
+        }
+    }
+    match dbname {
+        Some(uri) if is_uri(&uri) && !words.is_empty() => {
+            return Err("host, port and user belong into the URI".to_owned());
+        }
+        Some(string) if is_uri(&string) || string.contains('=') => words.push(string),
+        Some(name) => words.push(format!("dbname={}", quoted(&name))),
+        None => {
+            let operating_system_user = conninfo::load("").map_err(|error| error.to_string())?.user;
+            words.push(format!("dbname={}", quoted(&operating_system_user)));
+        }
+    }
+    let text = words.join(" ");
+    let mut conninfo = conninfo::load(&text).map_err(|error| error.to_string())?;
+    conninfo.application_name.get_or_insert_with(|| "pgbench".to_owned());
+    Ok(conninfo)
+}
+
+fn quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\\', "\\\\").replace('\'', "\\'"))
+}
+
+/// Asks the server what has to be known, and vacuums. The error has been said: it is for the exit status.
+pub fn prepare(options: &Options, conninfo: &Conninfo, log: &Log) -> Result<Tables, Said> {
+    let failed = |error: &Error| {
+        log.error(&server_text(error));
+        log.error("could not create connection for setup");
+        Said
+    };
+    let reactor = Reactor::new(Clock::monotonic()).map_err(|error| failed(&error))?;
+    let conversation = async {
+        let mut connection = Connection::connect(&reactor, conninfo).await.map_err(|error| failed(&error))?;
+        let version = connection.simple("SHOW server_version").await.map_err(|error| failed(&error))?;
+        let version = version.into_iter().flatten().flatten().next().unwrap_or_default();
+        println!("pgbench ({}, pgdyno {}, server {version})", super::POSTGRESQL, env!("CARGO_PKG_VERSION"));
+        let mut tables = Tables { scale: i64::from(options.scale.unwrap_or(1)), partitions: None };
+        if options.has_builtin() {
+            tables = table_info(&mut connection, conninfo, options, log).await?;
+        }
+        if !options.no_vacuum {
+            vacuum(&mut connection, options, log).await;
+        }
+        Ok(tables)
+    };
+    reactor.block_on(conversation).map_err(|error| failed(&error))?
+}
+
+async fn table_info(
+    connection: &mut Connection,
+    conninfo: &Conninfo,
+    options: &Options,
+    log: &Log,
+) -> Result<Tables, Said> {
+    let rows = connection.simple("select count(*) from pgbench_branches").await.map_err(|error| {
+        log.error(&format!("could not count number of branches: {}", server_text(&error)));
+        if error.sqlstate().is_some_and(|sqlstate| sqlstate.as_str() == NO_TABLE) {
+            let dbname = &conninfo.dbname;
+            log.hint(&format!(
+                "Perhaps you need to do initialization (\"pgbench -i\") in database \"{dbname}\"."
+            ));
+        }
+        Said
+    })?;
+    let scale = rows.into_iter().flatten().flatten().next().and_then(|count| count.parse().ok()).unwrap_or(0);
+    if options.scale.is_some() {
+        log.warning(&format!("scale option ignored, using count from pgbench_branches table ({scale})"));
+    }
+    let rows = connection.simple(TABLES).await.map_err(|error| {
+        log.error(&server_text(&error));
+        Said
+    })?;
+    let mut row = rows.into_iter().next().unwrap_or_default().into_iter().map(Option::unwrap_or_default);
+    let method = match row.next().as_deref() {
+        Some("r") => Some("range"),
+        Some("h") => Some("hash"),
+        _ => None,
+    };
+    let count = row.next().and_then(|count| count.parse().ok()).unwrap_or(0);
+    Ok(Tables { scale, partitions: method.map(|method| (method, count)) })
+}
+
+async fn vacuum(connection: &mut Connection, options: &Options, log: &Log) {
+    eprint!("starting vacuum...");
+    let all = ["vacuum pgbench_branches", "vacuum pgbench_tellers", "truncate pgbench_history"];
+    for sql in all {
+        attempt(connection, sql, log).await;
+    }
+    eprintln!("end.");
+    if options.vacuum_all {
+        eprint!("starting vacuum pgbench_accounts...");
+        attempt(connection, "vacuum analyze pgbench_accounts", log).await;
+        eprintln!("end.");
+    }
+}
+
+async fn attempt(connection: &mut Connection, sql: &str, log: &Log) {
+    if let Err(error) = connection.simple(sql).await {
+        log.error(&server_text(&error));
+        log.detail("(ignoring this error and continuing anyway)");
+    }
+}

@@ -1,0 +1,56 @@
+//! How pgbench's options are spelt.
+
+use super::getopt::Spelling;
+
+const fn spelling(short: u8, long: &'static str, takes: bool) -> Spelling {
+    Spelling { short, long, takes }
+}
+
+/// All options, those included that are refused.
+pub const SPELLINGS: [Spelling; 45] = [
+    spelling(b'b', "builtin", true),
+    spelling(b'c', "client", true),
+    spelling(b'C', "connect", false),
+    spelling(b'd', "dbname", true),
+    spelling(b'D', "define", true),
+    spelling(b'f', "file", true),
+    spelling(b'F', "fillfactor", true),
+    spelling(b'h', "host", true),
+    spelling(b'i', "initialize", false),
+    spelling(b'I', "init-steps", true),
+    spelling(b'j', "jobs", true),
+    spelling(b'l', "log", false),
+    spelling(b'L', "latency-limit", true),
+    spelling(b'n', "no-vacuum", false),
+    spelling(b'p', "port", true),
+    spelling(b'P', "progress", true),
+    spelling(b'M', "protocol", true),
+    spelling(b'q', "quiet", false),
+    spelling(b'r', "report-per-command", false),
+    spelling(b'R', "rate", true),
+    spelling(b's', "scale", true),
+    spelling(b'S', "select-only", false),
+    spelling(b'N', "skip-some-updates", false),
+    spelling(b'T', "time", true),
+    spelling(b't', "transactions", true),
+    spelling(b'U', "username", true),
+    spelling(b'v', "vacuum-all", false),
+    spelling(0, "unlogged-tables", false),
+    spelling(0, "tablespace", true),
+    spelling(0, "index-tablespace", true),
+    spelling(0, "sampling-rate", true),
+    spelling(0, "aggregate-interval", true),
+    spelling(0, "progress-timestamp", false),
+    spelling(0, "log-prefix", true),
+    spelling(0, "foreign-keys", false),
+    spelling(0, "random-seed", true),
+    spelling(0, "show-script", true),
+    spelling(0, "partitions", true),
+    spelling(0, "partition-method", true),
+    spelling(0, "failures-detailed", false),
+    spelling(0, "max-tries", true),
+    spelling(0, "verbose-errors", false),
+    spelling(0, "exit-on-abort", false),
+    spelling(0, "continue-on-error", false),
+    spelling(0, "debug", false),
+];

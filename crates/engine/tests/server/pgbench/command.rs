@@ -1,0 +1,144 @@
+//! The program: the same options give the same output and exit status as the real pgbench's, numbers apart.
+
+use std::process::{Command, Output};
+
+use super::Pgbench;
+
+impl Pgbench {
+    fn ours(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"));
+        command.args(["-n", "-U", "postgres", "-p", &self.server.port.to_string()]);
+        command.arg("-h").arg(&self.server.directory).args(arguments).arg("postgres");
+        command.env_remove("PGOPTIONS").output().unwrap()
+    }
+}
+
+/// What was printed, without the numbers and what is ours: the version, the program's name.
+fn shape(printed: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(printed).replace("pgdyno-pgbench", "pgbench");
+    // Where nothing was carried out, pgbench 15 divides by it, and 18 does not.
+    let lines = text.lines().filter(|line| !line.starts_with("pgbench (") && !line.contains("NaN"));
+    let mut shapes: Vec<String> = lines
+        .map(|line| {
+            let line = line.split(' ').filter(|word| !word.is_empty());
+            let words = line.map(|word| {
+                let core = word.trim_matches(|c: char| "()%,/".contains(c));
+                let is_number = core.split('/').all(|part| part.parse::<f64>().is_ok());
+                if is_number {
+                    word.replace(|c: char| c.is_ascii_digit() || c == '.', "#")
+                } else {
+                    word.to_owned()
+                }
+            });
+            let mut line = words.collect::<Vec<_>>().join(" ");
+            while line.contains("##") {
+                line = line.replace("##", "#");
+            }
+            line
+        })
+        .collect();
+    shapes.dedup_by(|a, b| a == b && a.starts_with("progress:"));
+    shapes
+}
+
+fn initialise(pgbench: &Pgbench) {
+    let output = pgbench.run(&["-i", "-q", "-s", "1"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_run_is_reported_as_pgbench_reports_it() {
+    let Some(pgbench) = Pgbench::find("pgbench-report") else { return };
+    initialise(&pgbench);
+    let one = pgbench.script("one.sql", "\\set x 1 + :scale\nselect :x;\n");
+    let open = pgbench.script("open.sql", "begin;\n");
+    let divides = pgbench.script("divides.sql", "\\set x 1 / 0\n");
+    let two_rows = pgbench.script("two.sql", "select 1 as a union select 2 \\gset\n");
+    let cases: [&[&str]; 19] = [
+        &["-t", "3"],
+        &["-S", "-t", "3", "-c", "3", "-j", "2", "-M", "prepared"],
+        &["-N", "-t", "3", "-r", "-M", "extended"],
+        &["-f", &one, "-t", "3", "-s", "7"],
+        &["-f", &one, "-t", "5", "-C"],
+        &["-S", "-t", "5", "-r", "--max-tries=3", "--failures-detailed"],
+        &["-S", "-t", "5", "-L", "1000"],
+        &["-S", "-t", "5", "-R", "1000"],
+        &["-S", "-t", "5", "-R", "1000", "-L", "500", "--max-tries", "0"],
+        &["-S", "-T", "1"],
+        &["-S", "-s", "5", "-t", "1"],
+        &["-S", "-t", "1", "--random-seed=5"],
+        &["-f", &divides, "-t", "3"],
+        &["-f", &two_rows, "-t", "3"],
+        &["-f", "/nowhere.sql"],
+        &["-S", "-t", "1", "-T", "1"],
+        &["-M", "binary"],
+        &["-c", "none"],
+        &["-c", "0"],
+    ];
+    for arguments in cases {
+        let (real, ours) = (pgbench.run(arguments), pgbench.ours(arguments));
+        assert_eq!(ours.status.code(), real.status.code(), "{arguments:?}");
+        assert_eq!(shape(&ours.stdout), shape(&real.stdout), "{arguments:?}");
+        assert_eq!(shape(&ours.stderr), shape(&real.stderr), "{arguments:?}");
+    }
+    let aborted = pgbench.ours(&["-f", &open, "-t", "3", "--exit-on-abort"]);
+    assert_eq!(aborted.status.code(), Some(2));
+    assert!(aborted.stdout.ends_with(b")\n"), "only the version is printed");
+}
+
+#[test]
+fn wrong_options_are_refused_as_pgbench_refuses_them() {
+    let Some(pgbench) = Pgbench::find("pgbench-options") else { return };
+    let cases: [&[&str]; 16] = [
+        &["--nothing"],
+        &["-t", "0"],
+        &["-j", "1x"],
+        &["-D", "x"],
+        &["-D", "=1"],
+        &["-R", "0"],
+        &["-L", "no"],
+        &["-b", "s"],
+        &["-b", "tpcb@x"],
+        &["--show-script=x"],
+        &["-b", "tpcb@0"],
+        &["--random-seed", "x"],
+        &["--progress-timestamp"],
+        &["--max-tries=0"],
+        &["one", "two"],
+        &["--max-tries=-1"],
+    ];
+    for arguments in cases {
+        let (real, ours) = (pgbench.run(arguments), pgbench.ours(arguments));
+        assert_eq!(ours.status.code(), Some(1), "{arguments:?}");
+        assert_eq!(real.status.code(), Some(1), "{arguments:?}");
+        let called = |output: &Output, name: &str| {
+            // getopt prints the name as it was called.
+            let path = String::from_utf8_lossy(&output.stderr).into_owned();
+            let lines =
+                path.lines().map(|line| line.rsplit_once(name).map_or(line, |(_, rest)| rest).to_owned());
+            lines.collect::<Vec<_>>()
+        };
+        assert_eq!(called(&ours, "pgdyno-pgbench"), called(&real, "pgbench"), "{arguments:?}");
+    }
+}
+
+#[test]
+fn errors_of_the_server_are_told_and_the_status_is_two() {
+    let Some(pgbench) = Pgbench::find("pgbench-errors") else { return };
+    let missing = pgbench.script("missing.sql", "select 1;\nselect * from nothing_of_this_name;\n");
+    let ours = pgbench.ours(&["-f", &missing, "-t", "3"]);
+    let errors = String::from_utf8_lossy(&ours.stderr).into_owned();
+    let expected = "error: client 0 script 0 aborted in command 1 query 0: \
+                    ERROR:  relation \"nothing_of_this_name\" does not exist";
+    assert!(errors.contains(expected), "{errors}");
+    assert!(errors.ends_with("error: Run was aborted; the above results are incomplete.\n"), "{errors}");
+    assert_eq!(ours.status.code(), Some(2));
+    let ours = pgbench.ours(&["-f", &missing, "-t", "3", "--continue-on-error"]);
+    let printed = String::from_utf8_lossy(&ours.stdout).into_owned();
+    assert!(printed.contains("number of failed transactions: 3 (100.000%)"), "{printed}");
+    assert_eq!(ours.status.code(), Some(0));
+    let ours = pgbench.ours(&["-S"]);
+    let errors = String::from_utf8_lossy(&ours.stderr).into_owned();
+    assert!(errors.contains("hint: Perhaps you need to do initialization (\"pgbench -i\")"), "{errors}");
+    assert_eq!(ours.status.code(), Some(1));
+}
