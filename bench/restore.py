@@ -32,8 +32,9 @@ def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
         sync_file_system(place.directory)
         copied_s = time.monotonic() - begun_s
         fresh.append((restore(snapshot, ours, place.account).duration_s, copied_s))
-        with Cluster(place.cluster.build, ours, place.account).start(sizes.settings) as server:
-            server.connect().execute("UPDATE stock SET s_ytd = s_ytd + 1 WHERE s_i_id <= 1000")
+        used_cluster = Cluster(place.cluster.build, ours, place.account)
+        with used_cluster.start(sizes.settings) as server, server.connect() as connection:
+            connection.execute("UPDATE stock SET s_ytd = s_ytd + 1 WHERE s_i_id <= 1000")
         sync_file_system(place.directory)
         used.append((restore(snapshot, ours, place.account).duration_s, copied_s))
         for directory in (ours, theirs):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from psycopg import sql
@@ -10,13 +12,25 @@ from psycopg.conninfo import make_conninfo
 
 from pgdyno.errors import ConnectError, DatasetError, DiskFullError
 from pgdyno.lab.dsn_arm import require_room
+from pgdyno.server.build import Build
+from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.local import free_for_data
 from pgdyno.server.remote import Remote, database_name
 from pgdyno.server.running import Server
 from pgdyno.server.trial_copy import TrialCopy, drop_copies_that_nobody_holds
+from pgdyno.server.user import Account
 
 pytestmark = pytest.mark.server
+
+
+@pytest.fixture(scope="module")
+def running_server(build: Build, account: Account, session_dir: Path) -> Iterator[Server]:
+    """One of these tests' own: they look at all that is there, and other tests leave something."""
+    cluster = Cluster(build, session_dir / "remote", account)
+    cluster.initdb(InitOptions(sync=False))
+    with cluster.start() as server:
+        yield server
 
 
 @pytest.fixture
