@@ -1,4 +1,4 @@
-"""Effects and verdicts: what must hold whatever the numbers are, and the rules of METHOD.md case by case."""
+"""Effects and verdicts: what must hold whatever the numbers are; the rules of docs/method.md by case."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ CATALOGUE_OF_STARTER = {name: define(name, "string") for name in STARTER_NAMES} 
 
 
 def test_starter_is_what_pgtune_gives_for_the_machine_of_the_published_experiment() -> None:
-    """16 GB, 4 CPUs, 100 connections, SSD: published/README.md, except for what PGTune changed since."""
+    """16 GB, 4 CPUs, 100 connections, SSD, as PGTune fits it (November 2026)."""
     settings = dict(request(["starter"], {}, fit(16 * GIB, 4, version=Version(15, 0))).settings)
     assert settings == {
         "max_connections": "100",

@@ -1,6 +1,6 @@
 """The effect of an arm against the baseline: one log ratio per block, and an interval on their mean.
 
-A block is the unit of replication (METHOD.md). In block b both arms give x_A and x_B; d_b = ln(x_B / x_A).
+A block is the unit of replication (ADR 4). In block b both arms give x_A and x_B; d_b = ln(x_B / x_A).
 The estimate is exp(mean d), its interval Student's t on d, mapped by exp; a BCa bootstrap (Efron, "Better
 bootstrap confidence intervals", JASA 1987) checks it. On the log scale swapping A and B mirrors the result,
 and a machine twice as fast gives the same one.

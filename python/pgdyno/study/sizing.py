@@ -65,7 +65,7 @@ class Rhythm:
 
 
 BLOCKS_WANTED = 8
-"""How many blocks a budget is cut into: an interval by Student's t needs 5 (METHOD.md), and its width
+"""How many blocks a budget is cut into: an interval by Student's t needs 5 (docs/method.md), and its width
 still falls steeply from 5 (t = 2.78) to 8 (t = 2.36)."""
 
 BLOCK_OVERHEAD_S = 6.0
