@@ -4,14 +4,15 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::{env, fs, process, thread};
 
 use pgdyno_engine::drive::{Ending, Seat, User, Workload};
-use pgdyno_engine::io::{Clock, Connection, Error, Reactor};
+use pgdyno_engine::io::{Clock, Connection, Error, Nanos, Reactor};
+use pgdyno_engine::pgbench::command::statistics::{Ended, Outcome};
+use pgdyno_engine::pgbench::command::transaction_log::{Columns, LogOptions, TransactionLog};
 use pgdyno_engine::pgbench::run::{Client, Protocol, Startup, Step};
 use pgdyno_engine::pgbench::script::Scripts;
 use pgdyno_engine::pgbench::script::builtin::BUILTINS;
@@ -21,15 +22,19 @@ use serde_json::json;
 
 struct Counting;
 
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+thread_local! {
+    /// Those of this thread: the harness allocates beside the tests.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
 
-/// All threads are counted, so one test at a time.
-static ALONE: Mutex<()> = Mutex::new(());
+fn allocations() -> u64 {
+    ALLOCATIONS.with(Cell::get)
+}
 
 // SAFETY: every call is handed to the system's allocator as it is.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
         unsafe { System.alloc(layout) }
     }
 
@@ -71,7 +76,6 @@ fn transaction(client: &mut Client, scripts: &Scripts, script: usize, out: &mut 
 
 #[test]
 fn transactions_allocate_nothing() {
-    let _alone = ALONE.lock().unwrap();
     let mut scripts = Scripts::default();
     scripts.add("everything", EVERYTHING.as_bytes(), 1).unwrap();
     for builtin in BUILTINS {
@@ -88,9 +92,9 @@ fn transactions_allocate_nothing() {
         }
     };
     run(1000);
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = allocations();
     run(10_000);
-    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);
+    assert_eq!(allocations() - before, 0);
 }
 
 /// A server that agrees to everything and allocates nothing: each read is one request, which one packet answers.
@@ -114,7 +118,6 @@ fn serve(mut client: UnixStream) {
 
 #[test]
 fn transactions_on_a_connection_allocate_nothing() {
-    let _alone = ALONE.lock().unwrap();
     let directory = env::temp_dir().join(format!("pgdyno-allocations-{}", process::id()));
     fs::create_dir_all(&directory).unwrap();
     let listener = UnixListener::bind(directory.join(".s.PGSQL.5432")).unwrap();
@@ -135,15 +138,31 @@ fn transactions_on_a_connection_allocate_nothing() {
         let mut before = 0;
         for transaction in 0..3000 {
             if transaction == 1000 {
-                before = ALLOCATIONS.load(Ordering::Relaxed);
+                before = allocations();
             }
             user.draw(&mut choice);
             assert_eq!(user.attempt(&mut connection).await?, Ending::Committed);
         }
-        Ok::<_, Error>(ALLOCATIONS.load(Ordering::Relaxed) - before)
+        Ok::<_, Error>(allocations() - before)
     };
     let allocations = reactor.block_on(run).unwrap().unwrap();
     fs::remove_dir_all(&directory).unwrap();
     server.join().unwrap();
     assert_eq!(allocations, 0);
+}
+
+#[test]
+fn logging_a_transaction_allocates_nothing() {
+    let columns = Columns { has_lag: true, has_retries: true, has_failures: true, ..Columns::default() };
+    let zero = Nanos(1_700_000_000_000_000_000);
+    let mut log = TransactionLog::new(std::io::sink(), columns, zero, &LogOptions::default(), Nanos(0));
+    let outcomes = [Outcome::Done, Outcome::Skipped, Outcome::Serialization];
+    let before = allocations();
+    for (number, outcome) in (1..=10_000).zip(outcomes.into_iter().cycle()) {
+        let (latency, at) = (Nanos(number * 1_000_000), Nanos(number * 7_000_000));
+        let ended = Ended { script: 1, outcome, tries: 1, latency, lag: latency, is_late: false, at };
+        log.add(3, number, &ended);
+    }
+    assert_eq!(allocations() - before, 0);
+    log.close(Nanos(0)).unwrap();
 }

@@ -1,5 +1,7 @@
 //! Messages on standard error, as PostgreSQL's programs write them.
 
+use std::io;
+
 use crate::io::Error;
 
 /// Something failed, and that has been said.
@@ -51,4 +53,11 @@ pub fn server_text(error: &Error) -> String {
         }
     }
     lines.join("\n")
+}
+
+/// An error of the operating system's, as C's strerror has it.
+#[must_use]
+pub fn system_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
 }

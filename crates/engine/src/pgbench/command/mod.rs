@@ -6,6 +6,7 @@
 //! | before the clients begin | [`setup`] |
 //! | threads, the clock of the run | [`bench`](mod@bench) |
 //! | one client | [`client`] |
+//! | the log of transactions | [`transaction_log`] |
 //! | what is counted, what is printed | [`statistics`], [`report`] |
 
 pub mod bench;
@@ -17,6 +18,7 @@ pub mod report;
 pub mod setup;
 pub mod spellings;
 pub mod statistics;
+pub mod transaction_log;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -31,7 +33,7 @@ pub const POSTGRESQL: &str = "18";
 
 const HELP: &str = include_str!("help.txt");
 
-/// Some clients were aborted.
+/// Something went wrong in the run: some clients were aborted, or a log is not whole.
 const ABORTED: u8 = 2;
 
 /// The program; the first argument is its name.
@@ -107,5 +109,5 @@ fn run(options: Options, log: &Log) -> Result<ExitCode, Said> {
         log.error("Run was aborted; the above results are incomplete.");
         return Ok(ExitCode::from(ABORTED));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if results.is_logged { ExitCode::SUCCESS } else { ExitCode::from(ABORTED) })
 }

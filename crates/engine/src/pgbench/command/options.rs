@@ -2,6 +2,7 @@
 
 use super::getopt;
 use super::spellings::SPELLINGS;
+use super::transaction_log::LogOptions;
 use crate::pgbench::run::{Protocol, split_definition};
 use crate::pgbench::script::builtin::Builtin;
 use crate::pgbench::script::weight::split_weight;
@@ -51,6 +52,7 @@ pub struct Options {
     pub failures_detailed: bool,
     pub verbose_errors: bool,
     pub exit_on_abort: bool,
+    pub log: LogOptions,
     pub continue_on_error: bool,
     pub random_seed: Option<String>,
     pub host: Option<String>,
@@ -76,7 +78,8 @@ impl From<String> for Refusal {
     }
 }
 
-fn refuse<T>(message: impl Into<String>) -> Result<T, Refusal> {
+/// Refuses with a message.
+pub fn refuse<T>(message: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal::Error(message.into()))
 }
 
@@ -125,6 +128,7 @@ pub fn read(arguments: &[String]) -> Result<Request, Refusal> {
             "verbose-errors" => options.verbose_errors = true,
             "exit-on-abort" => options.exit_on_abort = true,
             "continue-on-error" => options.continue_on_error = true,
+            "log" | "log-prefix" | "sampling-rate" | "aggregate-interval" => options.log.read(name, value)?,
             "random-seed" => options.random_seed = Some(value.to_owned()),
             "host" => options.host = Some(value.to_owned()),
             "port" => options.port = Some(value.to_owned()),
@@ -160,6 +164,7 @@ impl Default for Options {
             failures_detailed: false,
             verbose_errors: false,
             exit_on_abort: false,
+            log: LogOptions::default(),
             continue_on_error: false,
             random_seed: None,
             host: None,
@@ -208,6 +213,7 @@ impl Options {
         self.transactions = transactions.unwrap_or(10);
         self.time_s = time_s.unwrap_or(0);
         self.jobs = self.jobs.min(self.clients);
+        self.log.check(self.time_s)?;
         if self.progress_timestamp && self.progress_s == 0 {
             return refuse("--progress-timestamp is allowed only under --progress");
         }
@@ -221,7 +227,7 @@ impl Options {
 }
 
 /// An integer from 1 on.
-fn integer(value: &str, option: &str) -> Result<u32, Refusal> {
+pub fn integer(value: &str, option: &str) -> Result<u32, Refusal> {
     let number = value.trim_start().parse::<i64>();
     match number {
         Ok(number) if (1..=i64::from(i32::MAX)).contains(&number) => Ok(number as u32),
@@ -230,11 +236,17 @@ fn integer(value: &str, option: &str) -> Result<u32, Refusal> {
     }
 }
 
-/// A number above 0, as C's `atof` reads it: what follows it does not matter.
-fn positive(value: &str, what: &str) -> Result<f64, Refusal> {
+/// The number that a text begins with, as C's `atof` reads it; 0 where there is none.
+#[must_use]
+pub fn leading_double(value: &str) -> f64 {
     let text = value.trim_start();
     let mut ends = (0..=text.len()).rev().filter(|&end| text.is_char_boundary(end));
-    let number = ends.find_map(|end| text[..end].parse::<f64>().ok()).unwrap_or(0.0);
+    ends.find_map(|end| text[..end].parse::<f64>().ok()).unwrap_or(0.0)
+}
+
+/// A number above 0.
+fn positive(value: &str, what: &str) -> Result<f64, Refusal> {
+    let number = leading_double(value);
     if number > 0.0 { Ok(number) } else { refuse(format!("invalid {what}: \"{value}\"")) }
 }
 

@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::log::{Log, Said, server_text};
+use super::log::{Log, Said, server_text, system_text};
 use super::options::{Options, Source};
 use crate::io::{Clock, Connection, Error, Reactor};
 use crate::pgbench::run::Startup;
@@ -56,9 +56,7 @@ fn file(path: &str) -> io::Result<Vec<u8>> {
 }
 
 fn read_error(path: &str, error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    format!("could not open file \"{path}\": {text}")
+    format!("could not open file \"{path}\": {}", system_text(error))
 }
 
 /// The program of a run, all options applied.

@@ -64,9 +64,30 @@ impl Durations {
 #[allow(missing_docs)] // Their names say it.
 pub enum Outcome {
     Done,
+    /// Too late to be begun.
+    Skipped,
     Serialization,
     Deadlock,
     Other,
+}
+
+/// A transaction that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// The index of its script.
+    pub script: usize,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// How often it was tried: once at least.
+    pub tries: u32,
+    /// From the instant that it was due on, if it was done.
+    pub latency: Nanos,
+    /// How much later than due it began, if it was done.
+    pub lag: Nanos,
+    /// Whether its latency is above the limit.
+    pub is_late: bool,
+    /// When it ended.
+    pub at: Nanos,
 }
 
 /// Transactions of one script.
@@ -87,19 +108,20 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Adds a transaction that was carried out.
-    pub fn add(&mut self, outcome: Outcome, tries: u32, latency: Nanos, lag: Nanos, is_late: bool) {
-        if tries > 1 {
+    /// Adds a transaction.
+    pub fn add(&mut self, ended: &Ended) {
+        if ended.tries > 1 {
             self.retried += 1;
-            self.retries += u64::from(tries - 1);
+            self.retries += u64::from(ended.tries - 1);
         }
-        match outcome {
+        match ended.outcome {
             Outcome::Done => {
                 self.done += 1;
-                self.late += u64::from(is_late);
-                self.latency.add(latency);
-                self.lag.add(lag);
+                self.late += u64::from(ended.is_late);
+                self.latency.add(ended.latency);
+                self.lag.add(ended.lag);
             }
+            Outcome::Skipped => self.skipped += 1,
             Outcome::Serialization => self.serialization_failures += 1,
             Outcome::Deadlock => self.deadlock_failures += 1,
             Outcome::Other => self.other_failures += 1,

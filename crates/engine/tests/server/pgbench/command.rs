@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use super::Pgbench;
 
 impl Pgbench {
-    fn ours(&self, arguments: &[&str]) -> Output {
+    pub(super) fn ours(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"));
         command.args(["-n", "-U", "postgres", "-p", &self.server.port.to_string()]);
         command.arg("-h").arg(&self.server.directory).args(arguments).arg("postgres");

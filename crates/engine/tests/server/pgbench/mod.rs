@@ -5,6 +5,7 @@
 mod command;
 mod expressions;
 mod history;
+mod log;
 mod scripts;
 mod values;
 

@@ -1,19 +1,20 @@
 //! Threads and clients of a run, and what they leave.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, Ordering};
+mod work;
+
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::client::{Client, Thread, lock};
-use super::log::{Log, server_text};
+use super::client::lock;
+use super::log::Log;
 use super::options::Options;
 use super::report;
 use super::statistics::{CommandStatistics, Statistics};
-use crate::io::{Clock, Connection, Error, Gate, Nanos, Reactor, Routine, raise_file_limit};
+use crate::io::{Clock, Error, Nanos, raise_file_limit};
 use crate::pgbench::random::streams::clients_per_thread;
-use crate::pgbench::session::{Player, Program};
+use crate::pgbench::session::Program;
 use crate::wire::conninfo::Conninfo;
 
 /// Files besides the connections: a loop's own, and the process's.
@@ -35,6 +36,8 @@ pub struct Bench {
     /// Beyond it a transaction is late.
     pub latency_limit: Option<Nanos>,
     clock: Clock,
+    /// What the clock calls zero, in Unix time.
+    zero: Nanos,
     /// By thread and script.
     statistics: Vec<Mutex<Vec<Statistics>>>,
     barrier: Barrier,
@@ -48,6 +51,8 @@ struct Legacy {
     connecting: Nanos,
     began: Nanos,
     aborted: bool,
+    /// Whether its log could be written.
+    is_logged: bool,
 }
 
 /// What came of a run.
@@ -64,6 +69,8 @@ pub struct Results {
     pub connecting_again: Nanos,
     /// Whether a client was aborted.
     pub is_aborted: bool,
+    /// Whether all transactions are in the log that were to be there.
+    pub is_logged: bool,
 }
 
 impl Bench {
@@ -77,6 +84,7 @@ impl Bench {
             throttle_us: options.rate_per_s.map(|rate| 1e6 / rate * jobs as f64),
             latency_limit: options.latency_limit_ms.map(|limit_ms| Nanos((limit_ms * 1e6) as u64)),
             clock: Clock::monotonic(),
+            zero: Nanos::from_s(unix_s()),
             statistics,
             barrier: Barrier::new(jobs),
             has_failed: AtomicBool::new(false),
@@ -101,82 +109,6 @@ impl Bench {
     fn no_commands(&self) -> Vec<Vec<CommandStatistics>> {
         let scripts = self.program.scripts.scripts().iter();
         scripts.map(|script| vec![CommandStatistics::default(); script.commands.len()]).collect()
-    }
-
-    /// One thread, from connecting to the end. `None`: it could not begin, and has said why.
-    fn work(&self, thread: usize, first: u32, count: u32) -> Result<Option<Legacy>, Error> {
-        let reactor = Reactor::new(self.clock.clone())?;
-        let connections = reactor.block_on(self.connect(&reactor, first, count))?;
-        self.has_failed.fetch_or(connections.is_none(), Ordering::SeqCst);
-        self.barrier.wait();
-        let (Some(connections), false) = (connections, self.has_failed.load(Ordering::SeqCst)) else {
-            return Ok(None);
-        };
-        let began = self.clock.now();
-        let time = Nanos(u64::from(self.options.time_s) * 1_000_000_000);
-        let shared = Thread {
-            bench: self,
-            reactor: reactor.clone(),
-            streams: Cell::new(self.program.startup.threads()[thread]),
-            due: Cell::new(began),
-            ends: if time > Nanos::ZERO { began + time } else { Nanos::MAX },
-            statistics: &self.statistics[thread],
-            connecting: Cell::default(),
-        };
-        let player = |id| Player::new(Arc::clone(&self.program), id);
-        let mut clients: Vec<_> = (first..)
-            .zip(connections)
-            .map(|(id, connection)| Client {
-                thread: &shared,
-                player: player(id),
-                connection,
-                commands: self.no_commands(),
-            })
-            .collect();
-        let (aborted, left, gate) = (Cell::new(false), Cell::new(clients.len()), Gate::default());
-        let run = async |client: &mut Client<'_, '_>| {
-            if client.run().await.is_err() {
-                aborted.set(true);
-            }
-            client.connection = None;
-            left.set(left.get() - 1);
-            gate.notify(&reactor);
-        };
-        let ends_early = || aborted.get() && self.options.exit_on_abort;
-        let end = gate.wait(&reactor, || (left.get() == 0 || ends_early()).then_some(()));
-        let clients_run = clients.iter_mut().map(|client| Box::pin(run(client)) as Routine<'_>).collect();
-        reactor.run_beside(end, clients_run)?;
-        let mut commands = self.no_commands();
-        for client in &clients {
-            merge_commands(&mut commands, &client.commands);
-        }
-        Ok(Some(Legacy {
-            thread,
-            commands,
-            connecting: shared.connecting.get(),
-            began,
-            aborted: aborted.get(),
-        }))
-    }
-
-    /// The connections of a thread's clients, one after the other; none yet, under --connect.
-    async fn connect(&self, reactor: &Reactor, first: u32, count: u32) -> Option<Vec<Option<Connection>>> {
-        let mut connections = Vec::new();
-        for id in first..first + count {
-            if self.options.connect {
-                connections.push(None);
-                continue;
-            }
-            match Connection::connect(reactor, &self.conninfo).await {
-                Ok(connection) => connections.push(Some(connection)),
-                Err(error) => {
-                    self.log.error(&server_text(&error));
-                    self.log.error(&format!("could not create connection for client {id}"));
-                    return None;
-                }
-            }
-        }
-        Some(connections)
     }
 }
 
@@ -235,6 +167,7 @@ fn wait(
         connecting_first: Nanos::ZERO,
         connecting_again: Nanos::ZERO,
         is_aborted: false,
+        is_logged: true,
     };
     let mut began = Nanos::MAX;
     let mut progress = report::Progress::default();
@@ -254,6 +187,7 @@ fn wait(
                 began = began.min(legacy.began);
                 results.connecting_again = results.connecting_again + legacy.connecting;
                 results.is_aborted |= legacy.aborted;
+                results.is_logged &= legacy.is_logged;
                 if legacy.aborted && bench.options.exit_on_abort {
                     // The other threads end with the process.
                     bench.log.error(&format!("Run was aborted due to an error in thread {}", legacy.thread));

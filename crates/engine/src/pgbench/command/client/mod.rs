@@ -1,16 +1,18 @@
 //! One client of a run: when its transactions begin, how often they are tried, how they end.
 
-use std::cell::Cell;
+mod failure;
+
+use std::cell::{Cell, RefCell};
 use std::sync::Mutex;
 
 use super::Bench;
 use super::log::server_text;
-use super::statistics::{CommandStatistics, Outcome, Statistics};
-use crate::io::{Connection, Error, Nanos, Reactor};
+use super::statistics::{CommandStatistics, Ended, Outcome, Statistics};
+use super::transaction_log::TransactionLog;
+use crate::io::{Connection, Nanos, Reactor};
 use crate::pgbench::random::distribution::poisson_wait;
 use crate::pgbench::random::streams::ThreadStreams;
-use crate::pgbench::session::{Player, Stop};
-use crate::wire::SqlState;
+use crate::pgbench::session::Player;
 
 /// What the clients of a thread share.
 pub struct Thread<'a> {
@@ -28,6 +30,8 @@ pub struct Thread<'a> {
     pub statistics: &'a Mutex<Vec<Statistics>>,
     /// Time spent on connecting again and again.
     pub connecting: Cell<Nanos>,
+    /// Where transactions are logged, if they are.
+    pub log: Option<RefCell<TransactionLog>>,
 }
 
 /// A client.
@@ -40,6 +44,8 @@ pub struct Client<'a, 'b> {
     pub connection: Option<Connection>,
     /// By script and command, if that is reported.
     pub commands: Vec<Vec<CommandStatistics>>,
+    /// Its transactions so far, however they ended.
+    pub ended: u64,
 }
 
 /// A client cannot go on, and has said why.
@@ -56,11 +62,9 @@ impl Client<'_, '_> {
     /// Carries out transactions until the run ends.
     pub async fn run(&mut self) -> Result<(), Aborted> {
         let bench = self.thread.bench;
-        let mut left =
-            if bench.options.time_s > 0 { u64::MAX } else { u64::from(bench.options.transactions) };
-        while left > 0 && self.thread.reactor.now() < self.thread.ends {
+        while self.is_to_go_on() && self.thread.reactor.now() < self.thread.ends {
             let script = self.choose();
-            let Some(due) = self.wait_for_turn(script, &mut left).await else { return Ok(()) };
+            let Some(due) = self.wait_for_turn(script).await else { return Ok(()) };
             let mut connection = match self.connection.take() {
                 Some(connection) => connection,
                 None => self.connect().await?,
@@ -71,7 +75,6 @@ impl Client<'_, '_> {
             if !self.transaction(script, &times, &mut connection).await? {
                 return Ok(());
             }
-            left -= 1;
             if bench.options.connect {
                 let from = self.thread.reactor.now();
                 drop(connection);
@@ -90,24 +93,50 @@ impl Client<'_, '_> {
         script
     }
 
+    /// Whether the number of its transactions allows another one.
+    fn is_to_go_on(&self) -> bool {
+        let options = &self.thread.bench.options;
+        options.time_s > 0 || self.ended < u64::from(options.transactions)
+    }
+
     /// Waits until a transaction is due by the rate, and gives that instant; skips those that are too late already.
     /// `None`: there is no transaction any more.
-    async fn wait_for_turn(&self, script: usize, left: &mut u64) -> Option<Option<Nanos>> {
+    async fn wait_for_turn(&mut self, script: usize) -> Option<Option<Nanos>> {
         let thread = self.thread;
         let Some(mean_us) = thread.bench.throttle_us else { return Some(None) };
         let mut due = self.next_due(mean_us);
         if let Some(limit) = thread.bench.latency_limit {
-            while *left > 0 && due + limit < thread.reactor.now() {
-                lock(thread.statistics)[script].skipped += 1;
-                *left -= 1;
+            let now = thread.reactor.now();
+            while self.is_to_go_on() && due + limit < now {
+                let (latency, lag) = (Nanos::ZERO, Nanos::ZERO);
+                let outcome = Outcome::Skipped;
+                self.end(&Ended { script, outcome, tries: 1, latency, lag, is_late: false, at: now });
                 due = self.next_due(mean_us);
             }
         }
-        if *left == 0 || due >= thread.ends {
+        if !self.is_to_go_on() || due >= thread.ends {
             return None;
         }
         thread.reactor.sleep_until(due).await;
         Some(Some(due))
+    }
+
+    /// Counts and logs a transaction.
+    fn end(&mut self, ended: &Ended) {
+        self.ended += 1;
+        lock(self.thread.statistics)[ended.script].add(ended);
+        if let Some(log) = self.thread.log.as_ref().filter(|_| self.is_sampled()) {
+            log.borrow_mut().add(self.player.client().id, self.ended, ended);
+        }
+    }
+
+    /// Whether the log is to have this transaction.
+    fn is_sampled(&self) -> bool {
+        let Some(rate) = self.thread.bench.options.log.sampling_rate else { return true };
+        let mut streams = self.thread.streams.get();
+        let is_sampled = streams.sample.unit() <= rate;
+        self.thread.streams.set(streams);
+        is_sampled
     }
 
     fn next_due(&self, mean_us: f64) -> Nanos {
@@ -171,81 +200,13 @@ impl Client<'_, '_> {
                     continue;
                 }
             }
-            let (latency, lag) = (now - times.due, times.began - times.due);
-            let is_late = bench.latency_limit.is_some_and(|limit| latency > limit);
-            lock(self.thread.statistics)[script].add(outcome, tries, latency, lag, is_late);
-            return Ok(true);
-        }
-    }
-
-    /// Says what went wrong; an outcome, if the client goes on.
-    fn failure(&self, stop: Stop) -> Result<Outcome, Aborted> {
-        let (options, log) = (&self.thread.bench.options, &self.thread.bench.log);
-        let client = self.player.client();
-        let (id, script, command) = (client.id, client.script(), client.command());
-        let error = match stop {
-            Stop::Script(abort) => {
-                abort.messages.iter().for_each(|message| log.error(message));
-                return Err(Aborted);
-            }
-            Stop::Session(error) => error,
-        };
-        let outcome = match error.sqlstate() {
-            Some(SqlState::SERIALIZATION_FAILURE) => Outcome::Serialization,
-            Some(SqlState::DEADLOCK_DETECTED) => Outcome::Deadlock,
-            _ => Outcome::Other,
-        };
-        let goes_on = outcome != Outcome::Other || options.continue_on_error;
-        if goes_on && !error.is_fatal() {
-            if options.verbose_errors {
-                let text = server_text(&error);
-                log.info(&format!(
-                    "client {id} got an error in command {command} (SQL) of script {script}; {text}"
-                ));
-            }
-            return Ok(outcome);
-        }
-        if let Error::Server(_) = error {
-            let (query, text) = (self.player.query(), server_text(&error));
-            log.error(&format!(
-                "client {id} script {script} aborted in command {command} query {query}: {text}"
-            ));
-        } else {
-            log.error(&format!("client {id} aborted in command {command} (SQL) of script {script}; {error}"));
-        }
-        Err(Aborted)
-    }
-
-    fn may_retry(&self, outcome: Outcome, tries: u32, took: Nanos) -> bool {
-        let bench = self.thread.bench;
-        let max_tries = bench.options.max_tries;
-        let is_late = bench.latency_limit.is_some_and(|limit| took > limit);
-        outcome != Outcome::Other && (max_tries == 0 || tries < max_tries) && !is_late
-    }
-
-    fn note_failure(&mut self, script: usize, again: bool, tries: u32, took: Nanos) {
-        let bench = self.thread.bench;
-        let client = self.player.client();
-        let command = &mut self.commands[script][client.command()];
-        if again {
-            command.retries += 1;
-        } else {
-            command.failures += 1;
-        }
-        if bench.options.verbose_errors {
-            let does =
-                if again { "repeats the transaction after the error" } else { "ends the failed transaction" };
-            let of = if bench.options.max_tries > 0 {
-                format!("/{}", bench.options.max_tries)
-            } else {
-                String::new()
+            let (latency, lag) = match outcome {
+                Outcome::Done => (now - times.due, times.began - times.due),
+                _ => (Nanos::ZERO, Nanos::ZERO),
             };
-            let used = bench.latency_limit.map(|limit| {
-                let used = 100.0 * took.0 as f64 / limit.0 as f64;
-                format!(", {used:.3}% of the maximum time of tries was used")
-            });
-            let used = used.unwrap_or_default();
-            bench.log.info(&format!("client {} {does} (try {tries}{of}{used})", client.id));
+            let is_late = bench.latency_limit.is_some_and(|limit| latency > limit);
+            self.end(&Ended { script, outcome, tries, latency, lag, is_late, at: now });
+            return Ok(true);
         }
     }
 }

@@ -1,0 +1,132 @@
+//! One thread of a run: its clients are connected, all begin together, and what they leave is collected.
+
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Bench, Legacy, merge_commands};
+use crate::io::{Connection, Error, Gate, Nanos, Reactor, Routine};
+use crate::pgbench::command::client::{Client, Thread};
+use crate::pgbench::command::log::{server_text, system_text};
+use crate::pgbench::command::transaction_log::{Columns, TransactionLog};
+use crate::pgbench::session::Player;
+
+/// What a thread has before it begins.
+struct Ready {
+    /// The file of its log, if there is to be one.
+    log: Option<File>,
+    /// By client; none yet, under --connect.
+    connections: Vec<Option<Connection>>,
+}
+
+impl Bench {
+    /// One thread, from connecting to the end. `None`: it could not begin, and has said why.
+    pub(super) fn work(&self, thread: usize, first: u32, count: u32) -> Result<Option<Legacy>, Error> {
+        let reactor = Reactor::new(self.clock.clone())?;
+        let ready = reactor.block_on(self.prepare(&reactor, thread, first..first + count))?;
+        self.has_failed.fetch_or(ready.is_none(), Ordering::SeqCst);
+        self.barrier.wait();
+        let (Some(ready), false) = (ready, self.has_failed.load(Ordering::SeqCst)) else {
+            return Ok(None);
+        };
+        let began = self.clock.now();
+        let time = Nanos(u64::from(self.options.time_s) * 1_000_000_000);
+        let columns = Columns::new(&self.options);
+        let log = |file| TransactionLog::new(file, columns, self.zero, &self.options.log, began);
+        let shared = Thread {
+            bench: self,
+            reactor: reactor.clone(),
+            streams: Cell::new(self.program.startup.threads()[thread]),
+            due: Cell::new(began),
+            ends: if time > Nanos::ZERO { began + time } else { Nanos::MAX },
+            statistics: &self.statistics[thread],
+            connecting: Cell::default(),
+            log: ready.log.map(|file| RefCell::new(log(file))),
+        };
+        let mut clients: Vec<_> = (first..)
+            .zip(ready.connections)
+            .map(|(id, connection)| Client {
+                thread: &shared,
+                player: Player::new(Arc::clone(&self.program), id),
+                connection,
+                commands: self.no_commands(),
+                ended: 0,
+            })
+            .collect();
+        let aborted = self.drive(&reactor, &mut clients)?;
+        let mut commands = self.no_commands();
+        for client in &clients {
+            merge_commands(&mut commands, &client.commands);
+        }
+        drop(clients);
+        let connecting = shared.connecting.get();
+        let is_logged = self.close_log(thread, shared.log);
+        Ok(Some(Legacy { thread, commands, connecting, began, aborted, is_logged }))
+    }
+
+    /// Opens the log, and the connections of a thread's clients one after the other.
+    async fn prepare(
+        &self,
+        reactor: &Reactor,
+        thread: usize,
+        clients: std::ops::Range<u32>,
+    ) -> Option<Ready> {
+        let log = if self.options.log.is_wanted {
+            let path = self.options.log.path(process::id(), thread);
+            let could_not = |error| {
+                self.log.error(&format!("could not open logfile \"{path}\": {}", system_text(&error)));
+            };
+            Some(File::create(&path).map_err(could_not).ok()?)
+        } else {
+            None
+        };
+        let mut connections = Vec::new();
+        for id in clients {
+            if self.options.connect {
+                connections.push(None);
+                continue;
+            }
+            match Connection::connect(reactor, &self.conninfo).await {
+                Ok(connection) => connections.push(Some(connection)),
+                Err(error) => {
+                    self.log.error(&server_text(&error));
+                    self.log.error(&format!("could not create connection for client {id}"));
+                    return None;
+                }
+            }
+        }
+        Some(Ready { log, connections })
+    }
+
+    /// Runs clients until each has ended; whether one was aborted.
+    fn drive(&self, reactor: &Reactor, clients: &mut [Client<'_, '_>]) -> Result<bool, Error> {
+        let (aborted, left, gate) = (Cell::new(false), Cell::new(clients.len()), Gate::default());
+        let run = async |client: &mut Client<'_, '_>| {
+            if client.run().await.is_err() {
+                aborted.set(true);
+            }
+            client.connection = None;
+            left.set(left.get() - 1);
+            gate.notify(reactor);
+        };
+        let ends_early = || aborted.get() && self.options.exit_on_abort;
+        let end = gate.wait(reactor, || (left.get() == 0 || ends_early()).then_some(()));
+        let run = clients.iter_mut().map(|client| Box::pin(run(client)) as Routine<'_>).collect();
+        reactor.run_beside(end, run)?;
+        Ok(aborted.get())
+    }
+
+    /// Writes what is left of a thread's log. False: it is not whole, and that has been said.
+    fn close_log(&self, thread: usize, log: Option<RefCell<TransactionLog>>) -> bool {
+        let Some(log) = log else { return true };
+        let closed = log.into_inner().close(self.clock.now());
+        if let Err(error) = &closed {
+            let path = self.options.log.path(process::id(), thread);
+            self.log.error(&format!("could not write to logfile \"{path}\": {}", system_text(error)));
+            self.log.detail("The log is incomplete.");
+        }
+        closed.is_ok()
+    }
+}

@@ -1,0 +1,81 @@
+//! A transaction that failed: what is said, and whether it is tried again.
+
+use super::{Aborted, Client};
+use crate::io::{Error, Nanos};
+use crate::pgbench::command::log::server_text;
+use crate::pgbench::command::statistics::Outcome;
+use crate::pgbench::session::Stop;
+use crate::wire::SqlState;
+
+impl Client<'_, '_> {
+    /// Says what went wrong; an outcome, if the client goes on.
+    pub(super) fn failure(&self, stop: Stop) -> Result<Outcome, Aborted> {
+        let (options, log) = (&self.thread.bench.options, &self.thread.bench.log);
+        let client = self.player.client();
+        let (id, script, command) = (client.id, client.script(), client.command());
+        let error = match stop {
+            Stop::Script(abort) => {
+                abort.messages.iter().for_each(|message| log.error(message));
+                return Err(Aborted);
+            }
+            Stop::Session(error) => error,
+        };
+        let outcome = match error.sqlstate() {
+            Some(SqlState::SERIALIZATION_FAILURE) => Outcome::Serialization,
+            Some(SqlState::DEADLOCK_DETECTED) => Outcome::Deadlock,
+            _ => Outcome::Other,
+        };
+        let goes_on = outcome != Outcome::Other || options.continue_on_error;
+        if goes_on && !error.is_fatal() {
+            if options.verbose_errors {
+                let text = server_text(&error);
+                log.info(&format!(
+                    "client {id} got an error in command {command} (SQL) of script {script}; {text}"
+                ));
+            }
+            return Ok(outcome);
+        }
+        if let Error::Server(_) = error {
+            let (query, text) = (self.player.query(), server_text(&error));
+            log.error(&format!(
+                "client {id} script {script} aborted in command {command} query {query}: {text}"
+            ));
+        } else {
+            log.error(&format!("client {id} aborted in command {command} (SQL) of script {script}; {error}"));
+        }
+        Err(Aborted)
+    }
+
+    pub(super) fn may_retry(&self, outcome: Outcome, tries: u32, took: Nanos) -> bool {
+        let bench = self.thread.bench;
+        let max_tries = bench.options.max_tries;
+        let is_late = bench.latency_limit.is_some_and(|limit| took > limit);
+        outcome != Outcome::Other && (max_tries == 0 || tries < max_tries) && !is_late
+    }
+
+    pub(super) fn note_failure(&mut self, script: usize, again: bool, tries: u32, took: Nanos) {
+        let bench = self.thread.bench;
+        let client = self.player.client();
+        let command = &mut self.commands[script][client.command()];
+        if again {
+            command.retries += 1;
+        } else {
+            command.failures += 1;
+        }
+        if bench.options.verbose_errors {
+            let does =
+                if again { "repeats the transaction after the error" } else { "ends the failed transaction" };
+            let of = if bench.options.max_tries > 0 {
+                format!("/{}", bench.options.max_tries)
+            } else {
+                String::new()
+            };
+            let used = bench.latency_limit.map(|limit| {
+                let used = 100.0 * took.0 as f64 / limit.0 as f64;
+                format!(", {used:.3}% of the maximum time of tries was used")
+            });
+            let used = used.unwrap_or_default();
+            bench.log.info(&format!("client {} {does} (try {tries}{of}{used})", client.id));
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The log of transactions: pgbench's files and columns, the same transactions where the seed is the same.
+
+use std::fs;
+
+use super::Pgbench;
+
+/// The logs that a run left, in the order of their threads, without what differs: times. The files are removed.
+fn logs(pgbench: &Pgbench, prefix: &str) -> Vec<Vec<Vec<String>>> {
+    let files = fs::read_dir(&pgbench.server.directory).unwrap().map(|file| file.unwrap().path());
+    let begins = |path: &std::path::PathBuf| path.file_name().unwrap().to_string_lossy().starts_with(prefix);
+    let mut files: Vec<_> = files.filter(begins).collect();
+    files.sort_by_key(|path| path.as_os_str().len());
+    let read = |path| {
+        let text = fs::read_to_string(&path).unwrap();
+        fs::remove_file(path).unwrap();
+        text.lines().map(|line| line.split(' ').map(str::to_owned).collect()).collect()
+    };
+    files.into_iter().map(read).collect()
+}
+
+/// The logs of the same run by pgbench and by ours.
+fn both(pgbench: &Pgbench, arguments: &[&str]) -> [Vec<Vec<Vec<String>>>; 2] {
+    let run = |prefix: &str| {
+        let path = pgbench.server.directory.join(prefix).display().to_string();
+        let arguments = [&["--random-seed=9", "--log", "--log-prefix", &path], arguments].concat();
+        let output = if prefix == "real" { pgbench.run(&arguments) } else { pgbench.ours(&arguments) };
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        logs(pgbench, prefix)
+    };
+    [run("real"), run("ours")]
+}
+
+#[test]
+fn transactions_are_logged_as_pgbench_logs_them() {
+    let Some(pgbench) = Pgbench::find("pgbench-log") else { return };
+    let one = pgbench.script("one.sql", "select 1;\n");
+    let two = pgbench.script("two.sql", "select 2;\n");
+    let fails = pgbench.script(
+        "fails.sql",
+        "\\set n 1 + random(0, 1)\ndo $$ begin if :n = 1 then raise sqlstate '40001'; else raise sqlstate '40P01'; end if; end $$;\n",
+    );
+    let slow = pgbench.script("slow.sql", "select pg_sleep(0.02);\n");
+    let (late, hurry) = (["-f", &slow, "-t", "40"], ["-R", "2000", "-L", "30"]);
+    // By client and number: which column holds what is the same in every run. That of the latency is compared where it
+    // is a word, that of the lag where it is zero.
+    let cases: [&[&str]; 6] = [
+        &["-f", &one, "-f", &two, "-t", "50"],
+        &["-f", &one, "-t", "400", "--sampling-rate=0.3"],
+        &["-f", &one, "-t", "20", "-c", "3", "-j", "2", "--max-tries=2"],
+        &["-f", &fails, "-t", "20", "--max-tries=3"],
+        &["-f", &fails, "-t", "20", "--failures-detailed"],
+        &["-f", &one, "-t", "20", "-R", "5000"],
+    ];
+    for arguments in cases {
+        let [real, ours] = both(&pgbench, arguments).map(|logs| {
+            let shown = |mut line: Vec<String>| {
+                let columns = line.len();
+                assert!(line[4].parse::<u64>().unwrap() > 1_600_000_000, "{line:?}");
+                assert!(line[5].parse::<u64>().unwrap() < 1_000_000, "{line:?}");
+                line[2].retain(|c| !c.is_ascii_digit());
+                line.drain(if arguments.contains(&"-R") { 4..7 } else { 4..6 });
+                (columns, line)
+            };
+            let shown = |file: Vec<Vec<String>>| {
+                let mut lines: Vec<_> = file.into_iter().map(shown).collect();
+                lines.sort();
+                lines
+            };
+            logs.into_iter().map(shown).collect::<Vec<_>>()
+        });
+        assert!(real.iter().flatten().count() >= 20, "{arguments:?}");
+        assert_eq!(ours, real, "{arguments:?}");
+    }
+    // How many are skipped is chance.
+    for logs in both(&pgbench, &[&late[..], &hurry].concat()) {
+        let lines = &logs[0];
+        assert_eq!(lines.len(), 40);
+        let skipped: Vec<_> = lines.iter().filter(|line| line[2] == "skipped").collect();
+        assert!(!skipped.is_empty());
+        assert!(skipped.iter().all(|line| line.len() == 7 && line[6] == "0"), "{skipped:?}");
+    }
+}
+
+#[test]
+fn aggregates_have_the_columns_of_pgbench() {
+    let Some(pgbench) = Pgbench::find("pgbench-aggregates") else { return };
+    let one = pgbench.script("one.sql", "select pg_sleep(0.01);\n");
+    let cases: [&[&str]; 3] = [&[], &["-R", "50", "-L", "1000"], &["--max-tries=2", "--failures-detailed"]];
+    for options in cases {
+        let arguments = [&["-f", &one, "-T", "2", "--aggregate-interval=1"], options].concat();
+        let [real, ours] = both(&pgbench, &arguments);
+        for lines in [&real[0], &ours[0]] {
+            // The run begins within its first interval, and may end within its last.
+            assert!((2..=3).contains(&lines.len()), "{options:?}: {lines:?}");
+            for line in lines {
+                let numbers: Vec<u64> = line.iter().map(|number| number.parse().unwrap()).collect();
+                assert_eq!(numbers.len(), 15);
+                let [_, count, sum, squares, min, max, lag, ..] = numbers[..] else { panic!() };
+                assert!(min <= max && min * count <= sum && sum <= max * count, "{line:?}");
+                assert!(min * sum <= squares && squares <= max * sum, "{line:?}");
+                assert_eq!(lag > 0, options.contains(&"-R"), "{line:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_is_refused_as_pgbench_refuses_it() {
+    let Some(pgbench) = Pgbench::find("pgbench-no-log") else { return };
+    let one = pgbench.script("one.sql", "select 1;\n");
+    let arguments = ["-f", &one, "-t", "1", "-l", "--log-prefix=/nowhere/x"];
+    for output in [pgbench.run(&arguments), pgbench.ours(&arguments)] {
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(errors.contains("error: could not open logfile \"/nowhere/x."), "{errors}");
+        assert!(errors.trim_end().ends_with("\": No such file or directory"), "{errors}");
+        assert_eq!(output.status.code(), Some(1));
+    }
+}
