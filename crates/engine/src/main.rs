@@ -1,4 +1,4 @@
-//! The engine as a program: `pgdyno-engine drive`, `load`, `version`. `docs/engine.md` is the interface.
+//! The engine as a program: `pgdyno-engine drive`, `load`, `check`, `version`. `docs/engine.md` is the interface.
 
 use std::io::{self, BufRead};
 use std::process::ExitCode;
@@ -9,7 +9,8 @@ use clap::{Parser, Subcommand};
 use pgdyno_engine::copy;
 use pgdyno_engine::drive::{self, End, Input};
 use pgdyno_engine::io::catch_termination;
-use pgdyno_engine::tpcc::schema::FORMAT;
+use pgdyno_engine::pgbench::{self, initialise};
+use pgdyno_engine::tpcc;
 use serde_json::{Value, json};
 
 /// Drives load at PostgreSQL servers and measures it, for pgdyno.
@@ -26,6 +27,8 @@ enum Command {
     Drive,
     /// Create and fill the tables of a workload, as standard input specifies
     Load,
+    /// Say whether scripts of pgbench, as standard input has them, are sound
+    Check,
     /// Say what this program is, as one JSON object
     Version,
 }
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Drive => drive(),
         Command::Load => copy::command(),
+        Command::Check => check(),
         Command::Version => version(),
     }
 }
@@ -46,10 +50,19 @@ fn version() -> ExitCode {
             "profile": if cfg!(debug_assertions) { "debug" } else { "release" },
             "target": env!("PGDYNO_TARGET"),
             "rustc": env!("PGDYNO_RUSTC"),
-            "dataset_format": {"tpcc": *FORMAT},
+            "dataset_format": {"tpcc": *tpcc::schema::FORMAT, "pgbench": *initialise::FORMAT},
         })
     );
     ExitCode::SUCCESS
+}
+
+fn check() -> ExitCode {
+    let mut question = String::new();
+    if let Err(error) = io::stdin().lock().read_line(&mut question) {
+        eprintln!("pgdyno-engine: cannot read the question: {error}");
+        return ExitCode::FAILURE;
+    }
+    if pgbench::check::check(&question, &mut io::stdout()) { ExitCode::SUCCESS } else { ExitCode::from(2) }
 }
 
 fn drive() -> ExitCode {

@@ -6,6 +6,7 @@
 mod command;
 pub(crate) mod dataset;
 mod error;
+pub(crate) mod format;
 mod load;
 pub(crate) mod phase;
 mod progress;

@@ -13,6 +13,7 @@
 //! `\sleep` does not overflow. Operands nest [`expression::DEPTH_MAX`] deep, there are [`variables::VARIABLES_MAX`]
 //! variables, and a script has [`script::SCRIPT_BYTES_MAX`] bytes.
 
+pub mod check;
 pub mod command;
 pub mod expression;
 pub mod initialise;

@@ -75,6 +75,7 @@ pub struct Pgbench {
     /// By script: its name, which is its kind of transaction.
     kinds: Vec<String>,
     scale: Scale,
+    reads_scale: bool,
 }
 
 /// Where `:scale` comes from.
@@ -94,6 +95,12 @@ impl Pgbench {
     pub fn read(workload: &Json, clients: u32, threads: u32, seed: u64) -> Result<Self, String> {
         let read = Specification::deserialize(workload).map_err(|error| format!("workload: {error}"))?;
         read.compile(clients, threads, seed).map_err(|problem| format!("workload: {problem}"))
+    }
+
+    /// Whether a script has the variable `:scale`.
+    #[must_use]
+    pub fn reads_scale(&self) -> bool {
+        self.reads_scale
     }
 }
 
@@ -121,13 +128,14 @@ impl Specification {
             None if self.define.contains_key("scale") => Scale::Given,
             None => Scale::Counted { needs_tables },
         };
+        let reads_scale = scripts.names.find(b"scale").is_some();
         let (seed, clients, threads) = (self.random_seed.unwrap_or(seed), clients as usize, threads as usize);
         let given = self.scale.unwrap_or(1);
         let startup = Startup::new(&mut scripts.names, &definitions, given, seed, clients, threads);
         let startup = startup.map_err(|error| error.to_string())?;
         let program =
             Program::new(scripts, self.protocol.into(), startup).map_err(|error| error.to_string())?;
-        Ok(Pgbench { program: Arc::new(program), kinds, scale })
+        Ok(Pgbench { program: Arc::new(program), kinds, scale, reads_scale })
     }
 }
 

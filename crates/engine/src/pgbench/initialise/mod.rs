@@ -22,3 +22,4 @@ mod tests;
 
 pub(crate) use dataset::Pgbench;
 pub use specification::Initialise;
+pub use tables::FORMAT;

@@ -55,6 +55,22 @@ pub enum Method {
 }
 
 impl Initialise {
+    /// As pgbench makes them where nothing but the scale is said.
+    #[must_use]
+    pub fn of_scale(scale: u32) -> Self {
+        Self {
+            scale,
+            steps: usual_steps(),
+            fillfactor: full(),
+            partitions: 0,
+            partition_method: None,
+            unlogged: false,
+            tablespace: None,
+            index_tablespace: None,
+            foreign_keys: false,
+        }
+    }
+
     /// What is wrong with it, in one line, pgbench's own where pgbench has one.
     pub fn check(&self) -> Result<(), String> {
         between("scale", self.scale, 1, SCALE_MAX)?;

@@ -1,7 +1,10 @@
 //! The tables' names, columns and statements, as PostgreSQL 18's pgbench has them.
 
+use std::sync::LazyLock;
+
 use super::specification::{Initialise, Method};
 use crate::copy::dataset::Table;
+use crate::copy::format::format_of;
 
 /// Tellers of a branch.
 pub const TELLERS: u32 = 10;
@@ -39,6 +42,27 @@ pub const FOREIGN_KEYS: [&str; 5] = [
     "ALTER TABLE pgbench_history ADD CONSTRAINT pgbench_history_aid_fkey \
      FOREIGN KEY (aid) REFERENCES pgbench_accounts",
 ];
+
+/// The version of the rows: raised when they change.
+const POPULATION: &str = "1";
+/// Which format pgbench's tables have: a digest of the statements that make them, and of [`POPULATION`].
+pub static FORMAT: LazyLock<String> = LazyLock::new(|| {
+    let of = |method: Option<Method>| Initialise {
+        partitions: if method.is_some() { 2 } else { 0 },
+        partition_method: method,
+        ..Initialise::of_scale(1)
+    };
+    let plain = of(None);
+    let keys = [(IN_ACCOUNTS, "aid"), (IN_TELLERS, "tid"), (IN_BRANCHES, "bid")]
+        .map(|(table, key)| primary_key(&plain, NAMES[table], key));
+    let made: Vec<String> = [None, Some(Method::Range), Some(Method::Hash)]
+        .into_iter()
+        .flat_map(|method| create(&of(method)))
+        .chain(keys)
+        .collect();
+    let steps = [POPULATION, plain.steps.as_str()];
+    format_of(steps.into_iter().chain(made.iter().map(String::as_str)).chain(FOREIGN_KEYS))
+});
 
 /// The columns of a table of [`NAMES`]; `{aid}` is the type of an account's key.
 fn columns(table: usize) -> &'static str {
