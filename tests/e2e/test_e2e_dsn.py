@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,6 +13,10 @@ from program import SMALLEST, Program, measuring
 
 from pgdyno.evidence.reader import Evidence
 from pgdyno.lab.dataset import pristine_name
+from pgdyno.server.dsn import Dsn
+from pgdyno.server.holding import hold
+from pgdyno.server.mark import lock_of
+from pgdyno.server.remote import Remote
 from pgdyno.server.running import Server
 from pgdyno.study.plan import TpccParameters
 
@@ -171,6 +176,74 @@ def test_a_load_that_does_not_end_leaves_no_database(program: Program, untouched
     running.signal(signal.SIGINT)
     assert running.ended().status == 130
     assert databases(untouched) == before
+
+
+def test_a_database_whose_creation_was_killed_is_swept(program: Program, untouched: Server) -> None:
+    before = databases(untouched)
+    waiting = (
+        "select query from pg_stat_activity where wait_event_type = 'Lock' and query ~ '^create database'"
+    )
+    with closing(untouched.connect()) as observer, closing(untouched.connect()) as blocker:
+        with blocker.transaction():
+            blocker.execute("lock table pg_database in share mode")
+            running = program.start("load", untouched.conninfo("steps"))
+            (query,) = running.until(lambda: observer.execute(waiting).fetchone())
+            running.signal(signal.SIGKILL)
+            running.ended()
+        # The server goes on creating it for a client that is gone; its lock is free when it has done.
+        number = re.search("pgdyno_making_([0-9a-f]{16})", query)[1]  # type: ignore[index]
+        observer.execute("select pg_advisory_lock(%s::bigint)", (int(number, 16),))
+    assert databases(untouched).keys() - before.keys() == {f"pgdyno_making_{number}"}
+    assert "exists already" in program.run("load", untouched.conninfo("mine")).err
+    assert databases(untouched) == before
+
+
+def test_a_half_made_database_of_a_killed_load_is_loaded_anew_and_one_under_way_is_not(
+    program: Program, untouched: Server
+) -> None:
+    dsn = untouched.conninfo("half")
+    running = program.start("load", dsn, "--warehouses", "2")
+    running.until(lambda: "will take" in running.err.read_text())
+    second = program.run("load", dsn)
+    assert second.status == 2
+    assert "another pgdyno is loading half" in second.complaints[0]
+    running.signal(signal.SIGKILL)
+    running.ended()
+    assert program.survivors() == []
+    for words in (("drive", dsn, *DRIVE), ("check", dsn)):
+        refused = program.run(*words)
+        assert refused.status == 1
+        assert re.search("half-made|holds no dataset|no tpcc dataset", refused.complaints[0])
+    with closing(untouched.connect("half")):
+        occupied = program.run("load", dsn)
+    assert occupied.status == 1
+    assert "others are connected to it: end their sessions first" in occupied.complaints[0]
+    again = program.run("load", dsn)
+    assert again.status == 0, again.err
+    assert "the database half was left half-made by a load that was killed: it is replaced" in again.err
+    assert program.run("check", dsn).status == 0
+    assert "exists already" in program.run("load", dsn).err
+    execute(untouched, "drop database half")
+
+
+def test_two_studies_at_once_load_the_pristine_database_once(
+    program: Program, theirs: Server, tmp_path: Path
+) -> None:
+    dsn, remote = theirs.conninfo(), Remote(Dsn(theirs.conninfo()))
+    remote.drop(PRISTINE)
+    with closing(theirs.connect()) as first_in_line:
+        hold(first_in_line, lock_of(PRISTINE))
+        both = [
+            program.start("compare", *SMALLEST, "--blocks", "1", "--evidence", tmp_path / name, dsn, dsn)
+            for name in ("one.sqlite", "two.sqlite")
+        ]
+        for running in both:
+            err = running.err
+            running.until(lambda err=err: f"{PRISTINE}: wait for another pgdyno" in err.read_text())
+        assert not remote.has_database(PRISTINE)
+    ended = [running.ended() for running in both]
+    assert [one.status for one in ended] == [0, 0], [one.err for one in ended]
+    assert sum(one.err.count(f"{PRISTINE}: copy") for one in ended) == 1
 
 
 def test_into_existing_works_in_the_named_database_and_only_there(

@@ -14,10 +14,14 @@ import pytest
 from program import SMALLEST, Program, Running
 
 from pgdyno.evidence.reader import Evidence
+from pgdyno.lab.dataset import pristine_name
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.running import Server
 from pgdyno.server.user import Account
+from pgdyno.study.plan import TpccParameters
+
+PRISTINE = pristine_name(TpccParameters(warehouses=1))
 
 
 @pytest.fixture
@@ -154,6 +158,28 @@ def test_a_running_server_whose_disk_cannot_hold_the_data_is_refused_before_a_ro
         (complaint,) = ended.complaints
         assert "are free on the disk of" in complaint
         assert databases(cramped) == {"postgres", "template0", "template1"}
+
+
+def test_a_disk_that_holds_the_pristine_database_but_no_copy_of_it_is_refused_before_one_is_made(
+    program: Program, cramped: Server, small_disk: Path
+) -> None:
+    resize(small_disk, "1g")
+    dsn = cramped.conninfo()
+    ended = program.compare(dsn, dsn, "--blocks", "1")
+    assert ended.status == 0, ended.err
+    # The smallest that still holds what is there, and 16 MB.
+    resize(small_disk, f"{(shutil.disk_usage(small_disk).used >> 10) + (16 << 10)}k")
+    before = databases(cramped)
+    ended = program.compare(dsn, dsn, "--blocks", "1")
+    assert ended.status == 1
+    (complaint,) = ended.complaints
+    assert "2 copies of the dataset need about" in complaint
+    assert "are free on the disk of" in complaint
+    assert databases(cramped) == before
+
+
+def resize(disk: Path, size: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,size={size}", disk], check=True)
 
 
 def databases(server: Server) -> set[str]:

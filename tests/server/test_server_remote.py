@@ -12,13 +12,16 @@ from psycopg.conninfo import make_conninfo
 
 from pgdyno.errors import ConnectError, DatasetError, DiskFullError
 from pgdyno.lab.dsn_arm import require_room
+from pgdyno.server import mark
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.dsn import Dsn
+from pgdyno.server.holding import hold
 from pgdyno.server.local import free_for_data
-from pgdyno.server.remote import Remote, database_name
+from pgdyno.server.mark import database_name
+from pgdyno.server.remote import Remote
 from pgdyno.server.running import Server
-from pgdyno.server.trial_copy import TrialCopy, drop_copies_that_nobody_holds
+from pgdyno.server.trial_copy import TrialCopy
 from pgdyno.server.user import Account
 
 pytestmark = pytest.mark.server
@@ -108,7 +111,7 @@ def test_only_copies_that_nobody_holds_are_dropped(remote: Remote) -> None:
     left._holder.close()
     assert left.name != held.name
     until_unlocked(remote, left.number)
-    drop_copies_that_nobody_holds(remote)
+    remote.drop_what_nobody_holds()
     assert remote.own_databases().keys() == {"pgdyno_pristine", "pgdyno_other", held.name}
     held.end()
     assert remote.own_databases().keys() == {"pgdyno_pristine", "pgdyno_other"}
@@ -132,7 +135,7 @@ def test_a_copy_is_held_again_after_its_connection_was_lost(remote: Remote) -> N
     with remote.connect() as connection:
         connection.execute("select pg_terminate_backend(%s)", (lost,))
     copy.restore()
-    drop_copies_that_nobody_holds(remote)
+    remote.drop_what_nobody_holds()
     assert copy.name in remote.own_databases()
     copy.end()
     remote.drop("pgdyno_pristine")
@@ -149,27 +152,49 @@ def test_a_comment_that_only_begins_as_ours_is_no_mark(remote: Remote) -> None:
         connection.execute("drop database theirs")
 
 
-def test_a_death_before_the_mark_takes_nobodys_name(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Killed(BaseException):
-        pass
+def test_a_database_in_the_making_is_dropped_when_its_maker_is_gone_and_only_then(remote: Remote) -> None:
+    number = mark.random_lock()
+    name, limit = mark.making_name(number), mark.making_limit(number)
+    with remote.connect() as maker:
+        hold(maker, number)
+        maker.execute(sql.SQL("create database {} connection limit {}").format(sql.Identifier(name), limit))
+        remote.drop_what_nobody_holds()
+        assert remote.own_databases() == {name: f"in the making, held by the advisory lock {number}"}
+    until_unlocked(remote, number)
+    remote.drop_what_nobody_holds()
+    assert not remote.has_database(name)
 
-    def die(_: object) -> str:
-        raise Killed
 
-    with monkeypatch.context() as dying:
-        dying.setattr("pgdyno.server.remote.json.dumps", die)
-        with pytest.raises(Killed):
-            remote.create("pgdyno_wanted", "t")
-    assert not remote.has_database("pgdyno_wanted")
-    remote.create("pgdyno_wanted", "t")
-    remote.drop("pgdyno_wanted")
+def test_a_name_as_of_a_database_in_the_making_is_no_mark(remote: Remote) -> None:
+    name = sql.Identifier(mark.making_name(1))
     with remote.connect() as connection:
-        left = connection.execute(
-            "select datname from pg_database where datname like 'pgdyno_unmarked_%'"
-        ).fetchall()
-        for (name,) in left:
-            connection.execute(sql.SQL("drop database {}").format(sql.Identifier(name)))
-    assert len(left) == 1
+        connection.execute(sql.SQL("create database {}").format(name))
+        for limit in (-1, 0, 1 << 30, mark.making_limit(2)):
+            connection.execute(sql.SQL("alter database {} connection limit {}").format(name, limit))
+            remote.drop_what_nobody_holds()
+            with pytest.raises(DatasetError, match="not made by pgdyno"):
+                remote.drop(mark.making_name(1))
+        connection.execute(sql.SQL("drop database {}").format(name))
+
+
+def test_a_finished_database_takes_any_number_of_connections(remote: Remote) -> None:
+    remote.create("pgdyno_finished", "t")
+    with remote.connect() as connection:
+        assert connection.execute(
+            "select datconnlimit from pg_database where datname = 'pgdyno_finished'"
+        ).fetchone() == (-1,)
+    remote.drop("pgdyno_finished")
+
+
+def test_a_database_is_half_made_until_all_that_fills_it_is_done(remote: Remote) -> None:
+    with remote.making("pgdyno_filled", "whole"):
+        assert remote.own_databases() == {"pgdyno_filled": mark.HALF_MADE}
+        remote.drop_what_nobody_holds()
+    assert remote.own_databases() == {"pgdyno_filled": "whole"}
+    remote.drop("pgdyno_filled")
+    with pytest.raises(ZeroDivisionError), remote.making("pgdyno_filled", "whole"):
+        raise ZeroDivisionError
+    assert remote.own_databases() == {}
 
 
 def test_two_ways_to_one_database_have_one_identity(remote: Remote) -> None:
@@ -187,8 +212,8 @@ def test_a_local_servers_disk_is_seen_by_those_who_may_know_where_it_lies(
     total = shutil.disk_usage(running_server.data_dir).total
     assert free is not None
     assert 0 < free <= total
-    assert require_room(remote, 1)
-    with pytest.raises(DiskFullError, match=r"2 copies of it need about .* are free"):
-        require_room(remote, total, 2)
+    assert require_room(remote, "the data need", 1)
+    with pytest.raises(DiskFullError, match=r"the data need about .* are free"):
+        require_room(remote, "the data need", 3 * total)
     humble = Remote(Dsn(make_conninfo(remote.dsn.conninfo, user="passer_by")))
-    assert not require_room(humble, 1 << 60)
+    assert not require_room(humble, "the data need", 1 << 60)

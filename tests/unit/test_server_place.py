@@ -16,8 +16,8 @@ from pgdyno.server.control import State, require_clean, state_of
 from pgdyno.server.copying import copy_bytes
 from pgdyno.server.disk import locked_if_free
 from pgdyno.server.dsn import Dsn
+from pgdyno.server.mark import database_name
 from pgdyno.server.prune import Item, items, prune, to_prune
-from pgdyno.server.remote import database_name
 from pgdyno.server.settings.machine import disk_kind
 from pgdyno.server.sockets import PREFIX, SocketDirectory, sweep
 from pgdyno.server.user import SHARED_CACHE, Account, cache_root, server_account

@@ -13,12 +13,14 @@ from pgdyno.cli import options
 from pgdyno.cli.console import err, print_json, say
 from pgdyno.drive.load import run_load
 from pgdyno.engine import Event
-from pgdyno.errors import DatasetError, ServerError, UsageError
+from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
 from pgdyno.interruption import Interruption
 from pgdyno.lab.dataset import DATASET_SEED, load_specification
 from pgdyno.lab.dsn_arm import require_room
 from pgdyno.server.dsn import Dsn
+from pgdyno.server.holding import hold
+from pgdyno.server.mark import HALF_MADE, lock_of
 from pgdyno.server.remote import Remote
 from pgdyno.study.plan import TpccParameters
 from pgdyno.units import format_duration, format_size
@@ -43,9 +45,9 @@ def load(
 ) -> int:
     """Load the tpcc data into the database that DSN names.
 
-    The database is created. One that exists already is left alone unless you say --into-existing; then
-    an earlier load is replaced, while tables and functions of the same names that are not pgdyno's are an
-    error. Example:
+    The database is created. One that exists already is left alone unless you say --into-existing (or a
+    load that was killed left it half-made); then an earlier load is replaced, while tables and functions of
+    the same names that are not pgdyno's are an error. Example:
 
     \b
       pgdyno load postgresql://localhost/tpcc --warehouses 10
@@ -58,7 +60,7 @@ def load(
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
 
     def on_forecast(size_bytes: int) -> None:
-        seen = require_room(Remote(target), size_bytes)
+        seen = require_room(Remote(target), "the data need", size_bytes)
         if not quiet:
             doubt = "" if seen else "; whether the server's disk can hold it cannot be seen from here"
             say(forecast(warehouses, size_bytes) + doubt)
@@ -90,7 +92,7 @@ def forecast(warehouses: int, size_bytes: int) -> str:
 @contextlib.contextmanager
 def database(target: Dsn, into_existing: bool) -> Iterator[None]:
     """Creates the database that the DSN names, and drops it if the load into it fails; one that exists
-    already must be named knowingly, and is kept.
+    already must be named knowingly, and is kept, unless a killed load left it half-made.
     """
     if into_existing:
         with Remote(target).connect():
@@ -99,17 +101,22 @@ def database(target: Dsn, into_existing: bool) -> Iterator[None]:
         return
     name = target.database
     maintenance = Remote(target.with_database("postgres"))
-    if maintenance.has_database(name):
-        raise UsageError(
-            f"the database {name} exists already: name another, or add --into-existing to load into it"
-        )
-    maintenance.create(name, "made by pgdyno load")
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(ServerError, DatasetError):
+    maintenance.drop_what_nobody_holds()
+
+    def refuse() -> None:
+        raise UsageError(f"another pgdyno is loading {name}: wait for it, or name another database")
+
+    with maintenance.connect() as turn:
+        hold(turn, lock_of(name), refuse)
+        if maintenance.own_databases().get(name) == HALF_MADE:
+            say(f"the database {name} was left half-made by a load that was killed: it is replaced")
             maintenance.drop(name)
-        raise
+        elif maintenance.has_database(name):
+            raise UsageError(
+                f"the database {name} exists already: name another, or add --into-existing to load into it"
+            )
+        with maintenance.making(name, "made by pgdyno load"):
+            yield
 
 
 def summary(result: Event) -> str:

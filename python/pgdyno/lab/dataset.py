@@ -19,7 +19,7 @@ from pgdyno.lab.progress import Load, Watch
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.datasets import DatasetKey
-from pgdyno.server.remote import database_name
+from pgdyno.server.mark import database_name
 from pgdyno.server.user import Account, free_bytes
 from pgdyno.study.plan import TpccParameters
 from pgdyno.units import format_setting_size, format_size

@@ -10,16 +10,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pgdyno.drive.load import run_load
-from pgdyno.errors import DatasetError, DiskFullError, ServerError, UsageError
+from pgdyno.errors import DatasetError, DiskFullError, UsageError
 from pgdyno.estimate import counted
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arm import Connection
 from pgdyno.lab.dataset import load_specification, pristine_name
 from pgdyno.lab.progress import Doubt, Load, Step, Watch
 from pgdyno.server.dsn import Dsn
+from pgdyno.server.holding import hold
 from pgdyno.server.local import free_for_data, local_postmaster
+from pgdyno.server.mark import lock_of
 from pgdyno.server.remote import Description, Remote
-from pgdyno.server.trial_copy import TrialCopy, drop_copies_that_nobody_holds
+from pgdyno.server.trial_copy import TrialCopy
 from pgdyno.study.arm import ArmSpec
 from pgdyno.study.plan import Study
 from pgdyno.units import format_size
@@ -127,7 +129,7 @@ def open_dsn_arm(
         yield _existing(index, spec, study, remote)
         return
     description = remote.check()
-    drop_copies_that_nobody_holds(remote)
+    remote.drop_what_nobody_holds()
     pristine = pristine_name(study.workload)
     _make_pristine(remote, pristine, study, watch, interruption)
     copy = TrialCopy(remote, pristine)
@@ -151,43 +153,53 @@ def _existing(index: int, spec: ArmSpec, study: Study, remote: Remote) -> DsnArm
 
 
 def _make_pristine(remote: Remote, name: str, study: Study, watch: Watch, interruption: Interruption) -> None:
-    """Loads the pristine database unless it is there and whole."""
-    if name in remote.own_databases():
-        if _is_whole(remote, name, study.workload.warehouses):
-            return
-        # Left by a load that was killed. If one is under way instead, PostgreSQL refuses to drop it.
-        remote.drop(name)
+    """Loads the pristine database unless it is there and whole. One pgdyno at a time does that."""
     copies = sum(arm.is_dsn for arm in study.arms)
 
+    def while_waiting() -> None:
+        watch(Load(name, "wait for another pgdyno", 0.0))
+        interruption.check()
+
     def on_forecast(size_bytes: int) -> None:
-        if not require_room(remote, size_bytes, copies):
-            watch(Doubt(f"whether the disk of {remote.dsn} can hold the data cannot be seen from here"))
+        what = f"the dataset and {_copies(copies)} of it need"
+        _require_room(remote, what, size_bytes * (1 + copies), watch)
 
-    remote.create(name, f"tpcc, {counted(study.workload.warehouses, 'warehouse')}, pristine")
-    try:
-        run_load(
-            load_specification(remote.dsn.with_database(name).conninfo, study.workload),
-            interruption,
-            lambda phase, share: watch(Load(name, phase, share)),
-            on_forecast=on_forecast,
-        )
-    except BaseException:
-        with contextlib.suppress(ServerError, DatasetError):
+    with remote.maintenance().connect() as turn:
+        hold(turn, lock_of(name), while_waiting)
+        if name in remote.own_databases():
+            if _is_whole(remote, name, study.workload.warehouses):
+                size_bytes = remote.size_bytes(name)
+                _require_room(remote, f"{_copies(copies)} of the dataset need", size_bytes * copies, watch)
+                return
+            # Left by a load that was killed: we have its lock.
             remote.drop(name)
-        raise
+        with remote.making(name, f"tpcc, {counted(study.workload.warehouses, 'warehouse')}, pristine"):
+            run_load(
+                load_specification(remote.dsn.with_database(name).conninfo, study.workload),
+                interruption,
+                lambda phase, share: watch(Load(name, phase, share)),
+                on_forecast=on_forecast,
+            )
 
 
-def require_room(remote: Remote, size_bytes: int, copies: int = 0) -> bool:
-    """Whether the disk of a running server can be seen; raises DiskFullError where it cannot hold the data
-    and so many copies of them.
+def _copies(n: int) -> str:
+    return "a copy" if n == 1 else f"{n} copies"
+
+
+def _require_room(remote: Remote, what: str, needed_bytes: int, watch: Watch) -> None:
+    if not require_room(remote, what, needed_bytes):
+        watch(Doubt(f"whether the disk of {remote.dsn} can hold the data cannot be seen from here"))
+
+
+def require_room(remote: Remote, what: str, needed_bytes: int) -> bool:
+    """Whether the disk of a running server can be seen; raises DiskFullError where it cannot hold ``what``,
+    a subject with its verb.
     """
     with remote.connect() as connection:
         free = free_for_data(connection)
-    needed = size_bytes * (1 + copies)
-    if free is not None and needed > free:
-        what = f"the dataset and {copies} copies of it need" if copies else "the data need"
+    if free is not None and needed_bytes > free:
         raise DiskFullError(
-            f"{what} about {format_size(needed)}, but only {format_size(free)} are free on the disk of "
+            f"{what} about {format_size(needed_bytes)}, but only {format_size(free)} are free on the disk of "
             f"{remote.dsn}: take fewer warehouses, or make room"
         )
     return free is not None

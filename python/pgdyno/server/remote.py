@@ -1,32 +1,31 @@
 """A server that runs already, perhaps elsewhere, perhaps without superuser: an arm given as a connection
 string.
 
-pgdyno works there in databases of its own only. Each carries a mark (a comment), and nothing without that
-mark is ever dropped. The pristine copy for each trial is ``CREATE DATABASE … TEMPLATE``; such a server is not
+pgdyno works there in databases of its own only. Each carries a mark, and nothing without that mark is ever
+dropped. The pristine copy for each trial is ``CREATE DATABASE … TEMPLATE``; such a server is not
 restarted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
-import json
-import re
-import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import LiteralString
 
 import psycopg
 from psycopg import sql
 
-from pgdyno.errors import ConnectError, DatasetError, UsageError
+from pgdyno.errors import ConnectError, DatasetError, ServerError
+from pgdyno.server import mark
 from pgdyno.server.dsn import Dsn
+from pgdyno.server.holding import held_numbers, hold
 from pgdyno.server.running import Connection
 from pgdyno.server.version import OLDEST_MAJOR, Version
 
-MARK = "pgdyno "
+MAINTENANCE = "postgres"
 CONNECT_TIMEOUT_S = 15
-NAME_BYTES_MAX = 63  # NAMEDATALEN - 1
 FILE_COPY_FROM_MAJOR = 15
 
 
@@ -95,16 +94,18 @@ class Remote:
     def create(self, dbname: str, purpose: str, *, template: str | None = None) -> Dsn:
         """A database of pgdyno's, marked as such; of ``template`` (a marked one) a copy of its files.
 
-        ``purpose`` (workload, scale …) goes into the mark. Until it has it, the database bears a name that is
-        drawn at random: should we be killed in between, nobody's name is taken. Raises DatasetError: there is
-        one of that name already, or PostgreSQL refuses.
+        ``purpose`` (workload, scale …) goes into the mark. A database in the making is marked, too, under a
+        name of its own (see ``mark``): should we be killed, nobody's name is taken, and it is swept. Raises
+        DatasetError: there is one of that name already, or PostgreSQL refuses.
         """
-        _check_name(dbname)
+        mark.check_name(dbname)
         if self.has_database(dbname):
             raise DatasetError(f"cannot create {dbname} on {self.dsn}: it already exists")
-        unmarked = sql.Identifier(database_name("unmarked", secrets.token_hex(8)))
+        number = mark.random_lock()
+        making = sql.Identifier(mark.making_name(number))
         with self.connect() as connection:
-            statement = sql.SQL("create database {}").format(unmarked)
+            limit = sql.Literal(mark.making_limit(number))
+            statement = sql.SQL("create database {} connection limit {}").format(making, limit)
             if template is not None:
                 self._require_mark(connection, template)
                 statement += sql.SQL(" template {}").format(sql.Identifier(template))
@@ -112,19 +113,47 @@ class Remote:
                     # The default from 15 on writes every page to the WAL: slow, and noise for what comes
                     # next.
                     statement += sql.SQL(" strategy file_copy")
+            hold(connection, number)
             try:
                 connection.execute(statement)
             except psycopg.Error as error:
                 raise DatasetError(f"cannot create {dbname} on {self.dsn}: {_primary(error)}") from None
-            mark = sql.Literal(MARK + json.dumps({"purpose": purpose}))
             try:
-                connection.execute(sql.SQL("comment on database {} is {}").format(unmarked, mark))
-                name = sql.Identifier(dbname)
-                connection.execute(sql.SQL("alter database {} rename to {}").format(unmarked, name))
+                with connection.transaction():
+                    _comment(connection, making, purpose)
+                    connection.execute(sql.SQL("alter database {} connection limit -1").format(making))
+                    name = sql.Identifier(dbname)
+                    connection.execute(sql.SQL("alter database {} rename to {}").format(making, name))
             except psycopg.Error as error:
-                connection.execute(sql.SQL("drop database {}").format(unmarked))
+                connection.execute(sql.SQL("drop database {}").format(making))
                 raise DatasetError(f"cannot create {dbname} on {self.dsn}: {_primary(error)}") from None
         return self.dsn.with_database(dbname)
+
+    @contextlib.contextmanager
+    def making(self, dbname: str, purpose: str) -> Iterator[None]:
+        """Creates a database to be filled in the block: marked as half-made until that ends, and dropped if
+        it fails. Raises DatasetError.
+        """
+        self.create(dbname, mark.HALF_MADE)
+        try:
+            yield
+            with self.connect() as connection:
+                _comment(connection, sql.Identifier(dbname), purpose)
+        except BaseException:
+            with contextlib.suppress(ServerError, DatasetError):
+                self.drop(dbname)
+            raise
+
+    def maintenance(self) -> Remote:
+        """The same server by its database postgres, where all pgdynos meet: a lock is of one database. By the
+        database that the DSN names, where we are not let into that one.
+        """
+        meeting = Remote(self.dsn.with_database(MAINTENANCE))
+        try:
+            meeting.connect().close()
+        except ConnectError:
+            return self
+        return meeting
 
     def identity(self) -> tuple[object, ...]:
         """The same for two connection strings if they name one database of one running server."""
@@ -141,14 +170,31 @@ class Remote:
             found = connection.execute("select 1 from pg_database where datname = %s", (dbname,)).fetchone()
         return found is not None
 
+    def size_bytes(self, dbname: str) -> int:
+        """What a database takes on the disk."""
+        with self.connect() as connection:
+            row = connection.execute("select pg_database_size(%s)", (dbname,)).fetchone()
+        assert row is not None
+        return int(row[0])
+
     def own_databases(self) -> dict[str, str]:
         """The databases that carry pgdyno's mark, each with its purpose."""
         with self.connect() as connection:
-            found = connection.execute(
-                "select datname, shobj_description(oid, 'pg_database') from pg_database order by datname"
-            ).fetchall()
-        purposes = {name: _purpose(mark) for name, mark in found}
+            found = connection.execute(f"{_MARKS} order by datname").fetchall()
+        purposes = {row[0]: mark.purpose_of(*row) for row in found}
         return {name: purpose for name, purpose in purposes.items() if purpose is not None}
+
+    def drop_what_nobody_holds(self) -> None:
+        """Drops what killed pgdynos left, of any machine: databases in the making, and trials' copies. The
+        marks are read before the locks: whoever makes one has its lock already.
+        """
+        locks = {name: mark.lock_in(purpose) for name, purpose in self.own_databases().items()}
+        with self.connect() as connection:
+            held = held_numbers(connection)
+        for name, number in locks.items():
+            if number is not None and number not in held:
+                with contextlib.suppress(ServerError, DatasetError):
+                    self.drop(name)
 
     def drop(self, dbname: str) -> None:
         """Drop a database of pgdyno's; none of that name is fine. Raises DatasetError: it is not ours, or in
@@ -161,43 +207,26 @@ class Remote:
             self._require_mark(connection, dbname)
             try:
                 connection.execute(sql.SQL("drop database {}").format(sql.Identifier(dbname)))
+            except psycopg.errors.ObjectInUse:
+                why = "others are connected to it: end their sessions first"
+                raise DatasetError(f"cannot drop {dbname} on {self.dsn}: {why}") from None
             except psycopg.Error as error:
                 raise DatasetError(f"cannot drop {dbname} on {self.dsn}: {_primary(error)}") from None
 
     def _require_mark(self, connection: Connection, dbname: str) -> None:
-        row = connection.execute(
-            "select shobj_description(oid, 'pg_database') from pg_database where datname = %s", (dbname,)
-        ).fetchone()
-        if row is None or _purpose(row[0]) is None:
+        row = connection.execute(f"{_MARKS} where datname = %s", (dbname,)).fetchone()
+        if row is None or mark.purpose_of(*row) is None:
             raise DatasetError(
                 f"the database {dbname} on {self.dsn} was not made by pgdyno: it is left alone"
             )
 
 
-def database_name(*parts: str | int) -> str:
-    """``("tpcc", "w10", 3)`` → ``pgdyno_tpcc_w10_3``: a name that needs no quoting. Raises UsageError: too
-    long.
-    """
-    name = "_".join(["pgdyno", *(re.sub(r"[^a-z0-9]+", "_", str(part).lower()) for part in parts)])
-    _check_name(name)
-    return name
+_MARKS: LiteralString = "select datname, datconnlimit, shobj_description(oid, 'pg_database') from pg_database"
 
 
-def _check_name(dbname: str) -> None:
-    if len(dbname.encode()) > NAME_BYTES_MAX:
-        raise UsageError(f"the database name {dbname} is longer than {NAME_BYTES_MAX} bytes")
-
-
-def _purpose(comment: str | None) -> str | None:
-    """What our mark says; None for no comment, and for anybody else's."""
-    if comment is None or not comment.startswith(MARK):
-        return None
-    try:
-        facts: Any = json.loads(comment.removeprefix(MARK))
-    except ValueError:
-        return None
-    purpose = facts.get("purpose") if isinstance(facts, dict) else None
-    return purpose if isinstance(purpose, str) else None
+def _comment(connection: Connection, name: sql.Identifier, purpose: str) -> None:
+    text = sql.Literal(mark.comment_of(purpose))
+    connection.execute(sql.SQL("comment on database {} is {}").format(name, text))
 
 
 def _is_local(connection: Connection) -> bool:

@@ -1,0 +1,94 @@
+"""What tells pgdyno's databases on a running server from everybody else's: what lacks it is never dropped.
+
+The mark is a comment: ``pgdyno {"purpose": …}``. A database has none at the moment of its creation, and we
+may be killed in that moment. So a database in the making is marked by what CREATE DATABASE itself can give
+it: a name with a number drawn at random, and a connection limit that is a digest of that number. Who makes it
+holds the advisory lock of that number, as does who uses a trial's copy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+from typing import Any
+
+from pgdyno.errors import UsageError
+
+NAME_BYTES_MAX = 63  # NAMEDATALEN - 1
+PREFIX = "pgdyno "
+LOCK = re.compile(r"held by the advisory lock (?P<number>\d+)$")
+MAKING = re.compile(r"pgdyno_making_(?P<number>[0-9a-f]{16})")
+HALF_MADE = "half-made: its load has not ended"
+"""The purpose of a database that has a name, but not yet its data."""
+
+
+def comment_of(purpose: str) -> str:
+    """The mark of a finished database."""
+    return PREFIX + json.dumps({"purpose": purpose})
+
+
+def purpose_of(dbname: str, connection_limit: int, comment: str | None) -> str | None:
+    """What a database's mark says; None for one that is not pgdyno's."""
+    if comment is None:
+        making = MAKING.fullmatch(dbname)
+        number = int(making["number"], 16) if making else 0
+        return held("in the making", number) if connection_limit == making_limit(number) else None
+    try:
+        facts: Any = json.loads(comment.removeprefix(PREFIX)) if comment.startswith(PREFIX) else None
+    except ValueError:
+        return None
+    purpose = facts.get("purpose") if isinstance(facts, dict) else None
+    return purpose if isinstance(purpose, str) else None
+
+
+def held(purpose: str, number: int) -> str:
+    """The purpose of a database that is good for nothing once nobody holds the lock."""
+    return f"{purpose}, held by the advisory lock {number}"
+
+
+def lock_in(purpose: str) -> int | None:
+    """The lock without whose holder the database is good for nothing."""
+    found = LOCK.search(purpose)
+    return int(found["number"]) if found else None
+
+
+def random_lock() -> int:
+    """A number that no other lock has."""
+    return secrets.randbits(62)
+
+
+def lock_of(dbname: str) -> int:
+    """The lock of who makes the database of that name."""
+    return _digest(dbname) >> 2
+
+
+def making_name(number: int) -> str:
+    """Of a database in the making."""
+    return f"pgdyno_making_{number:016x}"
+
+
+def making_limit(number: int) -> int:
+    """The connection limit of a database in the making, from 2³⁰ to 2³¹ - 1: nobody else asks for that."""
+    return 1 << 30 | _digest(f"pgdyno_making {number}") >> 34
+
+
+def database_name(*parts: str | int) -> str:
+    """``("tpcc", "w10", 3)`` → ``pgdyno_tpcc_w10_3``: a name that needs no quoting. Raises UsageError: too
+    long.
+    """
+    name = "_".join(["pgdyno", *(re.sub(r"[^a-z0-9]+", "_", str(part).lower()) for part in parts)])
+    check_name(name)
+    return name
+
+
+def check_name(dbname: str) -> None:
+    """Raises UsageError: PostgreSQL would cut it off."""
+    if len(dbname.encode()) > NAME_BYTES_MAX:
+        raise UsageError(f"the database name {dbname} is longer than {NAME_BYTES_MAX} bytes")
+
+
+def _digest(text: str) -> int:
+    """64 bits."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
