@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::io::Error;
+use crate::io::{Error, ServerError};
 use crate::wire::SqlState;
 
 /// The part of a load in which it failed, as `docs/engine.md` names them.
@@ -33,12 +33,23 @@ pub struct LoadError {
     pub message: String,
     /// The server's code, where it gave one.
     pub sqlstate: Option<SqlState>,
+    /// What the server refused, and its words.
+    pub refused: Option<Box<Refused>>,
+}
+
+/// A statement that the server refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// It.
+    pub statement: String,
+    /// Why.
+    pub error: ServerError,
 }
 
 impl LoadError {
     /// A failure that is not the server's.
     pub fn new(stage: Stage, message: impl Into<String>) -> Self {
-        Self { stage, message: message.into(), sqlstate: None }
+        Self { stage, message: message.into(), sqlstate: None, refused: None }
     }
 
     /// A failure of a connection while `doing` something, such as "copy into stock".
@@ -51,7 +62,20 @@ impl LoadError {
             ),
             _ => format!("cannot {doing}: {error}"),
         };
-        Self { stage, message, sqlstate }
+        Self { stage, message, sqlstate, refused: None }
+    }
+
+    /// The same of a certain statement.
+    #[must_use]
+    pub fn from_statement(stage: Stage, doing: &str, statement: &str, error: &Error) -> Self {
+        let refused = match error {
+            Error::Server(error) => {
+                let (statement, error) = (statement.to_owned(), error.as_ref().clone());
+                Some(Box::new(Refused { statement, error }))
+            }
+            _ => None,
+        };
+        Self { refused, ..Self::from_io(stage, doing, error) }
     }
 
     /// The event `failed`.

@@ -16,7 +16,7 @@ use super::specification::{Specification, Workload};
 use super::timing::Timing;
 use super::tpcc::Tpcc;
 use super::worker::{self, Shared};
-use crate::io::{Clock, Connection, Error, Reactor, Usage, memory_peak_bytes, usage};
+use crate::io::{Clock, Connection, Error, OnNotice, Reactor, Usage, memory_peak_bytes, usage};
 use crate::pgbench::initialise::Pgbench;
 use crate::wire::conninfo::{self, Conninfo};
 
@@ -28,34 +28,55 @@ type Emit<'a> = &'a mut dyn FnMut(Value);
 /// Carries out a load. `emit` gets the events up to `result`; a failure is returned, after what the load had done was
 /// taken back. Setting `stop` ends the load as a failure.
 pub fn run(specification: &Specification, stop: &AtomicBool, emit: Emit<'_>) -> Result<(), LoadError> {
+    let conninfo = conninfo::load(&specification.conninfo)
+        .map_err(|error| LoadError::new(Stage::Specification, error.to_string()))?;
+    let (connections, into_existing) = (specification.connections, specification.into_existing);
+    let order = Order { conninfo, connections, into_existing, on_notice: None };
     match &specification.workload {
         Workload::Tpcc { warehouses } => {
-            load(&Tpcc::new(*warehouses, specification.seed), specification, stop, emit)
+            load(&Tpcc::new(*warehouses, specification.seed), &order, stop, emit)
         }
-        Workload::Pgbench(initialise) => load(&Pgbench::new(initialise.clone()), specification, stop, emit),
+        Workload::Pgbench(initialise) => load(&Pgbench::new(initialise.clone()), &order, stop, emit),
     }
 }
 
-fn load<D: Dataset>(
+/// How to load, whatever it is.
+pub struct Order {
+    /// Where.
+    pub conninfo: Conninfo,
+    /// See [`Specification::connections`].
+    pub connections: u32,
+    /// See [`Specification::into_existing`].
+    pub into_existing: bool,
+    /// Who is told of the server's notices.
+    pub on_notice: Option<OnNotice>,
+}
+
+impl Order {
+    async fn connect<D: Dataset>(&self, reactor: &Reactor) -> Result<Connection, LoadError> {
+        worker::connect(reactor, &self.conninfo, D::SESSION, self.on_notice).await
+    }
+}
+
+/// Loads a dataset: see [`run`].
+pub fn load<D: Dataset>(
     dataset: &D,
-    specification: &Specification,
+    order: &Order,
     stop: &AtomicBool,
     emit: Emit<'_>,
 ) -> Result<(), LoadError> {
-    let conninfo = conninfo::load(&specification.conninfo)
-        .map_err(|error| LoadError::new(Stage::Specification, error.to_string()))?;
     let reactor = reactor()?;
-    let mut control = block_on(&reactor, worker::connect(&reactor, &conninfo, D::SESSION))?;
+    let mut control = block_on(&reactor, order.connect::<D>(&reactor))?;
     let progress = Progress::new(dataset.tables().len());
     let shared = Shared { progress, stop: AtomicBool::new(false) };
     emit(forecast(dataset.tables()));
     let began = Instant::now();
-    block_on(&reactor, dataset.begin(&mut control, specification.into_existing))?;
+    block_on(&reactor, dataset.begin(&mut control, order.into_existing))?;
     let mut timing = Timing::default();
     timing.add(Phase::Create, None, began.elapsed());
 
-    let connections = specification.connections.min(dataset.connections_max());
-    let loading = Loading { dataset, conninfo: &conninfo, connections, shared: &shared, stop };
+    let connections = order.connections.min(dataset.connections_max());
+    let loading = Loading { dataset, order, connections, shared: &shared, stop };
     let mut reached = Phase::Create;
     let filled = loading
         .carry_out(&reactor, &mut control, emit, &mut timing, &mut reached)
@@ -83,7 +104,7 @@ enum News {
 /// A load that is going on.
 struct Loading<'a, D> {
     dataset: &'a D,
-    conninfo: &'a Conninfo,
+    order: &'a Order,
     connections: u32,
     shared: &'a Shared,
     stop: &'a AtomicBool,
@@ -185,8 +206,7 @@ impl<D: Dataset> Loading<'_, D> {
 
     fn serve(&self, orders: &Receiver<Arc<Queue>>, news: &Sender<News>) -> Result<(), LoadError> {
         let reactor = reactor()?;
-        let connecting = worker::connect(&reactor, self.conninfo, D::SESSION);
-        let mut connection = block_on(&reactor, connecting)?;
+        let mut connection = block_on(&reactor, self.order.connect::<D>(&reactor))?;
         let _ = news.send(News::Connected);
         while let Ok(queue) = orders.recv() {
             block_on(&reactor, worker::work(&mut connection, &queue, self.shared))?;
@@ -199,7 +219,7 @@ impl<D: Dataset> Loading<'_, D> {
     /// failed.
     fn clean_up(&self, reactor: &Reactor, reached: Phase, mut error: LoadError) -> LoadError {
         let cleaned = block_on(reactor, async {
-            let mut connection = worker::connect(reactor, self.conninfo, D::SESSION).await?;
+            let mut connection = self.order.connect::<D>(reactor).await?;
             self.dataset
                 .clean_up(&mut connection, reached, &self.shared.progress.tables_filled())
                 .await

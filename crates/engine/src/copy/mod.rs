@@ -16,6 +16,7 @@ mod tpcc;
 mod worker;
 
 pub use command::command;
-pub use error::{LoadError, Stage};
+pub use error::{LoadError, Refused, Stage};
 pub use load::run;
+pub(crate) use load::{Order, load};
 pub use specification::Specification;

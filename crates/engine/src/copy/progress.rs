@@ -87,6 +87,7 @@ impl Progress {
             "table": tables[self.current.load(Relaxed)].name,
             "rows": rows,
             "rows_total": rows_total.max(rows),
+            "rows_of": self.rows(tables),
             "bytes": bytes,
             "bytes_total": bytes_total as u64,
         })

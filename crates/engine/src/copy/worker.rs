@@ -6,10 +6,12 @@ use super::dataset::{Rows, Work};
 use super::error::{LoadError, Stage};
 use super::phase::Queue;
 use super::progress::Progress;
-use crate::io::{Connection, Error, Reactor};
+use crate::io::{Connection, Error, OnNotice, Reactor};
 use crate::wire::backend::Message;
 use crate::wire::conninfo::Conninfo;
 use crate::wire::{copy, frontend};
+
+const COMMIT: &str = "COMMIT";
 
 /// What all connections of a load share.
 pub struct Shared {
@@ -20,9 +22,15 @@ pub struct Shared {
 }
 
 /// Connects and prepares the session.
-pub async fn connect(reactor: &Reactor, conninfo: &Conninfo, session: &str) -> Result<Connection, LoadError> {
+pub async fn connect(
+    reactor: &Reactor,
+    conninfo: &Conninfo,
+    session: &str,
+    on_notice: Option<OnNotice>,
+) -> Result<Connection, LoadError> {
     let failed = |error: Error| LoadError::from_io(Stage::Connect, "connect", &error);
     let mut connection = Connection::connect(reactor, conninfo).await.map_err(failed)?;
+    connection.on_notice(on_notice);
     connection.simple(session).await.map_err(failed)?;
     Ok(connection)
 }
@@ -40,28 +48,48 @@ pub async fn work(connection: &mut Connection, queue: &Queue, shared: &Shared) -
                 fill(connection, begin, copy, job.table, rows.as_ref(), shared).await
             }
         };
-        done.map_err(|error| LoadError::from_io(queue.phase.stage(), &job.doing, &error))?;
+        done.map_err(|(error, statement)| {
+            LoadError::from_statement(queue.phase.stage(), &job.doing, statement, &error)
+        })?;
     }
     Ok(())
 }
 
-async fn each(connection: &mut Connection, statements: &[String]) -> Result<(), Error> {
+/// An error, and the statement that it is about.
+type Failure<'a> = (Error, &'a str);
+
+async fn each<'a>(connection: &mut Connection, statements: &'a [String]) -> Result<(), Failure<'a>> {
     for statement in statements {
-        connection.simple(statement).await?;
+        connection.simple(statement).await.map_err(|error| (error, statement.as_str()))?;
     }
     Ok(())
 }
 
 /// In one transaction, so that the rows can be frozen and are seen only when all are there.
-async fn fill(
+async fn fill<'a>(
     connection: &mut Connection,
-    begin: &str,
+    begin: &'a str,
+    copy_in: &'a str,
+    table: usize,
+    rows: &dyn Rows,
+    shared: &Shared,
+) -> Result<(), Failure<'a>> {
+    connection.simple(begin).await.map_err(|error| (error, begin))?;
+    if copy_rows(connection, copy_in, table, rows, shared).await.map_err(|error| (error, copy_in))? {
+        connection.simple(COMMIT).await.map_err(|error| (error, COMMIT))?;
+        shared.progress.filled(table);
+    }
+    Ok(())
+}
+
+/// `false` if it was stopped on the way.
+async fn copy_rows(
+    connection: &mut Connection,
     copy_in: &str,
     table: usize,
     rows: &dyn Rows,
     shared: &Shared,
-) -> Result<(), Error> {
-    connection.simple(begin).await?;
+) -> Result<bool, Error> {
     frontend::query(connection.out(), copy_in)?;
     connection.flush().await?;
     while !matches!(connection.next().await?, Message::CopyInResponse(_)) {}
@@ -71,15 +99,13 @@ async fn fill(
         connection.flush().await?;
         return match connection.recover().await {
             Err(error) if error.is_fatal() => Err(error),
-            _ => Ok(()),
+            _ => Ok(false),
         };
     }
     frontend::copy_done(connection.out());
     connection.flush().await?;
     connection.answer().await?;
-    connection.simple("COMMIT").await?;
-    shared.progress.filled(table);
-    Ok(())
+    Ok(true)
 }
 
 /// Sends all groups of rows; `false` if it was stopped on the way.

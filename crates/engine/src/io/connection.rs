@@ -4,7 +4,7 @@ use super::cipher::Cipher;
 use super::inbox::Inbox;
 use super::socket::Socket;
 use super::{Error, Reactor, connect};
-use crate::wire::backend::{self, MESSAGE_BYTES_MAX, Message, TransactionStatus};
+use crate::wire::backend::{self, ErrorFields, MESSAGE_BYTES_MAX, Message, TransactionStatus};
 use crate::wire::conninfo::{Conninfo, Host};
 use crate::wire::frontend;
 use crate::wire::startup::Channel;
@@ -19,6 +19,9 @@ const TEXT_BYTES_MAX: usize = 64 << 20;
 
 /// Rows of text, as a simple query returns them.
 pub type TextRows = Vec<Vec<Option<String>>>;
+
+/// Gets a notice or a warning of the server's.
+pub type OnNotice = fn(&ErrorFields<'_>);
 
 /// A session with a server. Dropping it ends the session.
 ///
@@ -36,6 +39,7 @@ pub struct Connection {
     /// Whether nothing was sent since the last ReadyForQuery.
     at_rest: bool,
     status: TransactionStatus,
+    on_notice: Option<OnNotice>,
 }
 
 impl Connection {
@@ -47,7 +51,12 @@ impl Connection {
     /// A session over a socket at whose other end it has begun already.
     pub(crate) fn new(socket: Socket) -> Self {
         let (inbox, out, status) = (Inbox::default(), Vec::new(), TransactionStatus::Idle);
-        Self { socket, inbox, out, tls: None, key: None, owed: 0, at_rest: true, status }
+        Self { socket, inbox, out, tls: None, key: None, owed: 0, at_rest: true, status, on_notice: None }
+    }
+
+    /// Whom to tell of the server's notices; nobody, unless this is called.
+    pub fn on_notice(&mut self, hear: Option<OnNotice>) {
+        self.on_notice = hear;
     }
 
     /// Asks the server, by a connection of its own, to end what this one is doing. Whether it does, nobody learns.
@@ -203,7 +212,7 @@ impl Connection {
                 if !matches!(self.inbox.bytes()[0], b'N' | b'S' | b'A') {
                     return Ok(length);
                 }
-                backend::parse(self.inbox.take(length))?;
+                self.aside(length)?;
                 asides += 1;
                 if asides > ASIDES_MAX {
                     return Err(Error::Limit("notices in a row"));
@@ -213,6 +222,15 @@ impl Connection {
                 self.socket.readable().await;
             }
         }
+    }
+
+    #[cold]
+    fn aside(&mut self, length: usize) -> Result<(), Error> {
+        let aside = backend::parse(self.inbox.take(length))?;
+        if let (Some((Message::NoticeResponse(fields), _)), Some(hear)) = (aside, self.on_notice) {
+            hear(&fields);
+        }
+        Ok(())
     }
 
     /// Takes in what has come; whether anything had.

@@ -23,7 +23,7 @@ mod tests;
 
 pub use crate::wire::backend::TransactionStatus;
 pub use clock::{Clock, Nanos};
-pub use connection::{Connection, TextRows};
+pub use connection::{Connection, OnNotice, TextRows};
 pub use error::{Error, ServerError};
 pub use gate::Gate;
 pub use mailbox::{Mailbox, Sender, mailbox};

@@ -3,15 +3,19 @@
 //! | question | place |
 //! |---|---|
 //! | options, and what is refused | [`options`], in the ways of [`getopt`] |
+//! | `-i` | [`initialise`] |
 //! | before the clients begin | [`setup`] |
 //! | threads, the clock of the run | [`bench`](mod@bench) |
 //! | one client | [`client`] |
 //! | the log of transactions | [`transaction_log`] |
 //! | what is counted, what is printed | [`statistics`], [`report`] |
+//! | messages, the server's among them | [`log`], [`libpq`] |
 
 pub mod bench;
 pub mod client;
 pub mod getopt;
+pub mod initialise;
+pub mod libpq;
 pub mod log;
 pub mod options;
 pub mod report;
@@ -25,6 +29,7 @@ use std::process::ExitCode;
 
 pub use bench::Bench;
 use bench::Unfinished;
+use initialise::options::Initialisation;
 use log::{Log, Said};
 use options::{Options, Refusal, Request};
 
@@ -60,6 +65,9 @@ pub fn main(arguments: &[String]) -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Request::Run(options)) => run(*options, &log).unwrap_or(ExitCode::FAILURE),
+        Ok(Request::Initialise(options, initialisation)) => {
+            initialise(&options, &initialisation, &log).unwrap_or(ExitCode::FAILURE)
+        }
         Err(Refusal::Getopt(message)) => {
             eprintln!("{called}: {message}");
             hint();
@@ -74,7 +82,22 @@ pub fn main(arguments: &[String]) -> ExitCode {
             hint();
             ExitCode::FAILURE
         }
+        Err(Refusal::ErrorWithDetail(message, detail)) => {
+            log.error(&message);
+            log.detail(&detail);
+            ExitCode::FAILURE
+        }
     }
+}
+
+/// The tables. An error has been said.
+fn initialise(options: &Options, initialisation: &Initialisation, log: &Log) -> Result<ExitCode, Said> {
+    let conninfo = setup::conninfo(options).map_err(|message| {
+        log.error(&message);
+        Said
+    })?;
+    initialise::run(initialisation, conninfo, log)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// A run. An error has been said.

@@ -1,6 +1,9 @@
 //! The options of pgbench, read and checked. Messages are pgbench's.
 
+use std::num::IntErrorKind;
+
 use super::getopt;
+use super::initialise::options::{Given, Initialisation};
 use super::spellings::SPELLINGS;
 use super::transaction_log::LogOptions;
 use crate::pgbench::run::{Protocol, split_definition};
@@ -23,7 +26,12 @@ pub enum Request {
     Print(String, String),
     /// A run.
     Run(Box<Options>),
+    /// The tables, where the options say.
+    Initialise(Box<Options>, Box<Initialisation>),
 }
+
+/// Options that are for a run and for initialisation alike. pgbench has no jobs where it initialises.
+const COMMON: [&str; 8] = ["dbname", "host", "initialize", "jobs", "no-vacuum", "port", "scale", "username"];
 
 /// A run.
 #[derive(Clone, Debug)]
@@ -70,6 +78,8 @@ pub enum Refusal {
     Error(String),
     /// An error, and a hint to `--help`.
     ErrorWithHint(String),
+    /// An error, and more about it.
+    ErrorWithDetail(String, String),
 }
 
 impl From<String> for Refusal {
@@ -88,8 +98,13 @@ pub fn read(arguments: &[String]) -> Result<Request, Refusal> {
     let parsed = getopt::parse(&SPELLINGS, arguments).map_err(Refusal::Getopt)?;
     let mut options = Options::default();
     let mut time_or_count = (None, None);
+    let (mut initialises, mut is_for_runs, mut given) = (false, false, Given::default());
     for (name, value) in &parsed.options {
         let value = value.as_str();
+        if given.take(name, value)? {
+            continue;
+        }
+        is_for_runs |= !COMMON.contains(name);
         match *name {
             "builtin" if value == "list" => return Ok(Request::Print(String::new(), Builtin::list())),
             "builtin" => {
@@ -134,10 +149,19 @@ pub fn read(arguments: &[String]) -> Result<Request, Refusal> {
             "port" => options.port = Some(value.to_owned()),
             "username" => options.username = Some(value.to_owned()),
             "dbname" => options.dbname = Some(value.to_owned()),
+            "initialize" => initialises = true,
             other => return refuse(format!("--{other} is not supported by pgdyno's pgbench yet")),
         }
     }
-    options.finish(time_or_count, &parsed.operands)?;
+    options.operands(&parsed.operands)?;
+    if initialises {
+        if is_for_runs {
+            return refuse("some of the specified options cannot be used in initialization (-i) mode");
+        }
+        let initialisation = given.finish(&options)?;
+        return Ok(Request::Initialise(Box::new(options), Box::new(initialisation)));
+    }
+    options.finish(time_or_count, given.any)?;
     Ok(Request::Run(Box::new(options)))
 }
 
@@ -187,15 +211,7 @@ impl Options {
         Ok(())
     }
 
-    /// What options mean together.
-    fn finish(
-        &mut self,
-        (transactions, time_s): (Option<u32>, Option<u32>),
-        operands: &[String],
-    ) -> Result<(), Refusal> {
-        if self.scripts.is_empty() {
-            self.add_builtin("tpcb-like", 1)?;
-        }
+    fn operands(&mut self, operands: &[String]) -> Result<(), Refusal> {
         let mut operands = operands.iter();
         if self.dbname.is_none() {
             self.dbname = operands.next().cloned();
@@ -204,8 +220,23 @@ impl Options {
             let message = format!("too many command-line arguments (first is \"{first}\")");
             return Err(Refusal::ErrorWithHint(message));
         }
+        Ok(())
+    }
+
+    /// What the options of a run mean together.
+    fn finish(
+        &mut self,
+        (transactions, time_s): (Option<u32>, Option<u32>),
+        initialises: bool,
+    ) -> Result<(), Refusal> {
+        if self.scripts.is_empty() {
+            self.add_builtin("tpcb-like", 1)?;
+        }
         if self.scripts.iter().all(|(_, weight)| *weight == 0) {
             return refuse("total script weight must not be zero");
+        }
+        if initialises {
+            return refuse("some of the specified options cannot be used in benchmarking mode");
         }
         if transactions.is_some() && time_s.is_some() {
             return refuse("specify either a number of transactions (-t) or a duration (-T), not both");
@@ -228,10 +259,17 @@ impl Options {
 
 /// An integer from 1 on.
 pub fn integer(value: &str, option: &str) -> Result<u32, Refusal> {
-    let number = value.trim_start().parse::<i64>();
-    match number {
-        Ok(number) if (1..=i64::from(i32::MAX)).contains(&number) => Ok(number as u32),
-        Ok(_) => refuse(format!("{option} must be in range 1..{}", i32::MAX)),
+    integer_between(value, option, 1, i32::MAX)
+}
+
+/// An integer in a range that is not negative.
+pub fn integer_between(value: &str, option: &str, low: i32, high: i32) -> Result<u32, Refusal> {
+    let number = value.trim().parse::<i32>();
+    match number.map_err(|error| *error.kind()) {
+        Ok(number) if (low..=high).contains(&number) => Ok(number as u32),
+        Ok(_) | Err(IntErrorKind::PosOverflow | IntErrorKind::NegOverflow) => {
+            refuse(format!("{option} must be in range {low}..{high}"))
+        }
         Err(_) => refuse(format!("invalid value \"{value}\" for option {option}")),
     }
 }

@@ -42,8 +42,7 @@ impl Pgbench {
         Ok(match part {
             Part::Drop => vec![statement(IN_ACCOUNTS, "drop the old tables", tables::DROP)],
             Part::Create => {
-                let work = Work::Statements(tables::create(&self.initialise));
-                vec![Job { table: IN_ACCOUNTS, doing: "create the tables".to_owned(), work }]
+                vec![statements(IN_ACCOUNTS, "create the tables", tables::create(&self.initialise))]
             }
             Part::Empty => vec![statement(IN_ACCOUNTS, "empty the tables", tables::EMPTY)],
             Part::Fill(turn) => match self.look(control).await? {
@@ -51,28 +50,27 @@ impl Pgbench {
                 None => Vec::new(),
             },
             Part::Generate => {
-                let sql = tables::generate(self.initialise.scale);
-                vec![statement(IN_ACCOUNTS, "fill the tables", &sql)]
+                vec![statements(IN_ACCOUNTS, "fill the tables", tables::generate(self.initialise.scale))]
             }
             Part::Vacuum => {
                 let vacuum =
-                    |table: usize| each(table, "vacuum", &format!("VACUUM ANALYZE {}", NAMES[table]));
-                (0..NAMES.len()).map(vacuum).collect()
+                    |table: usize| each(table, "vacuum", &format!("vacuum analyze {}", NAMES[table]));
+                [IN_BRANCHES, IN_TELLERS, IN_ACCOUNTS, IN_HISTORY].map(vacuum).into()
             }
             Part::PartitionKeys => match self.look(control).await? {
                 Some(Accounts { partitions: Some(partitions), .. }) => self.partition_keys(&partitions),
                 _ => Vec::new(),
             },
             Part::Keys => {
-                let keys = [(IN_ACCOUNTS, "aid"), (IN_TELLERS, "tid"), (IN_BRANCHES, "bid")];
+                let keys = [(IN_BRANCHES, "bid"), (IN_TELLERS, "tid"), (IN_ACCOUNTS, "aid")];
                 let key = |(table, key): (usize, &str)| {
                     each(table, "index", &tables::primary_key(&self.initialise, NAMES[table], key))
                 };
                 keys.map(key).into()
             }
             Part::ForeignKeys => {
-                let work = Work::Statements(tables::FOREIGN_KEYS.map(str::to_owned).into());
-                vec![Job { table: IN_HISTORY, doing: "create the foreign keys".to_owned(), work }]
+                let keys = tables::FOREIGN_KEYS.map(str::to_owned).into();
+                vec![statements(IN_HISTORY, "create the foreign keys", keys)]
             }
         })
     }
@@ -166,7 +164,12 @@ fn phase(part: Part) -> Phase {
 }
 
 fn statement(table: usize, doing: &str, sql: &str) -> Job {
-    Job { table, doing: doing.to_owned(), work: Work::Statements(vec![sql.to_owned()]) }
+    statements(table, doing, vec![sql.to_owned()])
+}
+
+/// One after the other, by one connection.
+fn statements(table: usize, doing: &str, sql: Vec<String>) -> Job {
+    Job { table, doing: doing.to_owned(), work: Work::Statements(sql) }
 }
 
 fn each(table: usize, doing: &str, sql: &str) -> Job {
@@ -182,7 +185,7 @@ fn copy(table: usize, into: &str, frozen: bool, rows: Box<dyn Rows>) -> Job {
 
 impl Dataset for Pgbench {
     /// As pgbench it goes by the role's search path and waits for commits as the server would have it.
-    const SESSION: &'static str = "SET statement_timeout = 0; SET client_min_messages = error; \
+    const SESSION: &'static str = "SET statement_timeout = 0; \
         SELECT set_config(name, '256MB', false) FROM pg_catalog.pg_settings \
         WHERE name = 'maintenance_work_mem' AND setting::bigint < 262144";
     const LEFT_BEHIND: &'static str = "its tables are left half filled";

@@ -8,8 +8,8 @@ pub const SCALE_MAX: u32 = 214_748_364;
 pub const PARTITIONS_MAX: u32 = 100_000;
 /// Steps that anybody could mean; each may come more than once.
 pub const STEPS_MAX: usize = 100;
-/// The letters of the steps; a blank does nothing.
-const STEPS: &str = "dtgGvpf ";
+/// The letters of the steps.
+pub const STEPS: &str = "dtgGvpf";
 
 /// How the tables are made.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -85,7 +85,7 @@ impl Initialise {
         if self.steps.len() > STEPS_MAX {
             return Err(format!("steps: {} are more than {STEPS_MAX}", self.steps.len()));
         }
-        match self.steps.chars().find(|&step| !STEPS.contains(step)) {
+        match wrong_step(&self.steps) {
             Some(step) => Err(format!(
                 "unrecognized initialization step \"{step}\"; allowed step characters are: \"{STEPS}\""
             )),
@@ -106,6 +106,12 @@ impl Initialise {
         let steps = self.steps.chars().filter(|&step| step != ' ').chain(wanted.then_some('f'));
         steps.enumerate().collect()
     }
+}
+
+/// The first letter that is no step. A blank does nothing.
+#[must_use]
+pub fn wrong_step(steps: &str) -> Option<char> {
+    steps.chars().find(|&step| step != ' ' && !STEPS.contains(step))
 }
 
 fn between(name: &str, value: u32, low: u32, high: u32) -> Result<(), String> {

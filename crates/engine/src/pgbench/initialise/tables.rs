@@ -1,4 +1,4 @@
-//! The tables' names, columns and statements, as PostgreSQL 18's pgbench has them.
+//! The tables' names, columns and statements, those in the very words of PostgreSQL 18's pgbench: it shows one that fails.
 
 use std::sync::LazyLock;
 
@@ -26,21 +26,21 @@ pub const NAMES: [&str; 4] = ["pgbench_accounts", "pgbench_tellers", "pgbench_br
 
 /// All tables in one statement, which minds no foreign keys between them.
 pub const DROP: &str =
-    "DROP TABLE IF EXISTS pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers";
+    "drop table if exists pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers";
 /// See [`DROP`].
-pub const EMPTY: &str = "TRUNCATE TABLE pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers";
+pub const EMPTY: &str = "truncate table pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers";
 /// In an order in which each finds what it refers to. They lock each other's tables: one after the other.
 pub const FOREIGN_KEYS: [&str; 5] = [
-    "ALTER TABLE pgbench_tellers ADD CONSTRAINT pgbench_tellers_bid_fkey \
-     FOREIGN KEY (bid) REFERENCES pgbench_branches",
-    "ALTER TABLE pgbench_accounts ADD CONSTRAINT pgbench_accounts_bid_fkey \
-     FOREIGN KEY (bid) REFERENCES pgbench_branches",
-    "ALTER TABLE pgbench_history ADD CONSTRAINT pgbench_history_bid_fkey \
-     FOREIGN KEY (bid) REFERENCES pgbench_branches",
-    "ALTER TABLE pgbench_history ADD CONSTRAINT pgbench_history_tid_fkey \
-     FOREIGN KEY (tid) REFERENCES pgbench_tellers",
-    "ALTER TABLE pgbench_history ADD CONSTRAINT pgbench_history_aid_fkey \
-     FOREIGN KEY (aid) REFERENCES pgbench_accounts",
+    "alter table pgbench_tellers add constraint pgbench_tellers_bid_fkey \
+     foreign key (bid) references pgbench_branches",
+    "alter table pgbench_accounts add constraint pgbench_accounts_bid_fkey \
+     foreign key (bid) references pgbench_branches",
+    "alter table pgbench_history add constraint pgbench_history_bid_fkey \
+     foreign key (bid) references pgbench_branches",
+    "alter table pgbench_history add constraint pgbench_history_tid_fkey \
+     foreign key (tid) references pgbench_tellers",
+    "alter table pgbench_history add constraint pgbench_history_aid_fkey \
+     foreign key (aid) references pgbench_accounts",
 ];
 
 /// The version of the rows: raised when they change.
@@ -67,10 +67,10 @@ pub static FORMAT: LazyLock<String> = LazyLock::new(|| {
 /// The columns of a table of [`NAMES`]; `{aid}` is the type of an account's key.
 fn columns(table: usize) -> &'static str {
     match table {
-        IN_ACCOUNTS => "aid {aid} NOT NULL, bid int, abalance int, filler char(84)",
-        IN_TELLERS => "tid int NOT NULL, bid int, tbalance int, filler char(84)",
-        IN_BRANCHES => "bid int NOT NULL, bbalance int, filler char(88)",
-        _ => "tid int, bid int, aid {aid}, delta int, mtime timestamp, filler char(22)",
+        IN_ACCOUNTS => "aid {aid} not null,bid int,abalance int,filler char(84)",
+        IN_TELLERS => "tid int not null,bid int,tbalance int,filler char(84)",
+        IN_BRANCHES => "bid int not null,bbalance int,filler char(88)",
+        _ => "tid int,bid int,aid {aid},delta int,mtime timestamp,filler char(22)",
     }
 }
 
@@ -136,34 +136,35 @@ pub fn create(of: &Initialise) -> Vec<String> {
 fn create_table(of: &Initialise, table: usize) -> String {
     let method = of.method();
     // As pgbench since 18: of partitioned tables nothing but the partitions is unlogged.
-    let unlogged = if of.unlogged && method.is_none() { "UNLOGGED " } else { "" };
-    let aid = if of.scale >= BIG_SCALE { "bigint" } else { "int" };
+    let unlogged = if of.unlogged && method.is_none() { " unlogged" } else { "" };
+    // pgbench aligns them.
+    let aid = if of.scale >= BIG_SCALE { "bigint" } else { "   int" };
     let columns = columns(table).replace("{aid}", aid);
     let stored = match (table, method) {
-        (IN_ACCOUNTS, Some(Method::Range)) => " PARTITION BY RANGE (aid)".to_owned(),
-        (IN_ACCOUNTS, Some(Method::Hash)) => " PARTITION BY HASH (aid)".to_owned(),
+        (IN_ACCOUNTS, Some(Method::Range)) => " partition by range (aid)".to_owned(),
+        (IN_ACCOUNTS, Some(Method::Hash)) => " partition by hash (aid)".to_owned(),
         (IN_HISTORY, _) => String::new(),
-        _ => format!(" WITH (fillfactor={})", of.fillfactor),
+        _ => format!(" with (fillfactor={})", of.fillfactor),
     };
-    let place = of.tablespace.as_deref().map(|name| format!(" TABLESPACE {}", quoted(name)));
-    format!("CREATE {unlogged}TABLE {}({columns}){stored}{}", NAMES[table], place.unwrap_or_default())
+    let place = of.tablespace.as_deref().map(|name| format!(" tablespace {}", quoted(name)));
+    format!("create{unlogged} table {}({columns}){stored}{}", NAMES[table], place.unwrap_or_default())
 }
 
 fn create_partition(of: &Initialise, number: u32) -> Option<String> {
-    let unlogged = if of.unlogged { "UNLOGGED " } else { "" };
+    let unlogged = if of.unlogged { " unlogged" } else { "" };
     let bound = match of.method()? {
         Method::Range => {
             let size = rows(of.scale)[IN_ACCOUNTS].div_ceil(u64::from(of.partitions));
             let end = |at: u32| (u64::from(at) * size + 1).to_string();
-            let from = if number == 1 { "MINVALUE".to_owned() } else { end(number - 1) };
-            let to = if number == of.partitions { "MAXVALUE".to_owned() } else { end(number) };
-            format!("FROM ({from}) TO ({to})")
+            let from = if number == 1 { "minvalue".to_owned() } else { end(number - 1) };
+            let to = if number == of.partitions { "maxvalue".to_owned() } else { end(number) };
+            format!("from ({from}) to ({to})")
         }
-        Method::Hash => format!("WITH (MODULUS {}, REMAINDER {})", of.partitions, number - 1),
+        Method::Hash => format!("with (modulus {}, remainder {})", of.partitions, number - 1),
     };
     Some(format!(
-        "CREATE {unlogged}TABLE pgbench_accounts_{number} PARTITION OF pgbench_accounts \
-         FOR VALUES {bound} WITH (fillfactor={})",
+        "create{unlogged} table pgbench_accounts_{number}\n  partition of pgbench_accounts\n  \
+         for values {bound} with (fillfactor={})",
         of.fillfactor
     ))
 }
@@ -171,23 +172,30 @@ fn create_partition(of: &Initialise, number: u32) -> Option<String> {
 /// Makes a table's key its primary key.
 pub fn primary_key(of: &Initialise, table: &str, key: &str) -> String {
     let place =
-        of.index_tablespace.as_deref().map(|name| format!(" USING INDEX TABLESPACE {}", quoted(name)));
-    format!("ALTER TABLE {table} ADD PRIMARY KEY ({key}){}", place.unwrap_or_default())
+        of.index_tablespace.as_deref().map(|name| format!(" using index tablespace {}", quoted(name)));
+    format!("alter table {table} add primary key ({key}){}", place.unwrap_or_default())
 }
 
 /// Has the server fill the tables, in one transaction.
-pub fn generate(scale: u32) -> String {
+pub fn generate(scale: u32) -> Vec<String> {
     let [accounts, tellers, branches, _] = rows(scale);
-    format!(
-        "BEGIN; {EMPTY}; \
-         INSERT INTO pgbench_branches(bid, bbalance) \
-         SELECT bid, 0 FROM generate_series(1, {branches}) AS bid; \
-         INSERT INTO pgbench_tellers(tid, bid, tbalance) \
-         SELECT tid, (tid - 1) / {TELLERS} + 1, 0 FROM generate_series(1, {tellers}) AS tid; \
-         INSERT INTO pgbench_accounts(aid, bid, abalance, filler) \
-         SELECT aid, (aid - 1) / {ACCOUNTS} + 1, 0, '' FROM generate_series(1, {accounts}) AS aid; \
-         COMMIT"
-    )
+    vec![
+        "begin".to_owned(),
+        EMPTY.to_owned(),
+        format!(
+            "insert into pgbench_branches(bid,bbalance) \
+             select bid, 0 from generate_series(1, {branches}) as bid"
+        ),
+        format!(
+            "insert into pgbench_tellers(tid,bid,tbalance) \
+             select tid, (tid - 1) / {TELLERS} + 1, 0 from generate_series(1, {tellers}) as tid"
+        ),
+        format!(
+            "insert into pgbench_accounts(aid,bid,abalance,filler) \
+             select aid, (aid - 1) / {ACCOUNTS} + 1, 0, '' from generate_series(1, {accounts}) as aid"
+        ),
+        "commit".to_owned(),
+    ]
 }
 
 fn quoted(name: &str) -> String {

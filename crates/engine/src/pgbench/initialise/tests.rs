@@ -159,25 +159,25 @@ fn tables_are_created_as_asked_for() {
     let cases = [
         (
             json!({"scale": 1}),
-            "pgbench_branches(bid int NOT NULL, bbalance int, filler char(88)) WITH (fillfactor=100)",
+            "pgbench_branches(bid int not null,bbalance int,filler char(88)) with (fillfactor=100)",
         ),
-        (json!({"scale": 19_999}), "CREATE TABLE pgbench_accounts(aid int NOT NULL, "),
-        (json!({"scale": 20_000}), "CREATE TABLE pgbench_accounts(aid bigint NOT NULL, "),
-        (json!({"scale": 20_000}), "CREATE TABLE pgbench_history(tid int, bid int, aid bigint, "),
-        (json!({"scale": 1, "unlogged": true}), "CREATE UNLOGGED TABLE pgbench_tellers("),
-        (json!({"scale": 1, "unlogged": true, "partitions": 2}), "CREATE TABLE pgbench_tellers("),
+        (json!({"scale": 19_999}), "create table pgbench_accounts(aid    int not null,"),
+        (json!({"scale": 20_000}), "create table pgbench_accounts(aid bigint not null,"),
+        (json!({"scale": 20_000}), "create table pgbench_history(tid int,bid int,aid bigint,"),
+        (json!({"scale": 1, "unlogged": true}), "create unlogged table pgbench_tellers("),
+        (json!({"scale": 1, "unlogged": true, "partitions": 2}), "create table pgbench_tellers("),
         (
             json!({"scale": 1, "unlogged": true, "partitions": 3, "fillfactor": 70}),
-            "CREATE UNLOGGED TABLE pgbench_accounts_2 PARTITION OF pgbench_accounts \
-             FOR VALUES FROM (33335) TO (66669) WITH (fillfactor=70)",
+            "create unlogged table pgbench_accounts_2\n  partition of pgbench_accounts\n  \
+             for values from (33335) to (66669) with (fillfactor=70)",
         ),
         (
             json!({"scale": 1, "partitions": 2, "tablespace": "a\"b"}),
-            "PARTITION BY RANGE (aid) TABLESPACE \"a\"\"b\"",
+            "partition by range (aid) tablespace \"a\"\"b\"",
         ),
         (
             json!({"scale": 1, "partitions": 2, "partition_method": "hash"}),
-            "FOR VALUES WITH (MODULUS 2, REMAINDER 1)",
+            "for values with (modulus 2, remainder 1)",
         ),
     ];
     for (text, expected) in cases {

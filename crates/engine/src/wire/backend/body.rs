@@ -214,7 +214,15 @@ impl<'a> ErrorFields<'a> {
             message: self.message().into_owned(),
             detail: self.detail().map(Cow::into_owned),
             hint: self.hint().map(Cow::into_owned),
+            position: self.number(b'P'),
+            internal_query: self.text(b'q').map(Cow::into_owned),
+            internal_position: self.number(b'p'),
+            context: self.context().map(Cow::into_owned),
         }
+    }
+
+    fn number(&self, code: u8) -> Option<u32> {
+        std::str::from_utf8(self.get(code)?).ok()?.parse().ok()
     }
 
     fn text(&self, code: u8) -> Option<Cow<'a, str>> {
@@ -242,6 +250,14 @@ pub struct ServerError {
     pub detail: Option<String>,
     /// What to do about it.
     pub hint: Option<String>,
+    /// The character of the statement that it is about, from 1.
+    pub position: Option<u32>,
+    /// The statement that the server made itself and failed in.
+    pub internal_query: Option<String>,
+    /// The character of that statement, from 1.
+    pub internal_position: Option<u32>,
+    /// The call stack of the server's functions.
+    pub context: Option<String>,
 }
 
 impl ServerError {

@@ -1,20 +1,11 @@
 //! The program: the same options give the same output and exit status as the real pgbench's, numbers apart.
 
-use std::process::{Command, Output};
+use std::process::Output;
 
 use super::Pgbench;
 
-impl Pgbench {
-    pub(super) fn ours(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"));
-        command.args(["-n", "-U", "postgres", "-p", &self.server.port.to_string()]);
-        command.arg("-h").arg(&self.server.directory).args(arguments).arg("postgres");
-        command.env_remove("PGOPTIONS").output().unwrap()
-    }
-}
-
 /// What was printed, without the numbers and what is ours: the version, the program's name.
-fn shape(printed: &[u8]) -> Vec<String> {
+pub fn shape(printed: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(printed).replace("pgdyno-pgbench", "pgbench");
     // Where nothing was carried out, pgbench 15 divides by it, and 18 does not.
     let lines = text.lines().filter(|line| !line.starts_with("pgbench (") && !line.contains("NaN"));

@@ -5,11 +5,12 @@
 mod command;
 mod expressions;
 mod history;
+mod initialise;
 mod log;
 mod scripts;
 mod values;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{env, fs};
 
@@ -44,10 +45,22 @@ impl Pgbench {
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(&self.program);
-        command.args(["-n", "-U", "postgres", "-p", &self.server.port.to_string()]);
-        command.arg("-h").arg(&self.server.directory).args(arguments).arg("postgres");
-        command.env("LC_ALL", "C").env_remove("PGOPTIONS").output().unwrap()
+        self.command(&self.program).arg("-n").args(arguments).arg("postgres").output().unwrap()
+    }
+
+    fn ours(&self, arguments: &[&str]) -> Output {
+        let program = Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"));
+        self.command(program).arg("-n").args(arguments).arg("postgres").output().unwrap()
+    }
+
+    /// One of PostgreSQL's programs, or ours in its place, which goes to the server.
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(["-U", "postgres", "-p", &self.server.port.to_string(), "-h"])
+            .arg(&self.server.directory);
+        command.env("LC_ALL", "C").env_remove("PGOPTIONS");
+        command
     }
 
     fn errors(&self, arguments: &[&str]) -> String {
@@ -55,9 +68,12 @@ impl Pgbench {
     }
 
     fn query(&self, sql: &str) -> Vec<String> {
-        let mut command = Command::new(self.program.with_file_name("psql"));
-        command.args(["-XAtq", "-U", "postgres", "-p", &self.server.port.to_string(), "-c", sql]);
-        let output = command.arg("-h").arg(&self.server.directory).arg("postgres").output().unwrap();
+        self.query_in("postgres", sql)
+    }
+
+    fn query_in(&self, database: &str, sql: &str) -> Vec<String> {
+        let mut command = self.command(&self.program.with_file_name("psql"));
+        let output = command.args(["-XAtq", "-c", sql, database]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
     }

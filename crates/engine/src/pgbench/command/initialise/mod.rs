@@ -1,0 +1,59 @@
+//! `-i`: pgbench's tables, made by the loader, with what pgbench says meanwhile.
+
+pub mod options;
+mod progress;
+
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use super::libpq::{error_text, print_notice};
+use super::log::{Log, Said};
+use crate::copy::{self, LoadError, Order, Stage};
+use crate::io::catch_termination;
+use crate::pgbench::initialise::Pgbench;
+use crate::wire::conninfo::Conninfo;
+use options::Initialisation;
+use progress::Teller;
+
+/// Makes the tables. The first interrupt takes back what was filled, the second ends at once.
+pub fn run(initialisation: &Initialisation, conninfo: Conninfo, log: &Log) -> Result<(), Said> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let on_signal = Arc::clone(&stop);
+    let interrupted = move || {
+        if on_signal.swap(true, Relaxed) {
+            process::exit(1);
+        }
+    };
+    catch_termination(interrupted).map_err(|error| {
+        log.error(&error.to_string());
+        Said
+    })?;
+    let order = Order {
+        conninfo,
+        connections: initialisation.connections,
+        into_existing: true,
+        on_notice: Some(print_notice),
+    };
+    let mut teller = Teller::new(initialisation);
+    let dataset = Pgbench::new(initialisation.initialise.clone());
+    let loaded = copy::load(&dataset, &order, &stop, &mut |event| teller.hear(&event));
+    loaded.map_err(|error| {
+        teller.end();
+        say(&error, log)
+    })
+}
+
+fn say(error: &LoadError, log: &Log) -> Said {
+    match &error.refused {
+        Some(refused) => {
+            log.error(&format!("query failed: {}", error_text(&refused.error, Some(&refused.statement))));
+            log.detail(&format!("Query was: {}", refused.statement));
+        }
+        None => log.error(&error.message),
+    }
+    if error.stage == Stage::Connect {
+        log.error("could not create connection for initialization");
+    }
+    Said
+}

@@ -1,0 +1,190 @@
+//! `-i`: the same options make the same tables, with the same messages and exit status, as the real pgbench's.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use super::Pgbench;
+use super::command::shape;
+
+/// Everything that could differ of the tables, in a database.
+const TABLES: &str = "
+    SELECT attrelid::regclass, attnum, attname, format_type(atttypid, atttypmod), attnotnull
+      FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+     WHERE relname LIKE 'pgbench%' AND relkind IN ('r', 'p') AND attnum > 0;
+    SELECT relname, relkind, reloptions, relpersistence, reltablespace, pg_get_expr(relpartbound, oid)
+      FROM pg_class WHERE relname LIKE 'pgbench%';
+    SELECT conrelid::regclass, conname, pg_get_constraintdef(oid)
+      FROM pg_constraint WHERE conrelid::regclass::text LIKE 'pgbench%';
+    SELECT pg_get_indexdef(indexrelid), indisprimary, indisvalid
+      FROM pg_index WHERE indrelid::regclass::text LIKE 'pgbench%';
+    SELECT relname, reltuples >= 0 FROM pg_class WHERE relname ~ '^pgbench_[^_]*$'";
+const ROWS: &str = "
+    SELECT tableoid::regclass, count(*), md5(string_agg(t::text, ',' ORDER BY aid))
+      FROM pgbench_accounts t GROUP BY 1;
+    SELECT md5(string_agg(t::text, ',' ORDER BY tid)) FROM pgbench_tellers t;
+    SELECT md5(string_agg(t::text, ',' ORDER BY bid)) FROM pgbench_branches t;
+    SELECT count(*) FROM pgbench_history";
+
+impl Pgbench {
+    fn make(&self, program: &Path, arguments: &[&str], database: &str) -> Output {
+        self.command(program).arg("-i").args(arguments).arg(database).output().unwrap()
+    }
+
+    /// What is there by a query, in an order that does not depend on the server.
+    fn sorted(&self, database: &str, query: &str) -> Vec<String> {
+        let mut lines = self.query_in(database, query);
+        lines.sort_unstable();
+        lines
+    }
+
+    /// What the real one and ours print, and how they end, each in a database of its own.
+    fn make_both(&self, arguments: &[&str]) -> [Output; 2] {
+        let ours = Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"));
+        [self.make(&self.program, arguments, "theirs"), self.make(ours, arguments, "ours")]
+    }
+}
+
+fn with_databases(name: &str) -> Option<Pgbench> {
+    let pgbench = Pgbench::find(name)?;
+    for name in ["theirs", "ours"] {
+        pgbench.query(&format!("CREATE DATABASE {name}"));
+    }
+    Some(pgbench)
+}
+
+/// Since 17 pgbench names the table in a line of progress.
+fn messages(output: &Output) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stderr);
+    shape(text.replace(" of pgbench_accounts done", " done").as_bytes())
+}
+
+#[test]
+fn tables_and_messages_are_those_of_the_real_pgbench() {
+    let Some(pgbench) = with_databases("pgbench-initialise") else { return };
+    // One after the other: what a case leaves is what the next one finds.
+    let cases: [(&[&str], bool); 21] = [
+        (&["-I", "d"], true),
+        (&["-I", "v"], false),
+        (&["-I", "g"], false),
+        (&["-I", "G"], false),
+        (&[], true),
+        (&["-q", "-s", "2", "-F", "70"], true),
+        (&["-I", "t"], false),
+        (&["-I", "p"], false),
+        (&["-I", "dtgvf"], false),
+        (&["-s", "2", "--partitions=3", "-n"], true),
+        (&["--partitions=4", "--partition-method=HASH", "--foreign-keys"], true),
+        // pgbench 15 freezes unless it is told of partitions, and then fails.
+        (&["-I", "g", "--partitions=4"], true),
+        (&["-I", "G v"], true),
+        (&["-I", "dtGvp", "--unlogged-tables"], true),
+        (&["-I", "dt pgvf", "--init-steps=dtpgvf"], true),
+        (&["--tablespace=pg_default", "--index-tablespace=pg_default"], true),
+        (&["--tablespace=no\"where"], false),
+        (&["-I", "t", "--index-tablespace=nowhere"], true),
+        (&["-I", "p", "--index-tablespace=nowhere"], false),
+        (&["-I", "dtgp", "-q"], true),
+        (&["-I", "gg", "-q"], true),
+    ];
+    for (arguments, succeeds) in cases {
+        let [real, ours] = pgbench.make_both(arguments);
+        assert_eq!(real.status.success(), succeeds, "{arguments:?}: {real:?}");
+        assert_eq!(ours.status.code(), real.status.code(), "{arguments:?}: {ours:?}");
+        assert_eq!(messages(&ours), messages(&real), "{arguments:?}");
+        assert_eq!(ours.stdout, real.stdout, "{arguments:?}");
+        let [theirs_made, ours_made] = ["theirs", "ours"].map(|name| pgbench.sorted(name, TABLES));
+        assert_eq!(ours_made, theirs_made, "{arguments:?}");
+        if succeeds && !theirs_made.is_empty() {
+            let [theirs_has, ours_has] = ["theirs", "ours"].map(|name| pgbench.sorted(name, ROWS));
+            assert_eq!(ours_has, theirs_has, "{arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn wrong_options_of_initialisation_are_refused_as_pgbench_refuses_them() {
+    let Some(pgbench) = Pgbench::find("pgbench-init-options") else { return };
+    let cases: [&[&str]; 20] = [
+        &["-i", "-c", "2"],
+        &["-i", "-t", "1"],
+        &["-i", "-S"],
+        &["-i", "one", "two"],
+        &["-i", "-F", "9"],
+        &["-i", "-F", "101"],
+        &["-i", "-F", "full"],
+        &["-i", "-I", ""],
+        &["-i", "-I", "dtx"],
+        &["-i", "--partition-method=list"],
+        &["-i", "--partition-method=hash"],
+        &["-i", "--partitions=-1"],
+        &["-i", "--partitions", "3a"],
+        &["-i", "-s", "0"],
+        &["-i", "-s", "99999999999"],
+        &["-i", "-s", "1 x"],
+        &["-q"],
+        &["-F", "50"],
+        &["--partitions=2", "-S"],
+        &["--foreign-keys", "-b", "tpcb@0"],
+    ];
+    for arguments in cases {
+        let (real, ours) = (pgbench.run(arguments), pgbench.ours(arguments));
+        assert_eq!((real.status.code(), ours.status.code()), (Some(1), Some(1)), "{arguments:?}");
+        let [real, ours] = [real, ours]
+            .map(|output| String::from_utf8_lossy(&output.stderr).replace("pgdyno-pgbench", "pgbench"));
+        assert_eq!(ours, real, "{arguments:?}");
+    }
+}
+
+#[test]
+fn several_connections_make_the_same_tables() {
+    let Some(pgbench) = with_databases("pgbench-init-jobs") else { return };
+    let program = Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"));
+    for options in [&["-s", "2"][..], &["-s", "2", "--partitions=3", "--foreign-keys"]] {
+        let real = pgbench.make(&pgbench.program, options, "theirs");
+        let ours = pgbench.make(program, &[options, &["-j", "2"]].concat(), "ours");
+        assert!(real.status.success() && ours.status.success(), "{ours:?}");
+        for query in [TABLES, ROWS] {
+            assert_eq!(pgbench.sorted("ours", query), pgbench.sorted("theirs", query), "{options:?}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_an_error_and_leaves_what_is_there() {
+    let Some(pgbench) = Pgbench::find("pgbench-init-errors") else { return };
+    pgbench.query("CREATE TABLE pgbench_tellers (precious text)");
+    let ours = pgbench.ours(&["-i"]);
+    let errors = String::from_utf8_lossy(&ours.stderr).into_owned();
+    let expected =
+        "pgdyno-pgbench: error: pgbench_tellers exists and is not pgbench's: its columns are (precious text)";
+    assert!(errors.starts_with(expected), "{errors}");
+    assert_eq!(ours.status.code(), Some(1));
+    assert!(pgbench.query("SELECT precious FROM pgbench_tellers").is_empty());
+    let ours = pgbench.ours(&["-i", "-U", "nobody_of_this_name"]);
+    let errors = String::from_utf8_lossy(&ours.stderr).into_owned();
+    assert!(errors.contains("role \"nobody_of_this_name\" does not exist"), "{errors}");
+    assert!(errors.ends_with("error: could not create connection for initialization\n"), "{errors}");
+    assert_eq!(ours.status.code(), Some(1));
+}
+
+#[test]
+fn an_interrupt_leaves_the_tables_empty() {
+    let Some(pgbench) = Pgbench::find("pgbench-init-interrupt") else { return };
+    let mut command = pgbench.command(Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench")));
+    let mut ours = command.args(["-i", "-s", "50", "postgres"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(ours.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains(" tuples ") {
+        line.clear();
+        assert_ne!(lines.read_line(&mut line).unwrap(), 0, "the load ended before it was interrupted");
+    }
+    assert!(Command::new("kill").args(["-INT", &ours.id().to_string()]).status().unwrap().success());
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert!(rest.ends_with("error: the load was stopped\n"), "{rest}");
+    assert_eq!(ours.wait().unwrap().code(), Some(1));
+    let counts =
+        ["accounts", "tellers", "branches"].map(|name| format!("SELECT count(*) FROM pgbench_{name}"));
+    assert_eq!(pgbench.query(&counts.join(" UNION ALL ")), ["0", "0", "0"]);
+}
