@@ -17,10 +17,14 @@ from pgdyno.cli.console import err, out, print_json, say
 from pgdyno.drive.run import Run, run_drive
 from pgdyno.drive.specification import drive_specification
 from pgdyno.engine import Event
-from pgdyno.errors import DatasetError, PgdynoError, UsageError
+from pgdyno.errors import DatasetError, PgdynoError, ServerError, UsageError
+from pgdyno.evidence.records import TrialStatus
 from pgdyno.interruption import Interruption
+from pgdyno.lab.judge import status_of
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.remote import Remote
+from pgdyno.server.running import Connection
+from pgdyno.server.witness import keep_idle, require_undisturbed
 from pgdyno.study.plan import DISCARD_S, Driving, Slice
 from pgdyno.study.sizing import default_clients
 from pgdyno.units import parse_duration_s
@@ -90,16 +94,31 @@ def drive(
     specification = drive_specification(
         driving, secrets.randbelow(2**48) if seed is None else seed, slices, [(name, remote.dsn.conninfo)]
     )
-    run, measured = _run(specification, quiet)
+    with keep_idle(remote.connect()) as witness:
+        run, measured = _run(specification, quiet)
+        status, why = _status(run, name, witness)
     if measured is None or run.result is None:
         words = run.failure["message"] if run.failure else "stopped before anything was measured"
         raise PgdynoError(f"nothing was measured: {words}")
-    found = summarise(run, measured)
+    found = {**summarise(run, measured), "complete": status is TrialStatus.OK}
     if json:
         print_json(found)
     else:
         show(found)
-    return 0 if run.complete else 1
+    if status is TrialStatus.FAILED:
+        raise PgdynoError(f"this run counts for nothing: {why}")
+    return 0 if status is TrialStatus.OK else 1
+
+
+def _status(run: Run, name: str, witness: Connection) -> tuple[TrialStatus, str]:
+    """Whether the run counts, and why not."""
+    status, why = status_of(run, 0, name)
+    try:
+        if status is TrialStatus.OK:
+            require_undisturbed(witness)
+    except ServerError as error:
+        return TrialStatus.FAILED, str(error)
+    return status, why
 
 
 def _run(specification: Mapping[str, Any], quiet: bool) -> tuple[Run, Event | None]:
@@ -143,7 +162,6 @@ def summarise(run: Run, measured: Event) -> dict[str, Any]:
         "failures": {kind: found["failures"] for kind, found in kinds.items() if found["failures"]},
         "driver_cpu_us_per_transaction": (cpu_ns["user"] + cpu_ns["system"]) / 1e3 / ended if ended else None,
         "driver_memory_bytes": run.result["driver"]["memory_peak_bytes"],
-        "complete": run.complete,
     }
 
 

@@ -22,12 +22,13 @@ from pgdyno.evidence.events import interval_from, slice_from
 from pgdyno.evidence.records import BlockStatus, Outcome, TrialStatus
 from pgdyno.evidence.writer import Writer
 from pgdyno.interruption import Interruption
-from pgdyno.lab.arm import LabArm
+from pgdyno.lab.arm import Connection, LabArm
 from pgdyno.lab.doubts import Surroundings, doubts_of_trial, read_surroundings
 from pgdyno.lab.judge import judge, outcome_of
 from pgdyno.lab.progress import BlockEnded, Doubt, Running, Step, Watch
 from pgdyno.probe.cpu import server_cpu_s
 from pgdyno.server.settings.safety import safety
+from pgdyno.server.witness import keep_idle, require_undisturbed
 from pgdyno.study.plan import Block, Slice, Study
 from pgdyno.workload.tpcc import sum_d_next_o_id
 
@@ -54,6 +55,7 @@ class Trial:
     id: int
     restore_s: float | None = None
     start_s: float | None = None
+    witness: Connection | None = None
     next_o_ids_before: int | None = None
     counted_s: float = 0.0
     counted_new_orders: int = 0
@@ -95,6 +97,8 @@ def run_group(lab: Lab, block: Block, group: Sequence[int], rates: dict[int, flo
         outcomes = {index: _failed(trial, _in_one_line(error)) for index, trial in trials.items()}
     finally:
         for trial in trials.values():
+            if trial.witness is not None:
+                trial.witness.close()
             trial.arm.stop()
     for index, trial in trials.items():
         outcome = outcomes[index]
@@ -132,9 +136,13 @@ def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int,
 
 
 def _judged(lab: Lab, trial: Trial, outcome: Outcome, run: Run, target: int) -> Outcome:
-    """A server that is lost while its work is checked fails its own trial, and no other."""
+    """A server that was lost after the last slice, or while its work is checked, fails its own trial, and no
+    other.
+    """
     clients, before = lab.study.clients, trial.next_o_ids_before
+    assert trial.witness is not None
     try:
+        require_undisturbed(trial.witness)
         return judge(outcome, trial.arm, run, target, clients=clients, next_o_ids_before=before)
     except FAULTS as error:
         log = trial.arm.log() or ""
@@ -154,8 +162,8 @@ def _bring_up(lab: Lab, trial: Trial) -> None:
     if dropped := trial.arm.dropped():
         names = {"arm": trial.arm.name, "settings": ", ".join(sorted(dropped))}
         lab.writer.add_caveat(Caveat(Code.SETTINGS_DROPPED, names))
-    with trial.arm.connect() as connection:
-        trial.next_o_ids_before = sum_d_next_o_id(connection)
+    trial.witness = keep_idle(trial.arm.connect())
+    trial.next_o_ids_before = sum_d_next_o_id(trial.witness)
 
 
 def _badges(arm: LabArm) -> list[records.Badge]:

@@ -17,7 +17,7 @@ from pgdyno.workload.tpcc import check_trial
 
 def outcome_of(run: Run, target: int, arm: str, restore_s: float | None, start_s: float | None) -> Outcome:
     """Everything that the engine and the probes say of one target. The status knows nothing of checks yet."""
-    status, reason = _status(run, target, arm)
+    status, reason = status_of(run, target, arm)
     outcome = Outcome(
         status,
         time.time(),
@@ -42,7 +42,8 @@ def outcome_of(run: Run, target: int, arm: str, restore_s: float | None, start_s
     )
 
 
-def _status(run: Run, target: int, arm: str) -> tuple[TrialStatus, str]:
+def status_of(run: Run, target: int, arm: str) -> tuple[TrialStatus, str]:
+    """How a run ended for one target, as the engine saw it, and why not well."""
     if run.failure is not None:
         because = _because_of(run.failure.get("target"), arm)
         return TrialStatus.FAILED, f"{because}{run.failure['stage']}: {run.failure['message']}"

@@ -9,6 +9,7 @@ import psycopg
 
 from pgdyno.errors import ConnectError
 from pgdyno.server.running import Connection
+from pgdyno.server.witness import keep_idle
 
 POLL_S = 0.2
 
@@ -19,8 +20,7 @@ def hold(connection: Connection, number: int, while_waiting: Callable[[], None] 
     ``while_waiting`` is called again and again while another has it; it may raise. Raises ConnectError.
     """
     try:
-        if connection.info.server_version >= 14_00_00:
-            connection.execute("set idle_session_timeout = 0")
+        keep_idle(connection)
         while connection.execute("select pg_try_advisory_lock(%s::bigint)", (number,)).fetchone() != (True,):
             while_waiting()
             time.sleep(POLL_S)

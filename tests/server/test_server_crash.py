@@ -1,0 +1,109 @@
+"""A server that crashes after the last slice and comes back: what was measured on it does not count."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgdyno.cli import drive as drive_command
+from pgdyno.drive.run import Run, run_drive
+from pgdyno.errors import ConnectError, PgdynoError
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import Ending
+from pgdyno.interruption import Interruption
+from pgdyno.lab import block
+from pgdyno.lab.dataset import pristine_name
+from pgdyno.lab.progress import Watch
+from pgdyno.lab.study import start_study
+from pgdyno.server.build import Build
+from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.running import Server
+from pgdyno.server.user import Account
+from pgdyno.study.arm import ArmSpec
+from pgdyno.study.plan import Study, TpccParameters
+
+pytestmark = pytest.mark.server
+
+WORKLOAD = TpccParameters(warehouses=1)
+
+
+@pytest.fixture(scope="module")
+def mortal(build: Build, account: Account, session_dir: Path) -> Iterator[Server]:
+    """One of these tests' own, as it does not live undisturbed."""
+    cluster = Cluster(build, session_dir / "mortal", account)
+    cluster.initdb(InitOptions(sync=False))
+    with cluster.start() as server:
+        yield server
+
+
+def crash(server: Server) -> None:
+    """Kills a process of the server, and returns when PostgreSQL has ended all others and is up again."""
+    with contextlib.closing(server.connect()) as victim, contextlib.closing(server.connect()) as bystander:
+        os.kill(victim.info.backend_pid, signal.SIGKILL)
+        with contextlib.suppress(psycopg.Error):
+            while True:
+                bystander.execute("select 1")
+    while True:
+        with contextlib.suppress(ConnectError), server.connect():
+            return
+
+
+@pytest.fixture
+def crashes_at_the_end(mortal: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """The run is whole, the driver has gone, and only then it crashes."""
+
+    def driven(*arguments: Any, **options: Any) -> Run:
+        run = run_drive(*arguments, **options)
+        assert run.complete
+        crash(mortal)
+        return run
+
+    for module in (block, drive_command):
+        monkeypatch.setattr(module, "run_drive", driven)
+    return mortal
+
+
+def test_a_crash_after_the_last_slice_fails_the_trials_on_a_running_server(
+    crashes_at_the_end: Server, session_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGDYNO_CACHE", str(session_dir / "cache-of-crashes"))
+    dsn, path = crashes_at_the_end.conninfo(), tmp_path / "e.sqlite"
+    study = Study(
+        title="A/A",
+        arms=(ArmSpec(name="a", server=dsn, is_dsn=True), ArmSpec(name="b", server=dsn, is_dsn=True)),
+        workload=WORKLOAD,
+        clients=2,
+        slice_s=0.2,
+        warmup_s=0,
+        rounds=2,
+        budget_s=60,
+        blocks_max=1,
+        seed=7,
+    )
+
+    @contextlib.contextmanager
+    def watch_for(_: Sequence[str]) -> Iterator[Watch]:
+        yield lambda _: None
+
+    with Interruption() as interruption:
+        assert start_study(path, study, "", watch_for, interruption) is Ending.BLOCKS
+    with Evidence(path) as opened:
+        trials = [(trial.status, trial.reason) for trial in opened.trials()]
+    why = "the server crashed or was restarted: it ended a connection that was held through the trial"
+    assert trials == [("failed", why)] * 2
+
+
+def test_a_crash_after_the_last_slice_makes_a_single_run_count_for_nothing(
+    crashes_at_the_end: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dsn = crashes_at_the_end.conninfo(pristine_name(WORKLOAD))
+    with pytest.raises(PgdynoError, match="this run counts for nothing: the server crashed or was restarted"):
+        drive_command.drive(dsn, clients=2, window="0.4s", warmup="0s", json=True, quiet=True)
+    assert '"complete": false' in capsys.readouterr().out
