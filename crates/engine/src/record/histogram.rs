@@ -7,10 +7,11 @@ pub const HIGHEST: Nanos = Nanos(60_000_000_000);
 
 const DIGITS: u8 = 3;
 
-/// Durations by size. About 110 kB of address space, of which only touched pages take memory.
+/// Durations by size. About 220 kB of address space, of which only touched pages take memory. The counters are of 64
+/// bits: those of a run of weeks outgrow 32.
 #[derive(Clone)]
 pub struct Histogram {
-    bins: hdrhistogram::Histogram<u32>,
+    bins: hdrhistogram::Histogram<u64>,
     /// Values beyond the highest, which are recorded as the highest.
     saturated: u64,
 }
@@ -35,7 +36,7 @@ impl Histogram {
     /// Records one duration `count` times.
     pub fn record_many(&mut self, value: Nanos, count: u64) {
         self.saturated += if value > HIGHEST { count } else { 0 };
-        self.bins.saturating_record_n(value.0, u32::try_from(count).unwrap_or(u32::MAX));
+        self.bins.saturating_record_n(value.0, count);
     }
 
     /// Adds another thread's durations.
@@ -80,7 +81,25 @@ impl Histogram {
     #[must_use]
     pub fn bins(&self) -> Vec<(u64, u64)> {
         let bins = self.bins.iter_recorded();
-        bins.map(|bin| (bin.value_iterated_to().min(HIGHEST.0), u64::from(bin.count_at_value()))).collect()
+        bins.map(|bin| (bin.value_iterated_to().min(HIGHEST.0), bin.count_at_value())).collect()
+    }
+
+    /// The mean and the standard deviation, in ns, of durations as exact as the histogram is; 0 of none.
+    #[must_use]
+    pub fn mean_and_deviation_ns(&self) -> (f64, f64) {
+        (self.bins.mean(), self.bins.stdev())
+    }
+
+    /// The distribution as HdrHistogram's tools take it, five steps for each halving of what is left: a duration in ns,
+    /// the quantile that was reached with it, and how many do not exceed it.
+    #[must_use]
+    pub fn steps(&self) -> Vec<(u64, f64, u64)> {
+        let mut reached = 0;
+        let steps = self.bins.iter_quantiles(5).map(|step| {
+            reached += step.count_since_last_iteration();
+            (step.value_iterated_to().min(HIGHEST.0), step.quantile_iterated_to(), reached)
+        });
+        steps.collect()
     }
 }
 
@@ -116,6 +135,15 @@ mod tests {
             prop_assert_eq!(bins.len(), 1);
             prop_assert!(bins[0].0 >= value && bins[0].0 - value <= value / 1000);
         }
+    }
+
+    #[test]
+    fn more_than_32_bits_of_equal_values_are_all_counted() {
+        let mut histogram = Histogram::default();
+        histogram.record_many(Nanos(5), 1 << 33);
+        histogram.record_many(Nanos(7), 1);
+        assert_eq!(histogram.len(), (1 << 33) + 1);
+        assert_eq!(histogram.bins(), [(5, 1 << 33), (7, 1)]);
     }
 
     #[test]

@@ -9,6 +9,14 @@ pub struct Spelling {
     pub long: &'static str,
     /// Whether it takes a value.
     pub takes: bool,
+    /// Whether a beginning of its long name will do.
+    pub abbreviates: bool,
+}
+
+impl Spelling {
+    fn is_meant(&self, name: &str) -> bool {
+        if self.abbreviates { self.long.starts_with(name) } else { self.long == name }
+    }
 }
 
 /// Options in order, each with its value; then the operands.
@@ -79,7 +87,7 @@ fn short<'a>(
 }
 
 fn find_long(spellings: &[Spelling], name: &str) -> Result<Spelling, String> {
-    let found: Vec<_> = spellings.iter().filter(|spelling| spelling.long.starts_with(name)).collect();
+    let found: Vec<_> = spellings.iter().filter(|spelling| spelling.is_meant(name)).collect();
     match found.as_slice() {
         [one] => Ok(**one),
         [] => Err(format!("unrecognized option '--{name}'")),
@@ -97,11 +105,12 @@ fn find_long(spellings: &[Spelling], name: &str) -> Result<Spelling, String> {
 mod tests {
     use super::*;
 
-    const SPELLINGS: [Spelling; 4] = [
-        Spelling { short: b'c', long: "client", takes: true },
-        Spelling { short: b'C', long: "connect", takes: false },
-        Spelling { short: b'n', long: "no-vacuum", takes: false },
-        Spelling { short: 0, long: "max-tries", takes: true },
+    const SPELLINGS: [Spelling; 5] = [
+        Spelling { short: b'c', long: "client", takes: true, abbreviates: true },
+        Spelling { short: b'C', long: "connect", takes: false, abbreviates: true },
+        Spelling { short: b'n', long: "no-vacuum", takes: false, abbreviates: true },
+        Spelling { short: 0, long: "max-tries", takes: true, abbreviates: true },
+        Spelling { short: 0, long: "no-wonder", takes: false, abbreviates: false },
     ];
 
     fn parsed(line: &str) -> Result<Parsed, String> {
@@ -120,12 +129,19 @@ mod tests {
     }
 
     #[test]
+    fn an_option_that_must_be_spelt_in_full_makes_no_other_ambiguous() {
+        let names = ["--no", "--no-wonder"].map(|line| parsed(line).unwrap_or_default().options[0].0);
+        assert_eq!(names, ["no-vacuum", "no-wonder"]);
+    }
+
+    #[test]
     fn what_is_wrong_is_said_as_getopt_says_it() {
         let cases = [
             ("-x", "invalid option -- 'x'"),
             ("-c", "option requires an argument -- 'c'"),
             ("--client", "option '--client' requires an argument"),
             ("--no-vacuum=1", "option '--no-vacuum' doesn't allow an argument"),
+            ("--no-w", "unrecognized option '--no-w'"),
             ("--nothing", "unrecognized option '--nothing'"),
             ("--c", "option '--c' is ambiguous; possibilities: '--client' '--connect'"),
         ];

@@ -8,29 +8,34 @@
 //! | threads, the clock of the run | [`bench`](mod@bench) |
 //! | one client | [`client`] |
 //! | the log of transactions | [`transaction_log`] |
-//! | what is counted, what is printed | [`statistics`], [`report`] |
+//! | what is counted, and timed | [`statistics`], [`record`] |
+//! | what is printed: as by pgbench, and what pgbench has not | [`report`], [`detail`] |
 //! | messages, the server's among them | [`log`], [`libpq`] |
 
+pub mod asked;
 pub mod bench;
 pub mod client;
+pub mod detail;
 pub mod getopt;
 pub mod initialise;
 pub mod libpq;
 pub mod log;
 pub mod options;
+pub mod record;
 pub mod report;
 pub mod setup;
 pub mod spellings;
 pub mod statistics;
 pub mod transaction_log;
 
+use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
 pub use bench::Bench;
-use bench::Unfinished;
+use bench::{Results, Unfinished};
 use initialise::options::Initialisation;
-use log::{Log, Said};
+use log::{Log, Said, system_text};
 use options::{Options, Refusal, Request};
 
 /// The version of pgbench whose options and output these are.
@@ -121,16 +126,34 @@ fn run(options: Options, log: &Log) -> Result<ExitCode, Said> {
     let conninfo = setup::conninfo(&options).map_err(say)?;
     let tables = setup::prepare(&options, &conninfo, log)?;
     let program = setup::program(scripts, &options, tables.scale, seed).map_err(say)?;
-    let bench = Bench::new(options, program, conninfo, log.clone());
+    let bench = Bench::new(options, program, conninfo, tables, seed, log.clone());
     let results = match bench::run(&bench) {
         Ok(results) => results,
         Err(Unfinished::NotBegun) => return Err(Said),
         Err(Unfinished::Aborted) => return Ok(ExitCode::from(ABORTED)),
     };
-    print!("{}", report::text(&bench, &tables, &results));
+    tell(&bench, &results)?;
     if results.is_aborted {
         log.error("Run was aborted; the above results are incomplete.");
         return Ok(ExitCode::from(ABORTED));
     }
     Ok(if results.is_logged { ExitCode::SUCCESS } else { ExitCode::from(ABORTED) })
+}
+
+/// Prints the results. An error has been said.
+fn tell(bench: &Bench, results: &Results) -> Result<(), Said> {
+    let detail = &bench.options.detail;
+    if detail.is_json {
+        print!("{}", detail::json(bench, results));
+    } else {
+        print!("{}", report::text(bench, results));
+        if detail.is_text {
+            print!("{}", detail::text(bench, results));
+        }
+    }
+    let Some(path) = &detail.hdr_file else { return Ok(()) };
+    fs::write(path, detail::hgrm(results)).map_err(|error| {
+        bench.log.error(&format!("could not write file \"{path}\": {}", system_text(&error)));
+        Said
+    })
 }

@@ -2,6 +2,7 @@
 
 use std::num::IntErrorKind;
 
+use super::detail::DetailOptions;
 use super::getopt;
 use super::initialise::options::{Given, Initialisation};
 use super::spellings::SPELLINGS;
@@ -61,6 +62,7 @@ pub struct Options {
     pub verbose_errors: bool,
     pub exit_on_abort: bool,
     pub log: LogOptions,
+    pub detail: DetailOptions,
     pub continue_on_error: bool,
     pub random_seed: Option<String>,
     pub host: Option<String>,
@@ -144,6 +146,7 @@ pub fn read(arguments: &[String]) -> Result<Request, Refusal> {
             "exit-on-abort" => options.exit_on_abort = true,
             "continue-on-error" => options.continue_on_error = true,
             "log" | "log-prefix" | "sampling-rate" | "aggregate-interval" => options.log.read(name, value)?,
+            "pgdyno" | "json" | "hdr-file" => options.detail.read(name, value),
             "random-seed" => options.random_seed = Some(value.to_owned()),
             "host" => options.host = Some(value.to_owned()),
             "port" => options.port = Some(value.to_owned()),
@@ -189,6 +192,7 @@ impl Default for Options {
             verbose_errors: false,
             exit_on_abort: false,
             log: LogOptions::default(),
+            detail: DetailOptions::default(),
             continue_on_error: false,
             random_seed: None,
             host: None,

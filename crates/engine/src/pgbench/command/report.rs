@@ -2,11 +2,9 @@
 
 use std::fmt::Write;
 
-use super::Bench;
 use super::bench::Results;
-use super::setup::Tables;
 use super::statistics::{Durations, Statistics};
-use crate::pgbench::run::Protocol;
+use super::{Bench, asked};
 
 /// A line of a report. Writing to a text does not fail.
 macro_rules! line {
@@ -21,13 +19,10 @@ fn percent(part: u64, whole: u64) -> f64 {
 
 /// The whole report.
 #[must_use]
-pub fn text(bench: &Bench, tables: &Tables, results: &Results) -> String {
-    let mut total = Statistics::default();
-    for script in &results.scripts {
-        total.merge(script);
-    }
+pub fn text(bench: &Bench, results: &Results) -> String {
+    let total = results.record.total();
     let mut out = String::new();
-    parameters(&mut out, bench, tables, &total);
+    parameters(&mut out, bench, &total);
     if total.all() == 0 {
         return out;
     }
@@ -66,8 +61,8 @@ pub fn text(bench: &Bench, tables: &Tables, results: &Results) -> String {
     out
 }
 
-fn parameters(out: &mut String, bench: &Bench, tables: &Tables, total: &Statistics) {
-    let options = &bench.options;
+fn parameters(out: &mut String, bench: &Bench, total: &Statistics) {
+    let (options, tables) = (&bench.options, &bench.tables);
     let kind = match bench.program.scripts.scripts() {
         [only] => only.name.as_str(),
         _ => "multiple scripts",
@@ -77,12 +72,7 @@ fn parameters(out: &mut String, bench: &Bench, tables: &Tables, total: &Statisti
     if let Some((method, count)) = tables.partitions {
         line!(out, "partition method: {method}\npartitions: {count}");
     }
-    let mode = match options.protocol {
-        Protocol::Simple => "simple",
-        Protocol::Extended => "extended",
-        Protocol::Prepared => "prepared",
-    };
-    line!(out, "query mode: {mode}");
+    line!(out, "query mode: {}", asked::protocol(options.protocol));
     line!(out, "number of clients: {}\nnumber of threads: {}", options.clients, options.jobs);
     if options.max_tries > 0 {
         line!(out, "maximum number of tries: {}", options.max_tries);
@@ -138,7 +128,8 @@ fn scripts(out: &mut String, bench: &Bench, results: &Results, total: &Statistic
     let has_several = scripts.len() > 1;
     let weights: u64 = scripts.iter().map(|script| u64::from(script.weight)).sum();
     for (index, script) in scripts.iter().enumerate() {
-        let statistics = &results.scripts[index];
+        let record = &results.record.scripts[index];
+        let statistics = &record.statistics;
         if has_several {
             let (name, weight, all) = (&script.name, script.weight, statistics.all());
             let target = percent(u64::from(weight), weights);
@@ -161,7 +152,8 @@ fn scripts(out: &mut String, bench: &Bench, results: &Results, total: &Statistic
             let indent = if has_several { " - " } else { "" };
             let columns = if is_tried_once { " and failures" } else { ", failures and retries" };
             line!(out, "{indent}statement latencies in milliseconds{columns}:");
-            for (command, counted) in script.commands.iter().zip(&results.commands[index]) {
+            for (command, counted) in script.commands.iter().zip(&record.commands) {
+                let counted = &counted.statistics;
                 let (mean, failures, retries) = (counted.time.mean_ms(), counted.failures, counted.retries);
                 let shown = command.line.lines().next().unwrap_or_default();
                 if is_tried_once {
@@ -183,17 +175,7 @@ pub struct Progress {
 
 impl Progress {
     /// The line of what happened since the last one.
-    pub fn line(
-        &mut self,
-        bench: &Bench,
-        scripts: &[Statistics],
-        run: crate::io::Nanos,
-        unix_s: f64,
-    ) -> String {
-        let mut now = Statistics::default();
-        for script in scripts {
-            now.merge(script);
-        }
+    pub fn line(&mut self, bench: &Bench, now: Statistics, run: crate::io::Nanos, unix_s: f64) -> String {
         let run_s = run.as_s();
         let latency = now.latency.since(&self.last.latency);
         let tps = (now.done - self.last.done) as f64 / (run_s - self.last_s);

@@ -19,14 +19,19 @@ use crate::wire::conninfo::{self, Conninfo};
 const TABLES: &str = include_str!("tables.sql");
 const NO_TABLE: &str = "42P01";
 
-/// The tables, as the report shows them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The server and the tables, as reports show them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tables {
+    /// The server's version, in its words.
+    pub server_version: String,
     /// The scale that is reported.
     pub scale: i64,
-    /// How pgbench_accounts is divided, and into how many parts.
-    pub partitions: Option<(&'static str, u64)>,
+    /// The parts of pgbench_accounts.
+    pub partitions: Partitions,
 }
+
+/// How a table is divided, and into how many parts, if it is.
+pub type Partitions = Option<(&'static str, u64)>;
 
 /// Reads the scripts.
 pub fn scripts(options: &Options) -> Result<Scripts, String> {
@@ -137,10 +142,17 @@ pub fn prepare(options: &Options, conninfo: &Conninfo, log: &Log) -> Result<Tabl
         let mut connection = Connection::connect(&reactor, conninfo).await.map_err(|error| failed(&error))?;
         let version = connection.simple("SHOW server_version").await.map_err(|error| failed(&error))?;
         let version = version.into_iter().flatten().flatten().next().unwrap_or_default();
-        println!("pgbench ({}, pgdyno {}, server {version})", super::POSTGRESQL, env!("CARGO_PKG_VERSION"));
-        let mut tables = Tables { scale: i64::from(options.scale.unwrap_or(1)), partitions: None };
+        if !options.detail.is_json {
+            println!(
+                "pgbench ({}, pgdyno {}, server {version})",
+                super::POSTGRESQL,
+                env!("CARGO_PKG_VERSION")
+            );
+        }
+        let scale = i64::from(options.scale.unwrap_or(1));
+        let mut tables = Tables { server_version: version, scale, partitions: None };
         if options.has_builtin() {
-            tables = table_info(&mut connection, conninfo, options, log).await?;
+            (tables.scale, tables.partitions) = table_info(&mut connection, conninfo, options, log).await?;
         }
         if !options.no_vacuum {
             vacuum(&mut connection, options, log).await;
@@ -155,7 +167,7 @@ async fn table_info(
     conninfo: &Conninfo,
     options: &Options,
     log: &Log,
-) -> Result<Tables, Said> {
+) -> Result<(i64, Partitions), Said> {
     let rows = connection.simple("select count(*) from pgbench_branches").await.map_err(|error| {
         log.error(&format!("could not count number of branches: {}", server_text(&error)));
         if error.sqlstate().is_some_and(|sqlstate| sqlstate.as_str() == NO_TABLE) {
@@ -181,7 +193,7 @@ async fn table_info(
         _ => None,
     };
     let count = row.next().and_then(|count| count.parse().ok()).unwrap_or(0);
-    Ok(Tables { scale, partitions: method.map(|method| (method, count)) })
+    Ok((scale, method.map(|method| (method, count))))
 }
 
 async fn vacuum(connection: &mut Connection, options: &Options, log: &Log) {

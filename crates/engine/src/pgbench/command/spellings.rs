@@ -1,13 +1,18 @@
-//! How pgbench's options are spelt.
+//! How pgbench's options are spelt, and ours.
 
 use super::getopt::Spelling;
 
 const fn spelling(short: u8, long: &'static str, takes: bool) -> Spelling {
-    Spelling { short, long, takes }
+    Spelling { short, long, takes, abbreviates: true }
+}
+
+/// One of ours. It has to be spelt in full, so that what pgbench takes for one of its own is that.
+const fn own(long: &'static str, takes: bool) -> Spelling {
+    Spelling { short: 0, long, takes, abbreviates: false }
 }
 
 /// All options, those included that are refused.
-pub const SPELLINGS: [Spelling; 45] = [
+pub const SPELLINGS: [Spelling; 48] = [
     spelling(b'b', "builtin", true),
     spelling(b'c', "client", true),
     spelling(b'C', "connect", false),
@@ -53,4 +58,7 @@ pub const SPELLINGS: [Spelling; 45] = [
     spelling(0, "exit-on-abort", false),
     spelling(0, "continue-on-error", false),
     spelling(0, "debug", false),
+    own("pgdyno", false),
+    own("json", false),
+    own("hdr-file", true),
 ];

@@ -90,6 +90,14 @@ pub struct Ended {
     pub at: Nanos,
 }
 
+impl Ended {
+    /// Whether it was carried out.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.outcome == Outcome::Done
+    }
+}
+
 /// Transactions of one script.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)] // pgbench's words.
@@ -162,4 +170,13 @@ pub struct CommandStatistics {
     pub time: Durations,
     pub failures: u64,
     pub retries: u64,
+}
+
+impl CommandStatistics {
+    /// Adds those of another.
+    pub fn merge(&mut self, other: &Self) {
+        self.time.merge(&other.time);
+        self.failures += other.failures;
+        self.retries += other.retries;
+    }
 }

@@ -3,6 +3,7 @@
 //! Needs a pgbench beside the server's programs, of PostgreSQL 15 or newer: before, its generator was another.
 
 mod command;
+mod detail;
 mod expressions;
 mod history;
 mod initialise;

@@ -3,16 +3,17 @@
 mod work;
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::sync::{Arc, Barrier, Mutex, OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::client::lock;
 use super::log::Log;
 use super::options::Options;
+use super::record::{Record, lock};
 use super::report;
-use super::statistics::{CommandStatistics, Statistics};
-use crate::io::{Clock, Error, Nanos, raise_file_limit};
+use super::setup::Tables;
+use super::statistics::Statistics;
+use crate::io::{Clock, Error, Nanos, Usage, raise_file_limit, usage};
 use crate::pgbench::random::streams::clients_per_thread;
 use crate::pgbench::session::Program;
 use crate::wire::conninfo::Conninfo;
@@ -29,27 +30,41 @@ pub struct Bench {
     pub program: Arc<Program>,
     /// Where.
     pub conninfo: Conninfo,
+    /// What was found there.
+    pub tables: Tables,
+    /// What the generators were seeded with.
+    pub seed: u64,
     /// Where messages go.
     pub log: Log,
     /// The mean time between transactions of a thread, µs, where a rate is given.
     pub throttle_us: Option<f64>,
     /// Beyond it a transaction is late.
     pub latency_limit: Option<Nanos>,
+    /// Whether it is looked how long each command takes.
+    pub are_commands_timed: bool,
     clock: Clock,
     /// What the clock calls zero, in Unix time.
     zero: Nanos,
-    /// By thread and script.
-    statistics: Vec<Mutex<Vec<Statistics>>>,
+    /// By thread.
+    records: Vec<Mutex<Record>>,
     barrier: Barrier,
+    /// Once all are connected.
+    start: OnceLock<Start>,
     has_failed: AtomicBool,
+}
+
+/// The start of the first transactions.
+#[derive(Clone, Copy)]
+struct Start {
+    at: Nanos,
+    /// The processor time of this process until then.
+    cpu: Usage,
 }
 
 /// What a thread leaves.
 struct Legacy {
     thread: usize,
-    commands: Vec<Vec<CommandStatistics>>,
     connecting: Nanos,
-    began: Nanos,
     aborted: bool,
     /// Whether its log could be written.
     is_logged: bool,
@@ -57,16 +72,16 @@ struct Legacy {
 
 /// What came of a run.
 pub struct Results {
-    /// By script.
-    pub scripts: Vec<Statistics>,
-    /// By script and command.
-    pub commands: Vec<Vec<CommandStatistics>>,
+    /// What was recorded of transactions.
+    pub record: Record,
     /// From the first transaction on.
     pub duration: Nanos,
     /// Before it, until all were connected.
     pub connecting_first: Nanos,
     /// Later, under --connect.
     pub connecting_again: Nanos,
+    /// The processor time of this process in it.
+    pub cpu: Usage,
     /// Whether a client was aborted.
     pub is_aborted: bool,
     /// Whether all transactions are in the log that were to be there.
@@ -76,47 +91,57 @@ pub struct Results {
 impl Bench {
     /// A run that is yet to begin.
     #[must_use]
-    pub fn new(options: Options, program: Arc<Program>, conninfo: Conninfo, log: Log) -> Arc<Self> {
+    pub fn new(
+        options: Options,
+        program: Arc<Program>,
+        conninfo: Conninfo,
+        tables: Tables,
+        seed: u64,
+        log: Log,
+    ) -> Arc<Self> {
         let jobs = options.jobs as usize;
-        let scripts = program.scripts.scripts().len();
-        let statistics = (0..jobs).map(|_| Mutex::new(vec![Statistics::default(); scripts])).collect();
+        let is_detailed = options.detail.is_recorded();
+        let record = || Mutex::new(Record::new(&program.scripts, is_detailed));
         Arc::new(Self {
             throttle_us: options.rate_per_s.map(|rate| 1e6 / rate * jobs as f64),
             latency_limit: options.latency_limit_ms.map(|limit_ms| Nanos((limit_ms * 1e6) as u64)),
             clock: Clock::monotonic(),
             zero: Nanos::from_s(unix_s()),
-            statistics,
+            are_commands_timed: options.report_per_command || is_detailed,
+            records: (0..jobs).map(|_| record()).collect(),
             barrier: Barrier::new(jobs),
+            start: OnceLock::new(),
             has_failed: AtomicBool::new(false),
             options,
             program,
             conninfo,
+            tables,
+            seed,
             log,
         })
     }
 
-    /// By script: all threads' statistics so far.
-    fn so_far(&self) -> Vec<Statistics> {
-        let mut all = vec![Statistics::default(); self.program.scripts.scripts().len()];
-        for thread in &self.statistics {
-            for (all, one) in all.iter_mut().zip(lock(thread).iter()) {
-                all.merge(one);
-            }
+    /// All threads' statistics so far.
+    fn so_far(&self) -> Statistics {
+        let mut all = Statistics::default();
+        for record in &self.records {
+            all.merge(&lock(record).total());
         }
         all
     }
 
-    fn no_commands(&self) -> Vec<Vec<CommandStatistics>> {
-        let scripts = self.program.scripts.scripts().iter();
-        scripts.map(|script| vec![CommandStatistics::default(); script.commands.len()]).collect()
+    /// What all threads have recorded.
+    fn recorded(&self) -> Record {
+        let mut all = Record::new(&self.program.scripts, self.options.detail.is_recorded());
+        for record in &self.records {
+            all.merge(&lock(record));
+        }
+        all
     }
-}
 
-fn merge_commands(into: &mut [Vec<CommandStatistics>], from: &[Vec<CommandStatistics>]) {
-    for (into, from) in into.iter_mut().flatten().zip(from.iter().flatten()) {
-        into.time.merge(&from.time);
-        into.failures += from.failures;
-        into.retries += from.retries;
+    /// The start: it is now, for the first that asks.
+    fn start(&self) -> Start {
+        *self.start.get_or_init(|| Start { at: self.clock.now(), cpu: usage() })
     }
 }
 
@@ -161,15 +186,14 @@ fn wait(
     legacies: &mpsc::Receiver<Result<Option<Legacy>, Error>>,
 ) -> Result<Results, Unfinished> {
     let mut results = Results {
-        scripts: Vec::new(),
-        commands: bench.no_commands(),
+        record: Record::default(),
         duration: Nanos::ZERO,
         connecting_first: Nanos::ZERO,
         connecting_again: Nanos::ZERO,
+        cpu: Usage::default(),
         is_aborted: false,
         is_logged: true,
     };
-    let mut began = Nanos::MAX;
     let mut progress = report::Progress::default();
     let every = Duration::from_secs(u64::from(bench.options.progress_s));
     let start = bench.clock.now();
@@ -183,8 +207,6 @@ fn wait(
         };
         match received {
             Ok(Ok(Some(legacy))) => {
-                merge_commands(&mut results.commands, &legacy.commands);
-                began = began.min(legacy.began);
                 results.connecting_again = results.connecting_again + legacy.connecting;
                 results.is_aborted |= legacy.aborted;
                 results.is_logged &= legacy.is_logged;
@@ -201,15 +223,17 @@ fn wait(
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 let now = bench.clock.now();
-                eprint!("{}", progress.line(bench, &bench.so_far(), now - start, unix_s()));
+                eprint!("{}", progress.line(bench, bench.so_far(), now - start, unix_s()));
                 next = next + Nanos(every.as_nanos() as u64);
             }
             Err(mpsc::RecvTimeoutError::Disconnected) => break,
         }
     }
-    results.scripts = bench.so_far();
-    results.duration = bench.clock.now() - began;
-    results.connecting_first = began - from;
+    let start = bench.start();
+    results.cpu = usage() - start.cpu;
+    results.duration = bench.clock.now() - start.at;
+    results.connecting_first = start.at - from;
+    results.record = bench.recorded();
     Ok(results)
 }
 

@@ -6,7 +6,7 @@ use std::process;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Bench, Legacy, merge_commands};
+use super::{Bench, Legacy};
 use crate::io::{Connection, Error, Gate, Nanos, Reactor, Routine};
 use crate::pgbench::command::client::{Client, Thread};
 use crate::pgbench::command::log::{server_text, system_text};
@@ -31,7 +31,7 @@ impl Bench {
         let (Some(ready), false) = (ready, self.has_failed.load(Ordering::SeqCst)) else {
             return Ok(None);
         };
-        let began = self.clock.now();
+        let began = self.start().at;
         let time = Nanos(u64::from(self.options.time_s) * 1_000_000_000);
         let columns = Columns::new(&self.options);
         let log = |file| TransactionLog::new(file, columns, self.zero, &self.options.log, began);
@@ -41,7 +41,8 @@ impl Bench {
             streams: Cell::new(self.program.startup.threads()[thread]),
             due: Cell::new(began),
             ends: if time > Nanos::ZERO { began + time } else { Nanos::MAX },
-            statistics: &self.statistics[thread],
+            began,
+            record: &self.records[thread],
             connecting: Cell::default(),
             log: ready.log.map(|file| RefCell::new(log(file))),
         };
@@ -51,19 +52,14 @@ impl Bench {
                 thread: &shared,
                 player: Player::new(Arc::clone(&self.program), id),
                 connection,
-                commands: self.no_commands(),
                 ended: 0,
             })
             .collect();
         let aborted = self.drive(&reactor, &mut clients)?;
-        let mut commands = self.no_commands();
-        for client in &clients {
-            merge_commands(&mut commands, &client.commands);
-        }
         drop(clients);
         let connecting = shared.connecting.get();
         let is_logged = self.close_log(thread, shared.log);
-        Ok(Some(Legacy { thread, commands, connecting, began, aborted, is_logged }))
+        Ok(Some(Legacy { thread, connecting, aborted, is_logged }))
     }
 
     /// Opens the log, and the connections of a thread's clients one after the other.

@@ -3,6 +3,7 @@
 use super::{Aborted, Client};
 use crate::io::{Error, Nanos};
 use crate::pgbench::command::log::server_text;
+use crate::pgbench::command::record::lock;
 use crate::pgbench::command::statistics::Outcome;
 use crate::pgbench::session::Stop;
 use crate::wire::SqlState;
@@ -53,15 +54,10 @@ impl Client<'_, '_> {
         outcome != Outcome::Other && (max_tries == 0 || tries < max_tries) && !is_late
     }
 
-    pub(super) fn note_failure(&mut self, script: usize, again: bool, tries: u32, took: Nanos) {
+    pub(super) fn note_failure(&self, script: usize, again: bool, tries: u32, took: Nanos) {
         let bench = self.thread.bench;
         let client = self.player.client();
-        let command = &mut self.commands[script][client.command()];
-        if again {
-            command.retries += 1;
-        } else {
-            command.failures += 1;
-        }
+        lock(self.thread.record).add_failure(script, client.command(), again);
         if bench.options.verbose_errors {
             let does =
                 if again { "repeats the transaction after the error" } else { "ends the failed transaction" };

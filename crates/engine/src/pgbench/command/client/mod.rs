@@ -7,7 +7,8 @@ use std::sync::Mutex;
 
 use super::Bench;
 use super::log::server_text;
-use super::statistics::{CommandStatistics, Ended, Outcome, Statistics};
+use super::record::{Record, lock};
+use super::statistics::{Ended, Outcome};
 use super::transaction_log::TransactionLog;
 use crate::io::{Connection, Nanos, Reactor};
 use crate::pgbench::random::distribution::poisson_wait;
@@ -26,8 +27,10 @@ pub struct Thread<'a> {
     pub due: Cell<Nanos>,
     /// No transaction begins from then on.
     pub ends: Nanos,
-    /// By script; others look at it to report progress.
-    pub statistics: &'a Mutex<Vec<Statistics>>,
+    /// When the run began.
+    pub began: Nanos,
+    /// What is counted; others look at it to report progress.
+    pub record: &'a Mutex<Record>,
     /// Time spent on connecting again and again.
     pub connecting: Cell<Nanos>,
     /// Where transactions are logged, if they are.
@@ -42,8 +45,6 @@ pub struct Client<'a, 'b> {
     pub player: Player,
     /// Its session; none before a transaction that is to have its own.
     pub connection: Option<Connection>,
-    /// By script and command, if that is reported.
-    pub commands: Vec<Vec<CommandStatistics>>,
     /// Its transactions so far, however they ended.
     pub ended: u64,
 }
@@ -124,7 +125,7 @@ impl Client<'_, '_> {
     /// Counts and logs a transaction.
     fn end(&mut self, ended: &Ended) {
         self.ended += 1;
-        lock(self.thread.statistics)[ended.script].add(ended);
+        lock(self.thread.record).add(ended, ended.at - self.thread.began);
         if let Some(log) = self.thread.log.as_ref().filter(|_| self.is_sampled()) {
             log.borrow_mut().add(self.player.client().id, self.ended, ended);
         }
@@ -176,10 +177,10 @@ impl Client<'_, '_> {
         let bench = self.thread.bench;
         let mut tries = 1;
         loop {
-            let commands = &mut self.commands;
-            let mut watch = |command: usize, took| commands[script][command].time.add(took);
+            let record = self.thread.record;
+            let mut watch = |command: usize, took| lock(record).add_command(script, command, took);
             let watch: Option<&mut dyn FnMut(usize, Nanos)> =
-                if bench.options.report_per_command { Some(&mut watch) } else { None };
+                if bench.are_commands_timed { Some(&mut watch) } else { None };
             let outcome = match self.player.attempt_watched(connection, watch).await {
                 Ok(()) => Outcome::Done,
                 Err(stop) => self.failure(stop)?,
@@ -209,9 +210,4 @@ impl Client<'_, '_> {
             return Ok(true);
         }
     }
-}
-
-/// The counters. A thread that panicked while it counted leaves them whole.
-pub fn lock(statistics: &Mutex<Vec<Statistics>>) -> std::sync::MutexGuard<'_, Vec<Statistics>> {
-    statistics.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
