@@ -11,9 +11,10 @@ import pytest
 
 from pgdyno.drive.specification import drive_specification
 from pgdyno.engine import Engine, Event, build_info
-from pgdyno.lab.dataset import load_specification
+from pgdyno.lab.loading import load_specification
 from pgdyno.server.running import Server
-from pgdyno.study.plan import Driving, Slice, TpccParameters
+from pgdyno.study.plan import Driving, Slice
+from pgdyno.study.tpcc import TpccParameters
 
 PAGE = (Path(__file__).parents[2] / "docs" / "engine.md").read_text()
 DRIVING = Driving(workload=TpccParameters(warehouses=1), clients=2)

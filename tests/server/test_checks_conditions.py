@@ -18,8 +18,9 @@ from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.running import Server
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
 from pgdyno.workload.server_log import check_log
+from pgdyno.workload.session import prepare_session
 from pgdyno.workload.tpcc.conservation import check_new_orders, sum_d_next_o_id
-from pgdyno.workload.tpcc.consistency import check_condition, check_conditions, conditions, prepare_session
+from pgdyno.workload.tpcc.consistency import check_condition, check_conditions, conditions
 
 pytestmark = pytest.mark.server
 Connection = psycopg.Connection[tuple[Any, ...]]

@@ -212,8 +212,8 @@ def test_a_local_servers_disk_is_seen_by_those_who_may_know_where_it_lies(
     total = shutil.disk_usage(running_server.data_dir).total
     assert free is not None
     assert 0 < free <= total
-    assert require_room(remote, "the data need", 1)
-    with pytest.raises(DiskFullError, match=r"the data need about .* are free"):
-        require_room(remote, "the data need", 3 * total)
+    assert require_room(remote, "the data need", 1, "take less")
+    with pytest.raises(DiskFullError, match=r"the data need about .* are free .*: take less, or"):
+        require_room(remote, "the data need", 3 * total, "take less")
     humble = Remote(Dsn(make_conninfo(remote.dsn.conninfo, user="passer_by")))
-    assert not require_room(humble, "the data need", 1 << 60)
+    assert not require_room(humble, "the data need", 1 << 60, "take less")

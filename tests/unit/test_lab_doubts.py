@@ -13,7 +13,8 @@ from pgdyno.lab.arm import LabArm
 from pgdyno.lab.doubts import Surroundings, doubts_of_trial, driver_busy
 from pgdyno.probe.cpu import MachineCpu
 from pgdyno.study.arm import parse_arms
-from pgdyno.study.plan import Study, TpccParameters
+from pgdyno.study.plan import Study
+from pgdyno.study.tpcc import TpccParameters
 
 
 class Silent:

@@ -12,12 +12,12 @@ from pgdyno.drive.run import Run
 from pgdyno.errors import ConnectError, DatasetError, DiskFullError
 from pgdyno.evidence.records import Outcome, TrialStatus
 from pgdyno.lab import block
-from pgdyno.lab.block import Lab, Trial
+from pgdyno.lab.block import Trial
 from pgdyno.lab.judge import outcome_of
 
-LAB = cast(Lab, SimpleNamespace(study=SimpleNamespace(clients=2)))
 WITNESS = cast(Any, SimpleNamespace(execute=lambda _: None))
 ARM = cast(Any, SimpleNamespace(name="a", log=lambda: "its last words"))
+CHECKS = cast(Any, SimpleNamespace())
 
 
 def judged(monkeypatch: pytest.MonkeyPatch, error: Exception) -> Outcome:
@@ -25,7 +25,7 @@ def judged(monkeypatch: pytest.MonkeyPatch, error: Exception) -> Outcome:
         raise error
 
     monkeypatch.setattr(block, "judge", judge)
-    return block._judged(LAB, Trial(ARM, 1, witness=WITNESS), Outcome(TrialStatus.OK, 1.0), Run(), 0)
+    return block._judged(Trial(ARM, 1, CHECKS, witness=WITNESS), Outcome(TrialStatus.OK, 1.0), Run(), 0)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,8 @@ from pgdyno.server.settings.definition import Definition
 from pgdyno.server.settings.machine import Machine
 from pgdyno.server.version import Version
 from pgdyno.study.arm import parse_arms
-from pgdyno.study.plan import Study, TpccParameters
+from pgdyno.study.plan import Study
+from pgdyno.study.tpcc import TpccParameters
 
 MACHINE = Machine(8 << 30, 2, "ssd")
 MAX_CONNECTIONS = Definition(

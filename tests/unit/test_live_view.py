@@ -23,11 +23,11 @@ def play(view: LiveView) -> None:
         for progress in (
             Step("restore 17"),
             Load("tpcc of 4 warehouses for 17", "copy", 0.5),
-            BlockBegan(0, None, 0.0, 240.0),
+            BlockBegan(0, None, 0.0, 240.0, "NOPM"),
             Running(0, "warm-up", 900.0, None),
             Running(1, "measure", 1234.0, 0.0125),
-            BlockEnded(0, (10.0, None)),
-            BlockBegan(1, 5, 30.0, 240.0),
+            BlockEnded(0, (600.0, None)),
+            BlockBegan(1, 5, 30.0, 240.0, "NOPM"),
         ):
             view(progress)
 

@@ -14,7 +14,7 @@ from pgdyno.cli.compare import command_of
 from pgdyno.errors import UsageError
 from pgdyno.server.dsn import Dsn
 from pgdyno.study.arm import parse_arm, parse_arms
-from pgdyno.study.plan import Study, TpccParameters, block_of, blocks_of
+from pgdyno.study.plan import Study, block_of, blocks_of
 from pgdyno.study.sizing import (
     Machine,
     default_clients,
@@ -23,6 +23,7 @@ from pgdyno.study.sizing import (
     discard_s,
     fit_rhythm,
 )
+from pgdyno.study.tpcc import TpccParameters
 
 
 def make_study(**changes: object) -> Study:

@@ -14,7 +14,7 @@ from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json
 from pgdyno.errors import ConnectError, UsageError
 from pgdyno.workload.check import Check
-from pgdyno.workload.tpcc.conservation import Connection
+from pgdyno.workload.interface import Connection
 from pgdyno.workload.tpcc.consistency import check_conditions
 from pgdyno.workload.tpcc.dataset import require_warehouses
 

@@ -226,7 +226,7 @@ def describe(study: Study) -> str:
     window = format_duration(study.rounds * study.slice_s)
     turns = f" in slices of {format_duration(study.slice_s)}" if study.schedule == "slices" else ""
     return (
-        f"{study.title}: tpcc, {counted(study.workload.warehouses, 'warehouse')}, "
+        f"{study.title}: {study.workload.name}, "
         f"{counted(study.clients, 'client')}; "
         f"{format_duration(study.budget_s)} in all\n"
         f"per arm and block: warm-up {format_duration(study.warmup_s)}, measured {window}{turns}"

@@ -16,8 +16,9 @@ from pgdyno.errors import FetchError, UsageError
 from pgdyno.server.cache import Cache
 from pgdyno.server.find import resolve_all, system_builds
 from pgdyno.study.arm import parse_arms
-from pgdyno.study.plan import Study, TpccParameters
+from pgdyno.study.plan import Study
 from pgdyno.study.sizing import default_clients
+from pgdyno.study.tpcc import TpccParameters
 
 DEMO_WAREHOUSES = 4
 DEMO_BUDGET_S = 180.0

@@ -92,7 +92,7 @@ class LiveView:
         self._p99_s[running.arm] = running.latency_p99_s
 
     def _note_block(self, ended: BlockEnded) -> None:
-        for results, rate in zip(self._results, ended.rates_per_s, strict=True):
+        for results, rate in zip(self._results, ended.rates, strict=True):
             if rate is not None:
                 results.append(rate)
 
@@ -105,9 +105,16 @@ class LiveView:
                 say(self._headline())
             case BlockEnded(_, rates):
                 pairs = zip(self._names, rates, strict=True)
-                say("  " + "   ".join(f"{name}: {_nopm(rate)}" for name, rate in pairs))
+                say("  " + "   ".join(f"{name}: {self._rate_text(rate)}" for name, rate in pairs))
             case _:
                 pass
+
+    def _rate_text(self, rate: float | None) -> str:
+        return "does not count" if rate is None else f"{_number(rate)} {self._unit}"
+
+    @property
+    def _unit(self) -> str:
+        return self._block.unit if self._block else ""
 
     def _headline(self) -> str:
         block = self._block
@@ -154,18 +161,18 @@ class LiveView:
         table.add_column("p99", width=7, justify="right")
         table.add_column("", width=sparks, no_wrap=True)
         table.add_column("blocks", width=6, justify="right")
-        table.add_column("NOPM so far", width=11, justify="right")
+        table.add_column(f"{self._unit} so far", width=11, justify="right")
         for index, name in enumerate(self._names):
             active = index == self._running
             rates, results, p99_s = self._rates[index], self._results[index], self._p99_s[index]
             table.add_row(
                 "▶" if active else " ",
                 Text(name, style="bold" if active else ""),
-                f"{rates[-1]:,.0f}" if rates else "",
+                _number(rates[-1]) if rates else "",
                 format_duration(p99_s) if p99_s else "",
                 Text(_sparkline(rates[-sparks:] if sparks else []), style="cyan"),
                 str(len(results)),
-                f"{60 * sum(results) / len(results):,.0f}" if results else "",
+                _number(sum(results) / len(results)) if results else "",
             )
         return table
 
@@ -175,5 +182,6 @@ def _sparkline(rates: Sequence[float]) -> str:
     return "".join(SPARKS[min(7, int(rate / top * 7.99))] if top > 0 else SPARKS[0] for rate in rates)
 
 
-def _nopm(new_orders_per_s: float | None) -> str:
-    return "does not count" if new_orders_per_s is None else f"{new_orders_per_s * 60:,.0f} NOPM"
+def _number(rate: float) -> str:
+    """Of a slow workload with digits after the point."""
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"

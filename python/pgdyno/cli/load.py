@@ -11,18 +11,17 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pgdyno.cli import options
 from pgdyno.cli.console import err, print_json, say
-from pgdyno.drive.load import run_load
 from pgdyno.engine import Event
 from pgdyno.errors import UsageError
-from pgdyno.estimate import counted
 from pgdyno.interruption import Interruption
-from pgdyno.lab.dataset import DATASET_SEED, load_specification
 from pgdyno.lab.dsn_arm import require_room
+from pgdyno.lab.loading import DATASET_SEED, Place, load_data
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.holding import hold
 from pgdyno.server.mark import HALF_MADE, lock_of
 from pgdyno.server.remote import Remote
-from pgdyno.study.plan import TpccParameters
+from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.workload import WorkloadParameters
 from pgdyno.units import format_duration, format_size
 
 
@@ -53,17 +52,15 @@ def load(
       pgdyno load postgresql://localhost/tpcc --warehouses 10
     """
     target = Dsn(dsn)
-    workload = TpccParameters(warehouses=warehouses)
-    specification = load_specification(
-        target.conninfo, workload, connections=connections, seed=seed, into_existing=into_existing
-    )
+    parameters = TpccParameters(warehouses=warehouses)
+    remote = Remote(target)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
 
     def on_forecast(size_bytes: int) -> None:
-        seen = require_room(Remote(target), "the data need", size_bytes)
+        seen = require_room(remote, "the data need", size_bytes, parameters.SMALLER)
         if not quiet:
             doubt = "" if seen else "; whether the server's disk can hold it cannot be seen from here"
-            say(forecast(warehouses, size_bytes) + doubt)
+            say(forecast(parameters, size_bytes) + doubt)
 
     with (
         Interruption() as interruption,
@@ -71,11 +68,14 @@ def load(
         Progress(*columns, console=err, disable=quiet) as progress,
     ):
         task = progress.add_task("connect", total=1.0)
-        result = run_load(
-            specification,
+        result = load_data(
+            Place(target.conninfo, remote.connect, into_existing),
+            parameters,
             interruption,
             lambda phase, share: progress.update(task, description=f"{phase:8}", completed=share),
             on_forecast,
+            connections=connections,
+            seed=seed,
         )
     if json:
         print_json({key: value for key, value in result.items() if key != "event"})
@@ -84,9 +84,9 @@ def load(
     return 0
 
 
-def forecast(warehouses: int, size_bytes: int) -> str:
+def forecast(parameters: WorkloadParameters, size_bytes: int) -> str:
     """What the disk will have to hold."""
-    return f"{counted(warehouses, 'warehouse')} will take {format_size(size_bytes)}"
+    return f"{parameters.size} will take {format_size(size_bytes)}"
 
 
 @contextlib.contextmanager

@@ -8,8 +8,9 @@ import psutil
 import typer
 
 from pgdyno.errors import UsageError
-from pgdyno.study.plan import Driving, Rate, TpccParameters
+from pgdyno.study.plan import Driving, Rate
 from pgdyno.study.sizing import Machine
+from pgdyno.study.tpcc import TpccParameters
 
 Calls = Annotated[
     Literal["procedures", "statements"],

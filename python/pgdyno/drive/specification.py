@@ -23,7 +23,7 @@ def drive_specification(
     """``targets`` are (name, conninfo); the slices' ``arm`` is an index into them."""
     return {
         "targets": [{"name": name, "conninfo": conninfo} for name, conninfo in targets],
-        "workload": engine_workload(driving),
+        "workload": driving.workload.to_drive(),
         "clients": driving.clients,
         "threads": driving.threads,
         "seed": seed,
@@ -36,16 +36,4 @@ def drive_specification(
         "barriers": True,
         "connect_timeout_s": CONNECT_TIMEOUT_S,
         "drain_timeout_s": DRAIN_TIMEOUT_S,
-    }
-
-
-def engine_workload(driving: Driving) -> dict[str, Any]:
-    """The part ``workload``: how the transactions are called; the scale is the data's own."""
-    workload = driving.workload
-    return {
-        "kind": workload.kind,
-        "calls": workload.calls,
-        "pipeline": workload.pipeline,
-        "isolation": workload.isolation,
-        "mix": "deck",
     }

@@ -24,6 +24,10 @@ class LabArm(Protocol):
         """Makes the data pristine. Raises ServerError, DatasetError, DiskFullError."""
         ...
 
+    def is_restored(self) -> bool:
+        """Whether ``restore`` makes the data pristine, or leaves them as they are."""
+        ...
+
     def start(self) -> None:
         """Starts the server with the arm's settings and checks them. Raises StartError, ConnectError."""
         ...

@@ -7,6 +7,7 @@ same is done for one arm after the other.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -30,7 +31,8 @@ from pgdyno.probe.cpu import server_cpu_s
 from pgdyno.server.settings.safety import safety
 from pgdyno.server.witness import keep_idle, require_undisturbed
 from pgdyno.study.plan import Block, Slice, Study
-from pgdyno.workload.tpcc import sum_d_next_o_id
+from pgdyno.workload.choose import workload_of
+from pgdyno.workload.interface import TrialChecks
 
 FAULTS = (ServerError, EngineError, DatasetError, psycopg.Error)
 """What makes a trial fail and leaves the study going. A full disk is not among them: it ends the study."""
@@ -53,12 +55,12 @@ class Trial:
 
     arm: LabArm
     id: int
+    checks: TrialChecks
     restore_s: float | None = None
     start_s: float | None = None
     witness: Connection | None = None
-    next_o_ids_before: int | None = None
     counted_s: float = 0.0
-    counted_new_orders: int = 0
+    ok: Counter[str] = field(default_factory=Counter)  # by kind, in the counted time
     slices: list[records.Slice] = field(default_factory=list)
 
 
@@ -87,10 +89,7 @@ def _badness(status: BlockStatus) -> int:
 
 def run_group(lab: Lab, block: Block, group: Sequence[int], rates: dict[int, float | None]) -> BlockStatus:
     """Runs the trials of arms that are up together."""
-    trials = {
-        index: Trial(lab.arms[index], lab.writer.begin_trial(block.index, index, time.time()))
-        for index in group
-    }
+    trials = {index: _begin(lab, block, lab.arms[index]) for index in group}
     try:
         outcomes = _carry_out(lab, block, trials)
     except FAULTS as error:
@@ -104,13 +103,18 @@ def run_group(lab: Lab, block: Block, group: Sequence[int], rates: dict[int, flo
         outcome = outcomes[index]
         lab.writer.finish_trial(trial.id, outcome)
         counts = outcome.status is TrialStatus.OK and trial.counted_s > 0
-        rates[index] = trial.counted_new_orders / trial.counted_s if counts else None
+        rates[index] = lab.study.workload.PACE.of(trial.ok, trial.counted_s) if counts else None
         if outcome.status in (TrialStatus.FAILED, TrialStatus.EXCLUDED):
             lab.watch(Doubt(f"block {block.index + 1}, {trial.arm.name}: {outcome.status}: {outcome.reason}"))
     found = {outcome.status for outcome in outcomes.values()}
     if TrialStatus.INTERRUPTED in found:
         return BlockStatus.INTERRUPTED
     return BlockStatus.FAILED if TrialStatus.FAILED in found else BlockStatus.DONE
+
+
+def _begin(lab: Lab, block: Block, arm: LabArm) -> Trial:
+    checks = workload_of(lab.study.workload).checks(lab.study.clients, restored=arm.is_restored())
+    return Trial(arm, lab.writer.begin_trial(block.index, arm.index, time.time()), checks)
 
 
 def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int, Outcome]:
@@ -125,7 +129,7 @@ def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int,
         lab.watch(Step(f"check {trial.arm.name}"))
         outcome = outcome_of(run, target, trial.arm.name, trial.restore_s, trial.start_s)
         if outcome.status is TrialStatus.OK:
-            outcome = _judged(lab, trial, outcome, run, target)
+            outcome = _judged(trial, outcome, run, target)
         else:
             # What the server said of its end is wanted most where nothing is left to judge.
             outcome = replace(outcome, server_log=trial.arm.log() or "")
@@ -135,15 +139,14 @@ def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int,
     return outcomes
 
 
-def _judged(lab: Lab, trial: Trial, outcome: Outcome, run: Run, target: int) -> Outcome:
+def _judged(trial: Trial, outcome: Outcome, run: Run, target: int) -> Outcome:
     """A server that was lost after the last slice, or while its work is checked, fails its own trial, and no
     other.
     """
-    clients, before = lab.study.clients, trial.next_o_ids_before
     assert trial.witness is not None
     try:
         require_undisturbed(trial.witness)
-        return judge(outcome, trial.arm, run, target, clients=clients, next_o_ids_before=before)
+        return judge(outcome, trial.arm, run, target, trial.checks)
     except FAULTS as error:
         log = trial.arm.log() or ""
         return replace(outcome, status=TrialStatus.FAILED, reason=_in_one_line(error), server_log=log)
@@ -163,7 +166,7 @@ def _bring_up(lab: Lab, trial: Trial) -> None:
         names = {"arm": trial.arm.name, "settings": ", ".join(sorted(dropped))}
         lab.writer.add_caveat(Caveat(Code.SETTINGS_DROPPED, names))
     trial.witness = keep_idle(trial.arm.connect())
-    trial.next_o_ids_before = sum_d_next_o_id(trial.witness)
+    trial.checks.begin(trial.witness)
 
 
 def _badges(arm: LabArm) -> list[records.Badge]:
@@ -206,7 +209,7 @@ def _note_slice(lab: Lab, trial: Trial, event: Event) -> None:
     trial.slices.append(piece)
     if piece.role is records.Role.MEASURE:
         trial.counted_s += piece.counted_s
-        trial.counted_new_orders += piece.kinds.get("new_order", records.Counts()).ok
+        trial.ok.update({kind: counts.ok for kind, counts in piece.kinds.items()})
 
 
 def _note_interval(lab: Lab, trial: Trial, event: Event) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from pgdyno.errors import ServerError
 from pgdyno.lab.arm import Connection
-from pgdyno.lab.dataset import DATABASE
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster
 from pgdyno.server.running import Server
@@ -24,6 +23,7 @@ class BuildArm:
     index: int
     name: str
     build: Build
+    database: str
     settings: Mapping[str, str]
     optional: Collection[str]
     snapshot: Snapshot
@@ -51,11 +51,15 @@ class BuildArm:
 
     def conninfo(self) -> str:
         """Of the workload's database."""
-        return self.running.conninfo(DATABASE)
+        return self.running.conninfo(self.database)
 
     def connect(self) -> Connection:
         """To the workload's database."""
-        return self.running.connect(DATABASE)
+        return self.running.connect(self.database)
+
+    def is_restored(self) -> bool:
+        """Always."""
+        return True
 
     def is_local(self) -> bool:
         """Always."""

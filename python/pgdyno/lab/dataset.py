@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 from psycopg import sql
 
-from pgdyno.drive.load import run_load
-from pgdyno.engine import dataset_format
 from pgdyno.errors import DiskFullError
-from pgdyno.estimate import counted
 from pgdyno.interruption import Interruption
+from pgdyno.lab.loading import DATASET_SEED, Place, load_data
 from pgdyno.lab.progress import Load, Watch
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.datasets import DatasetKey
 from pgdyno.server.mark import database_name
 from pgdyno.server.user import Account, free_bytes
-from pgdyno.study.plan import TpccParameters
+from pgdyno.study.workload import WorkloadParameters
 from pgdyno.units import format_setting_size, format_size
-
-DATABASE = "tpcc"
-DATASET_SEED = 1
-"""One seed for all, so that studies share datasets; what varies by block is the clients' seed."""
+from pgdyno.workload.choose import workload_of
 
 INIT = InitOptions()
 
@@ -43,9 +39,9 @@ class Maker:
     watch: Watch
     interruption: Interruption
 
-    def make(self, build: Build, workload: TpccParameters) -> Callable[[Path], None]:
+    def make(self, build: Build, parameters: WorkloadParameters) -> Callable[[Path], None]:
         """What ``Datasets.hold`` calls to create a data directory. Raises DiskFullError, DatasetError."""
-        name = f"tpcc, {counted(workload.warehouses, 'warehouse')}, PostgreSQL {build.version}"
+        name, database = f"{parameters.name}, PostgreSQL {build.version}", parameters.kind
 
         def progress(phase: str, share: float) -> None:
             self.watch(Load(name, phase, share))
@@ -56,12 +52,13 @@ class Maker:
             cluster.initdb(INIT)
             with cluster.start(load_settings()) as server:
                 with server.connect() as connection:
-                    connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
-                run_load(
-                    load_specification(server.conninfo(DATABASE), workload),
+                    connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
+                load_data(
+                    Place(server.conninfo(database), lambda: server.connect(database)),
+                    parameters,
                     self.interruption,
                     progress,
-                    on_forecast=lambda size_bytes: require_space(data_dir, size_bytes, self.copies),
+                    lambda size_bytes: require_space(data_dir, size_bytes, self.copies, parameters.SMALLER),
                 )
                 self.interruption.check()
                 progress("checkpoint", 0.0)
@@ -69,34 +66,18 @@ class Maker:
         return create
 
 
-def require_space(path: Path, bytes_estimated: int, copies: int) -> None:
-    """Raises DiskFullError when the disk under ``path`` cannot hold the dataset and its live copies."""
+def require_space(path: Path, bytes_estimated: int, copies: int, smaller: str) -> None:
+    """Raises DiskFullError when the disk under ``path`` cannot hold the dataset and its live copies;
+    ``smaller`` says how to want less.
+    """
     needed = bytes_estimated * (1 + copies) + WAL_RESERVE_BYTES
     free = free_bytes(path)
     if needed > free:
         raise DiskFullError(
             f"the dataset and {copies} live copies of it need about {format_size(needed)}, "
-            f"but only {format_size(free)} are free on the disk of {path}: take fewer warehouses, "
+            f"but only {format_size(free)} are free on the disk of {path}: {smaller}, "
             "prune (pgdyno cache prune), or set PGDYNO_CACHE to a larger disk"
         )
-
-
-def load_specification(
-    conninfo: str,
-    workload: TpccParameters,
-    *,
-    connections: int | None = None,
-    seed: int = DATASET_SEED,
-    into_existing: bool = False,
-) -> dict[str, Any]:
-    """For the engine's ``load`` (docs/engine.md). By default a connection per core."""
-    return {
-        "conninfo": conninfo,
-        "workload": {"kind": workload.kind, "warehouses": workload.warehouses},
-        "seed": seed,
-        "connections": connections or max(2, psutil.cpu_count() or 2),
-        "into_existing": into_existing,
-    }
 
 
 def load_settings() -> Mapping[str, str]:
@@ -119,20 +100,21 @@ def load_settings() -> Mapping[str, str]:
     }
 
 
-def dataset_key(build: Build, workload: TpccParameters) -> DatasetKey:
+def dataset_key(build: Build, parameters: WorkloadParameters) -> DatasetKey:
     """What makes a cached dataset the right one."""
     return DatasetKey(
         build.build_id,
         INIT,
-        workload.kind,
-        {"warehouses": workload.warehouses},
+        parameters.kind,
+        parameters.shape(),
         DATASET_SEED,
-        dataset_format(workload.kind),
+        workload_of(parameters).format,
+        parameters.label,
     )
 
 
-def pristine_name(workload: TpccParameters) -> str:
-    """The database on a running server that holds this dataset."""
-    return database_name(
-        workload.kind, f"w{workload.warehouses}", f"s{DATASET_SEED}f{dataset_format(workload.kind)}"
-    )
+def pristine_name(parameters: WorkloadParameters) -> str:
+    """The database on a running server that holds this dataset: the same name for no other."""
+    facts = [dict(parameters.shape()), DATASET_SEED, workload_of(parameters).format]
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    return database_name(parameters.kind, parameters.label.partition("-")[0], digest[:12])

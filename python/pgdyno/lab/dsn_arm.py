@@ -9,23 +9,23 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from pgdyno.drive.load import run_load
 from pgdyno.errors import DatasetError, DiskFullError, UsageError
-from pgdyno.estimate import counted
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arm import Connection
-from pgdyno.lab.dataset import load_specification, pristine_name
+from pgdyno.lab.dataset import pristine_name
+from pgdyno.lab.loading import Place, load_data
 from pgdyno.lab.progress import Doubt, Load, Step, Watch
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.holding import hold
 from pgdyno.server.local import free_for_data, local_postmaster
-from pgdyno.server.mark import lock_of
+from pgdyno.server.mark import HALF_MADE, lock_of
 from pgdyno.server.remote import Description, Remote
 from pgdyno.server.trial_copy import TrialCopy
 from pgdyno.study.arm import ArmSpec
 from pgdyno.study.plan import Study
+from pgdyno.study.workload import WorkloadParameters
 from pgdyno.units import format_size
-from pgdyno.workload.tpcc.dataset import read_mark
+from pgdyno.workload.choose import workload_of
 
 
 @dataclass
@@ -55,6 +55,10 @@ class DsnArm:
         """A fresh copy of the pristine database."""
         if self.copy is not None:
             self.copy.restore()
+
+    def is_restored(self) -> bool:
+        """Where it has a copy of its own."""
+        return self.copy is not None
 
     def start(self) -> None:
         """It runs already; this only makes sure of it."""
@@ -142,13 +146,8 @@ def open_dsn_arm(
 def _existing(index: int, spec: ArmSpec, study: Study, remote: Remote) -> DsnArm:
     description = remote.check(must_create=False)
     with remote.connect() as connection:
-        mark = read_mark(connection)
+        workload_of(study.workload).require(connection)
         database = connection.info.dbname
-    if mark.scale != study.workload.warehouses:
-        raise DatasetError(
-            f"{database} holds {counted(mark.scale, 'warehouse')}, not {study.workload.warehouses}: "
-            f"pass --warehouses {mark.scale}, or load it again"
-        )
     return DsnArm(index, spec.name, remote, description, database, None, {"name": database})
 
 
@@ -162,23 +161,24 @@ def _make_pristine(remote: Remote, name: str, study: Study, watch: Watch, interr
 
     def on_forecast(size_bytes: int) -> None:
         what = f"the dataset and {_copies(copies)} of it need"
-        _require_room(remote, what, size_bytes * (1 + copies), watch)
+        _require_room(remote, what, size_bytes * (1 + copies), study.workload.SMALLER, watch)
 
     with remote.maintenance().connect() as turn:
         hold(turn, lock_of(name), while_waiting)
-        if name in remote.own_databases():
-            if _is_whole(remote, name, study.workload.warehouses):
-                size_bytes = remote.size_bytes(name)
-                _require_room(remote, f"{_copies(copies)} of the dataset need", size_bytes * copies, watch)
+        if (purpose := remote.own_databases().get(name)) is not None:
+            if purpose != HALF_MADE and _is_whole(remote, name, study.workload):
+                what, size_bytes = f"{_copies(copies)} of the dataset need", remote.size_bytes(name)
+                _require_room(remote, what, size_bytes * copies, study.workload.SMALLER, watch)
                 return
             # Left by a load that was killed: we have its lock.
             remote.drop(name)
-        with remote.making(name, f"tpcc, {counted(study.workload.warehouses, 'warehouse')}, pristine"):
-            run_load(
-                load_specification(remote.dsn.with_database(name).conninfo, study.workload),
+        with remote.making(name, f"{study.workload.name}, pristine"):
+            load_data(
+                Place(remote.dsn.with_database(name).conninfo, lambda: remote.connect(name)),
+                study.workload,
                 interruption,
                 lambda phase, share: watch(Load(name, phase, share)),
-                on_forecast=on_forecast,
+                on_forecast,
             )
 
 
@@ -186,28 +186,29 @@ def _copies(n: int) -> str:
     return "a copy" if n == 1 else f"{n} copies"
 
 
-def _require_room(remote: Remote, what: str, needed_bytes: int, watch: Watch) -> None:
-    if not require_room(remote, what, needed_bytes):
+def _require_room(remote: Remote, what: str, needed_bytes: int, smaller: str, watch: Watch) -> None:
+    if not require_room(remote, what, needed_bytes, smaller):
         watch(Doubt(f"whether the disk of {remote.dsn} can hold the data cannot be seen from here"))
 
 
-def require_room(remote: Remote, what: str, needed_bytes: int) -> bool:
+def require_room(remote: Remote, what: str, needed_bytes: int, smaller: str) -> bool:
     """Whether the disk of a running server can be seen; raises DiskFullError where it cannot hold ``what``,
-    a subject with its verb.
+    a subject with its verb; ``smaller`` says how to want less.
     """
     with remote.connect() as connection:
         free = free_for_data(connection)
     if free is not None and needed_bytes > free:
         raise DiskFullError(
             f"{what} about {format_size(needed_bytes)}, but only {format_size(free)} are free on the disk of "
-            f"{remote.dsn}: take fewer warehouses, or make room"
+            f"{remote.dsn}: {smaller}, or make room"
         )
     return free is not None
 
 
-def _is_whole(remote: Remote, name: str, warehouses: int) -> bool:
+def _is_whole(remote: Remote, name: str, parameters: WorkloadParameters) -> bool:
     with remote.connect(name) as connection:
         try:
-            return read_mark(connection).scale == warehouses
+            workload_of(parameters).require(connection)
         except DatasetError:
             return False
+    return True

@@ -12,7 +12,7 @@ from pgdyno.evidence.events import failures_from, histograms_from
 from pgdyno.evidence.records import Outcome, TrialStatus
 from pgdyno.lab.arm import LabArm
 from pgdyno.workload.check import Check
-from pgdyno.workload.tpcc import check_trial
+from pgdyno.workload.interface import TrialChecks
 
 
 def outcome_of(run: Run, target: int, arm: str, restore_s: float | None, start_s: float | None) -> Outcome:
@@ -33,7 +33,7 @@ def outcome_of(run: Run, target: int, arm: str, restore_s: float | None, start_s
     found = run.result["targets"][target]
     return replace(
         outcome,
-        committed_new_orders=found["committed_new_orders"],
+        committed_new_orders=found["committed_new_orders"] if "new_order" in found["kinds"] else None,
         driver_memory_bytes=run.result["driver"]["memory_peak_bytes"],
         driver={**run.result["driver"], "round_trip_ns": _round_trip(run, target)},
         tally=found["tally"],
@@ -67,18 +67,10 @@ def _round_trip(run: Run, target: int) -> object:
     return next((e["round_trip_ns"] for e in run.connected if e["target"] == target), None)
 
 
-def judge(
-    outcome: Outcome, arm: LabArm, run: Run, target: int, *, clients: int, next_o_ids_before: int | None
-) -> Outcome:
+def judge(outcome: Outcome, arm: LabArm, run: Run, target: int, trial_checks: TrialChecks) -> Outcome:
     """Checks the database, the driver's random numbers and the server's log. One failed check excludes it."""
     assert run.result is not None
-    checks = check_trial(
-        arm.connect,
-        result=run.result["targets"][target],
-        clients=clients,
-        next_o_ids_before=next_o_ids_before,
-        server_log=arm.log(),
-    )
+    checks = trial_checks.end(arm.connect, run.result["targets"][target], arm.log())
     failed = [check.name for check in checks if not check.passed]
     return replace(
         outcome,

@@ -172,6 +172,7 @@ def _build_arm(
         index=index,
         name=wanted.spec.name,
         build=wanted.build,
+        database=study.workload.kind,
         settings=wanted.requested.settings,
         optional=wanted.requested.optional,
         snapshot=dataset.snapshot,

@@ -26,12 +26,15 @@ class Load:
 
 @dataclass(frozen=True)
 class BlockBegan:
-    """A block begins. ``blocks_expected`` counts all that fit in the budget, as far as can be told."""
+    """A block begins. ``blocks_expected`` counts all that fit in the budget, as far as can be told; ``unit``
+    is that of the rates that end it.
+    """
 
     block: int
     blocks_expected: int | None
     elapsed_s: float
     budget_s: float
+    unit: str
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,10 @@ class Running:
 
 @dataclass(frozen=True)
 class BlockEnded:
-    """A block is in the evidence. ``rates_per_s`` per arm: new orders; None where a trial does not count."""
+    """A block is in the evidence. ``rates`` per arm; None where a trial does not count."""
 
     block: int
-    rates_per_s: tuple[float | None, ...]
+    rates: tuple[float | None, ...]
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,8 @@ def run_study(lab: Lab, first_block: int = 0, spent_s: float = 0.0) -> Ending:
         if not budget.allows_another():
             return Ending.BUDGET
         expected = lab.study.blocks_max or budget.blocks_expected(block.index)
-        lab.watch(BlockBegan(block.index, expected, budget.spent_s, budget.budget_s))
+        unit = lab.study.workload.PACE.unit
+        lab.watch(BlockBegan(block.index, expected, budget.spent_s, budget.budget_s, unit))
         begun_s = time.monotonic()
         status = run_block(lab, block)
         budget.spend(time.monotonic() - begun_s)

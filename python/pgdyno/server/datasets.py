@@ -38,8 +38,8 @@ LAYOUT = 1  # of the dataset's directory; another number is another dataset
 
 @dataclass(frozen=True)
 class DatasetKey:
-    """What makes two datasets the same. ``scale``: the workload's parameters; ``format``: what its
-    loader writes, as the engine tells.
+    """What makes two datasets the same. ``scale``: the parameters that shape the workload's data;
+    ``format``: what its loader writes, as the engine tells. ``label`` is for people, and makes no difference.
     """
 
     build_id: str
@@ -48,6 +48,7 @@ class DatasetKey:
     scale: Mapping[str, int | str]
     seed: int
     format: str
+    label: str = ""
 
     def facts(self) -> dict[str, Any]:
         """For the manifest and evidence."""
@@ -65,9 +66,8 @@ class DatasetKey:
     @property
     def name(self) -> str:
         """The directory's name: what a person can read of it, and a digest of all of it."""
-        scale = "-".join(f"{name}{value}" for name, value in self.scale.items())
-        text = json.dumps(self.facts(), sort_keys=True)
-        return f"{self.workload}-{scale}-{self.build_id}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        digest = hashlib.sha256(json.dumps(self.facts(), sort_keys=True).encode()).hexdigest()[:8]
+        return "-".join(part for part in (self.workload, self.label, self.build_id, digest) if part)
 
 
 @dataclass(frozen=True)

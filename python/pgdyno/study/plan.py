@@ -12,29 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pgdyno.study.arm import ArmSpec
 from pgdyno.study.sizing import MAX_CLIENTS
+from pgdyno.study.tpcc import TpccParameters
 
 Role = Literal["warm-up", "measure"]
 
 DISCARD_S = 0.05
 """Of a measured slice's start, by default: there the clients are in step."""
-
-
-class TpccParameters(BaseModel):
-    """The workload ``tpcc``. docs/workload-tpcc.md explains each."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    kind: Literal["tpcc"] = "tpcc"
-    warehouses: int = Field(ge=1, le=100_000)
-    calls: Literal["procedures", "statements"] = "procedures"
-    pipeline: bool = False
-    isolation: Literal["read committed", "repeatable read", "serializable"] = "read committed"
-
-    @model_validator(mode="after")
-    def _pipeline_needs_statements(self) -> Self:
-        if self.pipeline and self.calls != "statements":
-            raise ValueError("pipeline needs calls = statements: a procedure is one round trip already")
-        return self
 
 
 class Rate(BaseModel):
@@ -63,6 +46,10 @@ class Driving(BaseModel):
     def _one_says_when(self) -> Self:
         if self.rate and self.pacing != "none":
             raise ValueError("rate and pacing exclude each other: each says when a transaction starts")
+        if self.pacing != "none" and not self.workload.HAS_PACING:
+            raise ValueError(
+                f"the clients of {self.workload.kind} neither key nor think: leave --pacing away"
+            )
         return self
 
 

@@ -7,12 +7,20 @@ distribution over bins that are full enough for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import scipy  # its parts load when first used: stats alone takes a second
+
+from pgdyno.workload.check import Check
+
+FALSE_ALARMS_PER_TRIAL = 1e-6
+"""How often all these tests together may fail a trial whose driver is correct. A long study has hundreds of
+trials; at this rate one study in thousands loses one trial by chance, so a failed check is never "just bad
+luck". What is lost is little: the counts are so large that a wrong driver misses by far more (2 % rollbacks
+for 1 %, in a thousand transactions, are three standard deviations; in 10 000, ten)."""
 
 EXPECTED_PER_BIN_MIN = 50.0
 """Bins that expect less are pooled. Simulated at 1e-5 (tests/unit/test_workload_goodness.py): with 5, the
@@ -28,6 +36,24 @@ class Fit:
     statistic: float | None
     p_value: float
     detail: str
+
+
+def tests_of(fits: Mapping[str, Fit]) -> list[Check]:
+    """All tests of one trial, by name, as checks: together they raise FALSE_ALARMS_PER_TRIAL."""
+    threshold = FALSE_ALARMS_PER_TRIAL / max(1, len(fits))
+    return [
+        Check(name, fit.p_value >= threshold, fit.statistic, fit.p_value, fit.detail)
+        for name, fit in fits.items()
+    ]
+
+
+def fit_weights(drawn: Mapping[str, int], weights: Mapping[str, float]) -> Fit:
+    """The chi-square test of how often each kind was drawn against the weights."""
+    total = sum(weights.values())
+    kinds = list(weights)
+    if any(n for kind, n in drawn.items() if kind not in weights):
+        return Fit(None, 0.0, f"kinds drawn that have no weight: {sorted(set(drawn) - set(kinds))}")
+    return fit_distribution([drawn.get(kind, 0) for kind in kinds], [weights[kind] / total for kind in kinds])
 
 
 def fit_share(successes: int, n: int, share: float) -> Fit:

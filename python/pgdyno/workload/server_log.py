@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -114,3 +114,12 @@ def _is_expected(entry: Entry, left: Counter[str], stopping: bool) -> bool:
             left[expected.when] -= 1
             return left[expected.when] >= 0
     return False
+
+
+def counted_in(totals: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """What the driver counted that a server logs too, from the counts of every kind since connection."""
+    counts = list(totals)
+    rolled_back, failed, retried = (
+        sum(c[key] for c in counts) for key in ("rolled_back", "failed", "retried")
+    )
+    return {"rolled_back": rolled_back, "failed": failed, "conflicts": retried + failed}

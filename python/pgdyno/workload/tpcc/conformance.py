@@ -14,15 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pgdyno.workload.check import Check
-from pgdyno.workload.goodness import Fit, fit_distribution, fit_share
+from pgdyno.workload.goodness import Fit, fit_distribution, fit_share, fit_weights, tests_of
 from pgdyno.workload.tpcc.deck import fit_deck
 from pgdyno.workload.tpcc.nurand import C_ID, C_LAST, ITEM
-
-FALSE_ALARMS_PER_TRIAL = 1e-6
-"""How often all these tests together may fail a trial whose driver is correct. A long study has hundreds of
-trials; at this rate one study in thousands loses one trial by chance, so a failed check is never "just bad
-luck". What is lost is little: the counts are so large that a wrong driver misses by far more (2 % rollbacks
-for 1 %, in a thousand transactions, are three standard deviations; in 10 000, ten)."""
 
 ROLLBACK_SHARE = 0.01
 REMOTE_LINE_SHARE = 0.01
@@ -39,19 +33,13 @@ Tally = Mapping[str, Any]
 
 def check_conformance(tally: Tally, *, warehouses: int, clients: int, mix: Mix = "deck") -> list[Check]:
     """All tests of one target's ``tally``; ``mix`` is ``"deck"`` or the weights of the kinds."""
-    fits = dict(_fits(tally, warehouses, clients, mix))
-    threshold = FALSE_ALARMS_PER_TRIAL / len(fits)
-    tests = [
-        Check(name, fit.p_value >= threshold, fit.statistic, fit.p_value, fit.detail)
-        for name, fit in fits.items()
-    ]
-    return [check_accounts(tally), *tests]
+    return [check_accounts(tally), *tests_of(dict(_fits(tally, warehouses, clients, mix)))]
 
 
 def _fits(tally: Tally, warehouses: int, clients: int, mix: Mix) -> Iterator[tuple[str, Fit]]:
     drawn = tally["drawn"]
     others = warehouses > 1  # a single warehouse has no remote ones
-    yield "mix", fit_deck(drawn, clients) if isinstance(mix, str) else _fit_weights(drawn, mix)
+    yield "mix", fit_deck(drawn, clients) if isinstance(mix, str) else fit_weights(drawn, mix)
     yield "rollback share", fit_share(tally["rollbacks_drawn"], drawn["new_order"], ROLLBACK_SHARE)
     yield (
         "remote order lines",
@@ -72,14 +60,6 @@ def _fits(tally: Tally, warehouses: int, clients: int, mix: Mix) -> Iterator[tup
         fit_distribution(tally["c_id"], _binned(C_ID.probability(c["c_id"]), C_ID_BIN)),
     )
     yield "NURand of items", fit_distribution(tally["item"], _binned(ITEM.probability(c["item"]), ITEM_BIN))
-
-
-def _fit_weights(drawn: Mapping[str, int], weights: Mapping[str, float]) -> Fit:
-    total = sum(weights.values())
-    kinds = list(weights)
-    if any(n for kind, n in drawn.items() if kind not in weights):
-        return Fit(None, 0.0, f"kinds drawn that have no weight: {sorted(set(drawn) - set(kinds))}")
-    return fit_distribution([drawn.get(kind, 0) for kind in kinds], [weights[kind] / total for kind in kinds])
 
 
 def _binned(probability: npt.NDArray[np.float64], width: int) -> npt.NDArray[np.float64]:

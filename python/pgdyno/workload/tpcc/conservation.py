@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import psycopg
-
 from pgdyno.workload.check import Check
-
-Connection = psycopg.Connection[tuple[Any, ...]]
+from pgdyno.workload.interface import Connection
 
 
 def sum_d_next_o_id(conn: Connection) -> int:

@@ -8,7 +8,7 @@ each other.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,33 +16,14 @@ from importlib import resources
 from queue import SimpleQueue
 from typing import Any
 
-import psycopg
 from psycopg import sql
 
-from pgdyno.errors import DatasetError, ServerError
 from pgdyno.workload.check import Check
-from pgdyno.workload.tpcc.conservation import Connection
+from pgdyno.workload.interface import Connect, Connection
+from pgdyno.workload.session import checking
 
 CONNECTIONS_MAX = 5
 """As many as there are conditions that read order_line; the others take next to no time."""
-
-WORK_MEM = "256MB"
-"""A hash table of all orders of 30 warehouses. Above it, PostgreSQL goes to disk or sorts: slower, never
-wrong."""
-
-SESSION = {
-    "application_name": "pgdyno check",
-    "default_transaction_read_only": "on",
-    "statement_timeout": "0",
-    "work_mem": WORK_MEM,
-    "jit": "off",  # costs more than these statements gain; unknown before 11
-    # A trial ends without ANALYZE, and a join of 300 000 rows that the planner takes for one is done by a
-    # nested loop in minutes, by hash in a second. The conditions name every join's keys, so that there is
-    # always a hash join.
-    "enable_nestloop": "off",
-    "enable_hashjoin": "on",
-    "enable_hashagg": "on",
-}
 
 
 @dataclass(frozen=True)
@@ -78,7 +59,7 @@ def _read(name: str, statement: str) -> Condition:
     return Condition(int(name[:2]), first_line.partition("): ")[2].rstrip("."), statement)
 
 
-def check_conditions(connect: Callable[[], Connection], connections: int | None = None) -> list[Check]:
+def check_conditions(connect: Connect, connections: int | None = None) -> list[Check]:
     """Run all conditions over several connections at once (by default one a core) and return them in order.
 
     ``connect`` gives a new connection in autocommit mode. Raises ConnectError, DatasetError (no such tables),
@@ -96,31 +77,13 @@ def check_conditions(connect: Callable[[], Connection], connections: int | None 
     return [found[condition.number] for condition in todo]
 
 
-def _work(connect: Callable[[], Connection], queue: SimpleQueue[Condition]) -> dict[int, Check]:
+def _work(connect: Connect, queue: SimpleQueue[Condition]) -> dict[int, Check]:
     found: dict[int, Check] = {}
-    with closing(connect()) as conn:
-        try:
-            prepare_session(conn)
-            while not queue.empty():
-                condition = queue.get()
-                found[condition.number] = check_condition(conn, condition)
-        except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn) as error:
-            raise DatasetError(
-                f"there is no tpcc dataset in {conn.info.dbname}: {_first_line(error)}"
-            ) from error
-        except psycopg.Error as error:
-            raise ServerError(f"checking {conn.info.dbname} failed: {_first_line(error)}") from error
+    with closing(connect()) as conn, checking(conn, "tpcc"):
+        while not queue.empty():
+            condition = queue.get()
+            found[condition.number] = check_condition(conn, condition)
     return found
-
-
-def prepare_session(conn: Connection) -> None:
-    """Set what this server's version knows of SESSION: reading only, and plans that do not depend on
-    statistics."""
-    conn.execute(
-        "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) AS wanted (name, value)"
-        " JOIN pg_settings USING (name)",
-        (list(SESSION), list(SESSION.values())),
-    )
 
 
 def check_condition(conn: Connection, condition: Condition) -> Check:
@@ -141,7 +104,3 @@ def _example(columns: Sequence[str], values: Sequence[Any]) -> str:
         f"{column} {'null' if value is None else value}"
         for column, value in zip(columns, values, strict=True)
     )
-
-
-def _first_line(error: psycopg.Error) -> str:
-    return str(error).partition("\n")[0]

@@ -11,7 +11,7 @@ from psycopg import sql
 from pgdyno.engine import dataset_format
 from pgdyno.errors import DatasetError
 from pgdyno.workload.check import Check
-from pgdyno.workload.tpcc.conservation import Connection
+from pgdyno.workload.interface import Connection
 
 ROWS_PER_WAREHOUSE: Mapping[str, int] = {
     "warehouse": 1,

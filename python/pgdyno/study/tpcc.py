@@ -1,0 +1,59 @@
+"""The parameters of the workload ``tpcc``. docs/workload-tpcc.md explains each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from pgdyno.estimate import counted
+from pgdyno.study.workload import Pace, WorkloadParameters
+
+
+class TpccParameters(WorkloadParameters):
+    """Derived from TPC-C."""
+
+    PACE: ClassVar[Pace] = Pace("NOPM", "new_order", 60.0)
+    SMALLER: ClassVar[str] = "take fewer warehouses"
+    HAS_PACING: ClassVar[bool] = True
+
+    kind: Literal["tpcc"] = "tpcc"
+    warehouses: int = Field(ge=1, le=100_000)
+    calls: Literal["procedures", "statements"] = "procedures"
+    pipeline: bool = False
+    isolation: Literal["read committed", "repeatable read", "serializable"] = "read committed"
+
+    @model_validator(mode="after")
+    def _pipeline_needs_statements(self) -> Self:
+        if self.pipeline and self.calls != "statements":
+            raise ValueError("pipeline needs calls = statements: a procedure is one round trip already")
+        return self
+
+    @property
+    def size(self) -> str:
+        """In words."""
+        return counted(self.warehouses, "warehouse")
+
+    @property
+    def label(self) -> str:
+        """For names."""
+        return f"warehouses{self.warehouses}"
+
+    def shape(self) -> Mapping[str, int | str]:
+        """How the transactions are called changes nothing in the data."""
+        return {"warehouses": self.warehouses}
+
+    def to_load(self) -> dict[str, Any]:
+        """Its size."""
+        return {"kind": self.kind, **self.shape()}
+
+    def to_drive(self) -> dict[str, Any]:
+        """How the transactions are called; the scale is the data's own."""
+        return {
+            "kind": self.kind,
+            "calls": self.calls,
+            "pipeline": self.pipeline,
+            "isolation": self.isolation,
+            "mix": "deck",
+        }

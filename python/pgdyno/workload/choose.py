@@ -1,0 +1,16 @@
+"""From a workload's parameters to what it is on servers."""
+
+from __future__ import annotations
+
+from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.workload import WorkloadParameters
+from pgdyno.workload.interface import Workload
+from pgdyno.workload.tpcc.workload import Tpcc
+
+
+def workload_of(parameters: WorkloadParameters) -> Workload:
+    """The one place where all workloads are known."""
+    match parameters:
+        case TpccParameters():
+            return Tpcc(parameters)
+    raise TypeError(f"no workload has parameters like {parameters!r}")

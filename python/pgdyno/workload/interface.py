@@ -1,0 +1,65 @@
+"""What the lab asks of a workload, whichever it is: its data on a server, and the proof of a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import psycopg
+
+from pgdyno.workload.check import Check
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+Connect = Callable[[], Connection]
+"""Gives a new connection to the workload's database, in autocommit mode. Raises ConnectError."""
+
+OnPhase = Callable[[str], None]
+"""Called as each thing to do begins, with its name in a word or two."""
+
+
+class TrialChecks(Protocol):
+    """The checks of one trial on one server."""
+
+    def begin(self, conn: Connection) -> None:
+        """Reads what must be known from before the driver connects."""
+        ...
+
+    def end(self, connect: Connect, result: Mapping[str, Any], server_log: str | None) -> list[Check]:
+        """Everything that must hold after the trial. The server must be idle.
+
+        ``result`` is the target's part of the engine's result; ``server_log`` what the server said during the
+        trial, None where we cannot read it. Raises ConnectError, DatasetError, ServerError.
+        """
+        ...
+
+
+class Workload(Protocol):
+    """A workload with its parameters, as it is on servers."""
+
+    @property
+    def format(self) -> str:
+        """Of its data: a digest of all that loading writes. Data of another format are other data."""
+        ...
+
+    @property
+    def bytes_completed(self) -> int:
+        """What ``complete`` adds to the engine's forecast of the data's size."""
+        ...
+
+    def clear(self, conn: Connection) -> None:
+        """Drops what ``complete`` of an earlier load left. Raises DatasetError: something of that name is not
+        ours.
+        """
+        ...
+
+    def complete(self, conn: Connection, on_phase: OnPhase) -> None:
+        """Does what is left to do after the engine's load. Raises DatasetError."""
+        ...
+
+    def require(self, conn: Connection) -> None:
+        """Raises DatasetError unless the database holds exactly these data, loaded to the end."""
+        ...
+
+    def checks(self, clients: int, *, restored: bool) -> TrialChecks:
+        """For one trial of so many clients; ``restored`` if it begins with pristine data."""
+        ...
