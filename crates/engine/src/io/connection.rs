@@ -36,7 +36,9 @@ pub struct Connection {
     pub(super) key: Option<(i32, i32)>,
     /// Answers that are still to come: one ReadyForQuery for each Sync or Query sent.
     owed: u32,
-    /// Whether nothing was sent since the last ReadyForQuery.
+    /// Whether messages were sent that the server answers with no ReadyForQuery until a Sync comes.
+    unsynced: bool,
+    /// Whether all that was sent has been answered to its ReadyForQuery.
     at_rest: bool,
     status: TransactionStatus,
     on_notice: Option<OnNotice>,
@@ -51,7 +53,18 @@ impl Connection {
     /// A session over a socket at whose other end it has begun already.
     pub(crate) fn new(socket: Socket) -> Self {
         let (inbox, out, status) = (Inbox::default(), Vec::new(), TransactionStatus::Idle);
-        Self { socket, inbox, out, tls: None, key: None, owed: 0, at_rest: true, status, on_notice: None }
+        Self {
+            socket,
+            inbox,
+            out,
+            tls: None,
+            key: None,
+            owed: 0,
+            unsynced: false,
+            at_rest: true,
+            status,
+            on_notice: None,
+        }
     }
 
     /// Whom to tell of the server's notices; nobody, unless this is called.
@@ -91,8 +104,7 @@ impl Connection {
     /// That the server has closed the connection is left for [`Connection::next`] to find, after the server's last words.
     #[inline]
     pub async fn flush(&mut self) -> Result<(), Error> {
-        self.owed += answers_owed(&self.out);
-        self.at_rest = false;
+        self.note_what_is_owed();
         if let Some(tls) = &mut self.tls {
             tls.encrypt(&mut self.out)?;
         }
@@ -110,6 +122,29 @@ impl Connection {
         }
         self.out.clear();
         Ok(())
+    }
+
+    /// Counts the ReadyForQuery that the messages in `out` call for.
+    #[inline]
+    fn note_what_is_owed(&mut self) {
+        let mut rest = &self.out[..];
+        while let [tag, l0, l1, l2, l3, ..] = *rest {
+            match tag {
+                b'S' => (self.owed, self.unsynced) = (self.owed + 1, false),
+                b'Q' => {
+                    debug_assert!(
+                        !self.unsynced,
+                        "after an error before it, a query has no answer: send a Sync first"
+                    );
+                    self.owed += 1;
+                }
+                b'P' | b'B' | b'D' | b'E' | b'C' => self.unsynced = true,
+                _ => {}
+            }
+            let length = u32::from_be_bytes([l0, l1, l2, l3]) as usize + 1;
+            rest = rest.get(length..).unwrap_or_default();
+        }
+        self.at_rest = false;
     }
 
     #[cold]
@@ -199,7 +234,7 @@ impl Connection {
         };
         self.status = status;
         self.owed = self.owed.saturating_sub(1);
-        self.at_rest = self.owed == 0;
+        self.at_rest = self.owed == 0 && !self.unsynced;
         Ok(Message::ReadyForQuery(status))
     }
 
@@ -251,6 +286,7 @@ impl Connection {
     /// Carries out SQL by the simple protocol and gives its rows as text, those of all its statements. Reads to the
     /// end of the answer even after an error.
     pub async fn simple(&mut self, sql: &str) -> Result<TextRows, Error> {
+        debug_assert_eq!(self.owed, 0, "an answer to something else is still to come");
         frontend::query(&mut self.out, sql)?;
         self.flush().await?;
         let (mut rows, mut text_bytes, mut failure) = (TextRows::new(), 0, None);
@@ -299,7 +335,7 @@ impl Connection {
     /// and rolls back what is open.
     pub async fn recover(&mut self) -> Result<(), Error> {
         self.out.clear();
-        if self.owed == 0 && !self.at_rest {
+        if self.unsynced {
             frontend::sync(&mut self.out);
             self.flush().await?;
         }
@@ -326,16 +362,4 @@ impl Drop for Connection {
             let _ = self.socket.send(&self.out);
         }
     }
-}
-
-/// How many ReadyForQuery the messages in `out` call for.
-#[inline]
-fn answers_owed(out: &[u8]) -> u32 {
-    let (mut owed, mut rest) = (0, out);
-    while let [tag, l0, l1, l2, l3, ..] = *rest {
-        owed += u32::from(tag == b'S' || tag == b'Q');
-        let length = u32::from_be_bytes([l0, l1, l2, l3]) as usize + 1;
-        rest = rest.get(length..).unwrap_or_default();
-    }
-    owed
 }

@@ -126,6 +126,52 @@ fn a_connection_recovers_from_an_error_in_the_middle_of_a_pipeline() {
 }
 
 #[test]
+fn a_connection_recovers_from_an_error_behind_a_sync_that_is_answered() {
+    let reactor = Reactor::new(Clock::fake()).expect("a loop");
+    let (mut connection, server) = pair(&reactor);
+    let talk = async {
+        let error = message(b'E', b"SERROR\0VERROR\0C42601\0Mof the second\0\0");
+        let row = message(b'D', &[0, 1, 0, 0, 0, 1, b'1']);
+        let answers =
+            [message(b'Z', b"I"), [error, message(b'Z', b"I")].concat(), [row, message(b'Z', b"I")].concat()];
+        let (mut space, mut seen) = ([0; 256], 0);
+        for (answered, answer) in answers.iter().enumerate() {
+            while seen <= answered {
+                server.readable().await;
+                let count = server.receive(&mut space).expect("received").unwrap_or(0);
+                seen += space[..count].iter().filter(|&&byte| byte == b'S' || byte == b'Q').count();
+            }
+            send_all(&server, answer).await.expect("sent");
+        }
+    };
+    let converse = async {
+        frontend::sync(connection.out());
+        connection.flush().await?;
+        frontend::parse(connection.out(), "", "wrong", &[])?;
+        connection.flush().await?;
+        connection.next().await?;
+        connection.recover().await?;
+        connection.simple("one").await
+    };
+    let rows = reactor.run_beside(converse, vec![Box::pin(talk)]).expect("no stall").expect("its own answer");
+    assert_eq!(rows, vec![vec![Some("1".to_owned())]]);
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic = "send a Sync first"]
+fn a_query_that_might_have_no_answer_is_refused() {
+    let reactor = Reactor::new(Clock::fake()).expect("a loop");
+    let (mut connection, _server) = pair(&reactor);
+    let converse = async {
+        frontend::parse(connection.out(), "", "wrong", &[])?;
+        connection.flush().await?;
+        connection.simple("one").await
+    };
+    let _ = reactor.run_beside(converse, vec![]);
+}
+
+#[test]
 fn deadlines_come_in_order_and_the_fake_clock_jumps_to_each() {
     let reactor = Reactor::new(Clock::fake()).expect("a loop");
     let seen = std::cell::RefCell::new(Vec::new());
