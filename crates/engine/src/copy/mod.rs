@@ -1,6 +1,6 @@
 //! The loader: creates the tables of a workload, fills them by COPY BINARY, frozen, makes the indexes.
 //!
-//! A [`dataset`] says what is to be done; several connections share the jobs of each round out, the costliest first.
+//! A `dataset` says what is to be done; several connections share the jobs of each round out, the costliest first.
 //! Rows are generated straight into the connection's buffer. A load that fails or is stopped takes back what it did.
 
 mod command;

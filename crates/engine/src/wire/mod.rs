@@ -1,5 +1,5 @@
 //! PostgreSQL protocol 3.0 as bytes in and bytes out. No sockets, no clocks; one noted exception reads files
-//! ([`conninfo::environment`]).
+//! ([`conninfo::load`]).
 //!
 //! | question | place |
 //! |---|---|

@@ -45,7 +45,7 @@ pub const FOREIGN_KEYS: [&str; 5] = [
 
 /// The version of the rows: raised when they change.
 const POPULATION: &str = "1";
-/// Which format pgbench's tables have: a digest of the statements that make them, and of [`POPULATION`].
+/// Which format pgbench's tables have: a digest of the statements that make them, and of `POPULATION`.
 pub static FORMAT: LazyLock<String> = LazyLock::new(|| {
     let of = |method: Option<Method>| Initialise {
         partitions: if method.is_some() { 2 } else { 0 },
