@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::libpq;
 use crate::io::Error;
 
 /// Something failed, and that has been said.
@@ -13,12 +14,21 @@ pub struct Said;
 pub struct Log {
     /// The program's name, as it was called.
     pub program: String,
+    /// Whether what is for finding faults is told as well.
+    pub debug: bool,
 }
 
 impl Log {
     /// News.
     pub fn info(&self, message: &str) {
         eprintln!("{}: {message}", self.program);
+    }
+
+    /// What is for finding faults; the text is made only if it is wanted.
+    pub fn debug(&self, message: impl FnOnce() -> String) {
+        if self.debug {
+            self.info(&message());
+        }
     }
 
     /// An error.
@@ -42,17 +52,19 @@ impl Log {
     }
 }
 
-/// An error of the server's in several lines, as libpq has it, though without the line of the statement.
+/// An error; one of the server's in several lines, as libpq has it where it knows of no statement.
 #[must_use]
 pub fn server_text(error: &Error) -> String {
-    let Error::Server(error) = error else { return error.to_string() };
-    let mut lines = vec![format!("{}:  {}", error.severity, error.message)];
-    for (name, more) in [("DETAIL", &error.detail), ("HINT", &error.hint)] {
-        if let Some(more) = more {
-            lines.push(format!("{name}:  {more}"));
-        }
+    statement_text(error, None)
+}
+
+/// An error; one of the server's in several lines, as libpq has it, with the place in the statement.
+#[must_use]
+pub fn statement_text(error: &Error, statement: Option<&str>) -> String {
+    match error {
+        Error::Server(error) => libpq::error_text(error, statement),
+        other => other.to_string(),
     }
-    lines.join("\n")
 }
 
 /// An error of the operating system's, as C's strerror has it.

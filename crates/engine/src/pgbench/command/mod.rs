@@ -50,7 +50,7 @@ const ABORTED: u8 = 2;
 pub fn main(arguments: &[String]) -> ExitCode {
     let (called, rest) = arguments.split_first().map_or(("pgbench", &[][..]), |(c, rest)| (c.as_str(), rest));
     let name = Path::new(called).file_name().map_or(called.into(), |name| name.to_string_lossy());
-    let log = Log { program: name.into_owned() };
+    let log = Log { program: name.into_owned(), debug: false };
     match rest.first().map(String::as_str) {
         Some("--help" | "-?") => {
             print!("{}", HELP.replace("pgbench-program", &log.program));
@@ -107,6 +107,7 @@ fn initialise(options: &Options, initialisation: &Initialisation, log: &Log) -> 
 
 /// A run. An error has been said.
 fn run(options: Options, log: &Log) -> Result<ExitCode, Said> {
+    let log = &Log { debug: options.debug, ..log.clone() };
     let say = |message: String| {
         log.error(&message);
         Said

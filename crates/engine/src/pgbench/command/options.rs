@@ -32,7 +32,8 @@ pub enum Request {
 }
 
 /// Options that are for a run and for initialisation alike. pgbench has no jobs where it initialises.
-const COMMON: [&str; 8] = ["dbname", "host", "initialize", "jobs", "no-vacuum", "port", "scale", "username"];
+const COMMON: [&str; 9] =
+    ["dbname", "debug", "host", "initialize", "jobs", "no-vacuum", "port", "scale", "username"];
 
 /// A run.
 #[derive(Clone, Debug)]
@@ -60,6 +61,7 @@ pub struct Options {
     pub max_tries: u32,
     pub failures_detailed: bool,
     pub verbose_errors: bool,
+    pub debug: bool,
     pub exit_on_abort: bool,
     pub log: LogOptions,
     pub detail: DetailOptions,
@@ -153,6 +155,7 @@ pub fn read(arguments: &[String]) -> Result<Request, Refusal> {
             "username" => options.username = Some(value.to_owned()),
             "dbname" => options.dbname = Some(value.to_owned()),
             "initialize" => initialises = true,
+            "debug" => options.debug = true,
             other => return refuse(format!("--{other} is not supported by pgdyno's pgbench yet")),
         }
     }
@@ -190,6 +193,7 @@ impl Default for Options {
             max_tries: 1,
             failures_detailed: false,
             verbose_errors: false,
+            debug: false,
             exit_on_abort: false,
             log: LogOptions::default(),
             detail: DetailOptions::default(),

@@ -7,7 +7,8 @@ use std::{env, fs};
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::log::{Log, Said, server_text, system_text};
+use super::libpq;
+use super::log::{Log, Said, server_text, statement_text, system_text};
 use super::options::{Options, Source};
 use crate::io::{Clock, Connection, Error, Reactor};
 use crate::pgbench::run::Startup;
@@ -16,6 +17,7 @@ use crate::pgbench::script::builtin::BUILTINS;
 use crate::pgbench::session::Program;
 use crate::wire::conninfo::{self, Conninfo};
 
+const COUNT_BRANCHES: &str = "select count(*) from pgbench_branches";
 const TABLES: &str = include_str!("tables.sql");
 const NO_TABLE: &str = "42P01";
 
@@ -139,7 +141,7 @@ pub fn prepare(options: &Options, conninfo: &Conninfo, log: &Log) -> Result<Tabl
     };
     let reactor = Reactor::new(Clock::monotonic()).map_err(|error| failed(&error))?;
     let conversation = async {
-        let mut connection = Connection::connect(&reactor, conninfo).await.map_err(|error| failed(&error))?;
+        let mut connection = libpq::connect(&reactor, conninfo).await.map_err(|error| failed(&error))?;
         let version = connection.simple("SHOW server_version").await.map_err(|error| failed(&error))?;
         let version = version.into_iter().flatten().flatten().next().unwrap_or_default();
         if !options.detail.is_json {
@@ -149,6 +151,7 @@ pub fn prepare(options: &Options, conninfo: &Conninfo, log: &Log) -> Result<Tabl
                 env!("CARGO_PKG_VERSION")
             );
         }
+        log.debug(|| begun(options, conninfo));
         let scale = i64::from(options.scale.unwrap_or(1));
         let mut tables = Tables { server_version: version, scale, partitions: None };
         if options.has_builtin() {
@@ -162,14 +165,24 @@ pub fn prepare(options: &Options, conninfo: &Conninfo, log: &Log) -> Result<Tabl
     reactor.block_on(conversation).map_err(|error| failed(&error))?
 }
 
+/// Where and how long the run is, for finding faults.
+fn begun(options: &Options, conninfo: &Conninfo) -> String {
+    let (host, port) = conninfo.hosts.first().map(|host| host.address.host_and_port()).unwrap_or_default();
+    let (unit, count) =
+        if options.time_s > 0 { ("duration", options.time_s) } else { ("nxacts", options.transactions) };
+    let (clients, dbname) = (options.clients, &conninfo.dbname);
+    format!("pghost: {host} pgport: {port} nclients: {clients} {unit}: {count} dbName: {dbname}")
+}
+
 async fn table_info(
     connection: &mut Connection,
     conninfo: &Conninfo,
     options: &Options,
     log: &Log,
 ) -> Result<(i64, Partitions), Said> {
-    let rows = connection.simple("select count(*) from pgbench_branches").await.map_err(|error| {
-        log.error(&format!("could not count number of branches: {}", server_text(&error)));
+    let rows = connection.simple(COUNT_BRANCHES).await.map_err(|error| {
+        let text = statement_text(&error, Some(COUNT_BRANCHES));
+        log.error(&format!("could not count number of branches: {text}"));
         if error.sqlstate().is_some_and(|sqlstate| sqlstate.as_str() == NO_TABLE) {
             let dbname = &conninfo.dbname;
             log.hint(&format!(
@@ -212,7 +225,7 @@ async fn vacuum(connection: &mut Connection, options: &Options, log: &Log) {
 
 async fn attempt(connection: &mut Connection, sql: &str, log: &Log) {
     if let Err(error) = connection.simple(sql).await {
-        log.error(&server_text(&error));
+        log.error(&statement_text(&error, Some(sql)));
         log.detail("(ignoring this error and continuing anyway)");
     }
 }

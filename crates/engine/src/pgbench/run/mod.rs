@@ -115,6 +115,14 @@ impl Client {
         self.pipeline
     }
 
+    /// The command that the next step takes, with its index, if it does something.
+    #[must_use]
+    pub fn upcoming<'s>(&self, scripts: &'s Scripts) -> Option<(usize, &'s Command)> {
+        let command = scripts.scripts().get(self.script)?.commands.get(self.next)?;
+        let is_passed = self.untaken && matches!(command.action, Action::Else { .. } | Action::EndIf);
+        (!is_passed).then_some((self.next, command))
+    }
+
     /// Takes the next command of the script: carries it out, or says what to do. `debug` takes the lines of `debug()`.
     pub fn step<'s>(
         &mut self,

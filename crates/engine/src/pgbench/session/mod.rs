@@ -5,8 +5,10 @@
 //! | one transaction from the first command to the last | [`Player::attempt`] |
 //! | what is sent for a command of SQL | [`statement`] |
 //! | what an answer is read for | [`answer`] |
+//! | what is told of it where faults are sought | [`debug`] |
 
 pub mod answer;
+mod debug;
 pub mod statement;
 
 #[cfg(test)]
@@ -72,6 +74,14 @@ impl From<Abort> for Stop {
     }
 }
 
+/// Who is told how a transaction goes on.
+pub struct Watch<'a> {
+    /// Gets the index of each command that was carried out, and how long that took.
+    pub took: &'a mut dyn FnMut(usize, Nanos),
+    /// Gets lines about what is done.
+    pub debug: Option<&'a dyn Fn(String)>,
+}
+
 /// A client that runs scripts on a connection.
 pub struct Player {
     /// What it shares with the others.
@@ -133,12 +143,6 @@ impl Player {
         self.random = self.part.client.random;
     }
 
-    /// The statement of a combined command whose answer was read last, from 0.
-    #[must_use]
-    pub fn query(&self) -> usize {
-        self.part.query
-    }
-
     /// Carries the transaction out. After a failure the answer may not have been read to its end, and a transaction may
     /// be open: [`Connection::recover`]. Another attempt draws the same random numbers; variables keep their values.
     #[inline]
@@ -146,12 +150,12 @@ impl Player {
         self.attempt_watched(connection, None).await
     }
 
-    /// The same; `watch` gets the index of each command that was carried out and how long that took.
+    /// The same, watched.
     #[inline]
     pub async fn attempt_watched(
         &mut self,
         connection: &mut Connection,
-        mut watch: Option<&mut dyn FnMut(usize, Nanos)>,
+        mut watch: Option<Watch<'_>>,
     ) -> Result<(), Stop> {
         let Self { program, script, random, part } = self;
         part.client.random = *random;
@@ -159,6 +163,9 @@ impl Player {
         let mut has_waited = false;
         loop {
             let began = if watch.is_some() { connection.reactor().now() } else { Nanos::ZERO };
+            if let Some(Watch { debug: Some(tell), .. }) = watch {
+                part.tell_of_next(program, tell);
+            }
             let step =
                 part.client.step(&program.scripts, program.protocol, &mut |line| eprintln!("{line}"))?;
             match step {
@@ -176,7 +183,10 @@ impl Player {
             }
             has_waited |= step != Step::Done;
             if let Some(watch) = &mut watch {
-                watch(part.client.command(), connection.reactor().now() - began);
+                (watch.took)(part.client.command(), connection.reactor().now() - began);
+                if let (Step::EndPipeline, Some(tell)) = (step, watch.debug) {
+                    part.tell_of_syncs(tell);
+                }
             }
         }
         if !has_waited {

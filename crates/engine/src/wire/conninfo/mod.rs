@@ -84,6 +84,22 @@ pub enum Address {
     },
 }
 
+impl Address {
+    /// As libpq shows them: of a Unix socket its directory, and the number that its name ends with.
+    #[must_use]
+    pub fn host_and_port(&self) -> (String, String) {
+        match self {
+            Self::Unix(path) => {
+                let directory = path.parent().unwrap_or(path);
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                let port = name.rsplit('.').next().unwrap_or_default();
+                (directory.display().to_string(), port.to_owned())
+            }
+            Self::Tcp { name, port, .. } => (name.clone(), port.to_string()),
+        }
+    }
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -8,6 +8,7 @@ mod expressions;
 mod history;
 mod initialise;
 mod log;
+mod messages;
 mod scripts;
 mod values;
 

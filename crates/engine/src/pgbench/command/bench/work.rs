@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use super::{Bench, Legacy};
 use crate::io::{Connection, Error, Gate, Nanos, Reactor, Routine};
 use crate::pgbench::command::client::{Client, Thread};
+use crate::pgbench::command::libpq;
 use crate::pgbench::command::log::{server_text, system_text};
 use crate::pgbench::command::transaction_log::{Columns, TransactionLog};
 use crate::pgbench::session::Player;
@@ -84,7 +85,7 @@ impl Bench {
                 connections.push(None);
                 continue;
             }
-            match Connection::connect(reactor, &self.conninfo).await {
+            match libpq::connect(reactor, &self.conninfo).await {
                 Ok(connection) => connections.push(Some(connection)),
                 Err(error) => {
                     self.log.error(&server_text(&error));

@@ -2,7 +2,7 @@
 
 use super::{Aborted, Client};
 use crate::io::{Error, Nanos};
-use crate::pgbench::command::log::server_text;
+use crate::pgbench::command::log::statement_text;
 use crate::pgbench::command::record::lock;
 use crate::pgbench::command::statistics::Outcome;
 use crate::pgbench::session::Stop;
@@ -29,7 +29,7 @@ impl Client<'_, '_> {
         let goes_on = outcome != Outcome::Other || options.continue_on_error;
         if goes_on && !error.is_fatal() {
             if options.verbose_errors {
-                let text = server_text(&error);
+                let text = statement_text(&error, self.player.statement().as_deref());
                 log.info(&format!(
                     "client {id} got an error in command {command} (SQL) of script {script}; {text}"
                 ));
@@ -37,7 +37,8 @@ impl Client<'_, '_> {
             return Ok(outcome);
         }
         if let Error::Server(_) = error {
-            let (query, text) = (self.player.query(), server_text(&error));
+            let query = self.player.query();
+            let text = statement_text(&error, self.player.statement().as_deref());
             log.error(&format!(
                 "client {id} script {script} aborted in command {command} query {query}: {text}"
             ));

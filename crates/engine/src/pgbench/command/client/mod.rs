@@ -6,6 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Mutex;
 
 use super::Bench;
+use super::libpq;
 use super::log::server_text;
 use super::record::{Record, lock};
 use super::statistics::{Ended, Outcome};
@@ -13,7 +14,7 @@ use super::transaction_log::TransactionLog;
 use crate::io::{Connection, Nanos, Reactor};
 use crate::pgbench::random::distribution::poisson_wait;
 use crate::pgbench::random::streams::ThreadStreams;
-use crate::pgbench::session::Player;
+use crate::pgbench::session::{Player, Watch};
 
 /// What the clients of a thread share.
 pub struct Thread<'a> {
@@ -65,6 +66,10 @@ impl Client<'_, '_> {
         let bench = self.thread.bench;
         while self.is_to_go_on() && self.thread.reactor.now() < self.thread.ends {
             let script = self.choose();
+            bench.log.debug(|| {
+                let name = &self.player.program.scripts.scripts()[script].name;
+                format!("client {} executing script \"{name}\"", self.player.client().id)
+            });
             let Some(due) = self.wait_for_turn(script).await else { return Ok(()) };
             let mut connection = match self.connection.take() {
                 Some(connection) => connection,
@@ -151,7 +156,7 @@ impl Client<'_, '_> {
 
     async fn connect(&mut self) -> Result<Connection, Aborted> {
         let from = self.thread.reactor.now();
-        let connected = Connection::connect(&self.thread.reactor, &self.thread.bench.conninfo).await;
+        let connected = libpq::connect(&self.thread.reactor, &self.thread.bench.conninfo).await;
         self.player.reconnected();
         self.add_connecting(from);
         connected.map_err(|error| {
@@ -178,9 +183,10 @@ impl Client<'_, '_> {
         let mut tries = 1;
         loop {
             let record = self.thread.record;
-            let mut watch = |command: usize, took| lock(record).add_command(script, command, took);
-            let watch: Option<&mut dyn FnMut(usize, Nanos)> =
-                if bench.are_commands_timed { Some(&mut watch) } else { None };
+            let mut took = |command: usize, took| lock(record).add_command(script, command, took);
+            let debug = |line: String| bench.log.debug(|| line);
+            let watch = Watch { took: &mut took, debug: bench.log.debug.then_some(&debug) };
+            let watch = (bench.are_commands_timed || bench.log.debug).then_some(watch);
             let outcome = match self.player.attempt_watched(connection, watch).await {
                 Ok(()) => Outcome::Done,
                 Err(stop) => self.failure(stop)?,

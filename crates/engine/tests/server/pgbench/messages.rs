@@ -1,0 +1,72 @@
+//! What is told of errors, of notices and, with --debug, of each command: the real pgbench's lines.
+
+use std::process::Output;
+
+use super::Pgbench;
+
+/// The lines on standard error. That pgbench is still receiving it may tell any number of times; since 17 it tells how
+/// many syncs are left, since until then there could be one only.
+fn told(output: &Output) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stderr).replace("pgdyno-pgbench", "pgbench");
+    let text = text.replace("pipeline ending, ongoing syncs: 1", "pipeline ending");
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.dedup_by(|a, b| a == b && a.ends_with(" receiving"));
+    lines
+}
+
+fn assert_same(pgbench: &Pgbench, script: &str, options: &[&str]) {
+    let path = pgbench.script("messages.sql", script);
+    let arguments = [options, &["-f", &path, "-t", "1"]].concat();
+    let (real, ours) = (pgbench.run(&arguments), pgbench.ours(&arguments));
+    assert_eq!(told(&ours), told(&real), "{script} {options:?}");
+    assert_eq!(ours.status.code(), real.status.code(), "{script} {options:?}");
+}
+
+#[test]
+fn errors_and_notices_of_the_server_are_told_as_libpq_words_them() {
+    let Some(pgbench) = Pgbench::find("pgbench-messages") else { return };
+    let long = format!("select {}, {}, nothing, {};", "'a', ".repeat(20), "'表'", "'b', ".repeat(20));
+    let cases = [
+        "select 1;\nselect\t*\n from  nothing;\n",
+        "\\set x 12345\nselect :x, nothing;\n",
+        "select 1/0;\n",
+        "select nothing(1);\n",
+        "create temp table one (a int primary key);\ninsert into one values (1);\ninsert into one values (1);\n",
+        "do $$ begin perform 1/0; end $$;\n",
+        "do $$ begin execute E'select 1,\\n nothing'; end $$;\n",
+        "do $$ begin raise warning 'w' using hint = 'h', detail = 'd'; end $$;\n",
+        "begin;\nbegin;\nend;\n",
+        "select '表', nothing;\n",
+        &long,
+    ];
+    for script in cases {
+        for protocol in ["simple", "extended"] {
+            assert_same(&pgbench, script, &["-M", protocol]);
+        }
+    }
+    assert_same(&pgbench, "select 1\\; select nothing;\n", &[]);
+    let pipeline = "\\startpipeline\nselect 1;\nselect 2, nothing;\nselect 3;\n\\endpipeline\n";
+    assert_same(&pgbench, pipeline, &["-M", "extended"]);
+}
+
+#[test]
+fn a_run_for_finding_faults_tells_of_each_command() {
+    let Some(pgbench) = Pgbench::find("pgbench-debug") else { return };
+    let words = "\\set a 1 + 1\n\\sleep  1   us\n\\shell true  x\nselect :a,\n 3;\n";
+    let branches = "\\if false\nselect 1;\n\\elif true\nselect 2;\n\\elif true\nselect 3;\n\\else\nselect 4;\n\\endif\n\
+                    \\if false\n\\elif false\n\\else\nselect 5 as x \\gset\n\\endif\n\\if false\n\\endif\nselect :x;\n";
+    for script in [words, branches] {
+        for protocol in ["simple", "extended", "prepared"] {
+            assert_same(&pgbench, script, &["--debug", "-M", protocol]);
+        }
+    }
+    assert_same(&pgbench, "\\set a 1 / 0\n", &["--debug"]);
+    let pipeline = "\\startpipeline\nselect 1;\nselect 2;\n\\endpipeline\n";
+    for protocol in ["extended", "prepared"] {
+        assert_same(&pgbench, pipeline, &["--debug", "-M", protocol]);
+    }
+    let syncs = pgbench.script("syncs.sql", "\\startpipeline\nselect 1;\n\\syncpipeline\n\\endpipeline\n");
+    let ours = told(&pgbench.ours(&["--debug", "-M", "extended", "-f", &syncs, "-t", "1"]));
+    let endings = ["client 0 pipeline ending, ongoing syncs: 2", "client 0 pipeline ending"];
+    assert!(ours.ends_with(&endings.map(|line| format!("pgbench: {line}"))), "{ours:?}");
+}
