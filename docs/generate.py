@@ -16,9 +16,11 @@ from typer.testing import CliRunner
 
 from pgdyno.caveats import WORDINGS, Code
 from pgdyno.cli.main import app
+from pgdyno.cli.pgbench import NAME
 
 DOCS = Path(__file__).parent
 PACKAGE = DOCS.parent / "python" / "pgdyno"
+PGBENCH_HELP = DOCS.parent / "crates" / "engine" / "src" / "pgbench" / "command" / "help.txt"
 WIDTH = 80
 
 CLI_BEGINS = """# The command line
@@ -75,6 +77,8 @@ def _commands() -> Iterator[tuple[str, ...]]:
 
 
 def _help(path: tuple[str, ...]) -> str:
+    if path == ("pgbench",):
+        return PGBENCH_HELP.read_text("utf-8").replace("pgbench-program", NAME).rstrip()
     done = CliRunner().invoke(app, [*path, "--help"], prog_name="pgdyno", terminal_width=WIDTH)
     if done.exit_code != 0:
         raise RuntimeError(f"{path}: {done.output}")

@@ -21,6 +21,7 @@ from typing import Any, Literal, Self
 from pgdyno.errors import EngineError
 
 PROGRAM = "pgdyno-engine"
+PGBENCH = "pgdyno-pgbench"
 
 EXIT_TIMEOUT_S = 60.0
 """How long the engine may take to end after its last event or an order to stop. It drains in-flight
@@ -40,6 +41,14 @@ def find_engine() -> Path:
         if os.access(path, os.X_OK):
             return path
     raise EngineError(f"the engine {PROGRAM} is not at {candidates[0]}; build it with: make setup")
+
+
+def find_pgbench() -> Path:
+    """The engine's program that takes pgbench's options: beside the engine."""
+    path = find_engine().with_name(PGBENCH)
+    if not os.access(path, os.X_OK):
+        raise EngineError(f"{PGBENCH} is not at {path}; build it with: make setup")
+    return path
 
 
 def build_info() -> Event:
