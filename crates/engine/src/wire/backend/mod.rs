@@ -4,12 +4,14 @@
 //! allocates. Lengths are checked before anything is waited for, so a hostile server cannot make us buffer more
 //! than the limit.
 
+mod authentication;
 mod body;
+mod report;
 mod row;
 
-pub use body::{
-    Authentication, CommandTag, CopyResponse, ErrorFields, Field, Fields, Mechanisms, Oids, ServerError,
-};
+pub use authentication::{Authentication, Mechanisms};
+pub use body::{CommandTag, CopyResponse, Field, Fields, Oids};
+pub use report::{ErrorFields, ServerError};
 pub use row::{Columns, Row};
 
 use super::WireError;

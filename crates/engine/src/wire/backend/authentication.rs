@@ -1,0 +1,84 @@
+//! What the server asks for before it lets us in.
+
+use std::borrow::Cow;
+
+use super::report::one_line;
+
+/// What the server demands before it lets us in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Authentication<'a> {
+    /// Nothing more: we are in.
+    Ok,
+    /// The password as it is.
+    CleartextPassword,
+    /// The password hashed with the user's name and this salt.
+    Md5Password {
+        /// Four random bytes of the server's.
+        salt: [u8; 4],
+    },
+    /// A SASL exchange by one of these mechanisms.
+    Sasl(Mechanisms<'a>),
+    /// The server's next move in a SASL exchange.
+    SaslContinue(&'a [u8]),
+    /// The server's last move: its own proof.
+    SaslFinal(&'a [u8]),
+    /// A method that we do not have, by its number in the protocol.
+    Other(i32),
+}
+
+impl<'a> Authentication<'a> {
+    pub(super) fn read(body: &'a [u8]) -> Option<Self> {
+        let (kind, rest) = body.split_first_chunk::<4>()?;
+        match i32::from_be_bytes(*kind) {
+            0 => rest.is_empty().then_some(Self::Ok),
+            3 => rest.is_empty().then_some(Self::CleartextPassword),
+            5 => Some(Self::Md5Password { salt: rest.try_into().ok()? }),
+            10 => Mechanisms::read(rest).map(Self::Sasl),
+            11 => Some(Self::SaslContinue(rest)),
+            12 => Some(Self::SaslFinal(rest)),
+            other => Some(Self::Other(other)),
+        }
+    }
+
+    /// The method's name, for messages to people.
+    #[must_use]
+    pub fn name(&self) -> Cow<'static, str> {
+        let name = match self {
+            Self::Ok => "none (trust)",
+            Self::CleartextPassword => "password",
+            Self::Md5Password { .. } => "md5",
+            Self::Sasl(_) | Self::SaslContinue(_) | Self::SaslFinal(_) => "SASL",
+            Self::Other(2) => "Kerberos 5",
+            Self::Other(7 | 8) => "GSSAPI",
+            Self::Other(9) => "SSPI",
+            Self::Other(n) => return Cow::Owned(format!("number {n}")),
+        };
+        Cow::Borrowed(name)
+    }
+}
+
+/// The names of SASL mechanisms, in the server's order of preference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mechanisms<'a> {
+    names: &'a [u8],
+}
+
+impl<'a> Mechanisms<'a> {
+    fn read(body: &'a [u8]) -> Option<Self> {
+        let names = body.strip_suffix(&[0])?;
+        (names.is_empty() || names.ends_with(&[0])).then_some(Self { names })
+    }
+
+    /// Whether the server offers a mechanism.
+    #[must_use]
+    pub fn has(&self, mechanism: &str) -> bool {
+        self.names.split(|&b| b == 0).any(|name| name == mechanism.as_bytes())
+    }
+
+    /// The names, with commas between them.
+    #[must_use]
+    pub fn list(&self) -> String {
+        let names: Vec<_> = self.names.split(|&b| b == 0).filter(|name| !name.is_empty()).collect();
+        one_line(&String::from_utf8_lossy(&names.join(&b", "[..])))
+    }
+}
