@@ -6,6 +6,7 @@
 
 mod environment;
 mod key_value;
+mod keywords;
 mod passfile;
 mod settings;
 mod uri;
