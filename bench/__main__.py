@@ -1,5 +1,5 @@
-"""``python -m bench [--smoke] [--record] [NAME…]``: measures, prints a table, and with --record keeps one
-line."""
+"""``python -m bench [--smoke] [--record] [--init-scale N] [NAME…]``: measures, prints a table, and with
+--record keeps one line."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
 
-from bench import load, restore, select_only, tpcc
+from bench import load, pgbench, restore, select_only, tpcc
 from bench.figure import Figure, markdown
 from bench.setting import FULL, SMOKE, Place, Sizes, place
 from pgdyno.engine import build_info
@@ -25,6 +25,8 @@ BENCHMARKS: Mapping[str, Callable[[Place, Sizes], Iterator[Figure]]] = {
     "tpcc": tpcc.figures,
     "load": load.figures,
     "restore": restore.figures,
+    "pgbench-startup": pgbench.startup,
+    "pgbench-init": pgbench.initialise,
 }
 
 
@@ -34,6 +36,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; default: all")
     parser.add_argument("--smoke", action="store_true", help="tiny, in seconds: do they all still run?")
     parser.add_argument("--record", action="store_true", help="append the figures to bench/history.jsonl")
+    parser.add_argument("--init-scale", type=int, metavar="N", help="of pgbench-init [default: 100]")
     chosen = parser.parse_args(arguments)
     unknown = sorted(set(chosen.names) - set(BENCHMARKS))
     if unknown:
@@ -42,10 +45,13 @@ def main(arguments: list[str]) -> int:
     if engine["profile"] != "release" and not chosen.smoke:
         parser.error("the engine is a debug build: make setup builds the one to measure")
     figures: list[Figure] = []
-    with place(SMOKE if chosen.smoke else FULL) as here:
+    sizes = SMOKE if chosen.smoke else FULL
+    if chosen.init_scale:
+        sizes = replace(sizes, init_scale=chosen.init_scale)
+    with place(sizes) as here:
         server = here.cluster.build.label
         for name in chosen.names or BENCHMARKS:
-            for figure in BENCHMARKS[name](here, SMOKE if chosen.smoke else FULL):
+            for figure in BENCHMARKS[name](here, sizes):
                 print(f"{figure.name}: {figure.ours:.4g} {figure.unit}", file=sys.stderr)
                 figures.append(figure)
     print(markdown(figures))

@@ -25,6 +25,7 @@ class Sizes:
 
     warehouses: int
     pgbench_scale: int
+    init_scale: int
     clients: tuple[int, ...]
     clients_many: int
     duration_s: float
@@ -39,8 +40,10 @@ _COMMON = {
     "max_wal_senders": "0",
     "max_connections": "1100",
 }
-FULL = Sizes(10, 50, (8, 64, 256), 1000, 5.0, 3, {**_COMMON, "shared_buffers": "4GB", "max_wal_size": "16GB"})
-SMOKE = Sizes(1, 1, (2,), 16, 0.3, 1, {**_COMMON, "shared_buffers": "64MB"})
+FULL = Sizes(
+    10, 50, 100, (8, 64, 256), 1000, 5.0, 3, {**_COMMON, "shared_buffers": "4GB", "max_wal_size": "16GB"}
+)
+SMOKE = Sizes(1, 1, 1, (2,), 16, 0.3, 1, {**_COMMON, "shared_buffers": "64MB"})
 
 
 @dataclass(frozen=True)
