@@ -19,25 +19,23 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from pgdyno.caveats import Caveat
 from pgdyno.errors import EvidenceError
-from pgdyno.evidence import file
+from pgdyno.evidence import file, rows
 from pgdyno.evidence.lock import WriterLock
-from pgdyno.evidence.masking import mask_passwords, masked_json
-from pgdyno.evidence.packing import pack_json, pack_pairs, pack_text
+from pgdyno.evidence.masking import masked_json
+from pgdyno.evidence.packing import pack_text
 from pgdyno.evidence.records import (
     Arm,
     Badge,
     Block,
     BlockStatus,
-    Counts,
     Ending,
     Interval,
     Json,
@@ -112,7 +110,7 @@ class Writer:
         """Replace what was not known of an arm when the study was created, e.g. after its first start."""
         given = {
             "server": None if server is None else masked_json(server),
-            "safety": None if safety is None else masked_json([asdict(badge) for badge in safety]),
+            "safety": None if safety is None else rows.of_safety(safety),
             "dataset": None if dataset is None else masked_json(dataset),
         }
         with self._transaction() as connection:
@@ -152,39 +150,20 @@ class Writer:
         """A slice was drained."""
         with self._transaction() as connection:
             connection.execute(
-                "INSERT INTO slice VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    trial,
-                    piece.position,
-                    piece.role,
-                    piece.opened_s,
-                    piece.counted_from_s,
-                    piece.closed_s,
-                    piece.drained_s,
-                    piece.driver_cpu_user_s,
-                    piece.driver_cpu_system_s,
-                ),
+                "INSERT INTO slice VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (trial, *rows.of_slice(piece))
             )
-            _insert_counts(connection, "slice_count", (trial, piece.position), piece.kinds)
+            counts = rows.of_counts(trial, piece.position, piece.kinds)
+            connection.executemany("INSERT INTO slice_count VALUES (?, ?, ?, ?, ?, ?, ?, ?)", counts)
 
     def add_interval(self, trial: int, interval: Interval) -> None:
         """The driver streamed an interval."""
         with self._transaction() as connection:
             connection.execute(
                 "INSERT INTO interval VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    trial,
-                    interval.position,
-                    interval.role,
-                    interval.from_s,
-                    interval.to_s,
-                    interval.latency_p50_ns,
-                    interval.latency_p95_ns,
-                    interval.latency_p99_ns,
-                    interval.latency_max_ns,
-                ),
+                (trial, *rows.of_interval(interval)),
             )
-            _insert_counts(connection, "interval_count", (trial, interval.from_s), interval.kinds)
+            counts = rows.of_counts(trial, interval.from_s, interval.kinds)
+            connection.executemany("INSERT INTO interval_count VALUES (?, ?, ?, ?, ?, ?, ?, ?)", counts)
 
     def finish_trial(self, trial: int, outcome: Outcome) -> None:
         """A trial ended, well or not: everything at once, then to the disk.
@@ -197,18 +176,15 @@ class Writer:
             self._update_trial(connection, trial, outcome)
             connection.executemany(
                 "INSERT INTO failure VALUES (?, ?, ?, ?, ?)",
-                [(trial, f.kind, f.sqlstate, f.n, mask_passwords(f.sample)) for f in outcome.failures],
+                [(trial, *rows.of_failure(failure)) for failure in outcome.failures],
             )
             connection.executemany(
                 "INSERT INTO histogram VALUES (?, ?, ?, ?, ?)",
-                [(trial, h.kind, h.measure, h.n, pack_pairs(h.pairs)) for h in outcome.histograms],
+                [(trial, *rows.of_histogram(histogram)) for histogram in outcome.histograms],
             )
             connection.executemany(
                 "INSERT INTO check_result VALUES (?, ?, ?, ?, ?, ?)",
-                [
-                    (trial, c.name, int(c.passed), c.statistic, c.p_value, mask_passwords(c.detail))
-                    for c in outcome.checks
-                ],
+                [(trial, *rows.of_check(check)) for check in outcome.checks],
             )
             if outcome.server_log:
                 connection.execute("INSERT INTO log VALUES (?, ?)", (trial, pack_text(outcome.server_log)))
@@ -220,22 +196,7 @@ class Writer:
             "start_s = ?, server_cpu_s = ?, transactions = ?, committed_new_orders = ?, "
             "driver_memory_bytes = ?, driver = ?, settings = ?, tally = ? "
             "WHERE trial = ? AND status = 'running'",
-            (
-                outcome.status,
-                mask_passwords(outcome.reason),
-                outcome.ended_unix_s,
-                outcome.epoch_unix_s,
-                outcome.restore_s,
-                outcome.start_s,
-                outcome.server_cpu_s,
-                outcome.transactions,
-                outcome.committed_new_orders,
-                outcome.driver_memory_bytes,
-                masked_json(outcome.driver),
-                masked_json(outcome.settings),
-                None if outcome.tally is None else pack_json(outcome.tally),
-                trial,
-            ),
+            (*rows.of_outcome(outcome), trial),
         )
         if done.rowcount != 1:
             raise ValueError(f"trial {trial} is not running")
@@ -276,35 +237,10 @@ class Writer:
     def _insert_study(self, study: Study, arms: Sequence[Arm]) -> None:
         with self._transaction() as connection:
             connection.execute(
-                "INSERT INTO study VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    mask_passwords(study.title),
-                    study.created_unix_s,
-                    study.ended_unix_s,
-                    study.ended_because,
-                    study.pgdyno_version,
-                    masked_json(study.engine),
-                    mask_passwords(study.command),
-                    masked_json(asdict(study.plan)),
-                    masked_json(study.host),
-                ),
+                "INSERT INTO study VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows.of_study(study)
             )
             connection.executemany(
-                "INSERT INTO arm VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [
-                    (
-                        arm.arm,
-                        mask_passwords(arm.name),
-                        mask_passwords(arm.spec),
-                        masked_json(arm.server),
-                        masked_json(arm.settings_requested),
-                        masked_json([asdict(badge) for badge in arm.safety]),
-                        masked_json(arm.workload),
-                        arm.clients,
-                        masked_json(arm.dataset),
-                    )
-                    for arm in arms
-                ],
+                "INSERT INTO arm VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [rows.of_arm(arm) for arm in arms]
             )
 
     @contextmanager
@@ -339,15 +275,3 @@ def _make(path: Path, study: Study, arms: Sequence[Arm], lock: WriterLock) -> No
     finally:
         writer._settle_in_one_file()
         writer._connection.close()
-
-
-def _insert_counts(
-    connection: sqlite3.Connection,
-    table: str,
-    owner: tuple[int, float],
-    kinds: Mapping[str, Counts],
-) -> None:
-    connection.executemany(
-        f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        [(*owner, kind, c.ok, c.rolled_back, c.failed, c.skipped, c.retried) for kind, c in kinds.items()],
-    )

@@ -1,0 +1,129 @@
+"""What a record becomes as a row of ``schema.sql``, column by column: packed, and its texts masked. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+from pgdyno.evidence.masking import mask_passwords, masked_json
+from pgdyno.evidence.packing import pack_json, pack_pairs
+from pgdyno.evidence.records import (
+    Arm,
+    Badge,
+    Check,
+    Counts,
+    Failure,
+    Histogram,
+    Interval,
+    Outcome,
+    Slice,
+    Study,
+)
+
+Row = tuple[object, ...]
+
+
+def of_study(study: Study) -> Row:
+    """Of ``study``, without its key."""
+    return (
+        mask_passwords(study.title),
+        study.created_unix_s,
+        study.ended_unix_s,
+        study.ended_because,
+        study.pgdyno_version,
+        masked_json(study.engine),
+        mask_passwords(study.command),
+        masked_json(asdict(study.plan)),
+        masked_json(study.host),
+    )
+
+
+def of_arm(arm: Arm) -> Row:
+    """Of ``arm``."""
+    return (
+        arm.arm,
+        mask_passwords(arm.name),
+        mask_passwords(arm.spec),
+        masked_json(arm.server),
+        masked_json(arm.settings_requested),
+        of_safety(arm.safety),
+        masked_json(arm.workload),
+        arm.clients,
+        masked_json(arm.dataset),
+    )
+
+
+def of_safety(safety: Sequence[Badge]) -> str:
+    """The column ``safety`` of ``arm``."""
+    return masked_json([asdict(badge) for badge in safety])
+
+
+def of_slice(piece: Slice) -> Row:
+    """Of ``slice``, without the trial."""
+    return (
+        piece.position,
+        piece.role,
+        piece.opened_s,
+        piece.counted_from_s,
+        piece.closed_s,
+        piece.drained_s,
+        piece.driver_cpu_user_s,
+        piece.driver_cpu_system_s,
+    )
+
+
+def of_interval(interval: Interval) -> Row:
+    """Of ``interval``, without the trial."""
+    return (
+        interval.position,
+        interval.role,
+        interval.from_s,
+        interval.to_s,
+        interval.latency_p50_ns,
+        interval.latency_p95_ns,
+        interval.latency_p99_ns,
+        interval.latency_max_ns,
+    )
+
+
+def of_counts(trial: int, owner: float, kinds: Mapping[str, Counts]) -> list[Row]:
+    """Of ``slice_count`` and ``interval_count``: ``owner`` is the slice's position, or the interval's
+    from_s.
+    """
+    return [
+        (trial, owner, kind, c.ok, c.rolled_back, c.failed, c.skipped, c.retried) for kind, c in kinds.items()
+    ]
+
+
+def of_failure(failure: Failure) -> Row:
+    """Of ``failure``, without the trial."""
+    return (failure.kind, failure.sqlstate, failure.n, mask_passwords(failure.sample))
+
+
+def of_histogram(histogram: Histogram) -> Row:
+    """Of ``histogram``, without the trial."""
+    return (histogram.kind, histogram.measure, histogram.n, pack_pairs(histogram.pairs))
+
+
+def of_check(check: Check) -> Row:
+    """Of ``check_result``, without the trial."""
+    return (check.name, int(check.passed), check.statistic, check.p_value, mask_passwords(check.detail))
+
+
+def of_outcome(outcome: Outcome) -> Row:
+    """The columns of ``trial`` that are known at its end, in the order of ``Writer._update_trial``."""
+    return (
+        outcome.status,
+        mask_passwords(outcome.reason),
+        outcome.ended_unix_s,
+        outcome.epoch_unix_s,
+        outcome.restore_s,
+        outcome.start_s,
+        outcome.server_cpu_s,
+        outcome.transactions,
+        outcome.committed_new_orders,
+        outcome.driver_memory_bytes,
+        masked_json(outcome.driver),
+        masked_json(outcome.settings),
+        None if outcome.tally is None else pack_json(outcome.tally),
+    )
