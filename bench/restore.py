@@ -13,7 +13,8 @@ from bench.setting import Place, Sizes
 from bench.tpcc import load_specification
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.disk import sync_file_system
-from pgdyno.server.snapshot import restore, take
+from pgdyno.server.restore import restore
+from pgdyno.server.snapshot import take
 
 
 def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:

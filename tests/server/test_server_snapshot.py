@@ -12,7 +12,8 @@ import pytest
 from pgdyno.errors import DatasetError
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.datasets import DatasetKey, Datasets
-from pgdyno.server.snapshot import restore, take
+from pgdyno.server.restore import restore
+from pgdyno.server.snapshot import take
 from pgdyno.server.user import Account
 
 pytestmark = pytest.mark.server

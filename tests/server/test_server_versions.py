@@ -16,10 +16,11 @@ from pgdyno.server.cache import Cache
 from pgdyno.server.catalogue import catalogue, compiled_differences
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.find import resolve_all, system_builds
+from pgdyno.server.restore import restore
 from pgdyno.server.settings.machine import Machine
 from pgdyno.server.settings.profile import Fit, request
 from pgdyno.server.settings.safety import safety
-from pgdyno.server.snapshot import restore, take
+from pgdyno.server.snapshot import take
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
 
 pytestmark = pytest.mark.server

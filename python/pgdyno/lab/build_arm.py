@@ -10,9 +10,10 @@ from pgdyno.errors import ServerError
 from pgdyno.lab.arm import Connection
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster
+from pgdyno.server.restore import restore
 from pgdyno.server.running import Server
 from pgdyno.server.runs import Run
-from pgdyno.server.snapshot import Snapshot, restore
+from pgdyno.server.snapshot import Snapshot
 from pgdyno.server.user import Account
 
 

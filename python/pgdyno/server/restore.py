@@ -1,0 +1,195 @@
+"""Getting a live data directory back to a snapshot.
+
+A restore copies only what is not the snapshot's any more. After each restore the live directory's every file
+is recorded with size, modification and change time, and inode; a file for which all of these still hold was
+not written since, as the kernel sets the change time on every write and no program can set it back. So the
+cost grows with what a trial changed.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import stat
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pgdyno.errors import DatasetError, DiskFullError
+from pgdyno.server.copying import copy_bytes
+from pgdyno.server.disk import sync_file_system
+from pgdyno.server.snapshot import TRANSIENT, Snapshot, some, take, unlike_paths, walk
+from pgdyno.server.user import Account, free_bytes
+from pgdyno.units import format_size
+
+# Two writes within one tick of the kernel's clock (at most 10 ms) carry the same change time. A restore ends
+# only when that tick has passed, so that every later write is seen.
+CLOCK_TICK_NS = 20_000_000
+
+COPY_THREADS = min(4, os.cpu_count() or 1)
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a restore did."""
+
+    files_copied: int
+    bytes_copied: int
+    files_kept: int
+    files_removed: int
+    duration_s: float
+    sync_s: float
+
+
+def restore(snapshot: Snapshot, data_dir: Path, account: Account, *, sync: bool = True) -> Restored:
+    """Make ``data_dir`` equal to the snapshot, check it, and write it to disk, so that no write-back of the
+    copy disturbs what comes next.
+
+    ``data_dir`` is made if missing; a ``<data_dir>.restored`` file beside it remembers what may be kept next
+    time. Raises DatasetError (a server runs there, or the result is not the snapshot), DiskFullError.
+    """
+    start = time.monotonic()
+    if (data_dir / "postmaster.pid").exists():
+        _refuse_running(data_dir)
+    remembered = _read_memory(data_dir, snapshot)
+    data_dir.mkdir(mode=0o700, exist_ok=True)
+    _memory(data_dir).unlink(missing_ok=True)  # an interrupted restore must not be trusted
+    removed, kept = _remove_and_sort(snapshot, data_dir, remembered)
+    files = [path for path, entry in snapshot.entries.items() if not entry.is_directory and path not in kept]
+    bytes_copied = sum(snapshot.entries[path].size_bytes for path in files)
+    _require_space(data_dir, files, snapshot)
+    _make_directories(snapshot, data_dir, account)
+    _copy_all(snapshot, data_dir, files, account)
+    _check(snapshot, data_dir)
+    copied_s = time.monotonic() - start
+    if sync:
+        sync_file_system(data_dir)
+    _write_memory(data_dir, snapshot)
+    end = time.monotonic()
+    return Restored(len(files), bytes_copied, len(kept), removed, end - start, end - start - copied_s)
+
+
+def _refuse_running(data_dir: Path) -> None:
+    pid = (data_dir / "postmaster.pid").read_text().split("\n", 1)[0].strip()
+    if pid.isdigit() and Path(f"/proc/{pid}/cwd").exists():
+        raise DatasetError(f"{data_dir} cannot be restored: process {pid} may be a server running on it")
+
+
+def _remove_and_sort(
+    snapshot: Snapshot, data_dir: Path, remembered: Mapping[str, list[int]]
+) -> tuple[int, set[str]]:
+    """Delete what the snapshot has not; the number deleted, and the files that may stay as they are."""
+    for name in TRANSIENT:
+        (data_dir / name).unlink(missing_ok=True)
+    removed, kept = 0, set()
+    for path, found in list(walk(data_dir)):
+        expected = snapshot.entries.get(path)
+        is_directory = stat.S_ISDIR(found.st_mode)
+        if expected is not None and expected.is_directory == is_directory and not stat.S_ISLNK(found.st_mode):
+            if not is_directory and remembered.get(path) == _identity(found):
+                kept.add(path)
+            continue
+        target = data_dir / path
+        removed += 1
+        if not is_directory:
+            target.unlink(missing_ok=True)  # its directory may be gone already
+        elif target.exists():
+            shutil.rmtree(target)
+    return removed, kept
+
+
+def _require_space(data_dir: Path, files: list[str], snapshot: Snapshot) -> None:
+    needed = 0
+    for path in files:
+        target = data_dir / path
+        there = target.stat().st_size if target.exists() else 0
+        needed += max(0, snapshot.entries[path].size_bytes - there)
+    free = free_bytes(data_dir)
+    if needed > free:
+        raise DiskFullError(
+            f"restoring {snapshot.data_dir} takes {format_size(needed)} more at {data_dir}, "
+            f"where {format_size(free)} are free: `pgdyno cache prune` makes room"
+        )
+
+
+def _make_directories(snapshot: Snapshot, data_dir: Path, account: Account) -> None:
+    for path, entry in snapshot.entries.items():
+        if entry.is_directory:
+            target = data_dir / path
+            target.mkdir(exist_ok=True)
+            target.chmod(entry.mode)
+            account.own(target)
+
+
+def _copy_all(snapshot: Snapshot, data_dir: Path, files: list[str], account: Account) -> None:
+    def copy(path: str) -> None:
+        entry, target = snapshot.entries[path], data_dir / path
+        copy_bytes(snapshot.data_dir / path, target, entry.size_bytes)
+        account.own(target)
+        target.chmod(entry.mode)
+        os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))
+
+    files = sorted(files, key=lambda path: snapshot.entries[path].size_bytes, reverse=True)
+    with ThreadPoolExecutor(COPY_THREADS, thread_name_prefix="pgdyno-copy") as pool:
+        try:
+            for _ in pool.map(copy, files):
+                pass
+        except OSError as error:
+            pool.shutdown(cancel_futures=True)
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise DiskFullError(
+                f"the disk under {data_dir} became full while {snapshot.data_dir} was restored: "
+                "`pgdyno cache prune` makes room"
+            ) from error
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _check(snapshot: Snapshot, data_dir: Path) -> None:
+    unlike = unlike_paths(snapshot.entries, take(data_dir).entries)
+    if unlike:
+        raise DatasetError(f"{data_dir} is not what was restored from {snapshot.data_dir}: {some(unlike)}")
+
+
+def _identity(found: os.stat_result) -> list[int]:
+    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+
+
+def _memory(data_dir: Path) -> Path:
+    return data_dir.with_name(f"{data_dir.name}.restored")
+
+
+def _source(snapshot: Snapshot) -> list[Any]:
+    """Which snapshot it was: a directory of the same name made later is another one."""
+    found = snapshot.data_dir.stat()
+    return [str(snapshot.data_dir.resolve()), found.st_ino, found.st_ctime_ns]
+
+
+def _read_memory(data_dir: Path, snapshot: Snapshot) -> dict[str, list[int]]:
+    try:
+        memory = json.loads(_memory(data_dir).read_text())
+        if memory["source"] == _source(snapshot):
+            files: dict[str, list[int]] = memory["files"]
+            return files
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return {}
+
+
+def _write_memory(data_dir: Path, snapshot: Snapshot) -> None:
+    files, newest_ns = {}, 0
+    for path, found in walk(data_dir):
+        if stat.S_ISREG(found.st_mode):
+            files[path] = _identity(found)
+            newest_ns = max(newest_ns, found.st_ctime_ns)
+    _memory(data_dir).write_text(json.dumps({"source": _source(snapshot), "files": files}))
+    wait_ns = newest_ns + CLOCK_TICK_NS - time.time_ns()
+    if 0 < wait_ns <= CLOCK_TICK_NS:
+        time.sleep(wait_ns / 1e9)
