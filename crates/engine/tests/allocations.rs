@@ -10,7 +10,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::{env, fs, process, thread};
 
 use pgdyno_engine::drive::{Ending, Seat, User, Workload};
-use pgdyno_engine::io::{Clock, Connection, Error, Nanos, Reactor};
+use pgdyno_engine::io::{Clock, Connection, Error, Io, Nanos, Reactor};
 use pgdyno_engine::pgbench::command::statistics::{Ended, Outcome};
 use pgdyno_engine::pgbench::command::transaction_log::{Columns, LogOptions, TransactionLog};
 use pgdyno_engine::pgbench::run::{Client, Protocol, Startup, Step};
@@ -118,7 +118,14 @@ fn serve(mut client: UnixStream) {
 
 #[test]
 fn transactions_on_a_connection_allocate_nothing() {
-    let directory = env::temp_dir().join(format!("pgdyno-allocations-{}", process::id()));
+    // Where the kernel permits no io_uring, `Auto` is epoll again.
+    for io in [Io::Epoll, Io::Auto] {
+        allocate_nothing_on_a_connection(io);
+    }
+}
+
+fn allocate_nothing_on_a_connection(io: Io) {
+    let directory = env::temp_dir().join(format!("pgdyno-allocations-{}-{io:?}", process::id()));
     fs::create_dir_all(&directory).unwrap();
     let listener = UnixListener::bind(directory.join(".s.PGSQL.5432")).unwrap();
     let server = thread::spawn(move || serve(listener.accept().unwrap().0));
@@ -130,7 +137,7 @@ fn transactions_on_a_connection_allocate_nothing() {
     let conninfo = format!("host={} port=5432 user=u dbname=d sslmode=disable", directory.display());
     let conninfo = conninfo::load(&conninfo).unwrap();
     let mut user = workload.user(Seat { client: 0, clients: 1, thread: 0, seed: 1 });
-    let reactor = Reactor::new(Clock::monotonic()).unwrap();
+    let reactor = Reactor::with_io(Clock::monotonic(), io).unwrap();
     let run = async {
         let mut connection = Connection::connect(&reactor, &conninfo).await?;
         user.prepare(&mut connection).await?;

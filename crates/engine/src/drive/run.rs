@@ -103,7 +103,9 @@ impl<W: Workload> Run<'_, W> {
         let clock = Clock::monotonic();
         let epoch_unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let count = self.spec.threads_used();
-        let started = json!({"epoch_unix_ns": epoch_unix.as_nanos() as u64, "threads": count, "pid": std::process::id()});
+        let io = spec.io.resolve();
+        let started = json!({"epoch_unix_ns": epoch_unix.as_nanos() as u64, "threads": count, "io": io,
+            "pid": std::process::id()});
         let _ = events.write("started", started);
         let crew = Crew {
             workload: self.workload,
@@ -119,6 +121,7 @@ impl<W: Workload> Run<'_, W> {
             rate: spec.rate,
             connect_timeout: spec.connect_timeout,
             clock: clock.clone(),
+            io,
         };
         let kinds = self.workload.kinds();
         let (sender, inputs) = inputs;
@@ -237,6 +240,6 @@ impl<W: Workload> Run<'_, W> {
             "cpu_ns": {"user": used.user.0, "system": used.system.0},
             "memory_peak_bytes": memory_peak_bytes(),
             "wake_late_ns": {"p50": p50, "p99": p99, "max": lateness.max_ns()},
-            "threads": self.spec.threads_used()}})
+            "threads": self.spec.threads_used(), "io": self.spec.io.resolve()}})
     }
 }

@@ -4,7 +4,7 @@ use std::thread;
 
 use serde::Deserialize;
 
-use crate::io::Nanos;
+use crate::io::{Io, Nanos};
 
 /// As many clients as one target may have.
 pub const CLIENTS_MAX: u32 = 2000;
@@ -26,6 +26,9 @@ pub struct Spec {
     /// Threads; chosen by the engine if not given.
     #[serde(default)]
     pub threads: Option<u32>,
+    /// How connections send and wait.
+    #[serde(default)]
+    pub io: Io,
     /// The seed of everything random.
     pub seed: u64,
     /// When a client sends its next transaction, in a closed loop.

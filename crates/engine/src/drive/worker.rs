@@ -9,7 +9,7 @@ use super::random::derive_seed;
 use super::schedule::Schedule;
 use super::spec::{Pacing, Rate};
 use super::{Seat, Workload};
-use crate::io::{Clock, Connection, Error, Gate, Mailbox, Nanos, Reactor, Routine};
+use crate::io::{Clock, Connection, Error, Gate, Io, Mailbox, Nanos, Reactor, Routine};
 use crate::record::{Counts, Finished, Histogram, LaneRecord};
 use crate::wire::conninfo::Conninfo;
 
@@ -94,6 +94,8 @@ pub struct Crew<'a, W> {
     pub connect_timeout: Nanos,
     /// The run's clock.
     pub clock: Clock,
+    /// How connections send and wait.
+    pub io: Io,
 }
 
 /// The errors of one SQLSTATE and target that a thread reports: the control thread passes on as many of all.
@@ -107,7 +109,7 @@ impl<W: Workload> Crew<'_, W> {
         orders: Mailbox<Order>,
         inputs: &mpsc::Sender<Input>,
     ) -> Result<Legacy<W::Tally>, Error> {
-        let reactor = Reactor::new(self.clock.clone())?;
+        let reactor = Reactor::with_io(self.clock.clone(), self.io)?;
         let can_lag = self.rate.is_some() || self.rules.pacing == Pacing::KeyingAndThinking;
         let kinds = self.workload.kinds().len();
         let lane = |_| Lane::new(&reactor, LaneRecord::new(kinds, can_lag));

@@ -168,6 +168,7 @@ async fn start(
         connection.flush().await?;
         if startup.on_message(&connection.next_of_startup().await?, &mut answer)? {
             connection.key = startup.into_session().key;
+            connection.join_ring();
             return Ok(connection);
         }
         connection.out().append(&mut answer);

@@ -45,7 +45,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to the first of the hosts that lets us in, within `connect_timeout` for each.
+    /// Connects to the first of the hosts that lets us in, within `connect_timeout` for each. After the login, what is
+    /// sent and received goes through the loop's io_uring, if it has one.
     pub async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Self, Error> {
         connect::connect(reactor, conninfo).await
     }
@@ -83,6 +84,11 @@ impl Connection {
     #[must_use]
     pub fn reactor(&self) -> &Reactor {
         self.socket.reactor()
+    }
+
+    /// Leaves the way by which it logged in for the loop's io_uring, if there is one.
+    pub(super) fn join_ring(&mut self) {
+        self.socket.join_ring();
     }
 
     /// Where to append messages (see [`frontend`]) that the next flush sends.
@@ -222,7 +228,7 @@ impl Connection {
     /// Takes in more, after waiting for it if need be.
     async fn more(&mut self) -> Result<(), Error> {
         while !self.receive()? {
-            self.socket.readable().await;
+            self.socket.readable().await?;
         }
         Ok(())
     }
@@ -254,7 +260,7 @@ impl Connection {
                 }
             } else if !self.receive()? {
                 self.inbox.rest(self.socket.reactor().pool());
-                self.socket.readable().await;
+                self.socket.readable().await?;
             }
         }
     }

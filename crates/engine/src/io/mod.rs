@@ -1,8 +1,8 @@
 //! The loop, connections, and the clock that tests replace.
 //!
 //! One [`Reactor`] serves one thread. It polls its futures itself: a client is its future, and what wakes it
-//! is its connection's readiness, its deadline, a [`Gate`] of the same thread or a [`Mailbox`] of another one.
-//! No runtime, no wakers, no channels between client and connection, and no allocation per transaction.
+//! is its connection's readiness (which epoll tells, or io_uring, that sends as well), its deadline, a [`Gate`] of the
+//! same thread or a [`Mailbox`] of another one. No runtime, no wakers, no channels between client and connection, and no allocation per transaction.
 
 mod cipher;
 mod clock;
@@ -14,6 +14,7 @@ mod inbox;
 mod mailbox;
 mod process;
 mod reactor;
+mod ring;
 mod shell;
 mod socket;
 mod timers;
@@ -28,7 +29,7 @@ pub use error::{Error, ServerError};
 pub use gate::Gate;
 pub use mailbox::{Mailbox, Sender, mailbox};
 pub use process::{Usage, catch_termination, memory_peak_bytes, raise_file_limit, usage};
-pub use reactor::{Reactor, Routine, Task};
+pub use reactor::{Io, Reactor, Routine, Task};
 pub use shell::{Shelled, shell};
 #[cfg(test)]
 pub(crate) use socket::Socket;

@@ -1,6 +1,6 @@
 //! What the kernel knows of this process: the processor time it used, its memory, its limits, its signals.
 //!
-//! The only unsafe code of the engine is here: rustix has neither `getrusage` nor `sigwait`.
+//! Unsafe code: rustix has neither `getrusage` nor `sigwait`.
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;

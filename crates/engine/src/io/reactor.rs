@@ -15,12 +15,38 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event};
 
 use super::inbox::Pool;
+use super::ring::Ring;
 use super::socket::{Readiness, Sources};
 use super::timers::Timers;
 use super::{Clock, Error, Nanos};
 
 /// Events taken from the kernel at once. More only delays the first of them.
 const EVENTS_MAX: usize = 256;
+
+/// How a loop's connections send and wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Io {
+    /// By io_uring where the kernel has it and permits it, or else by epoll.
+    #[default]
+    Auto,
+    /// A system call for each message, and epoll to wait.
+    Epoll,
+    /// One system call for all messages of a turn and the wait; an error where that cannot be had.
+    IoUring,
+}
+
+impl Io {
+    /// What this machine makes of it: never [`Io::Auto`].
+    #[must_use]
+    pub fn resolve(self) -> Self {
+        match self {
+            Self::Auto if Ring::is_available() => Self::IoUring,
+            Self::Auto => Self::Epoll,
+            chosen => chosen,
+        }
+    }
+}
 
 /// The number of a future within its loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +59,8 @@ pub struct Reactor(Rc<Core>);
 struct Core {
     clock: Clock,
     epoll: OwnedFd,
+    /// The way of the sockets that have joined it. Dropped after all sockets, which hold us.
+    ring: Option<Ring>,
     sources: RefCell<Sources>,
     timers: RefCell<Timers>,
     ready: RefCell<VecDeque<Task>>,
@@ -46,15 +74,25 @@ struct Core {
 pub type Routine<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 impl Reactor {
-    /// A loop for the calling thread, whose timers it makes exact to the nanosecond.
+    /// A loop for the calling thread, whose timers it makes exact to the nanosecond. Its sockets use epoll.
     pub fn new(clock: Clock) -> Result<Self, Error> {
+        Self::with_io(clock, Io::Epoll)
+    }
+
+    /// The same with a choice of what connections use.
+    pub fn with_io(clock: Clock, io: Io) -> Result<Self, Error> {
         let slack = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         slack.map_err(|e| Error::system("make the timers exact", e))?;
         let epoll =
             epoll::create(CreateFlags::CLOEXEC).map_err(|e| Error::system("create an epoll instance", e))?;
+        let ring = match io.resolve() {
+            Io::IoUring => Some(Ring::new(&epoll)?),
+            Io::Auto | Io::Epoll => None,
+        };
         Ok(Self(Rc::new(Core {
             clock,
             epoll,
+            ring,
             sources: RefCell::default(),
             timers: RefCell::default(),
             ready: RefCell::default(),
@@ -209,6 +247,17 @@ impl Reactor {
     }
 
     fn wait(&self, at_most: Option<Nanos>) -> Result<usize, Error> {
+        let Some(ring) = &self.0.ring else { return self.wait_by_epoll(at_most) };
+        let turn = ring.turn(at_most, |task| self.wake(task))?;
+        if !turn.epoll_is_ready {
+            return Ok(turn.happened);
+        }
+        // It tells of what is new once only, so all is taken.
+        while self.wait_by_epoll(Some(Nanos::ZERO))? == EVENTS_MAX {}
+        Ok(turn.happened)
+    }
+
+    fn wait_by_epoll(&self, at_most: Option<Nanos>) -> Result<usize, Error> {
         let timeout = at_most.map(|at_most| Timespec {
             tv_sec: (at_most.0 / 1_000_000_000) as i64,
             tv_nsec: (at_most.0 % 1_000_000_000) as i64,
@@ -233,6 +282,17 @@ impl Reactor {
         let mut timers = self.0.timers.borrow_mut();
         while let Some(task) = timers.pop_due(now) {
             self.wake(task);
+        }
+    }
+
+    #[inline]
+    pub(super) fn ring(&self) -> Option<&Ring> {
+        self.0.ring.as_ref()
+    }
+
+    pub(super) fn leave_ring(&self, line: u32, socket: &OwnedFd) {
+        if let Some(ring) = &self.0.ring {
+            ring.leave(line, socket, |task| self.wake(task));
         }
     }
 

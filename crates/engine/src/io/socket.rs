@@ -2,6 +2,9 @@
 //!
 //! epoll reports edges, and only that bytes have come: room to write is asked for when a write found none.
 //! (A Unix socket would otherwise report room each time the server takes a request out, which is once a transaction.)
+//!
+//! A socket that has joined the loop's [`Ring`](super::ring::Ring) sends and waits through it instead. What epoll would
+//! have told of it, the ring tells.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -15,6 +18,7 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use super::Error;
 use super::reactor::{Reactor, Task};
+use super::ring::Ring;
 
 /// What the kernel has told of one socket, and who wants to know.
 #[derive(Default)]
@@ -83,10 +87,34 @@ impl Sources {
     }
 }
 
+impl Readiness {
+    /// Notes that there is something to receive, and whether the peer may have closed; says whom that wakes.
+    pub(super) fn receivable(&self, closed: bool) -> Option<Task> {
+        self.readable.set(true);
+        if closed {
+            self.hung_up.set(true);
+        }
+        self.task.get()
+    }
+
+    /// Notes that there is room to send, and says whom that wakes.
+    pub(super) fn sendable(&self) -> Option<Task> {
+        self.writable.set(true);
+        self.task.get()
+    }
+}
+
+/// Who watches a socket, and its number there.
+#[derive(Clone, Copy)]
+enum Watched {
+    Epoll(u64),
+    Ring(u32),
+}
+
 /// A socket (or an eventfd) that a loop watches.
 pub(crate) struct Socket {
     fd: OwnedFd,
-    slot: u64,
+    watched: Watched,
     readiness: Rc<Readiness>,
     reactor: Reactor,
 }
@@ -95,7 +123,26 @@ impl Socket {
     /// Takes a file descriptor that does not block.
     pub(crate) fn new(reactor: &Reactor, fd: OwnedFd) -> Result<Self, Error> {
         let (slot, readiness) = reactor.register(&fd)?;
-        Ok(Self { fd, slot, readiness, reactor: reactor.clone() })
+        Ok(Self { fd, watched: Watched::Epoll(slot), readiness, reactor: reactor.clone() })
+    }
+
+    /// From now on through the loop's ring, if it has one: for a connected socket that carries small requests.
+    pub(crate) fn join_ring(&mut self) {
+        if let (Watched::Epoll(slot), Some(ring)) = (self.watched, self.reactor.ring()) {
+            self.reactor.forget(&self.fd, slot);
+            // What epoll knew is forgotten: there may be something.
+            self.readiness.readable.set(true);
+            self.watched = Watched::Ring(ring.join(&self.fd, &self.readiness));
+        }
+    }
+
+    /// The ring and the number of our line, if we have joined it.
+    #[inline]
+    fn line(&self) -> Option<(&Ring, u32)> {
+        match self.watched {
+            Watched::Ring(line) => self.reactor.ring().map(|ring| (ring, line)),
+            Watched::Epoll(_) => None,
+        }
     }
 
     pub(super) fn reactor(&self) -> &Reactor {
@@ -105,6 +152,9 @@ impl Socket {
     /// Sends what the kernel takes of `bytes` now; `None` when it takes none.
     #[inline]
     pub(crate) fn send(&self, bytes: &[u8]) -> Result<Option<usize>, Error> {
+        if let Some((ring, line)) = self.line() {
+            return ring.send(line, bytes, |task| self.reactor.wake(task));
+        }
         loop {
             match rustix::net::send(&self.fd, bytes, SendFlags::NOSIGNAL) {
                 Ok(sent) => return Ok(Some(sent)),
@@ -130,6 +180,15 @@ impl Socket {
     /// Receives into `space`; `None` when nothing is there after all.
     #[inline]
     pub(crate) fn receive(&self, space: &mut [u8]) -> Result<Option<usize>, Error> {
+        if let Some((ring, line)) = self.line() {
+            if ring.is_receiving(line) {
+                return Ok(None);
+            }
+            if let Some((received, more)) = ring.take(line, space)? {
+                self.readiness.readable.set(more || self.readiness.hung_up.get());
+                return Ok(Some(received));
+            }
+        }
         let asked = space.len();
         loop {
             match rustix::net::recv(&self.fd, &mut *space, RecvFlags::empty()) {
@@ -154,46 +213,55 @@ impl Socket {
 
     /// Waits until something can be received.
     #[inline]
-    pub(crate) async fn readable(&self) {
+    pub(crate) async fn readable(&self) -> Result<(), Error> {
         poll_fn(|_| {
             if self.readiness.readable.get() {
-                return Poll::Ready(());
+                return Poll::Ready(Ok(()));
+            }
+            if let Some((ring, line)) = self.line() {
+                ring.listen(line)?;
             }
             self.readiness.task.set(Some(self.reactor.current()));
             Poll::Pending
         })
-        .await;
+        .await
     }
 
     /// Waits for room to send, or for bytes to receive: who only waits for room, while the server waits for us to
     /// take what it sent, waits for ever.
     pub(super) async fn writable_or_readable(&self) -> Result<(), Error> {
-        self.readiness.writable.set(false);
-        self.reactor.watch_writes(&self.fd, self.slot, true)?;
-        poll_fn(|_| {
-            if self.readiness.writable.get() || self.readiness.readable.get() {
-                return Poll::Ready(());
-            }
-            self.readiness.task.set(Some(self.reactor.current()));
-            Poll::Pending
-        })
-        .await;
-        self.reactor.watch_writes(&self.fd, self.slot, false)
+        self.room_or(|| self.readiness.readable.get()).await
     }
 
     /// Waits for room to send: an ended connect, too.
     pub(super) async fn writable(&self) -> Result<(), Error> {
+        self.room_or(|| false).await
+    }
+
+    /// Waits for room to send, or until `enough`.
+    async fn room_or(&self, enough: impl Fn() -> bool) -> Result<(), Error> {
         self.readiness.writable.set(false);
-        self.reactor.watch_writes(&self.fd, self.slot, true)?;
+        self.watch_writes(true)?;
         poll_fn(|_| {
-            if self.readiness.writable.get() {
+            if self.readiness.writable.get() || enough() {
                 return Poll::Ready(());
             }
             self.readiness.task.set(Some(self.reactor.current()));
             Poll::Pending
         })
         .await;
-        self.reactor.watch_writes(&self.fd, self.slot, false)
+        self.watch_writes(false)
+    }
+
+    fn watch_writes(&self, watch: bool) -> Result<(), Error> {
+        match self.watched {
+            Watched::Epoll(slot) => self.reactor.watch_writes(&self.fd, slot, watch),
+            // It tells of room by itself; of what comes meanwhile only if it is asked to.
+            Watched::Ring(line) if !self.readiness.readable.get() => {
+                self.reactor.ring().map_or(Ok(()), |ring| ring.listen(line))
+            }
+            Watched::Ring(_) => Ok(()),
+        }
     }
 }
 
@@ -205,6 +273,9 @@ impl AsFd for Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        self.reactor.forget(&self.fd, self.slot);
+        match self.watched {
+            Watched::Epoll(slot) => self.reactor.forget(&self.fd, slot),
+            Watched::Ring(line) => self.reactor.leave_ring(line, &self.fd),
+        }
     }
 }

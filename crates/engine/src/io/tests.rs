@@ -3,20 +3,44 @@
 use proptest::prelude::*;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use super::{Clock, Connection, Error, Nanos, Reactor, Socket};
+use super::{Clock, Connection, Error, Io, Nanos, Reactor, Socket};
 use crate::wire::frontend;
 
+/// What a machine's connections can use: a kernel may have no io_uring for us.
+fn ways() -> Vec<Io> {
+    let best = Io::Auto.resolve();
+    if best == Io::Epoll { vec![Io::Epoll] } else { vec![Io::Epoll, best] }
+}
+
+fn fake_loop(io: Io) -> Reactor {
+    Reactor::with_io(Clock::fake(), io).expect("a loop")
+}
+
+/// Both join the ring, if the loop has one.
 fn pair(reactor: &Reactor) -> (Connection, Socket) {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("a pair of sockets");
-    let socket = |fd| Socket::new(reactor, fd).expect("a socket");
+    let socket = |fd| {
+        let mut socket = Socket::new(reactor, fd).expect("a socket");
+        socket.join_ring();
+        socket
+    };
     (Connection::new(socket(ours)), socket(theirs))
 }
 
-/// What a simple query comes to when the server says `bytes`, in pieces, and then closes.
+/// What a simple query comes to when the server says `bytes`, in pieces, and then closes: by every way the same.
 fn answered(bytes: &[u8], piece: usize) -> Result<super::TextRows, Error> {
-    let reactor = Reactor::new(Clock::fake()).expect("a loop");
+    let mut outcomes: Vec<_> = ways().into_iter().map(|io| answered_by(io, bytes, piece)).collect();
+    let outcome = outcomes.pop().expect("one way");
+    for other in outcomes {
+        assert_eq!(format!("{other:?}"), format!("{outcome:?}"));
+    }
+    outcome
+}
+
+fn answered_by(io: Io, bytes: &[u8], piece: usize) -> Result<super::TextRows, Error> {
+    let reactor = fake_loop(io);
     let (mut connection, server) = pair(&reactor);
     let speak = async {
         for piece in bytes.chunks(piece.max(1)) {
@@ -78,7 +102,13 @@ fn what_a_hostile_server_says_is_an_error() {
 
 #[test]
 fn a_large_request_gets_through_while_the_server_talks_without_listening() {
-    let reactor = Reactor::new(Clock::fake()).expect("a loop");
+    for io in ways() {
+        a_large_request_gets_through_while_the_server_talks_without_listening_by(io);
+    }
+}
+
+fn a_large_request_gets_through_while_the_server_talks_without_listening_by(io: Io) {
+    let reactor = fake_loop(io);
     let (mut connection, server) = pair(&reactor);
     let request = "x".repeat(4 << 20);
     let talk = async {
@@ -87,7 +117,7 @@ fn a_large_request_gets_through_while_the_server_talks_without_listening() {
         send_all(&server, &message(b'D', &[0, 0]).repeat(100_000)).await.expect("sent");
         let (mut left, mut space) = (request.len() + 6, vec![0; 1 << 16]);
         while left > 0 {
-            server.readable().await;
+            server.readable().await.expect("no failure");
             left -= server.receive(&mut space).expect("received").unwrap_or(0);
         }
         send_all(&server, &message(b'Z', b"I")).await.expect("sent");
@@ -98,7 +128,13 @@ fn a_large_request_gets_through_while_the_server_talks_without_listening() {
 
 #[test]
 fn a_connection_recovers_from_an_error_in_the_middle_of_a_pipeline() {
-    let reactor = Reactor::new(Clock::fake()).expect("a loop");
+    for io in ways() {
+        a_connection_recovers_from_an_error_in_the_middle_of_a_pipeline_by(io);
+    }
+}
+
+fn a_connection_recovers_from_an_error_in_the_middle_of_a_pipeline_by(io: Io) {
+    let reactor = fake_loop(io);
     let (mut connection, server) = pair(&reactor);
     let error = message(b'E', b"SERROR\0VERROR\0C40001\0Mscripted\0\0");
     let answers = [error.clone(), message(b'Z', b"E"), error, message(b'Z', b"E")].concat();
@@ -108,7 +144,7 @@ fn a_connection_recovers_from_an_error_in_the_middle_of_a_pipeline() {
         let mut space = [0; 256];
         let mut seen = 0;
         while seen < 3 {
-            server.readable().await;
+            server.readable().await.expect("no failure");
             let count = server.receive(&mut space).expect("received").unwrap_or(0);
             seen += space[..count].iter().filter(|&&byte| byte == b'S' || byte == b'Q').count();
         }
@@ -137,7 +173,7 @@ fn a_connection_recovers_from_an_error_behind_a_sync_that_is_answered() {
         let (mut space, mut seen) = ([0; 256], 0);
         for (answered, answer) in answers.iter().enumerate() {
             while seen <= answered {
-                server.readable().await;
+                server.readable().await.expect("no failure");
                 let count = server.receive(&mut space).expect("received").unwrap_or(0);
                 seen += space[..count].iter().filter(|&&byte| byte == b'S' || byte == b'Q').count();
             }
@@ -173,7 +209,13 @@ fn a_query_that_might_have_no_answer_is_refused() {
 
 #[test]
 fn deadlines_come_in_order_and_the_fake_clock_jumps_to_each() {
-    let reactor = Reactor::new(Clock::fake()).expect("a loop");
+    for io in ways() {
+        deadlines_come_in_order_and_the_fake_clock_jumps_to_each_by(io);
+    }
+}
+
+fn deadlines_come_in_order_and_the_fake_clock_jumps_to_each_by(io: Io) {
+    let reactor = fake_loop(io);
     let seen = std::cell::RefCell::new(Vec::new());
     let sleeper = |at: u64| {
         let (reactor, seen) = (&reactor, &seen);
@@ -187,6 +229,66 @@ fn deadlines_come_in_order_and_the_fake_clock_jumps_to_each() {
     let never = reactor.until(Nanos(10), std::future::pending::<()>());
     assert_eq!(reactor.block_on(never).expect("no stall"), None);
     assert!(matches!(reactor.block_on(std::future::pending::<()>()), Err(Error::Stalled)));
+}
+
+#[test]
+fn a_socket_that_is_closed_says_all_and_ends_although_the_kernel_works_for_it() {
+    for io in ways() {
+        let reactor = fake_loop(io);
+        let talk = |round: u8| {
+            let reactor = reactor.clone();
+            async move {
+                let (connection, server) = pair(&reactor);
+                let _ = server.receive(&mut [0]); // It may not know yet that nothing is there.
+                let listener = Socket::readable(&server);
+                // The server listens, says something that nobody takes, and hears the farewell and the end.
+                assert!(reactor.until(Nanos(u64::from(round)), listener).await.is_none());
+                send_all(&server, &[round]).await.expect("sent");
+                drop(connection);
+                let (mut heard, mut space) = (Vec::new(), [0; 16]);
+                loop {
+                    server.readable().await.expect("no failure");
+                    match server.receive(&mut space) {
+                        Ok(count) => heard.extend_from_slice(&space[..count.unwrap_or(0)]),
+                        Err(error) => break assert!(matches!(error, Error::Closed), "{error}"),
+                    }
+                }
+                assert_eq!(heard, [b'X', 0, 0, 0, 4]);
+            }
+        };
+        // The second round takes the places of the first.
+        for round in [1, 2] {
+            let talks = (0..50).map(|_| Box::pin(talk(round)) as crate::io::Routine<'_>);
+            reactor.run(talks.collect()).expect("no stall");
+        }
+    }
+}
+
+#[test]
+fn bytes_for_which_there_is_no_room_arrive_once_and_in_order() {
+    for io in ways() {
+        let reactor = fake_loop(io);
+        let (mut connection, server) = pair(&reactor);
+        let text = |number: usize| number.to_string().repeat(60_000);
+        let mut expected = Vec::new();
+        (0..9).for_each(|number| frontend::query(&mut expected, &text(number)).expect("a message"));
+        let speak = async {
+            for number in 0..9 {
+                frontend::query(connection.out(), &text(number)).expect("a message");
+                connection.flush().await.expect("sent");
+            }
+        };
+        let listen = async {
+            let (mut heard, mut space) = (Vec::new(), vec![0; 10_000]);
+            while heard.len() < expected.len() {
+                server.readable().await.expect("no failure");
+                let count = server.receive(&mut space).expect("received").unwrap_or(0);
+                heard.extend_from_slice(&space[..count]);
+            }
+            assert!(heard == expected, "by {io:?}");
+        };
+        reactor.run(vec![Box::pin(speak), Box::pin(listen)]).expect("no stall");
+    }
 }
 
 proptest! {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::sync::mpsc::{self, Sender};
 
 use pgdyno_engine::drive::{self, Input};
-use pgdyno_engine::io::{Clock, Connection, Reactor};
+use pgdyno_engine::io::{Clock, Connection, Io, Reactor};
 use pgdyno_engine::wire::conninfo::Conninfo;
 use serde_json::{Value, json};
 
@@ -16,9 +16,26 @@ fn whole_runs() {
     execute(&server, "CREATE TABLE pgbench_accounts (aid int PRIMARY KEY, abalance int)");
     execute(&server, "INSERT INTO pgbench_accounts VALUES (1, 0)");
     execute(&server, "CREATE DATABASE other TEMPLATE postgres");
+    the_ways_of_sending_do_the_same(&server);
     a_barrier_counts_what_was_executed(&server);
     a_connection_lost_between_slices_is_counted(&server);
     a_lost_server_is_named(&server);
+}
+
+fn the_ways_of_sending_do_the_same(server: &Server) {
+    let best = Io::Auto.resolve();
+    for (io, expected) in [(json!("epoll"), json!(Io::Epoll)), (json!("auto"), json!(best))] {
+        let mut specification = specification(server);
+        specification["io"] = io;
+        let events = drive(&specification, &|_| ());
+        let result = events.last().unwrap();
+        assert_eq!((&result["stopped"], &result["driver"]["io"]), (&json!("done"), &expected));
+        for target in result["targets"].as_array().unwrap() {
+            let totals = &target["totals"]["select"];
+            assert!(totals["ok"].as_u64() > Some(10), "{totals}");
+            assert_eq!((&totals["failed"], &target["connections_lost"]), (&json!(0), &json!(0)));
+        }
+    }
 }
 
 fn a_barrier_counts_what_was_executed(server: &Server) {

@@ -74,7 +74,7 @@ impl Server {
     async fn converse(&self, reactor: &Reactor, socket: &Socket) {
         let (mut received, mut space) = (Vec::new(), [0; 4096]);
         loop {
-            socket.readable().await;
+            socket.readable().await.expect("no failure");
             match socket.receive(&mut space) {
                 Ok(count) => received.extend_from_slice(&space[..count.unwrap_or(0)]),
                 Err(_) => return,

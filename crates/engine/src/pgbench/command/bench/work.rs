@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Bench, Legacy};
-use crate::io::{Connection, Error, Gate, Nanos, Reactor, Routine};
+use crate::io::{Connection, Error, Gate, Io, Nanos, Reactor, Routine};
 use crate::pgbench::command::client::{Client, Thread};
 use crate::pgbench::command::libpq;
 use crate::pgbench::command::log::{server_text, system_text};
@@ -25,7 +25,7 @@ struct Ready {
 impl Bench {
     /// One thread, from connecting to the end. `None`: it could not begin, and has said why.
     pub(super) fn work(&self, thread: usize, first: u32, count: u32) -> Result<Option<Legacy>, Error> {
-        let reactor = Reactor::new(self.clock.clone())?;
+        let reactor = Reactor::with_io(self.clock.clone(), Io::Auto)?;
         let ready = reactor.block_on(self.prepare(&reactor, thread, first..first + count))?;
         self.has_failed.fetch_or(ready.is_none(), Ordering::SeqCst);
         self.barrier.wait();

@@ -48,7 +48,7 @@ impl Server {
         let (mut received, mut space) = (Vec::new(), [0; 4096]);
         let mut session = Session { status: b'I', reply: Reply::Done, skips: false, out: Vec::new() };
         loop {
-            socket.readable().await;
+            socket.readable().await.expect("no failure");
             match socket.receive(&mut space) {
                 Ok(count) => received.extend_from_slice(&space[..count.unwrap_or(0)]),
                 Err(_) => return,

@@ -1,0 +1,356 @@
+//! io_uring under the sockets of a loop: all that one turn of the loop sends, and its wait for what comes, is one
+//! system call.
+//!
+//! A socket that takes part has a *line*: the memory that the kernel reads from and writes to while it works for the
+//! socket. Everything unusual (a large answer, the end of a stream, an error) is left to plain system calls.
+
+#![allow(unsafe_code)] // The kernel works on memory of the lines, which `Ring` keeps until it has finished.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::rc::Rc;
+
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
+use rustix::io::Errno;
+
+use super::reactor::Task;
+use super::socket::Readiness;
+use super::{Error, Nanos};
+
+/// What is received at once: the answers of several transactions. More is fetched by plain system calls.
+const RECEIVED_BYTES: usize = 4096;
+/// What a line's buffer for sending may keep; a larger one was an exception.
+const SENT_BYTES_KEPT: usize = 64 << 10;
+/// Requests that wait for the next turn; more are handed over before it.
+const REQUESTS_MAX: u32 = 512;
+/// Completions that fit. The kernel keeps what exceeds them, at a price.
+const COMPLETIONS_MAX: u32 = 8192;
+/// First look for bytes when some have come: when we ask, none are there.
+const POLL_FIRST: u16 = 1;
+/// How long the end of the loop waits for the kernel to give a line back.
+const LEAVE_WITHIN: Nanos = Nanos(1_000_000_000);
+
+/// What a completion is about: one of these, and the number of the line below it.
+const RECEIVE: u64 = 0;
+const SEND: u64 = 1 << 32;
+const EPOLL: u64 = 2 << 32;
+
+/// An io_uring of one thread.
+pub(super) struct Ring(RefCell<Inner>);
+
+struct Inner {
+    uring: IoUring,
+    enter_flags: EnterFlags,
+    epoll: RawFd,
+    lines: Vec<Line>,
+    free: Vec<u32>,
+    /// Requests after whose completion a line's memory is ours again.
+    in_flight: u32,
+    /// The number of the turn to come. The kernel has taken, and tried, all requests of those before.
+    handed_over: u64,
+}
+
+struct Line {
+    fd: RawFd,
+    /// Of the socket; none when it is closed. Then the line is free as soon as nothing is in flight.
+    readiness: Option<Rc<Readiness>>,
+    is_receiving: bool,
+    received: Box<[u8; RECEIVED_BYTES]>,
+    /// `received[taken..filled]` waits to be taken.
+    taken: usize,
+    filled: usize,
+    out: Vec<u8>,
+    /// The turn in which `out` is tried: until it is over, nobody knows how much the kernel took.
+    tried_in: u64,
+    /// `out[sent..]` waits for room in the kernel.
+    sent: usize,
+    awaits_room: bool,
+    failure: Option<Errno>,
+}
+
+/// What a turn brought.
+pub(super) struct Turn {
+    /// Completions.
+    pub(super) happened: usize,
+    /// Whether the epoll instance has events.
+    pub(super) epoll_is_ready: bool,
+}
+
+fn set_up() -> io::Result<IoUring> {
+    IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_submit_all()
+        .setup_cqsize(COMPLETIONS_MAX)
+        .build(REQUESTS_MAX)
+}
+
+impl Ring {
+    /// Whether the kernel has all that we need (Linux 6.1) and permits it, which containers often do not.
+    pub(super) fn is_available() -> bool {
+        set_up().is_ok()
+    }
+
+    /// A ring that tells of `epoll`'s events, too.
+    pub(super) fn new(epoll: &OwnedFd) -> Result<Self, Error> {
+        let uring =
+            set_up().map_err(|source| Error::System { action: "set io_uring up".to_owned(), source })?;
+        let mut enter_flags = EnterFlags::EXT_ARG | EnterFlags::GETEVENTS;
+        if uring.params().is_feature_no_iowait() {
+            // Else the kernel would count our waiting for the server as a processor's waiting for a disk.
+            enter_flags |= EnterFlags::NO_IOWAIT;
+        }
+        let mut inner = Inner {
+            uring,
+            enter_flags,
+            epoll: epoll.as_raw_fd(),
+            lines: Vec::new(),
+            free: Vec::new(),
+            in_flight: 0,
+            handed_over: 1,
+        };
+        inner.watch_epoll()?;
+        Ok(Self(RefCell::new(inner)))
+    }
+
+    /// A line for a socket.
+    pub(super) fn join(&self, socket: &OwnedFd, readiness: &Rc<Readiness>) -> u32 {
+        let mut inner = self.0.borrow_mut();
+        let index = inner.free.pop().unwrap_or(inner.lines.len() as u32);
+        if index as usize == inner.lines.len() {
+            inner.lines.push(Line::new());
+        }
+        let line = &mut inner.lines[index as usize];
+        (line.fd, line.readiness) = (socket.as_raw_fd(), Some(Rc::clone(readiness)));
+        (line.taken, line.filled, line.failure) = (0, 0, None);
+        index
+    }
+
+    /// Ends a line, after whatever it still has to send. The socket may be closed afterwards.
+    pub(super) fn leave(&self, index: u32, socket: &OwnedFd, wake: impl Fn(Task)) {
+        let mut inner = self.0.borrow_mut();
+        // A request names a file by its descriptor, which may soon be another's.
+        let _ = inner.turn(0, None, &wake);
+        let line = &mut inner.lines[index as usize];
+        line.readiness = None;
+        if line.is_receiving || line.awaits_room {
+            // The kernel holds the socket open for these, until they fail.
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+        }
+        inner.free_if_left(index);
+    }
+
+    /// Sends with the next turn; `None` while earlier bytes wait for room.
+    #[inline]
+    pub(super) fn send(&self, index: u32, bytes: &[u8], wake: impl Fn(Task)) -> Result<Option<usize>, Error> {
+        let mut inner = self.0.borrow_mut();
+        while inner.lines[index as usize].tried_in >= inner.handed_over {
+            inner.turn(0, None, &wake)?;
+        }
+        let handed_over = inner.handed_over;
+        let line = &mut inner.lines[index as usize];
+        if line.awaits_room {
+            return Ok(None);
+        }
+        line.out.clear();
+        line.out.shrink_to(SENT_BYTES_KEPT);
+        line.out.extend_from_slice(bytes);
+        (line.sent, line.tried_in) = (0, handed_over);
+        // A failure, or less than all sent, is told; success is not.
+        let request = line.send(libc::MSG_DONTWAIT).build().flags(squeue::Flags::SKIP_SUCCESS);
+        inner.push(&request.user_data(SEND | u64::from(index)))?;
+        Ok(Some(bytes.len()))
+    }
+
+    /// Has the kernel receive, unless it does already.
+    #[inline]
+    pub(super) fn listen(&self, index: u32) -> Result<(), Error> {
+        let mut inner = self.0.borrow_mut();
+        let line = &mut inner.lines[index as usize];
+        if line.is_receiving {
+            return Ok(());
+        }
+        line.is_receiving = true;
+        let request = opcode::Recv::new(Fd(line.fd), line.received.as_mut_ptr(), RECEIVED_BYTES as u32);
+        inner.in_flight += 1;
+        inner.push(&request.ioprio(POLL_FIRST).build().user_data(RECEIVE | u64::from(index)))
+    }
+
+    /// Whether the kernel receives for this line: no bytes may be taken past it.
+    pub(super) fn is_receiving(&self, index: u32) -> bool {
+        self.0.borrow().lines[index as usize].is_receiving
+    }
+
+    /// Takes what was received, and says whether more may wait with the kernel. `None` when nothing was.
+    #[inline]
+    pub(super) fn take(&self, index: u32, space: &mut [u8]) -> Result<Option<(usize, bool)>, Error> {
+        let line = &mut self.0.borrow_mut().lines[index as usize];
+        if let Some(errno) = line.failure {
+            return Err(Error::system("send to the server", errno));
+        }
+        if line.taken == line.filled {
+            return Ok(None);
+        }
+        let count = space.len().min(line.filled - line.taken);
+        space[..count].copy_from_slice(&line.received[line.taken..line.taken + count]);
+        line.taken += count;
+        Ok(Some((count, line.taken < line.filled || line.filled == RECEIVED_BYTES)))
+    }
+
+    /// Hands the requests over and waits for completions, `at_most` so long (for ever, if that is `None`).
+    #[inline]
+    pub(super) fn turn(&self, at_most: Option<Nanos>, wake: impl Fn(Task)) -> Result<Turn, Error> {
+        let completions = u32::from(at_most != Some(Nanos::ZERO));
+        self.0.borrow_mut().turn(completions, at_most, &wake)
+    }
+}
+
+impl Inner {
+    fn push(&mut self, request: &squeue::Entry) -> Result<(), Error> {
+        // SAFETY: the memory belongs to a line, which neither moves nor frees it, nor lets others write it, until the
+        // request is completed or, if it is one that never waits, handed over.
+        while unsafe { self.uring.submission().push(request) }.is_err() {
+            self.enter(0, None)?;
+        }
+        Ok(())
+    }
+
+    fn watch_epoll(&mut self) -> Result<(), Error> {
+        let poll = opcode::PollAdd::new(Fd(self.epoll), libc::POLLIN as u32).multi(true);
+        self.push(&poll.build().user_data(EPOLL))
+    }
+
+    fn enter(&mut self, completions: u32, at_most: Option<Nanos>) -> Result<(), Error> {
+        let queued = self.uring.submission().len() as u32;
+        let timeout = at_most.map(|at_most| {
+            Timespec::new().sec(at_most.0 / 1_000_000_000).nsec((at_most.0 % 1_000_000_000) as u32)
+        });
+        let mut arguments = SubmitArgs::new();
+        if let Some(timeout) = &timeout {
+            arguments = arguments.timespec(timeout);
+        }
+        let flags = self.enter_flags.bits();
+        // SAFETY: the arguments are those that EXT_ARG announces, and live until the call returns.
+        let entered = unsafe { self.uring.submitter().enter(queued, completions, flags, Some(&arguments)) };
+        match entered.map_err(|error| (Errno::from_io_error(&error), error)) {
+            // The time is over, a signal came, or completions have to be taken first.
+            Ok(_) | Err((Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN), _)) => Ok(()),
+            Err((_, source)) => Err(Error::System { action: "wait for events".to_owned(), source }),
+        }
+    }
+
+    #[inline]
+    fn turn(
+        &mut self,
+        completions: u32,
+        at_most: Option<Nanos>,
+        wake: &impl Fn(Task),
+    ) -> Result<Turn, Error> {
+        self.enter(completions, at_most)?;
+        let mut turn = Turn { happened: 0, epoll_is_ready: false };
+        let all_handed_over = self.uring.submission().is_empty();
+        loop {
+            let completion = self.uring.completion().next();
+            let Some(completion) = completion else { break };
+            turn.happened += 1;
+            let index = completion.user_data() as u32;
+            match completion.user_data() - u64::from(index) {
+                RECEIVE => self.received(index, completion.result(), wake),
+                SEND => self.sent(index, completion.result(), wake)?,
+                _ => {
+                    turn.epoll_is_ready = true;
+                    if !cqueue::more(completion.flags()) {
+                        self.watch_epoll()?;
+                    }
+                }
+            }
+        }
+        self.handed_over += u64::from(all_handed_over);
+        Ok(turn)
+    }
+
+    #[inline]
+    fn received(&mut self, index: u32, result: i32, wake: &impl Fn(Task)) {
+        self.in_flight -= 1;
+        let line = &mut self.lines[index as usize];
+        line.is_receiving = false;
+        let Some(readiness) = &line.readiness else { return self.free_if_left(index) };
+        (line.taken, line.filled) = (0, result.max(0) as usize);
+        // The end of the stream, or an error: a plain system call will find it again.
+        readiness.receivable(result <= 0).map(wake);
+    }
+
+    /// Told of a send that took less than all.
+    #[cold]
+    fn sent(&mut self, index: u32, result: i32, wake: &impl Fn(Task)) -> Result<(), Error> {
+        let line = &mut self.lines[index as usize];
+        self.in_flight -= u32::from(std::mem::take(&mut line.awaits_room));
+        line.sent += result.max(0) as usize;
+        let errno = (result < 0).then(|| Errno::from_raw_os_error(-result));
+        let goes_on = matches!(errno, None | Some(Errno::AGAIN | Errno::INTR));
+        if goes_on && line.sent < line.out.len() {
+            line.awaits_room = true;
+            self.in_flight += 1;
+            let request = line.send(0).build().user_data(SEND | u64::from(index));
+            return self.push(&request);
+        }
+        let Some(readiness) = &line.readiness else {
+            self.free_if_left(index);
+            return Ok(());
+        };
+        // That the server has closed is found by who receives, after its last words.
+        if !matches!(errno, None | Some(Errno::PIPE | Errno::CONNRESET)) {
+            line.failure = errno;
+            readiness.receivable(true).map(wake);
+        }
+        readiness.sendable().map(wake);
+        Ok(())
+    }
+
+    fn free_if_left(&mut self, index: u32) {
+        let line = &self.lines[index as usize];
+        if line.readiness.is_none() && !line.is_receiving && !line.awaits_room {
+            self.free.push(index);
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // All sockets have left: what is in flight fails soon.
+        while self.in_flight > 0 {
+            let before = self.in_flight;
+            let turned = self.turn(1, Some(LEAVE_WITHIN), &|_| ());
+            if turned.is_err() || self.in_flight == before {
+                // The kernel may still write: the memory must outlive us.
+                return std::mem::forget(std::mem::take(&mut self.lines));
+            }
+        }
+    }
+}
+
+impl Line {
+    fn new() -> Self {
+        Self {
+            fd: -1,
+            readiness: None,
+            is_receiving: false,
+            received: Box::new([0; RECEIVED_BYTES]),
+            taken: 0,
+            filled: 0,
+            out: Vec::new(),
+            tried_in: 0,
+            sent: 0,
+            awaits_room: false,
+            failure: None,
+        }
+    }
+
+    fn send(&self, flags: i32) -> opcode::Send {
+        let rest = &self.out[self.sent..];
+        opcode::Send::new(Fd(self.fd), rest.as_ptr(), rest.len() as u32)
+            .flags(flags | libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+    }
+}
