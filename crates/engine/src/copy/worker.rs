@@ -28,7 +28,11 @@ pub async fn connect(
     session: &str,
     on_notice: Option<OnNotice>,
 ) -> Result<Connection, LoadError> {
-    let failed = |error: Error| LoadError::from_io(Stage::Connect, "connect", &error);
+    // Errors of connecting say so themselves.
+    let failed = |error: Error| {
+        let sqlstate = error.sqlstate();
+        LoadError { sqlstate, ..LoadError::new(Stage::Connect, error.to_string()) }
+    };
     let mut connection = Connection::connect(reactor, conninfo).await.map_err(failed)?;
     connection.on_notice(on_notice);
     connection.simple(session).await.map_err(failed)?;

@@ -2,7 +2,7 @@
 //!
 //! | question | place |
 //! |---|---|
-//! | options, and what is refused | [`options`], in the ways of [`getopt`] |
+//! | options, and what is refused | [`options`], in the ways of [`getopt`], with [`values`] |
 //! | `-i` | [`initialise`] |
 //! | before the clients begin | [`setup`] |
 //! | threads, the clock of the run | [`bench`](mod@bench) |
@@ -27,6 +27,7 @@ pub mod setup;
 pub mod spellings;
 pub mod statistics;
 pub mod transaction_log;
+pub mod values;
 
 use std::fs;
 use std::path::Path;

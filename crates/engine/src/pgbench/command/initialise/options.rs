@@ -1,6 +1,7 @@
 //! The options of initialisation, read and checked. Messages are pgbench's.
 
-use super::super::options::{Options, Refusal, integer_between};
+use crate::pgbench::command::options::{Options, Refusal, refuse};
+use crate::pgbench::command::values::integer_between;
 use crate::pgbench::initialise::specification::{Initialise, Method, STEPS, wrong_step};
 
 /// What is asked for.
@@ -63,7 +64,7 @@ impl Given {
 
 fn steps(value: &str) -> Result<String, Refusal> {
     if value.is_empty() {
-        return Err(Refusal::Error("no initialization steps specified".to_owned()));
+        return refuse("no initialization steps specified");
     }
     match wrong_step(value) {
         Some(step) => Err(Refusal::ErrorWithDetail(
@@ -80,7 +81,6 @@ fn method(value: &str) -> Result<Method, Refusal> {
     } else if value.eq_ignore_ascii_case("hash") {
         Ok(Method::Hash)
     } else {
-        let message = format!("invalid partition method, expecting \"range\" or \"hash\", got: \"{value}\"");
-        Err(Refusal::Error(message))
+        refuse(format!("invalid partition method, expecting \"range\" or \"hash\", got: \"{value}\""))
     }
 }

@@ -1,6 +1,7 @@
 //! The options of the log.
 
-use crate::pgbench::command::options::{Refusal, integer, leading_double, refuse};
+use crate::pgbench::command::options::{Refusal, refuse};
+use crate::pgbench::command::values::{integer, leading_double};
 
 /// As asked for.
 #[derive(Clone, Debug, Default, PartialEq)]
