@@ -1,5 +1,7 @@
 //! Histograms of durations, 1 ns to 60 s, true to three digits.
 
+use serde::{Deserialize, Serialize};
+
 use crate::io::Nanos;
 
 /// The longest duration that is told from longer ones.
@@ -9,7 +11,8 @@ const DIGITS: u8 = 3;
 
 /// Durations by size. About 220 kB of address space, of which only touched pages take memory. The counters are of 64
 /// bits: those of a run of weeks outgrow 32.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(from = "Stored", into = "Stored")]
 pub struct Histogram {
     bins: hdrhistogram::Histogram<u64>,
     /// Values beyond the highest, which are recorded as the highest.
@@ -30,13 +33,13 @@ impl Histogram {
     #[inline]
     pub fn record(&mut self, value: Nanos) {
         self.saturated += u64::from(value > HIGHEST);
-        self.bins.saturating_record(value.0);
+        self.bins.saturating_record(value.min(HIGHEST).0);
     }
 
     /// Records one duration `count` times.
     pub fn record_many(&mut self, value: Nanos, count: u64) {
         self.saturated += if value > HIGHEST { count } else { 0 };
-        self.bins.saturating_record_n(value.0, count);
+        self.bins.saturating_record_n(value.min(HIGHEST).0, count);
     }
 
     /// Adds another thread's durations.
@@ -103,6 +106,30 @@ impl Histogram {
     }
 }
 
+/// A histogram as it is stored: the bins that hold something.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    bins: Vec<(u64, u64)>,
+    saturated: u64,
+}
+
+impl From<Histogram> for Stored {
+    fn from(histogram: Histogram) -> Self {
+        Self { bins: histogram.bins(), saturated: histogram.saturated }
+    }
+}
+
+impl From<Stored> for Histogram {
+    fn from(stored: Stored) -> Self {
+        let mut histogram = Self::default();
+        for (value, count) in stored.bins {
+            histogram.record_many(Nanos(value), count);
+        }
+        histogram.saturated = stored.saturated;
+        histogram
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +154,15 @@ mod tests {
             let whole = histogram(&[left, right].concat());
             prop_assert_eq!(merged.bins(), whole.bins());
             prop_assert_eq!(merged.saturated(), whole.saturated());
+        }
+
+        #[test]
+        fn a_histogram_that_was_stored_is_the_same(values in prop::collection::vec(0_u64..100_000_000_000, 0..100)) {
+            let histogram = histogram(&values);
+            let stored = serde_json::to_string(&histogram).map_err(|e| TestCaseError::fail(e.to_string()))?;
+            let read: Histogram = serde_json::from_str(&stored).map_err(|e| TestCaseError::fail(e.to_string()))?;
+            prop_assert_eq!(read.bins(), histogram.bins());
+            prop_assert_eq!((read.saturated(), read.max_ns()), (histogram.saturated(), histogram.max_ns()));
         }
 
         #[test]

@@ -1,4 +1,4 @@
-//! What a run was asked for, as others are to know it: in its result.
+//! What a run was asked for, as others are to know it: in its result, in its checkpoint.
 
 use serde_json::{Value, json};
 
@@ -26,6 +26,21 @@ pub fn options(bench: &Bench) -> Value {
         "continue_on_error": options.continue_on_error,
         "random_seed": bench.seed,
     })
+}
+
+/// The same, and all else that must not change when a run goes on.
+#[must_use]
+pub fn all(bench: &Bench) -> Value {
+    let mut all = options(bench);
+    let scripts = bench.program.scripts.scripts().iter().map(|script| {
+        let commands: Vec<_> = script.commands.iter().map(|command| &command.line).collect();
+        json!({"name": script.name, "weight": script.weight, "commands": commands})
+    });
+    all["scripts"] = scripts.collect();
+    all["is_detailed"] = json!(bench.options.detail.is_recorded());
+    all["report_per_command"] = json!(bench.options.report_per_command);
+    all["sampling_rate"] = json!(bench.options.log.sampling_rate);
+    all
 }
 
 /// Its name, as the option has it.

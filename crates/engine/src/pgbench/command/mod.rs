@@ -8,12 +8,14 @@
 //! | threads, the clock of the run | [`bench`](mod@bench) |
 //! | one client | [`client`] |
 //! | the log of transactions | [`transaction_log`] |
+//! | runs that go on after a death | [`checkpoint`] |
 //! | what is counted, and timed | [`statistics`], [`record`] |
 //! | what is printed: as by pgbench, and what pgbench has not | [`report`], [`detail`] |
 //! | messages, the server's among them | [`log`], [`libpq`] |
 
 pub mod asked;
 pub mod bench;
+pub mod checkpoint;
 pub mod client;
 pub mod detail;
 pub mod getopt;
@@ -32,9 +34,11 @@ pub mod values;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 pub use bench::Bench;
 use bench::{Results, Unfinished};
+use checkpoint::Checkpoint;
 use initialise::options::Initialisation;
 use log::{Log, Said, system_text};
 use options::{Options, Refusal, Request};
@@ -107,28 +111,29 @@ fn initialise(options: &Options, initialisation: &Initialisation, log: &Log) -> 
 }
 
 /// A run. An error has been said.
-fn run(options: Options, log: &Log) -> Result<ExitCode, Said> {
+fn run(mut options: Options, log: &Log) -> Result<ExitCode, Said> {
     let log = &Log { debug: options.debug, ..log.clone() };
     let say = |message: String| {
         log.error(&message);
         Said
     };
-    let seed = setup::seed(options.random_seed.as_deref()).map_err(|(message, detail)| {
-        log.error(&message);
-        if !detail.is_empty() {
-            log.detail(&detail);
-        }
-        log.error("error while setting random seed from --random-seed option");
-        Said
-    })?;
-    if options.random_seed.is_some() {
-        log.info(&format!("setting random seed to {seed}"));
-    }
+    let opened = checkpoint::open(&options.checkpoint).map_err(say)?;
+    let resumed = opened.as_ref().and_then(|(_, resumed)| resumed.as_ref());
+    // What has been done stays: history is not truncated.
+    options.no_vacuum |= resumed.is_some();
+    let seed = match resumed.filter(|_| options.random_seed.is_none()).and_then(Checkpoint::seed) {
+        Some(seed) => seed,
+        None => seed(&options, log)?,
+    };
     let scripts = setup::scripts(&options).map_err(say)?;
     let conninfo = setup::conninfo(&options).map_err(say)?;
     let tables = setup::prepare(&options, &conninfo, log)?;
     let program = setup::program(scripts, &options, tables.scale, seed).map_err(say)?;
-    let bench = Bench::new(options, program, conninfo, tables, seed, log.clone());
+    let mut bench = Bench::new(options, program, conninfo, tables, seed, log.clone());
+    if let Some((keeping, resumed)) = opened {
+        bench.keep(keeping, resumed).map_err(say)?;
+    }
+    let bench = Arc::new(bench);
     let results = match bench::run(&bench) {
         Ok(results) => results,
         Err(Unfinished::NotBegun) => return Err(Said),
@@ -142,6 +147,22 @@ fn run(options: Options, log: &Log) -> Result<ExitCode, Said> {
     Ok(if results.is_logged { ExitCode::SUCCESS } else { ExitCode::from(ABORTED) })
 }
 
+/// The seed. An error has been said.
+fn seed(options: &Options, log: &Log) -> Result<u64, Said> {
+    let seed = setup::seed(options.random_seed.as_deref()).map_err(|(message, detail)| {
+        log.error(&message);
+        if !detail.is_empty() {
+            log.detail(&detail);
+        }
+        log.error("error while setting random seed from --random-seed option");
+        Said
+    })?;
+    if options.random_seed.is_some() {
+        log.info(&format!("setting random seed to {seed}"));
+    }
+    Ok(seed)
+}
+
 /// Prints the results. An error has been said.
 fn tell(bench: &Bench, results: &Results) -> Result<(), Said> {
     let detail = &bench.options.detail;
@@ -152,6 +173,7 @@ fn tell(bench: &Bench, results: &Results) -> Result<(), Said> {
         if detail.is_text {
             print!("{}", detail::text(bench, results));
         }
+        print!("{}", detail::history(bench));
     }
     let Some(path) = &detail.hdr_file else { return Ok(()) };
     fs::write(path, detail::hgrm(results)).map_err(|error| {

@@ -1,5 +1,6 @@
 //! The options of pgbench, read and checked. Messages are pgbench's.
 
+use super::checkpoint::CheckpointOptions;
 use super::detail::DetailOptions;
 use super::getopt;
 use super::initialise::options::{Given, Initialisation};
@@ -64,6 +65,7 @@ pub struct Options {
     pub exit_on_abort: bool,
     pub log: LogOptions,
     pub detail: DetailOptions,
+    pub checkpoint: CheckpointOptions,
     pub continue_on_error: bool,
     pub random_seed: Option<String>,
     pub host: Option<String>,
@@ -148,6 +150,7 @@ pub fn read(arguments: &[String]) -> Result<Request, Refusal> {
             "continue-on-error" => options.continue_on_error = true,
             "log" | "log-prefix" | "sampling-rate" | "aggregate-interval" => options.log.read(name, value)?,
             "pgdyno" | "json" | "hdr-file" => options.detail.read(name, value),
+            "checkpoint" | "checkpoint-interval" | "resume" => options.checkpoint.read(name, value)?,
             "random-seed" => options.random_seed = Some(value.to_owned()),
             "host" => options.host = Some(value.to_owned()),
             "port" => options.port = Some(value.to_owned()),
@@ -196,6 +199,7 @@ impl Default for Options {
             exit_on_abort: false,
             log: LogOptions::default(),
             detail: DetailOptions::default(),
+            checkpoint: CheckpointOptions::default(),
             continue_on_error: false,
             random_seed: None,
             host: None,
@@ -252,6 +256,7 @@ impl Options {
         self.time_s = time_s.unwrap_or(0);
         self.jobs = self.jobs.min(self.clients);
         self.log.check(self.time_s)?;
+        self.checkpoint.check()?;
         if self.progress_timestamp && self.progress_s == 0 {
             return refuse("--progress-timestamp is allowed only under --progress");
         }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::bench::Results;
 use super::statistics::{Durations, Statistics};
-use super::{Bench, asked};
+use super::{Bench, asked, detail};
 
 /// A line of a report. Writing to a text does not fail.
 macro_rules! line {
@@ -167,13 +167,19 @@ fn scripts(out: &mut String, bench: &Bench, results: &Results, total: &Statistic
 }
 
 /// What the last line of progress has reported.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Progress {
     last: Statistics,
     last_s: f64,
 }
 
 impl Progress {
+    /// Nothing of this run, but what came before it.
+    #[must_use]
+    pub fn new(before: Statistics, run: crate::io::Nanos) -> Self {
+        Self { last: before, last_s: run.as_s() }
+    }
+
     /// The line of what happened since the last one.
     pub fn line(&mut self, bench: &Bench, now: Statistics, run: crate::io::Nanos, unix_s: f64) -> String {
         let run_s = run.as_s();
@@ -195,6 +201,9 @@ impl Progress {
         if bench.options.max_tries != 1 {
             let again = now.retries - self.last.retries;
             let _ = write!(line, ", {} retried, {again} retries", now.retried - self.last.retried);
+        }
+        if bench.options.detail.is_text {
+            line.push_str(&detail::remaining(bench, &now, run));
         }
         (self.last, self.last_s) = (now, run_s);
         line.push('\n');

@@ -12,7 +12,7 @@ const fn own(long: &'static str, takes: bool) -> Spelling {
 }
 
 /// All options, those included that are refused.
-pub const SPELLINGS: [Spelling; 48] = [
+pub const SPELLINGS: [Spelling; 51] = [
     spelling(b'b', "builtin", true),
     spelling(b'c', "client", true),
     spelling(b'C', "connect", false),
@@ -61,4 +61,7 @@ pub const SPELLINGS: [Spelling; 48] = [
     own("pgdyno", false),
     own("json", false),
     own("hdr-file", true),
+    own("checkpoint", true),
+    own("checkpoint-interval", true),
+    own("resume", true),
 ];

@@ -1,15 +1,21 @@
 //! What is counted and timed, as pgbench reports it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::io::Nanos;
+use crate::pgbench::value::bits;
 
 /// Durations: how many, their sum and that of their squares, in ms.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Durations {
     /// How many.
     pub count: u64,
     /// The longest, ms.
+    #[serde(with = "bits")]
     pub max_ms: f64,
+    #[serde(with = "bits")]
     sum_ms: f64,
+    #[serde(with = "bits")]
     squares: f64,
 }
 
@@ -99,7 +105,7 @@ impl Ended {
 }
 
 /// Transactions of one script.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // pgbench's words.
 pub struct Statistics {
     pub done: u64,
@@ -164,7 +170,7 @@ impl Statistics {
 }
 
 /// One command of a script.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // As of Statistics.
 pub struct CommandStatistics {
     pub time: Durations,

@@ -11,9 +11,11 @@ pub mod streams;
 #[cfg(test)]
 mod tests;
 
+use serde::{Deserialize, Serialize};
+
 /// A generator's state. Copying it and putting the copy back repeats the same numbers: that is how a transaction is
 /// retried with the values of its first try.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prng {
     low: u64,
     high: u64,

@@ -7,10 +7,12 @@
 //!
 //! So a client's numbers depend on the seed and its own number only, and a thread's on how many clients there are.
 
+use serde::{Deserialize, Serialize};
+
 use super::Prng;
 
 /// The three generators of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadStreams {
     /// Chooses scripts by their weights. The clients of a thread share it.
     pub choose: Prng,

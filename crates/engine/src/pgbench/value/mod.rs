@@ -1,5 +1,6 @@
 //! Values of pgbench's language: four types, their coercions and their text.
 
+pub mod bits;
 pub mod error;
 pub mod number;
 pub mod parse;
@@ -9,10 +10,12 @@ mod tests;
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use error::EvaluationError;
 
 /// A value of an expression.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Value {
     /// SQL's null.
     Null,
@@ -21,7 +24,7 @@ pub enum Value {
     /// An integer of 64 bits.
     Int(i64),
     /// A floating-point number of 64 bits.
-    Double(f64),
+    Double(#[serde(with = "bits")] f64),
 }
 
 impl Value {

@@ -7,17 +7,19 @@ mod tests;
 
 pub use names::{Names, Slot, TooManyVariables, VARIABLES_MAX, is_name, is_name_byte, name_length};
 
+use serde::{Deserialize, Serialize};
+
 use crate::pgbench::value::Value;
 use crate::pgbench::value::error::EvaluationError;
 use crate::pgbench::value::parse::{IntError, looks_like_int, parse_double, parse_int};
 
 /// The variables of one client. A copy of one client's is how the next one gets the values of `-D`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Variables {
     cells: Vec<Cell>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Cell {
     content: Content,
     /// Kept for its capacity while `content` is a value.
@@ -25,7 +27,7 @@ struct Cell {
 }
 
 /// A text stays as it was given, also where its value has been asked for: `+3` is not sent as `3`.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 enum Content {
     #[default]
     Undefined,
@@ -39,6 +41,18 @@ impl Variables {
     #[must_use]
     pub fn new(names: &Names) -> Self {
         Self { cells: vec![Cell::default(); names.len()] }
+    }
+
+    /// Takes over the values of another client of the same names. Allocates nothing once the texts have had their room.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.cells.resize_with(other.cells.len(), Cell::default);
+        for (mine, theirs) in self.cells.iter_mut().zip(&other.cells) {
+            mine.content = theirs.content;
+            mine.text.clear();
+            if matches!(theirs.content, Content::Text | Content::TextOf(_)) {
+                mine.text.extend_from_slice(&theirs.text);
+            }
+        }
     }
 
     /// Sets a variable to a value, as `\set` does.

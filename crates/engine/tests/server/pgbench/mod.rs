@@ -2,6 +2,7 @@
 //!
 //! Needs a pgbench beside the server's programs, of PostgreSQL 15 or newer: before, its generator was another.
 
+mod checkpoint;
 mod command;
 mod detail;
 mod expressions;

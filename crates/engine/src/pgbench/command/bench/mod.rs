@@ -1,26 +1,23 @@
 //! Threads and clients of a run, and what they leave.
 
+mod run;
 mod work;
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Barrier, Mutex, OnceLock, mpsc};
-use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Barrier, Mutex, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+pub use run::{Unfinished, run};
+
+use super::checkpoint::{Before, Keeping, Place, ThreadState};
 use super::log::Log;
 use super::options::Options;
 use super::record::{Record, lock};
-use super::report;
 use super::setup::Tables;
 use super::statistics::Statistics;
-use crate::io::{Clock, Error, Nanos, Usage, raise_file_limit, usage};
-use crate::pgbench::random::streams::clients_per_thread;
+use crate::io::{Clock, Nanos, Usage, usage};
 use crate::pgbench::session::Program;
 use crate::wire::conninfo::Conninfo;
-
-/// Files besides the connections: a loop's own, and the process's.
-const FILES_PER_THREAD: u64 = 8;
-const FILES_OF_PROCESS: u64 = 64;
 
 /// A run.
 pub struct Bench {
@@ -42,9 +39,15 @@ pub struct Bench {
     pub latency_limit: Option<Nanos>,
     /// Whether it is looked how long each command takes.
     pub are_commands_timed: bool,
+    /// What the runs before this one leave to it.
+    pub before: Before,
+    /// Where the run's state is kept, if it is.
+    pub keeping: Option<Keeping>,
     clock: Clock,
     /// What the clock calls zero, in Unix time.
     zero: Nanos,
+    /// By thread: where it begins.
+    places: Vec<Place>,
     /// By thread.
     records: Vec<Mutex<Record>>,
     barrier: Barrier,
@@ -98,17 +101,20 @@ impl Bench {
         tables: Tables,
         seed: u64,
         log: Log,
-    ) -> Arc<Self> {
+    ) -> Self {
         let jobs = options.jobs as usize;
         let is_detailed = options.detail.is_recorded();
-        let record = || Mutex::new(Record::new(&program.scripts, is_detailed));
-        Arc::new(Self {
+        let states = ThreadState::all(&program, options.clients as usize, jobs, is_detailed);
+        let mut bench = Self {
             throttle_us: options.rate_per_s.map(|rate| 1e6 / rate * jobs as f64),
             latency_limit: options.latency_limit_ms.map(|limit_ms| Nanos((limit_ms * 1e6) as u64)),
             clock: Clock::monotonic(),
             zero: Nanos::from_s(unix_s()),
             are_commands_timed: options.report_per_command || is_detailed,
-            records: (0..jobs).map(|_| record()).collect(),
+            before: Before::default(),
+            keeping: None,
+            places: Vec::new(),
+            records: Vec::new(),
             barrier: Barrier::new(jobs),
             start: OnceLock::new(),
             has_failed: AtomicBool::new(false),
@@ -118,7 +124,46 @@ impl Bench {
             tables,
             seed,
             log,
-        })
+        };
+        bench.set_states(states);
+        bench
+    }
+
+    /// Puts the threads, none of which has begun, elsewhere.
+    pub fn set_states(&mut self, states: Vec<ThreadState>) {
+        let parts = states.into_iter().map(|state| (state.place, Mutex::new(state.record)));
+        (self.places, self.records) = parts.unzip();
+    }
+
+    /// Where the threads are that have not begun yet.
+    #[must_use]
+    pub fn states(&self) -> Vec<ThreadState> {
+        let states = self.places.iter().zip(&self.records);
+        states
+            .map(|(place, record)| ThreadState { place: place.clone(), record: lock(record).clone() })
+            .collect()
+    }
+
+    /// Whether the number of a client's transactions allows another one.
+    #[must_use]
+    pub fn is_to_go_on(&self, ended: u64) -> bool {
+        self.options.time_s > 0 || ended < u64::from(self.options.transactions)
+    }
+
+    /// The processor time of the run so far.
+    #[must_use]
+    pub fn cpu(&self) -> Usage {
+        let mut cpu = self.before.cpu;
+        if let Some(start) = self.start.get() {
+            cpu += usage() - start.cpu;
+        }
+        cpu
+    }
+
+    /// How long the run has driven at an instant of its clock.
+    #[must_use]
+    pub fn run_until(&self, at: Nanos) -> Nanos {
+        self.before.run + self.start.get().map_or(Nanos::ZERO, |start| at - start.at)
     }
 
     /// All threads' statistics so far.
@@ -143,98 +188,6 @@ impl Bench {
     fn start(&self) -> Start {
         *self.start.get_or_init(|| Start { at: self.clock.now(), cpu: usage() })
     }
-}
-
-/// Why there are no results. It has been said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unfinished {
-    /// The clients could not begin.
-    NotBegun,
-    /// A client was aborted, and that was to end all.
-    Aborted,
-}
-
-/// Carries out a run. An error has been said.
-pub fn run(bench: &Arc<Bench>) -> Result<Results, Unfinished> {
-    let say = |error: &Error| {
-        bench.log.error(&error.to_string());
-        Unfinished::NotBegun
-    };
-    let options = &bench.options;
-    let files = u64::from(options.clients) + u64::from(options.jobs) * FILES_PER_THREAD + FILES_OF_PROCESS;
-    raise_file_limit(files).map_err(|error| say(&error))?;
-    let from = bench.clock.now();
-    let (sender, legacies) = mpsc::channel();
-    let mut first = 0;
-    for (thread, count) in
-        clients_per_thread(options.clients as usize, options.jobs as usize).into_iter().enumerate()
-    {
-        let (bench, sender, count) = (Arc::clone(bench), sender.clone(), count as u32);
-        let work = move || drop(sender.send(bench.work(thread, first, count)));
-        let started = thread::Builder::new().name(format!("driver {thread}")).spawn(work);
-        started.map_err(|source| say(&Error::System { action: "start a thread".to_owned(), source }))?;
-        first += count;
-    }
-    drop(sender);
-    wait(bench, from, &legacies)
-}
-
-/// Waits for the threads, and reports progress meanwhile.
-fn wait(
-    bench: &Bench,
-    from: Nanos,
-    legacies: &mpsc::Receiver<Result<Option<Legacy>, Error>>,
-) -> Result<Results, Unfinished> {
-    let mut results = Results {
-        record: Record::default(),
-        duration: Nanos::ZERO,
-        connecting_first: Nanos::ZERO,
-        connecting_again: Nanos::ZERO,
-        cpu: Usage::default(),
-        is_aborted: false,
-        is_logged: true,
-    };
-    let mut progress = report::Progress::default();
-    let every = Duration::from_secs(u64::from(bench.options.progress_s));
-    let start = bench.clock.now();
-    let mut next = start + Nanos(every.as_nanos() as u64);
-    loop {
-        let received = if every.is_zero() {
-            legacies.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected)
-        } else {
-            let left = next - bench.clock.now();
-            legacies.recv_timeout(Duration::from_nanos(left.0))
-        };
-        match received {
-            Ok(Ok(Some(legacy))) => {
-                results.connecting_again = results.connecting_again + legacy.connecting;
-                results.is_aborted |= legacy.aborted;
-                results.is_logged &= legacy.is_logged;
-                if legacy.aborted && bench.options.exit_on_abort {
-                    // The other threads end with the process.
-                    bench.log.error(&format!("Run was aborted due to an error in thread {}", legacy.thread));
-                    return Err(Unfinished::Aborted);
-                }
-            }
-            Ok(Ok(None)) => return Err(Unfinished::NotBegun),
-            Ok(Err(error)) => {
-                bench.log.error(&error.to_string());
-                return Err(Unfinished::NotBegun);
-            }
-            Err(mpsc::RecvTimeoutError::Timeout) => {
-                let now = bench.clock.now();
-                eprint!("{}", progress.line(bench, bench.so_far(), now - start, unix_s()));
-                next = next + Nanos(every.as_nanos() as u64);
-            }
-            Err(mpsc::RecvTimeoutError::Disconnected) => break,
-        }
-    }
-    let start = bench.start();
-    results.cpu = usage() - start.cpu;
-    results.duration = bench.clock.now() - start.at;
-    results.connecting_first = start.at - from;
-    results.record = bench.recorded();
-    Ok(results)
 }
 
 fn unix_s() -> f64 {

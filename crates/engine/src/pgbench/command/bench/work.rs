@@ -5,9 +5,11 @@ use std::fs::File;
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::SyncSender;
 
 use super::{Bench, Legacy};
 use crate::io::{Connection, Error, Gate, Io, Nanos, Reactor, Routine};
+use crate::pgbench::command::checkpoint::keeper::Taken;
 use crate::pgbench::command::client::{Client, Thread};
 use crate::pgbench::command::libpq;
 use crate::pgbench::command::log::{server_text, system_text};
@@ -24,7 +26,13 @@ struct Ready {
 
 impl Bench {
     /// One thread, from connecting to the end. `None`: it could not begin, and has said why.
-    pub(super) fn work(&self, thread: usize, first: u32, count: u32) -> Result<Option<Legacy>, Error> {
+    pub(super) fn work(
+        &self,
+        thread: usize,
+        first: u32,
+        count: u32,
+        states: Option<&SyncSender<Taken>>,
+    ) -> Result<Option<Legacy>, Error> {
         let reactor = Reactor::with_io(self.clock.clone(), Io::Auto)?;
         let ready = reactor.block_on(self.prepare(&reactor, thread, first..first + count))?;
         self.has_failed.fetch_or(ready.is_none(), Ordering::SeqCst);
@@ -34,30 +42,38 @@ impl Bench {
         };
         let began = self.start().at;
         let time = Nanos(u64::from(self.options.time_s) * 1_000_000_000);
+        let place = self.places[thread].clone();
         let columns = Columns::new(&self.options);
         let log = |file| TransactionLog::new(file, columns, self.zero, &self.options.log, began);
         let shared = Thread {
             bench: self,
             reactor: reactor.clone(),
-            streams: Cell::new(self.program.startup.threads()[thread]),
+            streams: Cell::new(place.streams),
             due: Cell::new(began),
-            ends: if time > Nanos::ZERO { began + time } else { Nanos::MAX },
-            began,
+            ends: if time > Nanos::ZERO { began + (time - self.before.run) } else { Nanos::MAX },
             record: &self.records[thread],
-            connecting: Cell::default(),
+            connecting: Cell::new(place.connecting),
+            first,
+            clients: place.clients.into_iter().map(RefCell::new).collect(),
             log: ready.log.map(|file| RefCell::new(log(file))),
         };
         let mut clients: Vec<_> = (first..)
             .zip(ready.connections)
-            .map(|(id, connection)| Client {
-                thread: &shared,
-                player: Player::new(Arc::clone(&self.program), id),
-                connection,
-                ended: 0,
+            .map(|(id, connection)| {
+                Client::new(&shared, Player::new(Arc::clone(&self.program), id), connection)
             })
             .collect();
-        let aborted = self.drive(&reactor, &mut clients)?;
+        let give = |is_over| {
+            let (run, state) = (self.run_until(self.clock.now()), shared.state());
+            Taken { thread, run, state, is_over }
+        };
+        let keep = states.map(|states| Box::pin(self.keep_on(&reactor, states, &give)) as Routine<'_>);
+        let aborted = self.drive(&reactor, &mut clients, keep)?;
         drop(clients);
+        if let Some(states) = states {
+            // The keeper ends after the threads: it is there.
+            let _ = states.send(give(!aborted));
+        }
         let connecting = shared.connecting.get();
         let is_logged = self.close_log(thread, shared.log);
         Ok(Some(Legacy { thread, connecting, aborted, is_logged }))
@@ -97,8 +113,23 @@ impl Bench {
         Some(Ready { log, connections })
     }
 
-    /// Runs clients until each has ended; whether one was aborted.
-    fn drive(&self, reactor: &Reactor, clients: &mut [Client<'_, '_>]) -> Result<bool, Error> {
+    /// Gives the thread's state again and again.
+    async fn keep_on(&self, reactor: &Reactor, states: &SyncSender<Taken>, give: &dyn Fn(bool) -> Taken) {
+        let Some(keeping) = &self.keeping else { return };
+        loop {
+            reactor.sleep_until(reactor.now() + keeping.every).await;
+            // Where the keeper has not come after yet, the clients do not wait for it.
+            let _ = states.try_send(give(false));
+        }
+    }
+
+    /// Runs clients until each has ended, and something beside them; whether a client was aborted.
+    fn drive<'a>(
+        &'a self,
+        reactor: &'a Reactor,
+        clients: &'a mut [Client<'_, '_>],
+        beside: Option<Routine<'a>>,
+    ) -> Result<bool, Error> {
         let (aborted, left, gate) = (Cell::new(false), Cell::new(clients.len()), Gate::default());
         let run = async |client: &mut Client<'_, '_>| {
             if client.run().await.is_err() {
@@ -110,8 +141,8 @@ impl Bench {
         };
         let ends_early = || aborted.get() && self.options.exit_on_abort;
         let end = gate.wait(reactor, || (left.get() == 0 || ends_early()).then_some(()));
-        let run = clients.iter_mut().map(|client| Box::pin(run(client)) as Routine<'_>).collect();
-        reactor.run_beside(end, run)?;
+        let run = clients.iter_mut().map(|client| Box::pin(run(client)) as Routine<'_>);
+        reactor.run_beside(end, run.chain(beside).collect())?;
         Ok(aborted.get())
     }
 

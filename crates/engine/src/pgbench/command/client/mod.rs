@@ -1,11 +1,13 @@
 //! One client of a run: when its transactions begin, how often they are tried, how they end.
 
 mod failure;
+mod place;
 
 use std::cell::{Cell, RefCell};
 use std::sync::Mutex;
 
 use super::Bench;
+use super::checkpoint::ClientState;
 use super::libpq;
 use super::log::server_text;
 use super::record::{Record, lock};
@@ -28,12 +30,14 @@ pub struct Thread<'a> {
     pub due: Cell<Nanos>,
     /// No transaction begins from then on.
     pub ends: Nanos,
-    /// When the run began.
-    pub began: Nanos,
     /// What is counted; others look at it to report progress.
     pub record: &'a Mutex<Record>,
     /// Time spent on connecting again and again.
     pub connecting: Cell<Nanos>,
+    /// The number of its first client.
+    pub first: u32,
+    /// Where each is; of variables and generators only if the run's state is kept.
+    pub clients: Vec<RefCell<ClientState>>,
     /// Where transactions are logged, if they are.
     pub log: Option<RefCell<TransactionLog>>,
 }
@@ -47,7 +51,9 @@ pub struct Client<'a, 'b> {
     /// Its session; none before a transaction that is to have its own.
     pub connection: Option<Connection>,
     /// Its transactions so far, however they ended.
-    pub ended: u64,
+    ended: u64,
+    /// The script that was drawn for the first transaction already, in a run that goes on.
+    drawn: Option<usize>,
 }
 
 /// A client cannot go on, and has said why.
@@ -65,7 +71,8 @@ impl Client<'_, '_> {
     pub async fn run(&mut self) -> Result<(), Aborted> {
         let bench = self.thread.bench;
         while self.is_to_go_on() && self.thread.reactor.now() < self.thread.ends {
-            let script = self.choose();
+            let script = self.drawn.take().unwrap_or_else(|| self.choose());
+            self.keep_place(script);
             bench.log.debug(|| {
                 let name = &self.player.program.scripts.scripts()[script].name;
                 format!("client {} executing script \"{name}\"", self.player.client().id)
@@ -99,10 +106,8 @@ impl Client<'_, '_> {
         script
     }
 
-    /// Whether the number of its transactions allows another one.
     fn is_to_go_on(&self) -> bool {
-        let options = &self.thread.bench.options;
-        options.time_s > 0 || self.ended < u64::from(options.transactions)
+        self.thread.bench.is_to_go_on(self.ended)
     }
 
     /// Waits until a transaction is due by the rate, and gives that instant; skips those that are too late already.
@@ -130,7 +135,9 @@ impl Client<'_, '_> {
     /// Counts and logs a transaction.
     fn end(&mut self, ended: &Ended) {
         self.ended += 1;
-        lock(self.thread.record).add(ended, ended.at - self.thread.began);
+        let bench = self.thread.bench;
+        lock(self.thread.record).add(ended, bench.run_until(ended.at));
+        self.keep_count();
         if let Some(log) = self.thread.log.as_ref().filter(|_| self.is_sampled()) {
             log.borrow_mut().add(self.player.client().id, self.ended, ended);
         }

@@ -27,6 +27,7 @@ pub fn result(bench: &Bench, results: &Results) -> Value {
         "connecting_s": results.connecting_first.as_s(),
         "reconnecting_s": results.connecting_again.as_s(),
         "is_aborted": results.is_aborted,
+        "history": bench.before.history,
         "latency_from": if has_schedule(bench) { "scheduled start" } else { "start" },
         "tps": tps(&total, results.duration),
         "transactions": transactions(&total),

@@ -6,6 +6,7 @@
 mod hgrm;
 mod json;
 mod options;
+mod progress;
 mod text;
 
 #[cfg(test)]
@@ -17,6 +18,8 @@ use super::statistics::{Durations, Statistics};
 use crate::record::Histogram;
 
 pub use options::DetailOptions;
+pub use progress::remaining;
+pub use text::history;
 
 /// The quantiles that are reported.
 const QUANTILES: [(&str, f64); 5] =

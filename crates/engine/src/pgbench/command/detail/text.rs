@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::{QUANTILES, cpu_us_each, has_schedule, quantiles_ms};
 use crate::pgbench::command::Bench;
 use crate::pgbench::command::bench::Results;
+use crate::pgbench::command::checkpoint::History;
 use crate::pgbench::command::record::ScriptRecord;
 use crate::pgbench::command::statistics::{Durations, Statistics};
 use crate::record::{HIGHEST, Histogram};
@@ -74,4 +75,19 @@ fn footnotes(out: &mut String, results: &Results, total: &Statistics, latency: &
         out,
         "driver's CPU: {each_us:.3} us per transaction sent (user {user_s:.3} s, system {system_s:.3} s)"
     );
+}
+
+/// What a run that was resumed has to say about it; nothing of another.
+#[must_use]
+pub fn history(bench: &Bench) -> String {
+    let History { resumed, run_again, in_flight_max, is_incomplete } = bench.before.history;
+    if resumed == 0 {
+        return String::new();
+    }
+    let times = if resumed == 1 { "once".to_owned() } else { format!("{resumed} times") };
+    let at_least = if is_incomplete { "at least " } else { "" };
+    format!(
+        "pgdyno: resumed {times}; {at_least}{run_again} transactions that had ended after a checkpoint were run again, \
+         and up to {in_flight_max} more that were under way\n"
+    )
 }

@@ -9,6 +9,8 @@ mod tests;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use serde::{Deserialize, Serialize};
+
 pub use series::{POINTS_MAX, Point, Series};
 
 use super::statistics::{CommandStatistics, Ended, Statistics};
@@ -17,7 +19,7 @@ use crate::pgbench::script::Scripts;
 use crate::record::Histogram;
 
 /// One command of a script.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub struct CommandRecord {
     /// What pgbench reports.
     pub statistics: CommandStatistics,
@@ -26,7 +28,7 @@ pub struct CommandRecord {
 }
 
 /// One script.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub struct ScriptRecord {
     /// What pgbench reports.
     pub statistics: Statistics,
@@ -37,7 +39,7 @@ pub struct ScriptRecord {
 }
 
 /// All scripts.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Record {
     /// By script.
     pub scripts: Vec<ScriptRecord>,

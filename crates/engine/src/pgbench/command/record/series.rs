@@ -1,5 +1,7 @@
 //! Transactions over the time of a run, in steps of a second, and of two, four … when there would be too many.
 
+use serde::{Deserialize, Serialize};
+
 use crate::io::Nanos;
 use crate::pgbench::command::statistics::{Ended, Outcome};
 
@@ -9,7 +11,7 @@ pub const POINTS_MAX: usize = 4096;
 const FIRST_STEP: Nanos = Nanos(1_000_000_000);
 
 /// The transactions that ended within one step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
     /// Carried out.
     pub done: u64,
@@ -37,7 +39,7 @@ impl Point {
 }
 
 /// Points one behind the other from the start of the run on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Series {
     /// How long each is.
     pub step: Nanos,
