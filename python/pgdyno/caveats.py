@@ -34,6 +34,9 @@ class Code(StrEnum):
     DATA_NOT_RESTORED = "data-not-restored"
     SHARED_MACHINE = "shared-machine"
     NO_KEYING_AND_THINKING = "no-keying-and-thinking"
+    MORE_CLIENTS_THAN_BRANCHES = "more-clients-than-branches"
+    SCALE_OF_THE_DATA = "scale-of-the-data"
+    OWN_SCRIPTS_NOT_CHECKED = "own-scripts-not-checked"
     INTERRUPTED = "interrupted"
     # what was lost
     FEW_BLOCKS = "few-blocks"
@@ -136,6 +139,21 @@ WORDINGS: Mapping[Code, Wording] = {
         "The clients neither keyed nor thought: a few clients ran as fast as the server allowed.",
         "For TPC-C's own load, pass --pacing keying-and-thinking with ten clients per warehouse.",
     ),
+    Code.MORE_CLIENTS_THAN_BRANCHES: Wording(
+        "The clients of tpcb-like ({clients}) are more than the rows of pgbench_branches ({scale}) that they "
+        "change: a good part of what was measured is waiting for each other.",
+        "Take a --scale of at least the number of clients.",
+    ),
+    Code.SCALE_OF_THE_DATA: Wording(
+        ":scale was that of the data, {scale}. pgbench takes 1 where there are script files only, and so "
+        "touches the first 100 000 accounts alone: results of such runs are not comparable.",
+        "To do as pgbench does, pass --define scale=1.",
+    ),
+    Code.OWN_SCRIPTS_NOT_CHECKED: Wording(
+        "What these scripts leave in the data was not checked, for nobody but their author knows what it "
+        "should be: {scripts}. Their mix and the server's log were.",
+        "Have the scripts fail where a result is wrong, and look at the failures.",
+    ),
     Code.INTERRUPTED: Wording(
         "Interrupted trials, which count for nothing: {trials}.",
         "Continue with --resume where blocks are missing.",
@@ -164,7 +182,7 @@ WORDINGS: Mapping[Code, Wording] = {
     Code.RETRIES_OVER_SHARE: Wording(
         "Arm {arm} retried {share} of its transactions (limit {limit}): "
         "contention is a part of what was measured.",
-        "Use more warehouses per client, or a lower isolation level.",
+        "Use more warehouses per client (or a larger --scale), or a lower isolation level.",
     ),
     Code.DRIVER_BUSY: Wording(
         "The driver used {share} of the machine's CPU while arm {arm} was measured (limit {limit}): "

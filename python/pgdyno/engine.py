@@ -78,7 +78,7 @@ class Engine:
     the run in order; and it ends by itself when its standard input closes, should we be killed.
     """
 
-    def __init__(self, command: Literal["drive", "load"], specification: Mapping[str, Any]) -> None:
+    def __init__(self, command: Literal["drive", "load", "check"], specification: Mapping[str, Any]) -> None:
         # The file outlives the run and cannot fill up as a pipe would while we read events.
         self._stderr = tempfile.TemporaryFile(mode="w+")  # noqa: SIM115
         self._process = subprocess.Popen(

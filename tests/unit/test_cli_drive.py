@@ -9,6 +9,9 @@ from rich.console import Console
 
 from pgdyno.cli.drive import show, summarise
 from pgdyno.drive.run import Run
+from pgdyno.study.tpcc import TpccParameters
+
+PACE = TpccParameters.PACE
 
 # In the order of the alphabet, as the engine writes them.
 COUNTS = {"failed": 33, "ok": 1_234_567, "retried": 55, "rolled_back": 22, "skipped": 44}
@@ -37,7 +40,7 @@ def shown(found: dict[str, Any], width: int = 80) -> str:
 
 
 def test_every_count_stands_under_its_heading() -> None:
-    lines = shown(summarise(*run_and_slice(COUNTS, 300))).splitlines()
+    lines = shown(summarise(*run_and_slice(COUNTS, 300), PACE)).splitlines()
     heading = next(line for line in lines if "rolled back" in line)
     row = next(line for line in lines if "1,234,567" in line)
     under = {"ok": "1,234,567", "rolled back": "22", "failed": "33", "skipped": "44", "retried": "55"}
@@ -46,7 +49,7 @@ def test_every_count_stands_under_its_heading() -> None:
 
 
 def test_nothing_is_cut_off_on_a_terminal_of_80_columns() -> None:
-    found = summarise(*run_and_slice(COUNTS, 300))
+    found = summarise(*run_and_slice(COUNTS, 300), PACE)
     assert "…" not in shown(found)
     assert {len(line.rstrip()) <= 80 for line in shown(found).splitlines()[1:]} == {True}
     assert shown(found).split() == shown(found, 200).split()
@@ -54,13 +57,13 @@ def test_nothing_is_cut_off_on_a_terminal_of_80_columns() -> None:
 
 def test_the_drivers_cpu_is_divided_by_what_ended_while_it_was_used() -> None:
     # The counted part is shorter than the time that the CPU is of.
-    found = summarise(*run_and_slice({**NONE, "ok": 200}, 300))
+    found = summarise(*run_and_slice({**NONE, "ok": 200}, 300), PACE)
     assert found["driver_cpu_us_per_transaction"] == 3000 / 300
     assert "driver 10.0 µs of CPU per transaction" in shown(found)
 
 
 def test_where_nothing_ended_no_cpu_per_transaction_is_shown() -> None:
-    found = summarise(*run_and_slice(NONE, 0))
+    found = summarise(*run_and_slice(NONE, 0), PACE)
     assert found["driver_cpu_us_per_transaction"] is None
     assert "no transaction ended" in shown(found)
     assert "µs" not in shown(found)

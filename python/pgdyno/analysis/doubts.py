@@ -9,7 +9,7 @@ from pgdyno.analysis.differences import debugged, differences, listed
 from pgdyno.analysis.verdict import BLOCKS_MIN
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import share_text
-from pgdyno.evidence.records import Arm, Counts, Ending, Schedule, Study, Trial, TrialStatus
+from pgdyno.evidence.records import Arm, Counts, Ending, Plan, Schedule, Study, Trial, TrialStatus
 
 FAILURES_SHARE_MAX = 0.01
 """More failed transactions than this, and the workload is not what was asked for."""
@@ -42,7 +42,7 @@ def doubts(
         found += differences(arms[0], comparison.arm, trials, study.plan.schedule)
     for arm in arms:
         found += debugged(arm, trials)
-    return found + _of_study(study)
+    return found + _of_study(study) + _of_scripts(study.plan, arms)
 
 
 def _of_trials(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]:
@@ -151,4 +151,16 @@ def _of_study(study: Study) -> list[Caveat]:
         found.append(Caveat(Code.THROUGHPUT_FIXED, {"load": "keying and thinking times"}))
     elif plan.workload.get("kind") == "tpcc":
         found.append(Caveat(Code.NO_KEYING_AND_THINKING))
+    return found
+
+
+def _of_scripts(plan: Plan, arms: Sequence[Arm]) -> list[Caveat]:
+    """Of the workload pgbench."""
+    found = []
+    scripts = [script for script in plan.workload.get("scripts", ()) if script["weight"]]
+    clients, scale = arms[0].clients, plan.workload.get("scale", 0)
+    if clients > scale and any(script["effect"] == "all" for script in scripts):
+        found.append(Caveat(Code.MORE_CLIENTS_THAN_BRANCHES, {"clients": clients, "scale": scale}))
+    if own := [script["name"] for script in scripts if script["effect"] == "unknown"]:
+        found.append(Caveat(Code.OWN_SCRIPTS_NOT_CHECKED, {"scripts": ", ".join(own)}))
     return found

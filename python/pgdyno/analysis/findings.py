@@ -21,6 +21,7 @@ from pgdyno.evidence.records import (
     Counts,
     Measure,
     Pairs,
+    Plan,
     Study,
     Trial,
     TrialStatus,
@@ -90,14 +91,14 @@ def find(evidence: Evidence) -> Findings:
         }
         series = {trial.trial: throughput(evidence.intervals(trial.trial)) for trial in trials}
         stored = evidence.caveats()
-    kinds = _kinds(trials)
+    kinds = _kinds(trials, study.plan)
     latency_ms = _quantiles_by_trial(histograms)
     median_ms = {trial: latency_ms.get((trial, latency_key(ALL_KINDS, "p50"))) for trial in histograms}
     chosen = metrics.of_plan(study.plan, median_ms)
     keys = [latency_key(kind, name) for kind in [*kinds, ALL_KINDS] for name in QUANTILES_COMPARED]
     getters = {key: _Getter(latency_ms, key) for key in keys}
     comparisons = compare(arms, trials, study.plan, chosen, getters)
-    of_arms = [_of_arm(arm, trials, histograms, chosen, study.plan.confidence) for arm in arms]
+    of_arms = [_of_arm(arm, trials, histograms, chosen, study.plan) for arm in arms]
     p50_ms = {of.arm.arm: of.quantiles_ms(ALL_KINDS)["p50"] for of in of_arms}
     computed = doubts(study, arms, trials, comparisons, p50_ms)
     durations = [
@@ -150,12 +151,13 @@ def _of_arm(
     trials: Sequence[Trial],
     histograms: Mapping[int, Mapping[str, Pairs]],
     chosen: Sequence[Metric],
-    confidence: float,
+    plan: Plan,
 ) -> ArmFindings:
     mine = [trial for trial in trials if trial.arm == arm.arm]
     ok = [trial for trial in mine if trial.status is TrialStatus.OK]
     by_kind = {
-        kind: latency.merge(histograms[trial.trial].get(kind, _EMPTY) for trial in ok) for kind in _kinds(ok)
+        kind: latency.merge(histograms[trial.trial].get(kind, _EMPTY) for trial in ok)
+        for kind in _kinds(ok, plan)
     }
     memory = [trial.driver_memory_bytes for trial in ok if trial.driver_memory_bytes is not None]
     return ArmFindings(
@@ -163,7 +165,7 @@ def _of_arm(
         trials_by_status={
             status: n for status in TrialStatus if (n := sum(trial.status is status for trial in mine))
         },
-        levels={metric.key: _level(metric, ok, confidence) for metric in chosen},
+        levels={metric.key: _level(metric, ok, plan.confidence) for metric in chosen},
         counts=_counts(ok),
         latency={**by_kind, ALL_KINDS: latency.merge(by_kind.values())},
         driver_memory_bytes=max(memory, default=None),
@@ -190,10 +192,13 @@ def _counts(trials: Sequence[Trial]) -> dict[str, Counts]:
     return found
 
 
-def _kinds(trials: Sequence[Trial]) -> list[str]:
-    """In the order of the standard where they are TPC-C's, else by name."""
+def _kinds(trials: Sequence[Trial], plan: Plan) -> list[str]:
+    """In the order of the standard where they are TPC-C's, of the scripts where they are pgbench's, else by
+    name.
+    """
     found = {kind for trial in trials for piece in trial.slices for kind in piece.kinds}
-    order = {kind: i for i, kind in enumerate(_TPCC_ORDER)}
+    scripts = [script["name"] for script in plan.workload.get("scripts", ())]
+    order = {kind: i for i, kind in enumerate(scripts or _TPCC_ORDER)}
     return sorted(found, key=lambda kind: (order.get(kind, len(order)), kind))
 
 

@@ -1,4 +1,4 @@
-"""``pgdyno check``: does a tpcc database hold together? It only reads."""
+"""``pgdyno check``: do a database's data hold together? It only reads."""
 
 from __future__ import annotations
 
@@ -12,33 +12,56 @@ from rich.table import Table
 
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json
+from pgdyno.cli.groups import expanded
+from pgdyno.cli.workload import PgbenchScripts, Which, parameters_of
 from pgdyno.errors import ConnectError, UsageError
+from pgdyno.study.pgbench import PgbenchParameters
 from pgdyno.workload.check import Check
 from pgdyno.workload.interface import Connection
+from pgdyno.workload.pgbench.balances import check_balances, check_rows
+from pgdyno.workload.pgbench.sums import Sums, read_scale, read_sums
 from pgdyno.workload.tpcc.consistency import check_conditions
 from pgdyno.workload.tpcc.dataset import require_warehouses
 
 
+@expanded
 def check(
     dsn: options.Dsn,
+    *,
+    which: Which,
+    scripts: PgbenchScripts,
     as_json: options.Json = False,
 ) -> int:
-    """Check TPC-C's twelve consistency conditions.
+    """Check that a database's data agree with each other.
 
-    Works on any tpcc database and only reads. A line for each condition; exit status 1 if one does not
-    hold. Example:
+    Of tpcc TPC-C's twelve consistency conditions, of pgbench what must hold if none but the scripts that you
+    name ran since the tables were loaded. It works on any such database and only reads. A line for each;
+    exit status 1 if one does not hold. Examples:
 
     \b
       pgdyno check postgresql://localhost/tpcc
+      pgdyno check postgresql://localhost/bench --workload pgbench -b simple-update
     """
+    parameters = parameters_of(which, scripts)
     with closing(_connect(dsn)) as conn:
-        require_warehouses(conn)
-    checks = check_conditions(lambda: _connect(dsn))
+        if isinstance(parameters, PgbenchParameters):
+            checks = _check_pgbench(conn, parameters)
+        else:
+            require_warehouses(conn)
+            checks = check_conditions(lambda: _connect(dsn))
     if as_json:
         print_json({"passed": all(c.passed for c in checks), "checks": [asdict(c) for c in checks]})
     else:
         out.print(_table(checks))
     return 0 if all(c.passed for c in checks) else 1
+
+
+def _check_pgbench(conn: Connection, parameters: PgbenchParameters) -> list[Check]:
+    if "unknown" in parameters.effects:
+        raise UsageError("what a script of your own leaves in the data is not known: name those of pgbench")
+    sums = read_sums(conn)
+    grown = sums.since(Sums.pristine(read_scale(conn)))
+    return [check_rows(sums), *check_balances(grown, parameters.effects)]
 
 
 def _connect(dsn: str) -> Connection:

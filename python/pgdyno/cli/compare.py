@@ -16,8 +16,10 @@ import typer
 
 from pgdyno.cli import options
 from pgdyno.cli.console import say
+from pgdyno.cli.groups import expanded
 from pgdyno.cli.live import LiveView
 from pgdyno.cli.report import print_report, write_html
+from pgdyno.cli.workload import PgbenchData, PgbenchScripts, TpccCalls, TpccData, Which, parameters_of
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
 from pgdyno.evidence.reader import Evidence
@@ -26,25 +28,29 @@ from pgdyno.interruption import Interruption
 from pgdyno.lab.study import resume_study, start_study
 from pgdyno.study.arm import parse_arms
 from pgdyno.study.plan import Study
-from pgdyno.study.sizing import default_clients, default_slice_s, default_warehouses, discard_s, fit_rhythm
+from pgdyno.study.sizing import (
+    default_clients,
+    default_scale,
+    default_slice_s,
+    default_warehouses,
+    discard_s,
+    fit_rhythm,
+)
 from pgdyno.units import format_duration, parse_duration_s
 
 DEFAULT_MINUTES = 5.0
 MINUTES_MAX = 60 * 24 * 366.0
 """A year: a typing error, not a plan."""
 
+DEFAULT_SIZES = {"tpcc": default_warehouses, "pgbench": default_scale}
 
+
+@expanded
 def compare(
     # What an arm is stands in the docstring: typer would call it a `<list[str]>`.
     arms: Annotated[list[str] | None, typer.Argument(metavar="ARM", hidden=True)] = None,
-    workload: Annotated[Literal["tpcc"], typer.Option(help="What the clients do.")] = "tpcc",
-    warehouses: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Size of the data, about 100 MB each. [default: one per client, if memory allows]",
-        ),
-    ] = None,
+    *,
+    which: Which,
     clients: Annotated[
         int | None,
         typer.Option(metavar="N", help="Connections per arm, 1 to 2000. [default: 4 per core]"),
@@ -61,9 +67,10 @@ def compare(
         str,
         typer.Option(metavar="PERCENT", help="Differences that are surely smaller count as the same."),
     ] = "2%",
-    calls: options.Calls = "procedures",
-    pipeline: options.Pipeline = False,
-    isolation: options.Isolation = "read committed",
+    tpcc_data: TpccData,
+    tpcc_calls: TpccCalls,
+    pgbench_data: PgbenchData,
+    pgbench_scripts: PgbenchScripts,
     pacing: options.Pacing = "none",
     rate: options.RatePerS = None,
     arrivals: options.Arrivals = "poisson",
@@ -137,9 +144,9 @@ def compare(
       pgdyno compare 17 18
       pgdyno compare 18 18,@starter --minutes 20
       pgdyno compare 18 18,synchronous_commit=off --clients 32
+      pgdyno compare 17 18 --workload pgbench -b tpcb-like -b select-only@3 -M prepared
       pgdyno compare --resume pgdyno-20261121-213000.sqlite --minutes 5
     """
-    del workload  # there is one; the option is the place for the others
     if minutes is not None and not 0 < minutes <= MINUTES_MAX:  # nan is neither
         raise UsageError(f"--minutes: {minutes:g} is no budget: give more than 0, such as 5")
     if html is not None:
@@ -153,18 +160,19 @@ def compare(
     machine = options.this_machine()
     specs = tuple(parse_arms(arms))
     n_clients = default_clients(machine) if clients is None else clients
-    n_warehouses = default_warehouses(machine, n_clients, len(specs)) if warehouses is None else warehouses
+    workload = parameters_of(
+        which,
+        *(tpcc_data, tpcc_calls, pgbench_data, pgbench_scripts),
+        default_size=lambda kind: DEFAULT_SIZES[kind](machine, n_clients, len(specs)),
+    )
     slice_s = default_slice_s(machine, n_clients) if slice_length is None else parse_duration_s(slice_length)
     if slice_s <= 0:
         raise UsageError(f"--slice: {slice_length!r} is no length of a slice; for example: 1s")
     budget_s = 60 * (DEFAULT_MINUTES if minutes is None else minutes)
     rhythm = fit_rhythm(budget_s, len(specs), slice_s)
     fields = options.driving(
-        warehouses=n_warehouses,
+        workload=workload,
         clients=n_clients,
-        calls=calls,
-        pipeline=pipeline,
-        isolation=isolation,
         pacing=pacing,
         rate=rate,
         arrivals=arrivals,

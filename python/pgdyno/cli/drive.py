@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,7 +14,10 @@ from rich.table import Table
 from pgdyno.analysis.latency import quantiles_ms
 from pgdyno.cli import options
 from pgdyno.cli.console import err, out, print_json, say
+from pgdyno.cli.groups import expanded
+from pgdyno.cli.workload import PgbenchScripts, TpccCalls, Which, parameters_of
 from pgdyno.drive.run import Run, run_drive
+from pgdyno.drive.scripts import examine
 from pgdyno.drive.specification import drive_specification
 from pgdyno.engine import Event
 from pgdyno.errors import DatasetError, PgdynoError, ServerError, UsageError
@@ -27,10 +30,19 @@ from pgdyno.server.running import Connection
 from pgdyno.server.witness import keep_idle, require_undisturbed
 from pgdyno.study.plan import DISCARD_S, Driving, Slice
 from pgdyno.study.sizing import default_clients
+from pgdyno.study.workload import Pace
 from pgdyno.units import parse_duration_s
+from pgdyno.workload.pgbench.sums import read_scale
 from pgdyno.workload.tpcc.dataset import read_mark
 
+SIZES: Mapping[str, Callable[[Connection], int]] = {
+    "tpcc": lambda connection: read_mark(connection).scale,
+    "pgbench": read_scale,
+}
+"""How the size of the data that are there is read."""
 
+
+@expanded
 def drive(
     dsn: options.Dsn,
     clients: Annotated[int | None, typer.Option(metavar="N", help="1 to 2000. [default: 4 per core]")] = None,
@@ -38,9 +50,10 @@ def drive(
     warmup: Annotated[
         str, typer.Option(metavar="DURATION", help="Driven before that and not counted.")
     ] = "5s",
-    calls: options.Calls = "procedures",
-    pipeline: options.Pipeline = False,
-    isolation: options.Isolation = "read committed",
+    *,
+    which: Which,
+    tpcc_calls: TpccCalls,
+    pgbench_scripts: PgbenchScripts,
     pacing: options.Pacing = "none",
     rate: options.RatePerS = None,
     arrivals: options.Arrivals = "poisson",
@@ -60,28 +73,30 @@ def drive(
 
     Shows rates and latencies. It changes the data: only databases that pgdyno made (pgdyno load) are
     driven, unless you say --into-existing. One run does not say what the next one would: to compare, use
-    pgdyno compare. Example:
+    pgdyno compare. Examples:
 
     \b
       pgdyno drive postgresql://localhost/tpcc --clients 16 --window 60s
+      pgdyno drive postgresql://localhost/bench --workload pgbench -f my.sql@3 -b select-only
     """
     window_s, warmup_s = parse_duration_s(window), parse_duration_s(warmup)
     if window_s <= DISCARD_S:
         raise UsageError(f"--window: {window!r} leaves nothing to count; for example: 30s")
     remote = Remote(Dsn(dsn))
     with remote.connect() as connection:
-        scale = read_mark(connection).scale
+        workload = parameters_of(
+            which, tpcc_calls, pgbench_scripts, default_size=lambda kind: SIZES[kind](connection)
+        )
         name = connection.info.dbname
     if not into_existing and name not in remote.own_databases():
         raise DatasetError(f"{name} was not made by pgdyno: add --into-existing to change its data")
+    for caveat in examine(workload):
+        say(f"! {caveat.sentence}")
     n_clients = default_clients(options.this_machine()) if clients is None else clients
     driving = Driving.model_validate(
         options.driving(
-            warehouses=scale,
+            workload=workload,
             clients=n_clients,
-            calls=calls,
-            pipeline=pipeline,
-            isolation=isolation,
             pacing=pacing,
             rate=rate,
             arrivals=arrivals,
@@ -100,7 +115,7 @@ def drive(
     if measured is None or run.result is None:
         words = run.failure["message"] if run.failure else "stopped before anything was measured"
         raise PgdynoError(f"nothing was measured: {words}")
-    found = {**summarise(run, measured), "complete": status is TrialStatus.OK}
+    found = {**summarise(run, measured, workload.PACE), "complete": status is TrialStatus.OK}
     if json:
         print_json(found)
     else:
@@ -141,18 +156,22 @@ def _run(specification: Mapping[str, Any], quiet: bool) -> tuple[Run, Event | No
     return run, measured[0] if measured else None
 
 
-def summarise(run: Run, measured: Event) -> dict[str, Any]:
+def summarise(run: Run, measured: Event, pace: Pace) -> dict[str, Any]:
     """Rates over the counted part of the window, latencies in ms by kind, the driver's own cost."""
     assert run.result is not None
     window_s = (measured["closed_ns"] - measured["counted_from_ns"]) / 1e9
     counts = measured["kinds"]
     executed = sum(kind["ok"] + kind["rolled_back"] for kind in counts.values())
+    ok = {kind: n["ok"] for kind, n in counts.items()}
     kinds = run.result["targets"][0]["kinds"]
     cpu_ns = measured["driver_cpu_ns"]
     ended = run.transactions(0)  # from the slice's opening to its drain, which is what the CPU time is of
     return {
         "window_s": window_s,
-        "nopm": 60 * counts["new_order"]["ok"] / window_s,
+        "rate": {
+            "unit": pace.unit,
+            "value": pace.of(ok, window_s),
+        },
         "tpm": 60 * executed / window_s,
         "counts": counts,
         "latency_ms": {
@@ -179,7 +198,7 @@ def show(found: Mapping[str, Any], console: Console = out) -> None:
     """For people: two tables, as one would be wider than a terminal."""
     cpu_us = found["driver_cpu_us_per_transaction"]
     cost = "no transaction ended" if cpu_us is None else f"driver {cpu_us:.1f} µs of CPU per transaction"
-    rates = f"{found['nopm']:,.0f} NOPM   {found['tpm']:,.0f} TPM"
+    rates = f"{found['rate']['value']:,.0f} {found['rate']['unit']}   {found['tpm']:,.0f} TPM"
     console.print(f"{rates}   over {found['window_s']:.1f} s, one run; {cost}", soft_wrap=True)
     counts = {kind: [f"{n[name]:,}" for name in COUNTS] for kind, n in found["counts"].items()}
     console.print(_table("transactions", list(COUNTS.values()), counts))

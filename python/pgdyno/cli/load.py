@@ -11,6 +11,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pgdyno.cli import options
 from pgdyno.cli.console import err, print_json, say
+from pgdyno.cli.groups import expanded
+from pgdyno.cli.workload import PgbenchData, TpccData, Which, parameters_of
 from pgdyno.engine import Event
 from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
@@ -20,18 +22,26 @@ from pgdyno.server.dsn import Dsn
 from pgdyno.server.holding import hold
 from pgdyno.server.mark import HALF_MADE, lock_of
 from pgdyno.server.remote import Remote
-from pgdyno.study.tpcc import TpccParameters
 from pgdyno.study.workload import WorkloadParameters
 from pgdyno.units import format_duration, format_size
 
 
+@expanded
 def load(
     dsn: options.Dsn,
-    warehouses: Annotated[int, typer.Option(metavar="N", help="Size of the data, about 100 MB each.")] = 1,
+    *,
+    which: Which,
+    tpcc_data: TpccData,
+    pgbench_data: PgbenchData,
     seed: Annotated[
-        int,
-        typer.Option(metavar="N", min=0, max=options.SEED_MAX, help="The same seed gives the same bytes."),
-    ] = DATASET_SEED,
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=options.SEED_MAX,
+            help=f"tpcc: the same seed gives the same bytes. [default: {DATASET_SEED}]",
+        ),
+    ] = None,
     connections: Annotated[
         int | None,
         typer.Option(
@@ -42,17 +52,20 @@ def load(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> int:
-    """Load the tpcc data into the database that DSN names.
+    """Load a workload's data into the database that DSN names.
 
     The database is created. One that exists already is left alone unless you say --into-existing (or a
     load that was killed left it half-made); then an earlier load is replaced, while tables and functions of
-    the same names that are not pgdyno's are an error. Example:
+    the same names that are not pgdyno's are an error. Examples:
 
     \b
       pgdyno load postgresql://localhost/tpcc --warehouses 10
+      pgdyno load postgresql://localhost/bench --workload pgbench --scale 10 --partitions 4
     """
     target = Dsn(dsn)
-    parameters = TpccParameters(warehouses=warehouses)
+    if seed is not None and which.workload == "pgbench":
+        raise UsageError("--seed is for the workload tpcc: nothing is drawn for pgbench's tables")
+    parameters = parameters_of(which, tpcc_data, pgbench_data)
     remote = Remote(target)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
 
@@ -75,7 +88,7 @@ def load(
             lambda phase, share: progress.update(task, description=f"{phase:8}", completed=share),
             on_forecast,
             connections=connections,
-            seed=seed,
+            seed=DATASET_SEED if seed is None else seed,
         )
     if json:
         print_json({key: value for key, value in result.items() if key != "event"})

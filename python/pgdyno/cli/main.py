@@ -118,6 +118,7 @@ OPTION_OF_FIELD = {
     "slice_s": "--slice",
     "warmup_s": "--warmup",
     "rounds": "--window",
+    "indexes": "--index",
 }
 """Where a field of the plan is not named as the option that gives it."""
 
@@ -125,9 +126,10 @@ OPTION_OF_FIELD = {
 def _first_complaint(error: ValidationError) -> str:
     first = error.errors()[0]
     text = _plain_words(first["msg"])
-    if not first["loc"]:
+    names = [place for place in first["loc"] if isinstance(place, str)]  # the others are places in a list
+    if not names:
         return text
-    field = str(first["loc"][-1])
+    field = names[-1]
     return f"{OPTION_OF_FIELD.get(field, f'--{field}'.replace('_', '-'))}: {text}"
 
 

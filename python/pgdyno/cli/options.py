@@ -10,23 +10,11 @@ import typer
 from pgdyno.errors import UsageError
 from pgdyno.study.plan import Driving, Rate
 from pgdyno.study.sizing import Machine
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.workload import WorkloadParameters
 
-Calls = Annotated[
-    Literal["procedures", "statements"],
-    typer.Option(help="Server-side functions, one round trip a transaction, or one round trip a statement."),
-]
-Pipeline = Annotated[
-    bool,
-    typer.Option(
-        "--pipeline", help="With --calls statements: send together what does not need an answer first."
-    ),
-]
-Isolation = Annotated[
-    Literal["read committed", "repeatable read", "serializable"], typer.Option(help="Of every transaction.")
-]
 Pacing = Annotated[
-    Literal["none", "keying-and-thinking"], typer.Option(help="Whether clients wait as TPC-C's terminals do.")
+    Literal["none", "keying-and-thinking"],
+    typer.Option(help="tpcc: whether clients wait as TPC-C's terminals do."),
 ]
 RatePerS = Annotated[
     float | None,
@@ -87,11 +75,8 @@ def parse_percent(text: str) -> float:
 
 def driving(
     *,
-    warehouses: int,
+    workload: WorkloadParameters,
     clients: int,
-    calls: str,
-    pipeline: bool,
-    isolation: str,
     pacing: str,
     rate: float | None,
     arrivals: str,
@@ -99,9 +84,8 @@ def driving(
     threads: int | None,
 ) -> dict[str, object]:
     """The fields of Driving from the options; its validation says what is wrong."""
-    workload = {"warehouses": warehouses, "calls": calls, "pipeline": pipeline, "isolation": isolation}
     fields = {
-        "workload": TpccParameters.model_validate(workload),
+        "workload": workload,
         "clients": clients,
         "threads": threads,
         "pacing": pacing,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgdyno.caveats import Caveat, Code
+from pgdyno.drive.scripts import examine
 from pgdyno.errors import UsageError
 from pgdyno.evidence import records
 from pgdyno.interruption import Interruption
@@ -66,7 +67,7 @@ def prepare(study: Study, watch: Watch, interruption: Interruption) -> Iterator[
     cache = Cache.open()
     cache.sweep()
     machine = this_machine(cache.root)
-    caveats: list[Caveat] = []
+    caveats = _examined(study, watch)
     wanted = _resolve(study, cache, machine, watch, caveats)
     study = _fit_schedule(study, wanted, machine, watch, caveats)
     require_usable(study, watch)
@@ -94,6 +95,14 @@ def prepare(study: Study, watch: Watch, interruption: Interruption) -> Iterator[
         if any(arm.is_local() for arm in arms):
             caveats.append(Caveat(Code.SHARED_MACHINE, {"cores": machine.cores}))
         yield Prepared(study, arms, described, caveats, cache.root)
+
+
+def _examined(study: Study, watch: Watch) -> list[Caveat]:
+    """The scripts, before anything that takes time."""
+    found = examine(study.workload)
+    for caveat in found:
+        watch(Doubt(caveat.sentence))
+    return found
 
 
 def _resolve(

@@ -43,6 +43,39 @@ def transactions(findings: Findings) -> Table:
     )
 
 
+def workload(findings: Findings) -> Table:
+    """Its parameters."""
+    facts = {key: value for key, value in findings.study.plan.workload.items() if key != "scripts"}
+    rows = [[name, value or "none"] for name, value in _flat(facts).items()]
+    return Table("Workload", ("", "value"), rows, long=True)
+
+
+EFFECTS = {
+    "all": "account, teller, branch, history",
+    "accounts": "account, history",
+    "none": "nothing",
+    "unknown": "not known",
+}
+
+
+def scripts(findings: Findings) -> Table:
+    """Of pgbench's workload. The texts are in the evidence."""
+    every = findings.study.plan.workload.get("scripts", ())
+    total = sum(script["weight"] for script in every)
+    rows = [
+        [
+            script["name"],
+            grouped(script["weight"], 0),
+            share_text(script["weight"] / total),
+            "pgbench's own" if script["text"] is None else "a text",
+            EFFECTS[script["effect"]],
+        ]
+        for script in every
+    ]
+    columns = ("script", "weight", "share", "what it is", "what it changes")
+    return Table("Scripts", columns, rows, numeric=frozenset({"weight", "share"}), long=True)
+
+
 def failures(findings: Findings) -> Table:
     """Failed transactions of all trials, by arm, kind and SQLSTATE."""
     found: dict[tuple[str, str, str], tuple[int, str]] = {}

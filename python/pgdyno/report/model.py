@@ -102,6 +102,8 @@ def build(findings: Findings) -> Report:
         tables.checks(findings),
     ]
     behind = [
+        background.scripts(findings),
+        background.workload(findings),
         background.transactions(findings),
         background.failures(findings),
         background.settings(findings),

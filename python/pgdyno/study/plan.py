@@ -6,11 +6,12 @@ import hashlib
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pgdyno.study.arm import ArmSpec
+from pgdyno.study.pgbench import PgbenchParameters
 from pgdyno.study.sizing import MAX_CLIENTS
 from pgdyno.study.tpcc import TpccParameters
 
@@ -34,7 +35,7 @@ class Driving(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    workload: TpccParameters
+    workload: Annotated[TpccParameters | PgbenchParameters, Field(discriminator="kind")]
     clients: int = Field(ge=1, le=MAX_CLIENTS)
     threads: int | None = Field(default=None, ge=1, le=256)
     pacing: Literal["none", "keying-and-thinking"] = "none"

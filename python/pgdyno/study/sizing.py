@@ -9,6 +9,9 @@ MAX_CLIENTS = 2000
 WAREHOUSE_BYTES = 110e6
 """Heap and indexes of one warehouse, rounded up; the engine's forecast before a load is the exact one."""
 
+BRANCH_BYTES = 16e6
+"""Accounts of one branch with their key, rounded up."""
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -30,6 +33,12 @@ def default_warehouses(machine: Machine, clients: int, arms: int) -> int:
     is measured; with data beyond memory it is the disk.
     """
     that_fit = math.floor(machine.memory_bytes / 4 / arms / WAREHOUSE_BYTES)
+    return max(1, min(clients, that_fit))
+
+
+def default_scale(machine: Machine, clients: int, arms: int) -> int:
+    """A branch of its own for each client, within the same bounds and for the same reasons."""
+    that_fit = math.floor(machine.memory_bytes / 4 / arms / BRANCH_BYTES)
     return max(1, min(clients, that_fit))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pgdyno.study.pgbench import PgbenchParameters
 from pgdyno.study.tpcc import TpccParameters
 from pgdyno.study.workload import WorkloadParameters
 from pgdyno.workload.interface import Workload
+from pgdyno.workload.pgbench.workload import Pgbench
 from pgdyno.workload.tpcc.workload import Tpcc
 
 
@@ -13,4 +15,6 @@ def workload_of(parameters: WorkloadParameters) -> Workload:
     match parameters:
         case TpccParameters():
             return Tpcc(parameters)
+        case PgbenchParameters():
+            return Pgbench(parameters)
     raise TypeError(f"no workload has parameters like {parameters!r}")

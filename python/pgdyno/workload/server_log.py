@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -56,6 +56,13 @@ EXPECTED = (
 )
 
 
+EXPECTED_OF_ANY_SCRIPT = (
+    Expected("WARNING", re.compile(r"^(?!terminating connection)"), "always"),
+    Expected("ERROR", re.compile(r""), "failed"),
+)
+"""What a script of the user's may raise besides: warnings, and an error for each transaction that failed."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """One message of the log, without its DETAIL, HINT, CONTEXT and STATEMENT."""
@@ -78,7 +85,7 @@ def entries(log: str) -> Iterator[Entry]:
             yield Entry("UNKNOWN", line)
 
 
-def check_log(log: str, counted: Mapping[str, int]) -> Check:
+def check_log(log: str, counted: Mapping[str, int], expected: Sequence[Expected] = EXPECTED) -> Check:
     """Is the log free of the unexpected?
 
     ``counted`` has what the driver counted: ``rolled_back`` (by design), ``conflicts`` (attempts that ended
@@ -90,7 +97,7 @@ def check_log(log: str, counted: Mapping[str, int]) -> Check:
     for entry in entries(log):
         seen += 1
         stopping = stopping or (entry.severity == "LOG" and STOP_REQUEST.search(entry.message) is not None)
-        if not _is_expected(entry, left, stopping):
+        if not _is_expected(entry, left, stopping, expected):
             unexpected.append(entry)
     if not unexpected:
         return Check("server log", True, statistic=0.0, detail=f"{seen} entries, none unexpected")
@@ -99,7 +106,7 @@ def check_log(log: str, counted: Mapping[str, int]) -> Check:
     return Check("server log", False, statistic=float(len(unexpected)), detail=detail)
 
 
-def _is_expected(entry: Entry, left: Counter[str], stopping: bool) -> bool:
+def _is_expected(entry: Entry, left: Counter[str], stopping: bool, every: Sequence[Expected]) -> bool:
     """Whether the entry may be there; takes it from what is ``left`` of the driver's counts."""
     if entry.severity == "UNKNOWN":
         return False
@@ -107,7 +114,7 @@ def _is_expected(entry: Entry, left: Counter[str], stopping: bool) -> bool:
         return LOG_OF_A_DEATH.search(entry.message) is None
     if entry.severity not in SEVERE:
         return True
-    for expected in EXPECTED:
+    for expected in every:
         if expected.severity == entry.severity and expected.message.search(entry.message):
             if expected.when in ("always", "stopping"):
                 return expected.when == "always" or stopping

@@ -1,0 +1,2 @@
+SELECT count(DISTINCT aid)
+FROM pgbench_accounts;

@@ -1,0 +1,1 @@
+CREATE TABLE pgbench_accounts_copy AS SELECT * FROM pgbench_accounts

@@ -1,0 +1,1 @@
+COMMENT ON TABLE pgbench_accounts_copy IS 'made by pgdyno'

@@ -1,0 +1,2 @@
+-- Frozen, as the accounts themselves are.
+VACUUM (FREEZE, ANALYZE) pgbench_accounts_copy

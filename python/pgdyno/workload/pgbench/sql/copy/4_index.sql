@@ -1,0 +1,1 @@
+CREATE UNIQUE INDEX ON pgbench_accounts_copy (aid)

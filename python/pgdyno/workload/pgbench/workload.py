@@ -1,0 +1,110 @@
+"""The workload pgbench on servers: its data and the checks after a trial."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+from pgdyno.engine import dataset_format
+from pgdyno.errors import DatasetError
+from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.workload.check import Check
+from pgdyno.workload.goodness import fit_weights, tests_of
+from pgdyno.workload.interface import Connect, Connection, OnPhase
+from pgdyno.workload.pgbench import extras
+from pgdyno.workload.pgbench.balances import check_balances, check_history, check_rows
+from pgdyno.workload.pgbench.sums import Sums, read_scale, read_sums
+from pgdyno.workload.server_log import EXPECTED, EXPECTED_OF_ANY_SCRIPT, check_log, counted_in
+
+EXISTING = resources.files(__package__).joinpath("sql", "existing.sql").read_bytes()
+
+
+@dataclass(frozen=True)
+class Pgbench:
+    """See Workload."""
+
+    parameters: PgbenchParameters
+
+    @property
+    def format(self) -> str:
+        """The engine's, and that of what comes after it."""
+        return f"{dataset_format(self.parameters.kind)}{extras.digest()}"
+
+    @property
+    def bytes_completed(self) -> int:
+        """Copy and indexes."""
+        return extras.bytes_of(self.parameters)
+
+    def clear(self, conn: Connection) -> None:
+        """The copy; the tables are the engine's to drop, their indexes with them."""
+        extras.clear(conn)
+
+    def complete(self, conn: Connection, on_phase: OnPhase) -> None:
+        """Copy and indexes."""
+        extras.make(conn, self.parameters, on_phase)
+
+    def require(self, conn: Connection) -> None:
+        """By the catalogue: these tables bear no mark."""
+        read_scale(conn)
+        cursor = conn.execute(EXISTING)
+        row = cursor.fetchone()
+        assert row is not None and cursor.description is not None
+        found = dict(zip((column.name for column in cursor.description), row, strict=True))
+        for name, wanted in self.parameters.shape().items():
+            if found[name] != wanted:
+                what = name.replace("_", " ")
+                raise DatasetError(
+                    f"{conn.info.dbname} holds pgbench's tables with {what} {found[name] or 'none'}, not "
+                    f"{wanted or 'none'}: say --{name.replace('_', '-')} as they are, or load them again"
+                )
+
+    def checks(self, clients: int, *, restored: bool) -> PgbenchChecks:
+        """Pristine data add up to nothing: only others must be read before a trial."""
+        del clients
+        return PgbenchChecks(self.parameters, restored, Sums.pristine(self.parameters.scale))
+
+
+@dataclass
+class PgbenchChecks:
+    """See TrialChecks."""
+
+    parameters: PgbenchParameters
+    restored: bool
+    before: Sums
+    _known: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """What the user's own scripts do to the data nobody knows."""
+        self._known = "unknown" not in self.parameters.effects
+
+    def begin(self, conn: Connection) -> None:
+        """What the tables add up to, where that is not known."""
+        if self._known and not self.restored:
+            self.before = read_sums(conn)
+
+    def end(self, connect: Connect, result: Mapping[str, Any], server_log: str | None) -> list[Check]:
+        """Balances, history, the mix, the log."""
+        totals: Mapping[str, Mapping[str, int]] = result["totals"]
+        checks: list[Check] = []
+        if self._known:
+            with closing(connect()) as conn:
+                sums = read_sums(conn)
+            grown = sums.since(self.before)
+            checks += [check_rows(sums), *check_balances(grown, self.parameters.effects)]
+            checks.append(check_history(grown.history, self._committed(totals)))
+        if len(self.parameters.scripts) > 1:
+            drawn = Counter({kind: n["ok"] + n["failed"] for kind, n in totals.items()})
+            weights = {script.name: float(script.weight) for script in self.parameters.scripts}
+            checks += tests_of({"mix": fit_weights(drawn, weights)})
+        if server_log is not None:
+            expected = EXPECTED if self._known else (*EXPECTED, *EXPECTED_OF_ANY_SCRIPT)
+            checks.append(check_log(server_log, counted_in(totals.values()), expected))
+        return checks
+
+    def _committed(self, totals: Mapping[str, Mapping[str, int]]) -> int:
+        writers = {s.name for s in self.parameters.scripts if s.effect in ("all", "accounts")}
+        return sum(counts["ok"] for kind, counts in totals.items() if kind in writers)

@@ -1,0 +1,134 @@
+"""The workload pgbench, end to end: compared from builds, and step by step on a server that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from program import Program
+
+from pgdyno.evidence.reader import Evidence
+from pgdyno.server.running import Server
+
+SMALL = (
+    *("--workload", "pgbench", "--clients", "2", "--seed", "7", "--blocks", "1", "--json"),
+    *("--slice", "0.2s", "--warmup", "0.2s", "--window", "0.4s"),
+)
+DRIVE = ("--workload", "pgbench", "--clients", "2", "--warmup", "0s", "--window", "0.4s", "--json", "--quiet")
+
+
+def test_a_comparison_by_builtin_scripts_passes_its_checks(
+    program: Program, server: str, tmp_path: Path
+) -> None:
+    evidence = tmp_path / "e.sqlite"
+    mix = ("-b", "tpcb-like", "-b", "select-only@3", "-M", "prepared", "--index", "pgbench_history (tid)")
+    ended = program.run("compare", *SMALL, "--scale", "1", *mix, "--evidence", evidence, server, server)
+    assert ended.status == 0, ended.err
+    found = ended.json()
+    assert [arm["trials"] for arm in found["arms"]] == [{"ok": 1}] * 2
+    assert set(found["arms"][0]["levels"]) == {"tps", "server_cpu", "driver_cpu"}
+    assert list(found["arms"][0]["latency_ms"]) == ["tpcb-like", "select-only", "all"]
+    assert found["derived"] == ""
+    assert "more-clients-than-branches" in {caveat["code"] for caveat in found["caveats"]}
+    with Evidence(evidence) as opened:
+        for trial in opened.trials():
+            checks = {check.name: check.passed for check in trial.checks}
+            assert {"rows", "accounts agree with tellers", "history conserved", "mix", "server log"} <= set(
+                checks
+            )
+            assert all(checks.values())
+            assert trial.committed_new_orders is None
+    shown = program.run("report", evidence, "--md")
+    assert "tx/s" in shown.out
+    assert "| select-only | 3 |" in shown.out
+    again = program.run("compare", "--resume", evidence, "--json")
+    assert again.status == 0, again.err
+    assert "load" not in again.err
+
+
+def test_a_script_of_ones_own_sees_the_real_scale_and_says_what_was_not_checked(
+    program: Program, server: str, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.sql"
+    own.write_text("SELECT 1 / (:scale - 2 + 1);\n")  # fails unless :scale is at least 2
+    ended = program.run("compare", *SMALL, "--scale", "2", "-f", own, server, server)
+    assert ended.status == 0, ended.err
+    assert ":scale was that of the data, 2" in ended.err
+    found = ended.json()
+    assert {"own-scripts-not-checked", "scale-of-the-data"} <= {c["code"] for c in found["caveats"]}
+    assert found["arms"][0]["counts"][str(own)]["failed"] == 0
+    assert found["arms"][0]["counts"][str(own)]["ok"] > 0
+
+
+def test_a_wrong_script_is_told_with_line_and_caret_before_any_server_is_looked_for(
+    program: Program, tmp_path: Path
+) -> None:
+    (tmp_path / "wrong.sql").write_text("SELECT 1;\n\\set x 1 +\n")
+    ended = program.run(
+        "compare", "--workload", "pgbench", "-f", tmp_path / "wrong.sql", "/nowhere", "/nowhere"
+    )
+    assert ended.status == 2
+    assert ended.err.splitlines() == [
+        f'pgdyno: {tmp_path}/wrong.sql:2: syntax error in command "set"',
+        "\\set x 1 +",
+        "          ^ error found here",
+    ]
+
+
+@pytest.fixture
+def dsn(running_server: Server) -> Iterator[str]:
+    yield running_server.conninfo("bench")
+    with closing(running_server.connect()) as connection:
+        connection.execute("drop database if exists bench")
+
+
+def test_a_database_is_loaded_driven_and_checked_step_by_step(
+    program: Program, running_server: Server, dsn: str
+) -> None:
+    made = ("--partitions", "2", "--accounts-copy", "--index", "pgbench_accounts(bid, abalance)")
+    loaded = program.run("load", dsn, "--workload", "pgbench", *made, "--json")
+    assert loaded.status == 0, loaded.err
+    assert "scale 1 will take" in loaded.err
+    assert loaded.json()["rows"]["pgbench_accounts"] == 100_000
+    driven = program.run("drive", dsn, *DRIVE, "-b", "simple-update")
+    assert driven.status == 0, driven.err
+    assert driven.json()["counts"]["simple-update"]["ok"] > 0
+    assert driven.json()["rate"]["unit"] == "tx/s"
+    check = ("check", dsn, "--workload", "pgbench", "--json")
+    assert program.run(*check, "-b", "simple-update").status == 0
+    broken = program.run(*check, "-b", "tpcb-like")  # which did not run
+    assert broken.status == 1
+    wrong = {one["name"] for one in broken.json()["checks"] if not one["passed"]}
+    assert wrong == {"accounts agree with tellers"}
+    # What stands there must be what is asked for, part by part.
+    for options, complaint in (
+        (("--scale", "2"), "with scale 1, not 2"),
+        (("--scale", "1"), "with partitions 2, not none"),
+        (("--scale", "1", *made, "--fillfactor", "90"), "with fillfactor 100, not 90"),
+        (("--scale", "1", *made[:3]), "with indexes pgbench_accounts (bid, abalance), not none"),
+        (("--scale", "1", *made, "--foreign-keys"), "with foreign keys none, not 1"),
+    ):
+        refused = program.run("compare", *SMALL, *options, "--into-existing", dsn, "18")
+        assert refused.status == 1
+        assert complaint in refused.complaints[0]
+    again = program.run("load", dsn, "--workload", "pgbench", "--into-existing", "--quiet")
+    assert again.status == 0, again.err
+    with closing(running_server.connect("bench")) as connection:
+        row = connection.execute("select to_regclass('pgbench_accounts_copy')").fetchone()
+        assert row == (None,)
+
+
+def test_two_running_servers_are_compared_in_copies_of_a_pristine_database(
+    program: Program, running_server: Server, tmp_path: Path
+) -> None:
+    dsn, evidence = running_server.conninfo("postgres"), tmp_path / "e.sqlite"
+    options = ("--scale", "1", "--variant", "analytical", "--slice", "0.5s", "--window", "1s")
+    ended = program.run("compare", *SMALL, *options, "--evidence", evidence, dsn, dsn)
+    assert ended.status == 0, ended.err
+    assert [arm["trials"] for arm in ended.json()["arms"]] == [{"ok": 1}] * 2
+    assert "copy of the accounts" in ended.err
+    second = program.run("compare", *SMALL, *options, "--evidence", tmp_path / "2.sqlite", dsn, dsn)
+    assert second.status == 0, second.err
+    assert "load" not in second.err

@@ -1,0 +1,110 @@
+"""The options of the workloads: whose they are, how scripts are named, how groups become options."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgdyno.cli.compare import compare
+from pgdyno.cli.groups import expanded
+from pgdyno.cli.main import run
+from pgdyno.cli.scripts import definitions, scripts_of
+from pgdyno.cli.workload import PgbenchData, PgbenchScripts, TpccCalls, TpccData, Which, parameters_of
+from pgdyno.errors import UsageError
+from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.tpcc import TpccParameters
+
+
+def asked(which: Which, **options: Any) -> Any:
+    groups: list[Any] = []
+    for group in (TpccData, TpccCalls, PgbenchData, PgbenchScripts):
+        fields = {
+            name: value for name, value in options.items() if name in inspect.signature(group).parameters
+        }
+        groups.append(group(**fields))
+    return parameters_of(which, *groups, default_size=lambda _: 9)
+
+
+def test_by_itself_each_workload_has_its_own_defaults_and_the_size_that_fits() -> None:
+    assert asked(Which()) == TpccParameters(warehouses=9)
+    assert asked(Which("pgbench")) == PgbenchParameters(scale=9)
+
+
+def test_an_option_of_the_other_workload_is_refused_by_its_name() -> None:
+    with pytest.raises(UsageError, match="--partition-method is for the workload pgbench, not for tpcc"):
+        asked(Which(), partition_method="hash")
+    with pytest.raises(UsageError, match="--calls is for the workload tpcc, not for pgbench"):
+        asked(Which("pgbench"), calls="statements")
+    with pytest.raises(UsageError, match="--variant is for the workload pgbench"):
+        asked(Which(variant="default"))
+
+
+def test_options_override_parts_of_a_variant() -> None:
+    which = Which("pgbench", "skip-some-updates")
+    found = asked(which, scale=2, protocol="simple")
+    assert (found.scale, found.protocol) == (2, "simple")
+    assert found.indexes == ("pgbench_accounts (bid, abalance)",)
+    other = asked(which, builtin=["select-only"])
+    assert [script.name for script in other.scripts] == ["select-only"]
+    assert other.indexes == found.indexes
+
+
+def test_scripts_are_named_as_pgbench_names_them(tmp_path: Path) -> None:
+    file = tmp_path / "a@b.sql"
+    file.write_text("SELECT 1;")
+    found = scripts_of(["se@2", "tpcb"], [f"{file}@3"])
+    assert [(script.name, script.weight) for script in found] == [
+        ("select-only", 2),
+        ("tpcb-like", 1),
+        (str(file), 3),
+    ]
+    assert [script.text for script in found] == [None, None, "SELECT 1;"]
+    assert definitions(["a=1", "b=x=y", "a=2"]) == {"a": "2", "b": "x=y"}
+
+
+@pytest.mark.parametrize(
+    ("builtins", "files", "complaint"),
+    [
+        (["s"], [], "names several of pgbench's scripts"),
+        (["x"], [], "is none of pgbench's scripts: tpcb-like"),
+        (["select-only@much"], [], "'much' in 'select-only@much' is no weight"),
+        (["select-only@-1"], [], "is no weight"),
+        ([], ["/no/such.sql"], "cannot read /no/such.sql: No such file"),
+        ([], ["/"], "cannot read /: Is a directory"),
+    ],
+)
+def test_what_is_no_script_is_refused_with_what_is_wrong(
+    builtins: list[str], files: list[str], complaint: str
+) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        scripts_of(builtins, files)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"SELECT '\xff'")
+    with pytest.raises(UsageError, match=r"is not UTF-8 \(byte 8\)"):
+        scripts_of([], [str(tmp_path / "f")])
+
+
+def test_the_fields_of_a_group_are_options_and_come_back_as_the_group() -> None:
+    @expanded
+    def command(name: str, *, data: TpccData, quiet: bool = False) -> int:
+        assert (name, quiet) == ("x", True)
+        return data.warehouses or 0
+
+    assert list(inspect.signature(command).parameters) == ["name", "warehouses", "quiet"]
+    assert command("x", warehouses=4, quiet=True) == 4
+    assert "scale" in inspect.signature(compare).parameters
+
+
+def test_a_wrong_element_of_a_list_is_charged_to_its_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["load", "host=h", "--workload", "pgbench", "--index", "pgbench_accounts(x)"]) == 2
+    assert "--index: pgbench_accounts has no column 'x'" in capsys.readouterr().err
+
+
+def test_pgbenchs_tables_take_no_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["load", "host=h", "--workload", "pgbench", "--seed", "3"]) == 2
+    assert "--seed is for the workload tpcc" in capsys.readouterr().err

@@ -1,0 +1,119 @@
+"""The parameters of pgbench: what shapes its data, what the engine is told, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from pgdyno.errors import UsageError
+from pgdyno.study.pgbench import PgbenchParameters, Script
+from pgdyno.study.plan import Driving
+from pgdyno.workload.pgbench.variants import variant_of, variants
+
+
+def parameters(**given: Any) -> PgbenchParameters:
+    return PgbenchParameters.model_validate({"scale": 3, **given})
+
+
+SHAPES_DATA: list[dict[str, Any]] = [
+    {"scale": 4},
+    {"partitions": 2},
+    {"partitions": 2, "partition_method": "hash"},
+    {"fillfactor": 90},
+    {"unlogged": True},
+    {"foreign_keys": True},
+    {"indexes": ("pgbench_accounts (bid)",)},
+    {"indexes": ("pgbench_accounts (bid, abalance)",)},
+    {"accounts_copy": True},
+]
+SHAPES_NO_DATA: list[dict[str, Any]] = [
+    {"protocol": "prepared"},
+    {"scripts": (Script(name="select-only"),)},
+    {"define": {"x": "1"}},
+]
+
+
+def test_all_that_shapes_the_data_makes_another_dataset_and_nothing_else_does() -> None:
+    shapes = [str(parameters(**given).shape()) for given in [{}, *SHAPES_DATA]]
+    assert len(set(shapes)) == len(shapes)
+    assert {str(parameters(**given).shape()) for given in SHAPES_NO_DATA} == {shapes[0]}
+    named = {key for given in [*SHAPES_DATA, *SHAPES_NO_DATA] for key in given}
+    assert named == set(PgbenchParameters.model_fields) - {"kind"}
+
+
+def test_equal_data_have_one_shape_however_they_are_asked_for() -> None:
+    pairs = [
+        ({"partitions": 2}, {"partitions": 2, "partition_method": "range"}),
+        (
+            {"indexes": ["PGBENCH_accounts(bid,abalance)"]},
+            {"indexes": [" pgbench_accounts ( bid , abalance )"]},
+        ),
+        (
+            {"indexes": ["pgbench_history (tid)", "pgbench_history (aid)"]},
+            {"indexes": ["pgbench_history (aid)", "pgbench_history (tid)"]},
+        ),
+    ]
+    for one, other in pairs:
+        assert parameters(**one).shape() == parameters(**other).shape()
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"partition_method": "hash"}, "--partition-method needs --partitions"),
+        ({"indexes": ["pgbench_accounts"]}, "is no TABLE"),
+        ({"indexes": ["orders (id)"]}, "there is no table orders"),
+        ({"indexes": ["pgbench_tellers (aid)"]}, "pgbench_tellers has no column 'aid'"),
+        ({"indexes": ["pgbench_tellers (tid); drop table x"]}, "is no TABLE"),
+        ({"indexes": ["pgbench_tellers (bid, bid)"]}, "names a column twice"),
+        ({"indexes": ["pgbench_tellers (bid)", "pgbench_tellers(bid)"]}, "asked for twice"),
+        ({"indexes": ["pgbench_accounts_copy (bid)"]}, "needs --accounts-copy"),
+        ({"scripts": [{"name": "tpcb-like"}, {"name": "tpcb-like"}]}, "tpcb-like is there twice"),
+        ({"scripts": [{"name": "tpcb-like", "weight": 0}]}, "every script has the weight 0"),
+        ({"scripts": [{"name": "tpcc"}]}, "pgbench has no script tpcc"),
+        ({"scripts": []}, "at least 1 item"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused_with_the_reason(given: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValidationError, match=complaint):
+        parameters(**given)
+
+
+def test_the_scale_is_that_of_the_data_also_for_scripts_of_ones_own() -> None:
+    own = parameters(scale=7, scripts=[{"name": "f.sql", "text": "SELECT :scale", "weight": 2}])
+    assert own.to_drive()["scale"] == 7
+    assert own.to_drive()["scripts"] == [{"name": "f.sql", "text": "SELECT :scale", "weight": 2}]
+    assert own.effects == {"unknown"}
+
+
+def test_the_effect_of_a_builtin_script_is_not_the_users_to_say() -> None:
+    said = Script.model_validate({"name": "tpcb-like", "effect": "none"})
+    assert said.effect == "all"
+    assert parameters(scripts=[said, {"name": "x", "text": "SELECT 1", "weight": 0}]).effects == {"all"}
+
+
+def test_a_study_comes_back_from_its_json() -> None:
+    whole = parameters(
+        partitions=2, indexes=("pgbench_accounts (bid)",), **variants()["analytical"].transactions
+    )
+    driving = Driving(workload=whole, clients=2)
+    assert Driving.model_validate_json(driving.model_dump_json()) == driving
+
+
+def test_the_clients_of_pgbench_do_not_key() -> None:
+    with pytest.raises(ValidationError, match="neither key nor think"):
+        Driving(workload=parameters(), clients=2, pacing="keying-and-thinking")
+
+
+def test_every_variant_is_whole_and_an_unknown_one_is_answered_with_the_list() -> None:
+    made = {name: parameters(**one.data, **one.transactions) for name, one in variants().items()}
+    assert made["default"] == parameters()
+    assert len(made["extra-indexes"].indexes) == 4
+    assert made["select-only"].effects == {"none"}
+    assert made["analytical"].accounts_copy
+    assert len(made["analytical"].scripts) == 4
+    assert made["skip-some-updates"].protocol == "prepared"
+    with pytest.raises(UsageError, match=r"no variant nonsense; there are default: .*; analytical: "):
+        variant_of("nonsense")

@@ -1,0 +1,131 @@
+"""The checks after a trial of pgbench: sound growth passes, each way to lose a change is found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import astuple, replace
+from typing import Any, cast
+
+import pytest
+
+from pgdyno.study.pgbench import Effect, PgbenchParameters, Script
+from pgdyno.workload.pgbench import workload
+from pgdyno.workload.pgbench.balances import check_balances, check_history, check_rows
+from pgdyno.workload.pgbench.extras import bytes_of
+from pgdyno.workload.pgbench.sums import Sums
+from pgdyno.workload.pgbench.workload import Pgbench
+
+PRISTINE = Sums.pristine(2)
+MOVED = replace(
+    PRISTINE, branch_balance=5, teller_balance=5, account_balance=5, history=1, history_delta=5
+)  # by one tpcb-like
+SKIPPED = replace(PRISTINE, account_balance=7, history=1, history_delta=7)  # by one simple-update
+
+
+def failed(grown: Sums, *effects: Effect) -> set[str]:
+    return {check.name for check in check_balances(grown, effects) if not check.passed}
+
+
+def test_what_each_script_leaves_passes() -> None:
+    nothing, one = PRISTINE.since(PRISTINE), MOVED.since(PRISTINE)
+    skipped = SKIPPED.since(PRISTINE)
+    both = Sums(*(a + b for a, b in zip(astuple(one), astuple(skipped), strict=True)))
+    assert failed(one, "all") == failed(one, "all", "none") == set()
+    assert failed(skipped, "accounts") == failed(skipped, "accounts", "none") == set()
+    assert failed(both, "all", "accounts") == set()
+    assert failed(nothing, "none") == set()
+
+
+@pytest.mark.parametrize(
+    ("column", "effects", "names"),
+    [
+        ("branch_balance", ("all",), {"tellers agree with branches"}),
+        ("teller_balance", ("all",), {"tellers agree with branches", "accounts agree with tellers"}),
+        ("account_balance", ("all",), {"accounts agree with history", "accounts agree with tellers"}),
+        ("history_delta", ("all",), {"accounts agree with history"}),
+        ("account_balance", ("all", "accounts"), {"accounts agree with history"}),
+        ("teller_balance", ("accounts",), {"tellers agree with branches", "tellers unchanged"}),
+        (
+            "account_balance",
+            ("none",),
+            {"accounts agree with history", "accounts agree with tellers", "accounts unchanged"},
+        ),
+    ],
+)
+def test_a_lost_or_spurious_change_is_found(
+    column: str, effects: tuple[Effect, ...], names: set[str]
+) -> None:
+    grown = PRISTINE.since(PRISTINE)
+    assert failed(replace(grown, **{column: 1}), *effects) == names
+
+
+def test_lost_rows_and_lost_commits_are_found() -> None:
+    assert check_rows(PRISTINE).passed
+    assert not check_rows(replace(PRISTINE, tellers=19)).passed
+    assert not check_rows(replace(PRISTINE, accounts=PRISTINE.accounts + 1)).passed
+    assert not check_rows(Sums.pristine(0)).passed
+    assert check_history(3, 3).passed
+    assert not check_history(2, 3).passed
+
+
+def test_of_scripts_whose_effect_nobody_knows_no_balance_is_claimed() -> None:
+    assert check_balances(MOVED, ("all", "unknown")) == []
+
+
+def end(
+    monkeypatch: pytest.MonkeyPatch,
+    scripts: list[Script],
+    totals: Mapping[str, Mapping[str, int]],
+    after: Sums,
+    log: str | None = None,
+) -> dict[str, bool]:
+    @contextmanager
+    def closing(connection: object) -> Any:
+        yield connection
+
+    monkeypatch.setattr(workload, "closing", closing)
+    monkeypatch.setattr(workload, "read_sums", lambda _: after)
+    parameters = PgbenchParameters(scale=2, scripts=tuple(scripts))
+    checks = Pgbench(parameters).checks(2, restored=True)
+    found = checks.end(lambda: cast(Any, None), {"totals": totals}, log)
+    return {check.name: check.passed for check in found}
+
+
+def counts(ok: int, failed: int = 0, retried: int = 0) -> dict[str, int]:
+    return {"ok": ok, "failed": failed, "retried": retried, "rolled_back": 0, "skipped": 0}
+
+
+def test_a_trial_of_builtin_scripts_is_held_against_the_drivers_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scripts = [Script(name="tpcb-like"), Script(name="select-only", weight=3)]
+    totals = {"tpcb-like": counts(1), "select-only": counts(3)}
+    found = end(monkeypatch, scripts, totals, MOVED)
+    assert found["history conserved"]
+    assert found["mix"]
+    assert all(found.values())
+    lost = end(monkeypatch, scripts, totals | {"tpcb-like": counts(2)}, MOVED)
+    assert not lost["history conserved"]
+    skewed = end(monkeypatch, scripts, {"tpcb-like": counts(1), "select-only": counts(3000)}, MOVED)
+    assert not skewed["mix"]
+
+
+def test_an_error_of_ones_own_script_is_expected_as_often_as_the_driver_counted_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = "2026 ERROR:  duplicate key value violates unique constraint\n2026 WARNING:  mine\n"
+    own = [Script(name="f.sql", text="INSERT …")]
+    assert end(monkeypatch, own, {"f.sql": counts(5, failed=1)}, MOVED, log) == {"server log": True}
+    assert end(monkeypatch, own, {"f.sql": counts(5)}, MOVED, log) == {"server log": False}
+    builtin = end(monkeypatch, [Script(name="tpcb-like")], {"tpcb-like": counts(1, failed=1)}, MOVED, log)
+    assert not builtin["server log"]
+
+
+def test_the_forecast_grows_with_copy_and_indexes() -> None:
+    plain = PgbenchParameters(scale=2)
+    assert bytes_of(plain) == 0
+    indexed = bytes_of(PgbenchParameters(scale=2, indexes=("pgbench_accounts (bid, abalance)",)))
+    copied = bytes_of(PgbenchParameters(scale=2, accounts_copy=True))
+    assert 0 < indexed < copied
+    assert bytes_of(PgbenchParameters(scale=4, accounts_copy=True)) == 2 * copied
