@@ -107,6 +107,21 @@ def test_the_clients_of_pgbench_do_not_key() -> None:
         Driving(workload=parameters(), clients=2, pacing="keying-and-thinking")
 
 
+@pytest.mark.parametrize(
+    ("given", "major"),
+    [
+        ({}, 10),
+        ({"foreign_keys": True}, 10),
+        ({"partitions": 2}, 11),
+        ({"partitions": 2, "foreign_keys": True}, 12),
+    ],
+)
+def test_a_server_that_is_too_old_for_the_data_is_refused(given: dict[str, Any], major: int) -> None:
+    parameters(**given).require_major(major, "a")
+    with pytest.raises(UsageError, match=f"need PostgreSQL {major} or newer: a is of version {major - 1}"):
+        parameters(**given).require_major(major - 1, "a")
+
+
 def test_every_variant_is_whole_and_an_unknown_one_is_answered_with_the_list() -> None:
     made = {name: parameters(**one.data, **one.transactions) for name, one in variants().items()}
     assert made["default"] == parameters()

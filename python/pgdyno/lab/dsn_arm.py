@@ -109,7 +109,7 @@ def require_usable(study: Study, watch: Watch) -> None:
         watch(Step(f"reach {spec.name}"))
         remote = Remote(Dsn(spec.server))
         if not study.into_existing:
-            remote.check()
+            study.workload.require_major(remote.check().version.major, spec.name)
             continue
         _existing(0, spec, study, remote)
         other = seen.setdefault(remote.identity(), spec.name)

@@ -121,6 +121,7 @@ def _resolve(
         caveats.append(Caveat(Code.BUILDS_DIFFER, {"difference": "; ".join(differences)}))
     found = {}
     for (index, arm), build in zip(ours, resolved.builds, strict=True):
+        study.workload.require_major(build.version.major, arm.name)
         watch(Step(f"check the settings of {arm.name}"))
         known = catalogues[build.label]
         requested = _request(study, arm, build, known, machine)

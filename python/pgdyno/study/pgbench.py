@@ -145,6 +145,13 @@ class PgbenchParameters(WorkloadParameters):
         return f"{self.kind} {' + '.join(script.name for script in self.scripts)}, {self.size}"
 
     @property
+    def major_min(self) -> int:
+        """A partitioned table can have a primary key since 11, and be referred to since 12."""
+        if self.partitions == 0:
+            return super().major_min
+        return 12 if self.foreign_keys else 11
+
+    @property
     def effects(self) -> frozenset[Effect]:
         """Of all scripts that ever run."""
         return frozenset(script.effect for script in self.scripts if script.weight)

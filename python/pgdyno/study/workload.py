@@ -13,6 +13,8 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
+from pgdyno.errors import UsageError
+
 
 @dataclass(frozen=True)
 class Pace:
@@ -59,6 +61,18 @@ class WorkloadParameters(BaseModel):
     @abstractmethod
     def to_drive(self) -> dict[str, Any]:
         """The part ``workload`` of the engine's drive (docs/engine.md)."""
+
+    @property
+    def major_min(self) -> int:
+        """The oldest PostgreSQL that can hold the data."""
+        return 10
+
+    def require_major(self, major: int, server: str) -> None:
+        """Raises UsageError where that server, of this major version, is too old for the data."""
+        if major < self.major_min:
+            raise UsageError(
+                f"these data need PostgreSQL {self.major_min} or newer: {server} is of version {major}"
+            )
 
     @property
     def name(self) -> str:
