@@ -26,6 +26,7 @@ def drive_specification(
         "workload": driving.workload.to_drive(),
         "clients": driving.clients,
         "threads": driving.threads,
+        "io": "auto",
         "seed": seed,
         "pacing": driving.pacing,
         "rate": None if driving.rate is None else driving.rate.model_dump(),

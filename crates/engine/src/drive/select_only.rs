@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 
 use super::random::Stream;
 use super::{Ending, Seat, User, Workload};
-use crate::io::{Connection, Error};
-use crate::wire::backend::Message;
+use crate::io::{Connection, Error, Seen};
 use crate::wire::frontend::{self, Format};
 
 const SELECT: &str = include_str!("select_only.sql");
@@ -88,20 +87,15 @@ impl User for Reader {
         frontend::execute(out, "", 0)?;
         frontend::sync(out);
         connection.flush().await?;
-        let mut rows = 0;
-        loop {
-            match connection.next().await? {
-                Message::DataRow(_) => rows += 1,
-                Message::ReadyForQuery(_) => break,
-                _ => {}
-            }
-        }
-        if rows == 1 {
+        let mut seen = Seen::default();
+        connection.read_over(&mut seen).await?;
+        if seen.rows == 1 {
             return Ok(Ending::Committed);
         }
         let aid = self.aid;
         Err(Error::Workload(format!(
-            "pgbench_accounts has {rows} rows with aid {aid}; accounts of the workload is wrong"
+            "pgbench_accounts has {} rows with aid {aid}; accounts of the workload is wrong",
+            seen.rows
         )))
     }
 }

@@ -1,9 +1,10 @@
 //! A connection to a server, used from within a future of the loop.
 
 use super::cipher::Cipher;
-use super::inbox::Inbox;
+use super::inbox::{Inbox, Seen};
 use super::socket::Socket;
 use super::{Error, Reactor, connect};
+use crate::wire::WireError;
 use crate::wire::backend::{self, ErrorFields, MESSAGE_BYTES_MAX, Message, TransactionStatus};
 use crate::wire::conninfo::{Conninfo, Host};
 use crate::wire::frontend;
@@ -176,6 +177,34 @@ impl Connection {
             Some((Message::ErrorResponse(fields), _)) => Err(Error::Server(Box::new(fields.to_owned()))),
             Some((message, _)) => Ok(message),
             None => Err(Error::Closed),
+        }
+    }
+
+    /// Reads over the answer, to its ReadyForQuery. What it was is added to `seen`, even when an error ends it.
+    #[inline]
+    pub async fn read_over(&mut self, seen: &mut Seen) -> Result<(), Error> {
+        loop {
+            match self.inbox.skim(seen)? {
+                Some(b'Z') => {
+                    let length = self.arrival().await?;
+                    return self.ready_for_query(length).map(|_| ());
+                }
+                Some(_) => match self.next().await? {
+                    Message::ReadyForQuery(_) => return Ok(()),
+                    Message::DataRow(_) => seen.rows += 1,
+                    Message::CommandComplete(_) | Message::EmptyQueryResponse => seen.statements += 1,
+                    message @ (Message::CopyInResponse(_) | Message::CopyOutResponse(_)) => {
+                        let doing = "reading over an answer; COPY is not supported";
+                        return Err(WireError::Unexpected { message: message.name(), doing }.into());
+                    }
+                    _ => {}
+                },
+                None if self.receive()? => {}
+                None => {
+                    self.inbox.rest(self.socket.reactor().pool());
+                    self.socket.readable().await?;
+                }
+            }
         }
     }
 

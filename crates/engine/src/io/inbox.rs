@@ -30,6 +30,15 @@ impl Pool {
     }
 }
 
+/// What was read over of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Rows of data.
+    pub rows: u64,
+    /// Statements that are done.
+    pub statements: usize,
+}
+
 /// What one connection has received: `bytes[start..end]`.
 #[derive(Default)]
 pub(super) struct Inbox {
@@ -54,6 +63,23 @@ impl Inbox {
         }
         let length = length as usize + 1;
         Ok((length <= self.end - self.start).then_some(length))
+    }
+
+    /// Takes off the whole messages up to one that has to be read, and gives the type of that; `None` when more bytes are
+    /// needed. What is taken off is counted, and its body not looked at.
+    #[inline]
+    pub(super) fn skim(&mut self, seen: &mut Seen) -> Result<Option<u8>, Error> {
+        while let Some(length) = self.message_bytes()? {
+            match self.bytes[self.start] {
+                b'D' => seen.rows += 1,
+                b'C' | b'I' => seen.statements += 1,
+                // ParseComplete, BindComplete, CloseComplete, the descriptions, NoData, PortalSuspended.
+                b'1' | b'2' | b'3' | b'T' | b't' | b'n' | b's' => {}
+                other => return Ok(Some(other)),
+            }
+            self.start += length;
+        }
+        Ok(None)
     }
 
     /// Takes the first `count` bytes off; they stay where they are until the next [`Inbox::space`].

@@ -28,6 +28,7 @@ pub use clock::{Clock, Nanos};
 pub use connection::{Connection, OnNotice, TextRows};
 pub use error::{Error, ServerError};
 pub use gate::Gate;
+pub use inbox::Seen;
 pub use mailbox::{Mailbox, Sender, mailbox};
 pub use mapped::{MappedCounters, read_counters};
 pub use process::{Usage, catch_termination, memory_peak_bytes, raise_file_limit, usage};

@@ -1,7 +1,7 @@
 //! Answers: read over, or read for what `\gset` and `\aset` store.
 
 use super::{Stop, unexpected};
-use crate::io::{Connection, Error};
+use crate::io::{Connection, Error, Seen};
 use crate::pgbench::run::{Client, Columns};
 use crate::pgbench::script::sql::Store;
 use crate::pgbench::variables::{Names, Slot};
@@ -14,18 +14,14 @@ pub async fn read_over(
     mut answers: u32,
     query: &mut usize,
 ) -> Result<(), Error> {
-    *query = 0;
-    while answers > 0 {
-        match connection.next().await? {
-            Message::ReadyForQuery(_) => answers -= 1,
-            Message::CommandComplete(_) | Message::EmptyQueryResponse => *query += 1,
-            message @ (Message::CopyInResponse(_) | Message::CopyOutResponse(_)) => {
-                return Err(unexpected(message.name()));
-            }
-            _ => {}
-        }
+    let mut seen = Seen::default();
+    let mut outcome = Ok(());
+    while answers > 0 && outcome.is_ok() {
+        outcome = connection.read_over(&mut seen).await;
+        answers -= 1;
     }
-    Ok(())
+    *query = seen.statements;
+    outcome
 }
 
 /// What is kept of an answer until it is known that it counts.
