@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,14 @@ ACCOUNTS_PER_SCALE = 100_000
 
 @dataclass(frozen=True)
 class Driven:
-    """A run of a driver: what it cost and how much it did. ``memory_bytes``: the peak, of our own driver
-    only."""
+    """A run of a driver: what it cost and how much it did. ``memory_bytes`` (the peak) and ``threads``:
+    of our own driver only."""
 
     cost: Cost
     transactions: int
     duration_s: float
     memory_bytes: int = 0
+    threads: int = 0
 
     @property
     def client_us(self) -> float:
@@ -53,7 +54,7 @@ def run_engine(command: str, specification: Mapping[str, Any]) -> Cost:
 def engine_drive(
     conninfo: str, workload: dict[str, Any], clients: int, threads: int | None, duration_s: float
 ) -> Driven:
-    """One slice of the engine, nothing discarded."""
+    """One slice of the engine, nothing discarded. ``threads`` None: as many as it chooses."""
     specification: dict[str, Any] = {
         "targets": [{"name": "bench", "conninfo": conninfo}],
         "workload": workload,
@@ -77,20 +78,23 @@ def engine_drive(
     if failed:
         raise RuntimeError(f"{failed} transactions of our own driver failed: {cost.output[:600]}")
     transactions = sum(counts["ok"] + counts["rolled_back"] for counts in totals)
-    return Driven(cost, transactions, duration_s, result["driver"]["memory_peak_bytes"])
+    driver = result["driver"]
+    return Driven(cost, transactions, duration_s, driver["memory_peak_bytes"], driver["threads"])
 
 
-def select_only(conninfo: str, scale: int, clients: int, threads: int, duration_s: float) -> Driven:
-    """Our driver."""
+def select_only(conninfo: str, scale: int, clients: int, duration_s: float) -> Driven:
+    """Our driver, with as many threads as it chooses."""
     workload = {"kind": "select-only", "accounts": scale * ACCOUNTS_PER_SCALE}
-    return engine_drive(conninfo, workload, clients, threads, duration_s)
+    return engine_drive(conninfo, workload, clients, None, duration_s)
 
 
-def pgbench(program: str, conninfo: str, clients: int, threads: int, duration_s: float) -> Driven:
-    """pgbench -S -M prepared."""
+def pgbench(
+    program: str, conninfo: str, clients: int, threads: int, duration_s: float, script: str = "select-only"
+) -> Driven:
+    """A built-in script, prepared, by pgbench or by what takes its options."""
     seconds = max(1, round(duration_s))
     counts = ("-c", str(clients), "-j", str(threads), "-T", str(seconds))
-    cost = run([program, "-n", "-S", "-M", "prepared", *counts, conninfo])
+    cost = run([program, "-n", "-b", script, "-M", "prepared", *counts, conninfo])
     return Driven(cost, _first_number(r"transactions actually processed: (\d+)", cost.output), seconds)
 
 
@@ -115,21 +119,31 @@ def sysbench(conninfo: str, scale: int, clients: int, duration_s: float) -> Driv
     return Driven(cost, _first_number(r"transactions:\s+(\d+)", cost.output), seconds)
 
 
-def compile_floor(directory: Path) -> Path | None:
-    """The bare loop of floor.c, compiled into ``directory``; None where there is no C compiler."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        return None
-    program = directory / "floor"
-    source = Path(__file__).with_name("floor.c")
-    subprocess.run([compiler, "-O2", "-pthread", "-o", program, source], check=True)
-    return program
+LOOPS: Mapping[str, Sequence[str]] = {"epoll": (), "io_uring": ("-DIO_URING", "-luring")}
+"""The bare loops of floor.c, and what the compiler has to be told for each."""
+
+
+def compile_floors(directory: Path) -> dict[str, Path]:
+    """The bare loops that can be had here, compiled into ``directory``: without a C compiler none is, and
+    without liburing's headers that on io_uring is not.
+    """
+    compiler, source = shutil.which("cc"), Path(__file__).with_name("floor.c")
+    programs = {name: directory / f"floor-{name}" for name in LOOPS}
+    command = {
+        name: ["-O2", "-pthread", "-o", str(programs[name]), str(source), *LOOPS[name]] for name in LOOPS
+    }
+    return {
+        name: programs[name]
+        for name in LOOPS
+        if compiler
+        and subprocess.run([compiler, *command[name]], capture_output=True, check=False).returncode == 0
+    }
 
 
 def floor(
     program: Path, conninfo: str, statement: str, ids: int, clients: int, threads: int, duration_s: float
 ) -> Driven:
-    """A bare epoll loop that sends ``statement`` with an id of 1..ids: what no driver can cost less than."""
+    """A bare loop that sends ``statement`` with an id of 1..ids: what no driver can cost less than."""
     parts, seconds = conninfo_to_dict(conninfo), max(1, round(duration_s))
     socket = f"{parts['host']}/.s.PGSQL.{parts['port']}"
     numbers = (str(number) for number in (ids, clients, threads, seconds))

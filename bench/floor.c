@@ -1,4 +1,5 @@
-/* The floor: a bare epoll loop that drives one prepared statement, with no bookkeeping at all.
+/* The floor: a bare loop that drives one prepared statement, with no bookkeeping at all; on epoll, or, compiled
+ * with -DIO_URING -luring, on io_uring.
  *
  * It shows what a driver cannot cost less than on this machine in its present state. It times, counts,
  * checks and reports nothing per transaction, so it is no driver.
@@ -15,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -93,18 +93,90 @@ static char *write_request(char *at, char **id) {
     return put(at, "E\0\0\0\11\0\0\0\0\0S\0\0\0\4", 15);
 }
 
+static uint64_t next_random(uint64_t random) {
+    random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+    return random;
+}
+
+static int connect_share(int number, int *fds) {
+    int n = 0;
+    for (int client = number; client < clients; client += threads) fds[n++] = connect_client();
+    return n;
+}
+
+/* A driver that timed nothing would be of no use. */
+static void read_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+}
+
+#ifdef IO_URING
+#include <liburing.h>
+
+enum { RECEIVE, SEND, KINDS, TIMEOUT_NS = 100000000 };
+
+struct client {
+    char request[128], reply[REPLY_BYTES], *id;
+    size_t length;
+};
+
+static void ask_again(struct io_uring *ring, struct client *of, int number, int fd, uint32_t id) {
+    put_int32(of->id, id);
+    struct io_uring_sqe *entry = io_uring_get_sqe(ring);
+    io_uring_prep_send(entry, fd, of->request, of->length, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_WAITALL);
+    entry->flags |= IOSQE_CQE_SKIP_SUCCESS;
+    entry->user_data = (uint64_t)number * KINDS + SEND;
+    entry = io_uring_get_sqe(ring);
+    io_uring_prep_recv(entry, fd, of->reply, REPLY_BYTES, 0);
+    entry->ioprio |= IORING_RECVSEND_POLL_FIRST;
+    entry->user_data = (uint64_t)number * KINDS + RECEIVE;
+}
+
+static void *drive(void *number) {
+    static __thread int fds[CLIENTS_MAX];
+    int n = connect_share((int)(uintptr_t)number, fds);
+    struct client *all = calloc((size_t)n, sizeof *all);
+    struct io_uring_params parameters = {.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN};
+    struct io_uring ring;
+    if (!all || io_uring_queue_init_params(2 * CLIENTS_MAX, &ring, &parameters)) die("io_uring");
+    uint64_t random = 88172645463325252u + (uintptr_t)number;
+    long done = 0;
+    for (int i = 0; i < n; i++) {
+        all[i].length = (size_t)(write_request(all[i].request, &all[i].id) - all[i].request);
+        ask_again(&ring, &all[i], i, fds[i], 1);
+    }
+    while (!stopped) {
+        struct __kernel_timespec timeout = {.tv_nsec = TIMEOUT_NS};
+        struct io_uring_cqe *event;
+        unsigned head, events = 0;
+        io_uring_submit_and_wait_timeout(&ring, &event, 1, &timeout, NULL);
+        io_uring_for_each_cqe(&ring, head, event) {
+            int i = (int)(event->user_data / KINDS);
+            events++;
+            if (event->user_data % KINDS == SEND || event->res <= 0) die("the server closed the connection");
+            if (!is_ready(all[i].reply, event->res)) die("an answer in pieces");
+            done++;
+            random = next_random(random);
+            read_clock();
+            ask_again(&ring, &all[i], i, fds[i], 1 + (uint32_t)(random % id_max));
+        }
+        io_uring_cq_advance(&ring, events);
+    }
+    __atomic_add_fetch(&transactions, done, __ATOMIC_RELAXED);
+    return NULL;
+}
+#else
+#include <sys/epoll.h>
+
 static void *drive(void *number) {
     char request[MESSAGE_BYTES], reply[REPLY_BYTES], *id, *end = write_request(request, &id);
     struct epoll_event ready[EVENTS];
-    struct timespec now;
     uint64_t random = 88172645463325252u + (uintptr_t)number;
     long done = 0;
-    int fds[CLIENTS_MAX], n = 0, epoll = epoll_create1(0);
-    for (int client = (int)(uintptr_t)number; client < clients; client += threads) {
-        struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.fd = fds[n++] = connect_client()};
-        if (epoll_ctl(epoll, EPOLL_CTL_ADD, event.data.fd, &event)) die("epoll_ctl");
-    }
+    int fds[CLIENTS_MAX], n = connect_share((int)(uintptr_t)number, fds), epoll = epoll_create1(0);
     for (int i = 0; i < n; i++) {
+        struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.fd = fds[i]};
+        if (epoll_ctl(epoll, EPOLL_CTL_ADD, fds[i], &event)) die("epoll_ctl");
         put_int32(id, 1);
         send(fds[i], request, (size_t)(end - request), MSG_NOSIGNAL);
     }
@@ -114,15 +186,16 @@ static void *drive(void *number) {
             int fd = ready[i].data.fd;
             if (!is_ready(reply, recv(fd, reply, sizeof reply, 0))) continue;
             done++;
-            random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+            random = next_random(random);
             put_int32(id, 1 + (uint32_t)(random % id_max));
-            clock_gettime(CLOCK_MONOTONIC, &now); /* a driver that timed nothing would be of no use */
+            read_clock();
             send(fd, request, (size_t)(end - request), MSG_NOSIGNAL);
         }
     }
     __atomic_add_fetch(&transactions, done, __ATOMIC_RELAXED);
     return NULL;
 }
+#endif
 
 int main(int count, char **arguments) {
     if (count != 9) { fprintf(stderr, "floor: eight arguments, see its source\n"); return 2; }

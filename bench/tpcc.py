@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.drivers import Driven, compile_floor, engine_drive, floor, run_engine
+from bench.drivers import Driven, compile_floors, engine_drive, floor, run_engine
 from bench.figure import Figure, alone, compared, limited
 from bench.setting import Place, Sizes
 
@@ -19,7 +19,7 @@ def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
     with place.database("tpcc") as database:
         conninfo = place.server.conninfo(database)
         run_engine("load", load_specification(conninfo, sizes.warehouses))
-        bare = compile_floor(place.directory)
+        bare = compile_floors(place.directory).get("epoll")
         for calls, limit_us in CPU_US_MAX.items():
             workload = {
                 "kind": "tpcc",

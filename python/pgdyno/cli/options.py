@@ -32,7 +32,11 @@ Retries = Annotated[
     typer.Option(metavar="N", help="Of a transaction, after serialization failures and deadlocks."),
 ]
 Threads = Annotated[
-    int | None, typer.Option(metavar="N", help="Of the driver. [default: one for every two cores]")
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Of the driver. [default: one for every two cores; one a client where these are few]",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]

@@ -141,11 +141,13 @@ impl Spec {
         }
     }
 
-    /// As many threads as asked for, or one for every two cores (ADR 2); never more than clients.
+    /// As many threads as asked for, but no more than clients; or else what ADR 2 found: one for every two cores, but one
+    /// for every client where there are no more of them than cores.
     #[must_use]
     pub fn threads_used(&self) -> u32 {
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-        self.threads.unwrap_or(cores.div_ceil(2)).min(self.clients)
+        let chosen = if self.clients <= cores { self.clients } else { cores.div_ceil(2) };
+        self.threads.unwrap_or(chosen).min(self.clients)
     }
 
     fn problem(&self) -> Option<String> {
