@@ -15,7 +15,7 @@ pytestmark = pytest.mark.server
 ROOT = Path(__file__).parents[2]
 
 FIGURES = {
-    "select": {"client CPU", "client CPU of a bare epoll loop", "client memory", "throughput", "server CPU"},
+    "select": {"client CPU", "client memory", "throughput", "server CPU"},
     "tpcc": {"client CPU", "client memory", "throughput"},
     "load": {"copy phase", "engine's share of the copy phase's CPU", "whole"},
     "restore": {"into nothing", "over a used copy"},
