@@ -15,6 +15,7 @@
 
 pub mod check;
 pub mod command;
+mod effort;
 pub mod expression;
 pub mod initialise;
 pub mod random;

@@ -1,6 +1,7 @@
 //! The tokens of an expression. It ends with its line, unless a backslash stands before the newline.
 
 use super::SyntaxError;
+use crate::pgbench::effort;
 use crate::pgbench::value::parse::{parse_double, parse_int};
 use crate::pgbench::variables::is_name_byte;
 
@@ -142,6 +143,7 @@ impl<'a> Lexer<'a> {
     /// Blanks and continued lines.
     fn skip_space(&mut self) {
         loop {
+            effort::spend(1);
             match &self.text[self.at..] {
                 [b' ' | b'\t' | b'\r' | 0x0b | 0x0c, ..] => self.at += 1,
                 [b'\\', b'\n', ..] => self.at += 2,
@@ -154,6 +156,7 @@ impl<'a> Lexer<'a> {
     fn take(&mut self, wanted: fn(u8) -> bool) -> &'a [u8] {
         let start = self.at;
         self.at += self.text[start..].iter().take_while(|&&byte| wanted(byte)).count();
+        effort::spend(self.at - start);
         &self.text[start..self.at]
     }
 

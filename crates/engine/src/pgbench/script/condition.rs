@@ -2,6 +2,7 @@
 
 use super::command::{Action, Command};
 use super::error::ScriptError;
+use crate::pgbench::effort;
 
 /// An `\if` that is not closed.
 struct Open {
@@ -48,6 +49,7 @@ fn visit(commands: &mut [Command], index: usize, open: &mut Vec<Open>) -> Result
             if let Some(before) = closed.undecided {
                 set_otherwise(commands, before, index);
             }
+            effort::spend(closed.to_end.len());
             for place in closed.to_end {
                 if let Action::If { end, .. } | Action::Else { end } = &mut commands[place].action {
                     *end = index;

@@ -4,6 +4,7 @@ use super::command::{Action, Shell, ShellWord, Sleep, SleepTime, WORDS_MAX};
 use super::error::{Place, ScriptError};
 use super::sql::Store;
 use super::words::{self, Word};
+use crate::pgbench::effort;
 use crate::pgbench::expression::Expression;
 use crate::pgbench::value::parse::parse_int;
 use crate::pgbench::variables::{Names, Slot};
@@ -39,6 +40,7 @@ pub fn read<'a>(
 /// The line of a command, from its backslash to the byte `end`, without the newline.
 pub fn line(script: &[u8], start: usize, end: usize) -> String {
     let line = &script[start..end];
+    effort::spend(line.len());
     let kept = line.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
     String::from_utf8_lossy(&line[..kept]).into_owned()
 }

@@ -4,6 +4,7 @@
 //! The text is looked at once, but for what may continue a string or begin a dollar quote: that is looked at twice.
 
 use super::routine::Routine;
+use crate::pgbench::effort;
 
 /// Why the scanner stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +72,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn copy(&mut self, length: usize, command: &mut Vec<u8>) {
+        effort::spend(length);
         command.extend_from_slice(&self.text[self.at..self.at + length]);
         self.at += length;
     }
@@ -119,7 +121,9 @@ impl<'a> Scanner<'a> {
 }
 
 fn count(text: &[u8], wanted: impl Fn(u8) -> bool) -> usize {
-    text.iter().take_while(|&&byte| wanted(byte)).count()
+    let length = text.iter().take_while(|&&byte| wanted(byte)).count();
+    effort::spend(length);
+    length
 }
 
 fn is_space(byte: u8) -> bool {
@@ -139,6 +143,7 @@ fn is_word(byte: u8) -> bool {
 fn comment_length(text: &[u8]) -> usize {
     let (mut at, mut depth) = (0, 0_usize);
     loop {
+        effort::spend(1);
         match &text[at..] {
             [] => return at,
             [b'/', b'*', ..] => {
@@ -161,6 +166,7 @@ fn comment_length(text: &[u8]) -> usize {
 fn string_length(text: &[u8], escapes: bool) -> usize {
     let mut at = 1;
     loop {
+        effort::spend(1);
         match &text[at.min(text.len())..] {
             [] => return text.len(),
             [b'\\', ..] if escapes => at += 2,
@@ -178,6 +184,7 @@ fn string_length(text: &[u8], escapes: bool) -> usize {
 fn continuation_length(text: &[u8]) -> Option<usize> {
     let (mut at, mut newline) = (0, false);
     loop {
+        effort::spend(1);
         match &text[at..] {
             [b'\'', ..] => return newline.then_some(at + 1),
             [b'\n' | b'\r', ..] => {
@@ -203,7 +210,9 @@ fn dollar_length(text: &[u8]) -> usize {
     let (delimiter, rest) = text.split_at(tag + 1);
     // No dollar is in a tag, so a comparison ends at the next one: the search takes one pass.
     let closing = (0..rest.len()).find(|&at| rest[at] == b'$' && rest[at..].starts_with(delimiter));
-    closing.map_or(text.len(), |at| 2 * delimiter.len() + at)
+    let length = closing.map_or(text.len(), |at| 2 * delimiter.len() + at);
+    effort::spend(length);
+    length
 }
 
 /// Digits, a point, an exponent: a dollar after it quotes, while one after a word belongs to the word.

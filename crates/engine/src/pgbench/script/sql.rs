@@ -4,6 +4,7 @@
 //! colons in a row none begins a variable, so casts stay.
 
 use super::error::ScriptError;
+use crate::pgbench::effort;
 use crate::pgbench::variables::{Names, Slot, TooManyVariables, Variables, name_length};
 
 /// How many parameters a statement can have in the extended protocol.
@@ -49,14 +50,19 @@ impl Sql {
         let mut at = 0;
         while let Some(colon) = text[at..].iter().position(|&byte| byte == b':') {
             let start = at + colon;
+            effort::spend(colon + 1);
             let length = name_length(&text[start + 1..]);
+            effort::spend(length);
             at = start + 1 + length;
             if length > 0 {
                 variables.push((start, at, names.intern(&text[start + 1..at])?));
             } else {
-                at += text[at..].iter().take_while(|&&byte| byte == b':').count();
+                let colons = text[at..].iter().take_while(|&&byte| byte == b':').count();
+                effort::spend(colons);
+                at += colons;
             }
         }
+        effort::spend(text.len() - at);
         Ok(Self { text: text.to_vec(), variables, store: None, number })
     }
 

@@ -1,6 +1,8 @@
 //! The words of a backslash command: what blanks separate, up to the end of the line. A backslash before the newline
 //! continues the line.
 
+use crate::pgbench::effort;
+
 /// A word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word<'a> {
@@ -15,6 +17,7 @@ pub struct Word<'a> {
 /// the command ends.
 pub fn next<'a>(script: &'a [u8], at: &mut usize) -> Option<Word<'a>> {
     loop {
+        effort::spend(1);
         let rest = &script[*at..];
         let continued = continuation_length(rest);
         match rest {
@@ -30,6 +33,7 @@ pub fn next<'a>(script: &'a [u8], at: &mut usize) -> Option<Word<'a>> {
     }
     let rest = &script[*at..];
     let mut length = rest.iter().take_while(|&&byte| byte != b'\n' && !is_blank(byte)).count();
+    effort::spend(length);
     let mut end = length;
     if rest[length - 1] == b'\\' {
         let continued = continuation_length(&rest[length - 1..]);

@@ -9,6 +9,7 @@ mod operand;
 use super::code::{Binary, Operation};
 use super::lexer::{Keyword, Lexer, Token};
 use super::{DEPTH_MAX, SyntaxError};
+use crate::pgbench::effort;
 use crate::pgbench::value::Value;
 use crate::pgbench::variables::Names;
 
@@ -31,6 +32,8 @@ pub struct Parser<'a, 'n> {
     names: &'n mut Names,
     code: Vec<Operation>,
     depth: usize,
+    /// How many operations `>` and `>=` have moved, each as often as it was.
+    moved: usize,
 }
 
 /// What an operator between two operands does, and how strongly it binds.
@@ -51,7 +54,7 @@ impl<'a, 'n> Parser<'a, 'n> {
         names: &'n mut Names,
     ) -> Result<(Vec<Operation>, usize), SyntaxError> {
         let lexer = Lexer::new(text, at);
-        let mut parser = Self { lexer, token: Token::End, names, code: Vec::new(), depth: 0 };
+        let mut parser = Self { lexer, token: Token::End, names, code: Vec::new(), depth: 0, moved: 0 };
         match parser.whole() {
             Ok(()) => Ok((parser.code, parser.lexer.at())),
             Err(error) => Err(parser.read_line_out(error)),
@@ -158,7 +161,7 @@ impl<'a, 'n> Parser<'a, 'n> {
         match infix {
             Infix::Operator(binary) => self.code.push(Operation::Binary(binary)),
             Infix::Exchanged(binary) => {
-                self.code[start..].rotate_left(middle - start);
+                self.exchange(start, middle)?;
                 self.code.push(Operation::Binary(binary));
             }
             Infix::And => {
@@ -170,6 +173,18 @@ impl<'a, 'n> Parser<'a, 'n> {
                 self.code.push(Operation::OrEnd);
             }
         }
+        Ok(())
+    }
+
+    /// Puts the right side, the code from `middle` on, before the left one. What many of these enclose moves with each,
+    /// so there is a limit to how often the code as a whole is moved: reading stays linear.
+    fn exchange(&mut self, start: usize, middle: usize) -> Result<(), SyntaxError> {
+        self.moved += self.code.len() - start;
+        effort::spend(self.code.len() - start);
+        if self.moved > DEPTH_MAX * self.code.len() {
+            return Err(self.lexer.error("memory exhausted", None));
+        }
+        self.code[start..].rotate_left(middle - start);
         Ok(())
     }
 

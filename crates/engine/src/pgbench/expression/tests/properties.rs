@@ -21,7 +21,11 @@ fn expression() -> impl Strategy<Value = String> {
             (inner.clone(), "( is null| is not true| isnull| notnull)").prop_map(|(left, test)| left + &test),
             (inner.clone(), inner.clone(), inner.clone())
                 .prop_map(|(a, b, c)| format!("case when {a} then {b} else {c} end")),
-            ("(abs|ln|hash|permute|least|random|debug|int)", prop::collection::vec(inner, 1..4))
+            (
+                "(abs|debug|double|exp|greatest|hash|hash_fnv1a|int|least|ln|mod|permute|power|random|\
+                 random_exponential|random_gaussian|random_zipfian|sqrt)",
+                prop::collection::vec(inner, 1..4),
+            )
                 .prop_map(|(name, arguments)| format!("{name}({})", arguments.join(","))),
         ]
     })
