@@ -238,7 +238,9 @@ impl User for Scripted {
         match self.player.attempt(connection).await {
             Ok(()) => Ok(Ending::Committed),
             Err(Stop::Session(error)) => Err(error),
-            Err(Stop::Script(abort)) => Err(Error::Workload(abort.messages.join("; "))),
+            Err(Stop::Script(abort) | Stop::LeftOpen(abort)) => {
+                Err(Error::Workload(abort.messages.join("; ")))
+            }
         }
     }
 }

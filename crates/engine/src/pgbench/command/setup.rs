@@ -11,9 +11,10 @@ use super::libpq;
 use super::log::{Log, Said, server_text, statement_text, system_text};
 use super::options::{Options, Source};
 use crate::io::{Clock, Connection, Error, Reactor};
-use crate::pgbench::run::Startup;
+use crate::pgbench::run::{Protocol, Startup};
 use crate::pgbench::script::Scripts;
 use crate::pgbench::script::builtin::BUILTINS;
+use crate::pgbench::script::command::Action;
 use crate::pgbench::session::Program;
 use crate::wire::conninfo::{self, Conninfo};
 
@@ -49,6 +50,13 @@ pub fn scripts(options: &Options) -> Result<Scripts, String> {
             Source::File(path) => (path.clone(), file(path).map_err(|error| read_error(path, &error))?),
         };
         scripts.add(&name, &text, *weight).map_err(|error| error.to_string())?;
+    }
+    if options.protocol != Protocol::Simple {
+        for command in scripts.scripts().iter().flat_map(|script| &script.commands) {
+            if let Action::Sql(sql) = &command.action {
+                sql.extended().map_err(|error| error.to_string())?;
+            }
+        }
     }
     Ok(scripts)
 }

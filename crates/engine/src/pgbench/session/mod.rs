@@ -60,6 +60,8 @@ pub enum Stop {
     Session(Error),
     /// The script: its client does not go on.
     Script(Abort),
+    /// The same at its end: it has left a transaction open. pgbench counts that one as done.
+    LeftOpen(Abort),
 }
 
 impl<E: Into<Error>> From<E> for Stop {
@@ -200,7 +202,7 @@ impl Player {
         let id = part.client.id;
         let message =
             format!("client {id} aborted: end of script reached without completing the last transaction");
-        Err(Abort { messages: vec![message] }.into())
+        Err(Stop::LeftOpen(Abort { messages: vec![message] }))
     }
 }
 

@@ -72,6 +72,36 @@ fn a_run_is_reported_as_pgbench_reports_it() {
         assert_eq!(shape(&ours.stdout), shape(&real.stdout), "{arguments:?}");
         assert_eq!(shape(&ours.stderr), shape(&real.stderr), "{arguments:?}");
     }
+    for arguments in
+        [&["-f", &open, "-t", "3"][..], &["-f", &open, "-t", "3", "-c", "2", "-L", "1000", "-R", "100"]]
+    {
+        let counted = |output: &Output| {
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            text.lines()
+                .filter(|line| line.contains(" of transactions"))
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        let (real, ours) = (pgbench.run(arguments), pgbench.ours(arguments));
+        assert_eq!(counted(&ours), counted(&real), "a transaction left open counts: {arguments:?}");
+        assert_eq!((ours.status.code(), real.status.code()), (Some(2), Some(2)), "{arguments:?}");
+    }
+    let wide = format!("\\set i 0\nselect least({}:i);\n", ":i, ".repeat(255));
+    let wide = pgbench.script("wide.sql", &wide);
+    for output in
+        [pgbench.run(&["-f", &wide, "-M", "prepared"]), pgbench.ours(&["-f", &wide, "-M", "prepared"])]
+    {
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            told.contains("statement has too many arguments (maximum is 255): select least(:i"),
+            "{told}"
+        );
+        assert_eq!(
+            (output.status.code(), output.stdout.as_slice()),
+            (Some(1), &b""[..]),
+            "before it connects"
+        );
+    }
     let aborted = pgbench.ours(&["-f", &open, "-t", "3", "--exit-on-abort"]);
     assert_eq!(aborted.status.code(), Some(2));
     assert!(aborted.stdout.ends_with(b")\n"), "only the version is printed");

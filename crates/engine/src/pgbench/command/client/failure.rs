@@ -15,7 +15,7 @@ impl Client<'_, '_> {
         let client = self.player.client();
         let (id, script, command) = (client.id, client.script(), client.command());
         let error = match stop {
-            Stop::Script(abort) => {
+            Stop::Script(abort) | Stop::LeftOpen(abort) => {
                 abort.messages.iter().for_each(|message| log.error(message));
                 return Err(Aborted);
             }

@@ -16,7 +16,7 @@ use super::transaction_log::TransactionLog;
 use crate::io::{Connection, Nanos, Reactor};
 use crate::pgbench::random::distribution::poisson_wait;
 use crate::pgbench::random::streams::ThreadStreams;
-use crate::pgbench::session::{Player, Watch};
+use crate::pgbench::session::{Player, Stop, Watch};
 
 /// What the clients of a thread share.
 pub struct Thread<'a> {
@@ -196,31 +196,41 @@ impl Client<'_, '_> {
             let watch = (bench.are_commands_timed || bench.log.debug).then_some(watch);
             let outcome = match self.player.attempt_watched(connection, watch).await {
                 Ok(()) => Outcome::Done,
+                Err(stop @ Stop::LeftOpen(_)) => {
+                    self.done(script, times, tries);
+                    self.failure(stop)?
+                }
                 Err(stop) => self.failure(stop)?,
             };
-            let now = self.thread.reactor.now();
-            if outcome != Outcome::Done {
-                if connection.recover().await.is_err() {
-                    bench.log.error("perhaps the backend died while processing");
-                    return Err(Aborted);
-                }
-                if now >= self.thread.ends {
-                    return Ok(false);
-                }
-                let again = self.may_retry(outcome, tries, now - times.due);
-                self.note_failure(script, again, tries, now - times.due);
-                if again {
-                    tries += 1;
-                    continue;
-                }
+            if outcome == Outcome::Done {
+                self.done(script, times, tries);
+                return Ok(true);
             }
-            let (latency, lag) = match outcome {
-                Outcome::Done => (now - times.due, times.began - times.due),
-                _ => (Nanos::ZERO, Nanos::ZERO),
-            };
-            let is_late = bench.latency_limit.is_some_and(|limit| latency > limit);
-            self.end(&Ended { script, outcome, tries, latency, lag, is_late, at: now });
+            let now = self.thread.reactor.now();
+            if connection.recover().await.is_err() {
+                bench.log.error("perhaps the backend died while processing");
+                return Err(Aborted);
+            }
+            if now >= self.thread.ends {
+                return Ok(false);
+            }
+            let again = self.may_retry(outcome, tries, now - times.due);
+            self.note_failure(script, again, tries, now - times.due);
+            if again {
+                tries += 1;
+                continue;
+            }
+            let (latency, lag) = (Nanos::ZERO, Nanos::ZERO);
+            self.end(&Ended { script, outcome, tries, latency, lag, is_late: false, at: now });
             return Ok(true);
         }
+    }
+
+    /// Counts and logs a transaction whose script has come to its end.
+    fn done(&mut self, script: usize, times: &Times, tries: u32) {
+        let at = self.thread.reactor.now();
+        let (latency, lag) = (at - times.due, times.began - times.due);
+        let is_late = self.thread.bench.latency_limit.is_some_and(|limit| latency > limit);
+        self.end(&Ended { script, outcome: Outcome::Done, tries, latency, lag, is_late, at });
     }
 }

@@ -48,7 +48,7 @@ fn play(text: &str, protocol: Protocol, replies: &[Reply], attempts: usize) -> P
             ends.push(match &end {
                 Ok(()) => String::new(),
                 Err(Stop::Session(error)) => error.to_string(),
-                Err(Stop::Script(abort)) => abort.messages.join("; "),
+                Err(Stop::Script(abort) | Stop::LeftOpen(abort)) => abort.messages.join("; "),
             });
             match end {
                 Err(Stop::Session(error)) if error.is_fatal() => break,
@@ -251,7 +251,7 @@ fn a_shell_command_gives_an_integer_or_ends_the_transaction() {
         let attempt = player.attempt(&mut connection);
         let end = reactor.run_beside(attempt, vec![Box::pin(serve)]).expect("an end");
         let end = match end {
-            Err(Stop::Script(abort)) => abort.messages.join("; "),
+            Err(Stop::Script(abort) | Stop::LeftOpen(abort)) => abort.messages.join("; "),
             end => end.map(|()| String::new()).expect("no error of the session"),
         };
         assert_eq!(
