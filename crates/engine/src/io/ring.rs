@@ -50,6 +50,8 @@ struct Inner {
     in_flight: u32,
     /// The number of the turn to come. The kernel has taken, and tried, all requests of those before.
     handed_over: u64,
+    /// It was told that the epoll instance has events, which is told once, and the loop does not know yet.
+    epoll_is_ready: bool,
 }
 
 struct Line {
@@ -72,7 +74,7 @@ struct Line {
 
 /// What a turn brought.
 pub(super) struct Turn {
-    /// Completions.
+    /// Completions, and whether epoll has events.
     pub(super) happened: usize,
     /// Whether the epoll instance has events.
     pub(super) epoll_is_ready: bool,
@@ -110,6 +112,7 @@ impl Ring {
             free: Vec::new(),
             in_flight: 0,
             handed_over: 1,
+            epoll_is_ready: false,
         };
         inner.watch_epoll()?;
         Ok(Self(RefCell::new(inner)))
@@ -202,8 +205,13 @@ impl Ring {
     /// Hands the requests over and waits for completions, `at_most` so long (for ever, if that is `None`).
     #[inline]
     pub(super) fn turn(&self, at_most: Option<Nanos>, wake: impl Fn(Task)) -> Result<Turn, Error> {
+        let mut inner = self.0.borrow_mut();
+        // A turn between two of the loop's may have been told already: there is nothing to wait for then.
+        let at_most = if inner.epoll_is_ready { Some(Nanos::ZERO) } else { at_most };
         let completions = u32::from(at_most != Some(Nanos::ZERO));
-        self.0.borrow_mut().turn(completions, at_most, &wake)
+        let happened = inner.turn(completions, at_most, &wake)?;
+        let epoll_is_ready = std::mem::take(&mut inner.epoll_is_ready);
+        Ok(Turn { happened: happened + usize::from(epoll_is_ready), epoll_is_ready })
     }
 }
 
@@ -247,20 +255,20 @@ impl Inner {
         completions: u32,
         at_most: Option<Nanos>,
         wake: &impl Fn(Task),
-    ) -> Result<Turn, Error> {
+    ) -> Result<usize, Error> {
         self.enter(completions, at_most)?;
-        let mut turn = Turn { happened: 0, epoll_is_ready: false };
+        let mut happened = 0;
         let all_handed_over = self.uring.submission().is_empty();
         loop {
             let completion = self.uring.completion().next();
             let Some(completion) = completion else { break };
-            turn.happened += 1;
+            happened += 1;
             let index = completion.user_data() as u32;
             match completion.user_data() - u64::from(index) {
                 RECEIVE => self.received(index, completion.result(), wake),
                 SEND => self.sent(index, completion.result(), wake)?,
                 _ => {
-                    turn.epoll_is_ready = true;
+                    self.epoll_is_ready = true;
                     if !cqueue::more(completion.flags()) {
                         self.watch_epoll()?;
                     }
@@ -268,7 +276,7 @@ impl Inner {
             }
         }
         self.handed_over += u64::from(all_handed_over);
-        Ok(turn)
+        Ok(happened)
     }
 
     #[inline]

@@ -127,6 +127,26 @@ fn a_large_request_gets_through_while_the_server_talks_without_listening_by(io: 
 }
 
 #[test]
+fn a_socket_that_leaves_the_ring_takes_no_others_event_with_it() {
+    for io in ways() {
+        let reactor = fake_loop(io);
+        let (leaves, _peer) = pair(&reactor);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("a pair of sockets");
+        // It stays with epoll, as one does that logs in.
+        let waits = Socket::new(&reactor, ours).expect("a socket");
+        let speak = async {
+            reactor.pause().await;
+            rustix::io::write(&theirs, b"x").expect("written");
+            drop(leaves);
+        };
+        let received = reactor.run_beside(async { waits.readable().await }, vec![Box::pin(speak)]);
+        received.expect("no stall").expect("no failure");
+    }
+}
+
+#[test]
 fn a_connection_recovers_from_an_error_in_the_middle_of_a_pipeline() {
     for io in ways() {
         a_connection_recovers_from_an_error_in_the_middle_of_a_pipeline_by(io);
