@@ -52,7 +52,8 @@ def main(arguments: list[str]) -> int:
         server = here.cluster.build.label
         for name in chosen.names or BENCHMARKS:
             for figure in BENCHMARKS[name](here, sizes):
-                print(f"{figure.name}: {figure.ours:.4g} {figure.unit}", file=sys.stderr)
+                ratio = "" if figure.ratio is None else f", {figure.ratio:.3f} of {figure.against}"
+                print(f"{figure.name}: {figure.ours:.4g} {figure.unit}{ratio}", file=sys.stderr)
                 figures.append(figure)
     print(markdown(figures))
     if chosen.record:

@@ -27,6 +27,7 @@ static const char *socket_path, *user, *database, *statement;
 static int clients, threads;
 static uint32_t id_max;
 static volatile int stopped;
+static pthread_barrier_t connected;
 static long transactions;
 
 static void die(const char *what) {
@@ -101,6 +102,7 @@ static uint64_t next_random(uint64_t random) {
 static int connect_share(int number, int *fds) {
     int n = 0;
     for (int client = number; client < clients; client += threads) fds[n++] = connect_client();
+    pthread_barrier_wait(&connected);
     return n;
 }
 
@@ -203,8 +205,10 @@ int main(int count, char **arguments) {
     id_max = (uint32_t)atoi(arguments[5]), clients = atoi(arguments[6]), threads = atoi(arguments[7]);
     if (id_max < 1 || clients < 1 || clients > CLIENTS_MAX || threads < 1 || threads > THREADS_MAX) return 2;
     pthread_t started[THREADS_MAX];
+    pthread_barrier_init(&connected, NULL, (unsigned)threads + 1);
     for (int i = 0; i < threads; i++)
         if (pthread_create(&started[i], NULL, drive, (void *)(uintptr_t)i)) die("pthread_create");
+    pthread_barrier_wait(&connected);
     sleep((unsigned)atoi(arguments[8]));
     stopped = 1;
     for (int i = 0; i < threads; i++) pthread_join(started[i], NULL);

@@ -41,7 +41,7 @@ _COMMON = {
     "max_connections": "1100",
 }
 FULL = Sizes(
-    10, 50, 100, (1, 8, 64, 256), 1000, 3.0, 5, {**_COMMON, "shared_buffers": "4GB", "max_wal_size": "16GB"}
+    10, 50, 100, (1, 8, 64, 256), 1000, 3.0, 3, {**_COMMON, "shared_buffers": "4GB", "max_wal_size": "16GB"}
 )
 SMOKE = Sizes(1, 1, 1, (2,), 16, 0.3, 1, {**_COMMON, "shared_buffers": "64MB"})
 
