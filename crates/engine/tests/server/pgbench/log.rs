@@ -98,7 +98,8 @@ fn aggregates_have_the_columns_of_pgbench() {
                 let [_, count, sum, squares, min, max, lag, ..] = numbers[..] else { panic!() };
                 assert!(min <= max && min * count <= sum && sum <= max * count, "{line:?}");
                 assert!(min * sum <= squares && squares <= max * sum, "{line:?}");
-                assert_eq!(lag > 0, options.contains(&"-R"), "{line:?}");
+                // On a machine that stalls, an interval may pass without any.
+                assert_eq!(lag > 0, options.contains(&"-R") && count > 0, "{line:?}");
             }
         }
     }
