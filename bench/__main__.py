@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from bench import load, pgbench, restore, select_only, tpcc
+from bench import load, pgbench, restore, scripts, tpcc
 from bench.figure import Figure, markdown
 from bench.setting import FULL, SMOKE, Place, Sizes, place
 from pgdyno.engine import build_info
@@ -21,7 +21,7 @@ from pgdyno.errors import PgdynoError
 
 HISTORY = Path(__file__).with_name("history.jsonl")
 BENCHMARKS: Mapping[str, Callable[[Place, Sizes], Iterator[Figure]]] = {
-    "select": select_only.figures,
+    "scripts": scripts.figures,
     "tpcc": tpcc.figures,
     "load": load.figures,
     "restore": restore.figures,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -74,9 +75,23 @@ def cluster(empty_cluster: Cluster, account: Account, server_dir: Path) -> Clust
 
 
 @pytest.fixture(scope="session")
-def running_server(build: Build, account: Account, session_dir: Path) -> Iterator[Server]:
-    """A server with default settings for the whole session: make databases of your own in it."""
-    cluster = Cluster(build, session_dir / "running", account)
-    cluster.initdb(InitOptions(sync=False))
-    with cluster.start() as server:
+def new_server(
+    build: Build, account: Account, session_dir: Path
+) -> Callable[[str], AbstractContextManager[Server]]:
+    """Starts a server with default settings, in a directory of this name."""
+
+    @contextmanager
+    def start(name: str) -> Iterator[Server]:
+        cluster = Cluster(build, session_dir / name, account)
+        cluster.initdb(InitOptions(sync=False))
+        with cluster.start() as server:
+            yield server
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def running_server(new_server: Callable[[str], AbstractContextManager[Server]]) -> Iterator[Server]:
+    """A server for the whole session: make databases of your own in it."""
+    with new_server("running") as server:
         yield server

@@ -15,14 +15,14 @@ pytestmark = pytest.mark.server
 ROOT = Path(__file__).parents[2]
 
 FIGURES = {
-    "select": {"client CPU", "client memory", "throughput", "server CPU"},
+    "scripts": {"client CPU", "client memory", "throughput", "server CPU"},
     "tpcc": {"client CPU", "client memory", "throughput"},
     "load": {"copy phase", "engine's share of the copy phase's CPU", "whole"},
     "restore": {"into nothing", "over a used copy"},
     "pgbench-startup": {"start to end", "beside pgbench"},
     "pgbench-init": {"tables made", "CPU of client and server"},
 }
-BESIDE_PGBENCH = {"select", "pgbench-startup", "pgbench-init"}
+BESIDE_PGBENCH = {"scripts", "pgbench-startup", "pgbench-init"}
 
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -44,4 +44,4 @@ def test_every_benchmark_runs_and_prints_its_figures(build: Build, name: str) ->
 def test_an_unknown_benchmark_is_a_usage_error() -> None:
     done = bench("--smoke", "speed")
     assert done.returncode == 2
-    assert "no benchmark is called speed: there are select, tpcc, load, restore," in done.stderr
+    assert "no benchmark is called speed: there are scripts, tpcc, load, restore," in done.stderr

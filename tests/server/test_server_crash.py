@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,7 @@ from pgdyno.lab import block
 from pgdyno.lab.dataset import pristine_name
 from pgdyno.lab.progress import Watch
 from pgdyno.lab.study import start_study
-from pgdyno.server.build import Build
-from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.running import Server
-from pgdyno.server.user import Account
 from pgdyno.study.arm import ArmSpec
 from pgdyno.study.plan import Study, TpccParameters
 
@@ -35,11 +33,9 @@ WORKLOAD = TpccParameters(warehouses=1)
 
 
 @pytest.fixture(scope="module")
-def mortal(build: Build, account: Account, session_dir: Path) -> Iterator[Server]:
+def mortal(new_server: Callable[[str], AbstractContextManager[Server]]) -> Iterator[Server]:
     """One of these tests' own, as it does not live undisturbed."""
-    cluster = Cluster(build, session_dir / "mortal", account)
-    cluster.initdb(InitOptions(sync=False))
-    with cluster.start() as server:
+    with new_server("mortal") as server:
         yield server
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 from psycopg import sql
@@ -13,8 +13,6 @@ from psycopg.conninfo import make_conninfo
 from pgdyno.errors import ConnectError, DatasetError, DiskFullError
 from pgdyno.lab.dsn_arm import require_room
 from pgdyno.server import mark
-from pgdyno.server.build import Build
-from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.holding import hold
 from pgdyno.server.local import free_for_data
@@ -22,17 +20,14 @@ from pgdyno.server.mark import database_name
 from pgdyno.server.remote import Remote
 from pgdyno.server.running import Server
 from pgdyno.server.trial_copy import TrialCopy
-from pgdyno.server.user import Account
 
 pytestmark = pytest.mark.server
 
 
 @pytest.fixture(scope="module")
-def running_server(build: Build, account: Account, session_dir: Path) -> Iterator[Server]:
+def running_server(new_server: Callable[[str], AbstractContextManager[Server]]) -> Iterator[Server]:
     """One of these tests' own: they look at all that is there, and other tests leave something."""
-    cluster = Cluster(build, session_dir / "remote", account)
-    cluster.initdb(InitOptions(sync=False))
-    with cluster.start() as server:
+    with new_server("remote") as server:
         yield server
 
 

@@ -23,7 +23,7 @@ def hold(connection: Connection, number: int, while_waiting: Callable[[], None] 
         keep_idle(connection)
         while connection.execute("select pg_try_advisory_lock(%s::bigint)", (number,)).fetchone() != (True,):
             while_waiting()
-            time.sleep(POLL_S)
+            time.sleep(POLL_S)  # pg_advisory_lock would wait better, but deaf to Ctrl-C and without a word
     except psycopg.Error as error:
         raise ConnectError(f"the server gives no lock: {error}") from None
 

@@ -134,8 +134,9 @@ impl Ring {
     /// Ends a line, after whatever it still has to send. The socket may be closed afterwards.
     pub(super) fn leave(&self, index: u32, socket: &OwnedFd, wake: impl Fn(Task)) {
         let mut inner = self.0.borrow_mut();
-        // A request names a file by its descriptor, which may soon be another's.
-        let _ = inner.turn(0, None, &wake);
+        // A request names a file by its descriptor, which may soon be another's: none may stay behind. An error means
+        // that the ring takes no more at all; the loop's next turn meets it, too.
+        let _ = inner.hand_over(&wake);
         let line = &mut inner.lines[index as usize];
         line.readiness = None;
         if line.is_receiving || line.awaits_room {
@@ -149,8 +150,8 @@ impl Ring {
     #[inline]
     pub(super) fn send(&self, index: u32, bytes: &[u8], wake: impl Fn(Task)) -> Result<Option<usize>, Error> {
         let mut inner = self.0.borrow_mut();
-        while inner.lines[index as usize].tried_in >= inner.handed_over {
-            inner.turn(0, None, &wake)?;
+        if inner.lines[index as usize].tried_in >= inner.handed_over {
+            inner.hand_over(&wake)?;
         }
         let handed_over = inner.handed_over;
         let line = &mut inner.lines[index as usize];
@@ -179,11 +180,6 @@ impl Ring {
         let request = opcode::Recv::new(Fd(line.fd), line.received.as_mut_ptr(), RECEIVED_BYTES as u32);
         inner.in_flight += 1;
         inner.push(&request.ioprio(POLL_FIRST).build().user_data(RECEIVE | u64::from(index)))
-    }
-
-    /// Whether the kernel receives for this line: no bytes may be taken past it.
-    pub(super) fn is_receiving(&self, index: u32) -> bool {
-        self.0.borrow().lines[index as usize].is_receiving
     }
 
     /// Takes what was received, and says whether more may wait with the kernel. `None` when nothing was.
@@ -277,6 +273,17 @@ impl Inner {
         }
         self.handed_over += u64::from(all_handed_over);
         Ok(happened)
+    }
+
+    /// Turns without waiting until the kernel has taken all requests.
+    #[cold]
+    fn hand_over(&mut self, wake: &impl Fn(Task)) -> Result<(), Error> {
+        loop {
+            self.turn(0, None, wake)?;
+            if self.uring.submission().is_empty() {
+                return Ok(());
+            }
+        }
     }
 
     #[inline]

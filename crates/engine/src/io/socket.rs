@@ -149,7 +149,7 @@ impl Socket {
         &self.reactor
     }
 
-    /// Sends what the kernel takes of `bytes` now; `None` when it takes none.
+    /// Sends what the kernel takes of `bytes` now, by the ring all of them with its next turn; `None` when none.
     #[inline]
     pub(crate) fn send(&self, bytes: &[u8]) -> Result<Option<usize>, Error> {
         if let Some((ring, line)) = self.line() {
@@ -166,7 +166,7 @@ impl Socket {
         }
     }
 
-    /// Whether epoll said that something may have come, and no read has found the end of it since.
+    /// Whether epoll or the ring said that something may have come, and no read has found the end of it since.
     #[inline]
     pub(super) fn is_readable(&self) -> bool {
         self.readiness.readable.get()
@@ -181,7 +181,8 @@ impl Socket {
     #[inline]
     pub(crate) fn receive(&self, space: &mut [u8]) -> Result<Option<usize>, Error> {
         if let Some((ring, line)) = self.line() {
-            if ring.is_receiving(line) {
+            // The kernel may be receiving then: no bytes may be taken past it.
+            if !self.readiness.readable.get() {
                 return Ok(None);
             }
             if let Some((received, more)) = ring.take(line, space)? {

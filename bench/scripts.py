@@ -29,7 +29,7 @@ def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
     program = place.program("pgbench")
     if program is None:
         raise RuntimeError("pgbench is not here: install the distribution's PostgreSQL")
-    with place.database("select_only") as database:
+    with place.database("scripts") as database:
         conninfo = place.server.conninfo(database)
         run([program, "-i", "-q", "-s", str(sizes.pgbench_scale), conninfo])
         loops = compile_floors(place.directory)
