@@ -59,6 +59,7 @@ class Code(StrEnum):
     STOPPED_ON_VERDICT = "stopped-on-verdict"
     THROUGHPUT_FIXED = "throughput-fixed"
     INTERVALS_DISAGREE = "intervals-disagree"
+    HOSTS_DISAGREE = "hosts-disagree"
 
 
 @dataclass(frozen=True)
@@ -240,6 +241,11 @@ WORDINGS: Mapping[Code, Wording] = {
         "For {arm} against {baseline} the bootstrap interval ({bootstrap}) would give another verdict than "
         "Student's ({student}): the blocks are not normally spread.",
         "Look at the blocks for outliers, and add blocks.",
+    ),
+    Code.HOSTS_DISAGREE: Wording(
+        "The hosts disagree about which of {arm} and {baseline} has more {metric}: {hosts}. "
+        "The pooled estimate describes none of them.",
+        "Read each host's own estimate, look for what sets the hosts apart, and measure on more hosts.",
     ),
 }
 
