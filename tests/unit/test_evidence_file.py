@@ -8,13 +8,16 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_study
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import DiskFullError, EvidenceError
+from pgdyno.evidence.file import SCHEMA_VERSION
 from pgdyno.evidence.packing import pairs_from
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import (
@@ -27,8 +30,11 @@ from pgdyno.evidence.records import (
     Histogram,
     Interval,
     Measure,
+    Moment,
     Outcome,
+    Reading,
     Role,
+    Series,
     Slice,
     TrialStatus,
 )
@@ -38,6 +44,12 @@ SMALL = Synthetic(blocks=2, slices=2)
 KINDS = {"new_order": Counts(ok=90, rolled_back=1, failed=2, skipped=0, retried=3), "payment": Counts(ok=88)}
 SLICE = Slice(4, Role.MEASURE, 1.0, 1.05, 1.99, 2.01, 0.02, 0.03, KINDS)
 INTERVAL = Interval(4, Role.MEASURE, 1.0, 2.0, KINDS, 1_000_000, 2_000_000, 3_000_000, 9_000_000)
+READ = Reading("wal", Moment.END, 9.0, 0.01, [{"lsn": 10, "fpi": None, "name": "a"}])
+UNREAD = Reading("statements", Moment.BEGIN, 1.0, 0.0, None, "not in shared_preload_libraries")
+SERIES = [
+    Series("wal", ["at_s", "late_s", "lsn"], np.array([[0, 0.0, 10], [1, 0.2, 30]])),
+    Series("wal", ["at_s", "late_s", "fpi", "lsn"], np.array([[2, 0.0, 4, 60.0]])),
+]
 HISTOGRAM = Histogram("new_order", Measure.LATENCY, pairs_from([(1_000_000, 60), (2_000_000, 30)]))
 
 
@@ -75,7 +87,13 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         histograms=[HISTOGRAM],
         checks=[Check("condition 4", False, 1.5, 0.01, "one order lacks a line")],
         server_log="LOG:  ready\n",
+        recovery_s=2.5,
+        restart_s=0.5,
+        probe_cpu_s=0.125,
+        readings=[READ, UNREAD],
     )
+    for chunk in SERIES:
+        writer.add_series(trial, chunk)
     writer.finish_trial(trial, outcome)
     writer.add_caveat(Caveat(Code.SHARED_MACHINE, {"cores": 2}))
     writer.finish_block(0, BlockStatus.DONE, 10.0)
@@ -111,6 +129,9 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
             "settings",
             "failures",
             "checks",
+            "recovery_s",
+            "restart_s",
+            "probe_cpu_s",
         ):
             assert getattr(read, name) == getattr(outcome, name)
         assert read.slices == [SLICE]
@@ -120,8 +141,53 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         assert histogram.pairs.tolist() == HISTOGRAM.pairs.tolist()
         assert evidence.histograms(trial, Measure.LAG) == []
         assert evidence.tally(trial) == outcome.tally
+        assert evidence.readings(trial) == [UNREAD, READ]
+        (wal,) = evidence.series(trial).values()
+        assert list(wal.columns) == ["at_s", "late_s", "lsn", "fpi"]
+        expected = [[0, 0.0, 10, np.nan], [1, 0.2, 30, np.nan], [2, 0.0, 60, 4]]
+        np.testing.assert_array_equal(wal.points, np.array(expected))
+        np.testing.assert_array_equal(wal.column("lsn"), [10, 30, 60])
+        assert np.isnan(wal.column("no such")).all()
         assert evidence.server_log(trial) == "LOG:  ready\n"
         assert evidence.caveats() == [Caveat(Code.SHARED_MACHINE, {"cores": 2})]
+
+
+def test_every_case_has_its_own_arms_blocks_and_caveats(tmp_path: Path) -> None:
+    small, large = (
+        (
+            replace(
+                study_of(SMALL), case=name, levels={"clients": name}, file="title = 1", changes=[{"key": "x"}]
+            ),
+            arms,
+        )
+        for name, arms in (("8", arms_of(SMALL)), ("64", arms_of(Synthetic(names=("a", "b", "c")))))
+    )
+    with Writer.create(tmp_path / "e", *small, large) as writer:
+        for case in (0, 1):
+            writer.begin_block(Block(0, 7 + case, (1, 0), 5.0, case=case))
+            trial = writer.begin_trial(0, 1, 5.5, case=case)
+            writer.finish_trial(trial, Outcome(TrialStatus.OK, 6.0))
+            writer.describe_arm(1, case=case, dataset={"of": case})
+            writer.add_caveat(Caveat(Code.SHARED_MACHINE, {"cores": case}), case=case)
+        writer.finish_block(0, BlockStatus.DONE, 9.0, case=1)
+    with Evidence(tmp_path / "e") as evidence:
+        assert evidence.cases() == [0, 1]
+        for case, (study, arms) in enumerate((small, large)):
+            seen = evidence.study(case)
+            assert (seen.case, seen.levels, seen.file, seen.changes) == (
+                study.case,
+                study.levels,
+                "title = 1",
+                [{"key": "x"}],
+            )
+            assert [arm.name for arm in evidence.arms(case)] == [arm.name for arm in arms]
+            assert evidence.arms(case)[1].dataset == {"of": case}
+            assert [(t.block, t.arm, t.attempt) for t in evidence.trials(case)] == [(0, 1, 1)]
+            assert evidence.caveats(case) == [Caveat(Code.SHARED_MACHINE, {"cores": case})]
+        assert [[b.status for b in evidence.blocks(case)] for case in (0, 1)] == [
+            [BlockStatus.RUNNING],
+            [BlockStatus.DONE],
+        ]
 
 
 def test_a_closed_file_has_no_companions(tmp_path: Path) -> None:
@@ -275,11 +341,11 @@ def make_scribbled(path: Path) -> None:
 
 
 def make_newer(path: Path) -> None:
-    set_version(path, 2)
+    set_version(path, SCHEMA_VERSION + 1)
 
 
 def make_older(path: Path) -> None:
-    set_version(path, 0)
+    set_version(path, SCHEMA_VERSION - 1)
 
 
 def set_version(path: Path, version: int) -> None:
@@ -337,7 +403,7 @@ def test_a_histogram_that_does_not_add_up_is_refused(tmp_path: Path) -> None:
 def test_a_plan_that_is_not_understood_is_refused(tmp_path: Path) -> None:
     write_study(tmp_path / "e", SMALL)
     connection = sqlite3.connect(tmp_path / "e")
-    connection.execute("UPDATE study SET plan = json_set(plan, '$.schedule', 'by the moon')")
+    connection.execute("UPDATE study_case SET plan = json_set(plan, '$.schedule', 'by the moon')")
     connection.commit()
     connection.close()
     with Evidence(tmp_path / "e") as evidence, pytest.raises(EvidenceError, match="does not understand"):

@@ -11,7 +11,7 @@ import numpy as np
 
 from pgdyno.errors import EvidenceError
 from pgdyno.evidence.masking import mask_passwords
-from pgdyno.evidence.records import Pairs
+from pgdyno.evidence.records import Pairs, Points
 
 LOG_BYTES_MAX = 1 << 20
 """Of one trial's server log so much is kept, half from each end: a log without end must not fill the disk."""
@@ -60,7 +60,7 @@ def unpack_text(blob: bytes) -> str:
 
 
 def pack_json(value: Any) -> bytes:
-    """The blob of ``trial.tally``."""
+    """The blob of ``trial.tally`` and ``reading.found``."""
     return zlib.compress(json.dumps(value, allow_nan=False).encode(), 6)
 
 
@@ -69,7 +69,22 @@ def unpack_json(blob: bytes) -> Any:
     try:
         return json.loads(_unpack(blob))
     except ValueError as error:
-        raise EvidenceError("a tally in the evidence is damaged: restore the file from a copy") from error
+        raise EvidenceError(
+            "a packed value in the evidence is damaged: restore the file from a copy"
+        ) from error
+
+
+def pack_points(points: Points) -> bytes:
+    """The blob of ``series.points``."""
+    return zlib.compress(np.ascontiguousarray(points, dtype="<f8").tobytes(), 6)
+
+
+def unpack_points(blob: bytes, columns: int) -> Points:
+    """The reverse, a row of so many columns a sample."""
+    data = _unpack(blob)
+    if columns < 1 or len(data) % (8 * columns):
+        raise EvidenceError("a series in the evidence is damaged: restore the file from a copy")
+    return np.frombuffer(data, dtype="<f8").astype(np.float64).reshape(-1, columns)
 
 
 def _unpack(blob: bytes) -> bytes:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import EvidenceError
 from pgdyno.evidence import file
-from pgdyno.evidence.packing import unpack_json, unpack_pairs, unpack_text
+from pgdyno.evidence.packing import unpack_json, unpack_pairs, unpack_points, unpack_text
 from pgdyno.evidence.records import (
     Arm,
     Badge,
@@ -28,9 +30,13 @@ from pgdyno.evidence.records import (
     Interval,
     Kept,
     Measure,
+    Moment,
     Plan,
+    Points,
+    Reading,
     Role,
     Schedule,
+    Series,
     Slice,
     Study,
     Trial,
@@ -70,9 +76,13 @@ class Evidence:
         finally:
             self._connection.execute("COMMIT")
 
-    def study(self) -> Study:
-        """The study."""
-        rows = self._rows("SELECT * FROM study")
+    def cases(self) -> list[int]:
+        """The numbers of its cases: 0, 1, …"""
+        return [row["case_id"] for row in self._rows("SELECT case_id FROM study_case ORDER BY case_id")]
+
+    def study(self, case: int = 0) -> Study:
+        """The study, seen from one of its cases."""
+        rows = self._rows("SELECT * FROM study, study_case WHERE case_id = ?", case)
         if len(rows) != 1:
             raise EvidenceError(f"{self.path} has no study in it: restore it from a copy")
         row = rows[0]
@@ -88,10 +98,14 @@ class Evidence:
                 host=self._json(row["host"]),
                 ended_unix_s=row["ended_unix_s"],
                 ended_because=None if row["ended_because"] is None else Ending(row["ended_because"]),
+                case=row["name"],
+                levels=self._json(row["levels"]),
+                file=row["file"],
+                changes=self._json(row["changes"]),
             )
 
-    def arms(self) -> list[Arm]:
-        """The arms, the baseline first."""
+    def arms(self, case: int = 0) -> list[Arm]:
+        """The arms of a case, the baseline first."""
         with self._understood():
             return [
                 Arm(
@@ -105,11 +119,11 @@ class Evidence:
                     clients=row["clients"],
                     dataset=self._json(row["dataset"]),
                 )
-                for row in self._rows("SELECT * FROM arm ORDER BY arm")
+                for row in self._rows("SELECT * FROM arm WHERE case_id = ? ORDER BY arm", case)
             ]
 
-    def blocks(self) -> list[Block]:
-        """The blocks that were begun, in the order of the plan."""
+    def blocks(self, case: int = 0) -> list[Block]:
+        """The blocks of a case that were begun, in the order of the plan."""
         with self._understood():
             return [
                 Block(
@@ -119,12 +133,13 @@ class Evidence:
                     started_unix_s=row["started_unix_s"],
                     status=BlockStatus(row["status"]),
                     ended_unix_s=row["ended_unix_s"],
+                    case=case,
                 )
-                for row in self._rows("SELECT * FROM block ORDER BY block")
+                for row in self._rows("SELECT * FROM block WHERE case_id = ? ORDER BY block", case)
             ]
 
-    def trials(self, *, all_attempts: bool = False) -> list[Trial]:
-        """The last attempt of every block and arm, or all attempts; by block, arm and attempt."""
+    def trials(self, case: int = 0, *, all_attempts: bool = False) -> list[Trial]:
+        """Of a case the last attempt of every block and arm, or all attempts; by block, arm and attempt."""
         slices, failures, checks = self._slices(), self._failures(), self._checks()
         with self._understood():
             every = [
@@ -149,8 +164,13 @@ class Evidence:
                     slices=slices.get(row["trial"], []),
                     failures=failures.get(row["trial"], []),
                     checks=checks.get(row["trial"], []),
+                    recovery_s=row["recovery_s"],
+                    restart_s=row["restart_s"],
+                    probe_cpu_s=row["probe_cpu_s"],
                 )
-                for row in self._rows("SELECT * FROM trial ORDER BY block, arm, attempt")
+                for row in self._rows(
+                    "SELECT * FROM trial WHERE case_id = ? ORDER BY block, arm, attempt", case
+                )
             ]
         if all_attempts:
             return every
@@ -194,12 +214,43 @@ class Evidence:
             unpack_text(row["text"]) for row in self._rows("SELECT text FROM log WHERE trial = ?", trial)
         )
 
-    def caveats(self) -> list[Caveat]:
-        """The stored doubts. The analysis adds those that follow from the evidence."""
+    def readings(self, trial: int) -> list[Reading]:
+        """What its probes read, by probe; of each first the beginning, then the end."""
+        query = "SELECT * FROM reading WHERE trial = ? ORDER BY probe, at_s"
+        with self._understood():
+            return [
+                Reading(
+                    probe=row["probe"],
+                    moment=Moment(row["moment"]),
+                    at_s=row["at_s"],
+                    took_s=row["took_s"],
+                    rows=None if row["found"] is None else unpack_json(row["found"]),
+                    reason=row["reason"],
+                )
+                for row in self._rows(query, trial)
+            ]
+
+    def series(self, trial: int) -> dict[str, Series]:
+        """What was sampled, by probe."""
+        rows = self._rows("SELECT * FROM series WHERE trial = ? ORDER BY probe, from_s", trial)
+        with self._understood():
+            return {
+                probe: joined(
+                    probe,
+                    [
+                        (columns := self._json(row["columns"]), unpack_points(row["points"], len(columns)))
+                        for row in group
+                    ],
+                )
+                for probe, group in groupby(rows, key=lambda row: str(row["probe"]))
+            }
+
+    def caveats(self, case: int = 0) -> list[Caveat]:
+        """The stored doubts of a case. The analysis adds those that follow from the evidence."""
         with self._understood():
             return [
                 Caveat(Code(row["code"]), self._json(row["parameters"]), row["trial"])
-                for row in self._rows("SELECT * FROM caveat ORDER BY caveat")
+                for row in self._rows("SELECT * FROM caveat WHERE case_id = ? ORDER BY caveat", case)
             ]
 
     def _slices(self) -> dict[int, list[Slice]]:
@@ -266,6 +317,17 @@ class Evidence:
             raise EvidenceError(
                 f"{self.path} holds what this pgdyno does not understand ({error}): restore it from a copy"
             ) from error
+
+
+def joined(probe: str, chunks: Sequence[tuple[Sequence[str], Points]]) -> Series:
+    """Chunks one behind the other. A column that only some of them have is NaN in the others."""
+    columns = list(dict.fromkeys(name for names, _ in chunks for name in names))
+    whole = np.full((sum(len(points) for _, points in chunks), len(columns)), np.nan)
+    begin = 0
+    for names, points in chunks:
+        whole[begin : begin + len(points), [columns.index(name) for name in names]] = points
+        begin += len(points)
+    return Series(probe, columns, whole)
 
 
 def _badge(name: str, kept: str, text: str) -> Badge:

@@ -16,6 +16,8 @@ import numpy.typing as npt
 Json = Mapping[str, Any]
 Pairs = npt.NDArray[np.uint64]
 """Shape (n, 2): value in ns, how many; ascending in the value."""
+Points = npt.NDArray[np.float64]
+"""Shape (samples, columns)."""
 
 
 class Schedule(StrEnum):
@@ -99,7 +101,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Study:
-    """The one row of ``study``."""
+    """The row of ``study``, seen from one of its cases, whose ``plan`` this is.
+
+    ``case`` is that case's name, empty where there is just one; ``levels`` its factors' levels. ``file`` and
+    ``changes`` are of a study file: its text as run, and what was fitted to this machine.
+    """
 
     title: str
     created_unix_s: float
@@ -110,6 +116,10 @@ class Study:
     host: Json
     ended_unix_s: float | None = None
     ended_because: Ending | None = None
+    case: str = ""
+    levels: Json = field(default_factory=dict)
+    file: str = ""
+    changes: Sequence[Json] = ()
 
 
 class Kept(StrEnum):
@@ -155,6 +165,7 @@ class Block:
     started_unix_s: float
     status: BlockStatus = BlockStatus.RUNNING
     ended_unix_s: float | None = None
+    case: int = 0
 
 
 @dataclass(frozen=True)
@@ -288,6 +299,48 @@ class Outcome:
     histograms: Sequence[Histogram] = ()
     checks: Sequence[Check] = ()
     server_log: str = ""
+    recovery_s: float | None = None
+    restart_s: float | None = None
+    probe_cpu_s: float | None = None
+    readings: Sequence[Reading] = ()
+
+
+class Moment(StrEnum):
+    """When a probe read: at the barriers around the measured part, and once more after a VACUUM."""
+
+    BEGIN = "begin"
+    END = "end"
+    AFTER = "after"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one probe read at one moment: raw counters, or the reason why there are none."""
+
+    probe: str
+    moment: Moment
+    at_s: float
+    took_s: float
+    rows: Sequence[Mapping[str, float | int | str | None]] | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Series:
+    """What was sampled of one probe: ``points`` has shape (n, len(columns)), ascending in ``at_s``.
+
+    The first two columns are ``at_s`` (seconds since the trial's epoch) and ``late_s``; NaN: not there.
+    """
+
+    probe: str
+    columns: Sequence[str]
+    points: Points
+
+    def column(self, name: str) -> npt.NDArray[np.float64]:
+        """One of them, all NaN where there is none of that name."""
+        if name not in self.columns:
+            return np.full(len(self.points), np.nan)
+        return self.points[:, list(self.columns).index(name)]
 
 
 @dataclass(frozen=True)
@@ -314,6 +367,9 @@ class Trial:
     slices: Sequence[Slice]
     failures: Sequence[Failure]
     checks: Sequence[Check]
+    recovery_s: float | None = None
+    restart_s: float | None = None
+    probe_cpu_s: float | None = None
 
     @property
     def measured(self) -> list[Slice]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from pgdyno.evidence.masking import mask_passwords, masked_json
-from pgdyno.evidence.packing import pack_json, pack_pairs
+from pgdyno.evidence.packing import pack_json, pack_pairs, pack_points
 from pgdyno.evidence.records import (
     Arm,
     Badge,
@@ -16,6 +17,8 @@ from pgdyno.evidence.records import (
     Histogram,
     Interval,
     Outcome,
+    Reading,
+    Series,
     Slice,
     Study,
 )
@@ -33,14 +36,21 @@ def of_study(study: Study) -> Row:
         study.pgdyno_version,
         masked_json(study.engine),
         mask_passwords(study.command),
-        masked_json(asdict(study.plan)),
         masked_json(study.host),
+        mask_passwords(study.file),
+        masked_json(study.changes),
     )
 
 
-def of_arm(arm: Arm) -> Row:
+def of_case(case: int, study: Study) -> Row:
+    """Of ``study_case``."""
+    return (case, study.case, masked_json(study.levels), masked_json(asdict(study.plan)))
+
+
+def of_arm(case: int, arm: Arm) -> Row:
     """Of ``arm``."""
     return (
+        case,
         arm.arm,
         mask_passwords(arm.name),
         mask_passwords(arm.spec),
@@ -126,4 +136,30 @@ def of_outcome(outcome: Outcome) -> Row:
         masked_json(outcome.driver),
         masked_json(outcome.settings),
         None if outcome.tally is None else pack_json(outcome.tally),
+        outcome.recovery_s,
+        outcome.restart_s,
+        outcome.probe_cpu_s,
+    )
+
+
+def of_reading(reading: Reading) -> Row:
+    """Of ``reading``, without the trial."""
+    found = None if reading.rows is None else pack_json(json.loads(masked_json(reading.rows)))
+    return (
+        reading.probe,
+        reading.moment,
+        reading.at_s,
+        reading.took_s,
+        mask_passwords(reading.reason),
+        found,
+    )
+
+
+def of_series(series: Series) -> Row:
+    """Of ``series``, without the trial. There must be a sample."""
+    return (
+        series.probe,
+        float(series.points[0, 0]),
+        json.dumps(list(series.columns)),
+        pack_points(series.points),
     )

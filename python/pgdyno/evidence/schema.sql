@@ -6,7 +6,7 @@
 -- all trials of a block share one. JSON columns hold one JSON value as text. Passwords are masked before they get here.
 
 PRAGMA application_id = 0x7067646E;  -- "pgdn"
-PRAGMA user_version = 1;             -- the version of this schema; another one is refused, never guessed at
+PRAGMA user_version = 2;             -- the version of this schema; another one is refused, never guessed at
 
 -- One row.
 CREATE TABLE study (
@@ -18,37 +18,52 @@ CREATE TABLE study (
     pgdyno_version      TEXT NOT NULL,
     engine              TEXT NOT NULL,      -- JSON: what pgdyno-engine version says (docs/engine.md)
     command             TEXT NOT NULL,      -- the command line that repeats it
-    plan                TEXT NOT NULL,      -- JSON: see records.Plan
-    host                TEXT NOT NULL       -- JSON: machine facts, name → text or number
+    host                TEXT NOT NULL,      -- JSON: machine facts, name → text or number
+    file                TEXT NOT NULL,      -- the study file as it was run; empty for a comparison without one
+    changes             TEXT NOT NULL       -- JSON: list of {key, was, now, why}: what was fitted to this machine
 ) STRICT;
 
--- One row per arm; index 0 is the baseline.
+-- One comparison of arms. A study file has one for each combination of the factors that are not compared.
+CREATE TABLE study_case (
+    case_id             INTEGER PRIMARY KEY,    -- 0, 1, …
+    name                TEXT NOT NULL UNIQUE,   -- empty where there is just one
+    levels              TEXT NOT NULL,          -- JSON: factor → level
+    plan                TEXT NOT NULL           -- JSON: see records.Plan
+) STRICT;
+
+-- One row per arm of a case; index 0 is the baseline.
 CREATE TABLE arm (
-    arm                 INTEGER PRIMARY KEY,
-    name                TEXT NOT NULL UNIQUE,
+    case_id             INTEGER NOT NULL REFERENCES study_case,
+    arm                 INTEGER NOT NULL,
+    name                TEXT NOT NULL,
     spec                TEXT NOT NULL,      -- as the user wrote it
     server              TEXT NOT NULL,      -- JSON: provider, version, how it was compiled, initdb options
     settings_requested  TEXT NOT NULL,      -- JSON: name → value, as PostgreSQL writes them
     safety              TEXT NOT NULL,      -- JSON: list of {name, kept: yes, partly, no, unknown; text}
     workload            TEXT NOT NULL,      -- JSON: kind and parameters
     clients             INTEGER NOT NULL CHECK (clients > 0),
-    dataset             TEXT NOT NULL       -- JSON: workload, scale, seed, size
+    dataset             TEXT NOT NULL,      -- JSON: workload, scale, seed, size
+    PRIMARY KEY (case_id, arm),
+    UNIQUE (case_id, name)
 ) STRICT;
 
 CREATE TABLE block (
-    block               INTEGER PRIMARY KEY,   -- 0, 1, …: its place in the plan
+    case_id             INTEGER NOT NULL REFERENCES study_case,
+    block               INTEGER NOT NULL,      -- 0, 1, …: its place in the plan of its case
     seed                INTEGER NOT NULL,
     arm_order           TEXT NOT NULL,         -- JSON: arm indices in the order of the slices or trials
     status              TEXT NOT NULL CHECK (status IN ('running', 'done', 'failed', 'interrupted')),
     started_unix_s      REAL NOT NULL,
-    ended_unix_s        REAL
+    ended_unix_s        REAL,
+    PRIMARY KEY (case_id, block)
 ) STRICT;
 
 -- One arm's part of a block. A repeated trial is a new row with the next attempt; the last attempt counts.
 CREATE TABLE trial (
     trial               INTEGER PRIMARY KEY,
-    block               INTEGER NOT NULL REFERENCES block,
-    arm                 INTEGER NOT NULL REFERENCES arm,
+    case_id             INTEGER NOT NULL,
+    block               INTEGER NOT NULL,
+    arm                 INTEGER NOT NULL,
     attempt             INTEGER NOT NULL DEFAULT 1,
     status              TEXT NOT NULL CHECK (status IN ('running', 'ok', 'excluded', 'failed', 'interrupted')),
     reason              TEXT NOT NULL DEFAULT '',  -- why it is not ok
@@ -64,7 +79,12 @@ CREATE TABLE trial (
     driver              TEXT NOT NULL DEFAULT '{}',  -- JSON: threads, round_trip_ns, wake_late_ns
     settings            TEXT NOT NULL DEFAULT '{}',  -- JSON: effective settings, name → value
     tally               BLOB,                   -- zlib of JSON: the workload's own counters, for conformance
-    UNIQUE (block, arm, attempt)
+    recovery_s          REAL,                   -- from a crash after the measured part until the server took connections; null where not tried
+    restart_s           REAL,                   -- of a clean stop and start; null where not tried
+    probe_cpu_s         REAL,                   -- the probes' own CPU over the window: their thread and their backends; null without probes
+    UNIQUE (case_id, block, arm, attempt),
+    FOREIGN KEY (case_id, block) REFERENCES block,
+    FOREIGN KEY (case_id, arm) REFERENCES arm
 ) STRICT;
 
 -- A second or so of one arm. In the blocks schedule a trial has one warm-up and one measured slice.
@@ -158,9 +178,32 @@ CREATE TABLE check_result (
     PRIMARY KEY (trial, name)
 ) STRICT, WITHOUT ROWID;
 
--- Doubts of the closed list in caveats.py; trial is null for one about the whole study.
+-- What a probe read at a moment: counters as the server or the host gives them, to be subtracted by who reads this.
+CREATE TABLE reading (
+    trial               INTEGER NOT NULL REFERENCES trial,
+    probe               TEXT NOT NULL,
+    moment              TEXT NOT NULL CHECK (moment IN ('begin', 'end', 'after')),  -- of the measured part; after a VACUUM
+    at_s                REAL NOT NULL,          -- since the trial's epoch
+    took_s              REAL NOT NULL,
+    reason              TEXT NOT NULL DEFAULT '',  -- why there are no rows
+    found               BLOB,                   -- zlib of JSON: list of {column: number, text or null}; null where they cannot be had
+    PRIMARY KEY (trial, probe, moment)
+) STRICT, WITHOUT ROWID;
+
+-- What was sampled each second (or at a coarser step in a long window), a minute or so in a row.
+CREATE TABLE series (
+    trial               INTEGER NOT NULL REFERENCES trial,
+    probe               TEXT NOT NULL,
+    from_s              REAL NOT NULL,          -- since the trial's epoch: the first sample's at_s
+    columns             TEXT NOT NULL,          -- JSON: list of names; the first are at_s and late_s
+    points              BLOB NOT NULL,          -- zlib of little-endian float64, a row of these columns after the other; NaN: not there
+    PRIMARY KEY (trial, probe, from_s)
+) STRICT, WITHOUT ROWID;
+
+-- Doubts of the closed list in caveats.py; trial is null for one about the whole case.
 CREATE TABLE caveat (
     caveat              INTEGER PRIMARY KEY,
+    case_id             INTEGER NOT NULL REFERENCES study_case,
     trial               INTEGER REFERENCES trial,
     code                TEXT NOT NULL,
     parameters          TEXT NOT NULL           -- JSON

@@ -40,6 +40,7 @@ from pgdyno.evidence.records import (
     Interval,
     Json,
     Outcome,
+    Series,
     Slice,
     Study,
     TrialStatus,
@@ -56,13 +57,18 @@ class Writer:
         self._lock = lock
 
     @classmethod
-    def create(cls, path: Path, study: Study, arms: Sequence[Arm]) -> Self:
+    def create(
+        cls, path: Path, study: Study, arms: Sequence[Arm], *further: tuple[Study, Sequence[Arm]]
+    ) -> Self:
         """A new file. Raises EvidenceError where there is one: evidence is never overwritten.
 
-        The file appears under its name only with the study and its arms in it.
+        The file appears under its name only with the study and its arms in it. ``further`` are its cases
+        after the first: the study as seen from each, and its arms.
         """
-        if [arm.arm for arm in arms] != list(range(len(arms))) or not arms:
-            raise ValueError("arms are numbered 0, 1, … from the baseline")
+        cases = [(study, arms), *further]
+        for _, of_case in cases:
+            if [arm.arm for arm in of_case] != list(range(len(of_case))) or not of_case:
+                raise ValueError("arms are numbered 0, 1, … from the baseline")
         lock = WriterLock(path)
         try:
             if path.exists():
@@ -70,7 +76,7 @@ class Writer:
             half_made = path.with_name(path.name + ".new")
             half_made.unlink(missing_ok=True)
             try:
-                _make(half_made, study, arms, lock)
+                _make(half_made, cases, lock)
                 half_made.rename(path)
             finally:
                 half_made.unlink(missing_ok=True)
@@ -103,6 +109,7 @@ class Writer:
         self,
         arm: int,
         *,
+        case: int = 0,
         server: Json | None = None,
         safety: Sequence[Badge] | None = None,
         dataset: Json | None = None,
@@ -116,33 +123,42 @@ class Writer:
         with self._transaction() as connection:
             for column, value in given.items():
                 if value is not None:
-                    connection.execute(f"UPDATE arm SET {column} = ? WHERE arm = ?", (value, arm))
+                    connection.execute(
+                        f"UPDATE arm SET {column} = ? WHERE case_id = ? AND arm = ?", (value, case, arm)
+                    )
 
     def begin_block(self, block: Block) -> None:
         """A block starts, or starts again after an interruption."""
         with self._transaction() as connection:
             connection.execute(
-                "INSERT INTO block (block, seed, arm_order, status, started_unix_s) "
-                "VALUES (?1, ?2, ?3, 'running', ?4) ON CONFLICT (block) DO UPDATE SET seed = ?2, "
-                "arm_order = ?3, status = 'running', started_unix_s = ?4, ended_unix_s = NULL",
-                (block.block, block.seed, json.dumps(list(block.arm_order)), block.started_unix_s),
+                "INSERT INTO block (case_id, block, seed, arm_order, status, started_unix_s) "
+                "VALUES (?1, ?2, ?3, ?4, 'running', ?5) ON CONFLICT (case_id, block) DO UPDATE "
+                "SET seed = ?3, arm_order = ?4, status = 'running', started_unix_s = ?5, ended_unix_s = NULL",
+                (
+                    block.case,
+                    block.block,
+                    block.seed,
+                    json.dumps(list(block.arm_order)),
+                    block.started_unix_s,
+                ),
             )
 
-    def finish_block(self, block: int, status: BlockStatus, ended_unix_s: float) -> None:
+    def finish_block(self, block: int, status: BlockStatus, ended_unix_s: float, case: int = 0) -> None:
         """A block ends."""
         with self._transaction() as connection:
             connection.execute(
-                "UPDATE block SET status = ?, ended_unix_s = ? WHERE block = ?", (status, ended_unix_s, block)
+                "UPDATE block SET status = ?, ended_unix_s = ? WHERE case_id = ? AND block = ?",
+                (status, ended_unix_s, case, block),
             )
 
-    def begin_trial(self, block: int, arm: int, started_unix_s: float) -> int:
+    def begin_trial(self, block: int, arm: int, started_unix_s: float, case: int = 0) -> int:
         """One arm's part of a block starts, at its restore. Gives the trial's id."""
         with self._transaction() as connection:
             row = connection.execute(
-                "INSERT INTO trial (block, arm, attempt, status, started_unix_s) SELECT ?1, ?2, "
-                "1 + coalesce(max(attempt), 0), 'running', ?3 FROM trial WHERE block = ?1 AND arm = ?2 "
-                "RETURNING trial",
-                (block, arm, started_unix_s),
+                "INSERT INTO trial (case_id, block, arm, attempt, status, started_unix_s) SELECT ?1, ?2, ?3, "
+                "1 + coalesce(max(attempt), 0), 'running', ?4 FROM trial "
+                "WHERE case_id = ?1 AND block = ?2 AND arm = ?3 RETURNING trial",
+                (case, block, arm, started_unix_s),
             ).fetchone()
         return int(row[0])
 
@@ -165,6 +181,11 @@ class Writer:
             counts = rows.of_counts(trial, interval.from_s, interval.kinds)
             connection.executemany("INSERT INTO interval_count VALUES (?, ?, ?, ?, ?, ?, ?, ?)", counts)
 
+    def add_series(self, trial: int, series: Series) -> None:
+        """Samples of a probe, a minute of them or so."""
+        with self._transaction() as connection:
+            connection.execute("INSERT INTO series VALUES (?, ?, ?, ?, ?)", (trial, *rows.of_series(series)))
+
     def finish_trial(self, trial: int, outcome: Outcome) -> None:
         """A trial ended, well or not: everything at once, then to the disk.
 
@@ -186,6 +207,10 @@ class Writer:
                 "INSERT INTO check_result VALUES (?, ?, ?, ?, ?, ?)",
                 [(trial, *rows.of_check(check)) for check in outcome.checks],
             )
+            connection.executemany(
+                "INSERT INTO reading VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [(trial, *rows.of_reading(reading)) for reading in outcome.readings],
+            )
             if outcome.server_log:
                 connection.execute("INSERT INTO log VALUES (?, ?)", (trial, pack_text(outcome.server_log)))
         self._checkpoint()
@@ -194,20 +219,22 @@ class Writer:
         done = connection.execute(
             "UPDATE trial SET status = ?, reason = ?, ended_unix_s = ?, epoch_unix_s = ?, restore_s = ?, "
             "start_s = ?, server_cpu_s = ?, transactions = ?, committed_new_orders = ?, "
-            "driver_memory_bytes = ?, driver = ?, settings = ?, tally = ? "
+            "driver_memory_bytes = ?, driver = ?, settings = ?, tally = ?, recovery_s = ?, restart_s = ?, "
+            "probe_cpu_s = ? "
             "WHERE trial = ? AND status = 'running'",
             (*rows.of_outcome(outcome), trial),
         )
         if done.rowcount != 1:
             raise ValueError(f"trial {trial} is not running")
 
-    def add_caveat(self, caveat: Caveat) -> None:
+    def add_caveat(self, caveat: Caveat, case: int = 0) -> None:
         """A doubt; the same one twice is stored once."""
-        row = (caveat.trial, caveat.code, masked_json(caveat.parameters))
+        row = (case, caveat.trial, caveat.code, masked_json(caveat.parameters))
         with self._transaction() as connection:
             connection.execute(
-                "INSERT INTO caveat (trial, code, parameters) SELECT ?1, ?2, ?3 WHERE NOT EXISTS "
-                "(SELECT 1 FROM caveat WHERE trial IS ?1 AND code = ?2 AND parameters = ?3)",
+                "INSERT INTO caveat (case_id, trial, code, parameters) SELECT ?1, ?2, ?3, ?4 "
+                "WHERE NOT EXISTS (SELECT 1 FROM caveat "
+                "WHERE case_id = ?1 AND trial IS ?2 AND code = ?3 AND parameters = ?4)",
                 row,
             )
 
@@ -234,14 +261,17 @@ class Writer:
         """Close, whatever happened."""
         self.close()
 
-    def _insert_study(self, study: Study, arms: Sequence[Arm]) -> None:
+    def _insert_study(self, cases: Sequence[tuple[Study, Sequence[Arm]]]) -> None:
         with self._transaction() as connection:
             connection.execute(
-                "INSERT INTO study VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows.of_study(study)
+                "INSERT INTO study VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows.of_study(cases[0][0])
             )
-            connection.executemany(
-                "INSERT INTO arm VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [rows.of_arm(arm) for arm in arms]
-            )
+            for case, (study, arms) in enumerate(cases):
+                connection.execute("INSERT INTO study_case VALUES (?, ?, ?, ?)", rows.of_case(case, study))
+                connection.executemany(
+                    "INSERT INTO arm VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    [rows.of_arm(case, arm) for arm in arms],
+                )
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -267,11 +297,11 @@ class Writer:
             return
 
 
-def _make(path: Path, study: Study, arms: Sequence[Arm], lock: WriterLock) -> None:
+def _make(path: Path, cases: Sequence[tuple[Study, Sequence[Arm]]], lock: WriterLock) -> None:
     file.create(path)
     writer = Writer(path, file.open_for_writing(path), lock)
     try:
-        writer._insert_study(study, arms)
+        writer._insert_study(cases)
     finally:
         writer._settle_in_one_file()
         writer._connection.close()
