@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -13,27 +15,69 @@ import pytest
 from pgdyno.probe import cpu
 
 
-def test_a_kernel_without_schedstat_is_read_by_its_ticks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cpu, "PROC", tmp_path)
+def test_where_processes_have_no_clock_the_kernels_ticks_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: int) -> float:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr("pgdyno.probe.cpu.time.clock_gettime", refuse)
     before = psutil.Process().cpu_times()
-    found_s = cpu._on_cpu_s(os.getpid())
+    found_s = cpu.process_cpu_s(os.getpid())
     after = psutil.Process().cpu_times()
     assert 0 < before.user + before.system <= found_s <= after.user + after.system
 
 
-def test_both_sources_agree() -> None:
-    if not Path("/proc/self/schedstat").exists():
-        pytest.skip("NO SCHEDSTAT: this kernel keeps no time in nanoseconds")
-    # A process of one thread, as PostgreSQL's are: schedstat counts the first thread, the ticks all of them.
-    work = "for _ in range(2_000_000): pass\nprint(flush=True)\ninput()"
-    command = [sys.executable, "-S", "-c", work]
+@contextmanager
+def a_process_that_has_worked(work: str) -> Iterator[int]:
+    """Which says when it is done, and then waits."""
+    command = [sys.executable, "-S", "-c", f"{work}\nprint(flush=True)\ninput()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as busy:
         assert busy.stdout is not None
         busy.stdout.readline()
-        assert cpu._on_cpu_s(busy.pid) == pytest.approx(cpu._ticks_s(busy.pid), abs=0.05)
+        yield busy.pid
+
+
+WORK = "for _ in range(2_000_000): pass"
+
+
+def test_both_sources_agree() -> None:
+    with a_process_that_has_worked(WORK) as pid:
+        assert cpu.process_cpu_s(pid) == pytest.approx(cpu._ticks_s(pid), abs=0.05)
+
+
+def test_all_threads_of_a_process_count() -> None:
+    work = f"""
+import threading
+def work():
+    {WORK}
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+"""
+    with a_process_that_has_worked(work) as pid:
+        assert cpu.process_cpu_s(pid) == pytest.approx(cpu._ticks_s(pid), abs=0.05)
 
 
 def test_a_process_that_has_ended_has_used_nothing_more() -> None:
-    assert cpu._on_cpu_s(2**22 + 1) == 0.0  # beyond the largest that the kernel gives
+    assert cpu.process_cpu_s(2**22 + 1) == 0.0  # beyond the largest that the kernel gives
+
+
+def test_children_are_found_with_and_without_the_kernels_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with a_process_that_has_worked(WORK) as pid:
+        assert pid in cpu._children(os.getpid())
+        monkeypatch.setattr(cpu, "PROC", tmp_path)
+        assert pid in cpu._children(os.getpid())
+
+
+def test_a_servers_cpu_is_that_of_its_children_too() -> None:
+    before_s = cpu.server_cpu_s(os.getpid())
+    with a_process_that_has_worked(WORK) as pid:
+        child_s, ours_s = cpu.process_cpu_s(pid), cpu.server_cpu_s(os.getpid()) - before_s
+        assert ours_s >= child_s > 0
+    assert cpu.server_cpu_s(os.getpid()) - before_s >= child_s - 0.02  # it is reaped, in ticks
+
+
+def test_a_server_that_is_gone_is_told() -> None:
+    with pytest.raises(ProcessLookupError):
+        cpu.server_cpu_s(2**22 + 1)
