@@ -1,0 +1,181 @@
+"""The machine's counters and gauges, raw, in one cheap call: a fraction of a millisecond.
+
+    host = HostCounters([data_dir], driver_pid=4711)
+    before = host.read()
+    …
+    after = host.read()         # what grows is a counter: the analysis takes differences
+    host.reasons                # what this machine does not tell, and why
+
+What belongs to one server (its processes' CPU time) is ``probe.cpu``.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from pgdyno.probe.block_device import disk_of
+from pgdyno.probe.cpu import process_cpu_s
+
+PROC = Path("/proc")
+NETWORK = Path("/sys/class/net")
+
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+SECTOR_BYTES = 512
+"""The unit of /proc/diskstats, whatever the disk's own."""
+
+MEMORY = {
+    "MemAvailable": "memory_available_bytes",
+    "Cached": "memory_cached_bytes",  # the page cache, and shared memory
+    "Shmem": "memory_shared_bytes",  # servers' shared buffers that lie in no huge pages are in it
+    "Dirty": "memory_dirty_bytes",
+    "Writeback": "memory_writeback_bytes",
+}
+SWAP = {"pswpin": "swap_in_bytes", "pswpout": "swap_out_bytes"}
+DISK = {
+    # Field of a line of /proc/diskstats, counted from its first, and what one of its units is.
+    "disk_reads": (3, 1.0),
+    "disk_read_bytes": (5, SECTOR_BYTES),
+    "disk_read_s": (6, 1e-3),
+    "disk_writes": (7, 1.0),
+    "disk_written_bytes": (9, SECTOR_BYTES),
+    "disk_write_s": (10, 1e-3),
+    "disk_busy_s": (12, 1e-3),
+}
+PRESSURE = ("cpu", "io", "memory")
+
+Group = Callable[[], Mapping[str, float]]
+
+
+class HostCounters:
+    """Reads what this machine tells. Times are seconds since boot, summed over the cores.
+
+    ``paths``: the directories whose disks count (a server's data, its WAL). ``driver_pid``: the process that
+    drives the load. ``reasons`` has what cannot be read here, by group: those names are missing in what
+    ``read`` gives.
+    """
+
+    def __init__(self, paths: Iterable[Path] = (), driver_pid: int | None = None) -> None:
+        self.reasons: dict[str, str] = {}
+        self.driver_pid = driver_pid
+        self._disks = self._find_disks(paths)
+        self._cards = {link.name for link in NETWORK.glob("*") if (link / "device").exists()}
+        groups: dict[str, Group] = {
+            "cpu": _cpu,
+            "processes": self._processes,
+            "memory": _memory,
+            "swap": _swap,
+            "network": self._network,
+        }
+        if self._disks:
+            groups["disk"] = self._disk
+        groups |= {f"pressure_{of}": lambda of=of: _pressure(of) for of in PRESSURE}  # type: ignore[misc]
+        self._groups = {name: read for name, read in groups.items() if self._can(name, read)}
+
+    def read(self) -> Mapping[str, float]:
+        """All of it, now. A group that has ceased to be readable is missing, and gets a reason."""
+        found: dict[str, float] = {}
+        for name, read in self._groups.items():
+            try:
+                found |= read()
+            except (OSError, LookupError, ValueError) as error:
+                self.reasons[name] = str(error)
+        return found
+
+    def _can(self, name: str, read: Group) -> bool:
+        try:
+            read()
+        except (OSError, LookupError, ValueError) as error:
+            self.reasons[name] = f"this kernel does not tell: {error}"
+            return False
+        return True
+
+    def _find_disks(self, paths: Iterable[Path]) -> set[str]:
+        disks = set()
+        for path in paths:
+            try:
+                disk = disk_of(path)
+            except OSError as error:
+                self.reasons["disk"] = str(error)
+                continue
+            if disk is None:
+                self.reasons["disk"] = (
+                    f"{path} lies on no disk that this machine counts (network, memory, overlay)"
+                )
+            else:
+                disks.add(disk)
+        return disks
+
+    def _processes(self) -> Mapping[str, float]:
+        own = {"pgdyno_cpu_s": time.process_time()}
+        if self.driver_pid is None:
+            return own
+        driver_s = process_cpu_s(self.driver_pid)
+        # One that has ended would read as none at all: a counter does not go back.
+        return {**own, "driver_cpu_s": driver_s} if driver_s > 0 else own
+
+    def _disk(self) -> Mapping[str, float]:
+        lines = [line.split() for line in (PROC / "diskstats").read_text().splitlines()]
+        ours = [fields for fields in lines if fields[2] in self._disks]
+        if not ours:
+            raise LookupError(f"/proc/diskstats has no line for {', '.join(sorted(self._disks))}")
+        return {name: sum(int(line[at]) for line in ours) * unit for name, (at, unit) in DISK.items()}
+
+    def _network(self) -> Mapping[str, float]:
+        """Loopback apart. Of the others the cards alone, or each byte would count again on every bridge above
+        it; all of them where there is no card, as in a container.
+        """
+        counts = {}
+        for line in (PROC / "net" / "dev").read_text().splitlines()[2:]:
+            name, _, fields = line.partition(":")
+            numbers = fields.split()
+            counts[name.strip()] = (int(numbers[0]), int(numbers[8]))
+        loopback = counts.pop("lo", (0, 0))
+        cards = [counts[name] for name in counts if name in self._cards] or list(counts.values())
+        return {
+            "loopback_bytes": float(loopback[0]),
+            "network_in_bytes": float(sum(into for into, _ in cards)),
+            "network_out_bytes": float(sum(out for _, out in cards)),
+        }
+
+
+def _cpu() -> Mapping[str, float]:
+    text = (PROC / "stat").read_text()
+    times = [int(ticks) * TICK_S for ticks in text[: text.index("\n")].split()[1:9]]
+    user, nice, system, idle, iowait, irq, softirq, steal = times
+    counts = dict(line.split()[:2] for line in text.splitlines() if line.startswith(("ctxt ", "procs_")))
+    return {
+        "cpu_busy_s": user + nice + system + irq + softirq + steal,  # as machine_cpu() has it
+        "cpu_user_s": user + nice,
+        "cpu_system_s": system + irq + softirq,
+        "cpu_iowait_s": iowait,
+        "cpu_idle_s": idle,
+        "cpu_steal_s": steal,
+        "context_switches": float(counts["ctxt"]),
+        "processes_running": float(counts["procs_running"]),
+        "processes_blocked": float(counts["procs_blocked"]),
+    }
+
+
+def _memory() -> Mapping[str, float]:
+    lines = (line.split() for line in (PROC / "meminfo").read_text().splitlines())
+    kilobytes = {fields[0].rstrip(":"): int(fields[1]) for fields in lines}
+    return {name: kilobytes[field] * 1024.0 for field, name in MEMORY.items()}
+
+
+def _swap() -> Mapping[str, float]:
+    lines = (PROC / "vmstat").read_text().splitlines()
+    pages = dict(line.split() for line in lines if line.startswith("pswp"))
+    return {name: float(pages[field]) * PAGE_BYTES for field, name in SWAP.items()}
+
+
+def _pressure(of: str) -> Mapping[str, float]:
+    """How long some (all) of the work has stood still for want of it, in seconds since boot."""
+    found = {}
+    for line in (PROC / "pressure" / of).read_text().splitlines():
+        kind, *fields = line.split()
+        found[f"pressure_{of}_{kind}_s"] = int(dict(field.split("=") for field in fields)["total"]) / 1e6
+    return found

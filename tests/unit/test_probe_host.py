@@ -1,0 +1,199 @@
+"""The machine's counters, of a machine that is made up and of this one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pgdyno.probe import block_device, host_counters
+from pgdyno.probe.cpu import machine_cpu
+from pgdyno.probe.host_counters import HostCounters
+
+FILES = {
+    "stat": "cpu  1000 200 300 5000 70 10 20 40 500 0\ncpu0 1 1 1 1 1 1 1 1 1 0\nintr 5 0 0\nctxt 987654\n"
+    "btime 1\nprocesses 3\nprocs_running 4\nprocs_blocked 2\nsoftirq 1 2\n",
+    "meminfo": "MemTotal: 4000 kB\nMemFree: 100 kB\nMemAvailable: 3000 kB\nCached: 2000 kB\nShmem: 500 kB\n"
+    "Dirty: 7 kB\nWriteback: 3 kB\nHugePages_Total: 0\n",
+    "vmstat": "nr_free_pages 5\npswpin 2\npswpout 3\n",
+    "diskstats": "   8       0 sda 10 1 200 30 40 2 800 90 0 55 120 0 0 0 0\n"
+    "   8       1 sda1 9 1 100 20 30 2 700 80 0 45 110 0 0 0 0\n"
+    " 259       0 nvme0n1 1 0 2 3 4 0 8 9 0 5 12 0 0 0 0\n",
+    "net/dev": "Inter-|   Receive\n face |bytes\n    lo: 11 1 0 0 0 0 0 0 11 1 0 0 0 0 0 0\n"
+    "  eth0: 100 1 0 0 0 0 0 0 200 1 0 0 0 0 0 0\nbridge0:100 1 0 0 0 0 0 0 200 1 0 0 0 0 0 0\n",
+    "pressure/cpu": "some avg10=0.00 avg60=0.00 avg300=0.00 total=1500000\n",
+    "pressure/io": "some avg10=1.00 avg60=0.50 avg300=0.10 total=2500000\n"
+    "full avg10=0.00 avg60=0.00 avg300=0.00 total=500000\n",
+    "pressure/memory": "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+    "full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+}
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With one card under a bridge, and the data on sda1. Its clock ticks 100 times a second."""
+    for name, text in FILES.items():
+        path = tmp_path / "proc" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "net" / "eth0" / "device").mkdir(parents=True)
+    (tmp_path / "net" / "bridge0").mkdir()
+    monkeypatch.setattr(host_counters, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(host_counters, "NETWORK", tmp_path / "net")
+    monkeypatch.setattr(host_counters, "TICK_S", 0.01)
+    monkeypatch.setattr(host_counters, "PAGE_BYTES", 4096)
+    monkeypatch.setattr(host_counters, "disk_of", lambda path: {"/data": "sda", "/wal": "nvme0n1"}[str(path)])
+    return tmp_path
+
+
+def test_every_counter_has_its_place_and_unit(machine: Path) -> None:
+    host = HostCounters([Path("/data")])
+    found = dict(host.read())
+    assert found.pop("pgdyno_cpu_s") > 0
+    assert found == {
+        "cpu_busy_s": pytest.approx(15.7),
+        "cpu_user_s": 12.0,
+        "cpu_system_s": pytest.approx(3.3),
+        "cpu_iowait_s": pytest.approx(0.7),
+        "cpu_idle_s": 50.0,
+        "cpu_steal_s": 0.4,
+        "context_switches": 987654,
+        "processes_running": 4,
+        "processes_blocked": 2,
+        "memory_available_bytes": 3000 * 1024,
+        "memory_cached_bytes": 2000 * 1024,
+        "memory_shared_bytes": 500 * 1024,
+        "memory_dirty_bytes": 7 * 1024,
+        "memory_writeback_bytes": 3 * 1024,
+        "swap_in_bytes": 2 * 4096,
+        "swap_out_bytes": 3 * 4096,
+        "disk_reads": 10,
+        "disk_read_bytes": 200 * 512,
+        "disk_read_s": 0.03,
+        "disk_writes": 40,
+        "disk_written_bytes": 800 * 512,
+        "disk_write_s": 0.09,
+        "disk_busy_s": 0.055,
+        "loopback_bytes": 11,
+        "network_in_bytes": 100,  # not again on the bridge
+        "network_out_bytes": 200,
+        "pressure_cpu_some_s": 1.5,
+        "pressure_io_some_s": 2.5,
+        "pressure_io_full_s": 0.5,
+        "pressure_memory_some_s": 0,
+        "pressure_memory_full_s": 0,
+    }
+    assert host.reasons == {}
+
+
+def test_the_disks_of_data_and_wal_are_summed(machine: Path) -> None:
+    found = HostCounters([Path("/data"), Path("/wal"), Path("/data")]).read()
+    assert found["disk_reads"] == 11
+    assert found["disk_written_bytes"] == 808 * 512
+
+
+def test_without_a_card_all_interfaces_but_loopback_count(machine: Path) -> None:
+    shutil.rmtree(machine / "net" / "eth0")
+    assert HostCounters().read()["network_in_bytes"] == 200
+
+
+@pytest.mark.parametrize(
+    ("file", "group", "names"),
+    [
+        ("stat", "cpu", {"cpu_busy_s", "context_switches"}),
+        ("meminfo", "memory", {"memory_available_bytes"}),
+        ("vmstat", "swap", {"swap_in_bytes"}),
+        ("diskstats", "disk", {"disk_reads", "disk_busy_s"}),
+        ("net/dev", "network", {"loopback_bytes"}),
+        ("pressure/io", "pressure_io", {"pressure_io_some_s"}),
+    ],
+)
+def test_what_the_kernel_does_not_tell_is_missing_with_a_reason_and_nothing_else_is(
+    machine: Path, file: str, group: str, names: set[str]
+) -> None:
+    everything = HostCounters([Path("/data")])
+    assert names <= everything.read().keys()
+    (machine / "proc" / file).unlink()
+    for host in (everything, HostCounters([Path("/data")])):
+        found = host.read()
+        assert not names & found.keys()
+        assert set(host.reasons) == {group}
+        assert file in host.reasons[group]
+        assert len(found) >= 22
+
+
+def test_a_file_of_another_form_is_a_reason_too(machine: Path) -> None:
+    (machine / "proc" / "meminfo").write_text("MemTotal: 4000 kB\n")
+    host = HostCounters()
+    assert "memory_cached_bytes" not in host.read()
+    assert "MemAvailable" in host.reasons["memory"]
+
+
+def test_data_on_no_disk_of_ours_have_a_reason(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_counters, "disk_of", lambda _: None)
+    host = HostCounters([Path("/data")])
+    assert "disk_reads" not in host.read()
+    assert host.reasons == {
+        "disk": "/data lies on no disk that this machine counts (network, memory, overlay)"
+    }
+
+
+def test_a_path_that_is_not_there_is_a_reason(tmp_path: Path) -> None:
+    assert "nowhere" in HostCounters([tmp_path / "nowhere"]).reasons["disk"]
+
+
+def test_the_driver_counts_while_it_lives(machine: Path) -> None:
+    assert HostCounters([], driver_pid=os.getpid()).read()["driver_cpu_s"] > 0
+    assert "driver_cpu_s" not in HostCounters([], driver_pid=2**22 + 1).read()
+
+
+def test_this_machine_is_read_as_psutil_reads_it(tmp_path: Path) -> None:
+    host = HostCounters([tmp_path])
+    before, mine, after = machine_cpu(), host.read(), machine_cpu()
+    if "cpu" in host.reasons:
+        pytest.skip("NO /proc/stat: " + host.reasons["cpu"])
+    ticks_s = 0.1  # of each kind of each core
+    assert before.busy_s - ticks_s <= mine["cpu_busy_s"] <= after.busy_s + ticks_s
+    assert before.steal_s - ticks_s <= mine["cpu_steal_s"] <= after.steal_s + ticks_s
+    assert mine["memory_available_bytes"] < psutil.virtual_memory().total
+    if "disk" not in host.reasons:
+        assert mine["disk_read_bytes"] > 0
+
+
+def test_a_path_on_a_partition_belongs_to_the_whole_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices = tmp_path / "devices" / "sda" / "sda1"
+    devices.mkdir(parents=True)
+    (devices / "partition").write_text("1\n")
+    (tmp_path / "dev" / "block").mkdir(parents=True)
+    (tmp_path / "dev" / "block" / "8:1").symlink_to(devices)
+    (tmp_path / "dev" / "block" / "8:0").symlink_to(devices.parent)
+    monkeypatch.setattr(block_device, "SYS", tmp_path)
+    assert block_device._name(os.makedev(8, 1)) == "sda"
+    assert block_device._name(os.makedev(8, 0)) == "sda"
+    assert block_device._name(os.makedev(8, 7)) is None
+
+
+def test_a_file_system_that_numbers_itself_is_found_by_what_is_mounted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "da ta" / "base"
+    data.mkdir(parents=True)
+    mounts = tmp_path / "mountinfo"
+    monkeypatch.setattr(block_device, "MOUNTS", mounts)
+    mounts.write_text(
+        "22 1 0:21 / / rw - overlay overlay rw\n"
+        f"23 22 0:50 / {tmp_path}/da\\040ta rw shared:1 - btrfs /dev/zero rw\n"
+    )
+    # A character device stands for what is mounted: it is seen, and is no disk.
+    assert block_device._source(data, 50) is None
+    disks = [path for path in Path("/dev").glob("*") if path.is_block_device()]
+    if not disks:
+        pytest.skip("NO BLOCK DEVICE in /dev")
+    mounts.write_text(mounts.read_text().replace("/dev/zero", str(disks[0])))
+    assert block_device._source(data, 50) == disks[0].stat().st_rdev
+    assert block_device._source(tmp_path, 50) is None  # on the overlay
