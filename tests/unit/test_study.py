@@ -14,7 +14,8 @@ from pgdyno.cli.compare import command_of
 from pgdyno.errors import UsageError
 from pgdyno.server.dsn import Dsn
 from pgdyno.study.arm import parse_arm, parse_arms
-from pgdyno.study.plan import Study, block_of, blocks_of
+from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.plan import LIMIT_S, Study, block_of, blocks_of
 from pgdyno.study.sizing import (
     Machine,
     default_clients,
@@ -178,6 +179,25 @@ def test_the_blocks_schedule_gives_every_arm_one_window_in_the_order_of_the_bloc
     assert {s.duration_s for s in block.slices if s.role == "measure"} == {6.0}
 
 
+@given(st.integers(0, 2**53 - 1))
+def test_the_sequential_schedule_never_changes_the_order(seed: int) -> None:
+    study = make_study(seed=seed, schedule="sequential", blocks_max=3)
+    assert [block.order for block in blocks_of(study)] == [(0, 1)] * 3
+
+
+def test_a_window_bound_by_transactions_has_time_as_a_limit_only() -> None:
+    study = make_study(schedule="blocks", transactions=125_000_000, warmup_s=600.0)
+    measured = [s for s in block_of(study, 0).slices if s.role == "measure"]
+    assert [(s.transactions, s.duration_s) for s in measured] == [(125_000_000, LIMIT_S)] * 2
+
+
+def test_arms_may_be_driven_differently() -> None:
+    eight = {"workload": TpccParameters(warehouses=2), "clients": 8}
+    study = make_study(drivings=[{"workload": TpccParameters(warehouses=2), "clients": 4}, eight])
+    assert [study.driving(arm).clients for arm in (0, 1)] == [4, 8]
+    assert [make_study().driving(arm).clients for arm in (0, 1)] == [4, 4]
+
+
 def test_a_study_survives_json() -> None:
     study = make_study(rate={"per_s": 100})
     assert Study.model_validate_json(study.model_dump_json()) == study
@@ -194,6 +214,16 @@ def test_a_study_survives_json() -> None:
         {"rate": {"per_s": 5}, "pacing": "keying-and-thinking"},
         {"workload": {"warehouses": 1, "pipeline": True}},
         {"unknown": 1},
+        {"transactions": 100},
+        {"schedule": "sequential"},
+        {"drivings": [{"workload": TpccParameters(warehouses=1), "clients": 4}]},
+        {
+            "drivings": [
+                {"workload": workload, "clients": 4}
+                for workload in (TpccParameters(warehouses=1), PgbenchParameters(scale=1))
+            ]
+        },
+        {"probes": ["nose"]},
     ],
 )
 def test_a_study_out_of_range_is_refused(wrong: dict[str, object]) -> None:

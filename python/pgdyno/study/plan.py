@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pgdyno.study.arm import ArmSpec
 from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.probes import DEFAULT_PROBES, ProbeName
 from pgdyno.study.sizing import MAX_CLIENTS
 from pgdyno.study.tpcc import TpccParameters
 
@@ -30,12 +31,15 @@ class Rate(BaseModel):
     arrivals: Literal["constant", "poisson"] = "poisson"
 
 
+Workload = Annotated[TpccParameters | PgbenchParameters, Field(discriminator="kind")]
+
+
 class Driving(BaseModel):
     """How clients drive one arm: what a single run of the driver needs to know beside its slices."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    workload: Annotated[TpccParameters | PgbenchParameters, Field(discriminator="kind")]
+    workload: Workload
     clients: int = Field(ge=1, le=MAX_CLIENTS)
     threads: int | None = Field(default=None, ge=1, le=256)
     pacing: Literal["none", "keying-and-thinking"] = "none"
@@ -54,12 +58,29 @@ class Driving(BaseModel):
         return self
 
 
+LIMIT_S = 90 * 86_400.0
+"""Of a window bound by transactions: what is not done after 90 days will not be done."""
+
+
 class Study(Driving):
-    """Everything that decides what is run; it is stored in the evidence, and a resume reads it from there."""
+    """Everything that decides what is run in one comparison, or one case of a study file.
+
+    It is stored in the evidence, and a resume reads it from there. Where arms differ in how they are driven,
+    ``drivings`` has one for each, and what the study says itself is of the baseline.
+    """
 
     title: str
     arms: tuple[ArmSpec, ...] = Field(min_length=2)
-    schedule: Literal["slices", "blocks"] = "slices"
+    drivings: tuple[Driving, ...] | None = None
+    schedule: Literal["slices", "blocks", "sequential"] = "slices"
+    transactions: int | None = Field(default=None, ge=1, le=10**9)
+    warmup_workload: Workload | None = None
+    cache_state: Literal["restored", "cold", "prewarmed"] = "restored"
+    probes: tuple[ProbeName, ...] = DEFAULT_PROBES
+    recovery: bool = False
+    vacuum_after: bool = False
+    checksums: bool = True
+    wal_segment_mb: int | None = Field(default=None, ge=1, le=1024)
     slice_s: float = Field(default=1.0, ge=0.1, le=60)
     warmup_s: float = Field(ge=0, le=86_400)
     rounds: int = Field(ge=2, le=10_000)
@@ -80,6 +101,28 @@ class Study(Driving):
             raise ValueError("rounds must be even: each round is followed by its mirror image")
         return self
 
+    @model_validator(mode="after")
+    def _schedule_can_be_kept(self) -> Self:
+        if self.transactions is not None and self.schedule == "slices":
+            raise ValueError("a window bound by transactions is one piece: take the schedule blocks")
+        if self.schedule == "sequential" and self.blocks_max is None:
+            raise ValueError("the schedule sequential needs to know its repeats (blocks) beforehand")
+        return self
+
+    @model_validator(mode="after")
+    def _drivings_are_of_the_arms(self) -> Self:
+        if self.drivings is None:
+            return self
+        if len(self.drivings) != len(self.arms):
+            raise ValueError("there must be a driving for each arm")
+        if len({driving.workload.kind for driving in self.drivings}) > 1:
+            raise ValueError("arms with different workloads cannot be compared")
+        return self
+
+    def driving(self, arm: int) -> Driving:
+        """How the clients of one arm drive it."""
+        return self if self.drivings is None else self.drivings[arm]
+
     def slices_per_trial(self) -> int:
         """Measured slices of one arm in one block."""
         return self.rounds if self.schedule == "slices" else 1
@@ -87,12 +130,16 @@ class Study(Driving):
 
 @dataclass(frozen=True)
 class Slice:
-    """One turn of one arm: index of the arm, role, planned duration, and the round it belongs to."""
+    """One turn of one arm: index of the arm, role, planned duration, and the round it belongs to.
+
+    With ``transactions`` it ends when every client has done as many, and the duration is its limit.
+    """
 
     arm: int
     role: Role
     duration_s: float
     round: int
+    transactions: int | None = None
 
 
 @dataclass(frozen=True)
@@ -119,7 +166,7 @@ def block_of(study: Study, index: int) -> Block:
     seed = int.from_bytes(digest, "big")
     rng = random.Random(seed)
     arms = list(range(len(study.arms)))
-    order = tuple(rng.sample(arms, len(arms)))
+    order = tuple(arms if study.schedule == "sequential" else rng.sample(arms, len(arms)))
     if study.schedule == "slices":
         slices = tuple(_interleaved(study, rng))
     else:
@@ -149,4 +196,7 @@ def _interleaved(study: Study, rng: random.Random) -> Iterator[Slice]:
 def _whole(study: Study, arm: int) -> Iterator[Slice]:
     if study.warmup_s > 0:
         yield Slice(arm, "warm-up", study.warmup_s, 0)
-    yield Slice(arm, "measure", study.rounds * study.slice_s, 0)
+    if study.transactions is not None:
+        yield Slice(arm, "measure", LIMIT_S, 0, study.transactions)
+    else:
+        yield Slice(arm, "measure", study.rounds * study.slice_s, 0)
