@@ -1,0 +1,181 @@
+"""One server as the sampler sees it: a connection that may be lost and is made again, and three series.
+
+``server`` (its counters), ``waits`` (what its backends wait for) and ``host`` (this machine, and the server's
+processes on it). Only the sampler's thread works with it; ``cpu_s`` and ``cut`` are for other threads, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import psycopg
+
+from pgdyno.errors import PgdynoError
+from pgdyno.probe.cpu import process_cpu_s, server_cpu_s
+from pgdyno.probe.series import Chunk, Gathering
+from pgdyno.server.running import Connection
+from pgdyno.server.witness import keep_idle
+
+SERVER, WAITS, HOST = "server", "waits", "host"
+
+SAMPLES = "samples"
+"""Column of the waits: how often was looked in this step. The others are sums over these looks."""
+
+STATEMENT_TIMEOUT_S = 5
+"""Of the sampler's own queries, which take milliseconds: one that waits for a lock must not stop the series
+of the other servers."""
+
+Sample = Callable[[Connection], Mapping[str, float]]
+Now = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the sampler needs of an arm. ``number`` is the caller's own, and stands on its chunks.
+
+    ``sample`` and ``sample_waits`` are left out where there is nothing to sample. ``postmaster_pid`` gives
+    None where the server's processes are none of this machine.
+    """
+
+    number: int
+    connect: Callable[[], Connection]
+    sample: Sample | None = None
+    sample_waits: Sample | None = None
+    postmaster_pid: Callable[[], int | None] = lambda: None
+
+
+class SampledServer:
+    """See the module. ``now_s`` gives the time as the series count it."""
+
+    def __init__(self, target: Target, now_s: Now) -> None:
+        self.target = target
+        self.cpu_s: float | None = None  # of the sampler's backends on this server so far; None: not known
+        self._now_s = now_s
+        self._connection: Connection | None = None
+        self._ended_cpu_s = 0.0  # of backends that are no more
+        self._counters = Gathering(target.number, SERVER)
+        self._waits = Gathering(target.number, WAITS, absent=0.0)
+        self._host = Gathering(target.number, HOST)
+        self._looks: Counter[str] = Counter()
+
+    def tick(self, due_s: float, machine: Mapping[str, float]) -> Iterator[Chunk]:
+        """A sample of everything that was due at that time; yields series that end. To a lost server it
+        connects again.
+        """
+        self._host.add(*self._moment(due_s), {**machine, **self._processes()})
+        if self.target.sample is None and self.target.sample_waits is None:
+            return
+        if self._connection is None:
+            yield from self._connect()
+        if self.target.sample is not None and self._connection is not None:
+            moment = self._moment(due_s)
+            found, ended = self._ask(self.target.sample)
+            if found is not None:
+                self._counters.add(*moment, found)
+            yield from ended
+        yield from self.look()
+        self._note_looks(due_s)
+
+    def look(self) -> Iterator[Chunk]:
+        """At what the backends wait for now; yields series that end."""
+        if self.target.sample_waits is not None and self._connection is not None:
+            found, ended = self._ask(self.target.sample_waits, self._waits)
+            if found is not None:
+                self._looks.update({SAMPLES: 1, **found})
+            yield from ended
+        self._note_cpu()
+
+    def take(self) -> Iterator[Chunk]:
+        """What was gathered since the last time."""
+        for gathering in (self._counters, self._waits, self._host):
+            if chunk := gathering.take():
+                yield chunk
+
+    def end(self, reason: str = "") -> Iterator[Chunk]:
+        """The rest, and the end of the connection. Series end with the reason, if there is one."""
+        self._note_looks(self._now_s())
+        for gathering in (self._counters, self._waits, self._host):
+            if chunk := gathering.fail(reason) if reason else gathering.take():
+                yield chunk
+        self._let_go()
+
+    def cut(self) -> None:
+        """Ends what the connection waits for, from another thread."""
+        connection = self._connection
+        if connection is None:
+            return
+        # The thread may close it at any moment: our own duplicate of its socket stays good.
+        with (
+            contextlib.suppress(OSError, psycopg.Error),
+            socket.socket(fileno=os.dup(connection.fileno())) as ours,
+        ):
+            ours.shutdown(socket.SHUT_RDWR)
+
+    def _moment(self, due_s: float) -> tuple[float, float]:
+        at_s = self._now_s()
+        return at_s, max(at_s - due_s, 0.0)
+
+    def _ask(
+        self, sample: Sample, of: Gathering | None = None
+    ) -> tuple[Mapping[str, float] | None, list[Chunk]]:
+        """What the server answers; or nothing, and the series that end for it: all, when it is lost."""
+        assert self._connection is not None
+        try:
+            return sample(self._connection), []
+        except (psycopg.Error, PgdynoError) as error:
+            if self._connection.closed:
+                self._let_go()
+                return None, self._fail(error)
+            chunk = (of or self._counters).fail(_in_one_line(error))
+            return None, [chunk] if chunk else []
+
+    def _connect(self) -> Iterator[Chunk]:
+        try:
+            self._connection = self.target.connect()
+            keep_idle(self._connection).execute(f"set statement_timeout = '{STATEMENT_TIMEOUT_S}s'")
+        except (PgdynoError, psycopg.Error, OSError) as error:
+            self._let_go()
+            yield from self._fail(error)
+
+    def _fail(self, error: Exception) -> list[Chunk]:
+        self._note_looks(self._now_s())
+        asked = {self._counters.probe: self.target.sample, self._waits.probe: self.target.sample_waits}
+        series = [one for one in (self._counters, self._waits) if asked[one.probe] is not None]
+        return [chunk for one in series if (chunk := one.fail(_in_one_line(error)))]
+
+    def _let_go(self) -> None:
+        if self._connection is not None:
+            self._note_cpu()
+            self._ended_cpu_s = self.cpu_s or 0.0
+            self._connection.close()
+            self._connection = None
+
+    def _note_looks(self, due_s: float) -> None:
+        if self._looks:
+            self._waits.add(*self._moment(due_s), self._looks)
+            self._looks = Counter()
+
+    def _note_cpu(self) -> None:
+        if self._connection is None or self.target.postmaster_pid() is None:
+            return
+        # A backend that has ended reads as 0: what it had used when last seen stands.
+        used_s = self._ended_cpu_s + process_cpu_s(self._connection.info.backend_pid)
+        self.cpu_s = max(self.cpu_s or 0.0, used_s)
+
+    def _processes(self) -> Mapping[str, float]:
+        pid = self.target.postmaster_pid()
+        if pid is None:
+            return {}
+        try:
+            return {"server_cpu_s": server_cpu_s(pid)}
+        except ProcessLookupError:
+            return {}
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,177 @@
+"""Samples servers and machine each second while a run goes on: one thread, one connection a server.
+
+    targets = [Target(trial, arm.connect, sample, sample_waits, arm.postmaster_pid)]
+    sampler = Sampler(targets, HostCounters([data_dir]).read, monotonic_of(epoch_unix_s))
+    with sampler:
+        …                                   # the run
+        for chunk in sampler.drain():       # now and then, and once more after its end
+            …
+
+The schedule is absolute: a tick is due at whole steps since ``zero_s`` and never drifts. One that comes late
+is taken at once, and its ``late_s`` says by how much; those that were due in between are not made up for.
+What backends wait for is looked at ``WAITS_PER_TICK`` times a step.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from pgdyno.probe.sampled_server import SampledServer, Target
+from pgdyno.probe.series import STEP_S, Chunk
+
+WAITS_PER_TICK = 10
+
+CHUNK_S = 60.0
+"""A chunk a minute: what a power cut takes with it."""
+
+CHUNKS_MAX = 10_000
+"""That wait to be drained: days of them. Beyond it nobody will, and the sampler ends."""
+
+GRACE_S = 2.0
+"""What a sample under way may take when the sampler is stopped, before its connection is cut."""
+
+CUT_S = 5.0
+"""What the thread may take to end then. It can take longer only while it connects to a server that does not
+answer: it is left to itself."""
+
+Host = Callable[[], Mapping[str, float]]
+Wait = Callable[[float], bool]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """CPU time of the sampler: of its thread, and of its backends by target; None where they are not ours."""
+
+    thread_s: float
+    backends_s: Mapping[int, float | None]
+
+    def of(self, target: int) -> float:
+        """One target's backend and its share of the thread."""
+        return (self.backends_s[target] or 0.0) + self.thread_s / len(self.backends_s)
+
+
+def monotonic_of(unix_s: float) -> float:
+    """When that was, or will be, on the monotonic clock."""
+    return time.monotonic() - (time.time() - unix_s)
+
+
+class Sampler:
+    """See the module. ``clock`` and ``wait`` (which returns whether to stop) are replaced by tests only."""
+
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        host: Host,
+        zero_s: float,
+        *,
+        step_s: float = STEP_S,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Wait | None = None,
+    ) -> None:
+        self._stopping = threading.Event()
+        self._host = host
+        self._zero_s = zero_s
+        self._step_s = step_s
+        self._slot_s = step_s / WAITS_PER_TICK
+        self._clock = clock
+        self._wait = wait or self._stopping.wait
+        self._servers = [SampledServer(target, self._now_s) for target in targets]
+        self._chunks: list[Chunk] = []
+        self._lock = threading.Lock()
+        self._thread_s = 0.0
+        self._marked = Cost(0.0, {server.target.number: 0.0 for server in self._servers})
+        self._thread = threading.Thread(target=self.run, name="pgdyno-sampler", daemon=True)
+
+    def start(self) -> None:
+        """Begins, in a thread of its own."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread, promptly. Never raises; what it had gathered is there to be drained."""
+        self._stopping.set()
+        if self._thread.ident is None:
+            return
+        self._thread.join(GRACE_S)
+        if self._thread.is_alive():
+            for server in self._servers:
+                server.cut()
+            self._thread.join(CUT_S)
+
+    def drain(self) -> list[Chunk]:
+        """The chunks that are ready, on the caller's thread; each is given once."""
+        with self._lock:
+            chunks, self._chunks = self._chunks, []
+        return chunks
+
+    def mark(self) -> Cost:
+        """What the sampler has cost since the last mark, or since its start: up to its last look, at most a
+        tenth of a step ago.
+        """
+        now = Cost(self._thread_s, {server.target.number: server.cpu_s for server in self._servers})
+        before, self._marked = self._marked, now
+        return Cost(
+            now.thread_s - before.thread_s,
+            {
+                number: None if cpu_s is None else cpu_s - (before.backends_s[number] or 0.0)
+                for number, cpu_s in now.backends_s.items()
+            },
+        )
+
+    def run(self) -> None:
+        """What the thread does, until it is stopped."""
+        try:
+            self._go_on()
+            reason = ""
+        except Exception as error:  # noqa: BLE001
+            # A fault of a probe must not take the trial with it, but be seen.
+            reason = f"the sampler failed: {type(error).__name__}: {error}"
+        for server in self._servers:
+            self._hand_over(server.end(reason))
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _now_s(self) -> float:
+        return self._clock() - self._zero_s
+
+    def _go_on(self) -> None:
+        slot = math.ceil(self._now_s() / self._slot_s)
+        chunk_from_s = slot * self._slot_s
+        while not self._wait(max(slot * self._slot_s - self._now_s(), 0.0)):
+            latest = max(slot, math.floor(self._now_s() / self._slot_s))
+            tick = math.ceil(slot / WAITS_PER_TICK)  # the first that was due since the last time
+            if tick * WAITS_PER_TICK <= latest:
+                self._tick(tick * self._step_s)
+            else:
+                for server in self._servers:
+                    self._hand_over(server.look())
+            if self._now_s() - chunk_from_s >= CHUNK_S:
+                chunk_from_s += CHUNK_S * math.floor((self._now_s() - chunk_from_s) / CHUNK_S)
+                for server in self._servers:
+                    self._hand_over(server.take())
+            if len(self._chunks) > CHUNKS_MAX:
+                raise RuntimeError(f"nobody has drained {CHUNKS_MAX} chunks")
+            self._thread_s = time.thread_time()
+            slot = latest + 1
+
+    def _tick(self, due_s: float) -> None:
+        machine = self._host()
+        for server in self._servers:
+            self._hand_over(server.tick(due_s, machine))
+
+    def _hand_over(self, chunks: Iterable[Chunk]) -> None:
+        for chunk in chunks:
+            with self._lock:
+                self._chunks.append(chunk)

@@ -1,0 +1,208 @@
+"""The sampler beside real servers: one that goes on, one that is restarted under it, one that is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pytest
+
+from pgdyno.probe.host_counters import HostCounters
+from pgdyno.probe.sampled_server import Target
+from pgdyno.probe.sampler import Sampler
+from pgdyno.probe.series import Chunk
+from pgdyno.server.cluster import Cluster
+from pgdyno.server.running import Connection, Server
+
+pytestmark = pytest.mark.server
+
+STEP_S = 0.02
+PATIENCE_S = 60.0
+"""Never waited for where all is well."""
+
+
+class Watched:
+    """Samples a server, and tells each sample to the test."""
+
+    def __init__(self) -> None:
+        self.seen: queue.SimpleQueue[float] = queue.SimpleQueue()
+        self.locked = threading.Event()
+
+    def sample(self, connection: Connection) -> Mapping[str, float]:
+        row = connection.execute(
+            "select xact_commit::float8, extract(epoch from pg_postmaster_start_time())::float8"
+            " from pg_stat_database where datname = current_database()"
+        ).fetchone()
+        assert row is not None
+        self.seen.put(row[1])
+        return {"commits": row[0]}
+
+    def waits(self, connection: Connection) -> Mapping[str, float]:
+        row = connection.execute(
+            "select count(*)::float8 from pg_stat_activity"
+            " where wait_event_type = 'Lock' and pid <> pg_backend_pid()"
+        ).fetchone()
+        assert row is not None
+        if not row[0]:
+            return {}
+        self.locked.set()
+        return {"Lock": row[0]}
+
+    def wait(self, n: int) -> None:
+        """Returns when that many more samples were taken."""
+        for _ in range(n):
+            self.seen.get(timeout=PATIENCE_S)
+
+    def wait_for_another_than(self, started_s: float) -> None:
+        while self.seen.get(timeout=PATIENCE_S) == started_s:
+            pass
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+def target(server: Server, watched: Watched) -> Target:
+    return Target(5, server.connect, watched.sample, watched.waits, lambda: server.postmaster_pid)
+
+
+@contextlib.contextmanager
+def sampling(server: Server, watched: Watched) -> Iterator[Sampler]:
+    host = HostCounters([server.data_dir])
+    with Sampler([target(server, watched)], host.read, time.monotonic(), step_s=STEP_S) as sampler:
+        yield sampler
+
+
+def of(chunks: list[Chunk], probe: str) -> list[Chunk]:
+    return [chunk for chunk in chunks if chunk.probe == probe]
+
+
+def test_counters_waits_and_host_are_sampled_of_a_real_server(
+    running_server: Server, watched: Watched
+) -> None:
+    with sampling(running_server, watched) as sampler:
+        with running_server.connect() as holder, running_server.connect() as waiter:
+            holder.execute("select pg_advisory_lock(4711)")
+            waiting = threading.Thread(target=waiter.execute, args=("select pg_advisory_lock(4711)",))
+            waiting.start()
+            assert watched.locked.wait(PATIENCE_S)
+            holder.execute("select pg_advisory_unlock(4711)")
+            waiting.join()
+        watched.wait(5)
+    chunks = sampler.drain()
+    assert {chunk.target for chunk in chunks} == {5}
+    (counters,), (waits,), (host,) = (of(chunks, probe) for probe in ("server", "waits", "host"))
+    at_s = counters.points[:, 0]
+    assert (np.diff(at_s) > 0).all() and counters.columns[2:] == ("commits",)
+    assert waits.points[:, waits.columns.index("Lock")].sum() >= 1
+    server_cpu_s = host.points[:, host.columns.index("server_cpu_s")]
+    assert server_cpu_s[-1] > server_cpu_s[0] > 0
+    assert {"cpu_busy_s", "memory_available_bytes", "pgdyno_cpu_s"} <= set(host.columns)
+
+
+def test_its_own_cost_is_measured_between_two_marks(running_server: Server, watched: Watched) -> None:
+    with sampling(running_server, watched) as sampler:
+        watched.wait(5)
+        first = sampler.mark()
+        watched.wait(5)
+        second = sampler.mark()
+    rest = sampler.mark()
+    for cost in (first, second):
+        backend_s = cost.backends_s[5]
+        assert cost.thread_s > 0 and backend_s is not None and backend_s > 0
+        assert cost.of(5) == cost.thread_s + backend_s
+    assert (rest.backends_s[5] or 0) >= 0
+    assert sampler.mark().thread_s == 0
+
+
+def test_a_server_that_is_restarted_ends_its_series_with_a_reason_and_a_new_one_begins(
+    cluster: Cluster, watched: Watched
+) -> None:
+    running = [cluster.start()]
+    host = HostCounters([cluster.data_dir])
+    ours = Target(
+        0,
+        lambda: running[0].connect(),  # noqa: PLW0108
+        watched.sample,
+        watched.waits,
+        lambda: running[0].postmaster_pid,
+    )
+    try:
+        with Sampler([ours], host.read, time.monotonic(), step_s=STEP_S) as sampler:
+            started_s = watched.seen.get(timeout=PATIENCE_S)
+            watched.wait(3)
+            cost_before = sampler.mark().backends_s[0]
+            running[0].stop()
+            running[0] = cluster.start()
+            watched.wait_for_another_than(started_s)
+            watched.wait(3)
+            cost_after = sampler.mark().backends_s[0]
+    finally:
+        running[0].abandon()
+    chunks = sampler.drain()
+    counters = of(chunks, "server")
+    assert len(counters[0].points) >= 4
+    assert "terminating connection due to administrator command" in counters[0].reason
+    assert all("no connection to" in chunk.reason for chunk in counters[1:-1])
+    assert len(counters[-1].points) >= 4
+    assert counters[-1].reason == ""
+    assert of(chunks, "waits")[0].reason == counters[0].reason
+    assert cost_before is not None and cost_after is not None
+    assert cost_before > 0 < cost_after  # the new backend adds to the old one
+    # The machine was read all the time, the server's processes while there were any.
+    (host_series,) = of(chunks, "host")
+    assert np.isfinite(host_series.points[:, host_series.columns.index("cpu_busy_s")]).all()
+
+
+def test_a_server_that_dies_is_told_and_the_others_series_go_on(
+    cluster: Cluster, running_server: Server, watched: Watched
+) -> None:
+    other = Watched()
+    dying = cluster.start()
+    targets = [
+        Target(0, dying.connect, watched.sample, None, lambda: dying.postmaster_pid),
+        Target(1, running_server.connect, other.sample, None, lambda: running_server.postmaster_pid),
+    ]
+    try:
+        with Sampler(targets, dict, time.monotonic(), step_s=STEP_S) as sampler:
+            watched.wait(3)
+            os.kill(dying.postmaster_pid, signal.SIGQUIT)
+            dying.process.wait(PATIENCE_S)
+            while not other.seen.empty():
+                other.seen.get()
+            other.wait(5)
+    finally:
+        dying.abandon()
+    chunks = sampler.drain()
+    lost = [chunk for chunk in of(chunks, "server") if chunk.target == 0]
+    assert len(lost[0].points) >= 3
+    assert lost[0].reason
+    assert "no connection to" in lost[-1].reason
+    (kept,) = (chunk for chunk in of(chunks, "server") if chunk.target == 1)
+    assert kept.reason == "" and len(kept.points) >= 8
+
+
+def test_stopping_cuts_a_query_that_does_not_end(
+    running_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgdyno.probe.sampler.GRACE_S", 0.0)
+    entered: queue.SimpleQueue[bool] = queue.SimpleQueue()
+
+    def hang(connection: Connection) -> Mapping[str, float]:
+        connection.execute("set statement_timeout = 0")
+        entered.put(True)
+        connection.execute("select pg_sleep(3600)")
+        return {}
+
+    sampler = Sampler([Target(0, running_server.connect, hang)], dict, time.monotonic(), step_s=STEP_S)
+    with sampler:
+        entered.get(timeout=PATIENCE_S)
+    assert not sampler._thread.is_alive()
+    assert of(sampler.drain(), "server")[0].reason

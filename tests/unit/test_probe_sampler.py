@@ -1,0 +1,313 @@
+"""The sampler, on a clock of our own."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import psycopg
+import pytest
+
+from pgdyno.errors import ConnectError
+from pgdyno.probe import sampler as module
+from pgdyno.probe.sampled_server import Target
+from pgdyno.probe.sampler import CHUNK_S, WAITS_PER_TICK, Cost, Sampler, monotonic_of
+from pgdyno.probe.series import POINTS_MAX, Chunk, Gathering, step_for
+from pgdyno.server.running import Connection
+
+
+class Time:
+    """Passes only where it is waited for, or where a test lets it pass."""
+
+    def __init__(self, end_s: float, now_s: float = 100.0) -> None:
+        self.now_s = self.begun_s = now_s
+        self.end_s = now_s + end_s
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def wait(self, duration_s: float) -> bool:
+        self.now_s += duration_s
+        return self.now_s > self.end_s + 1e-6
+
+
+@dataclass
+class FakeConnection:
+    """As much of one as the sampler uses."""
+
+    closed: bool = False
+    said: list[str] = field(default_factory=list)
+
+    class info:  # noqa: N801
+        server_version = 15_00_00
+        backend_pid = 2**22 + 1
+
+    def execute(self, query: str) -> None:
+        self.said.append(query)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def connect() -> Connection:
+    return cast(Connection, FakeConnection())
+
+
+def counting() -> Callable[[Connection], Mapping[str, float]]:
+    numbers = itertools.count(1)
+    return lambda _: {"commits": float(next(numbers))}
+
+
+def run(time: Time, *targets: Target, step_s: float = 1.0, zero_s: float | None = None) -> list[Chunk]:
+    """All chunks of a run, which is carried out on this thread."""
+    zero_s = time.begun_s if zero_s is None else zero_s
+    host = lambda: {"cpu_busy_s": time.now_s}  # noqa: E731
+    sampler = Sampler(targets, host, zero_s, step_s=step_s, clock=time.clock, wait=time.wait)
+    sampler.run()
+    return sampler.drain()
+
+
+def of(chunks: list[Chunk], probe: str, target: int = 0) -> list[Chunk]:
+    return [chunk for chunk in chunks if (chunk.probe, chunk.target) == (probe, target)]
+
+
+def column(chunk: Chunk, name: str) -> list[float]:
+    return [round(float(value), 9) for value in chunk.points[:, chunk.columns.index(name)]]
+
+
+def test_a_sample_is_taken_each_second_and_never_drifts() -> None:
+    time = Time(5.5)
+
+    def slow(_: Connection) -> Mapping[str, float]:
+        time.now_s += 0.03
+        return {"commits": 1.0}
+
+    (chunk,) = of(run(time, Target(0, connect, slow)), "server")
+    assert chunk.columns == ("at_s", "late_s", "commits")
+    assert column(chunk, "at_s") == [0, 1, 2, 3, 4, 5]
+    assert column(chunk, "late_s") == [0] * 6
+
+
+def test_the_first_sample_is_at_the_next_whole_second_since_zero() -> None:
+    (chunk,) = of(run(Time(2.5), Target(0, connect, counting()), zero_s=99.75), "server")
+    assert column(chunk, "at_s") == [1, 2]
+
+
+def test_a_late_tick_is_taken_at_once_and_says_so_and_the_next_is_on_time() -> None:
+    time = Time(9.5)
+
+    def stuck_once(_: Connection) -> Mapping[str, float]:
+        if round(time.now_s - time.begun_s) == 3:
+            time.now_s += 3.4  # until 6.4: 4, 5 and 6 are missed
+        return {"commits": 1.0}
+
+    (chunk,) = of(run(time, Target(0, connect, stuck_once)), "server")
+    assert column(chunk, "at_s") == [0, 1, 2, 3, 6.4, 7, 8, 9]
+    assert column(chunk, "late_s") == [0, 0, 0, 0, 2.4, 0, 0, 0]
+
+
+def test_no_gap_is_without_a_sample_that_was_late_by_it() -> None:
+    random = np.random.default_rng(11)
+    time = Time(300)
+
+    def sometimes_slow(_: Connection) -> Mapping[str, float]:
+        time.now_s += float(random.exponential(0.3)) if random.random() < 0.5 else 0.0
+        return {}
+
+    chunks = of(run(time, Target(0, connect, sometimes_slow, sometimes_slow)), "server")
+    points = np.concatenate([chunk.points for chunk in chunks])
+    at_s, late_s = points[:, 0], points[:, 1]
+    due_s = at_s - late_s
+    assert np.allclose(due_s, np.round(due_s))
+    # What is due next is the first whole second after the moment at which the last one was dealt with.
+    assert (np.diff(at_s) > 0).all()
+    assert (np.diff(at_s) - late_s[1:] <= 1 + 1e-9).all()
+    assert late_s.max() > 1
+
+
+def test_a_server_that_keeps_the_thread_makes_the_next_one_late() -> None:
+    time = Time(1.5)
+
+    def slow(_: Connection) -> Mapping[str, float]:
+        time.now_s += 0.25
+        return {}
+
+    chunks = run(time, Target(0, connect, slow), Target(1, connect, counting()))
+    (second,) = of(chunks, "server", 1)
+    assert column(second, "at_s") == [0.25, 1.25]
+    assert column(second, "late_s") == [0.25, 0.25]
+
+
+def test_waits_are_looked_at_all_through_the_second_and_summed() -> None:
+    time, looks = Time(3.05), []
+
+    def waiting(_: Connection) -> Mapping[str, float]:
+        looks.append(round(time.now_s - time.begun_s, 9))
+        return {"LWLock:WALWrite": 2.0} if len(looks) <= WAITS_PER_TICK else {"IO:DataFileRead": 1.0}
+
+    (chunk,) = of(run(time, Target(0, connect, None, waiting)), "waits")
+    assert looks == [round(n / WAITS_PER_TICK, 9) for n in range(31)]
+    assert column(chunk, "at_s") == [0, 1, 2, 3]
+    assert column(chunk, "samples") == [1, 10, 10, 10]
+    assert column(chunk, "LWLock:WALWrite") == [2, 18, 0, 0]  # not seen is none
+    assert column(chunk, "IO:DataFileRead") == [0, 1, 10, 10]
+
+
+def test_what_a_sample_does_not_have_is_nan() -> None:
+    answers = iter([{"a": 1.0}, {"a": 2.0, "b": 3.0}, {"b": 4.0}])
+    (chunk,) = of(run(Time(2.5), Target(0, connect, lambda _: next(answers))), "server")
+    assert chunk.columns == ("at_s", "late_s", "a", "b")
+    assert np.array_equal(chunk.points[:, 2:], [[1, math.nan], [2, 3], [math.nan, 4]], equal_nan=True)
+
+
+def test_a_chunk_is_handed_over_each_minute_and_at_the_end() -> None:
+    chunks = of(run(Time(150.5), Target(0, connect, counting())), "server")
+    assert [len(chunk.points) for chunk in chunks] == [61, 60, 30]
+    together = [number for chunk in chunks for number in column(chunk, "commits")]
+    assert together == list(range(1, 152))
+    assert CHUNK_S == 60
+
+
+def test_the_machine_is_read_once_a_tick_for_all() -> None:
+    time = Time(2.5)
+    chunks = run(time, Target(0, connect, counting()), Target(7, connect))
+    for target in (0, 7):
+        (chunk,) = of(chunks, "host", target)
+        assert column(chunk, "cpu_busy_s") == [100, 101, 102]
+
+
+def test_a_lost_server_ends_its_series_with_a_reason_and_is_connected_to_each_tick() -> None:
+    time = Time(8.5)
+    attempts: list[float] = []
+
+    def connecting() -> Connection:
+        attempts.append(round(time.now_s - time.begun_s, 6))
+        if 3 <= attempts[-1] < 6:
+            raise ConnectError("no connection to PostgreSQL 15:\nit ended")
+        return connect()
+
+    def dying(connection: Connection) -> Mapping[str, float]:
+        if round(time.now_s - time.begun_s, 6) == 3:
+            connection.close()
+            raise psycopg.OperationalError("server closed the connection\nunexpectedly")
+        return {"commits": 1.0}
+
+    chunks = run(time, Target(0, connecting, dying, counting()), Target(1, connect, counting()))
+    server = of(chunks, "server")
+    assert [(column(chunk, "at_s"), chunk.reason) for chunk in server] == [
+        ([0, 1, 2], "server closed the connection unexpectedly"),
+        ([], "no connection to PostgreSQL 15: it ended"),
+        ([6, 7, 8], ""),
+    ]
+    assert attempts == [0, 4, 5, 6]
+    waits = of(chunks, "waits")
+    assert [chunk.reason for chunk in waits] == [chunk.reason for chunk in server]
+    assert sum(sum(column(chunk, "samples")) for chunk in waits if len(chunk.points)) == 30 + 25 + 1
+    (other,) = of(chunks, "server", 1)
+    assert column(other, "at_s") == list(range(9))
+    assert [len(chunk.points) for chunk in of(chunks, "host")] == [9]
+
+
+def test_a_query_that_fails_on_a_living_connection_ends_only_its_own_series() -> None:
+    made: list[Connection] = []
+
+    def connecting() -> Connection:
+        made.append(connect())
+        return made[-1]
+
+    def refused(_: Connection) -> Mapping[str, float]:
+        raise psycopg.errors.InsufficientPrivilege("permission denied")
+
+    chunks = run(Time(2.5), Target(0, connecting, refused, counting()))
+    assert [(len(chunk.points), chunk.reason) for chunk in of(chunks, "server")] == [(0, "permission denied")]
+    assert [(len(chunk.points), chunk.reason) for chunk in of(chunks, "waits")] == [(4, "")]
+    assert len(made) == 1
+
+
+def test_a_fault_of_a_probe_ends_all_series_with_it_and_nothing_else() -> None:
+    def wrong(_: Connection) -> Mapping[str, float]:
+        raise KeyError("blks_hit")
+
+    chunks = run(Time(2.5), Target(0, connect, wrong), Target(1, connect, counting()))
+    assert {chunk.reason for chunk in chunks} == {"the sampler failed: KeyError: 'blks_hit'"}
+    assert {(chunk.target, chunk.probe) for chunk in chunks} >= {(0, "server"), (1, "server"), (0, "host")}
+
+
+def test_connections_are_closed_at_the_end_and_no_query_may_hang() -> None:
+    made: list[FakeConnection] = []
+
+    def connecting() -> Connection:
+        made.append(FakeConnection())
+        return cast(Connection, made[-1])
+
+    run(Time(2.5), Target(0, connecting, counting()), Target(1, connecting, None, counting()))
+    assert [connection.closed for connection in made] == [True, True]
+    assert all("set statement_timeout = '5s'" in connection.said for connection in made)
+
+
+def test_what_nobody_drains_ends_the_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHUNKS_MAX", 4)
+    time = Time(1e9)
+    chunks = run(time, Target(0, connect, counting()))
+    assert chunks[-1].reason == "the sampler failed: RuntimeError: nobody has drained 4 chunks"
+    assert len(chunks) <= 10
+    assert time.now_s < 1000
+
+
+@pytest.mark.parametrize(
+    ("window_s", "step_s"),
+    [(1, 1), (3600, 1), (6 * 3600, 1), (6 * 3600 + 1, 2), (24 * 3600, 4), (7 * 86400, 28)],
+)
+def test_long_runs_have_coarser_steps(window_s: float, step_s: float) -> None:
+    assert step_for(window_s) == step_s
+    assert window_s / step_for(window_s) <= POINTS_MAX
+
+
+def test_a_coarser_step_is_kept_and_waits_are_looked_at_as_often_in_it() -> None:
+    chunks = run(Time(20.1), Target(0, connect, counting(), counting()), step_s=4.0)
+    assert column(of(chunks, "server")[0], "at_s") == [0, 4, 8, 12, 16, 20]
+    assert column(of(chunks, "waits")[0], "samples") == [1, 10, 10, 10, 10, 10]
+
+
+def test_a_gathering_says_a_reason_once_until_there_is_a_sample_again() -> None:
+    gathering = Gathering(0, "server")
+    gathering.add(0, 0, {"a": 1})
+    said: list[Any] = [gathering.fail("gone"), gathering.fail("gone"), gathering.fail("refused")]
+    assert [chunk and (len(chunk.points), chunk.reason) for chunk in said] == [
+        (1, "gone"),
+        None,
+        (0, "refused"),
+    ]
+    assert gathering.take() is None
+    gathering.add(1, 0, {"a": 1})
+    assert gathering.fail("refused") is not None
+
+
+def test_stop_ends_a_thread_that_waits_and_may_be_called_at_any_time() -> None:
+    ticked = threading.Event()
+
+    def sample(_: Connection) -> Mapping[str, float]:
+        ticked.set()
+        return {"commits": 1.0}
+
+    sampler = Sampler([Target(0, connect, sample)], dict, monotonic_of(0.0), step_s=3600.0)
+    sampler.stop()  # it was not started
+    # A step that is due now: this thread would wait an hour for the next.
+    sampler = Sampler([Target(0, connect, sample)], dict, zero_s=0.0, step_s=3600.0, clock=lambda: 0.0)
+    with sampler:
+        assert ticked.wait(60)
+    assert not sampler._thread.is_alive()
+    sampler.stop()
+    assert [len(chunk.points) for chunk in of(sampler.drain(), "server")] == [1]
+    assert sampler.drain() == []
+
+
+def test_the_cost_of_a_target_is_its_backend_and_its_share_of_the_thread() -> None:
+    cost = Cost(0.4, {1: 0.5, 2: None})
+    assert cost.of(1) == pytest.approx(0.7)
+    assert cost.of(2) == pytest.approx(0.2)
