@@ -4,6 +4,7 @@
 
     PgdynoError                 exit status 1: something failed
     ├── UsageError              exit status 2: the request itself is wrong
+    │   └── StudyFileError      a key of a study file, with its path
     ├── ServerError             a build or a running server
     │   ├── FetchError          a build could not be fetched or verified
     │   ├── StartError          a server did not start, or started with other settings than asked
@@ -30,6 +31,15 @@ class UsageError(PgdynoError):
     """The request is wrong: an unknown version, profile, setting, option or file."""
 
     exit_status = 2
+
+
+class StudyFileError(UsageError):
+    """What is wrong at one place of a study file. ``path``: the keys and indexes that lead there."""
+
+    def __init__(self, path: tuple[str | int, ...], message: str) -> None:
+        self.path, self.message = path, message
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+        super().__init__(f"{place.removeprefix('.')}: {message}" if path else message)
 
 
 class ServerError(PgdynoError):

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pgdyno.errors import UsageError
 from pgdyno.study.pgbench import PgbenchParameters, Script
 from pgdyno.study.plan import Driving
-from pgdyno.workload.pgbench.variants import variant_of, variants
+from pgdyno.study.variants import variant_of, variants
 
 
 def parameters(**given: Any) -> PgbenchParameters:

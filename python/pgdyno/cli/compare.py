@@ -35,6 +35,7 @@ from pgdyno.study.sizing import (
     default_warehouses,
     discard_s,
     fit_rhythm,
+    whole_rounds,
 )
 from pgdyno.units import format_duration, parse_duration_s
 
@@ -216,12 +217,6 @@ def require_place(path: Path) -> None:
         ) from None
     if path.is_dir():
         raise UsageError(f"cannot write {path}: it is a directory")
-
-
-def whole_rounds(window_s: float, slice_s: float, schedule: str) -> int:
-    """The number of slices that comes nearest to the window; at least two, and even where arms take turns."""
-    pair = 2 if schedule == "slices" else 1
-    return max(2, pair * round(window_s / slice_s / pair))
 
 
 def title_of(names: Sequence[str]) -> str:

@@ -12,8 +12,8 @@ from pgdyno.cli import scripts
 from pgdyno.errors import UsageError
 from pgdyno.study.pgbench import PgbenchParameters
 from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.variants import variant_of
 from pgdyno.study.workload import WorkloadParameters
-from pgdyno.workload.pgbench.variants import variant_of
 
 Kind = Literal["tpcc", "pgbench"]
 

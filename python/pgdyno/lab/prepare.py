@@ -143,10 +143,11 @@ def _request(study: Study, arm: ArmSpec, build: Build, known: Catalogue, machine
     at_once = len(study.arms) if study.schedule == "slices" else 1
     connections = max(100, study.clients + SPARE_CONNECTIONS)
     fit = Fit(machine, build.version, known.definitions, at_once, connections)
-    requested = request(arm.profiles, arm.settings, fit)
+    requested = request(arm.profiles, arm.settings, fit, arm.optional)
     if connections > 100 and "max_connections" not in requested.settings:
         # The default of 100 connections would refuse the clients: all arms get the room they need.
-        return request(arm.profiles, {"max_connections": str(connections), **arm.settings}, fit)
+        own = {"max_connections": str(connections), **arm.settings}
+        return request(arm.profiles, own, fit, arm.optional)
     return requested
 
 

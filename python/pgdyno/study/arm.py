@@ -37,6 +37,7 @@ class ArmSpec(BaseModel):
     is_dsn: bool = False
     profiles: tuple[str, ...] = ()
     settings: dict[str, str] = {}
+    optional: tuple[str, ...] = ()  # of the settings: a version that lacks one goes without it
 
     def without_password(self) -> ArmSpec:
         """The arm as it may be stored and shown. A resumed study finds the password as libpq does."""

@@ -96,3 +96,9 @@ def fit_rhythm(budget_s: float, arms: int, slice_s: float) -> Rhythm:
     rounds = math.floor((per_arm_s - warmup_s) / slice_s / 2) * 2
     least = ROUNDS_MIN if ROUNDS_MIN * slice_s <= ROUNDS_MIN_S else 2
     return Rhythm(warmup_s=warmup_s, rounds=min(ROUNDS_MAX, max(least, rounds)))
+
+
+def whole_rounds(window_s: float, slice_s: float, schedule: str) -> int:
+    """The number of slices that comes nearest to the window; at least two, and even where arms take turns."""
+    pair = 2 if schedule == "slices" else 1
+    return max(2, pair * round(window_s / slice_s / pair))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.errors import UsageError
@@ -142,8 +142,11 @@ class Requested:
     optional: frozenset[str]
 
 
-def request(profiles: Sequence[str], free: Mapping[str, str], fit: Fit) -> Requested:
-    """The profiles' settings in their order, then the free ones over them; all validated for the version.
+def request(
+    profiles: Sequence[str], free: Mapping[str, str], fit: Fit, may_lack: Collection[str] = ()
+) -> Requested:
+    """The profiles' settings in their order, then the free ones over them; all validated for the version,
+    which may lack what ``may_lack`` names.
 
     Raises UsageError: an unknown profile or setting, a value out of range, or a setting that pgdyno owns.
     """
@@ -156,6 +159,6 @@ def request(profiles: Sequence[str], free: Mapping[str, str], fit: Fit) -> Reque
         optional |= profile.optional
     own = {name.lower(): value for name, value in free.items()}
     settings |= own
-    optional -= own.keys()
+    optional = optional - own.keys() | set(may_lack)
     validate(settings, fit.definitions, fit.version, optional)
     return Requested(settings, frozenset(optional & settings.keys()))

@@ -1,1 +1,1 @@
-"""The workload pgbench, seen from outside the engine: variants, data, the checks after a trial."""
+"""The workload pgbench, seen from outside the engine: data, the checks after a trial."""

@@ -1,0 +1,315 @@
+"""The cases of a study file: a comparison each, with its arms. Pure: the same file gives the same cases.
+
+The factors named in ``compare`` make the arms by their product, the others the cases; exclusions take away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg.conninfo import conninfo_to_dict
+from pydantic import ValidationError
+
+from pgdyno.errors import StudyFileError, UsageError
+from pgdyno.study.arm import SECRET_WORDS, ArmSpec, parse_arm
+from pgdyno.study.file import Drive, StudyFile
+from pgdyno.study.plan import Driving, Study
+from pgdyno.study.sizing import SLICE_S, Rhythm, discard_s, fit_rhythm, whole_rounds
+from pgdyno.study.values import Level, Settings, frozen
+from pgdyno.study.variants import variant_of
+from pgdyno.study.wording import plain_words
+
+Levels = Mapping[str, Level]
+"""One level of each factor, by the factor's name."""
+
+COMBINATIONS_MAX = 10_000
+"""Of all factors' levels: more is a typing error, not a plan."""
+
+UNLIMITED_S = 366 * 86_400.0
+"""The budget of a case that ends by its number of blocks."""
+
+ROUNDS_MAX = 10_000
+SPEAKING = ("server", "settings", "variant")
+"""Factors whose levels say by themselves what they are: ``12``, ``untuned``. Of others: ``clients 8``."""
+
+FILE_KEYS = {"per_s": "rate", "retries_max": "retries"}
+"""Where a field of the plan is not named as the key of the file."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One comparison. ``levels``: of the factors that make the cases, by name. ``arms``: of the others, for
+    each arm of the study.
+    """
+
+    name: str
+    levels: Mapping[str, str]
+    arms: tuple[Mapping[str, str], ...]
+    study: Study
+
+
+def cases_of(file: StudyFile) -> tuple[Case, ...]:
+    """All, in the order of the factors and their levels. Raises StudyFileError: a value that cannot be."""
+    combined = [
+        (levels, arms) for levels in _product(file, file.case_factors) if (arms := _arms(file, levels))
+    ]
+    if not combined:
+        raise StudyFileError(("exclude",), "nothing is left to run")
+    return tuple(_case(file, levels, arms, len(combined)) for levels, arms in combined)
+
+
+def names_of(levels: Levels) -> dict[str, str]:
+    """The levels' names by factor."""
+    return {factor: level.name for factor, level in levels.items()}
+
+
+def label_of(levels: Mapping[str, str]) -> str:
+    """Of an arm or a case, by the names of its levels: ``12, untuned``, ``scale 100, clients 8``."""
+    parts = [name if factor in SPEAKING else f"{factor} {name}" for factor, name in levels.items()]
+    return ", ".join(parts)
+
+
+def _product(file: StudyFile, factors: Sequence[str]) -> Iterator[Levels]:
+    if math.prod(len(levels) for levels in file.factors.values()) > COMBINATIONS_MAX:
+        raise StudyFileError(("factors",), f"make more than {COMBINATIONS_MAX} combinations")
+    for chosen in itertools.product(*(file.factors[name] for name in factors)):
+        yield dict(zip(factors, chosen, strict=True))
+
+
+def _arms(file: StudyFile, case: Levels) -> list[Levels]:
+    """Those that no exclusion covers. Raises StudyFileError where only one is left."""
+    every = _product(file, file.compare)
+    left = [arm for arm in every if not file.is_excluded(names_of({**case, **arm}))]
+    if len(left) == 1:
+        place = ("exclude",) if file.exclude else ("compare",)
+        of = f" of the case {label_of(names_of(case))}" if case else ""
+        raise StudyFileError(place, f"leaves a single arm{of}: {label_of(names_of(left[0]))}")
+    return left
+
+
+def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case:
+    drivings = tuple(_driving(file, {**case, **arm}) for arm in arms)
+    name = label_of(names_of(case)) or drivings[0].workload.name
+    fields: dict[str, Any] = {
+        **dict(drivings[0]),
+        "title": f"{file.title}: {name}" if cases > 1 else file.title,
+        "arms": tuple(_arm(file, {**case, **arm}, label_of(names_of(arm))) for arm in arms),
+        "margin": file.run.margin,
+        "confidence": file.run.confidence,
+        "seed": seed_of(file.run.seed, name),
+        "on_failure": file.run.on_failure,
+        "nearest": file.run.nearest,
+        **_layout(file, cases, len(arms)),
+        **_measuring(file),
+    }
+    if any(driving != drivings[0] for driving in drivings):
+        fields["drivings"] = drivings
+    if file.warmup_workload is not None:
+        fields["warmup_workload"] = _warmup_workload(file, case, drivings[0])
+    try:
+        study = Study.model_validate(fields)
+    except ValidationError as error:
+        raise _located(file, {**case, **arms[0]}, error) from None
+    return Case(name, names_of(case), tuple(map(names_of, arms)), study)
+
+
+def seed_of(seed: int, case: str) -> int:
+    """Each case has random numbers of its own, whatever other cases there are."""
+    return int.from_bytes(hashlib.blake2b(f"{seed}:{case}".encode(), digest_size=6).digest(), "big")
+
+
+def _arm(file: StudyFile, levels: Levels, name: str) -> ArmSpec:
+    place, server = placed(levels, "server", ("server",), file.server)
+    if not isinstance(server, str):
+        raise StudyFileError(place, 'must be a server in quotes, such as "17" or "12.4"')
+    try:
+        spec = parse_arm(server)
+    except UsageError as error:
+        raise StudyFileError(place, str(error)) from None
+    settings = settings_of(file, levels)
+    if spec.is_dsn and (settings.profiles or settings.values):
+        raise StudyFileError(place, "settings cannot be given for a server that is running already")
+    if spec.is_dsn and set(SECRET_WORDS) & conninfo_to_dict(server).keys():
+        raise StudyFileError(place, "a password has no place in a study file: libpq finds it in ~/.pgpass")
+    if spec.profiles or spec.settings:
+        raise StudyFileError(place, "settings do not stand beside the server: they are a table of their own")
+    return spec.model_copy(
+        update={
+            "name": name,
+            "profiles": settings.profiles,
+            "settings": dict(settings.values),
+            "optional": tuple(name for name in settings.optional if name in settings.values),
+        }
+    )
+
+
+def settings_of(file: StudyFile, levels: Levels) -> Settings:
+    """Of one arm. Raises StudyFileError."""
+    level = levels.get("settings")
+    if level is None:
+        return file.settings
+    path = ("factors", "settings", level.place)
+    given = level.value
+    if isinstance(given, str):
+        try:
+            spec = parse_arm(f"any,{given}")
+        except UsageError as error:
+            raise StudyFileError(path, str(error).replace("any,", "")) from None
+        given = {"profiles": spec.profiles, **spec.settings}
+    try:
+        return Settings.model_validate(given).over(file.settings)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise StudyFileError((*path, *first["loc"]), plain_words(first["msg"])) from None
+
+
+def placed(
+    levels: Levels, factor: str, otherwise: tuple[str, ...], value: Any
+) -> tuple[tuple[str | int, ...], Any]:
+    """Where a value stands in the file, and the value: of the factor's level, or what is given for all."""
+    level = levels.get(factor)
+    return (otherwise, value) if level is None else (("factors", factor, level.place), level.value)
+
+
+def _driving(file: StudyFile, levels: Levels) -> Driving:
+    """Raises StudyFileError."""
+    values = {name: level.value for name, level in levels.items()}
+    drive = {
+        name: value
+        for name in Drive.model_fields
+        if (value := values.get(name, getattr(file.drive, name))) is not None
+    }
+    arrivals = drive.pop("arrivals", None)
+    if "rate" in drive:
+        drive["rate"] = {"per_s": drive["rate"]} | ({"arrivals": arrivals} if arrivals else {})
+    if "retries" in drive:
+        drive["retries_max"] = drive.pop("retries")
+    if "clients" not in drive:
+        raise StudyFileError(("drive",), "clients is missing: say how many, here or as a factor")
+    given = {**file.workload, **{name: value for name, value in values.items() if is_parameter(name)}}
+    fields = {**drive, "workload": parameters_of(levels, given)}
+    try:
+        return Driving.model_validate(frozen(fields), strict=True)
+    except ValidationError as error:
+        raise _located(file, levels, error) from None
+
+
+def is_parameter(factor: str) -> bool:
+    """Whether a factor is one of the workload's."""
+    return factor not in ("server", "settings", *Drive.model_fields)
+
+
+def parameters_of(levels: Levels, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The workload's parameters as JSON: a variant's, and over them those given. Raises StudyFileError."""
+    own = dict(given)
+    variant = own.pop("variant", None)
+    if variant is not None:
+        try:
+            known = variant_of(str(variant))
+        except UsageError as error:
+            place = placed(levels, "variant", ("workload", "variant"), None)[0]
+            raise StudyFileError(place, str(error)) from None
+        own = {**known.data, **known.transactions, **own}
+    if isinstance(scripts := own.get("scripts"), list | tuple):
+        own["scripts"] = [_script(script) for script in scripts]
+    return own
+
+
+def _script(given: Any) -> Any:
+    """``select-only@9`` and ``select-only`` are scripts of pgbench's own."""
+    if isinstance(given, str):
+        name, at, weight = given.partition("@")
+        return {"name": name, "weight": int(weight)} if at and weight.isdecimal() else {"name": given}
+    return given if isinstance(given, Mapping) else given.model_dump()
+
+
+def _warmup_workload(file: StudyFile, case: Levels, driving: Driving) -> Any:
+    """That of the case with what is different; the data are the same. Raises StudyFileError."""
+    assert file.warmup_workload is not None
+    different = parameters_of(case, file.warmup_workload)
+    fields = {**driving.model_dump(), "workload": {**driving.workload.model_dump(), **different}}
+    try:
+        made = Driving.model_validate(frozen(fields), strict=True).workload
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise StudyFileError(("warmup_workload", *first["loc"][2:]), plain_words(first["msg"])) from None
+    if made.shape() != driving.workload.shape():
+        raise StudyFileError(("warmup_workload",), "cannot change the data, only what is done with them")
+    return made
+
+
+def _layout(file: StudyFile, cases: int, arms: int) -> dict[str, Any]:
+    """Slices, rounds, warm-up, and when it ends."""
+    run = file.run
+    budget_s = UNLIMITED_S if run.budget_s is None else run.budget_s / cases
+    slice_s = run.slice_s or SLICE_S
+    if run.schedule != "slices" and run.window_s is not None:
+        slice_s = _unit_s(run.window_s)
+    if run.window_s is not None:
+        rounds = whole_rounds(run.window_s, slice_s, run.schedule)
+        rhythm = Rhythm(min(30.0, max(2.0, round(run.window_s / 3))), rounds)
+    elif run.rounds is not None:
+        rhythm = Rhythm(min(30.0, max(2.0, round(run.rounds * slice_s / 3))), run.rounds)
+    else:
+        rhythm = fit_rhythm(min(budget_s, 86_400.0), arms, slice_s)
+    return {
+        "schedule": run.schedule,
+        "slice_s": slice_s,
+        "discard_s": discard_s(slice_s),
+        "warmup_s": rhythm.warmup_s if run.warmup_s is None else run.warmup_s,
+        "rounds": rhythm.rounds,
+        "budget_s": budget_s,
+        "blocks_max": run.repeats,
+    }
+
+
+def _unit_s(window_s: float) -> float:
+    """What a whole window is counted in: seconds, and longer pieces where those would be too many."""
+    if window_s < 2:
+        return window_s / 2
+    return float(max(1, math.ceil(window_s / ROUNDS_MAX)))
+
+
+def _measuring(file: StudyFile) -> dict[str, Any]:
+    """What is asked for beside a plain comparison."""
+    run, asked = file.run, {}
+    for name in ("transactions", "probes"):
+        if getattr(run, name) is not None:
+            asked[name] = getattr(run, name)
+    if run.cache_state != "restored":
+        asked["cache_state"] = run.cache_state
+    for name in ("recovery", "vacuum_after"):
+        if getattr(run, name):
+            asked[name] = True
+    if file.initdb != type(file.initdb)():
+        asked["initdb"] = {
+            "checksums": file.initdb.checksums,
+            "wal_segment_mb": None
+            if file.initdb.wal_segment_bytes is None
+            else file.initdb.wal_segment_bytes // 2**20,
+        }
+    return asked
+
+
+def _located(file: StudyFile, levels: Levels, error: ValidationError) -> StudyFileError:
+    """The first complaint of the plan's own rules, at the place in the file that the value came from."""
+    first = error.errors()[0]
+    words = plain_words(first["msg"])
+    names = [FILE_KEYS.get(str(part), str(part)) for part in first["loc"]]
+    for name in reversed(names):
+        if name in levels:
+            return StudyFileError(("factors", name, levels[name].place), words)
+        if name in file.workload and name != "kind":
+            deeper = first["loc"][names.index(name) + 1 :]
+            return StudyFileError(("workload", name, *deeper), words)
+        if name in Drive.model_fields:
+            return StudyFileError(("drive", name), words)
+        if f"{name}" in type(file.run).model_fields:
+            return StudyFileError(("run", type(file.run).model_fields[name].alias or name), words)
+    missing = f"{names[-1]}: " if first["type"] == "missing" else ""
+    return StudyFileError(("workload",), f"{missing}{words}")

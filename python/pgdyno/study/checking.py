@@ -1,0 +1,199 @@
+"""What can be wrong with a study file although every key has a value of its type: names that do not exist."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+
+from pgdyno.errors import StudyFileError
+from pgdyno.study.cases import COMBINATIONS_MAX, settings_of
+from pgdyno.study.file import PARAMETERS, Drive, StudyFile, excludes, level_names
+from pgdyno.study.lines import Path
+from pgdyno.study.published import Reference
+from pgdyno.study.values import Level, Scalar
+
+Complaints = Iterator[StudyFileError]
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """A name that does not exist, with the one that was meant, or with those that there are."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    if close:
+        return f"there is no such {what}: did you mean {close[0]}?"
+    return f"there is no such {what}; there are {', '.join(names)}" if names else f"there is no such {what}"
+
+
+def factors_known(file: StudyFile) -> list[str]:
+    """What may vary in a study of this workload."""
+    return ["server", "settings", *Drive.model_fields, *_workload_keys(str(file.workload.get("kind")))]
+
+
+def complaints_of(file: StudyFile) -> Complaints:
+    """Everything that is wrong with names and with what excludes each other."""
+    kind = file.workload.get("kind")
+    if kind is None:
+        yield StudyFileError(("workload",), f"kind is missing: {' or '.join(PARAMETERS)}")
+        return
+    if kind not in PARAMETERS:
+        yield StudyFileError(("workload", "kind"), unknown("workload", str(kind), PARAMETERS))
+        return
+    yield from _workload(file, str(kind))
+    wrong_factors = list(_factors(file))
+    yield from wrong_factors
+    yield from _run(file)
+    yield from _initdb(file)
+    if not wrong_factors:
+        yield from _exclusions(file)
+        yield from _published(file)
+        yield from _fit(file)
+
+
+def _workload_keys(kind: str) -> list[str]:
+    own = [name for name in PARAMETERS[kind].model_fields if name != "kind"]
+    return ["variant", *own] if kind == "pgbench" else own
+
+
+def _workload(file: StudyFile, kind: str) -> Complaints:
+    known = _workload_keys(kind)
+    for table, given in (("workload", file.workload), ("warmup_workload", file.warmup_workload or {})):
+        for key in given:
+            if key not in known and not (key == "kind" and table == "workload"):
+                yield StudyFileError((table, key), unknown(f"parameter of {kind}", key, known))
+
+
+def _factors(file: StudyFile) -> Complaints:
+    known = factors_known(file)
+    for name, levels in file.factors.items():
+        if name not in known:
+            yield StudyFileError(("factors", name), unknown("factor", name, known))
+        yield from _levels_of_factor(file, name, levels)
+    for n, name in enumerate(file.compare):
+        if name not in file.factors:
+            yield StudyFileError(("compare", n), unknown("factor", name, file.factors))
+        elif name in file.compare[:n]:
+            yield StudyFileError(("compare", n), f"names {name} twice")
+    if "server" not in file.factors and file.server is None:
+        yield StudyFileError((), "server is missing: give it for all arms, or as a factor")
+    if "clients" not in file.factors and file.drive.clients is None:
+        yield StudyFileError(("drive",), "clients is missing: give it here, or as a factor")
+    for name in file.factors:
+        for table, place in _also_fixed(file, name):
+            yield StudyFileError(place, f"{name} is a factor: it cannot have a value in {table}, too")
+
+
+def _levels_of_factor(file: StudyFile, name: str, levels: tuple[Level, ...]) -> Complaints:
+    for level in levels:
+        if name == "server" and level.name == level.value and ("=" in level.name or "://" in level.name):
+            words = "a connection string needs a name: make the levels a table, NAME = VALUE"
+            yield StudyFileError(("factors", name, level.place), words)
+        if name == "settings":
+            try:
+                settings_of(file, {name: level})
+            except StudyFileError as error:
+                yield error
+
+
+def _also_fixed(file: StudyFile, factor: str) -> Iterator[tuple[str, Path]]:
+    if factor == "server" and file.server is not None:
+        yield "the study", ("server",)
+    if factor in file.workload:
+        yield "[workload]", ("workload", factor)
+    if factor in Drive.model_fields and getattr(file.drive, factor) is not None:
+        yield "[drive]", ("drive", factor)
+
+
+def _run(file: StudyFile) -> Complaints:
+    run = file.run
+    if run.schedule == "duet":
+        yield StudyFileError(("run", "schedule"), "duet is not there yet: take slices or blocks")
+    if run.rounds is not None and run.rounds % 2 and run.schedule == "slices":
+        yield StudyFileError(("run", "rounds"), "must be even: each round is followed by its mirror image")
+    lengths = {"window": run.window_s, "transactions": run.transactions, "rounds": run.rounds}
+    given = [name for name, value in lengths.items() if value is not None]
+    for name in given[1:]:
+        yield StudyFileError(("run", name), f"excludes {given[0]}: each says how much is measured")
+    if run.transactions is not None and run.schedule == "slices":
+        yield StudyFileError(
+            ("run", "transactions"), "slices are measured by time: take the schedule blocks or sequential"
+        )
+    if run.repeats is None and run.budget_s is None:
+        yield StudyFileError(("run",), "say when it ends: repeats (blocks of every case), budget, or both")
+    if not given and run.budget_s is None:
+        yield StudyFileError(("run",), "say how much is measured: window, transactions, rounds, or a budget")
+    for name in ("window", "budget", "slice"):
+        if getattr(run, f"{name}_s") == 0:
+            yield StudyFileError(("run", name), "must be more than 0")
+
+
+def _initdb(file: StudyFile) -> Complaints:
+    size = file.initdb.wal_segment_bytes
+    if size is not None and (size & (size - 1) or not 2**20 <= size <= 2**30):
+        yield StudyFileError(("initdb", "wal_segment"), "must be a power of two from 1MB to 1GB")
+
+
+def _exclusions(file: StudyFile) -> Complaints:
+    for n, exclusion in enumerate(file.exclude):
+        wrong = list(_levels(file, ("exclude", n), exclusion))
+        yield from wrong
+        if not exclusion:
+            yield StudyFileError(("exclude", n), "names no factor, so it would exclude everything")
+        elif not wrong and not _covers_something(file, n):
+            yield StudyFileError(("exclude", n), "excludes nothing that is not excluded before it")
+
+
+def _covers_something(file: StudyFile, n: int) -> bool:
+    """Whether it takes away something that those before it left."""
+    names = [[level.name for level in levels] for levels in file.factors.values()]
+    for chosen in itertools.islice(itertools.product(*names), COMBINATIONS_MAX):
+        levels = dict(zip(file.factors, chosen, strict=True))
+        if excludes(file.exclude[n], levels) and not any(excludes(e, levels) for e in file.exclude[:n]):
+            return True
+    return False
+
+
+def _levels(file: StudyFile, path: Path, given: Mapping[str, Scalar | tuple[Scalar, ...]]) -> Complaints:
+    for factor, levels in given.items():
+        if factor not in file.factors:
+            yield StudyFileError((*path, factor), unknown("factor", factor, file.factors))
+            continue
+        known = [level.name for level in file.factors[factor]]
+        for n, name in enumerate(level_names(levels)):
+            if name not in known:
+                place = (*path, factor, n) if isinstance(levels, tuple) else (*path, factor)
+                yield StudyFileError(place, f"{name}: {unknown(f'level of {factor}', name, known)}")
+
+
+def _published(file: StudyFile) -> Complaints:
+    for t, table in enumerate(file.published.tables if file.published else ()):
+        path: Path = ("published", "tables", t)
+        yield from _reference(file, path, table)
+        for c, column in enumerate(table.columns):
+            yield from _reference(file, (*path, "columns", c), column)
+        for r, row in enumerate(table.rows):
+            at: Path = (*path, "rows", r)
+            yield from _reference(file, at, row)
+            if len(row.cells) != len(table.columns):
+                yield StudyFileError(
+                    (*at, "cells"), f"has {len(row.cells)} cells for {len(table.columns)} columns"
+                )
+            for c, cell in enumerate(row.cells):
+                yield from _reference(file, (*at, "cells", c), cell)
+
+
+def _reference(file: StudyFile, path: Path, reference: Reference) -> Complaints:
+    yield from _levels(file, (*path, "levels"), reference.levels)
+
+
+def _fit(file: StudyFile) -> Complaints:
+    going: dict[str, set[str]] = {}
+    for n, drop in enumerate(file.fit.drop):
+        wrong = list(_levels(file, ("fit", "drop", n), {drop.factor: drop.levels}))
+        for one in wrong:
+            # The factor's name stands under the key factor, its levels under levels.
+            rest = one.path[4:]
+            yield StudyFileError(("fit", "drop", n, "levels" if rest else "factor", *rest), one.message)
+        going.setdefault(drop.factor, set()).update(level_names(drop.levels))
+        if not wrong and len(going[drop.factor]) >= len(file.factors[drop.factor]):
+            yield StudyFileError(("fit", "drop", n, "levels"), f"would leave no level of {drop.factor}")

@@ -1,0 +1,108 @@
+"""From the text of a study file to its value; what is wrong is told with its line and the path of its key.
+
+``studies/x.toml:17: factors.clients[2]: must be greater than or equal to 1``
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from pgdyno.errors import StudyFileError, UsageError
+from pgdyno.study.cases import cases_of
+from pgdyno.study.checking import complaints_of, unknown
+from pgdyno.study.file import StudyFile
+from pgdyno.study.lines import Path, line_of, lines_of
+from pgdyno.study.wording import plain_words
+
+FILE_BYTES_MAX = 1 << 20
+"""It goes into the evidence; a study that is larger is no study."""
+
+
+def read_study(text: str, name: str) -> StudyFile:
+    """The study in the text of a file of that name. Raises UsageError with the first thing that is wrong."""
+    file, problems = examine(text, name)
+    if problems or file is None:
+        raise UsageError(problems[0])
+    return file
+
+
+def examine(text: str, name: str) -> tuple[StudyFile | None, list[str]]:
+    """The study, if it can be read at all, and a line of text for everything that is wrong."""
+    if len(text) > FILE_BYTES_MAX:
+        return None, [f"{name}: is larger than a study file may be (1 MiB)"]
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        return None, [_of_parser(name, text, str(error))]
+    lines = lines_of(text)
+    file: StudyFile | None = None
+    try:
+        file = StudyFile.of(data)
+        found = list(_complaints(file))
+    except ValidationError as error:
+        found = [_complaint(data, one) for one in error.errors()]
+    told = {(line_of(lines, one.path), str(one)) for one in found}
+    return file, [f"{name}:{line}: {words}" for line, words in sorted(told)]
+
+
+def _complaints(file: StudyFile) -> Iterator[StudyFileError]:
+    """The cases are made only of what is whole by itself."""
+    found = list(complaints_of(file))
+    yield from found
+    if not found:
+        try:
+            cases_of(file)
+        except StudyFileError as error:
+            yield error
+
+
+def _of_parser(name: str, text: str, message: str) -> str:
+    """``… (at line 3, column 5)`` → the line in front."""
+    words, _, place = message.rpartition(" (at ")
+    line = place.removeprefix("line ").partition(",")[0]
+    line = line if line.isdecimal() else str(text.count("\n") + 1)
+    return f"{name}:{line}: {words[:1].lower()}{words[1:]}" if words else f"{name}:{line}: {message}"
+
+
+def _complaint(data: Any, error: Mapping[str, Any]) -> StudyFileError:
+    path = _path(data, error["loc"], is_missing=error["type"] == "missing")
+    if error["type"] == "extra_forbidden":
+        return StudyFileError((*path[:-1], str(path[-1])), unknown("key", str(path[-1]), _known_beside(path)))
+    return StudyFileError(path, plain_words(error["msg"]))
+
+
+def _path(data: Any, loc: tuple[str | int, ...], *, is_missing: bool) -> Path:
+    """Without the names of alternatives that pydantic puts between the keys."""
+    path: list[str | int] = []
+    for n, part in enumerate(loc):
+        within = isinstance(data, Mapping) and part in data
+        if within or (isinstance(data, list) and isinstance(part, int) and part < len(data)):
+            data = data[part]
+            path.append(part)
+        elif is_missing and n == len(loc) - 1:
+            path.append(part)
+    return tuple(path)
+
+
+def _known_beside(path: Path) -> list[str]:
+    """The keys of the table in which the last of the path stands."""
+    model: type[BaseModel] | None = StudyFile
+    for part in path[:-1]:
+        if isinstance(part, str) and model is not None:
+            model = _model_of(model, part)
+    return [] if model is None else [field.alias or key for key, field in model.model_fields.items()]
+
+
+def _model_of(model: type[BaseModel], key: str) -> type[BaseModel] | None:
+    field = next((one for name, one in model.model_fields.items() if key in (name, one.alias)), None)
+    pending = [] if field is None else [field.annotation]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, type) and issubclass(one, BaseModel):
+            return one
+        pending += getattr(one, "__args__", ())
+    return None

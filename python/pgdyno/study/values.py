@@ -1,0 +1,182 @@
+"""How values are written in a study file: durations and sizes as people and PostgreSQL write them, levels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
+
+from pgdyno.errors import UsageError
+from pgdyno.units import parse_duration_s, parse_size_bytes
+
+NAME_LENGTH_MAX = 60
+"""Of a level: names of arms and cases are made of it, and stand in tables."""
+
+
+class Part(BaseModel):
+    """Any table of a study file: no key that is not known, no value of another type."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+def frozen(given: Any) -> Any:
+    """Lists as tuples, at every depth: what is read from TOML or JSON is a value from here on."""
+    if isinstance(given, Mapping):
+        return {key: frozen(value) for key, value in given.items()}
+    return tuple(map(frozen, given)) if isinstance(given, list | tuple) else given
+
+
+def _quantity(parse: Callable[[str], float], example: str) -> Callable[[Any], float]:
+    def read(given: Any) -> float:
+        if isinstance(given, bool) or not isinstance(given, str | int | float):
+            raise ValueError(f"must be {example}")
+        try:
+            number = parse(given) if isinstance(given, str) else given
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+        if not (math.isfinite(number) and number >= 0):
+            raise ValueError(f"must be {example}")
+        return number
+
+    return read
+
+
+def _schema(of: str, example: str) -> WithJsonSchema:
+    return WithJsonSchema(
+        {
+            "anyOf": [{"type": "string", "examples": [example]}, {"type": "number", "minimum": 0}],
+            "title": of,
+        }
+    )
+
+
+Duration = Annotated[
+    float,
+    BeforeValidator(_quantity(parse_duration_s, 'a duration, such as "5min", or a number of seconds')),
+    _schema("Duration", "5min"),
+]
+"""In seconds."""
+
+Size = Annotated[
+    int,
+    BeforeValidator(_quantity(parse_size_bytes, 'a size, such as "384GB", or a number of bytes')),
+    _schema("Size", "384GB"),
+]
+"""In bytes."""
+
+Scalar = str | int | float | bool
+
+
+def level_name(value: Scalar) -> str:
+    """A level that is a value by itself is named as it is written: ``8``, ``true``, ``12.4``."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+class Level(BaseModel):
+    """One value of a factor, and its name in arms, cases, exclusions and published tables."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    value: Any
+    place: str | int  # its key or index in the file
+
+
+def levels_of(given: Any) -> tuple[Level, ...]:
+    """A list of values, or a table of named ones. Raises ValueError."""
+    if isinstance(given, tuple) and given:
+        if any(not isinstance(value, Scalar) for value in given):
+            raise ValueError("must be plain values; what is more than that gets a name: a table of levels")
+        levels = [
+            Level(name=level_name(value), value=value, place=place) for place, value in enumerate(given)
+        ]
+    elif isinstance(given, Mapping) and given:
+        levels = [Level(name=name, value=value, place=name) for name, value in given.items()]
+    else:
+        raise ValueError("must be a list of levels, or a table of named ones")
+    names = [level.name for level in levels]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"has the level {sorted(twice)[0]} twice")
+    for level in levels:
+        name = level.name
+        if not 0 < len(name) <= NAME_LENGTH_MAX or "," in name or "\n" in name or name != name.strip():
+            # Not the name itself: a connection string may have a password in it.
+            raise ValueError(
+                f"its level {level.place} needs a name of 1 to {NAME_LENGTH_MAX} characters without a "
+                "comma: make the levels a table, NAME = VALUE"
+            )
+    return tuple(levels)
+
+
+def levels_as_written(levels: tuple[Level, ...]) -> list[Any] | dict[str, Any]:
+    """The inverse of ``levels_of``."""
+    if all(level.place != level.name for level in levels):
+        return [level.value for level in levels]
+    return {level.name: level.value for level in levels}
+
+
+class Settings(Part):
+    """Settings of an arm: profiles, then single settings over them, which stand beside the three keys here.
+
+    Settings of an extension have a dot: ``pg_stat_statements.track = "all"``, with or without quotes.
+    """
+
+    about: str = Field(default="", description="What this set of settings is, for people.")
+    profiles: tuple[str, ...] = Field(
+        default=(), description="Profiles of `pgdyno settings`, the later over the earlier."
+    )
+    optional: tuple[str, ...] = Field(
+        default=(), description="Those of the settings that a version may lack; there they are left out."
+    )
+    values: Mapping[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _others_are_settings(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            raise ValueError("must be a table of settings")
+        own = {key: given[key] for key in ("about", "profiles", "optional") if key in given}
+        values = {name: text for name, text in _settings(given, "") if name not in own}
+        return {**own, "values": values}
+
+    @model_serializer
+    def _as_written(self) -> dict[str, Any]:
+        own = {"about": self.about, "profiles": list(self.profiles), "optional": list(self.optional)}
+        return {**{key: value for key, value in own.items() if value}, **self.values}
+
+    def over(self, base: Settings) -> Settings:
+        """These settings over others."""
+        return Settings.model_construct(
+            about=self.about or base.about,
+            profiles=(*base.profiles, *(name for name in self.profiles if name not in base.profiles)),
+            optional=(*base.optional, *(name for name in self.optional if name not in base.optional)),
+            values={**base.values, **self.values},
+        )
+
+
+def _settings(given: Mapping[str, Any], prefix: str) -> list[tuple[str, str]]:
+    """Names with dots are tables within tables, as TOML reads them. Values as text."""
+    found = []
+    for key, value in given.items():
+        name = f"{prefix}{key}".lower()
+        if isinstance(value, bool):
+            found.append((name, "on" if value else "off"))
+        elif isinstance(value, str | int | float):
+            found.append((name, level_name(value)))
+        elif isinstance(value, Mapping) and not prefix:
+            found += _settings(value, f"{name}.")
+        elif name not in ("profiles", "optional"):
+            raise ValueError(f"{name} must be a setting's value: a text, a number, true or false")
+    return found

@@ -1,0 +1,24 @@
+"""pydantic's complaints in our words."""
+
+from __future__ import annotations
+
+import re
+
+
+def plain_words(message: str) -> str:
+    """``Input should be a valid integer`` → ``must be a whole number``; options named as keys."""
+    text = message.removeprefix("Value error, ")
+    for theirs, ours in (
+        ("Input should be", "must be"),
+        ("a valid integer", "a whole number"),
+        ("a valid boolean", "true or false"),
+        ("a valid string", "a text in quotes"),
+        ("a valid number", "a number"),
+        ("a valid tuple", "a list"),
+        ("a valid array", "a list"),
+        ("an object", "a table"),
+        ("a valid dictionary", "a table"),
+        ("Field required", "is missing"),
+    ):
+        text = text.replace(theirs, ours)
+    return re.sub(r"--([a-z][a-z-]*)", lambda option: option[1].replace("-", "_"), text)

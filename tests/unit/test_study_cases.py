@@ -1,0 +1,124 @@
+"""Cases and arms of a study file: the full product less what is excluded, each with a name and a seed."""
+
+import itertools
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgdyno.errors import StudyFileError
+from pgdyno.study.cases import cases_of, seed_of
+from pgdyno.study.file import StudyFile
+
+FACTORS: dict[str, list[Any]] = {
+    "server": ["12", "13", "18.1"],
+    "settings": ["@default", "work_mem=2MB"],
+    "scale": [1, 2, 3],
+    "variant": ["default", "select-only"],
+    "clients": [1, 4],
+    "protocol": ["simple", "prepared"],
+}
+
+COMPARED = ["server", "settings"]
+PLAIN: dict[str, Any] = {"server": ["17", "18"], "scale": [1], "clients": [1]}
+
+
+def study_file(**changes: Any) -> StudyFile:
+    whole: dict[str, Any] = {
+        "title": "t",
+        "compare": ["server"],
+        "workload": {"kind": "pgbench"},
+        "factors": {name: FACTORS[name] for name in ("server", "scale", "clients")}
+        | {"variant": ["default"]},
+        "run": {"budget": "10min", "repeats": 2},
+    }
+    return StudyFile.of(whole | changes)
+
+
+EXCLUSION = st.fixed_dictionaries(
+    {},
+    optional={name: st.lists(st.sampled_from(levels), min_size=1) for name, levels in FACTORS.items()},
+).filter(bool)
+
+
+@given(
+    st.lists(st.sampled_from(COMPARED), min_size=1, max_size=2, unique=True),
+    st.lists(EXCLUSION, max_size=2),
+)
+def test_cases_and_arms_are_the_product_less_what_is_excluded(
+    compare: list[str], exclude: list[dict[str, list[Any]]]
+) -> None:
+    file = study_file(compare=compare, factors=FACTORS, exclude=exclude)
+    product = [dict(zip(FACTORS, map(str, one), strict=True)) for one in itertools.product(*FACTORS.values())]
+
+    def is_excluded(levels: dict[str, str]) -> bool:
+        return any(all(levels[name] in map(str, some) for name, some in one.items()) for one in exclude)
+
+    wanted = [levels for levels in product if not is_excluded(levels)]
+    try:
+        cases = cases_of(file)
+    except StudyFileError as error:
+        assert "a single arm" in str(error) or "nothing is left" in str(error)
+        return
+    found = [{**case.levels, **arm} for case in cases for arm in case.arms]
+    assert sorted(map(sorted, (one.items() for one in found))) == sorted(
+        map(sorted, (one.items() for one in wanted))
+    )
+    names = [case.name for case in cases]
+    assert len(set(names)) == len(names)
+    for case in cases:
+        arms = [arm.name for arm in case.study.arms]
+        assert len(set(arms)) == len(arms) == len(case.arms) >= 2
+        assert [list(arm) for arm in case.arms] == [compare] * len(arms)
+    assert cases_of(file) == cases
+
+
+def test_the_arms_come_in_the_order_of_the_factors_compared() -> None:
+    file = study_file(
+        compare=["server", "settings"],
+        factors={
+            "clients": [1, 8],
+            "settings": {"untuned": {}, "tuned": {"profiles": ["starter"], "work_mem": "8MB"}},
+            "server": ["12", "13"],
+        },
+        workload={"kind": "tpcc", "warehouses": 2},
+        settings={"jit": "off", "work_mem": "1MB", "optional": ["jit"]},
+    )
+    first, second = cases_of(file)
+    assert [arm.name for arm in first.study.arms] == ["12, untuned", "12, tuned", "13, untuned", "13, tuned"]
+    assert (first.name, second.name) == ("clients 1", "clients 8")
+    assert (first.study.clients, second.study.clients) == (1, 8)
+    untuned, tuned = first.study.arms[:2]
+    assert dict(untuned.settings) == {"jit": "off", "work_mem": "1MB"}
+    assert dict(tuned.settings) == {"jit": "off", "work_mem": "8MB"}
+    assert (untuned.profiles, tuned.profiles) == ((), ("starter",))
+    assert untuned.optional == ("jit",)
+
+
+def test_each_case_has_its_share_of_the_budget_and_a_seed_of_its_own() -> None:
+    cases = cases_of(study_file())
+    assert len(cases) == 6
+    assert {case.study.budget_s for case in cases} == {100.0}
+    assert len({case.study.seed for case in cases}) == 6
+    fewer = study_file(factors={**study_file().model_dump()["factors"], "scale": [2]})
+    same = {case.name: case.study.seed for case in cases_of(fewer)}
+    assert same == {case.name: case.study.seed for case in cases if case.name in same}
+    assert seed_of(1, "a") != seed_of(2, "a")
+
+
+def test_a_variant_is_under_what_the_file_says() -> None:
+    fixed = {"kind": "pgbench", "variant": "skip-some-updates", "indexes": []}
+    file = study_file(workload=fixed, factors=PLAIN)
+    workload = cases_of(file)[0].study.workload
+    assert workload.kind == "pgbench"
+    assert workload.protocol == "prepared" and workload.indexes == ()
+
+
+def test_scripts_are_named_as_on_the_command_line_or_written_out() -> None:
+    own = {"name": "mine", "text": "SELECT 1;", "effect": "none"}
+    file = study_file(workload={"kind": "pgbench", "scripts": ["select-only@9", own]}, factors=PLAIN)
+    scripts = cases_of(file)[0].study.workload.to_drive()["scripts"]
+    assert scripts == [
+        {"builtin": "select-only", "weight": 9},
+        {"name": "mine", "text": "SELECT 1;", "weight": 1},
+    ]

@@ -1,0 +1,304 @@
+"""A study file is read strictly: what is wrong is told with its line and the path of its key."""
+
+import json
+
+import pytest
+
+from pgdyno.errors import UsageError
+from pgdyno.study.cases import cases_of
+from pgdyno.study.file import StudyFile
+from pgdyno.study.reading import examine, read_study
+
+WHOLE = """\
+title = "a study"
+compare = ["server", "settings"]
+[workload]
+kind = "pgbench"
+protocol = "prepared"
+[drive]
+retries = 3
+[factors]
+server = ["12", "13.0"]
+scale = [1, 2]
+variant = ["default", "select-only"]
+clients = [1, 8, 20]
+settings.untuned = {}
+settings.tuned = {shared_buffers = "1GB", jit = true, random_page_cost = 1.1, pg_x.track = "all"}
+[[exclude]]
+variant = "select-only"
+clients = [1, 8]
+[run]
+schedule = "blocks"
+warmup = "5min"
+window = "1h"
+repeats = 3
+[fit]
+drop = [{factor = "clients", levels = [8]}]
+"""
+
+# What is replaced in WHOLE, by what, and what is said of it.
+WRONG = {
+    "toml": ('title = "a study"', "title = ", ["x.toml:1: invalid value"]),
+    "toml at the end": ("drop = [{factor", "drop = [[", ["x.toml:24: unclosed array"]),
+    "unknown key": (
+        'title = "a study"',
+        'title = "a study"\ntitel = 1',
+        ["x.toml:2: titel: there is no such key: did you mean title?"],
+    ),
+    "unknown key below": (
+        'schedule = "blocks"',
+        'shedule = "blocks"',
+        ["x.toml:19: run.shedule: there is no such key: did you mean schedule?"],
+    ),
+    "missing": ('title = "a study"\n', "", ["x.toml:1: title: is missing"]),
+    "type": ('title = "a study"', "title = 1", ["x.toml:1: title: must be a text in quotes"]),
+    "choice": (
+        'schedule = "blocks"',
+        'schedule = "block"',
+        ["x.toml:19: run.schedule: must be 'slices', 'duet', 'blocks' or 'sequential'"],
+    ),
+    "duet": (
+        'schedule = "blocks"',
+        'schedule = "duet"',
+        ["x.toml:19: run.schedule: duet is not there yet: take slices or blocks"],
+    ),
+    "duration": (
+        '"5min"',
+        '"5 minutes"',
+        [
+            "x.toml:20: run.warmup: '5 minutes' is not a duration: give a number and one of the units "
+            "us, ms, s, min, h, d"
+        ],
+    ),
+    "negative": (
+        '"5min"',
+        "-1",
+        ['x.toml:20: run.warmup: must be a duration, such as "5min", or a number of seconds'],
+    ),
+    "no window": ('window = "1h"', 'window = "0s"', ["x.toml:21: run.window: must be more than 0"]),
+    "two windows": (
+        'window = "1h"',
+        'window = "1h"\ntransactions = 5',
+        ["x.toml:22: run.transactions: excludes window: each says how much is measured"],
+    ),
+    "transactions in slices": (
+        'schedule = "blocks"\nwarmup = "5min"\nwindow = "1h"',
+        "transactions = 5",
+        ["x.toml:19: run.transactions: slices are measured by time: take the schedule blocks or sequential"],
+    ),
+    "no end": (
+        "repeats = 3",
+        "",
+        ["x.toml:18: run: say when it ends: repeats (blocks of every case), budget, or both"],
+    ),
+    "no length": (
+        'window = "1h"',
+        "",
+        ["x.toml:18: run: say how much is measured: window, transactions, rounds, or a budget"],
+    ),
+    "odd rounds": (
+        'schedule = "blocks"\nwarmup = "5min"\nwindow = "1h"',
+        "rounds = 3",
+        ["x.toml:19: run.rounds: must be even: each round is followed by its mirror image"],
+    ),
+    "compare": (
+        '["server", "settings"]',
+        '["server", "setting"]',
+        ["x.toml:2: compare[1]: there is no such factor: did you mean settings?"],
+    ),
+    "compare twice": (
+        '["server", "settings"]',
+        '["server", "server"]',
+        ["x.toml:2: compare[1]: names server twice"],
+    ),
+    "workload": (
+        'kind = "pgbench"',
+        'kind = "ycsb"',
+        ["x.toml:4: workload.kind: there is no such workload; there are tpcc, pgbench"],
+    ),
+    "no workload": ('kind = "pgbench"\n', "", ["x.toml:3: workload: kind is missing: tpcc or pgbench"]),
+    "parameter": (
+        'protocol = "prepared"',
+        'protokol = "prepared"',
+        ["x.toml:5: workload.protokol: there is no such parameter of pgbench: did you mean protocol?"],
+    ),
+    "parameter's value": (
+        'protocol = "prepared"',
+        'protocol = "prepare"',
+        ["x.toml:5: workload.protocol: must be 'simple', 'extended' or 'prepared'"],
+    ),
+    "parameter of the other": (
+        'kind = "pgbench"\nprotocol = "prepared"',
+        'kind = "tpcc"',
+        [
+            "x.toml:9: factors.scale: there is no such factor: did you mean calls?",
+            "x.toml:10: factors.variant: there is no such factor; there are server, settings, clients, rate, "
+            "arrivals, pacing, retries, threads, warehouses, calls, pipeline, isolation",
+        ],
+    ),
+    "level": (
+        "clients = [1, 8, 20]",
+        "clients = [\n  1,\n  0,\n  20]",
+        [
+            "x.toml:20: exclude[0].clients[1]: 8: there is no such level of clients; there are 1, 0, 20",
+            "x.toml:27: fit.drop[0].levels[0]: 8: there is no such level of clients; there are 1, 0, 20",
+        ],
+    ),
+    "level's value": (
+        "clients = [1, 8, 20]",
+        "clients = [1,\n 8,\n 9000]",
+        ["x.toml:14: factors.clients[2]: must be less than or equal to 2000"],
+    ),
+    "level's type": (
+        "scale = [1, 2]",
+        'scale = [1, "2"]',
+        ["x.toml:10: factors.scale[1]: must be a whole number"],
+    ),
+    "level twice": ("scale = [1, 2]", "scale = [1, 1]", ["x.toml:10: factors.scale: has the level 1 twice"]),
+    "no level": (
+        "scale = [1, 2]",
+        "scale = []",
+        ["x.toml:10: factors.scale: must be a list of levels, or a table of named ones"],
+    ),
+    "level with a comma": (
+        '"13.0"',
+        '"13,jit=off"',
+        [
+            "x.toml:9: factors.server: its level 1 needs a name of 1 to 60 characters without a comma: "
+            "make the levels a table, NAME = VALUE"
+        ],
+    ),
+    "a running server without a name": (
+        '"13.0"',
+        '"host=x password=y"',
+        [
+            "x.toml:9: factors.server[1]: a connection string needs a name: "
+            "make the levels a table, NAME = VALUE"
+        ],
+    ),
+    "server as a number": (
+        '"13.0"',
+        "13.0",
+        ['x.toml:9: factors.server[1]: must be a server in quotes, such as "17" or "12.4"'],
+    ),
+    "server and settings": (
+        '["12", "13.0"]',
+        '{a = "12", b = "13,jit=off"}',
+        [
+            "x.toml:9: factors.server.b: settings do not stand beside the server: "
+            "they are a table of their own"
+        ],
+    ),
+    "settings of a running server": (
+        '["12", "13.0"]',
+        '{a = "12", b = "host=x"}',
+        ["x.toml:9: factors.server.b: settings cannot be given for a server that is running already"],
+    ),
+    "variant": (
+        '"select-only"]',
+        '"select-onyl"]',
+        [
+            "x.toml:16: exclude[0].variant: select-only: there is no such level of variant: "
+            "did you mean select-onyl?"
+        ],
+    ),
+    "setting": (
+        "jit = true",
+        "jit = [1]",
+        ["x.toml:14: factors.settings.tuned: jit must be a setting's value: a text, a number, true or false"],
+    ),
+    "factor and fixed": (
+        'protocol = "prepared"',
+        "scale = 1",
+        ["x.toml:5: workload.scale: scale is a factor: it cannot have a value in [workload], too"],
+    ),
+    "excludes nothing": (
+        "[run]",
+        '[[exclude]]\nvariant = "select-only"\nclients = 8\n[run]',
+        ["x.toml:18: exclude[1]: excludes nothing that is not excluded before it"],
+    ),
+    "excludes an arm": (
+        "[run]",
+        '[[exclude]]\nserver = "12"\nscale = 2\n[[exclude]]\nscale = 2\nsettings = "tuned"\n[run]',
+        [
+            "x.toml:15: exclude: leaves a single arm of the case scale 2, default, clients 1: 13.0, untuned",
+        ],
+    ),
+    "excludes all": (
+        "[run]",
+        "[[exclude]]\nclients = [1, 8, 20]\n[run]",
+        ["x.toml:15: exclude: nothing is left to run"],
+    ),
+    "fit leaves nothing": (
+        "levels = [8]",
+        "levels = [8, 1, 20]",
+        ["x.toml:24: fit.drop[0].levels: would leave no level of clients"],
+    ),
+    "fit of no factor": (
+        'factor = "clients"',
+        'factor = "client"',
+        ["x.toml:24: fit.drop[0].factor: there is no such factor: did you mean clients?"],
+    ),
+    "wal segment": (
+        "[run]",
+        '[initdb]\nwal_segment = "48MB"\n[run]',
+        ["x.toml:19: initdb.wal_segment: must be a power of two from 1MB to 1GB"],
+    ),
+    "warm-up changes the data": (
+        "[run]",
+        "[warmup_workload]\nfillfactor = 50\n[run]",
+        ["x.toml:18: warmup_workload: cannot change the data, only what is done with them"],
+    ),
+    "published level": (
+        "[run]",
+        '[[published.tables]]\ntitle = "t"\ncolumns = [{title = "a"}]\n'
+        'rows = [{cells = ["x"], levels = {server = "11"}}, {cells = ["x", 1]}]\n[run]',
+        [
+            "x.toml:21: published.tables[0].rows[0].levels.server: 11: there is no such level of server; "
+            "there are 12, 13.0",
+            "x.toml:21: published.tables[0].rows[1].cells: has 2 cells for 1 columns",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_told_with_its_line(name: str) -> None:
+    old, new, expected = WRONG[name]
+    assert old in WHOLE
+    _, problems = examine(WHOLE.replace(old, new, 1), "x.toml")
+    if name.startswith("toml"):  # the words are the parser's
+        assert len(problems) == 1
+        assert problems[0].startswith(expected[0].rsplit(" ", 1)[0].rsplit(" ", 1)[0])
+    else:
+        assert problems == expected
+    with pytest.raises(UsageError, match=r"^x\.toml:[0-9]+: "):
+        read_study(WHOLE.replace(old, new, 1), "x.toml")
+
+
+def test_a_password_has_no_place_in_a_file() -> None:
+    text = 'title = "t"\ncompare = ["clients"]\nserver = "host=x password=y"\nfactors.clients = [1, 2]\n'
+    _, problems = examine(text + 'workload = {kind = "tpcc", warehouses = 1}\nrun = {budget = "5min"}', "x")
+    assert problems == ["x:3: server: a password has no place in a study file: libpq finds it in ~/.pgpass"]
+
+
+def test_a_whole_file_has_nothing_wrong_and_says_what_it_means() -> None:
+    file, problems = examine(WHOLE, "x.toml")
+    assert file is not None and problems == []
+    assert file.run.warmup_s == 300 and file.run.window_s == 3600
+    case = cases_of(file)[0]
+    assert case.study.warmup_s == 300
+    assert case.study.rounds * case.study.slice_s == 3600
+    assert case.study.blocks_max == 3
+    assert case.study.retries_max == 3
+    assert dict(case.study.arms[1].settings) == {
+        "shared_buffers": "1GB",
+        "jit": "on",
+        "random_page_cost": "1.1",
+        "pg_x.track": "all",
+    }
+
+
+def test_a_file_goes_through_json_and_back() -> None:
+    file = read_study(WHOLE, "x.toml")
+    assert StudyFile.of(json.loads(file.model_dump_json(by_alias=True))) == file
