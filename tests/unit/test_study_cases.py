@@ -19,7 +19,7 @@ FACTORS: dict[str, list[Any]] = {
     "protocol": ["simple", "prepared"],
 }
 
-COMPARED = ["server", "settings"]
+DRIVEN: dict[str, Any] = {"protocol": ["simple", "prepared"], "clients": [1, 4]}
 PLAIN: dict[str, Any] = {"server": ["17", "18"], "scale": [1], "clients": [1]}
 
 
@@ -42,7 +42,7 @@ EXCLUSION = st.fixed_dictionaries(
 
 
 @given(
-    st.lists(st.sampled_from(COMPARED), min_size=1, max_size=2, unique=True),
+    st.lists(st.sampled_from(list(FACTORS)), min_size=1, max_size=2, unique=True),
     st.lists(EXCLUSION, max_size=2),
 )
 def test_cases_and_arms_are_the_product_less_what_is_excluded(
@@ -122,3 +122,53 @@ def test_scripts_are_named_as_on_the_command_line_or_written_out() -> None:
         {"builtin": "select-only", "weight": 9},
         {"name": "mine", "text": "SELECT 1;", "weight": 1},
     ]
+
+
+def test_arms_that_are_driven_differently_have_a_driving_each() -> None:
+    file = study_file(compare=["protocol", "clients"], server="18", factors={"scale": [1], **DRIVEN})
+    (study,) = (case.study for case in cases_of(file))
+    assert [arm.name for arm in study.arms] == [
+        "protocol simple, clients 1",
+        "protocol simple, clients 4",
+        "protocol prepared, clients 1",
+        "protocol prepared, clients 4",
+    ]
+    drivings = [study.driving(n) for n in range(4)]
+    assert [one.clients for one in drivings] == [1, 4, 1, 4]
+    assert [one.workload.to_drive()["protocol"] for one in drivings] == ["simple"] * 2 + ["prepared"] * 2
+    assert {one.discard_s for one in drivings} == {study.discard_s}
+
+
+def test_arms_that_are_driven_alike_have_one_driving() -> None:
+    assert {case.study.drivings for case in cases_of(study_file())} == {None}
+
+
+def test_what_is_asked_for_beside_a_comparison_reaches_the_plan() -> None:
+    run = {
+        "schedule": "sequential",
+        "transactions": 1000,
+        "warmup": "10min",
+        "repeats": 2,
+        "cache_state": "cold",
+        "probes": ["wal", "io"],
+        "recovery": True,
+        "vacuum_after": True,
+    }
+    file = study_file(
+        run=run,
+        factors=PLAIN,
+        warmup_workload={"scripts": ["select-only"]},
+        initdb={"checksums": False, "wal_segment": "64MB"},
+    )
+    study = cases_of(file)[0].study
+    assert (study.schedule, study.transactions, study.warmup_s, study.blocks_max) == (
+        "sequential",
+        1000,
+        600,
+        2,
+    )
+    assert (study.cache_state, study.probes) == ("cold", ("wal", "io"))
+    assert study.recovery and study.vacuum_after and not study.checksums and study.wal_segment_mb == 64
+    assert study.warmup_workload is not None
+    assert study.warmup_workload.to_drive()["scripts"] == [{"builtin": "select-only", "weight": 1}]
+    assert study.workload.to_drive()["scripts"] == [{"builtin": "tpcb-like", "weight": 1}]

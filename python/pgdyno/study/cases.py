@@ -16,10 +16,11 @@ from psycopg.conninfo import conninfo_to_dict
 from pydantic import ValidationError
 
 from pgdyno.errors import StudyFileError, UsageError
+from pgdyno.study import sizing
 from pgdyno.study.arm import SECRET_WORDS, ArmSpec, parse_arm
 from pgdyno.study.file import Drive, StudyFile
 from pgdyno.study.plan import Driving, Study
-from pgdyno.study.sizing import SLICE_S, Rhythm, discard_s, fit_rhythm, whole_rounds
+from pgdyno.study.sizing import SLICE_S, Rhythm, fit_rhythm, whole_rounds
 from pgdyno.study.values import Level, Settings, frozen
 from pgdyno.study.variants import variant_of
 from pgdyno.study.wording import plain_words
@@ -93,7 +94,8 @@ def _arms(file: StudyFile, case: Levels) -> list[Levels]:
 
 
 def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case:
-    drivings = tuple(_driving(file, {**case, **arm}) for arm in arms)
+    layout = _layout(file, cases, len(arms))
+    drivings = tuple(_driving(file, {**case, **arm}, layout["discard_s"]) for arm in arms)
     name = label_of(names_of(case)) or drivings[0].workload.name
     fields: dict[str, Any] = {
         **dict(drivings[0]),
@@ -104,7 +106,7 @@ def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case
         "seed": seed_of(file.run.seed, name),
         "on_failure": file.run.on_failure,
         "nearest": file.run.nearest,
-        **_layout(file, cases, len(arms)),
+        **layout,
         **_measuring(file),
     }
     if any(driving != drivings[0] for driving in drivings):
@@ -176,7 +178,7 @@ def placed(
     return (otherwise, value) if level is None else (("factors", factor, level.place), level.value)
 
 
-def _driving(file: StudyFile, levels: Levels) -> Driving:
+def _driving(file: StudyFile, levels: Levels, discard_s: float) -> Driving:
     """Raises StudyFileError."""
     values = {name: level.value for name, level in levels.items()}
     drive = {
@@ -192,7 +194,7 @@ def _driving(file: StudyFile, levels: Levels) -> Driving:
     if "clients" not in drive:
         raise StudyFileError(("drive",), "clients is missing: say how many, here or as a factor")
     given = {**file.workload, **{name: value for name, value in values.items() if is_parameter(name)}}
-    fields = {**drive, "workload": parameters_of(levels, given)}
+    fields = {**drive, "discard_s": discard_s, "workload": parameters_of(levels, given)}
     try:
         return Driving.model_validate(frozen(fields), strict=True)
     except ValidationError as error:
@@ -260,7 +262,7 @@ def _layout(file: StudyFile, cases: int, arms: int) -> dict[str, Any]:
     return {
         "schedule": run.schedule,
         "slice_s": slice_s,
-        "discard_s": discard_s(slice_s),
+        "discard_s": sizing.discard_s(slice_s),
         "warmup_s": rhythm.warmup_s if run.warmup_s is None else run.warmup_s,
         "rounds": rhythm.rounds,
         "budget_s": budget_s,
@@ -276,24 +278,17 @@ def _unit_s(window_s: float) -> float:
 
 
 def _measuring(file: StudyFile) -> dict[str, Any]:
-    """What is asked for beside a plain comparison."""
-    run, asked = file.run, {}
-    for name in ("transactions", "probes"):
-        if getattr(run, name) is not None:
-            asked[name] = getattr(run, name)
-    if run.cache_state != "restored":
-        asked["cache_state"] = run.cache_state
-    for name in ("recovery", "vacuum_after"):
-        if getattr(run, name):
-            asked[name] = True
-    if file.initdb != type(file.initdb)():
-        asked["initdb"] = {
-            "checksums": file.initdb.checksums,
-            "wal_segment_mb": None
-            if file.initdb.wal_segment_bytes is None
-            else file.initdb.wal_segment_bytes // 2**20,
-        }
-    return asked
+    """What is measured, and on what kind of cluster."""
+    run, initdb = file.run, file.initdb
+    return {
+        "transactions": run.transactions,
+        "cache_state": run.cache_state,
+        "recovery": run.recovery,
+        "vacuum_after": run.vacuum_after,
+        "checksums": initdb.checksums,
+        "wal_segment_mb": None if initdb.wal_segment_bytes is None else initdb.wal_segment_bytes // 2**20,
+        **({} if run.probes is None else {"probes": run.probes}),
+    }
 
 
 def _located(file: StudyFile, levels: Levels, error: ValidationError) -> StudyFileError:

@@ -118,7 +118,10 @@ def _run(file: StudyFile) -> Complaints:
         yield StudyFileError(
             ("run", "transactions"), "slices are measured by time: take the schedule blocks or sequential"
         )
-    if run.repeats is None and run.budget_s is None:
+    if run.schedule == "sequential" and run.repeats is None:
+        words = "sequential needs to know beforehand how often each arm is run: give repeats"
+        yield StudyFileError(("run", "schedule"), words)
+    elif run.repeats is None and run.budget_s is None:
         yield StudyFileError(("run",), "say when it ends: repeats (blocks of every case), budget, or both")
     if not given and run.budget_s is None:
         yield StudyFileError(("run",), "say how much is measured: window, transactions, rounds, or a budget")

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.probes import ProbeName
 from pgdyno.study.published import Published
 from pgdyno.study.tpcc import TpccParameters
 from pgdyno.study.values import (
@@ -29,20 +30,6 @@ from pgdyno.study.values import (
 from pgdyno.study.workload import WorkloadParameters
 
 PARAMETERS: Mapping[str, type[WorkloadParameters]] = {"tpcc": TpccParameters, "pgbench": PgbenchParameters}
-
-Probe = Literal[
-    "statements",
-    "wal",
-    "checkpoints",
-    "io",
-    "database",
-    "relations",
-    "wraparound",
-    "waits",
-    "locks",
-    "replication",
-    "host",
-]
 
 
 class SourceMachine(Part):
@@ -121,7 +108,7 @@ class Run(Part):
         description="Before each trial: as the restore leaves the operating system's cache; cold: dropped; "
         "prewarmed: every table and index read into the shared buffers.",
     )
-    probes: tuple[Probe, ...] | None = Field(
+    probes: tuple[ProbeName, ...] | None = Field(
         default=None, description="Sources of telemetry. [default: all that the servers have]"
     )
     recovery: bool = Field(
