@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pgdyno.errors import ServerError
 from pgdyno.lab.arm import Connection
 from pgdyno.server.build import Build
-from pgdyno.server.cluster import Cluster
+from pgdyno.server.cluster import READY_TIMEOUT_S, Cluster
 from pgdyno.server.restore import restore
 from pgdyno.server.running import Server
 from pgdyno.server.runs import Run
 from pgdyno.server.snapshot import Snapshot
 from pgdyno.server.user import Account
+
+RECOVERY_TIMEOUT_S = 3600.0
+"""A server replays some 50 to 500 MB of WAL a second, and there may be tens of GB of it."""
 
 
 @dataclass
@@ -39,8 +43,31 @@ class BuildArm:
 
     def start(self) -> None:
         """Starts the server on the restored data."""
+        self._start(READY_TIMEOUT_S)
+
+    def recover(self) -> float:
+        """Crashes the server and starts it again: seconds until it accepts connections, all its WAL since the
+        last checkpoint replayed. The operating system's cache stays as it is.
+
+        ``log`` is that of the new start. Raises ServerError where it had ended before, StartError.
+        """
+        self.running.stop("immediate")
+        return self._start(RECOVERY_TIMEOUT_S).ready_s
+
+    def restart(self) -> float:
+        """Restarts the server in order: seconds from the request until it accepts connections, its checkpoint
+        included. ``log`` is that of the new start. Raises ServerError, StartError.
+        """
+        begun_s = time.monotonic()
+        self.running.stop("fast")
+        stopped_s = time.monotonic() - begun_s
+        return stopped_s + self._start(READY_TIMEOUT_S).ready_s
+
+    def _start(self, ready_timeout_s: float) -> Server:
+        self._server = None
         cluster = Cluster(self.build, self.run.data_dir, self.account, self.run.log_path)
-        self._server = cluster.start(self.settings, optional=self.optional)
+        self._server = cluster.start(self.settings, optional=self.optional, ready_timeout_s=ready_timeout_s)
+        return self._server
 
     def stop(self) -> None:
         """Ends it at once: the next restore makes the data good again."""

@@ -11,6 +11,7 @@ is why its authentication can be ``trust``. It dies with pgdyno, whatever kills 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,6 +101,7 @@ class Cluster:
         self._write_config({**BASE, **known})
         socket = SocketDirectory.create(self.account)
         log_start_bytes = self.log_path.stat().st_size if self.log_path.exists() else 0
+        begun_s = time.monotonic()
         try:
             process = launch(self._command(socket), self.account, self.log_path)
         except BaseException:
@@ -108,6 +110,7 @@ class Cluster:
         server = Server(self.build, self.data_dir, self.log_path, socket, process, log_start_bytes)
         try:
             server.wait_ready(ready_timeout_s)
+            server.ready_s = time.monotonic() - begun_s
             server.effective, server.dropped = verify(server.connect(), requested, optional)
         except BaseException:
             server.abandon()

@@ -38,7 +38,8 @@ class Server:
     """A running server. A context manager: leaving it stops the server (fast, or immediately on an error).
 
     ``effective`` has every setting's value as ``SHOW`` spells it (``{"shared_buffers": "2GB"}``). ``dropped``
-    has the optional settings that are not in effect, each with the reason.
+    has the optional settings that are not in effect, each with the reason. ``ready_s`` is the time from the
+    start of its process until it accepted connections, recovery included.
     """
 
     build: Build
@@ -47,6 +48,7 @@ class Server:
     socket: SocketDirectory
     process: subprocess.Popen[bytes]
     log_start_bytes: int = 0
+    ready_s: float = 0.0
     effective: dict[str, str] = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)
 

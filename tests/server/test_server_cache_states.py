@@ -1,0 +1,206 @@
+"""Cold, prewarmed, recovered: the states that a trial may begin with, on a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgdyno.errors import ServerError
+from pgdyno.lab.build_arm import BuildArm
+from pgdyno.server.cluster import Cluster
+from pgdyno.server.os_cache import drop, resident_share
+from pgdyno.server.prewarm import prewarm
+from pgdyno.server.running import Connection, Server
+from pgdyno.server.runs import Run
+from pgdyno.server.snapshot import take
+
+pytestmark = pytest.mark.server
+
+MEMORY_ONLY = "NO DISK: the temporary directory lies in memory, which nothing can be evicted from"
+
+
+def value(connection: Connection, query: bytes) -> object:
+    row = connection.execute(query).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def test_a_file_that_was_just_written_is_evicted_and_comes_back_when_it_is_read(server_dir: Path) -> None:
+    data = server_dir / "data"
+    data.mkdir()
+    (data / "dirty").write_bytes(b"x" * 3_000_001)
+    (data / "empty").touch()
+    elsewhere = server_dir / "wal"
+    elsewhere.mkdir()
+    (elsewhere / "segment").write_bytes(b"y" * 1_000_000)
+    (data / "pg_wal").symlink_to(elsewhere)
+    assert resident_share(data) == 1.0
+    if drop(data) == 1.0:
+        pytest.skip(MEMORY_ONLY)
+    assert resident_share(data) == 0.0
+    assert resident_share(elsewhere) == 0.0
+    (data / "dirty").read_bytes()
+    assert 0.5 < resident_share(data) <= 1.0
+    assert (elsewhere / "segment").read_bytes() == b"y" * 1_000_000
+
+
+def test_a_directory_without_a_page_is_wholly_resident(tmp_path: Path) -> None:
+    assert resident_share(tmp_path) == 1.0
+    assert drop(tmp_path) == 1.0
+
+
+def test_a_stopped_server_can_be_made_cold_and_reads_its_data_again(cluster: Cluster) -> None:
+    fill = "create table t as select generate_series(1, 50000) as n"
+    with cluster.start() as server, server.connect() as connection:
+        connection.execute(fill)
+    if drop(cluster.data_dir) > 0.5:
+        pytest.skip(MEMORY_ONLY)
+    assert resident_share(cluster.data_dir) == 0.0
+    with cluster.start() as server, server.connect() as connection:
+        assert value(connection, b"select count(*) from t") == 50000
+    assert resident_share(cluster.data_dir) > 0.0
+
+
+@pytest.fixture
+def filled(running_server: Server) -> Iterator[str]:
+    """A database with a table of several blocks, its index and TOAST."""
+    with running_server.connect() as connection:
+        connection.execute("create database filled")
+    with running_server.connect("filled") as connection:
+        connection.execute(
+            "create table t (n int primary key, long text);"
+            " alter table t alter long set storage external;"
+            " insert into t select n, repeat('x', 5000) from generate_series(1, 500) as n"
+        )
+        connection.execute("create role reader login; grant select on t to reader")
+    yield "filled"
+    with running_server.connect() as connection:
+        connection.execute("drop database filled with (force)")
+        connection.execute("drop role reader")
+
+
+BUFFERED = b"""
+    select count(distinct relfilenode) from pg_buffercache
+    where reldatabase = (select oid from pg_database where datname = current_database())
+      and relfilenode in (
+        select pg_relation_filenode(oid) from pg_class
+        where oid in ('t'::regclass, 't_pkey'::regclass)
+           or oid = (select reltoastrelid from pg_class where oid = 't'::regclass))
+"""
+
+
+def test_the_extension_reads_tables_indexes_and_toast_into_shared_buffers(
+    running_server: Server, filled: str
+) -> None:
+    with running_server.connect(filled) as connection:
+        available = (
+            "select count(*) from pg_available_extensions where name in ('pg_prewarm', 'pg_buffercache')"
+        )
+        if value(connection, available.encode()) != 2:
+            pytest.skip("NO CONTRIB: this build has no pg_prewarm and pg_buffercache")
+        size = value(connection, b"select pg_total_relation_size('t')")
+        found = prewarm(connection)
+        assert found.way == "pg_prewarm"
+        assert found.reason == ""
+        assert isinstance(size, int) and found.size_bytes > size > 500 * 5000
+        shared_buffers = b"select pg_size_bytes(current_setting('shared_buffers'))"
+        assert found.kept_bytes_max == value(connection, shared_buffers)
+        connection.execute("create extension pg_buffercache")
+        assert value(connection, BUFFERED) == 3
+
+
+def as_reader(server: Server, database: str) -> Connection:
+    return psycopg.connect(server.conninfo(database), user="reader", autocommit=True)
+
+
+def test_without_the_extension_the_files_are_read_into_the_systems_cache(
+    running_server: Server, filled: str
+) -> None:
+    with running_server.connect(filled) as connection:
+        connection.execute("checkpoint")
+        path = running_server.data_dir / str(value(connection, b"select pg_relation_filepath('t')"))
+    with as_reader(running_server, filled) as connection:
+        found = prewarm(connection, running_server.data_dir)
+    assert found.way == "files"
+    assert "permission denied to create extension" in found.reason
+    assert found.size_bytes > path.stat().st_size
+    assert found.kept_bytes_max is None
+
+
+def test_a_server_whose_files_are_out_of_reach_is_scanned(
+    running_server: Server, filled: str, tmp_path: Path
+) -> None:
+    with as_reader(running_server, filled) as connection:
+        before = value(connection, b"select pg_table_size('t')")
+        remote = prewarm(connection)
+        wrong = prewarm(connection, tmp_path)
+        assert value(connection, b"show enable_indexscan") == "on"
+    assert isinstance(before, int)
+    assert remote.way == wrong.way == "scans"
+    assert "permission denied to create extension" in remote.reason
+    assert "its files cannot be read" in wrong.reason
+    assert remote.relations > 10  # of the catalogue, too
+
+
+@pytest.fixture
+def arm(cluster: Cluster, server_dir: Path) -> Iterator[BuildArm]:
+    """With pristine data of a cluster of one's own, started."""
+    with cluster.start():
+        pass
+    run = Run(server_dir / "run")
+    run.path.mkdir()
+    run.path.chmod(0o711)
+    arm = BuildArm(
+        index=0,
+        name="a",
+        build=cluster.build,
+        database="postgres",
+        settings={"shared_buffers": "40MB", "log_checkpoints": "on"},
+        optional=(),
+        snapshot=take(cluster.data_dir),
+        run=run,
+        account=cluster.account,
+    )
+    arm.restore()
+    arm.start()
+    yield arm
+    arm.stop()
+
+
+def test_a_crash_is_recovered_from_by_replaying_what_was_not_checkpointed(arm: BuildArm) -> None:
+    with arm.connect() as connection:
+        connection.execute("create table t as select 1 as n from generate_series(1, 20000); checkpoint")
+        connection.execute("update t set n = 2")
+    recovery_s = arm.recover()
+    log = arm.log() or ""
+    assert "database system was not properly shut down" in log
+    assert "redo done" in log
+    assert log.count("starting PostgreSQL") == 1
+    assert recovery_s == arm.running.ready_s > 0
+    with arm.connect() as connection:
+        assert value(connection, b"select sum(n) from t") == 40000
+    assert arm.effective()["shared_buffers"] == "40MB"
+
+
+def test_a_restart_in_order_replays_nothing(arm: BuildArm) -> None:
+    with arm.connect() as connection:
+        connection.execute("create table t as select 1 as n from generate_series(1, 20000)")
+    restart_s = arm.restart()
+    log = arm.log() or ""
+    assert "database system was shut down at" in log
+    assert "redo" not in log
+    assert restart_s > arm.running.ready_s > 0
+    with arm.connect() as connection:
+        assert value(connection, b"select sum(n) from t") == 20000
+
+
+def test_what_ended_before_cannot_be_crashed_and_is_told(arm: BuildArm) -> None:
+    arm.running.stop("immediate")
+    with pytest.raises(ServerError, match="had ended before"):
+        arm.recover()
+    arm.stop()
+    with pytest.raises(ServerError, match="is not running"):
+        arm.restart()
