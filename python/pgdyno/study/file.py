@@ -143,10 +143,29 @@ class Drop(Part):
     )
 
 
+class FittedTo(Part):
+    """A machine, as far as the fit looks at it."""
+
+    cores: int = Field(ge=1, description="Processors as the operating system counts them.")
+    memory_bytes: Size = Field(alias="memory", description='Such as "16GB".')
+
+
 class Fit(Part):
     """What may change when the study is fitted to a smaller machine or a shorter time."""
 
     drop: tuple[Drop, ...] = Field(default=(), description="What goes first is named first.")
+    keep_schedule: bool = Field(
+        default=False,
+        description="The schedule stays, for what takes whole trials to show. [default: arms take turns in "
+        "slices where the time is short and their servers fit into memory together]",
+    )
+    window_min_s: Duration | None = Field(
+        default=None, alias="window_min", description="The shortest window that still shows something."
+    )
+    machine: FittedTo | None = Field(
+        default=None,
+        description="The machine that the numbers of this file are for, if not the source's: the fit writes it.",
+    )
     notes: tuple[str, ...] = Field(
         default=(), description="What is lost by fitting, for people; the report repeats it."
     )
