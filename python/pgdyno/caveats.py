@@ -45,6 +45,8 @@ class Code(StrEnum):
     NOTHING_DONE = "nothing-done"
     FAILURES_OVER_SHARE = "failures-over-share"
     RETRIES_OVER_SHARE = "retries-over-share"
+    PROBE_UNAVAILABLE = "probe-unavailable"
+    STATISTICS_RESET = "statistics-reset"
     # what disturbed it
     DRIVER_BUSY = "driver-busy"
     DRIVER_LATE = "driver-late"
@@ -184,6 +186,16 @@ WORDINGS: Mapping[Code, Wording] = {
         "Arm {arm} retried {share} of its transactions (limit {limit}): "
         "contention is a part of what was measured.",
         "Use more warehouses per client (or a larger --scale), or a lower isolation level.",
+    ),
+    Code.PROBE_UNAVAILABLE: Wording(
+        "Telemetry of arm {arm} that is not there: {probes} ({reason}).",
+        "Do what the reason asks for where these figures are wanted; no others depend on them.",
+    ),
+    Code.STATISTICS_RESET: Wording(
+        "Trials of arm {arm} in which the statistics of the probe {probe} were reset while they were "
+        "measured, so that there are no figures of it: {trials}.",
+        "Let nothing reset statistics during a study; where statements are evicted, raise "
+        "pg_stat_statements.max; where the server crashed, read its log.",
     ),
     Code.DRIVER_BUSY: Wording(
         "The driver used {share} of the machine's CPU while arm {arm} was measured (limit {limit}): "

@@ -1,0 +1,144 @@
+"""What grew between two readings of a probe: raw counters become differences, and a reset becomes no number.
+
+Columns are named as in PostgreSQL 18, whatever the server. A difference below zero, or another time of the
+last reset, means that the counters were reset in between: then the whole probe of that trial gives nothing,
+for no number at all is better than one that covers a part of the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+Row = Mapping[str, float | int | str | None]
+
+OTHERS = "others"
+"""The kind of the row that sums what was too much to list."""
+
+IDENTITY: Mapping[str, tuple[str, ...]] = {
+    "statements": ("kind", "queryid", "username", "toplevel"),
+    "relations": ("kind", "schema", "name"),
+    "pgstattuple": ("kind", "schema", "name"),
+    "io": ("backend_type", "object", "context"),
+    "blocks": ("kind",),
+}
+"""What tells the rows of a probe apart; of any other probe there is one row."""
+
+RESETS = ("stats_reset", "bgwriter_stats_reset", "stats_since")
+"""When the counters of a row began."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+COUNTERS: Mapping[str, frozenset[str]] = {
+    "statements": _words(
+        "calls rows total_exec_time plans total_plan_time wal_records wal_fpi wal_bytes wal_buffers_full "
+        "shared_blks_hit shared_blks_read shared_blks_dirtied shared_blks_written local_blks_hit "
+        "local_blks_read local_blks_dirtied local_blks_written temp_blks_read temp_blks_written "
+        "shared_blk_read_time shared_blk_write_time local_blk_read_time local_blk_write_time "
+        "temp_blk_read_time temp_blk_write_time jit_time parallel_workers_to_launch "
+        "parallel_workers_launched"
+    ),
+    "wal": _words(
+        "lsn_bytes wal_records wal_fpi wal_bytes wal_buffers_full wal_write wal_sync wal_write_time "
+        "wal_sync_time"
+    ),
+    "checkpoints": _words(
+        "num_timed num_requested num_done restartpoints_timed restartpoints_req restartpoints_done "
+        "write_time sync_time buffers_written slru_written buffers_backend buffers_backend_fsync "
+        "buffers_clean maxwritten_clean buffers_alloc"
+    ),
+    "database": _words(
+        "xact_commit xact_rollback blks_read blks_hit blk_read_time blk_write_time tup_returned tup_fetched "
+        "tup_inserted tup_updated tup_deleted conflicts temp_files temp_bytes deadlocks checksum_failures "
+        "session_time active_time idle_in_transaction_time sessions sessions_abandoned sessions_fatal "
+        "sessions_killed parallel_workers_to_launch parallel_workers_launched"
+    ),
+    "blocks": _words(
+        "heap_blks_read heap_blks_hit idx_blks_read idx_blks_hit toast_blks_read toast_blks_hit "
+        "tidx_blks_read tidx_blks_hit"
+    ),
+    "io": _words(
+        "reads read_bytes read_time writes write_bytes write_time writebacks writeback_time extends "
+        "extend_bytes extend_time hits evictions reuses fsyncs fsync_time"
+    ),
+    "relations": _words(
+        "seq_scan seq_tup_read idx_scan idx_tup_read idx_tup_fetch n_tup_ins n_tup_upd n_tup_del "
+        "n_tup_hot_upd n_tup_newpage_upd vacuum_count autovacuum_count analyze_count autoanalyze_count "
+        "total_vacuum_time total_autovacuum_time total_analyze_time total_autoanalyze_time heap_blks_read "
+        "heap_blks_hit idx_blks_read idx_blks_hit"
+    ),
+    "wraparound": frozenset({"next_xid"}),
+}
+"""What only grows. Everything else is a gauge: so much at a moment, which may fall."""
+
+MAY_VANISH = frozenset({"relations"})
+"""Probes whose rows may be gone at the end by right: a table was dropped."""
+
+
+class StatisticsReset(Exception):
+    """The counters of a probe were reset between its two readings."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """One row at both readings; ``begin`` is empty where it was not there yet: it grew from nothing."""
+
+    begin: Row
+    end: Row
+
+    def delta(self, column: str) -> float | None:
+        """What a counter grew by; None where the server does not have it."""
+        end = number(self.end, column)
+        return None if end is None else end - (number(self.begin, column) or 0.0)
+
+
+def number(row: Row, column: str) -> float | None:
+    """A column that is a number; None where it is not there."""
+    value = row.get(column)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def identity(probe: str, row: Row) -> tuple[object, ...]:
+    """What tells a row of this probe from its others."""
+    return tuple(row.get(column) for column in IDENTITY.get(probe, ()))
+
+
+def grown(probe: str, begin: Sequence[Row], end: Sequence[Row]) -> list[Growth]:
+    """Each row of the second reading with its own of the first.
+
+    A row of which the first reading may have counted a part among its others has no beginning that is known;
+    it is left out, but for the others themselves. Raises StatisticsReset.
+    """
+    before = {identity(probe, row): row for row in begin}
+    after = {identity(probe, row) for row in end}
+    if probe not in MAY_VANISH and not _sums(end) and before.keys() - after:
+        raise StatisticsReset
+    found = []
+    for row in end:
+        first = before.get(identity(probe, row))
+        if first is None and _sums(begin) and row.get("kind") != OTHERS:
+            continue
+        growth = Growth(first or {}, row)
+        if first is not None:
+            _require_no_reset(probe, growth)
+        found.append(growth)
+    return found
+
+
+def _sums(rows: Sequence[Row]) -> bool:
+    return any(row.get("kind") == OTHERS for row in rows)
+
+
+def _require_no_reset(probe: str, growth: Growth) -> None:
+    # What the others are may change between the readings, and so their sums may fall.
+    if growth.end.get("kind") == OTHERS:
+        return
+    if any(growth.begin.get(column) != growth.end.get(column) for column in RESETS):
+        raise StatisticsReset
+    for column in COUNTERS.get(probe, ()):
+        first, last = number(growth.begin, column), number(growth.end, column)
+        if first is not None and last is not None and last < first:
+            raise StatisticsReset

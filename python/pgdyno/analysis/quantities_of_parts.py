@@ -1,0 +1,196 @@
+"""What telemetry is told of each table, index and statement: definitions as in ``quantities.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pgdyno.analysis.formulas import Source
+from pgdyno.analysis.quantities import LESS, MORE, NEITHER, OF_TRIALS, PER_MIB, S_PER_MS, Quantity
+from pgdyno.estimate import Better
+
+RELATIONS = Source("relations")
+PGSTATTUPLE = Source("pgstattuple")
+
+OF_RELATIONS: Sequence[Quantity] = (
+    Quantity("relation.bytes", "size", "MiB", LESS, RELATIONS.finally_("bytes", PER_MIB)),
+    Quantity("relation.growth", "growth", "MiB", LESS, RELATIONS.growth_finally("bytes", PER_MIB)),
+    Quantity(
+        "relation.indexes_bytes",
+        "size of its indexes",
+        "MiB",
+        LESS,
+        RELATIONS.finally_("indexes_bytes", PER_MIB),
+    ),
+    Quantity(
+        "relation.indexes_growth",
+        "growth of its indexes",
+        "MiB",
+        LESS,
+        RELATIONS.growth_finally("indexes_bytes", PER_MIB),
+    ),
+    Quantity(
+        "relation.total_bytes",
+        "size with indexes and TOAST",
+        "MiB",
+        LESS,
+        RELATIONS.finally_("total_bytes", PER_MIB),
+    ),
+    Quantity(
+        "relation.hot_share",
+        "HOT share of updates",
+        "%",
+        MORE,
+        RELATIONS.part_of("n_tup_hot_upd", "n_tup_upd"),
+    ),
+    Quantity(
+        "relation.updates_per_tx",
+        "rows updated per transaction",
+        "rows/tx",
+        NEITHER,
+        RELATIONS.per_tx("n_tup_upd"),
+    ),
+    Quantity("relation.dead_tuples", "dead tuples", "tuples", LESS, RELATIONS.at_end("n_dead_tup")),
+    Quantity("relation.autovacuums", "autovacuums", "times", NEITHER, RELATIONS.counted("autovacuum_count")),
+    Quantity(
+        "relation.autoanalyzes", "autoanalyzes", "times", NEITHER, RELATIONS.counted("autoanalyze_count")
+    ),
+    Quantity(
+        "relation.autovacuum_s",
+        "time of autovacuums",
+        "s",
+        LESS,
+        RELATIONS.counted("total_autovacuum_time", scale=S_PER_MS),
+    ),
+    Quantity(
+        "relation.hit_share",
+        "share of its blocks found in memory",
+        "%",
+        MORE,
+        RELATIONS.share("heap_blks_hit", "heap_blks_read"),
+    ),
+    Quantity(
+        "relation.index_hit_share",
+        "share of its blocks found in memory",
+        "%",
+        MORE,
+        RELATIONS.share("idx_blks_hit", "idx_blks_read"),
+    ),
+    Quantity(
+        "relation.frozen_xid_age", "age of relfrozenxid", "xids", LESS, RELATIONS.at_end("frozen_xid_age")
+    ),
+    Quantity(
+        "relation.age_growth",
+        "growth of the age of relfrozenxid",
+        "xids",
+        LESS,
+        RELATIONS.growth("frozen_xid_age"),
+    ),
+    Quantity("relation.tuple_percent", "live tuples", "%", MORE, PGSTATTUPLE.finally_("tuple_percent")),
+    Quantity("relation.dead_percent", "dead tuples", "%", LESS, PGSTATTUPLE.finally_("dead_tuple_percent")),
+    Quantity("relation.free_percent", "free space", "%", LESS, PGSTATTUPLE.finally_("free_percent")),
+    Quantity(
+        "relation.leaf_density",
+        "density of its leaf pages",
+        "%",
+        MORE,
+        PGSTATTUPLE.finally_("avg_leaf_density"),
+    ),
+    Quantity(
+        "relation.leaf_fragmentation",
+        "fragmentation of its leaf pages",
+        "%",
+        LESS,
+        PGSTATTUPLE.finally_("leaf_fragmentation"),
+    ),
+)
+"""Of each table and index."""
+
+
+@dataclass(frozen=True)
+class StatementQuantity:
+    """One thing that is told of each statement. ``text`` is its formula; ``statements.py`` computes it."""
+
+    key: str
+    name: str
+    unit: str
+    better: Better
+    text: str
+
+
+OF_STATEMENTS: Sequence[StatementQuantity] = (
+    StatementQuantity("statement.calls", "calls", "calls", NEITHER, "Δ calls"),
+    StatementQuantity("statement.mean_ms", "mean time", "ms", LESS, "Δ total_exec_time / Δ calls"),
+    StatementQuantity(
+        "statement.stddev_ms",
+        "standard deviation of the time",
+        "ms",
+        LESS,
+        "of the calls between the readings, from calls, mean and stddev of both",
+    ),
+    StatementQuantity("statement.total_ms", "total time", "ms", NEITHER, "Δ total_exec_time"),
+    StatementQuantity(
+        "statement.share_of_time",
+        "share of all statements' time",
+        "%",
+        NEITHER,
+        "Δ total_exec_time / Δ total_exec_time of all",
+    ),
+    StatementQuantity("statement.rows_per_call", "rows per call", "rows/call", NEITHER, "Δ rows / Δ calls"),
+    StatementQuantity(
+        "statement.blocks_hit_per_call",
+        "blocks found in memory per call",
+        "blocks/call",
+        LESS,
+        "Δ shared_blks_hit / Δ calls",
+    ),
+    StatementQuantity(
+        "statement.blocks_read_per_call",
+        "blocks read per call",
+        "blocks/call",
+        LESS,
+        "Δ shared_blks_read / Δ calls",
+    ),
+    StatementQuantity(
+        "statement.blocks_dirtied_per_call",
+        "blocks dirtied per call",
+        "blocks/call",
+        LESS,
+        "Δ shared_blks_dirtied / Δ calls",
+    ),
+    StatementQuantity(
+        "statement.blocks_written_per_call",
+        "blocks written per call",
+        "blocks/call",
+        LESS,
+        "Δ shared_blks_written / Δ calls",
+    ),
+    StatementQuantity(
+        "statement.wal_bytes_per_call", "WAL per call", "B/call", LESS, "Δ wal_bytes / Δ calls"
+    ),
+    StatementQuantity(
+        "statement.fpi_per_call", "full-page images per call", "pages/call", LESS, "Δ wal_fpi / Δ calls"
+    ),
+    StatementQuantity(
+        "statement.read_ms_per_call",
+        "read time per call",
+        "ms/call",
+        LESS,
+        "Δ shared_blk_read_time / Δ calls",
+    ),
+    StatementQuantity(
+        "statement.write_ms_per_call",
+        "write time per call",
+        "ms/call",
+        LESS,
+        "Δ shared_blk_write_time / Δ calls",
+    ),
+    StatementQuantity(
+        "statement.plan_mean_ms", "mean planning time", "ms", LESS, "Δ total_plan_time / Δ plans"
+    ),
+)
+"""Of each statement."""
+
+_EVERY: tuple[Quantity | StatementQuantity, ...] = (*OF_TRIALS, *OF_RELATIONS, *OF_STATEMENTS)
+
+BY_KEY: Mapping[str, Quantity | StatementQuantity] = {of.key: of for of in _EVERY}

@@ -1,0 +1,186 @@
+"""From the readings of a trial to values by key, and from these to metrics that are compared like any other.
+
+    telemetry = {trial.trial: of_trial(trial, evidence.readings(trial.trial)) for trial in trials}
+    compare(arms, trials, plan, [*metrics, *metrics_of(telemetry)], latencies)
+
+``quantities.py`` and ``quantities_of_parts.py`` say what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pgdyno.analysis.counters import OTHERS, identity
+from pgdyno.analysis.effect import own_level, student
+from pgdyno.analysis.metrics import Metric
+from pgdyno.analysis.quantities import OF_TRIALS, Quantity
+from pgdyno.analysis.quantities_of_parts import BY_KEY, OF_RELATIONS, OF_STATEMENTS, StatementQuantity
+from pgdyno.analysis.statements import statements
+from pgdyno.analysis.window import RESET, Gauges, Window, window
+from pgdyno.caveats import Caveat, Code
+from pgdyno.estimate import Estimate
+from pgdyno.evidence.records import Arm, Reading, Slice, Trial
+
+NAME_LENGTH_MAX = 60
+"""Of a statement in the name of a metric; its key has all of it."""
+
+STATEMENTS_MAX = 20
+"""Compared statements, those with the most time: a verdict on the fiftieth says nothing about a workload."""
+
+RELATIONS_MAX = 40
+"""Compared tables and indexes, the largest."""
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """Of one trial. ``values``: by key; of a statement, a table or an index with its name after a colon.
+
+    ``statements`` and ``relations``: their names, the one with the most time or bytes first. ``missing``: why
+    a probe gave nothing, by its name.
+    """
+
+    values: Mapping[str, float]
+    statements: Sequence[str]
+    relations: Sequence[str]
+    missing: Mapping[str, str]
+
+    @property
+    def reset(self) -> list[str]:
+        """The probes whose counters were reset in between."""
+        return [probe for probe, reason in self.missing.items() if reason == RESET]
+
+
+def keyed(key: str, part: str) -> str:
+    """The key of one statement, table or index."""
+    return f"{key}:{part}"
+
+
+def parted(key: str) -> tuple[str, str]:
+    """The inverse; of a whole trial's key the second is empty."""
+    of, _, part = key.partition(":")
+    return of, part
+
+
+def of_trial(trial: Trial, readings: Sequence[Reading]) -> Telemetry:
+    """Everything that its probes tell."""
+    driven_s = sum(piece.drained_s - piece.opened_s for piece in trial.measured)
+    w = window(readings, trial.transactions, driven_s)
+    values = _values(OF_TRIALS, w)
+    found = statements(w.growths.get("statements", ()))
+    of_all_ms = w.delta("statements", "total_exec_time") or 0.0
+    for statement in found:
+        for key, value in statement.values(of_all_ms).items():
+            values[keyed(f"statement.{key}", statement.text)] = value
+    relations = _relations(w)
+    for name, of in relations.items():
+        values |= {keyed(key, name): value for key, value in _values(OF_RELATIONS, of).items()}
+    return Telemetry(values, [statement.text for statement in found], list(relations), w.missing)
+
+
+def _values(quantities: Iterable[Quantity], w: Window) -> dict[str, float]:
+    found = {quantity.key: quantity.formula.of(w) for quantity in quantities}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _relations(w: Window) -> dict[str, Window]:
+    """A window for each table and index, with its own rows alone; the largest first.
+
+    Named without its schema, but where two schemas have the same name.
+    """
+    listed = [row for row in w.last.get("relations", ()) if row.get("kind") != OTHERS]
+    names = [str(row.get("name")) for row in listed]
+    found = {}
+    for row, name in zip(listed, names, strict=True):
+        own = name if names.count(name) == 1 else f"{row.get('schema')}.{name}"
+        found[own] = _only(w, identity("relations", row))
+    return found
+
+
+def _only(w: Window, relation: tuple[object, ...]) -> Window:
+    def rows(gauges: Gauges) -> Gauges:
+        return {
+            probe: [row for row in gauges.get(probe, ()) if identity(probe, row) == relation]
+            for probe in ("relations", "pgstattuple")
+        }
+
+    growths = [row for row in w.growths.get("relations", ()) if identity("relations", row.end) == relation]
+    return replace(
+        w, growths={"relations": growths}, first=rows(w.first), last=rows(w.last), final=rows(w.final)
+    )
+
+
+def metrics_of(telemetry: Mapping[int, Telemetry]) -> list[Metric]:
+    """What some trial has a value of, in the order of the definitions. ``telemetry``: by trial id."""
+    known = {key for of in telemetry.values() for key in of.values}
+    found = [_metric(q, q.key, q.name, telemetry) for q in OF_TRIALS if q.key in known]
+    parts: list[tuple[Sequence[Quantity | StatementQuantity], list[str]]] = [
+        (OF_STATEMENTS, _first(telemetry, lambda of: of.statements, STATEMENTS_MAX)),
+        (OF_RELATIONS, _first(telemetry, lambda of: of.relations, RELATIONS_MAX)),
+    ]
+    for quantities, names in parts:
+        for part in names:
+            for quantity in quantities:
+                if (key := keyed(quantity.key, part)) in known:
+                    found.append(_metric(quantity, key, f"{quantity.name}, {_short(part)}", telemetry))
+    return found
+
+
+def _first(telemetry: Mapping[int, Telemetry], of: Callable[[Telemetry], Sequence[str]], n: int) -> list[str]:
+    """The names that come first in the trials."""
+    places: dict[str, int] = {}
+    for trial in telemetry.values():
+        for place, name in enumerate(of(trial)):
+            places[name] = min(place, places.get(name, place))
+    return sorted(places, key=lambda name: places[name])[:n]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= NAME_LENGTH_MAX else f"{text[: NAME_LENGTH_MAX - 1]}…"
+
+
+def _metric(
+    quantity: Quantity | StatementQuantity, key: str, name: str, telemetry: Mapping[int, Telemetry]
+) -> Metric:
+    def value(trial: Trial, _slices: Sequence[Slice]) -> float | None:
+        of = telemetry.get(trial.trial)
+        found = None if of is None else of.values.get(key)
+        return found if found is not None and found > 0 else None  # only that has a logarithm
+
+    return Metric(key, name, f"{name}, {quantity.unit}", quantity.unit, quantity.better, value)
+
+
+def level(key: str, by_block: Mapping[int, float], confidence: float) -> Estimate | None:
+    """An arm's own value of a key: as every metric's, the geometric mean over the blocks.
+
+    What was zero or less in a block (checkpoints, deadlocks, growth) has no logarithm: of such values it is
+    the arithmetic mean, with Student's interval.
+    """
+    of = BY_KEY[parted(key)[0]]
+    if not by_block:
+        return None
+    if min(by_block.values()) > 0:
+        return own_level(by_block, of.unit, of.better, confidence)
+    spread = student(list(by_block.values()), confidence)
+    return Estimate(spread.mean, of.unit, spread.n, of.better, spread.low, spread.high, confidence)
+
+
+def doubts(arms: Sequence[Arm], trials: Sequence[Trial], telemetry: Mapping[int, Telemetry]) -> list[Caveat]:
+    """What could not be measured and why, each reason once for an arm; and statistics that were reset."""
+    found = []
+    for arm in arms:
+        mine = [
+            telemetry[trial.trial] for trial in trials if trial.arm == arm.arm and trial.trial in telemetry
+        ]
+        for probe in sorted({probe for of in mine for probe in of.reset}):
+            n = sum(probe in of.reset for of in mine)
+            found.append(Caveat(Code.STATISTICS_RESET, {"probe": probe, "arm": arm.name, "trials": n}))
+        by_reason: dict[str, dict[str, None]] = {}
+        for of in mine:
+            for probe, reason in of.missing.items():
+                if reason != RESET:
+                    by_reason.setdefault(reason, {})[probe] = None
+        for reason, probes in by_reason.items():
+            names = {"probes": ", ".join(probes), "arm": arm.name, "reason": reason}
+            found.append(Caveat(Code.PROBE_UNAVAILABLE, names))
+    return found

@@ -1,0 +1,266 @@
+"""From readings of probes to values, metrics, effects and caveats."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+import pgdyno
+from pgdyno.analysis.comparison import compare
+from pgdyno.analysis.counters import COUNTERS, IDENTITY, RESETS
+from pgdyno.analysis.quantities import OF_TRIALS
+from pgdyno.analysis.quantities_of_parts import BY_KEY, OF_RELATIONS, OF_STATEMENTS
+from pgdyno.analysis.telemetry import Telemetry, doubts, keyed, level, metrics_of, of_trial, parted
+from pgdyno.analysis.window import RESET
+from pgdyno.caveats import Code
+from pgdyno.estimate import Better
+from pgdyno.evidence.records import (
+    Arm,
+    Moment,
+    Plan,
+    Reading,
+    Role,
+    Schedule,
+    Slice,
+    Trial,
+    TrialStatus,
+)
+
+SQL = Path(pgdyno.__file__).parent / "probe" / "sql"
+MIB = 1 << 20
+
+
+def trial(number: int, block: int = 0, arm: int = 0, transactions: int | None = 1000) -> Trial:
+    piece = Slice(0, Role.MEASURE, 10.0, 10.1, 14.0, 14.5, 0.1, 0.1, {})
+    return Trial(
+        trial=number,
+        block=block,
+        arm=arm,
+        attempt=1,
+        status=TrialStatus.OK,
+        reason="",
+        started_unix_s=0.0,
+        ended_unix_s=60.0,
+        epoch_unix_s=0.0,
+        restore_s=None,
+        start_s=None,
+        server_cpu_s=1.0,
+        transactions=transactions,
+        committed_new_orders=None,
+        driver_memory_bytes=None,
+        driver={},
+        settings={},
+        slices=[piece],
+        failures=[],
+        checks=[],
+    )
+
+
+def arm(number: int, name: str) -> Arm:
+    return Arm(number, name, name, {}, {}, [], {"kind": "pgbench"}, 2, {})
+
+
+def both(probe: str, begin: list[dict], end: list[dict], after: list[dict] | None = None) -> list[Reading]:
+    found = [
+        Reading(probe, Moment.BEGIN, 10.0, 0.001, begin),
+        Reading(probe, Moment.END, 70.0, 0.001, end),
+    ]
+    return found if after is None else [*found, Reading(probe, Moment.AFTER, 80.0, 0.001, after)]
+
+
+def table(name: str, **columns: float) -> dict:
+    return {"kind": "table", "schema": "public", "name": name, **columns}
+
+
+READINGS = [
+    *both("wal", [{"lsn_bytes": MIB, "wal_fpi": 5}], [{"lsn_bytes": 10 * MIB, "wal_fpi": 2005}]),
+    *both(
+        "checkpoints",
+        [{"num_timed": 1, "num_requested": 2, "write_time": 500.0, "buffers_written": 100}],
+        [{"num_timed": 1, "num_requested": 5, "write_time": 2000.0, "buffers_written": 700}],
+    ),
+    *both(
+        "database",
+        [{"blks_hit": 1000, "blks_read": 200, "blk_read_time": 0.0, "size_bytes": 100 * MIB, "deadlocks": 0}],
+        [{"blks_hit": 9900, "blks_read": 300, "blk_read_time": 0.0, "size_bytes": 140 * MIB, "deadlocks": 0}],
+        [{"blks_hit": 9999, "blks_read": 999, "blk_read_time": 0.0, "size_bytes": 130 * MIB, "deadlocks": 9}],
+    ),
+    *both(
+        "io",
+        [],
+        [
+            {"backend_type": "checkpointer", "object": "relation", "context": "normal", "write_bytes": 8192}
+            | {"extend_bytes": 0, "writes": 1, "write_time": 0.5},
+            {"backend_type": "client backend", "object": "wal", "context": "normal", "write_bytes": 99999}
+            | {"extend_bytes": 0, "writes": 9, "write_time": 9.5},
+        ],
+    ),
+    *both(
+        "relations",
+        [table("accounts", n_tup_upd=100, n_tup_hot_upd=50, n_dead_tup=4, autovacuum_count=1, bytes=MIB)],
+        [
+            table(
+                "accounts", n_tup_upd=500, n_tup_hot_upd=350, n_dead_tup=9, autovacuum_count=3, bytes=3 * MIB
+            )
+        ],
+        [
+            table(
+                "accounts", n_tup_upd=500, n_tup_hot_upd=350, n_dead_tup=0, autovacuum_count=3, bytes=2 * MIB
+            )
+        ],
+    ),
+    *both("pgstattuple", [table("accounts", tuple_percent=90.0)], [table("accounts", tuple_percent=80.5)]),
+    *both(
+        "wraparound",
+        [{"frozen_xid_age": 1000, "next_xid": 5000}],
+        [{"frozen_xid_age": 900, "next_xid": 6000}],
+    ),
+]
+
+
+EXPECTED = {
+    "wal.bytes_per_tx": 9 * MIB / 1000,
+    "wal.fpi_per_tx": 2.0,
+    "wal.bytes_per_s": 9 / 4.5,  # of the time that the arm was driven: 10.0 to 14.5
+    "wal.bytes": 9.0,
+    "checkpoints.timed": 0.0,
+    "checkpoints.requested": 3.0,
+    "checkpoints.write_s": 1.5,
+    "checkpoints.pages_checkpointer": 600.0,
+    "database.hit_share": 100 * 8900 / 9000,
+    "database.blocks_read_per_tx": 0.1,
+    "database.deadlocks": 0.0,
+    "database.bytes_begin": 100.0,
+    "database.bytes": 130.0,  # after the VACUUM
+    "database.growth": 30.0,
+    "database.growth_per_tx": 30 * MIB / 1000,
+    "io.written_bytes_per_tx": 8.192,  # without the WAL, which servers before 18 do not count there
+    "io.write_us_per_tx": 0.5,
+    "relations.hot_share": 75.0,
+    "relations.dead_tuples": 9.0,  # before the VACUUM
+    "relations.autovacuums": 2.0,
+    "relation.hot_share:accounts": 75.0,
+    "relation.bytes:accounts": 2.0,
+    "relation.growth:accounts": 1.0,
+    "relation.tuple_percent:accounts": 80.5,
+    "wraparound.xids_per_tx": 1.0,
+    "wraparound.age": 900.0,
+    "wraparound.age_growth": -100.0,
+}
+
+
+def test_values_are_those_of_a_hand_computed_table() -> None:
+    found = of_trial(trial(1), READINGS)
+    assert {key: found.values.get(key) for key in EXPECTED} == pytest.approx(EXPECTED)
+    assert found.relations == ["accounts"] and found.statements == []
+    assert not found.missing
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "database.read_us_per_tx",  # 100 blocks were read in no time at all: it was not timed
+        "wal.syncs_per_tx",  # not counted by this server
+        "checkpoints.pages_per_tx",  # a part of the sum is not known
+        "replication.retained",  # there is no slot
+    ],
+)
+def test_what_is_not_known_has_no_value(key: str) -> None:
+    assert key in BY_KEY
+    assert key not in of_trial(trial(1), READINGS).values
+
+
+def test_without_transactions_there_is_nothing_per_transaction() -> None:
+    found = of_trial(trial(1, transactions=None), READINGS).values
+    assert not [key for key in found if "_per_tx" in key]
+    assert found["wal.bytes"] == 9.0
+
+
+def test_tables_of_one_name_are_told_with_their_schemas() -> None:
+    rows = [{**table("t", bytes=MIB), "schema": schema} for schema in ("a", "b")]
+    found = of_trial(trial(1), both("relations", rows, rows))
+    assert found.relations == ["a.t", "b.t"]
+    assert found.values["relation.bytes:b.t"] == 1.0
+
+
+def statement(calls: int, mean_ms: float) -> dict:
+    return {
+        "kind": "statement",
+        "queryid": "1",
+        "query": "SELECT ':'",
+        "calls": calls,
+        "mean_exec_time": mean_ms,
+        "stddev_exec_time": 0.0,
+        "total_exec_time": calls * mean_ms,
+        "rows": calls,
+    }
+
+
+def test_a_metric_of_telemetry_is_compared_like_any_other() -> None:
+    telemetry, trials = {}, []
+    for block in range(5):
+        for of in range(2):
+            number = 2 * block + of + 1
+            mean_ms = (1.0 + 0.1 * block) * (1.25 if of else 1.0)
+            trials.append(trial(number, block, of))
+            readings = both("statements", [], [statement(100 + block, mean_ms)])
+            telemetry[number] = of_trial(trials[-1], [*readings, *READINGS])
+    plan = Plan(Schedule.BLOCKS, {"kind": "pgbench"}, 0.02, 1)
+    arms = [arm(0, "12"), arm(1, "13")]
+    (comparison,) = compare(arms, trials, plan, metrics_of(telemetry), {})
+    effect = comparison.effects[keyed("statement.mean_ms", "SELECT ':'")]
+    assert effect.percent.value == pytest.approx(25)
+    assert effect.percent.better is Better.LESS and effect.spread.n == 5
+    assert effect.name == "mean time, SELECT ':'"
+    assert parted(effect.key) == ("statement.mean_ms", "SELECT ':'")
+    # What never grew, or fell, has no ratio; that is not a difference of zero.
+    assert "database.deadlocks" not in comparison.effects
+    assert "wraparound.age_growth" not in comparison.effects
+
+
+def test_a_level_is_a_geometric_mean_where_it_can_be() -> None:
+    found = level("wal.bytes_per_tx", {0: 100.0, 1: 400.0}, 0.95)
+    assert found is not None and found.value == pytest.approx(200)
+    found = level("checkpoints.timed", {0: 0.0, 1: 3.0}, 0.95)
+    assert found is not None and found.value == pytest.approx(1.5)
+    assert found.low is not None and found.unit == "checkpoints"
+    found = level("relation.growth:accounts", {0: -2.0}, 0.95)
+    assert found is not None and (found.value, found.low) == (-2.0, None)
+    assert level("wal.bytes", {}, 0.95) is None
+
+
+def test_what_is_missing_is_told_once_for_each_arm_and_reason() -> None:
+    old, reset = "needs PostgreSQL 16: this is 12", RESET
+    telemetry = {
+        1: Telemetry({}, [], [], {"io": old, "wal": reset}),
+        2: Telemetry({}, [], [], {"io": old, "locks": old}),
+        3: Telemetry({}, [], [], {}),
+    }
+    trials = [trial(1, 0, 0), trial(2, 1, 0), trial(3, 0, 1), trial(4, 1, 1)]
+    found = doubts([arm(0, "12"), arm(1, "16")], trials, telemetry)
+    assert [(caveat.code, dict(caveat.parameters)) for caveat in found] == [
+        (Code.STATISTICS_RESET, {"probe": "wal", "arm": "12", "trials": 1}),
+        (Code.PROBE_UNAVAILABLE, {"probes": "io, locks", "arm": "12", "reason": old}),
+    ]
+
+
+def test_every_definition_is_sound() -> None:
+    every = [*OF_TRIALS, *OF_RELATIONS, *OF_STATEMENTS]
+    assert len(BY_KEY) == len(every)
+    assert not [of.key for of in every if ":" in of.key or not of.unit or not of.name]
+    assert not [of.key for of in (*OF_TRIALS, *OF_RELATIONS) if not of.formula.text]
+    assert all(math.isfinite(value) for value in of_trial(trial(1), READINGS).values.values())
+
+
+@pytest.mark.skipif(not SQL.is_dir(), reason="no probes to hold it against")
+@pytest.mark.parametrize("probe", sorted(COUNTERS))
+def test_every_counter_is_one_that_its_probe_reads(probe: str) -> None:
+    text = (SQL / f"{probe}.sql").read_text(encoding="utf-8")
+    text = re.sub(r"--.*", "", text)
+    known = set(re.findall(r"\w+", text))
+    assert COUNTERS[probe] <= known
+    assert set(IDENTITY.get(probe, ())) <= known
+    assert set(RESETS) >= set(re.findall(r"\bAS (\w*stats_(?:reset|since))\b", text)) - {"minmax_stats_since"}
