@@ -4,18 +4,16 @@ restored.
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import pytest
+from server_of_major import build_of
 
-from pgdyno.errors import FetchError, StartError
+from pgdyno.errors import StartError
 from pgdyno.probe.autovacuum import autovacuum_runs
-from pgdyno.server.build import Build
 from pgdyno.server.cache import Cache
 from pgdyno.server.catalogue import catalogue, compiled_differences
 from pgdyno.server.cluster import Cluster, InitOptions
-from pgdyno.server.find import resolve_all, system_builds
 from pgdyno.server.restore import restore
 from pgdyno.server.settings.machine import Machine
 from pgdyno.server.settings.profile import Fit, request
@@ -31,19 +29,6 @@ SMALL = Machine(memory_bytes=2**29, cores=4, disk="ssd")
 @pytest.fixture(scope="module")
 def cache() -> Cache:
     return Cache.open()
-
-
-def build_of(cache: Cache, major: int) -> Build:
-    try:
-        return resolve_all([str(major)], store=cache.store(), installed=[]).builds[0]
-    except FetchError as error:
-        installed = [build for build in system_builds() if build.version.major == major]
-        if not installed:
-            pytest.skip(f"NOT TESTED: PostgreSQL {major} is not installed and cannot be fetched: {error}")
-        with warnings.catch_warnings():
-            warnings.simplefilter("default")
-            warnings.warn(f"PostgreSQL {major} is the installed one: {error}", stacklevel=2)
-        return installed[0]
 
 
 @pytest.mark.parametrize("major", [OLDEST_MAJOR, 14, NEWEST_MAJOR])

@@ -1,0 +1,25 @@
+"""Builds of certain major versions: fetched once into the cache, or the installed ones."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from pgdyno.errors import FetchError
+from pgdyno.server.build import Build
+from pgdyno.server.cache import Cache
+from pgdyno.server.find import resolve_all, system_builds
+
+
+def build_of(cache: Cache, major: int) -> Build:
+    try:
+        return resolve_all([str(major)], store=cache.store(), installed=[]).builds[0]
+    except FetchError as error:
+        installed = [build for build in system_builds() if build.version.major == major]
+        if not installed:
+            pytest.skip(f"NOT TESTED: PostgreSQL {major} is not installed and cannot be fetched: {error}")
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            warnings.warn(f"PostgreSQL {major} is the installed one: {error}", stacklevel=2)
+        return installed[0]

@@ -1,0 +1,68 @@
+"""The probes' SQL: one file for all versions, of which each version gets its lines."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pgdyno.probe import sample
+from pgdyno.probe.server import EXTENSIONS, NEEDS_PRELOAD, PROBES, statements_major
+from pgdyno.probe.statement import for_major, statement
+from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
+
+FILES = sorted((Path(__file__).parents[2] / "python" / "pgdyno" / "probe" / "sql").glob("*.sql"))
+MAJORS = range(OLDEST_MAJOR, NEWEST_MAJOR + 1)
+EXAMPLE = """-- What it is, from 14 on.
+SELECT /* pgdyno probe */
+    a,  -- from 14
+    b AS a,  -- to 13: with something else in it
+    c,  -- 12 to 16
+    d  -- a remark
+FROM t
+"""
+
+
+@pytest.mark.parametrize(
+    ("major", "columns"), [(10, "b AS a, d"), (12, "b AS a, c, d"), (14, "a, c, d"), (17, "a, d")]
+)
+def test_a_version_gets_its_lines(major: int, columns: str) -> None:
+    assert " ".join(for_major(EXAMPLE, major).split()) == f"SELECT /* pgdyno probe */ {columns} FROM t"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_statement_carries_the_mark_within_it(file: Path) -> None:
+    text = file.read_text()
+    assert text.startswith("-- ")
+    for major in MAJORS:
+        assert re.match(r"(SELECT|WITH) /\* pgdyno probe \*/\s", for_major(text, major))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_no_line_is_kept_by_a_comment_that_is_nearly_one(file: Path) -> None:
+    for line in file.read_text().splitlines():
+        comment = line.partition("--")[2]
+        if re.search(r"\b(from|to|until|since|before)\b \d", comment) and not line.startswith("--"):
+            assert {bool(for_major(line, major)) for major in MAJORS} == {True, False}, line
+
+
+def test_every_file_is_used() -> None:
+    assert {file.stem for file in FILES} == {*PROBES, "sample", "sample_waits", "extension"}
+
+
+def test_the_series_are_the_columns_of_the_newest_version() -> None:
+    columns = set(re.findall(r"^    .*\bAS (\w+),?$", statement("sample", NEWEST_MAJOR), re.MULTILINE))
+    assert set(sample.SERIES) <= columns
+    assert not sample.COUNTERS & sample.GAUGES
+
+
+@pytest.mark.parametrize(
+    ("version", "major"), [("1.6", 10), ("1.8", 13), ("1.9", 14), ("1.10", 15), ("1.12", 18), ("1.13", 18)]
+)
+def test_the_columns_of_statements_are_told_by_the_extensions_version(version: str, major: int) -> None:
+    assert statements_major(version) == major
+
+
+def test_what_probes_need_of_a_database_and_of_a_server() -> None:
+    assert EXTENSIONS == {"statements": "pg_stat_statements", "pgstattuple": "pgstattuple"}
+    assert {"statements"} == NEEDS_PRELOAD
+    assert not [probe for probe in PROBES.values() if probe.in_series and probe.extension]
