@@ -1,0 +1,125 @@
+"""One-second series: rates, waits, CPU shares and lateness against numbers known beforehand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from pgdyno.analysis.sampled import cpu, grown, lateness, own_spans, rates, waits
+from pgdyno.evidence.records import Role, Series, Slice
+
+
+def series(probe: str = "server", late_s: list[float] | None = None, **columns: list[float]) -> Series:
+    at = columns.pop("at_s")
+    late = late_s or [0.0] * len(at)
+    return Series(probe, ("at_s", "late_s", *columns), np.array([at, late, *columns.values()], float).T)
+
+
+def test_counters_become_rates_and_gauges_stay() -> None:
+    found = rates(
+        series(at_s=[0, 1, 3], xact_commit=[100, 150, 350], active_backends=[4, 5, 6], wal_fpi=[0, 0, 0])
+    )
+    assert list(found.at_s) == [0.5, 2.0]
+    assert list(found.per_s["xact_commit"]) == [50, 100]
+    assert list(found.per_s["wal_fpi"]) == [0, 0]
+    assert list(found.gauges["active_backends"]) == [5, 6]
+
+
+def test_a_counter_that_fell_or_was_not_there_has_no_rate() -> None:
+    found = rates(series(at_s=[0, 1, 2, 3, 4], blks_read=[10, 20, 5, math.nan, 9]))
+    assert found.per_s["blks_read"][0] == 10
+    assert np.isnan(found.per_s["blks_read"][1:]).all()
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_of_no_two_samples_there_is_nothing(n: int) -> None:
+    short = series("host", at_s=[0.0] * n, cpu_busy_s=[1.0] * n)
+    assert len(rates(short).at_s) == 0
+    assert cpu(short, [(0, 10)]) is None and waits(short, [(0, 10)]) is None
+    assert grown(short, "cpu_busy_s", [(0, 10)]) is None
+
+
+def test_lateness_is_the_worst_and_counts_what_was_missed() -> None:
+    # Due at 0, 1, 2, 3, 4, 5, 6; that of 3 came at 5.2 and those of 4 and 5 not at all.
+    found = lateness(series(at_s=[0, 1, 2, 5.2, 6], late_s=[0, 0, 0, 2.2, 0], xact_commit=[0] * 5))
+    assert found is not None
+    assert found.worst_s == pytest.approx(2.2)
+    assert found.gap_s == pytest.approx(3.2)
+    assert (found.missed, found.n) == (2, 5)
+    assert lateness(series(at_s=[])) is None
+
+
+SECONDS = [float(s) for s in range(21)]
+
+
+def test_waits_are_shares_of_the_active_backends_time() -> None:
+    # Ten looks a second at four backends: in the first ten seconds three wait for a lock, later none.
+    locked = [30.0 if s <= 10 else 0.0 for s in SECONDS]
+    running = [10.0 if s <= 10 else 40.0 for s in SECONDS]
+    of = {"samples": [10.0] * 21, "Lock/transactionid": locked, "running": running}
+    found = waits(series("waits", at_s=SECONDS, **of), [(0.0, 10.0)])
+    assert found is not None
+    assert found.share == pytest.approx({"Lock/transactionid": 0.75, "running": 0.25})
+    assert found.backends == pytest.approx(4)
+    assert found.looks == pytest.approx(100)
+    found = waits(series("waits", at_s=SECONDS, **of), [(5.0, 15.0)])
+    assert found is not None
+    assert found.share == pytest.approx({"running": 0.625, "Lock/transactionid": 0.375})
+
+
+def test_of_slices_that_the_samples_do_not_resolve_the_shares_are_over_all_the_time() -> None:
+    of = {"samples": [10.0] * 21, "running": [5.0] * 21, "IO/DataFileRead": [15.0] * 21}
+    spans = [(float(s), s + 1.0) for s in range(0, 20, 2)]
+    found = waits(series("waits", at_s=SECONDS, **of), spans)
+    assert found is not None
+    assert list(found.share) == ["IO/DataFileRead", "running"]  # the largest first
+    assert found.share["running"] == pytest.approx(0.25)
+    assert found.backends is None  # they were active in their own slices alone
+
+
+def test_nobody_active_waits_for_nothing() -> None:
+    quiet = series("waits", at_s=SECONDS, samples=[10.0] * 21, running=[0.0] * 21)
+    assert waits(quiet, [(0.0, 20.0)]) is None
+    assert waits(quiet, []) is None
+
+
+HOST = {
+    # Of 2 cores, per second: 1.2 busy, of them 0.2 stolen, 0.6 the server's and 0.3 the driver's; 0.7 idle.
+    "cpu_busy_s": [1.2 * s for s in SECONDS],
+    "cpu_steal_s": [0.2 * s for s in SECONDS],
+    "cpu_idle_s": [0.7 * s for s in SECONDS],
+    "cpu_iowait_s": [0.1 * s for s in SECONDS],
+    "server_cpu_s": [100 + 0.6 * s for s in SECONDS],
+    "driver_cpu_s": [0.3 * s for s in SECONDS],
+}
+
+
+def test_shares_of_the_cpu_add_up_to_one() -> None:
+    found = cpu(series("host", at_s=SECONDS, **HOST), [(2.0, 8.0), (12.5, 18.5)])
+    assert found is not None and found.resolved
+    parts = (found.server, found.driver, found.rest, found.steal, found.iowait, found.idle)
+    assert parts == pytest.approx((0.3, 0.15, 0.05, 0.1, 0.05, 0.35))
+    assert sum(part or 0.0 for part in parts) == pytest.approx(1)
+
+
+def test_a_server_elsewhere_has_no_share_and_is_not_in_the_rest() -> None:
+    remote = {name: values for name, values in HOST.items() if name != "server_cpu_s"}
+    found = cpu(series("host", at_s=SECONDS, **remote), [(0.0, 20.0)])
+    assert found is not None
+    assert found.server is None and found.rest == pytest.approx(0.35)
+
+
+def test_a_counter_within_spans_grows_in_proportion_to_time() -> None:
+    steps = series(at_s=[0, 10, 20], disk_read_bytes=[0, 100, 400])
+    assert grown(steps, "disk_read_bytes", [(5, 10), (10, 15)]) == pytest.approx(50 + 150)
+    assert grown(steps, "disk_written_bytes", [(5, 10)]) is None
+    restarted = series(at_s=[0, 10, 20], server_cpu_s=[50, 60, 5])
+    assert grown(restarted, "server_cpu_s", [(0, 20)]) is None
+    assert grown(restarted, "server_cpu_s", [(0, 10)]) == pytest.approx(10)
+
+
+def test_an_arms_spans_are_its_slices_to_their_last_transaction() -> None:
+    piece = Slice(0, Role.MEASURE, 1.0, 1.1, 2.0, 2.2, 0.0, 0.0, {})
+    assert own_spans([piece]) == [(1.0, 2.2)]
