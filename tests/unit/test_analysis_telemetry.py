@@ -6,13 +6,14 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import pgdyno
 from pgdyno.analysis.comparison import compare
 from pgdyno.analysis.counters import COUNTERS, IDENTITY, RESETS
 from pgdyno.analysis.quantities import OF_TRIALS
-from pgdyno.analysis.quantities_of_parts import BY_KEY, OF_RELATIONS, OF_STATEMENTS
+from pgdyno.analysis.quantities_of_parts import BY_KEY, OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS
 from pgdyno.analysis.telemetry import Telemetry, doubts, keyed, level, metrics_of, of_trial, parted
 from pgdyno.analysis.window import RESET
 from pgdyno.caveats import Code
@@ -24,6 +25,7 @@ from pgdyno.evidence.records import (
     Reading,
     Role,
     Schedule,
+    Series,
     Slice,
     Trial,
     TrialStatus,
@@ -247,8 +249,49 @@ def test_what_is_missing_is_told_once_for_each_arm_and_reason() -> None:
     ]
 
 
+def sampled(probe: str, **of: float) -> Series:
+    """Samples of 20 seconds, of counters that grow by so much each, and the look at 13 half a second late."""
+    at = np.arange(21.0)
+    counts = (
+        [grows * at for grows in of.values()] if probe == "host" else [np.full(21, n) for n in of.values()]
+    )
+    return Series(probe, ("at_s", "late_s", *of), np.array([at, 0.5 * (at == 13), *counts]).T)
+
+
+def test_series_are_told_over_the_trials_own_slices() -> None:
+    series = {
+        "host": sampled(
+            "host",
+            cpu_busy_s=1.0,
+            cpu_idle_s=0.9,
+            cpu_iowait_s=0.1,
+            cpu_steal_s=0.1,
+            server_cpu_s=0.6,
+            disk_read_bytes=2.0 * MIB,
+            pressure_io_some_s=0.25,
+        ),
+        "waits": sampled("waits", samples=10, running=15, **{"LWLock/WALWrite": 5}),
+    }
+    found = of_trial(trial(1), [], series)
+    expected = {
+        "host.server_share": 30,
+        "host.steal_share": 5,
+        "host.rest_share": 15,
+        "host.disk_read_per_s": 2,
+        "host.io_pressure": 25,
+        "waits.backends": 2,
+        "wait.share:running": 75,
+        "wait.share:LWLock/WALWrite": 25,
+        "probes.late_s": 0.5,
+    }
+    assert {key: found.values.get(key) for key in expected} == pytest.approx(expected)
+    assert found.waits == ["running", "LWLock/WALWrite"]
+    assert {parted(metric.key)[0] for metric in metrics_of({1: found})} <= BY_KEY.keys()
+    assert "host.driver_share" not in found.values
+
+
 def test_every_definition_is_sound() -> None:
-    every = [*OF_TRIALS, *OF_RELATIONS, *OF_STATEMENTS]
+    every = [*OF_TRIALS, *OF_RELATIONS, *OF_STATEMENTS, *OF_SAMPLES]
     assert len(BY_KEY) == len(every)
     assert not [of.key for of in every if ":" in of.key or not of.unit or not of.name]
     assert not [of.key for of in (*OF_TRIALS, *OF_RELATIONS) if not of.formula.text]

@@ -1,4 +1,4 @@
-"""What telemetry is told of each table, index and statement: definitions as in ``quantities.py``."""
+"""What is told of each table, index and statement, and of series: definitions as in ``quantities.py``."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ OF_RELATIONS: Sequence[Quantity] = (
 
 
 @dataclass(frozen=True)
-class StatementQuantity:
-    """One thing that is told of each statement. ``text`` is its formula; ``statements.py`` computes it."""
+class Told:
+    """One thing that no ``Formula`` computes: ``text`` says what ``statements.py`` or ``sampled.py`` does."""
 
     key: str
     name: str
@@ -118,79 +118,95 @@ class StatementQuantity:
     text: str
 
 
-OF_STATEMENTS: Sequence[StatementQuantity] = (
-    StatementQuantity("statement.calls", "calls", "calls", NEITHER, "Δ calls"),
-    StatementQuantity("statement.mean_ms", "mean time", "ms", LESS, "Δ total_exec_time / Δ calls"),
-    StatementQuantity(
+OF_STATEMENTS: Sequence[Told] = (
+    Told("statement.calls", "calls", "calls", NEITHER, "Δ calls"),
+    Told("statement.mean_ms", "mean time", "ms", LESS, "Δ total_exec_time / Δ calls"),
+    Told(
         "statement.stddev_ms",
         "standard deviation of the time",
         "ms",
         LESS,
         "of the calls between the readings, from calls, mean and stddev of both",
     ),
-    StatementQuantity("statement.total_ms", "total time", "ms", NEITHER, "Δ total_exec_time"),
-    StatementQuantity(
+    Told("statement.total_ms", "total time", "ms", NEITHER, "Δ total_exec_time"),
+    Told(
         "statement.share_of_time",
         "share of all statements' time",
         "%",
         NEITHER,
         "Δ total_exec_time / Δ total_exec_time of all",
     ),
-    StatementQuantity("statement.rows_per_call", "rows per call", "rows/call", NEITHER, "Δ rows / Δ calls"),
-    StatementQuantity(
+    Told("statement.rows_per_call", "rows per call", "rows/call", NEITHER, "Δ rows / Δ calls"),
+    Told(
         "statement.blocks_hit_per_call",
         "blocks found in memory per call",
         "blocks/call",
         LESS,
         "Δ shared_blks_hit / Δ calls",
     ),
-    StatementQuantity(
+    Told(
         "statement.blocks_read_per_call",
         "blocks read per call",
         "blocks/call",
         LESS,
         "Δ shared_blks_read / Δ calls",
     ),
-    StatementQuantity(
+    Told(
         "statement.blocks_dirtied_per_call",
         "blocks dirtied per call",
         "blocks/call",
         LESS,
         "Δ shared_blks_dirtied / Δ calls",
     ),
-    StatementQuantity(
+    Told(
         "statement.blocks_written_per_call",
         "blocks written per call",
         "blocks/call",
         LESS,
         "Δ shared_blks_written / Δ calls",
     ),
-    StatementQuantity(
-        "statement.wal_bytes_per_call", "WAL per call", "B/call", LESS, "Δ wal_bytes / Δ calls"
-    ),
-    StatementQuantity(
-        "statement.fpi_per_call", "full-page images per call", "pages/call", LESS, "Δ wal_fpi / Δ calls"
-    ),
-    StatementQuantity(
+    Told("statement.wal_bytes_per_call", "WAL per call", "B/call", LESS, "Δ wal_bytes / Δ calls"),
+    Told("statement.fpi_per_call", "full-page images per call", "pages/call", LESS, "Δ wal_fpi / Δ calls"),
+    Told(
         "statement.read_ms_per_call",
         "read time per call",
         "ms/call",
         LESS,
         "Δ shared_blk_read_time / Δ calls",
     ),
-    StatementQuantity(
+    Told(
         "statement.write_ms_per_call",
         "write time per call",
         "ms/call",
         LESS,
         "Δ shared_blk_write_time / Δ calls",
     ),
-    StatementQuantity(
-        "statement.plan_mean_ms", "mean planning time", "ms", LESS, "Δ total_plan_time / Δ plans"
-    ),
+    Told("statement.plan_mean_ms", "mean planning time", "ms", LESS, "Δ total_plan_time / Δ plans"),
 )
 """Of each statement."""
 
-_EVERY: tuple[Quantity | StatementQuantity, ...] = (*OF_TRIALS, *OF_RELATIONS, *OF_STATEMENTS)
+OF_SAMPLES: Sequence[Told] = (
+    Told("host.server_share", "server's share of the CPU", "%", NEITHER, "its processes / all CPU time"),
+    Told("host.driver_share", "driver's share of the CPU", "%", NEITHER, "its process / all CPU time"),
+    Told("host.rest_share", "share of the CPU of all others", "%", LESS, "busy − stolen − server − driver"),
+    Told("host.steal_share", "share of the CPU that was stolen", "%", LESS, "stolen / all CPU time"),
+    Told("host.iowait_share", "share of the CPU that waited for I/O", "%", LESS, "iowait / all CPU time"),
+    Told("host.idle_share", "share of the CPU that was idle", "%", NEITHER, "idle / all CPU time"),
+    Told("host.disk_read_per_s", "read from disk", "MiB/s", NEITHER, "Δ disk_read_bytes / s"),
+    Told("host.disk_written_per_s", "written to disk", "MiB/s", NEITHER, "Δ disk_written_bytes / s"),
+    Told("host.disk_busy_share", "share of the time that disks were busy", "%", LESS, "Δ disk_busy_s / s"),
+    Told("host.cpu_pressure", "share of the time that some waited for CPU", "%", LESS, "PSI, some"),
+    Told("host.io_pressure", "share of the time that some waited for I/O", "%", LESS, "PSI, some"),
+    Told("host.memory_pressure", "share of the time that some waited for memory", "%", LESS, "PSI, some"),
+    Told("waits.backends", "active backends", "backends", NEITHER, "backends seen / looks"),
+    Told("wait.share", "share of active time", "%", NEITHER, "backends seen in it / all seen active"),
+    Told("probes.late_s", "latest sample", "s", LESS, "largest late_s"),
+    Told("trial.start_s", "start of the server", "s", LESS, "until it accepts connections"),
+    Told("trial.restart_s", "restart of the server", "s", LESS, "after the measured part"),
+    Told("trial.recovery_s", "recovery after a crash", "s", LESS, "after the measured part"),
+)
+"""Of the series, and of the trial itself."""
 
-BY_KEY: Mapping[str, Quantity | StatementQuantity] = {of.key: of for of in _EVERY}
+_EVERY: tuple[Quantity | Told, ...] = (*OF_TRIALS, *OF_RELATIONS, *OF_STATEMENTS, *OF_SAMPLES)
+
+BY_KEY: Mapping[str, Quantity | Told] = {of.key: of for of in _EVERY}

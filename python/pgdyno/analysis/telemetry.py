@@ -15,12 +15,13 @@ from pgdyno.analysis.counters import OTHERS, identity
 from pgdyno.analysis.effect import own_level, student
 from pgdyno.analysis.metrics import Metric
 from pgdyno.analysis.quantities import OF_TRIALS, Quantity
-from pgdyno.analysis.quantities_of_parts import BY_KEY, OF_RELATIONS, OF_STATEMENTS, StatementQuantity
+from pgdyno.analysis.quantities_of_parts import BY_KEY, OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS, Told
+from pgdyno.analysis.samples import keyed, of_samples
 from pgdyno.analysis.statements import statements
 from pgdyno.analysis.window import RESET, Gauges, Window, window
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import Estimate
-from pgdyno.evidence.records import Arm, Reading, Slice, Trial
+from pgdyno.evidence.records import Arm, Reading, Series, Slice, Trial
 
 NAME_LENGTH_MAX = 60
 """Of a statement in the name of a metric; its key has all of it."""
@@ -31,29 +32,28 @@ STATEMENTS_MAX = 20
 RELATIONS_MAX = 40
 """Compared tables and indexes, the largest."""
 
+WAITS_MAX = 20
+"""Compared kinds of waiting, those with the largest share."""
+
 
 @dataclass(frozen=True)
 class Telemetry:
     """Of one trial. ``values``: by key; of a statement, a table or an index with its name after a colon.
 
-    ``statements`` and ``relations``: their names, the one with the most time or bytes first. ``missing``: why
-    a probe gave nothing, by its name.
+    ``statements``, ``relations`` and ``waits``: their names, the one with the most time or bytes first.
+    ``missing``: why a probe gave nothing, by its name.
     """
 
     values: Mapping[str, float]
     statements: Sequence[str]
     relations: Sequence[str]
     missing: Mapping[str, str]
+    waits: Sequence[str] = ()
 
     @property
     def reset(self) -> list[str]:
         """The probes whose counters were reset in between."""
         return [probe for probe, reason in self.missing.items() if reason == RESET]
-
-
-def keyed(key: str, part: str) -> str:
-    """The key of one statement, table or index."""
-    return f"{key}:{part}"
 
 
 def parted(key: str) -> tuple[str, str]:
@@ -62,8 +62,10 @@ def parted(key: str) -> tuple[str, str]:
     return of, part
 
 
-def of_trial(trial: Trial, readings: Sequence[Reading]) -> Telemetry:
-    """Everything that its probes tell."""
+def of_trial(
+    trial: Trial, readings: Sequence[Reading], series: Mapping[str, Series] | None = None
+) -> Telemetry:
+    """Everything that its probes tell. ``series``: by probe."""
     driven_s = sum(piece.drained_s - piece.opened_s for piece in trial.measured)
     w = window(readings, trial.transactions, driven_s)
     values = _values(OF_TRIALS, w)
@@ -75,7 +77,10 @@ def of_trial(trial: Trial, readings: Sequence[Reading]) -> Telemetry:
     relations = _relations(w)
     for name, of in relations.items():
         values |= {keyed(key, name): value for key, value in _values(OF_RELATIONS, of).items()}
-    return Telemetry(values, [statement.text for statement in found], list(relations), w.missing)
+    sampled, waits = of_samples(trial, series or {})
+    own = {"start_s": trial.start_s, "restart_s": trial.restart_s, "recovery_s": trial.recovery_s}
+    values |= sampled | {f"trial.{key}": value for key, value in own.items() if value is not None}
+    return Telemetry(values, [statement.text for statement in found], list(relations), w.missing, waits)
 
 
 def _values(quantities: Iterable[Quantity], w: Window) -> dict[str, float]:
@@ -114,9 +119,11 @@ def metrics_of(telemetry: Mapping[int, Telemetry]) -> list[Metric]:
     """What some trial has a value of, in the order of the definitions. ``telemetry``: by trial id."""
     known = {key for of in telemetry.values() for key in of.values}
     found = [_metric(q, q.key, q.name, telemetry) for q in OF_TRIALS if q.key in known]
-    parts: list[tuple[Sequence[Quantity | StatementQuantity], list[str]]] = [
+    found += [_metric(q, q.key, q.name, telemetry) for q in OF_SAMPLES if q.key in known]
+    parts: list[tuple[Sequence[Quantity | Told], list[str]]] = [
         (OF_STATEMENTS, _first(telemetry, lambda of: of.statements, STATEMENTS_MAX)),
         (OF_RELATIONS, _first(telemetry, lambda of: of.relations, RELATIONS_MAX)),
+        (OF_SAMPLES, _first(telemetry, lambda of: of.waits, WAITS_MAX)),
     ]
     for quantities, names in parts:
         for part in names:
@@ -139,9 +146,7 @@ def _short(text: str) -> str:
     return text if len(text) <= NAME_LENGTH_MAX else f"{text[: NAME_LENGTH_MAX - 1]}…"
 
 
-def _metric(
-    quantity: Quantity | StatementQuantity, key: str, name: str, telemetry: Mapping[int, Telemetry]
-) -> Metric:
+def _metric(quantity: Quantity | Told, key: str, name: str, telemetry: Mapping[int, Telemetry]) -> Metric:
     def value(trial: Trial, _slices: Sequence[Slice]) -> float | None:
         of = telemetry.get(trial.trial)
         found = None if of is None else of.values.get(key)
