@@ -18,19 +18,30 @@ INTERVAL_S = 1.0
 
 
 def drive_specification(
-    driving: Driving, seed: int, slices: Sequence[Slice], targets: Sequence[tuple[str, str]]
+    driving: Driving,
+    seed: int,
+    slices: Sequence[Slice],
+    targets: Sequence[tuple[str, str]],
+    drivings: Sequence[Driving] | None = None,
 ) -> dict[str, Any]:
-    """``targets`` are (name, conninfo); the slices' ``arm`` is an index into them."""
+    """``targets`` are (name, conninfo); the slices' ``arm`` is an index into them.
+
+    ``drivings`` has one for each target, where they are not all driven as ``driving`` says; ``threads`` and
+    ``discard_s`` are the whole run's.
+    """
+    drivings = [driving] * len(targets) if drivings is None else drivings
+    if any((one.threads, one.discard_s) != (driving.threads, driving.discard_s) for one in drivings):
+        raise ValueError("threads and discard_s are the run's, the same for all its targets")
+    common = _of_a_target(driving)
     return {
-        "targets": [{"name": name, "conninfo": conninfo} for name, conninfo in targets],
-        "workload": driving.workload.to_drive(),
-        "clients": driving.clients,
+        "targets": [
+            {"name": name, "conninfo": conninfo, **_different(_of_a_target(own), common)}
+            for (name, conninfo), own in zip(targets, drivings, strict=True)
+        ],
+        **common,
         "threads": driving.threads,
         "io": "auto",
         "seed": seed,
-        "pacing": driving.pacing,
-        "rate": None if driving.rate is None else driving.rate.model_dump(),
-        "retries_max": driving.retries_max,
         "slices": [{"target": s.arm, "role": s.role, "duration_s": s.duration_s} for s in slices],
         "discard_s": driving.discard_s,
         "interval_s": INTERVAL_S,
@@ -38,3 +49,18 @@ def drive_specification(
         "connect_timeout_s": CONNECT_TIMEOUT_S,
         "drain_timeout_s": DRAIN_TIMEOUT_S,
     }
+
+
+def _of_a_target(driving: Driving) -> dict[str, Any]:
+    """What may differ between the targets of one run."""
+    return {
+        "workload": driving.workload.to_drive(),
+        "clients": driving.clients,
+        "pacing": driving.pacing,
+        "rate": None if driving.rate is None else driving.rate.model_dump(),
+        "retries_max": driving.retries_max,
+    }
+
+
+def _different(own: dict[str, Any], common: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in own.items() if value != common[key]}

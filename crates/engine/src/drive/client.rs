@@ -1,5 +1,7 @@
 //! One client: gate, pacing, transaction, retries, outcome, again.
 
+use std::cell::RefCell;
+
 use super::lane::{Lane, Turn, Window};
 use super::spec::Pacing;
 use super::{Ending, User};
@@ -55,10 +57,11 @@ pub struct Rules {
     pub connect_timeout: Nanos,
 }
 
-/// A client of a lane.
-pub struct Client<'a, D, U: User> {
+/// Where a client works.
+#[derive(Clone, Copy)]
+pub struct Place<'a, D> {
     /// Its lane.
-    pub lane: &'a Lane<U::Tally>,
+    pub lane: &'a Lane,
     /// Its loop.
     pub reactor: &'a Reactor,
     /// How it connects.
@@ -69,13 +72,20 @@ pub struct Client<'a, D, U: User> {
     pub is_first: bool,
     /// Whom it tells.
     pub tell: &'a dyn Fn(News),
+}
+
+/// A client of a lane.
+pub struct Client<'a, D, U: User> {
+    place: Place<'a, D>,
     /// Who it is.
-    pub user: U,
+    user: U,
+    /// What the users of its lane count.
+    tally: &'a RefCell<U::Tally>,
     /// The transaction that is drawn but not yet sent.
-    pub drawn: Option<usize>,
+    drawn: Option<usize>,
     /// How long until it is to be sent, where keying and thinking are paced. It stands still while the lane's slice is
     /// closed.
-    pub wait: Nanos,
+    wait: Nanos,
 }
 
 /// Why a client leaves a slice.
@@ -84,29 +94,31 @@ enum Leave {
     Lost(Error),
 }
 
-impl<D: Dial, U: User> Client<'_, D, U>
-where
-    U::Tally: Default,
-{
+impl<'a, D: Dial, U: User> Client<'a, D, U> {
+    /// A client that has yet to connect.
+    pub fn new(place: Place<'a, D>, user: U, tally: &'a RefCell<U::Tally>) -> Self {
+        Self { place, user, tally, drawn: None, wait: Nanos::ZERO }
+    }
+
     /// The client's life, which ends only when something fails: or else its loop ends it.
     pub async fn run(mut self) {
         let mut connection = match self.connect().await {
             Ok(connection) => connection,
-            Err((stage, error)) => return (self.tell)(News::Failed(stage, error)),
+            Err((stage, error)) => return (self.place.tell)(News::Failed(stage, error)),
         };
-        (self.tell)(News::Connected);
+        (self.place.tell)(News::Connected);
         let mut served = None;
         loop {
-            match self.lane.turn(served, self.is_first).await {
-                Turn::Calibrate => match calibrate(self.reactor, &mut connection).await {
-                    Ok(news) => (self.tell)(news),
-                    Err(error) => return (self.tell)(News::Failed("connect", error)),
+            match self.place.lane.turn(served, self.place.is_first).await {
+                Turn::Calibrate => match calibrate(self.place.reactor, &mut connection).await {
+                    Ok(news) => (self.place.tell)(news),
+                    Err(error) => return (self.place.tell)(News::Failed("connect", error)),
                 },
                 Turn::Slice(window) => {
-                    self.lane.enter();
+                    self.place.lane.enter();
                     let leave = self.slice(&window, &mut connection).await;
-                    self.lane.leave();
-                    (self.tell)(News::Left);
+                    self.place.lane.leave();
+                    (self.place.tell)(News::Left);
                     match leave {
                         Leave::Closed => served = Some(window.serial),
                         Leave::Lost(error) => match self.reconnect(connection, error).await {
@@ -120,9 +132,10 @@ where
     }
 
     async fn connect(&mut self) -> Result<Connection, (&'static str, Error)> {
-        let mut connection = self.dial.dial(self.reactor).await.map_err(|error| ("connect", error))?;
-        let give_up = self.reactor.now() + self.rules.connect_timeout;
-        match self.reactor.until(give_up, self.user.prepare(&mut connection)).await {
+        let mut connection =
+            self.place.dial.dial(self.place.reactor).await.map_err(|error| ("connect", error))?;
+        let give_up = self.place.reactor.now() + self.place.rules.connect_timeout;
+        match self.place.reactor.until(give_up, self.user.prepare(&mut connection)).await {
             Some(Ok(())) => Ok(connection),
             Some(Err(error)) => Err(("prepare", error)),
             None => Err(("prepare", Error::Timeout("preparing a connection"))),
@@ -131,29 +144,29 @@ where
 
     /// Drives a slice until it closes, or the connection is lost.
     async fn slice(&mut self, window: &Window, connection: &mut Connection) -> Leave {
-        let mut from = self.reactor.now();
+        let mut from = self.place.reactor.now();
         while let Some((kind, intended, sent)) = self.next(window, from).await {
-            self.lane.begin();
+            self.place.lane.begin();
             let mut retries = 0;
             let (outcome, failure) = loop {
                 match self.attempt(connection).await {
                     Ok(Ending::Committed) => break (Outcome::Ok, None),
                     Ok(Ending::RolledBack) => break (Outcome::RolledBack, None),
-                    Err(failure) if failure.again && retries < self.rules.retries_max => {
-                        (self.tell)(News::Error(failure.error));
+                    Err(failure) if failure.again && retries < self.place.rules.retries_max => {
+                        (self.place.tell)(News::Error(failure.error));
                         retries += 1;
                     }
                     Err(failure) => break (Outcome::Failed, Some(failure)),
                 }
             };
-            let done = self.reactor.now();
+            let done = self.place.reactor.now();
             let sample = Sample { kind, outcome, retries, intended, sent, done };
-            self.lane.end(window, &sample, failure.as_ref().map(Failure::why).as_deref());
+            self.place.lane.end(window, &sample, failure.as_ref().map(Failure::why).as_deref());
             if let Some(failure) = failure {
                 if failure.lost {
                     return Leave::Lost(failure.error);
                 }
-                (self.tell)(News::Error(failure.error));
+                (self.place.tell)(News::Error(failure.error));
             }
             from = done;
         }
@@ -163,36 +176,36 @@ where
     /// The next transaction: its kind, when it should be sent and when it is (now). `None` when the slice closes first.
     #[inline]
     async fn next(&mut self, window: &Window, from: Nanos) -> Option<(usize, Nanos, Nanos)> {
-        if self.lane.schedule.borrow().is_some() {
+        if self.place.lane.schedule.borrow().is_some() {
             return self.next_arrival(window).await;
         }
-        if self.rules.pacing == Pacing::KeyingAndThinking {
+        if self.place.rules.pacing == Pacing::KeyingAndThinking {
             return self.next_keyed(from).await;
         }
-        if from >= self.lane.closes() {
+        if from >= self.place.lane.closes() {
             return None;
         }
         let kind = self.draw();
-        let now = self.reactor.now();
+        let now = self.place.reactor.now();
         Some((kind, now, now))
     }
 
     async fn next_arrival(&mut self, window: &Window) -> Option<(usize, Nanos, Nanos)> {
         loop {
-            let closes = self.lane.closes();
-            let intended = self.lane.schedule.borrow_mut().as_mut()?.take_before(closes)?;
+            let closes = self.place.lane.closes();
+            let intended = self.place.lane.schedule.borrow_mut().as_mut()?.take_before(closes)?;
             let kind = self.draw();
-            let is_open = self.lane.wait_until(intended).await;
-            let now = self.reactor.now();
-            if intended >= self.lane.closes() {
+            let is_open = self.place.lane.wait_until(intended).await;
+            let now = self.place.reactor.now();
+            if intended >= self.place.lane.closes() {
                 // The slice was closed early, before this arrival: it never was.
                 self.drawn = Some(kind);
                 return None;
             }
-            if is_open && now < self.lane.closes() && now - intended <= HOPELESSLY_LATE {
+            if is_open && now < self.place.lane.closes() && now - intended <= HOPELESSLY_LATE {
                 return Some((kind, intended, now));
             }
-            self.lane.begin();
+            self.place.lane.begin();
             let sample = Sample {
                 kind,
                 outcome: Outcome::Skipped,
@@ -201,7 +214,7 @@ where
                 sent: intended,
                 done: intended,
             };
-            self.lane.end(window, &sample, None);
+            self.place.lane.end(window, &sample, None);
         }
     }
 
@@ -212,34 +225,34 @@ where
             kind
         });
         let intended = from + self.wait;
-        if !self.lane.wait_until(intended).await {
-            self.wait = intended - self.lane.closes();
+        if !self.place.lane.wait_until(intended).await {
+            self.wait = intended - self.place.lane.closes();
             self.drawn = Some(kind);
             return None;
         }
         self.wait = self.user.thinking();
-        Some((kind, intended, self.reactor.now()))
+        Some((kind, intended, self.place.reactor.now()))
     }
 
     #[inline]
     fn draw(&mut self) -> usize {
         match self.drawn.take() {
             Some(kind) => kind,
-            None => self.user.draw(&mut self.lane.tally.borrow_mut()),
+            None => self.user.draw(&mut self.tally.borrow_mut()),
         }
     }
 
     /// One attempt; after an error the session is brought back to where the next can begin.
     #[inline]
     async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Failure> {
-        let error = match self.lane.unless_abandoned(self.user.attempt(connection)).await {
+        let error = match self.place.lane.unless_abandoned(self.user.attempt(connection)).await {
             Ok(ending) => return Ok(ending),
             Err(error) => error,
         };
         if error.is_fatal() {
             return Err(Failure { error, again: false, lost: true });
         }
-        let recovered = self.lane.unless_abandoned(connection.recover()).await;
+        let recovered = self.place.lane.unless_abandoned(connection.recover()).await;
         let lost = recovered.is_err();
         Err(Failure { again: error.is_retryable() && !lost, error, lost })
     }
@@ -247,21 +260,21 @@ where
     /// Gets the connection back, or tells that the server is gone.
     async fn reconnect(&mut self, lost: Connection, error: Error) -> Option<Connection> {
         if matches!(error, Error::Abandoned) {
-            self.dial.cancel(&lost).await;
+            self.place.dial.cancel(&lost).await;
         } else {
-            self.lane.record.borrow_mut().connections_lost += 1;
+            self.place.lane.record.borrow_mut().connections_lost += 1;
         }
         drop(lost);
-        (self.tell)(News::Error(error));
-        let give_up = self.reactor.now() + RECONNECT_WITHIN;
+        (self.place.tell)(News::Error(error));
+        let give_up = self.place.reactor.now() + RECONNECT_WITHIN;
         loop {
             match self.connect().await {
                 Ok(connection) => return Some(connection),
-                Err((_, error)) if self.reactor.now() >= give_up => {
-                    (self.tell)(News::ServerLost(error));
+                Err((_, error)) if self.place.reactor.now() >= give_up => {
+                    (self.place.tell)(News::ServerLost(error));
                     return None;
                 }
-                Err(_) => self.reactor.sleep_until(self.reactor.now() + RECONNECT_EVERY).await,
+                Err(_) => self.place.reactor.sleep_until(self.place.reactor.now() + RECONNECT_EVERY).await,
             }
         }
     }

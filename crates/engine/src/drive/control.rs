@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::event::{self, Events};
+use super::job::Job;
 use super::lane::Window;
 use super::spec::{Role, Slice, Spec};
 use super::worker::{ERRORS_MAX, Input, Order, Report};
@@ -48,10 +49,8 @@ pub enum Halt {
 pub struct Control<'a, 'e> {
     /// The run.
     pub spec: &'a Spec,
-    /// The names of the workload's kinds.
-    pub kinds: Vec<&'a str>,
-    /// The kind whose commits are new orders.
-    pub new_order: Option<usize>,
+    /// By target: what its clients do.
+    pub jobs: &'a [Box<dyn Job>],
     /// The run's clock.
     pub clock: Clock,
     /// What comes in.
@@ -129,7 +128,7 @@ impl Control<'_, '_> {
 
     fn connect(&mut self) -> Result<(), Halt> {
         let began = self.clock.now();
-        let mut missing = vec![self.spec.clients; self.spec.targets.len()];
+        let mut missing = self.spec.drivings().map(|driving| driving.clients).collect::<Vec<_>>();
         let mut connected_at = vec![began; missing.len()];
         while missing.iter().any(|&missing| missing > 0) {
             if let Report::Connected(target) = self.next_report(Nanos::MAX)?.ok_or_else(gone)? {
@@ -149,7 +148,7 @@ impl Control<'_, '_> {
             let [p50, p99] = [0.5, 0.99].map(|quantile| round_trips.quantile_ns(quantile));
             self.write(
                 "connected",
-                json!({"target": target, "clients": self.spec.clients, "server_version": server_version,
+                json!({"target": target, "clients": self.spec.driving(target).clients, "server_version": server_version,
                     "connect_s": (connected_at - began).as_s(), "round_trip_ns": {"p50": p50, "p99": p99}}),
             )?;
         }
@@ -162,7 +161,7 @@ impl Control<'_, '_> {
         if !self.spec.barriers {
             return Ok(());
         }
-        let totals: Vec<_> = self.totals.iter().map(|counts| self.summary(counts)).collect();
+        let totals: Vec<_> = (0..self.totals.len()).map(|target| self.summary(target)).collect();
         self.write("barrier", json!({"name": name, "at_ns": self.clock.now().0, "totals": totals}))?;
         loop {
             match self.inputs.recv() {
@@ -173,14 +172,10 @@ impl Control<'_, '_> {
         }
     }
 
-    fn summary(&self, counts: &[Counts]) -> Value {
+    fn summary(&self, target: usize) -> Value {
+        let counts = &self.totals[target];
         let transactions: u64 = counts.iter().map(Counts::executed).sum();
-        json!({"transactions": transactions, "committed_new_orders": self.new_orders(counts)})
-    }
-
-    /// Commits of the kind that is counted as new orders; 0 where a workload has none.
-    pub fn new_orders(&self, counts: &[Counts]) -> u64 {
-        self.new_order.and_then(|kind| counts.get(kind)).map_or(0, |counts| counts.ok)
+        json!({"transactions": transactions, "committed_new_orders": new_orders(&*self.jobs[target], counts)})
     }
 
     // ---- slices
@@ -269,7 +264,7 @@ impl Control<'_, '_> {
         let counts = difference(&parts.totals, &self.totals[target]);
         let from = std::mem::replace(&mut progress.interval_from, to);
         let body = json!({"slice": progress.index, "target": target, "role": progress.slice.role, "from_ns": from.0,
-            "to_ns": to.0, "kinds": event::by_kind(&self.kinds, &counts), "latency_ns": event::quantiles(&parts.latency)});
+            "to_ns": to.0, "kinds": event::by_kind(&self.jobs[target].kinds(), &counts), "latency_ns": event::quantiles(&parts.latency)});
         self.totals[target] = parts.totals;
         self.write("interval", body)
     }
@@ -288,7 +283,7 @@ impl Control<'_, '_> {
         self.measured[target].clone_from(&progress.measured);
         let body = json!({"slice": progress.index, "target": target, "role": progress.slice.role,
             "opened_ns": window.opened.0, "counted_from_ns": window.counted_from.0, "closed_ns": window.closes.0,
-            "drained_ns": progress.drained_at.0, "kinds": event::by_kind(&self.kinds, &counts),
+            "drained_ns": progress.drained_at.0, "kinds": event::by_kind(&self.jobs[target].kinds(), &counts),
             "driver_cpu_ns": {"user": used.user.0, "system": used.system.0}, "abandoned": progress.abandoned});
         self.write("slice", body)
     }
@@ -370,6 +365,11 @@ impl Control<'_, '_> {
     fn write(&mut self, event: &str, body: Value) -> Result<(), Halt> {
         self.events.write(event, body).map_err(|_| Halt::Stopped(Stopped::Stop))
     }
+}
+
+/// Commits of the kind that is counted as new orders; 0 where a workload has none.
+pub fn new_orders(job: &dyn Job, counts: &[Counts]) -> u64 {
+    job.new_order().and_then(|kind| counts.get(kind)).map_or(0, |counts| counts.ok)
 }
 
 fn failed(stage: &'static str, target: Option<usize>, message: String, sqlstate: Option<String>) -> Halt {

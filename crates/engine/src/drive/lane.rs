@@ -35,7 +35,7 @@ pub enum Turn {
 }
 
 /// Clients of one target in one thread.
-pub struct Lane<T> {
+pub struct Lane {
     reactor: Reactor,
     gate: Gate,
     window: Cell<Option<Window>>,
@@ -47,15 +47,13 @@ pub struct Lane<T> {
     abandoned: Cell<u32>,
     /// See [`LaneRecord`].
     pub record: RefCell<LaneRecord>,
-    /// The workload's own counters.
-    pub tally: RefCell<T>,
     /// How late the clients' deadlines were served.
     pub lateness: RefCell<Histogram>,
     /// The arrivals of this slice, if it is an open loop.
     pub schedule: RefCell<Option<Schedule>>,
 }
 
-impl<T: Default> Lane<T> {
+impl Lane {
     /// A lane with nothing open.
     pub fn new(reactor: &Reactor, record: LaneRecord) -> Self {
         Self {
@@ -67,7 +65,6 @@ impl<T: Default> Lane<T> {
             active: Cell::default(),
             abandoned: Cell::default(),
             record: RefCell::new(record),
-            tally: RefCell::default(),
             lateness: RefCell::default(),
             schedule: RefCell::default(),
         }

@@ -2,7 +2,7 @@
 //!
 //! | question | place |
 //! |---|---|
-//! | what a workload is to the driver | [`Workload`], [`User`] |
+//! | what a workload is to the driver | [`Workload`], [`User`]; one target's: `job` |
 //! | one client, from gate to outcome | `client` |
 //! | a thread's share of a target | `lane`; the thread itself: `worker` |
 //! | when an open loop sends | `schedule` |
@@ -12,6 +12,7 @@
 mod client;
 mod control;
 mod event;
+mod job;
 mod lane;
 mod random;
 mod run;

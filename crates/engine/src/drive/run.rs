@@ -7,13 +7,12 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
-use super::client::Rules;
-use super::control::{Control, Failure, Halt, Stopped};
+use super::control::{Control, Failure, Halt, Stopped, new_orders};
 use super::event::{self, Events};
+use super::job::{Job, job};
 use super::select_only::SelectOnly;
-use super::spec::Spec;
-use super::worker::{Crew, Input, Legacy, Order, Report};
-use super::{Tally, Workload};
+use super::spec::{Driving, Spec, Target};
+use super::worker::{Aim, Crew, Input, Legacy, Order, Report};
 use crate::io::{self, Clock, mailbox, memory_peak_bytes, raise_file_limit, usage};
 use crate::pgbench::workload::Pgbench;
 use crate::record::{Finished, Histogram};
@@ -40,64 +39,60 @@ pub enum End {
 /// Carries out the specification `text`. `inputs` are the two ends of the channel by which orders come.
 pub fn run(text: &str, inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>), out: &mut dyn Write) -> End {
     let mut events = Events::new(out);
-    let prepared = Spec::read(text).and_then(|spec| {
-        let load = |target: &super::spec::Target| {
-            conninfo::load(&target.conninfo).map_err(|e| format!("target {}: {e}", target.name))
-        };
-        let conninfos = spec.targets.iter().map(load).collect::<Result<Vec<_>, _>>()?;
-        Ok((spec, conninfos))
-    });
-    let (spec, conninfos) = match prepared {
-        Ok(prepared) => prepared,
-        Err(message) => return refused(&mut events, &message),
-    };
-    let start = Start { spec: &spec, conninfos: &conninfos, inputs, events };
-    let workload = &spec.workload;
-    match workload.get("kind").and_then(Value::as_str) {
-        Some("select-only") => start.with(SelectOnly::read(workload)),
-        Some("tpcc") => start.with(Tpcc::read(workload, spec.seed)),
-        Some("pgbench") => start.with(Pgbench::read(workload, spec.clients, spec.threads_used(), spec.seed)),
-        other => start.with::<Tpcc>(Err(format!("workload: unknown kind {}", other.unwrap_or("(none)")))),
-    }
-}
-
-fn refused(events: &mut Events<'_>, message: &str) -> End {
-    let body = json!({"stage": "specification", "target": null, "message": message, "sqlstate": null});
-    // An error means that nobody reads; the exit status tells the rest.
-    let _ = events.write("failed", body);
-    End::Refused
-}
-
-/// A run whose workload is yet to be read.
-struct Start<'a, 'e> {
-    spec: &'a Spec,
-    conninfos: &'a [Conninfo],
-    inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>),
-    events: Events<'e>,
-}
-
-impl Start<'_, '_> {
-    fn with<W: Workload>(mut self, workload: Result<W, String>) -> End {
-        match workload {
-            Ok(workload) => {
-                let run = Run { spec: self.spec, conninfos: self.conninfos, workload: &workload };
-                run.carry_out(self.inputs, self.events)
-            }
-            Err(message) => refused(&mut self.events, &message),
+    match read(text) {
+        Ok((spec, conninfos, jobs)) => {
+            Run { spec: &spec, conninfos: &conninfos, jobs: &jobs }.carry_out(inputs, events)
+        }
+        Err(message) => {
+            let body =
+                json!({"stage": "specification", "target": null, "message": message, "sqlstate": null});
+            // An error means that nobody reads; the exit status tells the rest.
+            let _ = events.write("failed", body);
+            End::Refused
         }
     }
 }
 
-/// Why a run ended, and what its threads left.
-type Ended<T> = (Halt, Vec<Legacy<T>>);
+/// A specification, and by target: where it is, and what its clients do.
+type Read = (Spec, Vec<Conninfo>, Vec<Box<dyn Job>>);
 
-struct Run<'a, W> {
-    spec: &'a Spec,
-    conninfos: &'a [Conninfo],
-    workload: &'a W,
+fn read(text: &str) -> Result<Read, String> {
+    let spec = Spec::read(text)?;
+    let load = |target: &Target| {
+        conninfo::load(&target.conninfo).map_err(|e| format!("target {}: {e}", target.name))
+    };
+    let conninfos = spec.targets.iter().map(load).collect::<Result<Vec<_>, _>>()?;
+    let of_target = |(target, driving): (&Target, Driving<'_>)| {
+        let own = target.workload.is_some();
+        read_job(&spec, &driving).map_err(|e| if own { format!("target {}: {e}", target.name) } else { e })
+    };
+    let jobs = spec.targets.iter().zip(spec.drivings()).map(of_target).collect::<Result<Vec<_>, _>>()?;
+    Ok((spec, conninfos, jobs))
 }
 
-impl<W: Workload> Run<'_, W> {
+fn read_job(spec: &Spec, driving: &Driving<'_>) -> Result<Box<dyn Job>, String> {
+    let (workload, clients) = (driving.workload, driving.clients);
+    match workload.get("kind").and_then(Value::as_str) {
+        Some("select-only") => SelectOnly::read(workload).map(job),
+        Some("tpcc") => Tpcc::read(workload, spec.seed).map(job),
+        Some("pgbench") => {
+            let threads = spec.threads_used().min(clients);
+            Pgbench::read(workload, clients, threads, spec.seed).map(job)
+        }
+        other => Err(format!("workload: unknown kind {}", other.unwrap_or("(none)"))),
+    }
+}
+
+/// Why a run ended, and what its threads left.
+type Ended = (Halt, Vec<Legacy>);
+
+struct Run<'a> {
+    spec: &'a Spec,
+    conninfos: &'a [Conninfo],
+    jobs: &'a [Box<dyn Job>],
+}
+
+impl Run<'_> {
     fn carry_out(&self, inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>), mut events: Events<'_>) -> End {
         let spec = self.spec;
         let clock = Clock::monotonic();
@@ -107,28 +102,23 @@ impl<W: Workload> Run<'_, W> {
         let started = json!({"epoch_unix_ns": epoch_unix.as_nanos() as u64, "threads": count, "io": io,
             "pid": std::process::id()});
         let _ = events.write("started", started);
+        let aim = |target: usize| Aim {
+            conninfo: &self.conninfos[target],
+            job: &*self.jobs[target],
+            driving: spec.driving(target),
+        };
         let crew = Crew {
-            workload: self.workload,
-            conninfos: self.conninfos,
-            clients: spec.clients,
+            aims: (0..spec.targets.len()).map(aim).collect(),
             threads: count,
             seed: spec.seed,
-            rules: Rules {
-                pacing: spec.pacing,
-                retries_max: spec.retries_max,
-                connect_timeout: spec.connect_timeout,
-            },
-            rate: spec.rate,
             connect_timeout: spec.connect_timeout,
             clock: clock.clone(),
             io,
         };
-        let kinds = self.workload.kinds();
         let (sender, inputs) = inputs;
         let mut control = Control {
             spec,
-            kinds,
-            new_order: self.workload.new_order(),
+            jobs: self.jobs,
             clock,
             inputs,
             threads: Vec::new(),
@@ -151,11 +141,11 @@ impl<W: Workload> Run<'_, W> {
     /// Starts the threads, lets `control` order them about, and lets them go.
     fn employ(
         &self,
-        crew: &Crew<'_, W>,
+        crew: &Crew<'_>,
         control: &mut Control<'_, '_>,
         inputs: &mpsc::Sender<Input>,
-    ) -> Result<Ended<W::Tally>, io::Error> {
-        let connections = u64::from(self.spec.clients) * self.spec.targets.len() as u64;
+    ) -> Result<Ended, io::Error> {
+        let connections: u64 = self.spec.drivings().map(|driving| u64::from(driving.clients)).sum();
         raise_file_limit(connections + u64::from(crew.threads) * FILES_PER_THREAD + FILES_OF_PROCESS)?;
         thread::scope(|scope| {
             let mut workers = Vec::new();
@@ -187,14 +177,14 @@ impl<W: Workload> Run<'_, W> {
         })
     }
 
-    fn conclude(&self, halt: Halt, legacies: Vec<Legacy<W::Tally>>, mut control: Control<'_, '_>) -> End {
+    fn conclude(&self, halt: Halt, legacies: Vec<Legacy>, mut control: Control<'_, '_>) -> End {
         let (stopped, lost) = match &halt {
             Halt::Stopped(Stopped::Done) => ("done", None),
             Halt::Stopped(Stopped::Stop) => ("stop", None),
             Halt::Stopped(Stopped::ServerLost(target)) => ("server-lost", Some(*target)),
             Halt::Failed(_) => ("failed", None),
         };
-        let mut result = self.result(legacies, &control);
+        let mut result = self.result(legacies);
         result["stopped"] = stopped.into();
         result["lost"] = lost.map(|target| self.spec.targets[target].name.clone()).into();
         match halt {
@@ -216,24 +206,21 @@ impl<W: Workload> Run<'_, W> {
         }
     }
 
-    fn result(&self, legacies: Vec<Legacy<W::Tally>>, control: &Control<'_, '_>) -> Value {
-        let count = self.spec.targets.len();
-        let mut merged: Vec<(Finished, W::Tally)> = (0..count).map(|_| Default::default()).collect();
+    fn result(&self, legacies: Vec<Legacy>) -> Value {
+        let mut merged = vec![Finished::default(); self.spec.targets.len()];
         let mut lateness = Histogram::default();
         for legacy in legacies {
             lateness.merge(&legacy.lateness);
-            for ((record, tally), (records, tallies)) in legacy.records.iter().zip(&mut merged) {
-                records.merge(record);
-                tallies.merge(tally);
-            }
+            merged.iter_mut().zip(&legacy.records).for_each(|(records, record)| records.merge(record));
         }
-        let kinds = self.workload.kinds();
-        let target = |(record, tally): &(Finished, W::Tally)| {
+        let target = |(index, record): (usize, &Finished)| {
+            let job = &*self.jobs[index];
+            let kinds = job.kinds();
             json!({"kinds": event::measured(&kinds, &record.measured), "totals": event::by_kind(&kinds, &record.totals),
-                "committed_new_orders": control.new_orders(&record.totals), "connections_lost": record.connections_lost,
-                "tally": self.workload.tally(tally)})
+                "committed_new_orders": new_orders(job, &record.totals), "connections_lost": record.connections_lost,
+                "tally": job.tally()})
         };
-        let targets: Vec<_> = merged.iter().map(target).collect();
+        let targets: Vec<_> = merged.iter().enumerate().map(target).collect();
         let used = usage();
         let [p50, p99] = [0.5, 0.99].map(|quantile| lateness.quantile_ns(quantile));
         json!({"targets": targets, "driver": {

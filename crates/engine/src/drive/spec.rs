@@ -19,7 +19,8 @@ const LONGEST_S: f64 = 7.0 * 86_400.0;
 pub struct Spec {
     /// The servers, in the order of their index.
     pub targets: Vec<Target>,
-    /// What the clients do: read by the workload that its `kind` names.
+    /// What the clients do: read by the workload that its `kind` names. As the next four that say so, it holds for each
+    /// target that has none of its own.
     pub workload: serde_json::Value,
     /// Clients of each target.
     pub clients: u32,
@@ -58,7 +59,7 @@ pub struct Spec {
     pub drain_timeout: Nanos,
 }
 
-/// A server.
+/// A server, and what is different about driving it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
@@ -66,6 +67,51 @@ pub struct Target {
     pub name: String,
     /// How to reach it.
     pub conninfo: String,
+    /// Instead of [`Spec::workload`].
+    #[serde(default)]
+    pub workload: Option<serde_json::Value>,
+    /// Instead of [`Spec::clients`].
+    #[serde(default)]
+    pub clients: Option<u32>,
+    /// Instead of [`Spec::pacing`].
+    #[serde(default)]
+    pub pacing: Option<Pacing>,
+    /// Instead of [`Spec::rate`]; a null means that this target's loop is closed.
+    #[serde(default, deserialize_with = "given")]
+    #[allow(clippy::option_option)] // Not given, a closed loop, an open one.
+    pub rate: Option<Option<Rate>>,
+    /// Instead of [`Spec::retries_max`].
+    #[serde(default)]
+    pub retries_max: Option<u32>,
+}
+
+/// How one target is driven.
+#[derive(Clone, Copy, Debug)]
+pub struct Driving<'a> {
+    /// See [`Spec::workload`].
+    pub workload: &'a serde_json::Value,
+    /// Its clients.
+    pub clients: u32,
+    /// See [`Spec::pacing`].
+    pub pacing: Pacing,
+    /// See [`Spec::rate`].
+    pub rate: Option<Rate>,
+    /// See [`Spec::retries_max`].
+    pub retries_max: u32,
+}
+
+impl Driving<'_> {
+    fn problem(&self) -> Option<String> {
+        if !(1..=CLIENTS_MAX).contains(&self.clients) {
+            return Some(format!("clients: {} is not between 1 and {CLIENTS_MAX}", self.clients));
+        }
+        let rate = self.rate?;
+        if !(rate.per_s > 0.0 && rate.per_s <= 1e9) {
+            return Some("rate: per_s is not between 0 and a thousand million".to_owned());
+        }
+        (self.pacing != Pacing::None)
+            .then(|| "rate: an open loop cannot have pacing by keying and thinking".to_owned())
+    }
 }
 
 /// Closed-loop pacing.
@@ -131,6 +177,14 @@ fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Nanos, D
     Ok(Nanos::from_s(value))
 }
 
+/// Tells a null from nothing.
+#[allow(clippy::option_option)] // That is its purpose.
+fn given<'de, D: serde::Deserializer<'de>, V: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<V>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
 impl Spec {
     /// Reads and checks a specification. The error is one line for a person.
     pub fn read(text: &str) -> Result<Self, String> {
@@ -141,35 +195,54 @@ impl Spec {
         }
     }
 
+    /// How a target is driven.
+    #[must_use]
+    pub fn driving(&self, target: usize) -> Driving<'_> {
+        let target = &self.targets[target];
+        Driving {
+            workload: target.workload.as_ref().unwrap_or(&self.workload),
+            clients: target.clients.unwrap_or(self.clients),
+            pacing: target.pacing.unwrap_or(self.pacing),
+            rate: target.rate.unwrap_or(self.rate),
+            retries_max: target.retries_max.unwrap_or(self.retries_max),
+        }
+    }
+
+    /// How all targets are driven, in the order of their index.
+    pub fn drivings(&self) -> impl Iterator<Item = Driving<'_>> {
+        (0..self.targets.len()).map(|target| self.driving(target))
+    }
+
+    /// Clients of the target that has the most.
+    #[must_use]
+    pub fn clients_max(&self) -> u32 {
+        self.drivings().map(|driving| driving.clients).max().unwrap_or(0)
+    }
+
     /// As many threads as asked for, but no more than clients; or else what ADR 2 found: one for every two cores, but one
-    /// for every client where there are no more of them than cores.
+    /// for every client where there are no more of them than cores. The target with the most clients decides.
     #[must_use]
     pub fn threads_used(&self) -> u32 {
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-        let chosen = if self.clients <= cores { self.clients } else { cores.div_ceil(2) };
-        self.threads.unwrap_or(chosen).min(self.clients)
+        let clients = self.clients_max();
+        let chosen = if clients <= cores { clients } else { cores.div_ceil(2) };
+        self.threads.unwrap_or(chosen).min(clients)
     }
 
     fn problem(&self) -> Option<String> {
         if self.targets.is_empty() {
             return Some("targets: there is none".to_owned());
         }
-        if !(1..=CLIENTS_MAX).contains(&self.clients) {
-            return Some(format!("clients: {} is not between 1 and {CLIENTS_MAX}", self.clients));
+        for (driving, target) in self.drivings().zip(&self.targets) {
+            if let Some(problem) = driving.problem() {
+                return Some(format!("target {}: {problem}", target.name));
+            }
         }
         if self.threads.is_some_and(|threads| !(1..=THREADS_MAX).contains(&threads)) {
             return Some(format!("threads: not between 1 and {THREADS_MAX}"));
         }
         if self.interval < Nanos(1_000_000) {
             return Some("interval_s: less than a millisecond".to_owned());
-        }
-        if let Some(rate) = self.rate {
-            if !(rate.per_s > 0.0 && rate.per_s <= 1e9) {
-                return Some("rate: per_s is not between 0 and a thousand million".to_owned());
-            }
-            if self.pacing != Pacing::None {
-                return Some("rate: an open loop cannot have pacing by keying and thinking".to_owned());
-            }
         }
         self.slices.iter().enumerate().find_map(|(index, slice)| {
             if slice.target >= self.targets.len() {
@@ -179,51 +252,5 @@ impl Spec {
             (measures && slice.duration <= self.discard)
                 .then(|| format!("slices[{index}]: nothing is left of it after discard_s"))
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Spec;
-    use serde_json::{Value, json};
-
-    fn sound() -> Value {
-        json!({"targets": [{"name": "a", "conninfo": ""}], "workload": {"kind": "select-only", "accounts": 1},
-            "clients": 1, "threads": null, "seed": 1, "pacing": "none", "rate": null, "retries_max": 1,
-            "slices": [{"target": 0, "role": "warm-up", "duration_s": 1}, {"target": 0, "role": "measure", "duration_s": 1.5}],
-            "discard_s": 0.05, "interval_s": 1, "barriers": true, "connect_timeout_s": 10, "drain_timeout_s": 5})
-    }
-
-    #[test]
-    fn a_sound_specification_is_read() {
-        let spec = Spec::read(&sound().to_string()).expect("sound");
-        assert_eq!(spec.slices[1].duration.0, 1_500_000_000);
-        assert_eq!(spec.discard.0, 50_000_000);
-    }
-
-    #[test]
-    fn a_wrong_specification_is_refused_with_what_is_wrong() {
-        let cases: [(&str, Value, &str); 11] = [
-            ("/clients", json!(0), "clients"),
-            ("/clients", json!(2001), "clients"),
-            ("/threads", json!(0), "threads"),
-            ("/targets", json!([]), "targets"),
-            ("/slices/0/target", json!(1), "no target 1"),
-            ("/slices/1/duration_s", json!(0.05), "nothing is left"),
-            ("/slices/0/duration_s", json!(-1), "not between"),
-            ("/interval_s", json!(0), "interval_s"),
-            ("/rate", json!({"per_s": 0, "arrivals": "constant"}), "per_s"),
-            ("/pacing", json!("sometimes"), "sometimes"),
-            ("/seed", json!({"unknown": 1}), "invalid type"),
-        ];
-        for (place, value, expected) in cases {
-            let mut spec = sound();
-            *spec.pointer_mut(place).expect("a place of the specification") = value;
-            let problem = Spec::read(&spec.to_string()).expect_err(place);
-            assert!(problem.contains(expected), "{place}: {problem}");
-        }
-        let mut spec = sound();
-        spec["unknown"] = json!(1);
-        assert!(Spec::read(&spec.to_string()).expect_err("an unknown key").contains("unknown"));
     }
 }

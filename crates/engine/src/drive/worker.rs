@@ -3,12 +3,13 @@
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc;
 
-use super::client::{Client, Dial, News, Rules};
+use super::Seat;
+use super::client::{Dial, News, Place, Rules};
+use super::job::{Job, Shift};
 use super::lane::{Lane, Window};
 use super::random::derive_seed;
 use super::schedule::Schedule;
-use super::spec::{Pacing, Rate};
-use super::{Seat, Workload};
+use super::spec::{Driving, Pacing};
 use crate::io::{Clock, Connection, Error, Gate, Io, Mailbox, Nanos, Reactor, Routine};
 use crate::record::{Counts, Finished, Histogram, LaneRecord};
 use crate::wire::conninfo::Conninfo;
@@ -67,29 +68,31 @@ pub enum Report {
 }
 
 /// What a thread leaves behind.
-pub struct Legacy<T> {
+pub struct Legacy {
     /// By target.
-    pub records: Vec<(Finished, T)>,
+    pub records: Vec<Finished>,
     /// How late deadlines were served.
     pub lateness: Histogram,
 }
 
+/// One target, as all threads drive it.
+pub struct Aim<'a> {
+    /// Where it is.
+    pub conninfo: &'a Conninfo,
+    /// What its clients do,
+    pub job: &'a dyn Job,
+    /// and how.
+    pub driving: Driving<'a>,
+}
+
 /// What all threads of a run share.
-pub struct Crew<'a, W> {
-    /// The workload.
-    pub workload: &'a W,
-    /// Where the targets are.
-    pub conninfos: &'a [Conninfo],
-    /// Clients of each target.
-    pub clients: u32,
+pub struct Crew<'a> {
+    /// The targets.
+    pub aims: Vec<Aim<'a>>,
     /// Number of threads.
     pub threads: u32,
     /// The run's seed.
     pub seed: u64,
-    /// The rules for clients.
-    pub rules: Rules,
-    /// The open loop, if it is one.
-    pub rate: Option<Rate>,
     /// Limit on connecting one client.
     pub connect_timeout: Nanos,
     /// The run's clock.
@@ -101,27 +104,18 @@ pub struct Crew<'a, W> {
 /// The errors of one SQLSTATE and target that a thread reports: the control thread passes on as many of all.
 pub const ERRORS_MAX: u32 = 20;
 
-impl<W: Workload> Crew<'_, W> {
+impl Crew<'_> {
     /// Runs thread number `thread` until it is ordered to finish.
     pub fn work(
         &self,
         thread: u32,
         orders: Mailbox<Order>,
         inputs: &mpsc::Sender<Input>,
-    ) -> Result<Legacy<W::Tally>, Error> {
+    ) -> Result<Legacy, Error> {
         let reactor = Reactor::with_io(self.clock.clone(), self.io)?;
-        let can_lag = self.rate.is_some() || self.rules.pacing == Pacing::KeyingAndThinking;
-        let kinds = self.workload.kinds().len();
-        let lane = |_| Lane::new(&reactor, LaneRecord::new(kinds, can_lag));
-        let lanes: Vec<Lane<W::Tally>> = (0..self.conninfos.len()).map(lane).collect();
-        let permits = (CONNECTING_MAX / self.threads).max(1);
-        let door = |conninfo| Door {
-            conninfo,
-            timeout: self.connect_timeout,
-            free: Cell::new(permits),
-            gate: Gate::default(),
-        };
-        let doors: Vec<Door> = self.conninfos.iter().map(door).collect();
+        let lanes: Vec<Lane> = self.aims.iter().map(|aim| Lane::new(&reactor, aim.record())).collect();
+        let doors: Vec<Door> = self.aims.iter().map(|aim| self.door(aim)).collect();
+        let shifts: Vec<Box<dyn Shift + '_>> = self.aims.iter().map(|aim| aim.job.shift()).collect();
         let known = RefCell::new(Vec::new());
         let send = |report| drop(inputs.send(Input::Report(report))); // It fails only when the control thread is gone: so are we, soon.
         let tell = |target: usize| {
@@ -139,40 +133,55 @@ impl<W: Workload> Crew<'_, W> {
         };
         let tells: Vec<_> = (0..lanes.len()).map(tell).collect();
         let mut clients: Vec<Routine<'_>> = Vec::new();
-        for (target, lane) in lanes.iter().enumerate() {
-            for client in (thread..self.clients).step_by(self.threads as usize) {
+        for (target, aim) in self.aims.iter().enumerate() {
+            let all = aim.driving.clients;
+            for client in self.clients_of(thread, aim) {
                 let own_seed = derive_seed(self.seed, u64::from(client));
-                let seat = Seat { client, clients: self.clients, thread, seed: own_seed };
-                let client = Client {
-                    lane,
+                let place = Place {
+                    lane: &lanes[target],
                     reactor: &reactor,
                     dial: &doors[target],
-                    rules: self.rules,
+                    rules: self.rules(aim),
                     is_first: client == 0,
                     tell: &tells[target],
-                    user: self.workload.user(seat),
-                    drawn: None,
-                    wait: Nanos::ZERO,
                 };
-                clients.push(Box::pin(client.run()));
+                clients.push(
+                    shifts[target].client(Seat { client, clients: all, thread, seed: own_seed }, place),
+                );
             }
         }
         let orders = orders.serve(&reactor, |order| self.obey(&order, thread, &lanes, &send));
         reactor.run_beside(orders, clients)??;
+        for shift in &shifts {
+            shift.end();
+        }
         let mut lateness = Histogram::default();
-        let records: Vec<_> = lanes
-            .into_iter()
-            .map(|lane| {
-                lateness.merge(&lane.lateness.borrow());
-                let record = lane.record.into_inner();
-                (record.finish(), lane.tally.into_inner())
-            })
-            .collect();
+        let mut records = Vec::new();
+        for lane in lanes {
+            lateness.merge(&lane.lateness.borrow());
+            records.push(lane.record.into_inner().finish());
+        }
         Ok(Legacy { records, lateness })
     }
 
+    /// The clients of a target that a thread runs.
+    fn clients_of(&self, thread: u32, aim: &Aim<'_>) -> impl ExactSizeIterator<Item = u32> + use<> {
+        (thread..aim.driving.clients).step_by(self.threads as usize)
+    }
+
+    fn rules(&self, aim: &Aim<'_>) -> Rules {
+        let Driving { pacing, retries_max, .. } = aim.driving;
+        Rules { pacing, retries_max, connect_timeout: self.connect_timeout }
+    }
+
+    fn door<'a>(&self, aim: &Aim<'a>) -> Door<'a> {
+        let permits = (CONNECTING_MAX / self.threads).max(1);
+        let (free, gate) = (Cell::new(permits), Gate::default());
+        Door { conninfo: aim.conninfo, timeout: self.connect_timeout, free, gate }
+    }
+
     /// Carries out an order; whether there are more to come.
-    fn obey(&self, order: &Order, thread: u32, lanes: &[Lane<W::Tally>], send: &impl Fn(Report)) -> bool {
+    fn obey(&self, order: &Order, thread: u32, lanes: &[Lane], send: &impl Fn(Report)) -> bool {
         let open = || lanes.iter().find(|lane| lane.is_open());
         match *order {
             Order::Calibrate(target) => {
@@ -181,7 +190,7 @@ impl<W: Workload> Crew<'_, W> {
                 }
             }
             Order::Open(window) => {
-                let schedule = self.rate.map(|rate| self.schedule(rate, thread, &window));
+                let schedule = self.schedule(thread, &window);
                 lanes[window.target].open(window, schedule);
             }
             Order::Publish => {
@@ -202,19 +211,31 @@ impl<W: Workload> Crew<'_, W> {
         true
     }
 
-    /// The arrivals of this thread's clients: its share of the rate.
-    fn schedule(&self, rate: Rate, thread: u32, window: &Window) -> Schedule {
-        let own = (thread..self.clients).step_by(self.threads as usize).count();
-        let per_s = rate.per_s * own as f64 / f64::from(self.clients);
-        let phase = f64::from(thread) / f64::from(self.threads);
+    /// The arrivals of this thread's clients, in an open loop: its share of the target's rate.
+    fn schedule(&self, thread: u32, window: &Window) -> Option<Schedule> {
+        let aim = &self.aims[window.target];
+        let (rate, own) = (aim.driving.rate?, self.clients_of(thread, aim).len());
+        if own == 0 {
+            return None;
+        }
+        let per_s = rate.per_s * own as f64 / f64::from(aim.driving.clients);
+        let phase = f64::from(thread) / f64::from(self.threads.min(aim.driving.clients));
         // A stream of its own for each thread and slice, after those of the clients.
+        let clients_max = self.aims.iter().map(|aim| aim.driving.clients).max().unwrap_or(0);
         let number =
-            u64::from(self.clients) + u64::from(window.serial) * u64::from(self.threads) + u64::from(thread);
-        Schedule::new(rate.arrivals, per_s, phase, window.opened, derive_seed(self.seed, number))
+            u64::from(clients_max) + u64::from(window.serial) * u64::from(self.threads) + u64::from(thread);
+        Some(Schedule::new(rate.arrivals, per_s, phase, window.opened, derive_seed(self.seed, number)))
     }
 }
 
-fn report_drained<T: Default>(lane: &Lane<T>, send: &impl Fn(Report)) {
+impl Aim<'_> {
+    fn record(&self) -> LaneRecord {
+        let can_lag = self.driving.rate.is_some() || self.driving.pacing == Pacing::KeyingAndThinking;
+        LaneRecord::new(self.job.kinds().len(), can_lag)
+    }
+}
+
+fn report_drained(lane: &Lane, send: &impl Fn(Report)) {
     if let Some((_, abandoned)) = lane.take_drained() {
         let mut record = lane.record.borrow_mut();
         let ended: u64 = record.totals().iter().map(|counts| counts.all).sum();
@@ -242,7 +263,7 @@ fn report_error(known: &Known, target: usize, error: &Error, send: &impl Fn(Repo
 }
 
 /// The way to one target, through which not all clients of a thread go at once.
-struct Door<'a> {
+pub struct Door<'a> {
     conninfo: &'a Conninfo,
     timeout: Nanos,
     free: Cell<u32>,

@@ -19,6 +19,8 @@ fn whole_runs() {
     the_ways_of_sending_do_the_same(&server);
     a_barrier_counts_what_was_executed(&server);
     a_connection_lost_between_slices_is_counted(&server);
+    each_target_may_be_driven_in_its_own_way(&server);
+    a_wrong_workload_of_a_target_is_refused_with_its_name(&server);
     a_lost_server_is_named(&server);
 }
 
@@ -47,6 +49,55 @@ fn a_barrier_counts_what_was_executed(server: &Server) {
     let count = |key: &str| totals[key].as_u64().unwrap();
     assert!(count("skipped") > 0, "the loop is overloaded: {totals}");
     assert_eq!(at("end")["totals"][0]["transactions"], count("ok") + count("rolled_back") + count("failed"));
+}
+
+/// Three targets: the run's own way; more clients by another protocol in an open loop; a single one that fails always.
+fn each_target_may_be_driven_in_its_own_way(server: &Server) {
+    let mut specification = specification(server);
+    specification["threads"] = json!(2);
+    let script = |name: &str, text: &str, protocol: &str| {
+        let scripts = json!([{"name": name, "text": text}]);
+        json!({"kind": "pgbench", "protocol": protocol, "scale": 1, "scripts": scripts})
+    };
+    let conninfo = server.by_socket();
+    specification["targets"] = json!([{"name": "a", "conninfo": conninfo},
+        {"name": "b", "conninfo": conninfo, "clients": 3, "rate": {"per_s": 1000.0, "arrivals": "constant"},
+            "workload": script("two", "select 1;\nselect 2;", "prepared")},
+        {"name": "c", "conninfo": conninfo, "clients": 1, "workload": script("none", "select 1/0;", "simple")}]);
+    let slice = |target: u32, role: &str| json!({"target": target, "role": role, "duration_s": 0.1});
+    let slices = [slice(0, "warm-up"), slice(2, "measure"), slice(1, "measure"), slice(0, "measure")];
+    specification["slices"] = json!(slices);
+    let events = drive(&specification, &|_| ());
+    let connected = events.iter().filter(|event| event["event"] == "connected");
+    assert_eq!(connected.map(|event| event["clients"].clone()).collect::<Vec<_>>(), [2, 3, 1]);
+    let of_slice = |slice: &Value| {
+        let kinds = slice["kinds"].as_object().unwrap();
+        (slice["target"].as_u64().unwrap(), kinds.keys().cloned().collect::<Vec<_>>())
+    };
+    let slices = events.iter().filter(|event| event["event"] == "slice").map(of_slice);
+    let select = vec!["select".to_owned()];
+    let expected =
+        [(0, select.clone()), (2, vec!["none".to_owned()]), (1, vec!["two".to_owned()]), (0, select)];
+    assert_eq!(slices.collect::<Vec<_>>(), expected);
+    let result = events.last().unwrap();
+    assert_eq!(result["stopped"], "done");
+    let count = |target: usize, kind: &str, key: &str| {
+        result["targets"][target]["totals"][kind][key].as_u64().unwrap()
+    };
+    assert!(count(0, "select", "ok") > 10 && count(0, "select", "failed") == 0, "{result}");
+    // A tenth of a second of 1000/s, from three clients of two threads.
+    assert_eq!(count(1, "two", "ok") + count(1, "two", "skipped"), 100);
+    assert_eq!(count(1, "two", "failed"), 0);
+    assert!(count(2, "none", "failed") > 10 && count(2, "none", "ok") == 0, "{result}");
+}
+
+fn a_wrong_workload_of_a_target_is_refused_with_its_name(server: &Server) {
+    let mut specification = specification(server);
+    specification["targets"][1]["workload"] = json!({"kind": "select-only", "accounts": 0});
+    let events = drive(&specification, &|_| ());
+    let failed = &events[0];
+    assert_eq!((&failed["event"], &failed["stage"]), (&json!("failed"), &json!("specification")));
+    assert!(failed["message"].as_str().unwrap().starts_with("target b: workload: accounts"), "{failed}");
 }
 
 /// As after a crash from which the server recovered before the next slice.

@@ -2,4 +2,5 @@
 
 mod clients;
 mod open_loop;
+mod specification;
 mod stage;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use crate::drive::client::{Client, Dial, News, Rules};
+use crate::drive::client::{Client, Dial, News, Place, Rules};
 use crate::drive::lane::{Lane, Window};
 use crate::drive::schedule::Schedule;
 use crate::drive::spec::Pacing;
@@ -256,17 +256,10 @@ impl Play {
             News::Connected | News::Calibrated { .. } => {}
         };
         let (user, rules) = (self.user, self.rules);
-        let client = Client {
-            lane: &lane,
-            reactor: &reactor,
-            dial: &self.server,
-            rules,
-            is_first: true,
-            tell: &tell,
-            user,
-            drawn: None,
-            wait: Nanos::ZERO,
-        };
+        let tally = RefCell::new(());
+        let place =
+            Place { lane: &lane, reactor: &reactor, dial: &self.server, rules, is_first: true, tell: &tell };
+        let client = Client::new(place, user, &tally);
         let others: Vec<Routine<'_>> =
             vec![Box::pin(client.run()), Box::pin(Rc::clone(&self.server).serve(reactor.clone()))];
         let director = async {

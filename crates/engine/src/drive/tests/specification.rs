@@ -1,0 +1,93 @@
+//! What is a sound specification, and what is not.
+
+use serde_json::{Value, json};
+
+use crate::drive::spec::{Pacing, Spec};
+
+fn sound() -> Value {
+    json!({"targets": [{"name": "a", "conninfo": ""}], "workload": {"kind": "select-only", "accounts": 1},
+        "clients": 1, "threads": null, "seed": 1, "pacing": "none", "rate": null, "retries_max": 1,
+        "slices": [{"target": 0, "role": "warm-up", "duration_s": 1}, {"target": 0, "role": "measure", "duration_s": 1.5}],
+        "discard_s": 0.05, "interval_s": 1, "barriers": true, "connect_timeout_s": 10, "drain_timeout_s": 5})
+}
+
+#[test]
+fn a_sound_specification_is_read() {
+    let spec = Spec::read(&sound().to_string()).expect("sound");
+    assert_eq!(spec.slices[1].duration.0, 1_500_000_000);
+    assert_eq!(spec.discard.0, 50_000_000);
+}
+
+#[test]
+fn a_target_is_driven_as_the_run_says_unless_it_says_otherwise() {
+    let mut spec = sound();
+    spec["rate"] = json!({"per_s": 5, "arrivals": "poisson"});
+    spec["targets"] = json!([
+        {"name": "a", "conninfo": ""},
+        {"name": "b", "conninfo": "", "clients": 7, "retries_max": 3, "workload": {"kind": "tpcc"}},
+        {"name": "c", "conninfo": "", "rate": null, "pacing": "keying-and-thinking"},
+    ]);
+    let spec = Spec::read(&spec.to_string()).expect("sound");
+    let [a, b, c] = [0, 1, 2].map(|target| spec.driving(target));
+    assert_eq!((a.clients, a.retries_max, a.pacing, a.rate), (1, 1, Pacing::None, spec.rate));
+    assert_eq!((b.clients, b.retries_max, b.pacing, b.rate), (7, 3, Pacing::None, spec.rate));
+    assert_eq!((c.clients, c.retries_max, c.pacing, c.rate), (1, 1, Pacing::KeyingAndThinking, None));
+    assert_eq!([a, b, c].map(|one| &one.workload["kind"]), ["select-only", "tpcc", "select-only"]);
+}
+
+#[test]
+fn the_target_with_the_most_clients_decides_how_many_threads_there_are() {
+    let mut spec = sound();
+    spec["targets"] = json!([{"name": "a", "conninfo": ""}, {"name": "b", "conninfo": "", "clients": 9}]);
+    for (asked, used) in [(4, 4), (9, 9), (20, 9)] {
+        spec["threads"] = json!(asked);
+        assert_eq!(Spec::read(&spec.to_string()).expect("sound").threads_used(), used);
+    }
+}
+
+#[test]
+fn a_wrong_target_is_refused_with_its_name() {
+    let cases = [
+        (json!({"clients": 0}), "target b: clients: 0 is not"),
+        (json!({"rate": {"per_s": 0, "arrivals": "constant"}}), "target b: rate: per_s"),
+        (
+            json!({"rate": {"per_s": 1, "arrivals": "constant"}, "pacing": "keying-and-thinking"}),
+            "target b: rate: an open loop cannot",
+        ),
+        (json!({"threads": 1}), "unknown field `threads`"),
+    ];
+    for (own, expected) in cases {
+        let mut spec = sound();
+        let mut target = json!({"name": "b", "conninfo": ""});
+        target.as_object_mut().expect("an object").extend(own.as_object().expect("an object").clone());
+        spec["targets"] = json!([{"name": "a", "conninfo": ""}, target]);
+        let problem = Spec::read(&spec.to_string()).expect_err("a wrong target");
+        assert!(problem.contains(expected), "{problem}");
+    }
+}
+
+#[test]
+fn a_wrong_specification_is_refused_with_what_is_wrong() {
+    let cases: [(&str, Value, &str); 11] = [
+        ("/clients", json!(0), "clients"),
+        ("/clients", json!(2001), "clients"),
+        ("/threads", json!(0), "threads"),
+        ("/targets", json!([]), "targets"),
+        ("/slices/0/target", json!(1), "no target 1"),
+        ("/slices/1/duration_s", json!(0.05), "nothing is left"),
+        ("/slices/0/duration_s", json!(-1), "not between"),
+        ("/interval_s", json!(0), "interval_s"),
+        ("/rate", json!({"per_s": 0, "arrivals": "constant"}), "per_s"),
+        ("/pacing", json!("sometimes"), "sometimes"),
+        ("/seed", json!({"unknown": 1}), "invalid type"),
+    ];
+    for (place, value, expected) in cases {
+        let mut spec = sound();
+        *spec.pointer_mut(place).expect("a place of the specification") = value;
+        let problem = Spec::read(&spec.to_string()).expect_err(place);
+        assert!(problem.contains(expected), "{place}: {problem}");
+    }
+    let mut spec = sound();
+    spec["unknown"] = json!(1);
+    assert!(Spec::read(&spec.to_string()).expect_err("an unknown key").contains("unknown"));
+}

@@ -1,0 +1,50 @@
+"""The engine's specification: what a target has of its own is said, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgdyno.drive.specification import drive_specification
+from pgdyno.study.plan import Driving, Rate, Slice
+from pgdyno.study.tpcc import TpccParameters
+
+COMMON = Driving(workload=TpccParameters(warehouses=1), clients=2, rate=Rate(per_s=10))
+TARGETS = [("a", "host=a"), ("b", "host=b")]
+
+
+def test_targets_that_are_driven_alike_have_nothing_of_their_own() -> None:
+    specification = drive_specification(COMMON, 1, [], TARGETS)
+    assert specification["targets"] == [
+        {"name": "a", "conninfo": "host=a"},
+        {"name": "b", "conninfo": "host=b"},
+    ]
+    assert specification == drive_specification(COMMON, 1, [], TARGETS, [COMMON, COMMON])
+
+
+def test_a_target_has_what_differs_and_a_closed_loop_is_said() -> None:
+    workload = TpccParameters(warehouses=1, isolation="serializable")
+    other = COMMON.model_copy(update={"workload": workload, "clients": 5, "rate": None, "retries_max": 3})
+    specification = drive_specification(COMMON, 1, [], TARGETS, [COMMON, other])
+    assert specification["targets"] == [
+        {"name": "a", "conninfo": "host=a"},
+        {
+            "name": "b",
+            "conninfo": "host=b",
+            "workload": workload.to_drive(),
+            "clients": 5,
+            "rate": None,
+            "retries_max": 3,
+        },
+    ]
+    assert (specification["clients"], specification["rate"]["per_s"]) == (2, 10)
+
+
+@pytest.mark.parametrize("change", [{"threads": 1}, {"discard_s": 0.5}])
+def test_what_is_the_whole_runs_cannot_differ(change: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="threads and discard_s"):
+        drive_specification(COMMON, 1, [], TARGETS, [COMMON, COMMON.model_copy(update=change)])
+
+
+def test_each_target_has_its_driving() -> None:
+    with pytest.raises(ValueError, match="argument"):
+        drive_specification(COMMON, 1, [Slice(0, "measure", 1.0, 0)], TARGETS, [COMMON])
