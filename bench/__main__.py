@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from bench import load, pgbench, restore, scripts, tpcc
+from bench import load, pgbench, restore, scripts, telemetry, tpcc
 from bench.figure import Figure, markdown
 from bench.setting import FULL, SMOKE, Place, Sizes, place
 from pgdyno.engine import build_info
@@ -25,6 +25,7 @@ BENCHMARKS: Mapping[str, Callable[[Place, Sizes], Iterator[Figure]]] = {
     "tpcc": tpcc.figures,
     "load": load.figures,
     "restore": restore.figures,
+    "telemetry": telemetry.figures,
     "pgbench-startup": pgbench.startup,
     "pgbench-init": pgbench.initialise,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import comb
 from statistics import median
 from typing import Literal
 
@@ -16,6 +17,7 @@ class Figure:
     theirs.
 
     ``theirs`` and ``ratio`` are None where there is nothing to compare with; ``wanted`` bounds the ratio.
+    ``interval`` has the ratio's 95 %, None where there are too few pairs.
     """
 
     name: str
@@ -25,6 +27,7 @@ class Figure:
     against: str
     theirs: float | None = None
     ratio: float | None = None
+    interval: tuple[float, float] | None = None
     wanted: float | None = None
     sense: Sense = "at most"
 
@@ -47,8 +50,20 @@ def compared(
 ) -> Figure:
     """A figure from pairs (ours, theirs) that were measured next to each other."""
     ours, theirs = (median(side) for side in zip(*pairs, strict=True))
-    ratio = median(one / other for one, other in pairs)
-    return Figure(name, unit, len(pairs), ours, against, theirs, ratio, wanted, sense)
+    ratios = [one / other for one, other in pairs]
+    interval = interval_of_median(ratios)
+    return Figure(name, unit, len(pairs), ours, against, theirs, median(ratios), interval, wanted, sense)
+
+
+def interval_of_median(values: Sequence[float]) -> tuple[float, float] | None:
+    """Of any distribution, 95 % or somewhat more: each value lies below the median as a coin falls, so that
+    two of the ordered ones enclose it. None for fewer than six, no two of which do it that surely.
+    """
+    n, inside, tail = len(values), 0, 0.0
+    while inside < n and (tail := tail + comb(n, inside) / 2**n) <= 0.025:
+        inside += 1
+    ordered = sorted(values)
+    return (ordered[inside - 1], ordered[n - inside]) if inside else None
 
 
 def limited(name: str, unit: str, ours: Sequence[float], limit: float) -> Figure:
@@ -73,6 +88,8 @@ def markdown(figures: Sequence[Figure]) -> str:
 def _row(f: Figure) -> str:
     theirs = f"{_number(f.theirs)} ({f.against})" if f.theirs is not None else f.against
     ratio = "–" if f.ratio is None else f"{f.ratio:.3f}"
+    if f.interval is not None:
+        ratio += f" ({f.interval[0]:.3f} to {f.interval[1]:.3f})"
     wanted = "–" if f.wanted is None else f"{f.sense} {f.wanted:g}"
     cells = (f.name, _number(f.ours), theirs, f.unit, ratio, wanted, HOLDS[f.holds], str(f.n))
     return f"| {' | '.join(cells)} |"

@@ -19,6 +19,7 @@ FIGURES = {
     "tpcc": {"client CPU", "client memory", "throughput"},
     "load": {"copy phase", "engine's share of the copy phase's CPU", "whole"},
     "restore": {"into nothing", "over a used copy"},
+    "telemetry": {"throughput", "CPU of the sampler"},
     "pgbench-startup": {"start to end", "beside pgbench"},
     "pgbench-init": {"tables made", "CPU of client and server"},
 }

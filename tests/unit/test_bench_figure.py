@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from bench.figure import Sense, alone, compared, limited, markdown
+from bench.figure import Sense, alone, compared, interval_of_median, limited, markdown
 
 
 def test_the_ratio_is_the_median_of_the_pairs_not_the_ratio_of_the_medians() -> None:
@@ -17,6 +17,21 @@ def test_the_ratio_is_the_median_of_the_pairs_not_the_ratio_of_the_medians() -> 
 )
 def test_a_ratio_holds_on_its_own_side_of_what_is_wanted(sense: Sense, ours: float, holds: bool) -> None:
     assert compared("rate", "tx/s", [(ours, 100.0)], "peer", wanted=0.7, sense=sense).holds is holds
+
+
+def test_the_interval_of_a_median_has_the_textbooks_ranks() -> None:
+    # Ranks 2 and 9 of ten, 6 and 15 of twenty, 1 and 6 of six (tables of the sign test).
+    assert interval_of_median([float(n) for n in range(1, 11)]) == (2, 9)
+    assert interval_of_median([float(n) for n in range(20, 0, -1)]) == (6, 15)
+    assert interval_of_median([3.0, 1.0, 2.0, 6.0, 5.0, 4.0]) == (1, 6)
+    assert interval_of_median([1.0] * 5) is None
+    assert interval_of_median([]) is None
+
+
+def test_a_ratio_of_many_pairs_carries_its_interval() -> None:
+    figure = compared("rate", "tx/s", [(n, 10.0) for n in range(1, 8)], "off")
+    assert figure.interval == (0.1, 0.7)
+    assert "| 0.400 (0.100 to 0.700) |" in markdown([figure])
 
 
 def test_the_table_tells_what_was_not_compared() -> None:

@@ -7,11 +7,13 @@ import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import psycopg
 import pytest
+from psycopg.sql import Composed
 
 from pgdyno.errors import ConnectError
 from pgdyno.probe import sampler as module
@@ -41,14 +43,16 @@ class FakeConnection:
     """As much of one as the sampler uses."""
 
     closed: bool = False
+    autocommit: bool = False
     said: list[str] = field(default_factory=list)
+    info: Any = field(
+        default_factory=lambda: SimpleNamespace(
+            server_version=15_00_00, backend_pid=2**22 + 1, parameter_status=lambda _: "off"
+        )
+    )
 
-    class info:  # noqa: N801
-        server_version = 15_00_00
-        backend_pid = 2**22 + 1
-
-    def execute(self, query: str) -> None:
-        self.said.append(query)
+    def execute(self, query: Composed) -> None:
+        self.said.append(query.as_string())
 
     def close(self) -> None:
         self.closed = True
@@ -148,14 +152,15 @@ def test_waits_are_looked_at_all_through_the_second_and_summed() -> None:
 
     def waiting(_: Connection) -> Mapping[str, float]:
         looks.append(round(time.now_s - time.begun_s, 9))
-        return {"LWLock:WALWrite": 2.0} if len(looks) <= WAITS_PER_TICK else {"IO:DataFileRead": 1.0}
+        return {"LWLock/WALWrite": 2.0} if len(looks) <= WAITS_PER_TICK else {"IO/DataFileRead": 1.0}
 
     (chunk,) = of(run(time, Target(0, connect, None, waiting)), "waits")
-    assert looks == [round(n / WAITS_PER_TICK, 9) for n in range(31)]
+    assert looks == [round(n / WAITS_PER_TICK, 9) for n in range(3 * WAITS_PER_TICK + 1)]
     assert column(chunk, "at_s") == [0, 1, 2, 3]
-    assert column(chunk, "samples") == [1, 10, 10, 10]
-    assert column(chunk, "LWLock:WALWrite") == [2, 18, 0, 0]  # not seen is none
-    assert column(chunk, "IO:DataFileRead") == [0, 1, 10, 10]
+    n = WAITS_PER_TICK
+    assert column(chunk, "samples") == [1, n, n, n]
+    assert column(chunk, "LWLock/WALWrite") == [2, 2 * (n - 1), 0, 0]  # not seen is none
+    assert column(chunk, "IO/DataFileRead") == [0, 1, n, n]
 
 
 def test_what_a_sample_does_not_have_is_nan() -> None:
@@ -207,7 +212,9 @@ def test_a_lost_server_ends_its_series_with_a_reason_and_is_connected_to_each_ti
     assert attempts == [0, 4, 5, 6]
     waits = of(chunks, "waits")
     assert [chunk.reason for chunk in waits] == [chunk.reason for chunk in server]
-    assert sum(sum(column(chunk, "samples")) for chunk in waits if len(chunk.points)) == 30 + 25 + 1
+    looks = sum(sum(column(chunk, "samples")) for chunk in waits if len(chunk.points))
+    in_three_s, in_two_and_a_half_s = 3 * WAITS_PER_TICK, math.floor(2.5 * WAITS_PER_TICK) + 1
+    assert looks == in_three_s + in_two_and_a_half_s
     (other,) = of(chunks, "server", 1)
     assert column(other, "at_s") == list(range(9))
     assert [len(chunk.points) for chunk in of(chunks, "host")] == [9]
@@ -247,7 +254,7 @@ def test_connections_are_closed_at_the_end_and_no_query_may_hang() -> None:
 
     run(Time(2.5), Target(0, connecting, counting()), Target(1, connecting, None, counting()))
     assert [connection.closed for connection in made] == [True, True]
-    assert all("set statement_timeout = '5s'" in connection.said for connection in made)
+    assert all("set_config('statement_timeout', '5s', false)" in connection.said[0] for connection in made)
 
 
 def test_what_nobody_drains_ends_the_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +278,7 @@ def test_long_runs_have_coarser_steps(window_s: float, step_s: float) -> None:
 def test_a_coarser_step_is_kept_and_waits_are_looked_at_as_often_in_it() -> None:
     chunks = run(Time(20.1), Target(0, connect, counting(), counting()), step_s=4.0)
     assert column(of(chunks, "server")[0], "at_s") == [0, 4, 8, 12, 16, 20]
-    assert column(of(chunks, "waits")[0], "samples") == [1, 10, 10, 10, 10, 10]
+    assert column(of(chunks, "waits")[0], "samples") == [1, *[WAITS_PER_TICK] * 5]
 
 
 def test_a_gathering_says_a_reason_once_until_there_is_a_sample_again() -> None:

@@ -18,17 +18,13 @@ import psycopg
 from pgdyno.errors import PgdynoError
 from pgdyno.probe.cpu import process_cpu_s, server_cpu_s
 from pgdyno.probe.series import Chunk, Gathering
+from pgdyno.probe.session import prepare
 from pgdyno.server.running import Connection
-from pgdyno.server.witness import keep_idle
 
 SERVER, WAITS, HOST = "server", "waits", "host"
 
 SAMPLES = "samples"
 """Column of the waits: how often was looked in this step. The others are sums over these looks."""
-
-STATEMENT_TIMEOUT_S = 5
-"""Of the sampler's own queries, which take milliseconds: one that waits for a lock must not stop the series
-of the other servers."""
 
 Sample = Callable[[Connection], Mapping[str, float]]
 Now = Callable[[], float]
@@ -137,7 +133,8 @@ class SampledServer:
     def _connect(self) -> Iterator[Chunk]:
         try:
             self._connection = self.target.connect()
-            keep_idle(self._connection).execute(f"set statement_timeout = '{STATEMENT_TIMEOUT_S}s'")
+            # Its time limits are the others': a query that waits for a lock must not stop their series.
+            prepare(self._connection)
         except (PgdynoError, psycopg.Error, OSError) as error:
             self._let_go()
             yield from self._fail(error)

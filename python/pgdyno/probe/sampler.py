@@ -25,7 +25,8 @@ from typing import Self
 from pgdyno.probe.sampled_server import SampledServer, Target
 from pgdyno.probe.series import STEP_S, Chunk
 
-WAITS_PER_TICK = 10
+WAITS_PER_TICK = 5
+"""Each look costs half a millisecond of CPU, of which most is waking up."""
 
 CHUNK_S = 60.0
 """A chunk a minute: what a power cut takes with it."""
@@ -110,8 +111,8 @@ class Sampler:
         return chunks
 
     def mark(self) -> Cost:
-        """What the sampler has cost since the last mark, or since its start: up to its last look, at most a
-        tenth of a step ago.
+        """What the sampler has cost since the last mark, or since its start: up to its last look, at most
+        1 / WAITS_PER_TICK of a step ago.
         """
         now = Cost(self._thread_s, {server.target.number: server.cpu_s for server in self._servers})
         before, self._marked = self._marked, now
