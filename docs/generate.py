@@ -1,4 +1,4 @@
-"""Writes the pages that repeat what the code says: docs/cli.md and docs/caveats.md.
+"""Writes what repeats what the code says: docs/cli.md, docs/caveats.md and studies/study.schema.json.
 
     python docs/generate.py
 
@@ -7,6 +7,7 @@ tests/unit/test_docs.py fails when a page is out of date.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 from pgdyno.caveats import WORDINGS, Code
 from pgdyno.cli.main import app
 from pgdyno.cli.pgbench import NAME
+from pgdyno.study.schema import schema
 
 DOCS = Path(__file__).parent
 PACKAGE = DOCS.parent / "python" / "pgdyno"
@@ -106,7 +108,12 @@ def _filled_in(text: str) -> str:
     return re.sub(r"\{(\w+)\}", lambda found: f"*{found[1].replace('_', ' ')}*", text).replace(" --", " \\--")
 
 
-PAGES = {"cli.md": cli_page, "caveats.md": caveats_page}
+def schema_page() -> str:
+    """What editors know of study files."""
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+PAGES = {"cli.md": cli_page, "caveats.md": caveats_page, "../studies/study.schema.json": schema_page}
 
 
 def main() -> None:

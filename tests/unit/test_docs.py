@@ -42,11 +42,26 @@ def generator() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["cli.md", "caveats.md"])
+@pytest.mark.parametrize("name", ["cli.md", "caveats.md", "../studies/study.schema.json"])
 def test_a_page_made_from_the_code_is_up_to_date(name: str) -> None:
     assert (DOCS / name).read_text() == generator().PAGES[name](), (
         f"docs/{name} is out of date: renew it with `python docs/generate.py` and look at the difference"
     )
+
+
+def test_every_key_has_its_description_in_the_schema_and_every_reference_leads_somewhere() -> None:
+    whole = json.loads((ROOT / "studies" / "study.schema.json").read_text())
+    pending, described = [whole], 0
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            for key, field in part.get("properties", {}).items():
+                assert field.get("description") or "$ref" in field, key
+                described += 1
+            if "$ref" in part:
+                assert part["$ref"].removeprefix("#/$defs/") in whole["$defs"]
+        pending += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    assert described > 100
 
 
 def test_every_command_and_every_caveat_has_its_page() -> None:

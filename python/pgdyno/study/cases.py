@@ -96,7 +96,7 @@ def _arms(file: StudyFile, case: Levels) -> list[Levels]:
 def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case:
     layout = _layout(file, cases, len(arms))
     drivings = tuple(_driving(file, {**case, **arm}, layout["discard_s"]) for arm in arms)
-    name = label_of(names_of(case)) or drivings[0].workload.name
+    name = label_of(names_of(case)) or drivings[0].workload.kind
     fields: dict[str, Any] = {
         **dict(drivings[0]),
         "title": f"{file.title}: {name}" if cases > 1 else file.title,

@@ -187,6 +187,7 @@ def _published(file: StudyFile) -> Complaints:
 
 def _reference(file: StudyFile, path: Path, reference: Reference) -> Complaints:
     yield from _levels(file, (*path, "levels"), reference.levels)
+    yield from _levels(file, (*path, "against"), reference.against)
 
 
 def _fit(file: StudyFile) -> Complaints:

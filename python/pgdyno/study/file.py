@@ -46,7 +46,7 @@ class Source(Part):
 
     author: str = Field(description="Who measured.")
     year: int = Field(ge=1990, le=2100, description="Of publication.")
-    title: str = Field(description="Of the text.")
+    title: str = Field(default="", description="Of the text.")
     where: str = Field(default="", description="Where it appeared.")
     machine: SourceMachine | None = Field(default=None, description="The machine of the source.")
 

@@ -55,10 +55,10 @@ class Script(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(min_length=1)
-    weight: int = Field(default=1, ge=0, le=2**31 - 1)
-    text: str | None = None
-    effect: Effect = "unknown"
+    name: str = Field(min_length=1, description="Its name; one of pgbench's own if there is no text.")
+    weight: int = Field(default=1, ge=0, le=2**31 - 1, description="How often, beside the others.")
+    text: str | None = Field(default=None, description="In pgbench's language.")
+    effect: Effect = Field(default="unknown", description="What its transaction changes.")
 
     @model_validator(mode="before")
     @classmethod
@@ -85,17 +85,28 @@ class PgbenchParameters(WorkloadParameters):
     HAS_PACING: ClassVar[bool] = False
 
     kind: Literal["pgbench"] = "pgbench"
-    scale: int = Field(ge=1, le=214_748_364)
-    partitions: int = Field(default=0, ge=0, le=100_000)
-    partition_method: Literal["range", "hash"] | None = None
-    fillfactor: int = Field(default=100, ge=10, le=100)
-    unlogged: bool = False
-    foreign_keys: bool = False
-    indexes: tuple[Index, ...] = ()
-    accounts_copy: bool = False
-    scripts: tuple[Script, ...] = Field(default=(Script(name="tpcb-like"),), min_length=1, max_length=128)
-    protocol: Literal["simple", "extended", "prepared"] = "simple"
-    define: dict[str, str] = Field(default_factory=dict)
+    scale: int = Field(ge=1, le=214_748_364, description="Size of the data: 100 000 accounts or 16 MB each.")
+    partitions: int = Field(default=0, ge=0, le=100_000, description="Of the accounts.")
+    partition_method: Literal["range", "hash"] | None = Field(
+        default=None, description="With partitions. [default: range]"
+    )
+    fillfactor: int = Field(default=100, ge=10, le=100, description="Of the tables' pages, in percent.")
+    unlogged: bool = Field(default=False, description="Tables that no crash leaves, without WAL.")
+    foreign_keys: bool = Field(default=False, description="Between the tables.")
+    indexes: tuple[Index, ...] = Field(
+        default=(), description="Further ones, such as pgbench_accounts (bid, abalance)."
+    )
+    accounts_copy: bool = Field(default=False, description="A copy of the accounts, pgbench_accounts_copy.")
+    scripts: tuple[Script, ...] = Field(
+        default=(Script(name="tpcb-like"),),
+        min_length=1,
+        max_length=128,
+        description="What the clients run, by their weights. [default: tpcb-like]",
+    )
+    protocol: Literal["simple", "extended", "prepared"] = Field(
+        default="simple", description="How statements are sent."
+    )
+    define: dict[str, str] = Field(default_factory=dict, description="Variables of the scripts.")
 
     @model_validator(mode="before")
     @classmethod

@@ -24,15 +24,19 @@ class Reference(Part):
         default_factory=dict,
         description="Levels by factor. A factor that makes cases and is not named: the mean over its levels.",
     )
-    statement: str | None = Field(
-        default=None,
-        description="The statement begins with this, of metrics per statement. Without it: all of them.",
+    statements: tuple[str, ...] = Field(
+        default=(),
+        description="What the statements begin with, of metrics per statement. Without it: all of them.",
     )
     relation: str | None = Field(default=None, description="The table, of metrics per table.")
     show: Literal["value", "change"] | None = Field(
         default=None,
         description="The value itself, or its change in percent of the baseline; a change over several cases "
         "or statements is the geometric mean of their ratios. [default: value]",
+    )
+    against: Mapping[str, Scalar] = Field(
+        default_factory=dict,
+        description="Of a change: levels of the arm that it is in percent of. [default: the baseline]",
     )
     unit: str | None = Field(default=None, description="Of the published number, such as ms, GB or %.")
 
@@ -96,10 +100,14 @@ class Published(Part):
 
 def _merged(*parts: Reference) -> Cell:
     """The last one is the cell."""
-    names = [name for name in Reference.model_fields if name != "levels"]
+    names = [name for name in Reference.model_fields if name not in ("levels", "against")]
     said = {
-        name: next((value for part in reversed(parts) if (value := getattr(part, name)) is not None), None)
+        name: next((value for part in reversed(parts) if (value := getattr(part, name))), None)
         for name in names
     }
-    levels = {factor: level_name(value) for part in parts for factor, value in part.levels.items()}
-    return parts[-1].model_copy(update={**said, "levels": levels})  # type: ignore[return-value]
+    said["statements"] = said["statements"] or ()
+    levels, against = (
+        {factor: level_name(value) for part in parts for factor, value in getattr(part, which).items()}
+        for which in ("levels", "against")
+    )
+    return parts[-1].model_copy(update={**said, "levels": levels, "against": against})  # type: ignore[return-value]

@@ -19,10 +19,17 @@ class TpccParameters(WorkloadParameters):
     HAS_PACING: ClassVar[bool] = True
 
     kind: Literal["tpcc"] = "tpcc"
-    warehouses: int = Field(ge=1, le=100_000)
-    calls: Literal["procedures", "statements"] = "procedures"
-    pipeline: bool = False
-    isolation: Literal["read committed", "repeatable read", "serializable"] = "read committed"
+    warehouses: int = Field(ge=1, le=100_000, description="Size of the data, about 100 MB each.")
+    calls: Literal["procedures", "statements"] = Field(
+        default="procedures",
+        description="Server-side functions, one round trip a transaction, or one round trip a statement.",
+    )
+    pipeline: bool = Field(
+        default=False, description="With calls = statements: what needs no answer first is sent together."
+    )
+    isolation: Literal["read committed", "repeatable read", "serializable"] = Field(
+        default="read committed", description="Of every transaction."
+    )
 
     @model_validator(mode="after")
     def _pipeline_needs_statements(self) -> Self:

@@ -1,0 +1,74 @@
+"""The JSON Schema of a study file, for editors: made of the model, and of the parameters of each workload."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgdyno.study.file import PARAMETERS, Drive, StudyFile
+from pgdyno.study.variants import variants
+
+SETTING = {"type": ["string", "number", "boolean", "object"]}
+
+
+def schema() -> dict[str, Any]:
+    """As JSON. Factors and workload have the keys that their values are checked for when cases are made."""
+    whole = StudyFile.model_json_schema(by_alias=True)
+    whole["$schema"] = "http://json-schema.org/draft-07/schema#"
+    whole["title"] = "A study of pgdyno"
+    parts: dict[str, Any] = whole["$defs"]
+    parameters: dict[str, Any] = {}
+    for parameters_of in PARAMETERS.values():
+        own = parameters_of.model_json_schema()
+        parts |= own.pop("$defs", {})
+        parameters |= {name: field for name, field in own["properties"].items() if name != "kind"}
+    parameters["variant"] = {
+        "enum": list(variants()),
+        "description": "A ready-made set of parameters of pgbench; parameters given besides come over it.",
+    }
+    script = {"type": "string", "description": "One of pgbench's own: NAME or NAME@WEIGHT."}
+    parameters["scripts"]["items"] = {"anyOf": [script, parameters["scripts"]["items"]]}
+    for field in parameters.values():
+        field.pop("default", None)
+        field.pop("title", None)
+    properties: dict[str, Any] = whole["properties"]
+    kind = {"enum": list(PARAMETERS), "description": "What the clients do."}
+    properties["workload"] |= _table({"kind": kind, **parameters}, required=["kind"])
+    properties["warmup_workload"] |= _table(parameters)
+    del properties["warmup_workload"]["anyOf"]
+    driving = {name: parts["Drive"]["properties"][name] for name in Drive.model_fields}
+    server = {"type": "string", "description": "Versions, directories, or named connection strings."}
+    values = {"server": server, **driving, **parameters}
+    settings = {
+        "anyOf": [{"type": "string"}, {"$ref": "#/$defs/Settings"}],
+        "description": "Sets of settings: as of an arm, @PROFILE or NAME=VALUE, or tables.",
+    }
+    factors = {name: _levels(value) for name, value in values.items()} | {"settings": _levels(settings)}
+    properties["factors"] |= _table(factors)
+    own_keys = {name: parts["Settings"]["properties"][name] for name in ("about", "profiles", "optional")}
+    parts["Settings"] = {"type": "object", "properties": own_keys, "additionalProperties": SETTING}
+    _bare_cells(parts)
+    del parts["Level"]
+    return whole
+
+
+def _table(properties: dict[str, Any], required: list[str] | None = None) -> dict[str, Any]:
+    made = {"type": "object", "properties": properties, "additionalProperties": False}
+    return made | ({"required": required} if required else {})
+
+
+def _levels(value: dict[str, Any]) -> dict[str, Any]:
+    """A list of values, or a table of named ones."""
+    of = {key: one for key, one in value.items() if key not in ("default", "title", "description")}
+    described = {"description": value["description"]} if "description" in value else {}
+    return described | {
+        "anyOf": [
+            {"type": "array", "items": of, "minItems": 1},
+            {"type": "object", "additionalProperties": of, "minProperties": 1},
+        ]
+    }
+
+
+def _bare_cells(parts: dict[str, Any]) -> None:
+    """A number or a text is a cell, too."""
+    cells = parts["Row"]["properties"]["cells"]
+    cells["items"] = {"anyOf": [{"type": ["string", "number"]}, {"$ref": "#/$defs/Cell"}]}
