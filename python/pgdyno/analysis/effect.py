@@ -145,3 +145,13 @@ def own_level(values: Mapping[int, float], unit: str, better: Better, confidence
         high=None if high is None else float(np.exp(high)),
         confidence=confidence,
     )
+
+
+def level_of(values: Mapping[int, float], unit: str, better: Better, confidence: float) -> Estimate | None:
+    """As ``own_level``; of values that are zero or less in a block (checkpoints, deadlocks, growth), which
+    have no logarithm, the arithmetic mean with Student's interval.
+    """
+    if not values or min(values.values()) > 0:
+        return own_level(values, unit, better, confidence)
+    spread = student(list(values.values()), confidence)
+    return Estimate(spread.mean, unit, spread.n, better, spread.low, spread.high, confidence)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pgdyno.analysis.counters import OTHERS, identity
-from pgdyno.analysis.effect import own_level, student
+from pgdyno.analysis.effect import level_of
 from pgdyno.analysis.metrics import Metric
 from pgdyno.analysis.quantities import OF_TRIALS, Quantity
 from pgdyno.analysis.quantities_of_parts import BY_KEY, OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS, Told
@@ -156,18 +156,9 @@ def _metric(quantity: Quantity | Told, key: str, name: str, telemetry: Mapping[i
 
 
 def level(key: str, by_block: Mapping[int, float], confidence: float) -> Estimate | None:
-    """An arm's own value of a key: as every metric's, the geometric mean over the blocks.
-
-    What was zero or less in a block (checkpoints, deadlocks, growth) has no logarithm: of such values it is
-    the arithmetic mean, with Student's interval.
-    """
+    """An arm's own value of a key over its blocks."""
     of = BY_KEY[parted(key)[0]]
-    if not by_block:
-        return None
-    if min(by_block.values()) > 0:
-        return own_level(by_block, of.unit, of.better, confidence)
-    spread = student(list(by_block.values()), confidence)
-    return Estimate(spread.mean, of.unit, spread.n, of.better, spread.low, spread.high, confidence)
+    return level_of(by_block, of.unit, of.better, confidence)
 
 
 def doubts(arms: Sequence[Arm], trials: Sequence[Trial], telemetry: Mapping[int, Telemetry]) -> list[Caveat]:

@@ -1,0 +1,216 @@
+"""Published tables with ours beside them: which figure belongs where, in which unit, and with which base."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from pgdyno.analysis.effect import student
+from pgdyno.analysis.own_values import CaseValues, Measured
+from pgdyno.analysis.published import (
+    NO_PAIRS,
+    NO_RATIO,
+    NOT_MEASURED,
+    NOT_RUN,
+    OwnTable,
+    beside,
+    in_unit,
+)
+from pgdyno.estimate import Better, Estimate
+from pgdyno.study.published import Published
+
+UPDATE, SELECT = "UPDATE pgbench_accounts SET abalance = $1", "SELECT abalance FROM pgbench_accounts"
+
+
+def case(
+    values: Mapping[str, Mapping[int, Mapping[int, float]]],
+    levels: Mapping[str, str] | None = None,
+    arms: list[dict[str, str]] | None = None,
+    unit: str = "ms",
+) -> CaseValues:
+    """``values``: key → arm → block → value."""
+    measured = {key: Measured(unit, Better.LESS, by_block) for key, by_block in values.items()}
+    arms = arms or [{"server": "10"}, {"server": "15"}]
+    return CaseValues(", ".join((levels or {}).values()), levels or {}, arms, measured, 0.95)
+
+
+def blocks(*values: float) -> dict[int, float]:
+    return dict(enumerate(values))
+
+
+def table(cases: list[CaseValues], **given: object) -> OwnTable:
+    of = {"title": "t", "columns": [{"title": "figure"}], **given}
+    (found,) = beside(Published.model_validate({"tables": (of,)}, strict=False), cases)
+    return found
+
+
+def cell(cases: list[CaseValues], **given: object):
+    return table(cases, rows=[{"cells": [{"value": 1.0, **given}]}]).rows[0][0]
+
+
+def test_a_table_has_the_rows_and_columns_of_the_source() -> None:
+    of = case({"tpm": {0: blocks(90.0, 110.0), 1: blocks(120.0, 130.0)}})
+    found = table(
+        [of],
+        title="Transactions per minute",
+        metric="tpm",
+        columns=[
+            {"title": "users"},
+            {"title": "10", "levels": {"server": "10"}},
+            {"title": "15", "levels": {"server": "15"}},
+            {"title": "change", "levels": {"server": "15"}, "show": "change"},
+        ],
+        rows=[{"cells": ["one", 95, 125, 31.6]}, {"cells": ["two", "", "", ""]}],
+        notes=["One run."],
+    )
+    assert (found.title, found.columns) == ("Transactions per minute", ["users", "10", "15", "change"])
+    assert [cell.text for cell in found.rows[0]] == ["one", "95", "125", "31.6"]
+    name, a, b, change = found.rows[0]
+    assert not name.is_asked_for
+    assert a.ours is not None and a.ours.value == pytest.approx(math.sqrt(9900))
+    assert b.ours is not None and b.ours.value == pytest.approx(math.sqrt(15600))
+    known = student([math.log(120 / 90), math.log(130 / 110)], 0.95)
+    assert change.ours == known.percent(Better.LESS)
+    assert change.unit == "%" and change.ours is not None and change.ours.better is Better.LESS
+    assert not any(cell.is_asked_for for cell in found.rows[1])
+    assert found.notes == ["One run."]
+
+
+def test_a_change_is_of_the_baseline_whatever_the_source_divided_by() -> None:
+    # 101 GB against 69 GB is − 31.7 %, not the printed − 46 %.
+    of = case({"database.growth": {0: blocks(101.0, 101.0), 1: blocks(69.0, 69.0)}}, unit="MiB")
+    found = cell(
+        [of],
+        metric="database.growth",
+        levels={"server": "15"},
+        show="change",
+        value=-46,
+        corrected=-31.7,
+        note="in percent of the newer version",
+    )
+    assert found.ours is not None and found.ours.value == pytest.approx(-31.7, abs=0.05)
+    assert (found.value, found.corrected, found.note) == (-46, -31.7, "in percent of the newer version")
+
+
+def test_the_baseline_has_no_change_and_needs_no_excuse() -> None:
+    of = case({"tps": {0: blocks(1.0, 2.0), 1: blocks(2.0, 3.0)}})
+    found = cell([of], metric="tps", levels={"server": "10"}, show="change")
+    assert found.ours is None and not found.is_asked_for
+
+
+FOUR = [{"settings": name} for name in ("default", "safe", "unsafe", "safe without compression")]
+
+
+def test_a_change_may_be_against_another_arm_than_the_baseline() -> None:
+    of = case({"tps": {i: blocks(x, 2 * x) for i, x in enumerate([10.0, 30.0, 40.0, 25.0])}}, arms=FOUR)
+    asked = {"metric": "tps", "show": "change", "levels": {"settings": "safe"}}
+    plain = cell([of], **asked)
+    assert plain.ours is not None and plain.ours.value == pytest.approx(200)
+    against = cell([of], **asked, against={"settings": "safe without compression"})
+    assert against.ours is not None and against.ours.value == pytest.approx(20)
+
+
+def test_of_two_compared_factors_the_one_that_is_not_named_is_the_baselines() -> None:
+    arms = [{"server": s, "settings": t} for s in ("12", "13") for t in ("plain", "tuned")]
+    of = case({"tps": {i: blocks(x) for i, x in enumerate([10.0, 30.0, 11.0, 36.0])}}, arms=arms)
+    plain = cell([of], metric="tps", levels={"server": "13"})
+    assert plain.ours is not None and plain.ours.value == pytest.approx(11)
+    tuned = {"metric": "tps", "levels": {"server": "13", "settings": "tuned"}, "show": "change"}
+    both = cell([of], **tuned)
+    assert both.ours is not None and both.ours.value == pytest.approx(260)
+    one = cell([of], **tuned, against={"server": "12", "settings": "tuned"})
+    assert one.ours is not None and one.ours.value == pytest.approx(20)
+
+
+def test_statements_are_known_by_what_they_begin_with() -> None:
+    values = {
+        f"statement.mean_ms:{UPDATE}": {0: blocks(1.0, 1.0), 1: blocks(2.0, 2.0)},
+        f"statement.mean_ms:{SELECT}": {0: blocks(4.0, 4.0), 1: blocks(4.5, 4.5)},
+        "statement.mean_ms:select pg_catalog": {0: blocks(9.0, 9.0), 1: blocks(90.0, 90.0)},
+    }
+    asked = {"metric": "statement.mean_ms", "levels": {"server": "15"}}
+    of = [case(values)]
+    one = cell(of, **asked, statements=("UPDATE pgbench_accounts",))
+    assert one.ours is not None and one.ours.value == pytest.approx(2) and one.parts == ()
+    two = cell(of, **asked, statements=("UPDATE", "SELECT"), show="change")
+    assert two.ours is not None
+    assert two.ours.value == pytest.approx(100 * (math.sqrt(2 * 1.125) - 1))
+    assert list(two.parts) == [UPDATE, SELECT]
+    assert cell(of, **asked, statements=("INSERT",)).why_not == NOT_MEASURED
+
+
+def test_a_table_may_stand_in_a_schema() -> None:
+    values = {f"relation.bytes:{name}": {1: blocks(n)} for name, n in (("public.accounts", 7.0), ("b", 9.0))}
+    found = cell([case(values)], metric="relation.bytes", relation="accounts", levels={"server": "15"})
+    assert found.ours is not None and found.ours.value == pytest.approx(7)
+
+
+def over_clients(clients: str, *ratios: float) -> CaseValues:
+    key = f"statement.mean_ms:{UPDATE}"
+    return case(
+        {key: {0: blocks(*(1.0 for _ in ratios)), 1: blocks(*ratios)}}, {"scale": "100", "clients": clients}
+    )
+
+
+def test_a_factor_of_the_cases_that_is_not_named_is_averaged_over() -> None:
+    of = [over_clients("1", 1.1, 1.2), over_clients("2", 1.5, 1.4), over_clients("4", 2.0)]
+    asked = {"metric": "statement.mean_ms", "levels": {"server": "15", "scale": 100}}
+    value = cell(of[:2], **asked)
+    assert value.ours is not None
+    assert value.ours.value == pytest.approx(math.sqrt(1.3 * 1.3)) and value.ours.n == 2
+    assert list(value.cases) == ["100, 1", "100, 2"]
+    change = cell(of[:2], **asked, show="change")
+    assert change.ours is not None
+    assert change.ours.value == pytest.approx(100 * (np.prod([1.1, 1.2, 1.5, 1.4]) ** 0.25 - 1))
+    assert change.ours.n == 2  # passes
+
+
+def test_cases_without_a_common_block_have_a_mean_and_no_interval() -> None:
+    late = case({"tps": {1: {5: 4.0, 6: 4.0}}}, {"clients": "2"})
+    early = case({"tps": {1: {0: 2.0, 1: 2.0}}}, {"clients": "1"})
+    found = cell([early, late], metric="tps", levels={"server": "15"})
+    assert found.ours is not None and (found.ours.value, found.ours.low) == (3.0, None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "why_not"),
+    [
+        ({"metric": "tps", "levels": {"server": "11"}}, NOT_RUN),
+        ({"metric": "tps", "levels": {"scale": 100}}, NOT_RUN),
+        ({"metric": "wal.bytes", "levels": {"server": "15"}}, NOT_MEASURED),
+        ({"metric": "deadlocks", "levels": {"server": "15"}, "show": "change"}, NO_RATIO),
+        ({"metric": "apart", "levels": {"server": "15"}, "show": "change"}, NO_PAIRS),
+    ],
+)
+def test_where_there_is_none_of_ours_it_says_why(asked: dict, why_not: str) -> None:
+    values = {
+        "tps": {0: blocks(1.0), 1: blocks(2.0)},
+        "deadlocks": {0: blocks(0.0), 1: blocks(2.0)},
+        "apart": {0: {0: 1.0}, 1: {1: 2.0}},
+    }
+    found = cell([case(values)], **asked)
+    assert (found.ours, found.why_not) == (None, why_not)
+    assert cell([], **asked).why_not == NOT_RUN
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "to", "expected", "shown"),
+    [
+        (103424.0, "MiB", "GB", 101.0, "GB"),
+        (2.0, "MiB", "TB", 2.0, "MB"),  # a fitted study is small
+        (0.0, "MiB", "GB", 0.0, "GB"),
+        (0.5, "ms", "s", 0.0005, "s"),
+        (5.0, "tx/s", "GB", 5.0, "tx/s"),
+        (3.0, "times", "times", 3.0, "times"),
+        (3.0, "TPM", "", 3.0, "TPM"),
+    ],
+)
+def test_ours_are_told_in_the_published_unit(
+    value: float, unit: str, to: str, expected: float, shown: str
+) -> None:
+    found = in_unit(Estimate(value, unit, 2, Better.LESS, value / 2, 2 * value), to)
+    assert (found.value, found.unit) == (pytest.approx(expected), shown)
+    assert found.low == pytest.approx(expected / 2) and found.high == pytest.approx(2 * expected)
