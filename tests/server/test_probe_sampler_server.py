@@ -201,8 +201,12 @@ def test_stopping_cuts_a_query_that_does_not_end(
         connection.execute("select pg_sleep(3600)")
         return {}
 
-    sampler = Sampler([Target(0, running_server.connect, hang)], dict, time.monotonic(), step_s=STEP_S)
+    targets = [Target(number, running_server.connect, hang) for number in range(2)]
+    sampler = Sampler(targets, dict, time.monotonic(), step_s=STEP_S)
     with sampler:
         entered.get(timeout=PATIENCE_S)
     assert not sampler._thread.is_alive()
-    assert of(sampler.drain(), "server")[0].reason
+    assert [(chunk.target, bool(chunk.reason)) for chunk in of(sampler.drain(), "server")] == [
+        (0, True),
+        (1, True),
+    ]

@@ -236,13 +236,26 @@ def test_a_query_that_fails_on_a_living_connection_ends_only_its_own_series() ->
     assert len(made) == 1
 
 
-def test_a_fault_of_a_probe_ends_all_series_with_it_and_nothing_else() -> None:
+def test_a_fault_of_a_probe_ends_its_series_and_nothing_else() -> None:
     def wrong(_: Connection) -> Mapping[str, float]:
         raise KeyError("blks_hit")
 
-    chunks = run(Time(2.5), Target(0, connect, wrong), Target(1, connect, counting()))
-    assert {chunk.reason for chunk in chunks} == {"the sampler failed: KeyError: 'blks_hit'"}
-    assert {(chunk.target, chunk.probe) for chunk in chunks} >= {(0, "server"), (1, "server"), (0, "host")}
+    chunks = run(Time(2.5), Target(0, connect, wrong, counting()), Target(1, connect, counting()))
+    assert [chunk.reason for chunk in of(chunks, "server")] == ["KeyError: 'blks_hit'"]
+    for probe, target in (("waits", 0), ("host", 0), ("server", 1)):
+        assert [chunk.reason for chunk in of(chunks, probe, target)] == [""]
+
+
+def test_a_fault_of_the_sampler_ends_all_series_with_it_and_says_so() -> None:
+    def wrong() -> Mapping[str, float]:
+        raise KeyError("ctxt")
+
+    time = Time(2.5)
+    sampler = Sampler([Target(0, connect, counting())], wrong, 100.0, clock=time.clock, wait=time.wait)
+    sampler.run()
+    chunks = sampler.drain()
+    assert {chunk.reason for chunk in chunks} == {"the sampler failed: KeyError: 'ctxt'"}
+    assert {chunk.probe for chunk in chunks} == {"server", "host"}
 
 
 def test_connections_are_closed_at_the_end_and_no_query_may_hang() -> None:

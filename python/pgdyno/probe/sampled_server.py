@@ -58,13 +58,15 @@ class SampledServer:
         self._waits = Gathering(target.number, WAITS, absent=0.0)
         self._host = Gathering(target.number, HOST)
         self._looks: Counter[str] = Counter()
+        asked = [(self._counters, target.sample), (self._waits, target.sample_waits)]
+        self._asked = [gathering for gathering, sample in asked if sample is not None]
 
     def tick(self, due_s: float, machine: Mapping[str, float]) -> Iterator[Chunk]:
         """A sample of everything that was due at that time; yields series that end. To a lost server it
         connects again.
         """
         self._host.add(*self._moment(due_s), {**machine, **self._processes()})
-        if self.target.sample is None and self.target.sample_waits is None:
+        if not self._asked:
             return
         if self._connection is None:
             yield from self._connect()
@@ -88,14 +90,14 @@ class SampledServer:
 
     def take(self) -> Iterator[Chunk]:
         """What was gathered since the last time."""
-        for gathering in (self._counters, self._waits, self._host):
+        for gathering in (*self._asked, self._host):
             if chunk := gathering.take():
                 yield chunk
 
     def end(self, reason: str = "") -> Iterator[Chunk]:
         """The rest, and the end of the connection. Series end with the reason, if there is one."""
         self._note_looks(self._now_s())
-        for gathering in (self._counters, self._waits, self._host):
+        for gathering in (*self._asked, self._host):
             if chunk := gathering.fail(reason) if reason else gathering.take():
                 yield chunk
         self._let_go()
@@ -123,7 +125,8 @@ class SampledServer:
         assert self._connection is not None
         try:
             return sample(self._connection), []
-        except (psycopg.Error, PgdynoError) as error:
+        except Exception as error:  # noqa: BLE001
+            # A fault of ours in one sample must not take the other series with it, but be seen.
             if self._connection.closed:
                 self._let_go()
                 return None, self._fail(error)
@@ -141,9 +144,7 @@ class SampledServer:
 
     def _fail(self, error: Exception) -> list[Chunk]:
         self._note_looks(self._now_s())
-        asked = {self._counters.probe: self.target.sample, self._waits.probe: self.target.sample_waits}
-        series = [one for one in (self._counters, self._waits) if asked[one.probe] is not None]
-        return [chunk for one in series if (chunk := one.fail(_in_one_line(error)))]
+        return [chunk for one in self._asked if (chunk := one.fail(_in_one_line(error)))]
 
     def _let_go(self) -> None:
         if self._connection is not None:
@@ -175,4 +176,5 @@ class SampledServer:
 
 
 def _in_one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    words = " ".join(str(error).split())
+    return words if isinstance(error, (psycopg.Error, PgdynoError)) else f"{type(error).__name__}: {words}"

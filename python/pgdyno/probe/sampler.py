@@ -40,6 +40,7 @@ GRACE_S = 2.0
 CUT_S = 5.0
 """What the thread may take to end then. It can take longer only while it connects to a server that does not
 answer: it is left to itself."""
+CUT_STEP_S = 0.1
 
 Host = Callable[[], Mapping[str, float]]
 Wait = Callable[[float], bool]
@@ -99,10 +100,13 @@ class Sampler:
         if self._thread.ident is None:
             return
         self._thread.join(GRACE_S)
-        if self._thread.is_alive():
+        # Again and again: cut off from one server, it may turn to the next.
+        for _ in range(round(CUT_S / CUT_STEP_S)):
+            if not self._thread.is_alive():
+                return
             for server in self._servers:
                 server.cut()
-            self._thread.join(CUT_S)
+            self._thread.join(CUT_STEP_S)
 
     def drain(self) -> list[Chunk]:
         """The chunks that are ready, on the caller's thread; each is given once."""
