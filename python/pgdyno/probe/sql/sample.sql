@@ -26,7 +26,7 @@ SELECT /* pgdyno probe */
     ) AS buffers_backend,  -- from 17
     (SELECT wal_fpi FROM pg_stat_wal)::float8 AS wal_fpi,  -- from 14
     pg_wal_lsn_diff(
-        CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, '0/0'
+        CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END, '0/0'
     )::float8 AS lsn_bytes,
     a.active_backends::float8 AS active_backends,
     a.waiting_backends::float8 AS waiting_backends,

@@ -1,4 +1,5 @@
--- The position in the WAL as bytes since its beginning, and what was written: counts, bytes, times in ms (with track_wal_io_timing).
+-- The position in the WAL (of what is inserted, written or not) as bytes since its beginning, and what was written: counts,
+-- bytes, times in ms (with track_wal_io_timing).
 SELECT /* pgdyno probe */
     w.wal_records,  -- from 14
     w.wal_fpi,  -- from 14
@@ -14,7 +15,7 @@ SELECT /* pgdyno probe */
     io.fsync_time AS wal_sync_time,  -- from 18
     extract(epoch FROM w.stats_reset)::float8 AS stats_reset,  -- from 14
     pg_wal_lsn_diff(
-        CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, '0/0'
+        CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END, '0/0'
     )::bigint AS lsn_bytes
 FROM (VALUES (1)) AS one (row)
 CROSS JOIN pg_stat_wal AS w  -- from 14

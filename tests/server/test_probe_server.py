@@ -1,0 +1,515 @@
+"""Probes against the oldest, a middle and the newest server: what is done by hand is what they count."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+from server_of_major import build_of
+
+from pgdyno.probe import server as probe_server
+from pgdyno.probe.reading import Reading
+from pgdyno.probe.sample import COUNTERS, GAUGES, SERIES, sample, sample_waits
+from pgdyno.probe.server import PROBES, STATTUPLE_TIMEOUT_S, read
+from pgdyno.server.cache import Cache
+from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.running import Connection, Server
+from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+
+SETTINGS = {
+    "shared_preload_libraries": "pg_stat_statements",
+    "autovacuum": "off",  # what these tests count is theirs alone
+    "max_replication_slots": "2",
+    "fsync": "off",  # each test has a database of its own; no test counts or times what is synced
+}
+
+
+@pytest.fixture(scope="module", params=[OLDEST_MAJOR, 15, NEWEST_MAJOR])
+def server(request: pytest.FixtureRequest, session_dir: Path) -> Iterator[Server]:
+    cache = Cache.open()
+    cluster = Cluster(build_of(cache, request.param), session_dir / f"probed-{request.param}", cache.account)
+    cluster.initdb(InitOptions(sync=False))
+    with cluster.start(SETTINGS) as running:
+        with running.connect("template1") as connection:
+            connection.execute("create extension pg_stat_statements")
+            connection.execute("create extension pgstattuple")
+            connection.execute("create role humble login")
+            connection.execute("create role watcher login")
+            connection.execute("grant pg_monitor to watcher")
+        yield running
+
+
+@pytest.fixture
+def major(server: Server) -> int:
+    return server.build.version.major
+
+
+@pytest.fixture
+def database(server: Server, request: pytest.FixtureRequest) -> str:
+    """Of a test's own: sessions of another one may report what they did when that has ended."""
+    with server.connect() as connection:
+        number = len(connection.execute("select from pg_database").fetchall())
+        connection.execute(f"create database test_{number}")
+    return f"test_{number}"
+
+
+@pytest.fixture
+def probe(server: Server, database: str) -> Iterator[Connection]:
+    """The probes' connection."""
+    with server.connect(database) as connection:
+        yield connection
+
+
+@pytest.fixture
+def work(server: Server, database: str) -> Iterator[Connection]:
+    """A connection of the workload."""
+    with server.connect(database) as connection:
+        yield connection
+
+
+@contextmanager
+def connected_as(server: Server, user: str, dbname: str) -> Iterator[Connection]:
+    with psycopg.connect(make_conninfo(server.conninfo(dbname), user=user), autocommit=True) as connection:
+        yield connection
+
+
+def rows_of(reading: Reading) -> list[dict[str, Any]]:
+    assert reading.rows is not None, reading.reason
+    assert reading.took_s > 0
+    return [dict(row) for row in reading.rows]
+
+
+def row_of(connection: Connection, probe: str, /, **where: Any) -> dict[str, Any]:
+    found = [row for row in rows_of(read(connection, probe)) if where.items() <= row.items()]
+    assert len(found) == 1, found
+    return found[0]
+
+
+def until(value: Callable[[], Any], reached: Any) -> None:
+    """Statistics arrive some time after what they count: asks until they are there."""
+    while value() < reached:
+        pass
+
+
+def do_and_leave(server: Server, database: str, *statements: str) -> None:
+    """In a session that ends: at its end at the latest, a session reports what it has counted."""
+    with server.connect(database) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def scalar(connection: Connection, statement: str) -> Any:
+    row = connection.execute(statement).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def test_a_probe_reads_numbers_and_texts_or_says_why_not(
+    server: Server, probe: Connection, work: Connection, major: int
+) -> None:
+    work.execute("create table t (a int primary key, b text)")
+    said = server.log()
+    readings = {name: read(probe, name) for name in PROBES}
+    assert [reading.probe for reading in readings.values()] == list(PROBES)
+    if major < 16:
+        assert readings.pop("io").reason == f"needs PostgreSQL 16: this is {major}"
+    for name, reading in readings.items():
+        rows = rows_of(reading)
+        assert reading.reason == ""
+        assert rows or name in ("replication", "locks")
+        assert {type(value) for row in rows for value in row.values()} <= {int, float, str}
+    assert "ERROR" not in server.log()[len(said) :]
+    assert probe.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+    assert scalar(probe, "show transaction_read_only") == "on"
+    assert scalar(probe, "show statement_timeout") == "5s"
+
+
+def test_seven_executions_raise_the_calls_by_seven(probe: Connection, work: Connection) -> None:
+    work.execute("create table t as select g as a from generate_series(1, 10) as g")
+    select = "select  a\n  from t where a = any(%s)"
+
+    def find() -> dict[str, Any]:
+        return row_of(probe, "statements", query="select a from t where a = any($1)")
+
+    work.execute(select, ([1, 2],))
+    before = find()
+    for _ in range(7):
+        work.execute(select, ([1, 2, 3],))
+    after = find()
+    assert after["queryid"] == before["queryid"]
+    assert (after["calls"] - before["calls"], after["rows"] - before["rows"]) == (7, 21)
+    assert after["shared_blks_hit"] - before["shared_blks_hit"] == 7
+    assert after["mean_exec_time"] * 8 == pytest.approx(after["total_exec_time"])
+    assert after["min_exec_time"] <= after["mean_exec_time"] <= after["max_exec_time"]
+    assert after["stddev_exec_time"] >= 0
+
+
+def test_the_statements_of_probes_are_not_counted(server: Server, database: str) -> None:
+    def everything(connection: Connection) -> set[tuple[str, int]]:
+        return {(row["query"], row["calls"]) for row in rows_of(read(connection, "statements"))}
+
+    with server.connect(database) as superuser, connected_as(server, "watcher", database) as watcher:
+        before = everything(superuser)
+        for connection in (superuser, watcher):
+            for name in PROBES:
+                read(connection, name)
+            for _ in range(7):
+                sample(connection)
+                sample_waits(connection)
+        assert everything(watcher) == everything(superuser) == before
+    with server.connect(database) as other:
+        marked = "from pg_stat_statements where query like '%pgdyno probe%'"
+        users = other.execute(f"select distinct pg_get_userbyid(userid) {marked}").fetchall()
+        assert users == [("watcher",)]
+
+
+def test_a_statement_that_names_a_password_is_not_quoted(probe: Connection, work: Connection) -> None:
+    work.execute("create role loved login password 'hunter2'")
+    work.execute("select 'hunter3' as password")
+    work.execute("drop role loved")
+    queries = [row.get("query", "") for row in rows_of(read(probe, "statements"))]
+    assert "<a statement that names a password>" in queries
+    assert "select $1 as password" in queries
+    assert not [query for query in queries if "hunter" in query]
+
+
+def test_what_is_beyond_the_limit_is_summed(
+    probe: Connection, work: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        work.execute(f"create table t{number} as select generate_series(1, {10**number}) as a")
+        work.execute(f"analyze t{number}")
+    whole = {name: rows_of(read(probe, name)) for name in ("statements", "relations")}
+    monkeypatch.setattr(probe_server, "ROWS_MAX", 2)
+    for name, column in (("statements", "calls"), ("relations", "bytes"), ("relations", "reltuples")):
+        rows = rows_of(read(probe, name))
+        assert [row["kind"] == "others" for row in rows] == [False, False, True]
+        assert sum(row[column] for row in rows) == sum(row[column] for row in whole[name])
+        assert rows[0] == whole[name][0]
+        assert rows[-1][name] == len(whole[name]) - 2
+    assert sum(row["reltuples"] for row in whole["relations"]) == 11111
+
+
+def test_an_older_extension_on_a_newer_server_is_read_by_its_own_columns(server: Server, major: int) -> None:
+    if major < 15:
+        pytest.skip("the oldest server has no older extension that it can be given")
+    do_and_leave(server, "postgres", "create database elsewhere template template0")
+    with server.connect("elsewhere") as connection:
+        connection.execute('create schema "an odd place"')
+        connection.execute("create extension pg_stat_statements schema \"an odd place\" version '1.8'")
+        connection.execute("create table t (a int)")
+        connection.execute("insert into t values (1)")
+        row = row_of(connection, "statements", query="insert into t values ($1)")
+        assert "toplevel" not in row
+        assert row["calls"] == 1
+        assert row["wal_bytes"] > 0
+
+
+def test_rows_that_are_written_are_counted_by_table(
+    server: Server, database: str, probe: Connection, work: Connection
+) -> None:
+    work.execute("create table t (a int, b int) with (fillfactor = 40)")
+    work.execute("create index i on t (a)")
+
+    def table() -> dict[str, Any]:
+        return row_of(probe, "relations", name="t")
+
+    before = row_of(probe, "database")
+    do_and_leave(
+        server,
+        database,
+        "insert into t select g, 0 from generate_series(1, 1000) as g",
+        "update t set b = 1 where a <= 100",
+        "update t set a = -a where a <= 10",
+        "delete from t where a > 990",
+    )
+    until(lambda: table()["n_tup_del"], 10)
+    found = table()
+    assert found["n_tup_ins"] == 1000
+    assert found["n_tup_upd"] == 110
+    assert found["n_tup_hot_upd"] == 100
+    assert found["n_live_tup"] == 990
+    assert 20 <= found["n_dead_tup"] <= 120  # what only the index holds; the others may have been pruned
+    after = row_of(probe, "database")
+    for column, expected in (("tup_inserted", 1000), ("tup_updated", 110), ("tup_deleted", 10)):
+        assert after[column] - before[column] == expected
+    assert found["bytes"] == scalar(work, "select pg_relation_size('t')")
+    assert found["total_bytes"] == scalar(work, "select pg_total_relation_size('t')")
+    index = row_of(probe, "relations", name="i")
+    assert (index["kind"], index["table_name"]) == ("index", "t")
+    assert index["bytes"] == scalar(work, "select pg_relation_size('i')")
+    do_and_leave(server, database, "vacuum analyze t")
+    until(lambda: table()["analyze_count"], 1)
+    found = table()
+    assert (found["vacuum_count"], found["autovacuum_count"], found["n_dead_tup"]) == (1, 0, 0)
+    assert found["reltuples"] == 990
+
+
+def test_blocks_are_counted_whether_they_were_there(
+    server: Server, database: str, probe: Connection, work: Connection
+) -> None:
+    do_and_leave(
+        server,
+        database,
+        "create table t as select g as a, repeat('x', 1000) as b from generate_series(1, 700) as g",
+    )
+    blocks = scalar(work, "select pg_relation_size('t') / current_setting('block_size')::int")
+    until(lambda: row_of(probe, "relations", name="t")["n_tup_ins"], 700)
+    before = row_of(probe, "blocks", kind="user")
+    begun = row_of(probe, "relations", name="t")
+    do_and_leave(server, database, *["select count(*) from t"] * 3)
+    until(lambda: row_of(probe, "relations", name="t")["seq_scan"], begun["seq_scan"] + 3)
+    after = row_of(probe, "blocks", kind="user")
+    touched = {name: after[name] - before[name] for name in ("heap_blks_hit", "heap_blks_read")}
+    assert sum(touched.values()) == 3 * blocks
+    assert touched["heap_blks_read"] == 0
+    assert row_of(probe, "blocks", kind="system")["heap_blks_hit"] > 0
+
+
+def test_wal_is_counted_in_bytes(server: Server, database: str, probe: Connection, major: int) -> None:
+    before = row_of(probe, "wal")
+    do_and_leave(server, database, "select pg_logical_emit_message(true, 'probe', repeat('x', 1000000))")
+    after = row_of(probe, "wal")
+    # Some bytes are the heads of pages and records, and notes that the server makes in passing.
+    assert 1_000_000 < after["lsn_bytes"] - before["lsn_bytes"] < 1_050_000
+    if major >= 14:
+        until(lambda: row_of(probe, "wal")["wal_bytes"], before["wal_bytes"] + 1_000_000)
+        after = row_of(probe, "wal")
+        assert after["wal_bytes"] - before["wal_bytes"] < 1_050_000
+        assert after["wal_records"] > before["wal_records"]
+    else:
+        assert after.keys() == {"lsn_bytes"}
+
+
+def test_a_checkpoint_is_counted(probe: Connection, work: Connection) -> None:
+    before, sampled = row_of(probe, "checkpoints"), sample(probe)
+    work.execute("create table t as select generate_series(1, 10000) as a")
+    work.execute("checkpoint")
+    until(lambda: row_of(probe, "checkpoints")["num_requested"], before["num_requested"] + 1)
+    until(lambda: row_of(probe, "checkpoints")["buffers_written"], before["buffers_written"] + 40)
+    after = row_of(probe, "checkpoints")
+    assert after["num_requested"] - before["num_requested"] == 1
+    assert after["write_time"] >= before["write_time"]
+    assert sample(probe)["num_requested"] - sampled["num_requested"] == 1
+    assert sample(probe)["buffers_written"] == after["buffers_written"]
+
+
+def test_io_is_counted_in_bytes(
+    server: Server, database: str, probe: Connection, work: Connection, major: int
+) -> None:
+    if major < 16:
+        pytest.skip("pg_stat_io is of PostgreSQL 16")
+
+    def extended() -> int:
+        return sum(
+            row.get("extend_bytes", 0) for row in rows_of(read(probe, "io")) if row["object"] == "relation"
+        )
+
+    before = extended()
+    do_and_leave(
+        server, database, "create table t as select repeat('x', 1000) as b from generate_series(1, 7000)"
+    )
+    size = scalar(work, "select pg_relation_size('t')")
+    until(extended, before + size)
+    # Besides the table: its free space map, a TOAST table's index, catalogs that grow.
+    assert extended() - before < size + 50 * 8192
+
+
+def test_a_temporary_file_is_counted_with_its_bytes(
+    server: Server, database: str, probe: Connection, work: Connection
+) -> None:
+    work.execute("create table t as select g as a from generate_series(1, 50000) as g")
+    work.execute("analyze t")
+    before, sampled = row_of(probe, "database"), sample(probe)
+    do_and_leave(
+        server,
+        database,
+        "set max_parallel_workers_per_gather = 0",
+        "set work_mem = '64kB'",
+        "select from (select a from t order by a desc offset 49999) as last",
+    )
+    until(lambda: row_of(probe, "database")["temp_files"], before["temp_files"] + 1)
+    after = row_of(probe, "database")
+    assert after["temp_files"] - before["temp_files"] == 1
+    # 50 000 numbers of 8 bytes, each with its length of 4, once or, while runs are merged, at most twice.
+    assert 600_000 < after["temp_bytes"] - before["temp_bytes"] < 1_300_000
+    assert sample(probe)["temp_bytes"] - sampled["temp_bytes"] == after["temp_bytes"] - before["temp_bytes"]
+
+
+def test_who_waits_for_a_lock_is_seen(
+    server: Server, database: str, probe: Connection, work: Connection, major: int
+) -> None:
+    work.execute("create table t as select 1 as a")
+    with server.connect(database) as holder, server.connect(database) as waiter:
+        holder.execute("begin")
+        holder.execute("lock table t")
+        waiting = threading.Thread(target=waiter.execute, args=["begin; lock table t in share mode"])
+        waiting.start()
+        try:
+            until(lambda: sample(probe)["waiting_backends"], 1)
+            (locked,) = [row for row in rows_of(read(probe, "locks")) if not row["granted"]]
+            assert (locked["locktype"], locked["mode"], locked["locks"]) == ("relation", "ShareLock", 1)
+            assert locked.get("longest_wait_s", 0) >= 0
+            held = row_of(probe, "locks", mode="AccessExclusiveLock", granted=1, locktype="relation")
+            assert held["locks"] == 1
+            assert sample_waits(probe) == {"Lock/relation": 1}
+            assert sample(probe)["active_backends"] == 1
+            waits = row_of(probe, "waits", wait_event_type="Lock")
+            assert (waits["wait_event"], waits["processes"], waits["state"]) == ("relation", 1, "active")
+            assert row_of(probe, "waits", state="idle in transaction")["processes"] == 1
+            assert "a relation was locked" in read(probe, "relations").reason
+        finally:
+            holder.execute("rollback")
+            waiting.join()
+    assert sample_waits(probe) == {}
+
+
+def test_reading_uses_no_transaction_id(
+    server: Server, database: str, probe: Connection, work: Connection
+) -> None:
+    work.execute("create table t (a int)")
+    before = row_of(probe, "wraparound")
+    for name in PROBES:
+        read(probe, name)
+    assert row_of(probe, "wraparound") == before
+    work.execute("insert into t values (1)")
+    after = row_of(probe, "wraparound")
+    assert after["next_xid"] - before["next_xid"] == 1
+    assert after["frozen_xid_age"] - before["frozen_xid_age"] == 1
+    assert after["autovacuum_freeze_max_age"] == 200_000_000
+
+
+def test_a_slot_keeps_wal(server: Server, database: str, probe: Connection, work: Connection) -> None:
+    assert rows_of(read(probe, "replication")) == []
+    work.execute("select pg_create_physical_replication_slot('kept', true)")
+    before = row_of(probe, "replication", kind="slot", name="kept")
+    work.execute("select pg_logical_emit_message(true, 'probe', repeat('x', 1000000))")
+    after = row_of(probe, "replication", kind="slot", name="kept")
+    work.execute("select pg_drop_replication_slot('kept')")
+    assert before["active"] == 0
+    assert 1_000_000 < after["retained_bytes"] - before["retained_bytes"] < 1_050_000
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_dead_rows_are_found_in_the_pages(
+    probe: Connection, work: Connection, exact: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work.execute("create table t as select g as a, repeat('x', 100) as b from generate_series(1, 1000) as g")
+    work.execute("create index i on t (a)")
+    work.execute("delete from t where a % 4 = 0")
+    if not exact:
+        monkeypatch.setattr(probe_server, "EXACT_BYTES_MAX", 0)
+    table = row_of(probe, "pgstattuple", name="t")
+    assert table["exact"] == int(exact)
+    assert table["dead_tuple_count"] == 250
+    assert table["tuple_count"] == 750
+    assert table["bytes"] == scalar(work, "select pg_relation_size('t')")
+    indexes = [row for row in rows_of(read(probe, "pgstattuple")) if row["kind"] == "index"]
+    assert [row["name"] for row in indexes] == (["i"] if exact else [])
+    assert all(50 < row["avg_leaf_density"] <= 100 for row in indexes)
+    assert scalar(probe, "show statement_timeout") == "5s"
+
+
+def test_a_reset_shows(probe: Connection, work: Connection, major: int) -> None:
+    work.execute("select pg_stat_reset()")
+    until(lambda: "stats_reset" in row_of(probe, "database"), True)
+    first = row_of(probe, "database")["stats_reset"]
+    work.execute("select pg_stat_reset()")
+    until(lambda: row_of(probe, "database")["stats_reset"] > first, True)
+    counted = row_of(probe, "statements", query="select pg_stat_reset()")
+    work.execute("select pg_stat_statements_reset()")
+    work.execute("select pg_stat_reset()")
+    again = row_of(probe, "statements", query="select pg_stat_reset()")
+    assert again["calls"] == 1 < counted["calls"]
+    if major >= 14:
+        assert again["stats_reset"] > counted["stats_reset"]
+    before = row_of(probe, "checkpoints")["bgwriter_stats_reset"]
+    work.execute("select pg_stat_reset_shared('bgwriter')")
+    until(lambda: row_of(probe, "checkpoints")["bgwriter_stats_reset"] > before, True)
+
+
+def test_a_sample_has_all_that_the_version_has(probe: Connection, major: int) -> None:
+    found = sample(probe)
+    lacking = {"num_done"} if major < 18 else set()
+    lacking |= {"wal_fpi"} if major < 14 else set()
+    assert set(SERIES) - found.keys() == lacking
+    assert {type(value) for value in found.values()} == {float}
+    later = sample(probe)
+    assert all(later[name] >= found[name] for name in COUNTERS & found.keys())
+    assert all(found[name] >= 0 for name in GAUGES)
+
+
+def test_a_user_without_privileges_is_told_what_would_help(
+    server: Server, database: str, probe: Connection
+) -> None:
+    do_and_leave(server, database, "create table t as select 1 as a")
+    with (
+        connected_as(server, "humble", database) as humble,
+        connected_as(server, "watcher", database) as watcher,
+    ):
+        reasons = {name: read(humble, name).reason for name in PROBES}
+        assert "GRANT pg_read_all_stats TO humble, or pg_monitor" in reasons["statements"]
+        assert "GRANT pg_stat_scan_tables TO humble, or pg_monitor" in reasons["pgstattuple"]
+        for name in ("wal", "checkpoints", "database", "blocks", "relations", "wraparound", "locks"):
+            assert reasons[name] == ""
+        assert "GRANT pg_read_all_stats TO humble, or pg_monitor" in reasons["waits"]
+        with connected_as(server, "humble", database):
+            waits = rows_of(read(humble, "waits"))
+        assert [row["processes"] for row in waits if not row["hidden"]] == [1]
+        assert sum(row["hidden"] for row in waits) > 1
+        assert read(watcher, "statements").reason == read(watcher, "pgstattuple").reason == ""
+        assert sample(watcher).keys() == sample(probe).keys()
+        with server.connect(database):
+            seen = sample(humble)
+        assert {"autovacuum_workers", "oldest_xmin_age", "active_backends"}.isdisjoint(seen)
+        assert {"xact_commit", "lsn_bytes", "num_requested"} <= seen.keys()
+
+
+def test_a_missing_extension_or_library_is_named(server: Server) -> None:
+    said = server.log()
+    with server.connect("postgres") as connection:
+        assert "CREATE EXTENSION pg_stat_statements" in read(connection, "statements").reason
+        assert read(connection, "pgstattuple").reason == (
+            "needs an extension in the database postgres: CREATE EXTENSION pgstattuple"
+        )
+    assert "ERROR" not in server.log()[len(said) :]
+
+
+def test_a_library_that_was_not_loaded_is_named(running_server: Server) -> None:
+    do_and_leave(running_server, "postgres", "create database unloaded")
+    with running_server.connect("unloaded") as connection:
+        connection.execute("create extension pg_stat_statements")
+        reason = read(connection, "statements").reason
+    assert "put pg_stat_statements into shared_preload_libraries" in reason
+    do_and_leave(running_server, "postgres", "drop database unloaded")
+
+
+def test_what_takes_too_long_is_given_up(
+    probe: Connection, work: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work.execute("create table t as select g as a from generate_series(1, 300000) as g")
+
+    def set_ms(connection: Connection, timeout_s: int) -> None:
+        connection.execute(f"set statement_timeout = {1 if timeout_s == STATTUPLE_TIMEOUT_S else 5000}")
+
+    monkeypatch.setattr(probe_server, "set_statement_timeout", set_ms)
+    assert f"it took longer than {STATTUPLE_TIMEOUT_S} s" in read(probe, "pgstattuple").reason
+    assert scalar(probe, "show statement_timeout") == "5s"
+
+
+def test_a_lost_connection_is_an_error(server: Server, work: Connection) -> None:
+    with server.connect() as lost:
+        read(lost, "wal")
+        work.execute("select pg_terminate_backend(%s)", (lost.info.backend_pid,))
+        with pytest.raises(psycopg.OperationalError):
+            until(lambda: read(lost, "wal").took_s, float("inf"))
+        with pytest.raises(psycopg.OperationalError):
+            sample(lost)
