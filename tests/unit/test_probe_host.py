@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -24,7 +25,8 @@ FILES = {
     " 259       0 nvme0n1 1 0 2 3 4 0 8 9 0 5 12 0 0 0 0\n",
     "net/dev": "Inter-|   Receive\n face |bytes\n    lo: 11 1 0 0 0 0 0 0 11 1 0 0 0 0 0 0\n"
     "  eth0: 100 1 0 0 0 0 0 0 200 1 0 0 0 0 0 0\nbridge0:100 1 0 0 0 0 0 0 200 1 0 0 0 0 0 0\n",
-    "pressure/cpu": "some avg10=0.00 avg60=0.00 avg300=0.00 total=1500000\n",
+    "pressure/cpu": "some avg10=0.00 avg60=0.00 avg300=0.00 total=1500000\n"
+    "full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
     "pressure/io": "some avg10=1.00 avg60=0.50 avg300=0.10 total=2500000\n"
     "full avg10=0.00 avg60=0.00 avg300=0.00 total=500000\n",
     "pressure/memory": "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
@@ -87,6 +89,14 @@ def test_every_counter_has_its_place_and_unit(machine: Path) -> None:
         "pressure_memory_full_s": 0,
     }
     assert host.reasons == {}
+
+
+def test_every_column_is_documented_and_no_other(machine: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "telemetry.md").read_text()
+    table = page.partition("## The machine")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert named == {*HostCounters([Path("/data")], os.getpid()).read(), "server_cpu_s"}
 
 
 def test_the_disks_of_data_and_wal_are_summed(machine: Path) -> None:

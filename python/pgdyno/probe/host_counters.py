@@ -177,5 +177,7 @@ def _pressure(of: str) -> Mapping[str, float]:
     found = {}
     for line in (PROC / "pressure" / of).read_text().splitlines():
         kind, *fields = line.split()
+        if (of, kind) == ("cpu", "full"):
+            continue  # of a whole machine it says nothing: it is 0, for the form's sake
         found[f"pressure_{of}_{kind}_s"] = int(dict(field.split("=") for field in fields)["total"]) / 1e6
     return found
