@@ -67,13 +67,18 @@ class Statement:
         """How often it was executed."""
         return self.time_ms.n
 
+    @property
+    def total_ms(self) -> float:
+        """All calls together."""
+        return self.calls * self.time_ms.mean
+
     def values(self, of_all_ms: float) -> dict[str, float]:
         """By the keys of ``quantities.OF_STATEMENTS``. ``of_all_ms``: the time of all statements together."""
         found = {
             "calls": self.calls,
             "mean_ms": self.time_ms.mean,
             "stddev_ms": self.time_ms.stddev,
-            "total_ms": self.calls * self.time_ms.mean,
+            "total_ms": self.total_ms,
             "rows_per_call": self.sums.get("rows", 0.0) / self.calls,
         }
         if of_all_ms > 0:
@@ -110,7 +115,7 @@ def statements(rows: Iterable[Growth]) -> list[Statement]:
             moments += found[text].time_ms
             sums = {column: sums.get(column, 0.0) + found[text].sums.get(column, 0.0) for column in sums}
         found[text] = Statement(text, moments, sums)
-    return sorted(found.values(), key=lambda statement: -statement.calls * statement.time_ms.mean)
+    return sorted(found.values(), key=lambda statement: -statement.total_ms)
 
 
 def _moments(row: Mapping[str, float | int | str | None]) -> Moments:

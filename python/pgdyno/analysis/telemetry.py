@@ -70,7 +70,7 @@ def of_trial(
     w = window(readings, trial.transactions, driven_s)
     values = _values(OF_TRIALS, w)
     found = statements(w.growths.get("statements", ()))
-    of_all_ms = w.delta("statements", "total_exec_time") or 0.0
+    of_all_ms = max(w.delta("statements", "total_exec_time") or 0.0, sum(one.total_ms for one in found))
     for statement in found:
         for key, value in statement.values(of_all_ms).items():
             values[keyed(f"statement.{key}", statement.text)] = value

@@ -1,0 +1,180 @@
+"""Telemetry of real servers, from reading to value: what was done between two readings is what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from server_of_major import build_of
+
+from pgdyno.analysis.telemetry import Telemetry, of_trial
+from pgdyno.analysis.window import RESET
+from pgdyno.evidence.records import Moment, Reading, Role, Slice, Trial, TrialStatus
+from pgdyno.probe.server import PROBES, read
+from pgdyno.server.cache import Cache
+from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.running import Connection, Server
+from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+
+SETTINGS = {
+    "shared_preload_libraries": "pg_stat_statements",
+    "autovacuum": "off",  # what these tests count is theirs alone
+    "track_io_timing": "on",
+    "fsync": "off",  # no test counts what is synced or what survives
+}
+UPDATES, ROWS = 40, 2000
+UPDATE = "UPDATE accounts SET balance = balance + $1 WHERE id = $2"
+
+
+@pytest.fixture(params=[OLDEST_MAJOR, 15, NEWEST_MAJOR])
+def server(request: pytest.FixtureRequest, server_dir: Path) -> Iterator[Server]:
+    cache = Cache.open()
+    cluster = Cluster(build_of(cache, request.param), server_dir / "data", cache.account)
+    cluster.initdb(InitOptions(sync=False))
+    with cluster.start(SETTINGS) as running:
+        with running.connect() as connection:
+            connection.execute("create extension pg_stat_statements")
+            connection.execute("create extension pgstattuple")
+            connection.execute(
+                "create table accounts (id int primary key, balance int, filler text) with (fillfactor = 50)"
+            )
+            connection.execute(
+                f"insert into accounts select i, 0, repeat('x', 100) from generate_series(1, {ROWS}) i"
+            )
+            connection.execute("vacuum analyze accounts")
+        yield running
+
+
+def read_all(server: Server, moment: Moment, at_s: float) -> list[Reading]:
+    """From a connection of its own: sessions tell what they did when they end, at the latest."""
+    with server.connect() as connection:
+        read_now = [read(connection, probe) for probe in PROBES]
+    return [Reading(one.probe, moment, at_s, one.took_s, one.rows, one.reason) for one in read_now]
+
+
+def told(
+    server: Server,
+    work: Callable[[Connection], None],
+    transactions: int,
+    arrived: Callable[[Telemetry], bool],
+) -> Telemetry:
+    """What the probes say of this work, once it has arrived: before 15 a process of its own collects
+    statistics, and they are there some time after what they count.
+    """
+    begin = read_all(server, Moment.BEGIN, 0.0)
+    with server.connect() as connection:
+        work(connection)
+    found = of_trial(trial(transactions), [*begin, *read_all(server, Moment.END, 2.0)])
+    while not arrived(found):
+        found = of_trial(trial(transactions), [*begin, *read_all(server, Moment.END, 2.0)])
+    return found
+
+
+def trial(transactions: int, slices: Sequence[Slice] = ()) -> Trial:
+    piece = Slice(0, Role.MEASURE, 0.0, 0.0, 2.0, 2.0, 0.0, 0.0, {})
+    return Trial(
+        trial=1,
+        block=0,
+        arm=0,
+        attempt=1,
+        status=TrialStatus.OK,
+        reason="",
+        started_unix_s=0.0,
+        ended_unix_s=None,
+        epoch_unix_s=None,
+        restore_s=None,
+        start_s=None,
+        server_cpu_s=None,
+        transactions=transactions,
+        committed_new_orders=None,
+        driver_memory_bytes=None,
+        driver={},
+        settings={},
+        slices=slices or [piece],
+        failures=[],
+        checks=[],
+    )
+
+
+def update(connection: Connection) -> None:
+    for i in range(1, UPDATES + 1):
+        connection.execute(f"UPDATE accounts SET balance = balance + 1 WHERE id = {i}")
+
+
+def test_what_was_done_between_the_readings_is_what_is_told(server: Server) -> None:
+    per_tx = "relation.updates_per_tx:accounts"
+    found = told(server, update, UPDATES, lambda of: of.values[per_tx] > 0)
+    values, major = found.values, server.build.version.major
+    assert values[f"statement.calls:{UPDATE}"] == UPDATES
+    assert values[f"statement.rows_per_call:{UPDATE}"] == 1
+    assert 0 < values[f"statement.mean_ms:{UPDATE}"] < 1000
+    assert 0 < values[f"statement.share_of_time:{UPDATE}"] <= 100
+    assert values["relation.updates_per_tx:accounts"] == 1
+    # Half of each page was left free, and no index is on the balance: all new versions stay on their page.
+    assert values["relation.hot_share:accounts"] == values["relations.hot_share"] == 100
+    assert 0 <= values["relation.dead_tuples:accounts"] <= UPDATES  # some are pruned at once
+    assert values["relation.autovacuums:accounts"] == 0
+    assert values["relation.growth:accounts"] == 0
+    assert values["relation.indexes_bytes:accounts"] == values["relation.bytes:accounts_pkey"] > 0
+    assert 60 < values["relation.tuple_percent:accounts"] + values["relation.free_percent:accounts"] < 100
+    assert values["relation.leaf_density:accounts_pkey"] > 80
+    # Every change is at least a record with the tuple, and the first one of a page a whole page.
+    assert values["wal.bytes_per_tx"] > 120
+    assert values["wal.bytes_per_s"] == pytest.approx(values["wal.bytes"] / 2)
+    assert values["wraparound.xids_per_tx"] >= 1
+    assert values["database.deadlocks"] == 0 and values["database.temp_files"] == 0
+    assert 50 < values["database.hit_share"] <= 100
+    assert ("wal.fpi_per_tx" in values) == (major >= 14)
+    assert ("io.read_bytes_per_tx" in values) == (major >= 16)
+    missing = {"io"} if major < 16 else set()
+    assert set(found.missing) == missing
+
+
+def spill(connection: Connection) -> None:
+    connection.execute("set work_mem = '64kB'")
+    connection.execute("select * from generate_series(1, 100000) i order by -i offset 99999")
+    connection.execute("checkpoint")
+
+
+def test_temporary_files_and_requested_checkpoints_are_counted(server: Server) -> None:
+    counted = ("database.temp_files", "checkpoints.requested")
+    values = told(server, spill, 1, lambda of: all(of.values[key] > 0 for key in counted)).values
+    assert values["database.temp_files"] >= 1
+    assert values["database.temp_bytes"] > 1
+    assert values["checkpoints.requested"] == 1 and values["checkpoints.timed"] == 0
+
+
+def test_statistics_that_were_reset_give_no_number(server: Server) -> None:
+    def reset(connection: Connection) -> None:
+        update(connection)
+        connection.execute("select pg_stat_reset()")
+        connection.execute("select pg_stat_reset_shared('bgwriter')")
+        connection.execute("select pg_stat_statements_reset()")
+        update(connection)
+
+    probes = {"database", "checkpoints", "statements"}
+    found = told(server, reset, 2 * UPDATES, lambda of: probes <= set(of.reset))
+    assert not [key for key in found.values if key.split(".")[0] in ("database", "checkpoints", "statement")]
+    # The position in the WAL is no statistic.
+    assert found.values.get("wal.bytes_per_tx", 0) > 120
+    assert RESET in found.missing.values()
+
+
+def test_after_a_crash_under_the_probe_there_are_no_negative_numbers(
+    server: Server, server_dir: Path
+) -> None:
+    with server.connect() as connection:
+        update(connection)
+    begin = read_all(server, Moment.BEGIN, 0.0)
+    cluster = Cluster(server.build, server_dir / "data", Cache.open().account)
+    server.stop("immediate")
+    with cluster.start(SETTINGS) as again:
+        with again.connect() as connection:
+            update(connection)
+        found = of_trial(trial(UPDATES), [*begin, *read_all(again, Moment.END, 2.0)])
+    shrinkable = ("growth", "age")
+    assert not [key for key, n in found.values.items() if n < 0 and not any(w in key for w in shrinkable)]
+    assert found.reset
