@@ -9,8 +9,10 @@ import re
 import sqlite3
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.latency import quantiles_ms
@@ -19,6 +21,10 @@ from pgdyno.cli.report import read_report
 from pgdyno.evidence.records import TrialStatus
 from pgdyno.report.as_csv import COLUMNS, to_csv
 from pgdyno.report.as_json import to_json
+from pgdyno.study.cases import cases_of
+from pgdyno.study.file import PARAMETERS, StudyFile
+from pgdyno.study.reading import read_study
+from pgdyno.study.values import Level
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -64,9 +70,44 @@ def test_every_key_has_its_description_in_the_schema_and_every_reference_leads_s
     assert described > 100
 
 
+def keys_of(model: type[BaseModel]) -> set[str]:
+    """Of a table of a study file, and of all that stand in it."""
+    keys, pending = set(), [model]
+    while pending:
+        one: Any = pending.pop()
+        if isinstance(one, type) and issubclass(one, BaseModel) and one is not Level:
+            keys |= {field.alias or name for name, field in one.model_fields.items()}
+            pending += [field.annotation for field in one.model_fields.values()]
+        pending += getattr(one, "__args__", ())
+    return keys
+
+
+def test_every_key_of_a_study_file_is_explained() -> None:
+    page = (DOCS / "studies.md").read_text()
+    keys = keys_of(StudyFile) - {"values"}  # the settings themselves
+    parameters = {name for of in PARAMETERS.values() for name in of.model_fields}
+    assert len(keys) > 60
+    assert not {key for key in keys | parameters if f"`{key}`" not in page and f"`[{key}]`" not in page}
+
+
+def test_the_study_in_the_page_is_one() -> None:
+    (first, *_) = re.findall(r"```toml\n(.*?)```", (DOCS / "studies.md").read_text(), re.DOTALL)
+    assert len(cases_of(read_study(first, "docs/studies.md"))) == 4
+
+
 def test_every_command_and_every_caveat_has_its_page() -> None:
     commands = (DOCS / "cli.md").read_text()
-    for words in ("compare", "report", "load", "drive", "check", "demo", "servers install", "cache prune"):
+    for words in (
+        "compare",
+        "report",
+        "load",
+        "drive",
+        "check",
+        "demo",
+        "study check",
+        "servers install",
+        "cache prune",
+    ):
         assert f"## pgdyno {words}\n" in commands
     caveats = (DOCS / "caveats.md").read_text()
     assert all(f"## {code}\n" in caveats for code in Code)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from typer.exceptions import TyperException
 
 from pgdyno import __version__
-from pgdyno.cli import cache, check, compare, demo, drive, load, pgbench, report, servers, settings
+from pgdyno.cli import cache, check, compare, demo, drive, load, pgbench, report, servers, settings, study
 from pgdyno.cli.console import PLAIN, say
 from pgdyno.errors import PgdynoError, UsageError
 
@@ -32,6 +32,7 @@ app.command("load")(load.load)
 app.command("drive")(drive.drive)
 app.command("check")(check.check)
 app.command("pgbench", cls=pgbench.PassedOn, add_help_option=False)(pgbench.pgbench)
+app.add_typer(study.app, name="study")
 app.add_typer(servers.app, name="servers")
 app.add_typer(settings.app, name="settings")
 app.add_typer(cache.app, name="cache")

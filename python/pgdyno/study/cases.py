@@ -151,10 +151,15 @@ def _arm(file: StudyFile, levels: Levels, name: str) -> ArmSpec:
 
 
 def settings_of(file: StudyFile, levels: Levels) -> Settings:
-    """Of one arm. Raises StudyFileError."""
+    """Of one arm: those of its level over those of all arms. Raises StudyFileError."""
+    return own_settings_of(levels).over(file.settings)
+
+
+def own_settings_of(levels: Levels) -> Settings:
+    """Of the factor's level alone. Raises StudyFileError."""
     level = levels.get("settings")
     if level is None:
-        return file.settings
+        return Settings()
     path = ("factors", "settings", level.place)
     given = level.value
     if isinstance(given, str):
@@ -164,7 +169,7 @@ def settings_of(file: StudyFile, levels: Levels) -> Settings:
             raise StudyFileError(path, str(error).replace("any,", "")) from None
         given = {"profiles": spec.profiles, **spec.settings}
     try:
-        return Settings.model_validate(given).over(file.settings)
+        return Settings.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
         raise StudyFileError((*path, *first["loc"]), plain_words(first["msg"])) from None

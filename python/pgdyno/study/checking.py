@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 
 from pgdyno.errors import StudyFileError
-from pgdyno.study.cases import COMBINATIONS_MAX, settings_of
+from pgdyno.study.cases import COMBINATIONS_MAX, own_settings_of
 from pgdyno.study.file import PARAMETERS, Drive, StudyFile, excludes, level_names
 from pgdyno.study.lines import Path
 from pgdyno.study.published import Reference
@@ -68,7 +68,7 @@ def _factors(file: StudyFile) -> Complaints:
     for name, levels in file.factors.items():
         if name not in known:
             yield StudyFileError(("factors", name), unknown("factor", name, known))
-        yield from _levels_of_factor(file, name, levels)
+        yield from _levels_of_factor(name, levels)
     for n, name in enumerate(file.compare):
         if name not in file.factors:
             yield StudyFileError(("compare", n), unknown("factor", name, file.factors))
@@ -83,14 +83,14 @@ def _factors(file: StudyFile) -> Complaints:
             yield StudyFileError(place, f"{name} is a factor: it cannot have a value in {table}, too")
 
 
-def _levels_of_factor(file: StudyFile, name: str, levels: tuple[Level, ...]) -> Complaints:
+def _levels_of_factor(name: str, levels: tuple[Level, ...]) -> Complaints:
     for level in levels:
         if name == "server" and level.name == level.value and ("=" in level.name or "://" in level.name):
             words = "a connection string needs a name: make the levels a table, NAME = VALUE"
             yield StudyFileError(("factors", name, level.place), words)
         if name == "settings":
             try:
-                settings_of(file, {name: level})
+                own_settings_of({name: level})
             except StudyFileError as error:
                 yield error
 

@@ -164,7 +164,7 @@ class Fit(Part):
     )
     machine: FittedTo | None = Field(
         default=None,
-        description="The machine that the numbers of this file are for, if not the source's: the fit writes it.",
+        description="The machine that this file's numbers are for, if not the source's: the fit writes it.",
     )
     notes: tuple[str, ...] = Field(
         default=(), description="What is lost by fitting, for people; the report repeats it."

@@ -1,0 +1,172 @@
+"""``pgdyno study``: study files, checked and explained before anything is run."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+import pgdyno
+from pgdyno.cli.console import out, print_json, say
+from pgdyno.errors import StudyFileError, UsageError
+from pgdyno.estimate import counted
+from pgdyno.server.settings.owned import refuse_owned
+from pgdyno.server.settings.profile import profile_named
+from pgdyno.server.version import is_version, parse_wanted
+from pgdyno.study.cases import Case, cases_of, own_settings_of
+from pgdyno.study.file import StudyFile
+from pgdyno.study.lines import Path as Keys
+from pgdyno.study.lines import line_of, lines_of
+from pgdyno.study.reading import examine
+from pgdyno.study.schema import schema
+from pgdyno.study.values import Settings
+
+app = typer.Typer(
+    help="Check and explain study files; list those that come with pgdyno.", no_args_is_help=True
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def shipped() -> Path:
+    """The studies that come with pgdyno: inside the package, or beside it in a checkout."""
+    package = Path(pgdyno.__file__).parent
+    inside = package / "studies"
+    return inside if inside.is_dir() else package.parents[1] / "studies"
+
+
+def study_path(given: str) -> Path:
+    """The file of that path, else the one of that name that comes with pgdyno. Raises UsageError."""
+    path = Path(given)
+    if path.exists() or path.suffix or len(path.parts) > 1:
+        return path
+    known = {found.stem: found for found in shipped().rglob("*.toml")}
+    if given in known:
+        return known[given]
+    close = difflib.get_close_matches(given, known, n=1)
+    hint = f"did you mean {close[0]}?" if close else "`pgdyno study list` has those that there are"
+    raise UsageError(f"there is no study {given}: {hint}")
+
+
+def text_of(path: Path) -> str:
+    """Raises UsageError."""
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 (byte {error.start})") from None
+
+
+def read(given: str) -> StudyFile:
+    """The study of a path or name. Raises UsageError with the first thing that is wrong."""
+    path = study_path(given)
+    file, problems = examined(path)
+    if file is None or problems:
+        raise UsageError(problems[0])
+    return file
+
+
+def examined(path: Path) -> tuple[StudyFile | None, list[str]]:
+    """The study, and a line for everything that is wrong with it; also what only servers know of it."""
+    text = text_of(path)
+    file, problems = examine(text, str(path))
+    if file is not None and not problems:
+        lines = lines_of(text)
+        found = sorted((line_of(lines, one.path), str(one)) for one in _refused(file))
+        problems = [f"{path}:{line}: {words}" for line, words in found]
+    return file, problems
+
+
+def _refused(file: StudyFile) -> Iterator[StudyFileError]:
+    for keys, ask in _questions(file):
+        try:
+            ask()
+        except UsageError as error:
+            yield StudyFileError(keys, str(error))
+
+
+def _questions(file: StudyFile) -> Iterator[tuple[Keys, Callable[[], object]]]:
+    """Whether there can be such versions and profiles, and whether a setting is pgdyno's own."""
+    servers: list[tuple[Keys, object]] = [(("server",), file.server)]
+    servers += [(("factors", "server", one.place), one.value) for one in file.factors.get("server", ())]
+    for keys, server in servers:
+        if isinstance(server, str) and is_version(server):
+            yield keys, partial(parse_wanted, server)
+    levels = file.factors.get("settings", ())
+    sets: list[tuple[Keys, Settings]] = [(("settings",), file.settings)]
+    sets += [(("factors", "settings", one.place), own_settings_of({"settings": one})) for one in levels]
+    for keys, settings in sets:
+        for name in settings.values:
+            yield (*keys, name), partial(refuse_owned, {name: ""})
+        for n, profile in enumerate(settings.profiles):
+            yield (*keys, "profiles", n), partial(profile_named, profile)
+
+
+def size_of(cases: tuple[Case, ...]) -> str:
+    """``16 cases of 2 arms``."""
+    arms = sorted({len(case.arms) for case in cases})
+    many = str(arms[0]) if len(arms) == 1 else f"{arms[0]} to {arms[-1]}"
+    return f"{counted(len(cases), 'case')} of {many} arms"
+
+
+@app.command("check")
+def check(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE…", help="Study files, or names of shipped ones.")
+    ],
+) -> int:
+    """Say what is wrong with study files, each thing with its line.
+
+    \b
+      pgdyno study check mine.toml
+    """
+    status = 0
+    for given in files:
+        path = study_path(given)
+        file, problems = examined(path)
+        if file is None or problems:
+            status = UsageError.exit_status
+            for problem in problems:
+                say(f"pgdyno: {problem}")
+        else:
+            out.print(f"{path}: ok: {size_of(cases_of(file))}", markup=False, soft_wrap=True)
+    return status
+
+
+@app.command("list")
+def list_studies(as_json: AsJson = False) -> None:
+    """List the published experiments and the templates that come with pgdyno.
+
+    Copy a template and change it; its comments say where.
+    """
+    found = [(path, tomllib.loads(text_of(path))) for path in sorted(shipped().rglob("*.toml"))]
+    if as_json:
+        print_json([{"name": path.stem, "path": str(path), "title": data["title"]} for path, data in found])
+        return
+    for heading, folder in (("published", shipped()), ("templates", shipped() / "templates")):
+        table = Table(heading, "", box=None, title_justify="left")
+        for path, data in found:
+            if path.parent == folder:
+                table.add_row(path.stem, escape(data["title"]))
+        out.print(table)
+        out.print(str(folder), markup=False, soft_wrap=True)
+        out.print()
+
+
+@app.command("schema")
+def print_schema() -> None:
+    """Print the JSON Schema of study files, for editors.
+
+    \b
+      pgdyno study schema > study.schema.json       # and in the study: #:schema study.schema.json
+    """
+    out.print(json.dumps(schema(), indent=2, ensure_ascii=False), markup=False, soft_wrap=True)
