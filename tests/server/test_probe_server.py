@@ -510,6 +510,13 @@ def test_a_lost_connection_is_an_error(server: Server, work: Connection) -> None
         read(lost, "wal")
         work.execute("select pg_terminate_backend(%s)", (lost.info.backend_pid,))
         with pytest.raises(psycopg.OperationalError):
-            until(lambda: read(lost, "wal").took_s, float("inf"))
+            until(lambda: read(lost, "wal").reason, "z")
         with pytest.raises(psycopg.OperationalError):
             sample(lost)
+
+
+def test_a_transaction_of_somebody_elses_is_not_touched(work: Connection) -> None:
+    work.execute("begin")
+    with pytest.raises(psycopg.ProgrammingError, match="autocommit"):
+        read(work, "wal")
+    assert work.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS

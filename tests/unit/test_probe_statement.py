@@ -2,13 +2,16 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from pgdyno.analysis.counters import COUNTERS
 from pgdyno.probe import sample
 from pgdyno.probe.server import EXTENSIONS, NEEDS_PRELOAD, PROBES, statements_major
 from pgdyno.probe.statement import for_major, statement
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
+from pgdyno.study.probes import ProbeName
 
 FILES = sorted((Path(__file__).parents[2] / "python" / "pgdyno" / "probe" / "sql").glob("*.sql"))
 MAJORS = range(OLDEST_MAJOR, NEWEST_MAJOR + 1)
@@ -66,3 +69,19 @@ def test_what_probes_need_of_a_database_and_of_a_server() -> None:
     assert EXTENSIONS == {"statements": "pg_stat_statements", "pgstattuple": "pgstattuple"}
     assert {"statements"} == NEEDS_PRELOAD
     assert not [probe for probe in PROBES.values() if probe.in_series and probe.extension]
+
+
+def test_a_study_may_ask_for_every_probe() -> None:
+    assert set(get_args(ProbeName)) == {*PROBES, "host"}
+
+
+@pytest.mark.parametrize("probe", PROBES)
+def test_the_analysis_counts_columns_that_are_read(probe: str) -> None:
+    read = set(re.findall(r"\b\w+\b", statement(probe, NEWEST_MAJOR)))
+    assert COUNTERS.get(probe, set()) <= read
+
+
+def test_the_page_tells_of_every_probe_and_every_column_of_the_series() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "telemetry.md").read_text()
+    assert not [name for name in (*PROBES, *sample.SERIES) if f"`{name}`" not in page]
+    assert not [name for name in PROBES if f"\n| `{name}` | " not in page]

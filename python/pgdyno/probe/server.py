@@ -40,9 +40,9 @@ class Probe:
     """One source of telemetry of a server.
 
     ``kind``: counters (differences of two readings tell), a snapshot (what is so at this moment), or sizes
-    (both). ``in_series``: so cheap that it may be read every second. ``extension``: what must be in the
-    database; ``preloaded``: and in shared_preload_libraries. ``role``: membership in it lets a user read
-    all.
+    (both). ``in_series``: some of it is in the samples of each second, too. ``extension``: what must be in
+    the database; ``preloaded``: and in shared_preload_libraries. ``role``: membership in it lets a user
+    read all.
     """
 
     name: str
@@ -75,8 +75,13 @@ _ALL = (
     ),
     Probe("wal", "the position in the WAL, and what pg_stat_wal counts", "counters", in_series=True),
     Probe("checkpoints", "checkpoints, their buffers and times; bgwriter", "counters", in_series=True),
-    Probe("io", "pg_stat_io: reads and writes by kind of process", "counters", in_series=True, since=16),
-    Probe("database", "pg_stat_database: transactions, rows, blocks, temporary files, deadlocks", "counters"),
+    Probe("io", "pg_stat_io: reads and writes by kind of process", "counters", since=16),
+    Probe(
+        "database",
+        "pg_stat_database: transactions, rows, blocks, temporary files, deadlocks",
+        "counters",
+        in_series=True,
+    ),
     Probe("blocks", "pg_statio: hits and reads of heaps, indexes and TOAST", "counters"),
     Probe("relations", "tables and indexes: sizes, rows, scans, HOT updates, vacuums", "sizes"),
     Probe(
@@ -89,8 +94,8 @@ _ALL = (
     ),
     Probe("wraparound", "ages of transaction ids, and the next one", "sizes", in_series=True),
     Probe("waits", "processes by what they wait for; vacuums under way", "snapshot", in_series=True),
-    Probe("locks", "locks held and waited for", "snapshot", in_series=True),
-    Probe("replication", "standbys and slots: lag, and WAL kept for them", "snapshot", in_series=True),
+    Probe("locks", "locks held and waited for", "snapshot"),
+    Probe("replication", "standbys and slots: lag, and WAL kept for them", "snapshot"),
 )
 
 PROBES: Mapping[str, Probe] = {probe.name: probe for probe in _ALL}
@@ -105,6 +110,10 @@ _STATEMENTS_MAJORS = (("1.12", 18), ("1.11", 17), ("1.10", 15), ("1.9", 14), ("1
 """From which version of pg_stat_statements on it has the columns of which server's."""
 
 
+_SERVER_ENDS = "57P"
+"""SQLSTATEs of a server that shuts down or has crashed: the connection is lost, or will be at once."""
+
+
 class _Missing(Exception):
     """What a probe needs is not there: the reason."""
 
@@ -113,7 +122,7 @@ def read(connection: Connection, probe: str) -> Reading:
     """Reads one probe. The connection is the probes' from then on: in autocommit mode, read-only.
 
     What the server lacks or forbids is the reading's ``reason``. Raises psycopg.Error where the connection is
-    lost, KeyError for an unknown probe.
+    lost or in a transaction, KeyError for an unknown probe.
     """
     wanted = PROBES[probe]
     begun_s = time.monotonic()
@@ -125,7 +134,7 @@ def read(connection: Connection, probe: str) -> Reading:
     except _Missing as missing:
         reason = str(missing)
     except psycopg.Error as error:
-        if connection.closed:
+        if connection.closed or error.sqlstate is None or error.sqlstate.startswith(_SERVER_ENDS):
             raise
         reason = _why_not(connection, wanted, error)
     return Reading(probe, time.monotonic() - begun_s, None if reason else rows, reason)

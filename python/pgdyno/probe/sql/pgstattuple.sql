@@ -19,6 +19,7 @@ WITH /* pgdyno probe */ relations AS (
 ), listed AS (
     SELECT *
     FROM relations
+    WHERE bytes IS NOT NULL
     ORDER BY bytes DESC, oid
     LIMIT {rows_max}
 )

@@ -18,7 +18,7 @@ WITH /* pgdyno probe */ relations AS (
       AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\_toast%'
       AND n.nspname NOT LIKE 'pg\_temp\_%'
 ), numbered AS (
-    SELECT *, row_number() OVER (ORDER BY bytes DESC, oid) AS place
+    SELECT *, row_number() OVER (ORDER BY bytes DESC NULLS LAST, oid) AS place
     FROM relations
 ), listed AS (
     SELECT *, CASE WHEN place <= {rows_max} THEN place END AS row_number
