@@ -35,6 +35,8 @@ pub struct LoadError {
     pub sqlstate: Option<SqlState>,
     /// What the server refused, and its words.
     pub refused: Option<Box<Refused>>,
+    /// Why there is no connection, where that is why.
+    pub unconnected: Option<Box<Error>>,
 }
 
 /// A statement that the server refused.
@@ -49,7 +51,7 @@ pub struct Refused {
 impl LoadError {
     /// A failure that is not the server's.
     pub fn new(stage: Stage, message: impl Into<String>) -> Self {
-        Self { stage, message: message.into(), sqlstate: None, refused: None }
+        Self { stage, message: message.into(), sqlstate: None, refused: None, unconnected: None }
     }
 
     /// A failure of a connection while `doing` something, such as "copy into stock".
@@ -62,7 +64,7 @@ impl LoadError {
             ),
             _ => format!("cannot {doing}: {error}"),
         };
-        Self { stage, message, sqlstate, refused: None }
+        Self { stage, message, sqlstate, refused: None, unconnected: None }
     }
 
     /// The same of a certain statement.

@@ -31,7 +31,8 @@ pub async fn connect(
     // Errors of connecting say so themselves.
     let failed = |error: Error| {
         let sqlstate = error.sqlstate();
-        LoadError { sqlstate, ..LoadError::new(Stage::Connect, error.to_string()) }
+        let failed = LoadError::new(Stage::Connect, error.to_string());
+        LoadError { sqlstate, unconnected: Some(Box::new(error)), ..failed }
     };
     let mut connection = Connection::connect(reactor, conninfo).await.map_err(failed)?;
     connection.on_notice(on_notice);

@@ -1,13 +1,12 @@
 //! From a connection string to a session: addresses, sockets, start-up.
 
-use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt};
 
 use super::socket::Socket;
-use super::{Connection, Error, Nanos, Reactor};
+use super::{Attempt, Attempts, Connection, Error, Failure, Nanos, Reactor};
 use crate::wire::conninfo::{Address, Conninfo, Host};
 use crate::wire::frontend;
 use crate::wire::startup::{Channel, Startup};
@@ -20,31 +19,32 @@ const KNOCK_AGAIN: Nanos = Nanos(1_000_000);
 /// Connects to the first of the hosts that lets us in. As in libpq a server that answers and refuses us is the last
 /// one tried, unless it is only starting up, or cannot write and must.
 pub(super) async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Connection, Error> {
-    let mut failures: Vec<Error> = Vec::new();
+    let mut attempts: Vec<Attempt> = Vec::new();
     for host in &conninfo.hosts {
-        match resolve(&host.address) {
-            Err(error) => failures.push(error),
-            Ok(places) => {
-                for place in places {
-                    match encrypted_or_not(reactor, conninfo, host, &place).await {
-                        Err(error) if may_try_next(&error) => failures.push(error),
-                        outcome => return outcome,
-                    }
-                }
+        let places = match resolve(&host.address) {
+            Ok(places) => places,
+            Err(why) => {
+                attempts.push(Attempt { address: host.address.clone(), place: None, why });
+                continue;
+            }
+        };
+        for place in places {
+            match encrypted_or_not(reactor, conninfo, host, &place).await {
+                Ok(connection) => return Ok(connection),
+                Err(failed) => attempts.extend(failed),
+            }
+            if !attempts.last().is_none_or(|attempt| may_try_next(&attempt.why)) {
+                return Err(Error::Unconnected(Attempts(attempts)));
             }
         }
     }
-    let texts: Vec<_> = failures.iter().map(ToString::to_string).collect();
-    match failures.pop() {
-        Some(only) if failures.is_empty() => Err(only),
-        _ => Err(Error::Connect(texts.join("; "))),
-    }
+    Err(Error::Unconnected(Attempts(attempts)))
 }
 
-fn may_try_next(error: &Error) -> bool {
-    match error {
-        Error::Wire(WireError::ReadOnly) => true,
-        Error::Wire(error) => error.sqlstate() == Some(SqlState::CANNOT_CONNECT_NOW),
+fn may_try_next(why: &Failure) -> bool {
+    match why {
+        Failure::NotLetIn(Error::Wire(WireError::ReadOnly)) => true,
+        Failure::NotLetIn(Error::Wire(error)) => error.sqlstate() == Some(SqlState::CANNOT_CONNECT_NOW),
         _ => true,
     }
 }
@@ -55,41 +55,40 @@ async fn encrypted_or_not(
     conninfo: &Conninfo,
     host: &Host,
     place: &Place,
-) -> Result<Connection, Error> {
-    let encryption = tls::first_attempt(conninfo.sslmode, &host.address);
-    let first = in_time(reactor, conninfo, host, place, encryption).await;
-    let Err(Error::Wire(error)) = &first else { return first };
-    match tls::second_attempt(conninfo.sslmode, &host.address, encryption, error) {
-        Some(encryption) => in_time(reactor, conninfo, host, place, encryption).await,
-        None => first,
-    }
+) -> Result<Connection, Vec<Attempt>> {
+    let attempt = |why| Attempt { address: host.address.clone(), place: place.tcp(), why };
+    let mut encryption = tls::first_attempt(conninfo.sslmode, &host.address);
+    let why = match in_time(reactor, conninfo, host, place, &mut encryption).await {
+        Ok(connection) => return Ok(connection),
+        Err(why) => why,
+    };
+    let second = match &why {
+        Failure::NotLetIn(Error::Wire(error)) => {
+            tls::second_attempt(conninfo.sslmode, &host.address, encryption, error)
+        }
+        _ => None,
+    };
+    let first = attempt(why);
+    let Some(mut encryption) = second else { return Err(vec![first]) };
+    let connected = in_time(reactor, conninfo, host, place, &mut encryption).await;
+    connected.map_err(|why| vec![first, attempt(why)])
 }
 
+/// One try, within `connect_timeout`. A server may have no encryption: then that is noted.
 async fn in_time(
     reactor: &Reactor,
     conninfo: &Conninfo,
     host: &Host,
     place: &Place,
-    encryption: Encryption,
-) -> Result<Connection, Error> {
+    encryption: &mut Encryption,
+) -> Result<Connection, Failure> {
     let limit = conninfo.connect_timeout_s.map_or(Nanos::MAX, |s| Nanos(u64::from(s) * 1_000_000_000));
     let session = async {
-        let socket = open(reactor, place).await.map_err(|error| unreachable(&host.address, &error))?;
-        start(socket, conninfo, host, encryption).await
+        let socket = open(reactor, place).await.map_err(Failure::Unreachable)?;
+        start(socket, conninfo, host, encryption).await.map_err(Failure::NotLetIn)
     };
     let connected = reactor.until(reactor.now() + limit, session).await;
-    connected.unwrap_or_else(|| {
-        Err(Error::Connect(format!("cannot connect to {}: no answer in time", host.address)))
-    })
-}
-
-fn unreachable(address: &Address, error: &Error) -> Error {
-    let why = match error {
-        Error::System { source, .. } if source.kind() == ErrorKind::NotFound => "no such socket".to_owned(),
-        Error::System { source, .. } => source.to_string(),
-        other => other.to_string(),
-    };
-    Error::Connect(format!("cannot connect to {address}: {why}; is a server running there?"))
+    connected.unwrap_or(Err(Failure::TooLate))
 }
 
 /// A place that a socket can be connected to.
@@ -98,20 +97,28 @@ enum Place {
     Tcp(SocketAddr),
 }
 
+impl Place {
+    fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Unix(_) => None,
+            Self::Tcp(address) => Some(*address),
+        }
+    }
+}
+
 /// The places that an address stands for. Looking a name up blocks the loop: not for the hot path.
-fn resolve(address: &Address) -> Result<Vec<Place>, Error> {
+fn resolve(address: &Address) -> Result<Vec<Place>, Failure> {
     match address {
         Address::Unix(path) => {
             let place = SocketAddrUnix::new(path);
             place
                 .map(|place| vec![Place::Unix(place)])
-                .map_err(|e| Error::system(format!("use the socket {address}"), e))
+                .map_err(|e| Failure::Unreachable(Error::system(format!("use the socket {address}"), e)))
         }
         Address::Tcp { ip: Some(ip), port, .. } => Ok(vec![Place::Tcp(SocketAddr::new(*ip, *port))]),
         Address::Tcp { name, ip: None, port } => {
             let found = (name.as_str(), *port).to_socket_addrs();
-            let found = found.map_err(|e| Error::Connect(format!("cannot find the host {name}: {e}")))?;
-            Ok(found.map(Place::Tcp).collect())
+            Ok(found.map_err(Failure::NoSuchHost)?.map(Place::Tcp).collect())
         }
     }
 }
@@ -155,13 +162,16 @@ async fn start(
     socket: Socket,
     conninfo: &Conninfo,
     host: &Host,
-    encryption: Encryption,
+    encryption: &mut Encryption,
 ) -> Result<Connection, Error> {
     let mut connection = Connection::new(socket);
     let channel = match encryption {
         Encryption::Plain => Channel::Plain,
         Encryption::Tls => connection.encrypt(conninfo, host).await?,
     };
+    if channel == Channel::Plain {
+        *encryption = Encryption::Plain;
+    }
     let mut startup = Startup::begin(conninfo, host, channel, connection.out())?;
     let mut answer = Vec::new();
     loop {

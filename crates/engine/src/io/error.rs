@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::Attempts;
 pub use crate::wire::backend::ServerError;
 use crate::wire::{SqlState, WireError};
 
@@ -31,6 +32,9 @@ pub enum Error {
     /// The server could not be reached.
     #[error("{0}")]
     Connect(String),
+    /// No server let us in.
+    #[error("{0}")]
+    Unconnected(Attempts),
     /// A limit of time ran out.
     #[error("{0} timed out")]
     Timeout(&'static str),
@@ -57,6 +61,7 @@ impl Error {
         match self {
             Self::Server(error) => Some(error.sqlstate),
             Self::Wire(error) => error.sqlstate(),
+            Self::Unconnected(attempts) => attempts.refusal()?.sqlstate(),
             _ => None,
         }
     }

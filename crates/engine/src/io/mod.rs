@@ -4,6 +4,7 @@
 //! is its connection's readiness (which epoll tells, or io_uring, that sends as well), its deadline, a [`Gate`] of the
 //! same thread or a [`Mailbox`] of another one. No runtime, no wakers, no channels between client and connection, and no allocation per transaction.
 
+mod attempt;
 mod cipher;
 mod clock;
 mod connect;
@@ -24,6 +25,7 @@ mod timers;
 mod tests;
 
 pub use crate::wire::backend::TransactionStatus;
+pub use attempt::{Attempt, Attempts, Failure};
 pub use clock::{Clock, Nanos};
 pub use connection::{Connection, OnNotice, TextRows};
 pub use error::{Error, ServerError};
@@ -33,6 +35,6 @@ pub use mailbox::{Mailbox, Sender, mailbox};
 pub use mapped::{MappedCounters, read_counters};
 pub use process::{Usage, catch_termination, memory_peak_bytes, raise_file_limit, usage};
 pub use reactor::{Io, Reactor, Routine, Task};
-pub use shell::{Shelled, shell};
+pub use shell::{Shared, Shelled, shell};
 #[cfg(test)]
 pub(crate) use socket::Socket;

@@ -1,9 +1,10 @@
 //! Commands of the shell, for which a client waits and the others of its loop do not.
 
 use std::ffi::OsStr;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use rustix::io::Errno;
@@ -21,13 +22,33 @@ pub struct Shelled {
     pub line: Vec<u8>,
 }
 
-/// Runs a command by `/bin/sh -c`, without input. Of its output at most `line_bytes_max` of the first line are taken, or,
-/// where that is 0, it goes to our standard error: our standard output may be read by a program.
-pub async fn shell(reactor: &Reactor, command: &[u8], line_bytes_max: usize) -> Result<Shelled, Error> {
-    let takes = line_bytes_max > 0;
-    let output = if takes { Stdio::piped() } else { Stdio::from(io::stderr()) };
+/// Which of our own streams a command gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shared {
+    /// Our standard input; it has none without.
+    pub input: bool,
+    /// Our standard output; without, its output goes to our standard error, as a program may read the other.
+    pub output: bool,
+}
+
+/// Runs a command by `/bin/sh -c`. Of its output at most `line_bytes_max` of the first line are taken; where that is 0,
+/// it goes where `shared` says.
+pub async fn shell(
+    reactor: &Reactor,
+    command: &[u8],
+    line_bytes_max: usize,
+    shared: Shared,
+) -> Result<Shelled, Error> {
+    let input = if shared.input { Stdio::inherit() } else { Stdio::null() };
+    let output = match (line_bytes_max > 0, shared.output) {
+        (true, _) => Stdio::piped(),
+        (false, true) => Stdio::inherit(),
+        (false, false) => Stdio::from(io::stderr()),
+    };
+    // What was printed before comes before. Who does not read it need not read on.
+    let _ = io::stdout().flush();
     let mut sh = Command::new("/bin/sh");
-    sh.arg("-c").arg(OsStr::from_bytes(command)).stdin(Stdio::null()).stdout(output);
+    sh.arg0("sh").arg("-c").arg(OsStr::from_bytes(command)).stdin(input).stdout(output);
     let child = sh.spawn().map_err(|source| failed("start a shell", source))?;
     let mut running = Running(child);
     let line = match running.0.stdout.take() {

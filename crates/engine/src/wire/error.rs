@@ -112,6 +112,8 @@ pub enum WireError {
     WrongPassword {
         /// The role.
         user: String,
+        /// The server's own words.
+        told: Box<ServerError>,
     },
     /// The server wants a password and none was given.
     #[error(
@@ -128,6 +130,8 @@ pub enum WireError {
     NoDatabase {
         /// The database.
         dbname: String,
+        /// The server's own words.
+        told: Box<ServerError>,
     },
     /// The server refused the connection for another reason.
     #[error("the server refused the connection: {0}")]
@@ -231,14 +235,20 @@ impl From<io::Error> for WireError {
 }
 
 impl WireError {
+    /// The server's own words, if the server sent this error.
+    #[must_use]
+    pub fn told(&self) -> Option<&ServerError> {
+        match self {
+            Self::WrongPassword { told, .. } | Self::NoDatabase { told, .. } | Self::Refused(told) => {
+                Some(told)
+            }
+            _ => None,
+        }
+    }
+
     /// The server's code, if the server sent this error.
     #[must_use]
     pub fn sqlstate(&self) -> Option<SqlState> {
-        match self {
-            Self::WrongPassword { .. } => Some(SqlState::INVALID_PASSWORD),
-            Self::NoDatabase { .. } => Some(SqlState::INVALID_CATALOG_NAME),
-            Self::Refused(error) => Some(error.sqlstate),
-            _ => None,
-        }
+        self.told().map(|told| told.sqlstate)
     }
 }

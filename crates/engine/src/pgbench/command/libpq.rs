@@ -1,9 +1,7 @@
 //! Errors and notices of the server as libpq words them: the line of the statement that is meant, with a mark under
 //! the place.
 
-use crate::io::{Connection, Error, Reactor};
 use crate::wire::backend::{ErrorFields, ServerError};
-use crate::wire::conninfo::Conninfo;
 
 /// The columns that a line of a statement gets at most.
 const COLUMNS_MAX: usize = 60;
@@ -14,13 +12,6 @@ const COLUMNS_BEHIND: usize = 10;
 #[must_use]
 pub fn error_text(error: &ServerError, statement: Option<&str>) -> String {
     text(error, statement, error.context.as_deref())
-}
-
-/// A session whose notices are printed.
-pub async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Connection, Error> {
-    let mut connection = Connection::connect(reactor, conninfo).await?;
-    connection.on_notice(Some(print_notice));
-    Ok(connection)
 }
 
 /// Prints a notice or a warning to standard error.

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::connect::attempts_text;
 use super::libpq;
 use crate::io::Error;
 
@@ -63,6 +64,7 @@ pub fn server_text(error: &Error) -> String {
 pub fn statement_text(error: &Error, statement: Option<&str>) -> String {
     match error {
         Error::Server(error) => libpq::error_text(error, statement),
+        Error::Unconnected(attempts) => attempts_text(attempts),
         other => other.to_string(),
     }
 }

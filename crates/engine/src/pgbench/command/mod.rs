@@ -11,18 +11,21 @@
 //! | runs that go on after a death | [`checkpoint`] |
 //! | what is counted, and timed | [`statistics`], [`record`] |
 //! | what is printed: as by pgbench, and what pgbench has not | [`report`], [`detail`] |
+//! | a session, or why there is none | [`connect`](mod@connect), [`password`] |
 //! | messages, the server's among them | [`log`], [`libpq`] |
 
 pub mod asked;
 pub mod bench;
 pub mod checkpoint;
 pub mod client;
+pub mod connect;
 pub mod detail;
 pub mod getopt;
 pub mod initialise;
 pub mod libpq;
 pub mod log;
 pub mod options;
+pub mod password;
 pub mod record;
 pub mod report;
 pub mod setup;
@@ -31,10 +34,10 @@ pub mod statistics;
 pub mod transaction_log;
 pub mod values;
 
-use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::{env, fs};
 
 pub use bench::Bench;
 use bench::{Results, Unfinished};
@@ -102,8 +105,11 @@ pub fn main(arguments: &[String]) -> ExitCode {
 
 /// The tables. An error has been said.
 fn initialise(options: &Options, initialisation: &Initialisation, log: &Log) -> Result<ExitCode, Said> {
+    // No number is drawn, and yet pgbench wants it to be one.
+    seed(options, log)?;
     let conninfo = setup::conninfo(options).map_err(|message| {
         log.error(&message);
+        log.error("could not create connection for initialization");
         Said
     })?;
     initialise::run(initialisation, conninfo, log)?;
@@ -126,9 +132,13 @@ fn run(mut options: Options, log: &Log) -> Result<ExitCode, Said> {
         None => seed(&options, log)?,
     };
     let scripts = setup::scripts(&options).map_err(say)?;
-    let conninfo = setup::conninfo(&options).map_err(say)?;
-    let tables = setup::prepare(&options, &conninfo, log)?;
-    let program = setup::program(scripts, &options, tables.scale, seed).map_err(say)?;
+    let mut conninfo = setup::conninfo(&options).map_err(|message| {
+        let said = say(message);
+        log.error("could not create connection for setup");
+        said
+    })?;
+    let tables = setup::prepare(&options, &scripts, &mut conninfo, log)?;
+    let program = setup::program(scripts, &options, tables.scale, seed, log).map_err(say)?;
     let mut bench = Bench::new(options, program, conninfo, tables, seed, log.clone());
     if let Some((keeping, resumed)) = opened {
         bench.keep(keeping, resumed).map_err(say)?;
@@ -147,20 +157,34 @@ fn run(mut options: Options, log: &Log) -> Result<ExitCode, Said> {
     Ok(if results.is_logged { ExitCode::SUCCESS } else { ExitCode::from(ABORTED) })
 }
 
-/// The seed. An error has been said.
+/// The seed: that of the environment, if there is one, is read as well where the option gives another. An error has
+/// been said.
 fn seed(options: &Options, log: &Log) -> Result<u64, Said> {
-    let seed = setup::seed(options.random_seed.as_deref()).map_err(|(message, detail)| {
-        log.error(&message);
-        if !detail.is_empty() {
-            log.detail(&detail);
-        }
-        log.error("error while setting random seed from --random-seed option");
-        Said
-    })?;
-    if options.random_seed.is_some() {
+    let variable = env::var("PGBENCH_RANDOM_SEED").ok();
+    let sources = [
+        (variable.as_deref(), "PGBENCH_RANDOM_SEED environment variable"),
+        (options.random_seed.as_deref(), "--random-seed option"),
+    ];
+    let mut last = None;
+    for (given, source) in sources.into_iter().filter(|(given, _)| given.is_some()) {
+        let seed = setup::seed(given).map_err(|(message, detail)| {
+            log.error(&message);
+            if !detail.is_empty() {
+                log.detail(&detail);
+            }
+            log.error(&format!("error while setting random seed from {source}"));
+            Said
+        })?;
         log.info(&format!("setting random seed to {seed}"));
+        last = Some(seed);
     }
-    Ok(seed)
+    match last {
+        Some(seed) => Ok(seed),
+        None => setup::seed(None).map_err(|(message, _)| {
+            log.error(&message);
+            Said
+        }),
+    }
 }
 
 /// Prints the results. An error has been said.

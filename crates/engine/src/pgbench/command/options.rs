@@ -217,6 +217,12 @@ impl Options {
         self.scripts.iter().any(|(source, _)| matches!(source, Source::Builtin(_)))
     }
 
+    /// Whether nothing says which scale scripts of one's own are for.
+    #[must_use]
+    pub fn scale_is_assumed(&self) -> bool {
+        self.scale.is_none() && self.define.iter().all(|(name, _)| name != "scale")
+    }
+
     fn add_builtin(&mut self, name: &str, weight: u32) -> Result<(), Refusal> {
         self.scripts.push((Source::Builtin(builtin(name)?.name), weight));
         Ok(())

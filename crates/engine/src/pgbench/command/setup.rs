@@ -7,15 +7,16 @@ use std::{env, fs};
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::libpq;
+use super::connect::connect_first;
 use super::log::{Log, Said, server_text, statement_text, system_text};
 use super::options::{Options, Source};
-use crate::io::{Clock, Connection, Error, Reactor};
+use crate::io::{Clock, Connection, Error, Reactor, Shared};
 use crate::pgbench::run::{Protocol, Startup};
 use crate::pgbench::script::Scripts;
 use crate::pgbench::script::builtin::BUILTINS;
 use crate::pgbench::script::command::Action;
 use crate::pgbench::session::Program;
+use crate::pgbench::session::manners::{Manners, OnUnprepared};
 use crate::wire::conninfo::{self, Conninfo};
 
 const COUNT_BRANCHES: &str = "select count(*) from pgbench_branches";
@@ -80,12 +81,21 @@ pub fn program(
     options: &Options,
     scale: i64,
     seed: u64,
+    log: &Log,
 ) -> Result<Arc<Program>, String> {
     let (clients, jobs) = (options.clients as usize, options.jobs as usize);
     let startup = Startup::new(&mut scripts.names, &options.define, scale, seed, clients, jobs);
     let startup = startup.map_err(|error| error.to_string())?;
-    let program = Program::new(scripts, options.protocol, startup).map_err(|error| error.to_string())?;
+    let mut program = Program::new(scripts, options.protocol, startup).map_err(|error| error.to_string())?;
+    program.manners = manners(options, log.clone());
     Ok(Arc::new(program))
+}
+
+fn manners(options: &Options, log: Log) -> Manners {
+    let shell = Shared { input: true, output: !options.detail.is_json };
+    let on_unprepared: OnUnprepared =
+        Box::new(move |error, text| log.error(&statement_text(error, Some(&String::from_utf8_lossy(text)))));
+    Manners { shell, on_unprepared: Some(on_unprepared) }
 }
 
 /// The seed that `--random-seed` asks for. The error has a message and a detail.
@@ -141,7 +151,12 @@ fn quoted(value: &str) -> String {
 }
 
 /// Asks the server what has to be known, and vacuums. The error has been said: it is for the exit status.
-pub fn prepare(options: &Options, conninfo: &Conninfo, log: &Log) -> Result<Tables, Said> {
+pub fn prepare(
+    options: &Options,
+    scripts: &Scripts,
+    conninfo: &mut Conninfo,
+    log: &Log,
+) -> Result<Tables, Said> {
     let failed = |error: &Error| {
         log.error(&server_text(error));
         log.error("could not create connection for setup");
@@ -149,7 +164,7 @@ pub fn prepare(options: &Options, conninfo: &Conninfo, log: &Log) -> Result<Tabl
     };
     let reactor = Reactor::new(Clock::monotonic()).map_err(|error| failed(&error))?;
     let conversation = async {
-        let mut connection = libpq::connect(&reactor, conninfo).await.map_err(|error| failed(&error))?;
+        let mut connection = connect_first(&reactor, conninfo).await.map_err(|error| failed(&error))?;
         let version = connection.simple("SHOW server_version").await.map_err(|error| failed(&error))?;
         let version = version.into_iter().flatten().flatten().next().unwrap_or_default();
         if !options.detail.is_json {
@@ -164,6 +179,8 @@ pub fn prepare(options: &Options, conninfo: &Conninfo, log: &Log) -> Result<Tabl
         let mut tables = Tables { server_version: version, scale, partitions: None };
         if options.has_builtin() {
             (tables.scale, tables.partitions) = table_info(&mut connection, conninfo, options, log).await?;
+        } else if scripts.names.find(b"scale").is_some() && options.scale_is_assumed() {
+            warn_of_scale(&mut connection, log).await;
         }
         if !options.no_vacuum {
             vacuum(&mut connection, options, log).await;
@@ -215,6 +232,17 @@ async fn table_info(
     };
     let count = row.next().and_then(|count| count.parse().ok()).unwrap_or(0);
     Ok((scale, method.map(|method| (method, count))))
+}
+
+/// Scripts of one's own see a scale of 1 unless they are told of another, whatever pgbench's tables have.
+async fn warn_of_scale(connection: &mut Connection, log: &Log) {
+    // Where there are no such tables, there is no other scale.
+    let Ok(rows) = connection.simple(COUNT_BRANCHES).await else { return };
+    let count = rows.into_iter().flatten().flatten().next().and_then(|count| count.parse::<i64>().ok());
+    if let Some(count) = count.filter(|count| !matches!(count, 0 | 1)) {
+        log.warning(&format!("\":scale\" is 1, as in pgbench, but pgbench_branches has {count} rows"));
+        log.hint(&format!("Give -s {count} if the scripts mean these tables."));
+    }
 }
 
 async fn vacuum(connection: &mut Connection, options: &Options, log: &Log) {

@@ -65,3 +65,39 @@ pub const SPELLINGS: [Spelling; 51] = [
     own("checkpoint-interval", true),
     own("resume", true),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pgbench::command::HELP;
+
+    /// The options that a line of the help begins with: letter, name, whether there is a value.
+    fn helped(line: &str) -> Option<(u8, &str, bool)> {
+        let line = line.trim_start();
+        let (short, rest) = match line.strip_prefix('-').and_then(|rest| rest.split_once(", --")) {
+            Some((letter, rest)) => (letter.as_bytes().first().copied()?, rest),
+            None => (0, line.strip_prefix("--")?),
+        };
+        let name = rest.split(|c: char| c.is_whitespace() || c == '=').next()?;
+        Some((short, name, rest[name.len()..].starts_with('=')))
+    }
+
+    #[test]
+    fn help_has_each_option_as_it_is_spelt_and_no_other() {
+        let mut helped: Vec<_> = HELP.lines().filter_map(helped).collect();
+        helped.retain(|(_, name, _)| !["help", "version"].contains(name));
+        helped.sort_unstable();
+        // Both of a run and of initialisation.
+        helped.dedup();
+        let mut known: Vec<_> =
+            SPELLINGS.iter().map(|option| (option.short, option.long, option.takes)).collect();
+        known.sort_unstable();
+        assert_eq!(helped, known);
+    }
+
+    #[test]
+    fn help_says_whom_errors_concern_and_that_it_is_not_postgresql() {
+        let last = HELP.lines().last().unwrap_or_default();
+        assert!(last.starts_with("Report bugs to ") && last.contains("not to PostgreSQL"), "{last}");
+    }
+}

@@ -40,13 +40,18 @@ impl Client {
     /// The abort of a shell command: "could not launch shell command" where `\shell` ends with another status than 0.
     #[must_use]
     pub fn shell_failed(&self, scripts: &Scripts, shell: &Shell, problem: &str) -> Abort {
-        let name = match shell.words.first() {
-            Some(ShellWord::Literal(text)) => String::from_utf8_lossy(text).into_owned(),
-            Some(ShellWord::Variable(slot)) => format!(":{}", scripts.names.text(*slot)),
-            None => String::new(),
-        };
-        let word = if shell.variable.is_some() { "setshell" } else { "shell" };
-        self.abort(vec![format!("{name}: {problem}")], word, "execution of meta-command failed")
+        let name = word(scripts, shell, 0).unwrap_or_default();
+        let command = if shell.variable.is_some() { "setshell" } else { "shell" };
+        self.abort(vec![format!("{name}: {problem}")], command, "execution of meta-command failed")
+    }
+
+    /// What pgbench tells, where faults are sought, of what a command of `\setshell` has printed.
+    #[must_use]
+    pub fn shell_printed(scripts: &Scripts, shell: &Shell, output: &[u8]) -> String {
+        let name = word(scripts, shell, 0).unwrap_or_default();
+        let parameter = word(scripts, shell, 1).unwrap_or_else(|| "(null)".to_owned());
+        let value = String::from_utf8_lossy(output);
+        format!("{name}: shell parameter name: \"{parameter}\", value: \"{value}\"")
     }
 
     /// Takes what a command of `\setshell` has printed, of which the first line counts: an integer of 32 bits.
@@ -73,6 +78,14 @@ impl Client {
             self.abort(first, "setshell", "execution of meta-command failed")
         })
     }
+}
+
+/// A word of the command as it is written.
+fn word(scripts: &Scripts, shell: &Shell, place: usize) -> Option<String> {
+    Some(match shell.words.get(place)? {
+        ShellWord::Literal(text) => String::from_utf8_lossy(text).into_owned(),
+        ShellWord::Variable(slot) => format!(":{}", scripts.names.text(*slot)),
+    })
 }
 
 /// Space, a sign and digits, space. A line of space alone counts as 0.

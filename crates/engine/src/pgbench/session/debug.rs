@@ -94,7 +94,9 @@ fn words(command: &Command, program: &Program) -> String {
         Action::Set { word, variable, .. } => format!("{word} {}", program.scripts.names.text(*variable)),
         Action::If { word, .. } => word.clone(),
         _ => {
-            let line = command.line.trim_start_matches('\\');
+            // At the end of a line a backslash says that the next one belongs to it.
+            let line = command.line.replace("\\\r\n", " ").replace("\\\n", " ");
+            let line = line.trim_start_matches('\\');
             line.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
         }
     }

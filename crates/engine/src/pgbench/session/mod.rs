@@ -6,9 +6,11 @@
 //! | what is sent for a command of SQL | [`statement`] |
 //! | what an answer is read for | [`answer`] |
 //! | what is told of it where faults are sought | [`debug`] |
+//! | what a program of pgbench's name does in another way | [`manners`] |
 
 pub mod answer;
 mod debug;
+pub mod manners;
 pub mod statement;
 
 #[cfg(test)]
@@ -17,6 +19,7 @@ mod tests;
 use std::sync::Arc;
 
 use answer::Answer;
+use manners::Manners;
 use statement::Statement;
 
 use super::random::Prng;
@@ -38,6 +41,8 @@ pub struct Program {
     pub protocol: Protocol,
     /// What the clients begin with.
     pub startup: Startup,
+    /// What is done in another way by pgbench.
+    pub manners: Manners,
     /// By the number of the command: what the protocols with parameters send.
     statements: Vec<Statement>,
 }
@@ -49,7 +54,7 @@ impl Program {
             Protocol::Simple => Vec::new(),
             Protocol::Extended | Protocol::Prepared => statement::all(&scripts, protocol)?,
         };
-        Ok(Self { scripts, protocol, startup, statements })
+        Ok(Self { scripts, protocol, startup, manners: Manners::default(), statements })
     }
 }
 
@@ -177,7 +182,10 @@ impl Player {
                     let reactor = connection.reactor().clone();
                     reactor.sleep_until(reactor.now() + Nanos(time_us as u64 * 1000)).await;
                 }
-                Step::Shell(shell) => part.shell(program, shell, connection).await?,
+                Step::Shell(shell) => {
+                    let tell = watch.as_ref().and_then(|watch| watch.debug);
+                    part.shell(program, shell, connection, tell).await?;
+                }
                 Step::StartPipeline => part.start_pipeline(program, *script, connection).await?,
                 Step::SyncPipeline => part.sync(connection),
                 Step::EndPipeline => part.end_pipeline(connection).await?,
@@ -218,7 +226,7 @@ impl Part {
             protocol => {
                 let statement = &program.statements[sql.number];
                 if protocol == Protocol::Prepared {
-                    prepare(prepared, statement, sql.number, connection).await?;
+                    prepare(prepared, query, program, sql.number, connection).await?;
                 }
                 statement.write(&client.variables, connection.out())?;
                 if !client.in_pipeline() {
@@ -246,15 +254,21 @@ impl Part {
         program: &Program,
         command: &Shell,
         connection: &mut Connection,
+        tell: Option<&dyn Fn(String)>,
     ) -> Result<(), Stop> {
         self.command.clear();
         self.client.shell_command(&program.scripts, command, &mut self.command)?;
         let takes = command.variable.is_some();
         let reactor = connection.reactor().clone();
-        let shelled = shell(&reactor, &self.command, if takes { OUTPUT_BYTES_MAX } else { 0 }).await;
+        let line_bytes_max = if takes { OUTPUT_BYTES_MAX } else { 0 };
+        let shelled = shell(&reactor, &self.command, line_bytes_max, program.manners.shell).await;
         match shelled {
             Ok(shelled) if takes => {
-                Ok(self.client.take_shell_output(&program.scripts, command, &shelled.line)?)
+                self.client.take_shell_output(&program.scripts, command, &shelled.line)?;
+                if let Some(tell) = tell {
+                    tell(Client::shell_printed(&program.scripts, command, &shelled.line));
+                }
+                Ok(())
             }
             Ok(shelled) if shelled.status.success() => Ok(()),
             _ => Err(self
@@ -274,8 +288,8 @@ impl Part {
         self.syncs = 0;
         if program.protocol == Protocol::Prepared {
             for sql in program.scripts.in_pipeline(script, self.client.command()) {
-                let statement = &program.statements[sql.number];
-                prepare(&mut self.prepared, statement, sql.number, connection).await?;
+                let Self { prepared, query, .. } = self;
+                prepare(prepared, query, program, sql.number, connection).await?;
             }
         }
         Ok(())
@@ -293,17 +307,25 @@ impl Part {
     }
 }
 
+/// Has a statement prepared, once on a connection. pgbench goes on where that fails.
 #[inline]
 async fn prepare(
     prepared: &mut [bool],
-    statement: &Statement,
+    query: &mut usize,
+    program: &Program,
     number: usize,
     connection: &mut Connection,
 ) -> Result<(), Error> {
     if prepared[number] {
         return Ok(());
     }
-    connection.prepare(&statement.name, &statement.text, &[]).await?;
+    *query = 0;
+    let statement = &program.statements[number];
+    let outcome = connection.prepare(&statement.name, &statement.text, &[]).await;
+    match (outcome, &program.manners.on_unprepared) {
+        (Err(error), Some(tell)) if !error.is_fatal() => tell(&error, &statement.text),
+        (outcome, _) => outcome?,
+    }
     prepared[number] = true;
     Ok(())
 }

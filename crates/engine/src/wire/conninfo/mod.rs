@@ -222,6 +222,13 @@ impl Conninfo {
         settings::resolve(&given, variable, os_user)
     }
 
+    /// Gives every host this password, or none.
+    pub fn use_password(&mut self, password: Option<&str>) {
+        for host in &mut self.hosts {
+            host.password = password.map(Password::new);
+        }
+    }
+
     /// Gives every host without a password the one that a password file has for it.
     pub fn use_passfile(&mut self, text: &str) {
         for host in &mut self.hosts {

@@ -12,9 +12,10 @@ use rustls::{ServerConfig, ServerConnection};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::super::WireError;
+use super::super::backend::ServerError;
 use super::super::conninfo::{Address, Conninfo, SslMode};
 use super::super::tls::{Encryption, TlsSession, client_config, first_attempt, read_answer, second_attempt};
+use super::super::{SqlState, WireError};
 use super::hex;
 
 #[test]
@@ -40,7 +41,18 @@ fn the_mode_says_what_is_tried_first_and_what_then() {
     use Encryption::{Plain, Tls};
     let tcp = Address::Tcp { name: "h".into(), ip: None, port: 1 };
     let unix = Address::Unix("/run/.s.PGSQL.1".into());
-    let refused = WireError::WrongPassword { user: "u".into() };
+    let told = ServerError {
+        sqlstate: SqlState::INVALID_PASSWORD,
+        severity: "FATAL".to_owned(),
+        message: "wrong".to_owned(),
+        detail: None,
+        hint: None,
+        position: None,
+        internal_query: None,
+        internal_position: None,
+        context: None,
+    };
+    let refused = WireError::WrongPassword { user: "u".into(), told: Box::new(told) };
     let failed = WireError::Tls(rustls::Error::HandshakeNotComplete);
     let untrusted = WireError::Certificate(rustls::CertificateError::UnknownIssuer);
     let violation = WireError::Malformed { message: "DataRow" };

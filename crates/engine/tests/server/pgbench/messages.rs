@@ -3,6 +3,7 @@
 use std::process::Output;
 
 use super::Pgbench;
+use super::command::shape;
 
 /// The lines on standard error. That pgbench is still receiving it may tell any number of times; since 17 it tells how
 /// many syncs are left, since until then there could be one only.
@@ -69,4 +70,80 @@ fn a_run_for_finding_faults_tells_of_each_command() {
     let ours = told(&pgbench.ours(&["--debug", "-M", "extended", "-f", &syncs, "-t", "1"]));
     let endings = ["client 0 pipeline ending, ongoing syncs: 2", "client 0 pipeline ending"];
     assert!(ours.ends_with(&endings.map(|line| format!("pgbench: {line}"))), "{ours:?}");
+}
+
+#[test]
+fn commands_of_the_shell_print_and_fail_as_in_pgbench() {
+    let Some(pgbench) = Pgbench::find("pgbench-shell") else { return };
+    let long = "a".repeat(300);
+    let cases = [
+        "\\shell echo printed\nselect 1;\n",
+        "\\set a 7\n\\shell echo :a ::a\n",
+        "\\shell cat\n",
+        "\\shell false\n",
+        "\\shell no-such-command\n",
+        "\\shell kill -9 $$\n",
+        "\\shell echo :undefined\n",
+        &format!("\\shell echo {long}\n"),
+        "\\setshell x echo 3\n\\set y debug(:x)\n",
+        "\\setshell x echo\\\n  ' 4 '\n\\set y debug(:x)\n",
+        "\\setshell x cat\n",
+        "\\setshell x echo 3; exit 3\n\\set y debug(:x)\n",
+        "\\setshell x echo 99999999999\n\\set y debug(:x)\n",
+        "\\setshell x echo -n one\n",
+        "\\setshell x echo 3x\n",
+        "\\setshell x no-such-command\n",
+        "\\setshell x true\n",
+        "\\setshell x echo :undefined\n",
+        "\\setshell . echo 1\n",
+        &format!("\\setshell x echo {long}\n"),
+    ];
+    for script in cases {
+        for options in [&[][..], &["--debug"]] {
+            let path = pgbench.script("shell.sql", script);
+            let arguments = [options, &["-f", &path, "-t", "1"]].concat();
+            let (real, ours) = (pgbench.run(&arguments), pgbench.ours(&arguments));
+            assert_eq!(told(&ours), told(&real), "{script} {options:?}");
+            assert_eq!(shape(&ours.stdout), shape(&real.stdout), "{script} {options:?}");
+            assert_eq!(ours.status.code(), real.status.code(), "{script} {options:?}");
+        }
+    }
+    let printed = |options: &[&str]| {
+        let path = pgbench.script("shell.sql", "\\shell echo printed\n");
+        let output = pgbench.ours(&[options, &["-f", &path, "-t", "1"]].concat());
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).contains("printed\n"))
+    };
+    assert_eq!(printed(&[]), [true, false]);
+    assert_eq!(printed(&["--json"]), [false, true], "JSON has standard output to itself");
+}
+
+#[test]
+fn what_cannot_be_prepared_or_is_not_there_any_more_is_told_as_in_pgbench() {
+    let Some(pgbench) = Pgbench::find("pgbench-prepared") else { return };
+    let cases = [
+        "select 1;\ndeallocate all;\n",
+        "discard all;\nselect 2;\n",
+        " SELECT 1 + ;\n",
+        "select nothing;\n",
+        "begin;\nselect nothing;\nend;\n",
+        "select '1a'::text as a \\gset\nselect 42, :a::smallint;\n",
+        "\\startpipeline\nselect nothing;\nselect 1;\n\\endpipeline\n",
+    ];
+    for script in cases {
+        for options in [&[][..], &["--verbose-errors", "--max-tries=2"]] {
+            let path = pgbench.script("prepared.sql", script);
+            let arguments = [options, &["-f", &path, "-t", "2", "-M", "prepared"]].concat();
+            let (real, ours) = (pgbench.run(&arguments), pgbench.ours(&arguments));
+            // Until 15 a statement's name had the number of its script as well.
+            let real_told: Vec<_> = told(&real).iter().map(|line| line.replace("\"P0_", "\"P_")).collect();
+            assert!(real_told.iter().any(|line| line.contains("ERROR:  ")), "{script}");
+            assert_eq!(told(&ours), real_told, "{script} {options:?}");
+            // Where nothing was carried out, 15 says so with another line more.
+            let retries = |line: &String| line.starts_with("total number of retries");
+            let real_shape: Vec<_> = shape(&real.stdout).into_iter().filter(|line| !retries(line)).collect();
+            let ours_shape: Vec<_> = shape(&ours.stdout).into_iter().filter(|line| !retries(line)).collect();
+            assert_eq!(ours_shape, real_shape, "{script} {options:?}");
+            assert_eq!(ours.status.code(), real.status.code(), "{script} {options:?}");
+        }
+    }
 }

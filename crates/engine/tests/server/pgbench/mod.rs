@@ -4,6 +4,7 @@
 
 mod checkpoint;
 mod command;
+mod connections;
 mod detail;
 mod expressions;
 mod history;

@@ -11,7 +11,7 @@ use super::{Bench, Legacy};
 use crate::io::{Connection, Error, Gate, Io, Nanos, Reactor, Routine};
 use crate::pgbench::command::checkpoint::keeper::Taken;
 use crate::pgbench::command::client::{Client, Thread};
-use crate::pgbench::command::libpq;
+use crate::pgbench::command::connect::connect;
 use crate::pgbench::command::log::{server_text, system_text};
 use crate::pgbench::command::transaction_log::{Columns, TransactionLog};
 use crate::pgbench::session::Player;
@@ -101,7 +101,7 @@ impl Bench {
                 connections.push(None);
                 continue;
             }
-            match libpq::connect(reactor, &self.conninfo).await {
+            match connect(reactor, &self.conninfo).await {
                 Ok(connection) => connections.push(Some(connection)),
                 Err(error) => {
                     self.log.error(&server_text(&error));

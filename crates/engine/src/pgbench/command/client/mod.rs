@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use super::Bench;
 use super::checkpoint::ClientState;
-use super::libpq;
+use super::connect::connect;
 use super::log::server_text;
 use super::record::{Record, lock};
 use super::statistics::{Ended, Outcome};
@@ -163,7 +163,7 @@ impl Client<'_, '_> {
 
     async fn connect(&mut self) -> Result<Connection, Aborted> {
         let from = self.thread.reactor.now();
-        let connected = libpq::connect(&self.thread.reactor, &self.thread.bench.conninfo).await;
+        let connected = connect(&self.thread.reactor, &self.thread.bench.conninfo).await;
         self.player.reconnected();
         self.add_connecting(from);
         connected.map_err(|error| {

@@ -7,8 +7,9 @@ use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use super::connect::ask_if_wanted;
 use super::libpq::{error_text, print_notice};
-use super::log::{Log, Said};
+use super::log::{Log, Said, server_text};
 use crate::copy::{self, LoadError, Order, Stage};
 use crate::io::catch_termination;
 use crate::pgbench::initialise::Pgbench;
@@ -29,7 +30,7 @@ pub fn run(initialisation: &Initialisation, conninfo: Conninfo, log: &Log) -> Re
         log.error(&error.to_string());
         Said
     })?;
-    let order = Order {
+    let mut order = Order {
         conninfo,
         connections: initialisation.connections,
         into_existing: true,
@@ -37,7 +38,12 @@ pub fn run(initialisation: &Initialisation, conninfo: Conninfo, log: &Log) -> Re
     };
     let mut teller = Teller::new(initialisation);
     let dataset = Pgbench::new(initialisation.initialise.clone());
-    let loaded = copy::load(&dataset, &order, &stop, &mut |event| teller.hear(&event));
+    let mut loaded = copy::load(&dataset, &order, &stop, &mut |event| teller.hear(&event));
+    if let Err(LoadError { unconnected: Some(error), .. }) = &loaded {
+        if ask_if_wanted(error, &mut order.conninfo) {
+            loaded = copy::load(&dataset, &order, &stop, &mut |event| teller.hear(&event));
+        }
+    }
     loaded.map_err(|error| {
         teller.end();
         say(&error, log)
@@ -45,12 +51,13 @@ pub fn run(initialisation: &Initialisation, conninfo: Conninfo, log: &Log) -> Re
 }
 
 fn say(error: &LoadError, log: &Log) -> Said {
-    match &error.refused {
-        Some(refused) => {
+    match (&error.refused, &error.unconnected) {
+        (Some(refused), _) => {
             log.error(&format!("query failed: {}", error_text(&refused.error, Some(&refused.statement))));
             log.detail(&format!("Query was: {}", refused.statement));
         }
-        None => log.error(&error.message),
+        (None, Some(error)) => log.error(&server_text(error)),
+        (None, None) => log.error(&error.message),
     }
     if error.stage == Stage::Connect {
         log.error("could not create connection for initialization");

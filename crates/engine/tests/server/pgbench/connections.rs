@@ -1,0 +1,156 @@
+//! The connection, the environment, what is asked for: the real pgbench's lines, which are libpq's where a connection fails.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use super::Pgbench;
+use super::command::shape;
+
+/// Variables and their values.
+type Environment<'a> = &'a [(&'a str, &'a str)];
+
+const OURS: &str = env!("CARGO_BIN_EXE_pgdyno-pgbench");
+
+/// Runs one of both without a terminal, so that a password is read from `typed`.
+fn run(pgbench: &Pgbench, program: &Path, environment: Environment<'_>, arguments: &[&str]) -> Output {
+    let typed = pgbench.script("typed", "wrong\n");
+    let mut command = Command::new("setsid");
+    command.arg("--wait").arg(program).args(arguments).stdin(std::fs::File::open(typed).unwrap());
+    command.env("LC_ALL", "C").env("PGPORT", pgbench.server.port.to_string()).env("PGUSER", "postgres");
+    command.env("PGHOST", &pgbench.server.directory).envs(environment.iter().copied());
+    command.stderr(Stdio::piped()).output().unwrap()
+}
+
+/// What was told, and the exit status. A connection that has ended may count for a moment more, so that it is chance for
+/// which client there is no other one.
+fn told(output: &Output) -> (Vec<String>, Option<i32>) {
+    let text = String::from_utf8_lossy(&output.stderr).replace("pgdyno-pgbench", "pgbench");
+    let text = text.replace("for client 0", "for client 1");
+    (text.lines().map(str::to_owned).collect(), output.status.code())
+}
+
+#[test]
+fn a_connection_that_fails_is_told_as_libpq_words_it() {
+    let Some(pgbench) = Pgbench::find("pgbench-connections") else { return };
+    for role in ["u_clear", "u_md5", "u_scram", "u_no_tls", "u_only_tls"] {
+        let hash = if role == "u_md5" { "md5" } else { "scram-sha-256" };
+        pgbench
+            .query(&format!("set password_encryption = '{hash}'; create role {role} login password 'right'"));
+    }
+    pgbench.query("create role nologin");
+    pgbench.query("create role one login connection limit 1");
+    let one = pgbench.script("one.sql", "select 1;\n");
+    let local = ("PGHOST", "127.0.0.1");
+    let cases: [(Environment<'_>, &[&str]); 24] = [
+        (&[], &["-h", "/nowhere"]),
+        (&[], &["-h", "127.0.0.1", "-p", "1"]),
+        (&[], &["-h", "localhost", "-p", "1"]),
+        (&[], &["-h", "127.1", "-p", "1"]),
+        (&[], &["-p", "1", "hostaddr=127.0.0.1 host=localhost"]),
+        (&[], &["-h", "127.0.0.1,/nowhere", "-p", "1"]),
+        (&[], &["-h", "no.such.host.invalid"]),
+        (&[], &["-U", "nobody"]),
+        (&[], &["-U", "nologin"]),
+        (&[], &["nowhere"]),
+        (&[("PGDATABASE", "nowhere")], &[]),
+        (&[], &["-U", "one", "-c", "2", "postgres"]),
+        (&[local], &["-U", "nobody"]),
+        (&[local, ("PGSSLMODE", "disable")], &["-U", "nobody"]),
+        (&[local, ("PGPASSWORD", "wrong")], &["-U", "u_clear"]),
+        (&[local, ("PGPASSWORD", "wrong")], &["-U", "u_md5"]),
+        (&[local, ("PGPASSWORD", "wrong")], &["-U", "u_scram"]),
+        (&[local, ("PGPASSWORD", "wrong"), ("PGSSLMODE", "require")], &["-U", "u_no_tls"]),
+        (&[local, ("PGPASSWORD", "wrong"), ("PGSSLMODE", "allow")], &["-U", "u_only_tls"]),
+        (&[local], &["-U", "u_scram"]),
+        (&[local, ("PGSSLMODE", "disable")], &["-U", "u_md5"]),
+        (&[], &["-i", "nowhere"]),
+        (&[], &["-i", "-h", "/nowhere"]),
+        (&[local, ("PGSSLMODE", "require")], &["-i", "-U", "u_scram"]),
+    ];
+    for (environment, arguments) in cases {
+        let script = ["-n", "-f", &one];
+        let script = if arguments.contains(&"-i") { &[][..] } else { &script };
+        let arguments = [script, arguments].concat();
+        let real = told(&run(&pgbench, &pgbench.program, environment, &arguments));
+        let ours = told(&run(&pgbench, Path::new(OURS), environment, &arguments));
+        assert_eq!(real.1, Some(1), "{environment:?} {arguments:?}: {real:?}");
+        assert_eq!(ours, real, "{environment:?} {arguments:?}");
+    }
+}
+
+#[test]
+fn a_password_is_asked_for_once_and_serves_all_connections() {
+    let Some(pgbench) = Pgbench::find("pgbench-password") else { return };
+    pgbench.query("set password_encryption = 'md5'; create role u_md5 login password 'wrong'");
+    let one = pgbench.script("one.sql", "select 1;\n");
+    let local: Environment<'_> = &[("PGHOST", "127.0.0.1"), ("PGUSER", "u_md5"), ("PGDATABASE", "postgres")];
+    for arguments in [&["-n", "-f", &one, "-t", "2", "-c", "2", "-C"][..], &["-i", "-I", "d"]] {
+        let real = run(&pgbench, &pgbench.program, local, arguments);
+        let ours = run(&pgbench, Path::new(OURS), local, arguments);
+        assert!(told(&real).0.contains(&"Password: ".to_owned()), "{real:?}");
+        assert_eq!(shape(&ours.stderr), shape(&real.stderr));
+        assert_eq!(shape(&ours.stdout), shape(&real.stdout));
+        assert_eq!((ours.status.code(), real.status.code()), (Some(0), Some(0)));
+    }
+}
+
+#[test]
+fn the_environment_says_what_options_do_not() {
+    let Some(pgbench) = Pgbench::find("pgbench-environment") else { return };
+    pgbench.query("create role other superuser login");
+    pgbench.query("create database other");
+    let who = "do $$ begin raise notice '% % %', current_user, current_database(), \
+               current_setting('application_name'); end $$;\n";
+    let who = pgbench.script("who.sql", who);
+    let seeds = pgbench.script("seeds.sql", "\\set r debug(random(1, 1000000) + 0 * :random_seed)\n");
+    let (who, seeds) = (["-n", "-t", "1", "-f", &who], ["-n", "-t", "1", "-f", &seeds]);
+    let cases: [(Environment<'_>, &[&str], &[&str], i32); 14] = [
+        (&[], &who, &[], 0),
+        (&[("PGUSER", "other")], &who, &[], 0),
+        (&[("PGDATABASE", "other")], &who, &[], 0),
+        (&[("PGDATABASE", "")], &who, &[], 0),
+        (&[("PGDATABASE", "nowhere")], &who, &["-U", "other", "other"], 0),
+        (&[("PGAPPNAME", "mine")], &who, &[], 0),
+        (&[("PGOPTIONS", "-c role=other")], &who, &[], 0),
+        (&[("PGHOST", "/nowhere"), ("PGPORT", "1")], &who, &[], 1),
+        (&[("PGHOSTADDR", "127.0.0.1"), ("PGSSLMODE", "disable"), ("PGPORT", "1")], &who, &[], 1),
+        (&[("PGBENCH_RANDOM_SEED", "7")], &seeds, &[], 0),
+        (&[("PGBENCH_RANDOM_SEED", "7")], &seeds, &["--random-seed=8"], 0),
+        (&[("PGBENCH_RANDOM_SEED", "7x")], &seeds, &["--random-seed=8"], 1),
+        (&[("PGBENCH_RANDOM_SEED", "7")], &["-i", "-I", "d"], &[], 0),
+        (&[("PGBENCH_RANDOM_SEED", "")], &["-i", "-I", "d"], &[], 1),
+    ];
+    for (environment, run_, more, status) in cases {
+        let arguments = [run_, more].concat();
+        let real = told(&run(&pgbench, &pgbench.program, environment, &arguments));
+        let ours = told(&run(&pgbench, Path::new(OURS), environment, &arguments));
+        let untimed = |(lines, status): (Vec<String>, Option<i32>)| {
+            (lines.into_iter().filter(|line| !line.starts_with("done in ")).collect::<Vec<_>>(), status)
+        };
+        assert_eq!(real.1, Some(status), "{environment:?} {arguments:?}: {real:?}");
+        assert_eq!(untimed(ours), untimed(real), "{environment:?} {arguments:?}");
+    }
+}
+
+#[test]
+fn a_script_that_reads_the_scale_is_warned_of_a_scale_that_is_assumed() {
+    let Some(pgbench) = Pgbench::find("pgbench-scale") else { return };
+    let reads = pgbench.script("reads.sql", "\\set x debug(:scale)\n");
+    let reads_not = pgbench.script("reads-not.sql", "\\set x debug(1)\n");
+    let told = |arguments: &[&str]| {
+        let output = pgbench.ours(&[arguments, &["-t", "1"]].concat());
+        assert!(output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let warning = "pgdyno-pgbench: warning: \":scale\" is 1, as in pgbench, but pgbench_branches has 2 rows\n\
+                   pgdyno-pgbench: hint: Give -s 2 if the scripts mean these tables.\n";
+    assert!(!told(&["-f", &reads]).contains("warning"), "there are no tables");
+    pgbench.query("create table pgbench_branches as select 1");
+    assert!(!told(&["-f", &reads]).contains("warning"), "the scale is the right one");
+    pgbench.query("insert into pgbench_branches values (2)");
+    let text = told(&["-f", &reads]);
+    assert!(text.starts_with(warning) && text.contains(": int 1\n"), "{text}");
+    for knows in [&["-f", &reads, "-s", "2"][..], &["-f", &reads, "-D", "scale=1"], &["-f", &reads_not]] {
+        assert!(!told(knows).contains("warning"), "{knows:?}");
+    }
+}
