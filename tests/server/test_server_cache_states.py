@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import queue
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psycopg
 import pytest
+from server_of_major import build_of
 
 from pgdyno.errors import ServerError
 from pgdyno.lab.build_arm import BuildArm
-from pgdyno.server.cluster import Cluster
+from pgdyno.probe.sample import sample, sample_waits
+from pgdyno.probe.sampled_server import Target
+from pgdyno.probe.sampler import Sampler
+from pgdyno.server.cache import Cache
+from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.os_cache import drop, resident_share
 from pgdyno.server.prewarm import prewarm
 from pgdyno.server.running import Connection, Server
 from pgdyno.server.runs import Run
 from pgdyno.server.snapshot import take
+from pgdyno.server.user import Account
+from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
 
 pytestmark = pytest.mark.server
 
@@ -147,6 +157,12 @@ def test_a_server_whose_files_are_out_of_reach_is_scanned(
 
 @pytest.fixture
 def arm(cluster: Cluster, server_dir: Path) -> Iterator[BuildArm]:
+    with arm_on(cluster, server_dir) as arm:
+        yield arm
+
+
+@contextlib.contextmanager
+def arm_on(cluster: Cluster, server_dir: Path) -> Iterator[BuildArm]:
     """With pristine data of a cluster of one's own, started."""
     with cluster.start():
         pass
@@ -166,8 +182,10 @@ def arm(cluster: Cluster, server_dir: Path) -> Iterator[BuildArm]:
     )
     arm.restore()
     arm.start()
-    yield arm
-    arm.stop()
+    try:
+        yield arm
+    finally:
+        arm.stop()
 
 
 def test_a_crash_is_recovered_from_by_replaying_what_was_not_checkpointed(arm: BuildArm) -> None:
@@ -183,6 +201,39 @@ def test_a_crash_is_recovered_from_by_replaying_what_was_not_checkpointed(arm: B
     with arm.connect() as connection:
         assert value(connection, b"select sum(n) from t") == 40000
     assert arm.effective()["shared_buffers"] == "40MB"
+
+
+@pytest.mark.parametrize("major", [OLDEST_MAJOR, NEWEST_MAJOR])
+def test_the_oldest_and_the_newest_version_are_prewarmed_crashed_and_sampled(
+    major: int, account: Account, server_dir: Path
+) -> None:
+    cluster = Cluster(build_of(Cache.open(), major), server_dir / "data", account)
+    cluster.initdb(InitOptions(sync=False))
+    with arm_on(cluster, server_dir) as arm:
+        with arm.connect() as connection:
+            connection.execute("create table t as select 1 as n from generate_series(1, 20000); checkpoint")
+            warmed = prewarm(connection, arm.run.data_dir)
+            assert warmed.way in ("pg_prewarm", "files")
+            assert isinstance(size := value(connection, b"select pg_database_size(current_database())"), int)
+            assert 0.8 * size < warmed.size_bytes < 1.2 * size
+            connection.execute("update t set n = 2")
+        sampled: queue.SimpleQueue[Mapping[str, float]] = queue.SimpleQueue()
+
+        def telling(connection: Connection) -> Mapping[str, float]:
+            sampled.put(found := sample(connection))
+            return found
+
+        target = Target(0, arm.connect, telling, sample_waits, arm.postmaster_pid)
+        with Sampler([target], dict, time.monotonic(), step_s=0.02) as sampler:
+            first, *_, last = [sampled.get(timeout=60) for _ in range(5)]
+        assert last["lsn_bytes"] >= first["lsn_bytes"] > 0
+        assert [(chunk.probe, chunk.reason) for chunk in sampler.drain()] == [
+            ("server", ""),
+            ("waits", ""),
+            ("host", ""),
+        ]
+        assert arm.recover() > 0
+        assert "redo done" in (arm.log() or "")
 
 
 def test_a_restart_in_order_replays_nothing(arm: BuildArm) -> None:
