@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import pgdyno
 from pgdyno.analysis.effect import student
-from pgdyno.analysis.own_values import CaseValues, Measured
+from pgdyno.analysis.own_values import EVERYWHERE, CaseValues, Measured
 from pgdyno.analysis.published import (
     NO_PAIRS,
     NO_RATIO,
     NOT_MEASURED,
     NOT_RUN,
+    PARTS_OF,
     OwnTable,
     beside,
     in_unit,
 )
+from pgdyno.analysis.quantities_of_parts import BY_KEY
 from pgdyno.estimate import Better, Estimate
+from pgdyno.study.cases import cases_of
 from pgdyno.study.published import Published
+from pgdyno.study.reading import read_study
 
 UPDATE, SELECT = "UPDATE pgbench_accounts SET abalance = $1", "SELECT abalance FROM pgbench_accounts"
 
@@ -214,3 +220,51 @@ def test_ours_are_told_in_the_published_unit(
     found = in_unit(Estimate(value, unit, 2, Better.LESS, value / 2, 2 * value), to)
     assert (found.value, found.unit) == (pytest.approx(expected), shown)
     assert found.low == pytest.approx(expected / 2) and found.high == pytest.approx(2 * expected)
+
+
+STUDIES = Path(__file__).parents[2] / "studies"
+SCRIPTS = Path(pgdyno.__file__).parent / "study" / "scripts"
+STATEMENTS = [
+    "UPDATE pgbench_accounts SET abalance = abalance + $1 WHERE aid = $2",
+    "SELECT abalance FROM pgbench_accounts WHERE aid = $1",
+    "INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) VALUES ($1, $2, $3, $4, CURRENT_TIMESTAMP)",
+    *(" ".join(path.read_text("utf-8").split()) for path in SCRIPTS.glob("*.sql")),
+]
+
+
+def as_if_measured(path: Path) -> tuple[Published, list[CaseValues]]:
+    """Every case of a study with every metric that there is: each second arm is a fifth higher."""
+    file = read_study(path.read_text("utf-8"), path.name)
+    keys = [of for of in BY_KEY if of.split(".")[0] not in PARTS_OF]
+    keys += [metric.key for metric in EVERYWHERE]
+    keys += [f"{of}:{text}" for of in BY_KEY if of.startswith("statement.") for text in STATEMENTS]
+    keys += [f"{of}:pgbench_accounts" for of in BY_KEY if of.startswith("relation.")]
+    cases = []
+    for case in cases_of(file):
+        values = {i: blocks(10 * 1.2**i, 11 * 1.2**i) for i in range(len(case.arms))}
+        measured = {key: Measured("MiB", Better.LESS, values) for key in keys}
+        cases.append(CaseValues(case.name, case.levels, case.arms, measured, 0.95))
+    assert file.published is not None
+    return file.published, cases
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_figure_of_a_shipped_study_finds_its_own(path: Path) -> None:
+    published, cases = as_if_measured(path)
+    tables = beside(published, cases)
+    asked = [cell for table in tables for row in table.rows for cell in row if cell.is_asked_for]
+    assert asked and not [cell for cell in asked if cell.why_not]
+    figures = [cell for table in published.tables for row in table.figures() for cell in row]
+    assert len(asked) == sum(cell.metric is not None and cell.value is not None for cell in figures)
+    changes = [cell.ours.value for cell in asked if cell.is_change and cell.ours]
+    if len(cases[0].arms) == 2:
+        assert changes == pytest.approx([20.0] * len(changes))
+
+
+def test_the_total_average_of_2019_is_over_all_cases_and_statements() -> None:
+    published, cases = as_if_measured(STUDIES / "moppel-2019-pgbench-11-vs-12.toml")
+    (table,) = beside(published, cases)
+    name, *_, change, _, _, _ = table.rows[-1]
+    assert name.text == "total average" and change.text == "3.3"
+    assert change.ours is not None and change.ours.value == pytest.approx(20) and change.ours.n == 2
+    assert len(change.cases) == 30
