@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import typer
 from typer.testing import CliRunner
 
+from pgdyno.analysis.own_values import EVERYWHERE
+from pgdyno.analysis.quantities import OF_TRIALS, Quantity
+from pgdyno.analysis.quantities_of_parts import OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS, Told
 from pgdyno.caveats import WORDINGS, Code
 from pgdyno.cli.main import app
 from pgdyno.cli.pgbench import NAME
@@ -113,7 +116,67 @@ def schema_page() -> str:
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-PAGES = {"cli.md": cli_page, "caveats.md": caveats_page, "../studies/study.schema.json": schema_page}
+METRICS_BEGIN = """# Metrics
+
+<!-- Made by docs/generate.py from python/pgdyno/analysis: change the definitions, then run it again. -->
+
+Every number that pgdyno compares has a key, by which tables, JSON and CSV name it and a study file's
+published tables ask for it (`metric = "wal.bytes_per_tx"`). Δ is the difference between the readings at the
+two ends of the measured part; columns are named as in PostgreSQL 18, whatever the server; MiB are 2²⁰ bytes.
+
+- **What a server does not count has no number**, and neither has a time that it was not asked to take
+  (`track_io_timing`). Counters that were reset in between give none either, with a
+  [caveat](caveats.md#statistics-reset).
+- **Before 15 statistics arrive late**: up to half a second of each client's last work is missing at an end of
+  the measured part, at the first as at the last.
+- **Per second** is of the time for which the arm was driven: with `slices` a part of the time only.
+"""
+
+
+def metrics_page() -> str:
+    """Every metric by its key."""
+    everywhere = [(of.key, of.name, of.unit, of.better, "by the driver, and CPU clocks") for of in EVERYWHERE]
+    groups = [
+        ("Of a trial, by the driver", "", everywhere),
+        ("Of a trial, by probes", "", [_told(of) for of in OF_TRIALS]),
+        (
+            "Of each table and index",
+            "In JSON and CSV its name stands after a colon.",
+            map(_told, OF_RELATIONS),
+        ),
+        (
+            "Of each statement",
+            "pg_stat_statements, where it is loaded. In JSON and CSV its text stands after a colon. The "
+            "standard deviation is that of all calls, as pg_stat_statements has it.",
+            map(_told, OF_STATEMENTS),
+        ),
+        (
+            "Of what is sampled, and of starts",
+            "Disk and pressure are the machine's: with `slices` only where a slice has several samples. Of "
+            "`wait.share` the event stands after a colon.",
+            map(_told, OF_SAMPLES),
+        ),
+    ]
+    return "\n".join([METRICS_BEGIN, *(_metrics_table(*group) for group in groups)])
+
+
+def _told(of: Quantity | Told) -> tuple[str, str, str, str, str]:
+    text = of.text if isinstance(of, Told) else of.formula.text
+    return of.key, of.name, of.unit, of.better, text
+
+
+def _metrics_table(title: str, note: str, rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [f"| `{key}` | {name} | {unit} | {better} | {text} |" for key, name, unit, better, text in rows]
+    head = ["| key | what | unit | better | how |", "|---|---|---|---|---|"]
+    return "\n".join([f"## {title}\n", *([f"{note}\n"] if note else []), *head, *lines, ""])
+
+
+PAGES = {
+    "cli.md": cli_page,
+    "caveats.md": caveats_page,
+    "metrics.md": metrics_page,
+    "../studies/study.schema.json": schema_page,
+}
 
 
 def main() -> None:
