@@ -175,6 +175,14 @@ def test_what_is_not_known_has_no_value(key: str) -> None:
     assert key not in of_trial(trial(1), READINGS).values
 
 
+@pytest.mark.parametrize(("plans", "expected"), [(0, None), (1000, 0.05)])
+def test_planning_that_is_not_tracked_takes_no_time_that_we_know(plans: int, expected: float | None) -> None:
+    row = {**statement(1000, 1.0), "plans": plans, "total_plan_time": 50.0 if plans else 0.0}
+    found = of_trial(trial(1), both("statements", [], [row])).values
+    assert found.get("statements.plan_ms_per_tx") == expected
+    assert found.get("statement.plan_mean_ms:SELECT ':'") == expected
+
+
 def test_without_transactions_there_is_nothing_per_transaction() -> None:
     found = of_trial(trial(1, transactions=None), READINGS).values
     assert not [key for key in found if "_per_tx" in key]

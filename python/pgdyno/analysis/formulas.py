@@ -169,5 +169,13 @@ class Source:
 
         return Formula(f"Δ {time_ms} / transactions, where it is timed", How.PER_TRANSACTION, of)
 
+    def if_any(self, column: str, what: str) -> Formula:
+        """Per transaction, and no number where there was none of ``what``: then the server does not count it."""
+
+        def of(w: Window) -> float | None:
+            return _ratio(self._delta(w, column), w.transactions) if self._delta(w, what) else None
+
+        return Formula(f"Δ {column} / transactions, where {what} are counted", How.PER_TRANSACTION, of)
+
     def _delta(self, w: Window, column: str) -> float | None:
         return w.delta(self.probe, column, self.where)

@@ -340,7 +340,7 @@ OF_TRIALS: Sequence[Quantity] = (
         "planning time per transaction",
         "ms/tx",
         LESS,
-        STATEMENTS.per_tx("total_plan_time"),
+        STATEMENTS.if_any("total_plan_time", "plans"),
     ),
     Quantity(
         "statements.calls_per_tx",
