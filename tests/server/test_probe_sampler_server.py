@@ -6,11 +6,13 @@ import contextlib
 import os
 import queue
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+import psycopg
 import pytest
 
 from pgdyno.probe.host_counters import HostCounters
@@ -210,3 +212,25 @@ def test_stopping_cuts_a_query_that_does_not_end(
         (0, True),
         (1, True),
     ]
+
+
+def test_stopping_does_not_wait_for_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pgdyno.probe.sampler.GRACE_S", 0.0)
+    monkeypatch.setattr("pgdyno.probe.sampler.CUT_S", 0.0)
+    entered = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+
+        def connect() -> Connection:
+            entered.set()
+            return psycopg.connect(host="127.0.0.1", port=port, user="nobody", connect_timeout=3600)
+
+        sampler = Sampler([Target(0, connect, Watched().sample)], dict, time.monotonic(), step_s=STEP_S)
+        with sampler:
+            assert entered.wait(PATIENCE_S)
+        assert sampler._thread.is_alive()
+        assert sampler.drain() == []
+    # The connection is refused now: what was left to itself ends, and says why.
+    sampler._thread.join(PATIENCE_S)
+    assert not sampler._thread.is_alive()
+    assert of(sampler.drain(), "server")[0].reason
