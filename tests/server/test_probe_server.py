@@ -520,3 +520,14 @@ def test_a_transaction_of_somebody_elses_is_not_touched(work: Connection) -> Non
     with pytest.raises(psycopg.ProgrammingError, match="autocommit"):
         read(work, "wal")
     assert work.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
+
+
+def test_a_database_without_an_encoding_is_read_as_far_as_its_texts_are_utf_8(server: Server) -> None:
+    do_and_leave(server, "postgres", "create database raw encoding 'SQL_ASCII' template template0")
+    with server.connect("raw") as work, server.connect("raw") as probe:
+        work.execute("set client_encoding = 'SQL_ASCII'")
+        work.execute('create table "Größe" (a int)'.encode())
+        assert row_of(probe, "relations", name="Größe")["n_tup_ins"] == 0
+        work.execute('create table "Größe" (a int)'.encode("latin1"))
+        assert 'for encoding "UTF8"' in read(probe, "relations").reason
+        assert row_of(probe, "database")["xact_commit"] >= 0

@@ -27,6 +27,8 @@ SESSION = {
     "statement_timeout": f"{STATEMENT_TIMEOUT_S}s",
     "lock_timeout": f"{LOCK_TIMEOUT_S}s",
     "search_path": "pg_catalog",
+    "client_encoding": "UTF8",
+    "standard_conforming_strings": "on",
     "max_parallel_workers_per_gather": "0",  # those are the workload's
     "jit": "off",  # compiling costs more than such statements take; unknown before 11
     "idle_session_timeout": "0",  # unknown before 14
