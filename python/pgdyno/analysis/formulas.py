@@ -170,7 +170,7 @@ class Source:
         return Formula(f"Δ {time_ms} / transactions, where it is timed", How.PER_TRANSACTION, of)
 
     def if_any(self, column: str, what: str) -> Formula:
-        """Per transaction; no number where there was none of ``what``, which the server does not count then."""
+        """Per transaction; no number where there was none of ``what``: the server does not count it then."""
 
         def of(w: Window) -> float | None:
             return _ratio(self._delta(w, column), w.transactions) if self._delta(w, what) else None
