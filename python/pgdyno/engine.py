@@ -92,6 +92,11 @@ class Engine:
         )
         self._send(dict(specification))
 
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
     def events(self) -> Iterator[Event]:
         """Yields each event. Raises EngineError with the engine's own words if it ends without a result.
 

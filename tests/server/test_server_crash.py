@@ -19,12 +19,13 @@ from pgdyno.errors import ConnectError, PgdynoError
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Ending
 from pgdyno.interruption import Interruption
-from pgdyno.lab import block
+from pgdyno.lab import driving
 from pgdyno.lab.dataset import pristine_name
 from pgdyno.lab.progress import Watch
-from pgdyno.lab.study import start_study
+from pgdyno.lab.study import Request, start_study
 from pgdyno.server.running import Server
 from pgdyno.study.arm import ArmSpec
+from pgdyno.study.cases import only_case
 from pgdyno.study.plan import Study, TpccParameters
 
 pytestmark = pytest.mark.server
@@ -61,7 +62,7 @@ def crashes_at_the_end(mortal: Server, monkeypatch: pytest.MonkeyPatch) -> Serve
         crash(mortal)
         return run
 
-    for module in (block, drive_command):
+    for module in (driving, drive_command):
         monkeypatch.setattr(module, "run_drive", driven)
     return mortal
 
@@ -89,7 +90,10 @@ def test_a_crash_after_the_last_slice_fails_the_trials_on_a_running_server(
         yield lambda _: None
 
     with Interruption() as interruption:
-        assert start_study(path, study, "", watch_for, interruption) is Ending.BLOCKS
+        assert (
+            start_study(path, Request(study.title, [only_case(study)], ""), watch_for, interruption)
+            is Ending.BLOCKS
+        )
     with Evidence(path) as opened:
         trials = [(trial.status, trial.reason) for trial in opened.trials()]
     why = "the server crashed or was restarted: it ended a connection that was held through the trial"

@@ -172,7 +172,7 @@ def test_the_documented_program_reads_a_histogram(tmp_path: Path, capsys: pytest
     write_study(tmp_path / "e", Synthetic(effects=(1.0, 1.1), blocks=3))
     (program,) = re.findall(r"```python\n(.*?)```", EVIDENCE_PAGE, re.DOTALL)
     exec(program, {"FILE": tmp_path / "e"})
-    (arm,) = [of for of in read_report(tmp_path / "e").findings.arms if of.arm.arm == 1]
+    (arm,) = [of for of in read_report(tmp_path / "e").findings.first.arms if of.arm.arm == 1]
     pairs = arm.latency["new_order"]
     p99_ms = quantiles_ms(pairs)["p99"]
     assert capsys.readouterr().out == f"p99 {p99_ms:.3f} ms of {pairs[:, 1].sum()}\n"

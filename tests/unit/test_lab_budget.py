@@ -30,6 +30,6 @@ def test_time_spent_before_a_resume_counts() -> None:
 
 def test_the_number_of_blocks_is_guessed_from_the_last() -> None:
     budget = Budget(budget_s=100, spent_s=0)
-    assert budget.blocks_expected(0) is None
+    assert budget.passes_expected(0) is None
     budget.spend(20)
-    assert budget.blocks_expected(1) == 5
+    assert budget.passes_expected(1) == 5

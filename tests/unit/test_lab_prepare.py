@@ -12,12 +12,13 @@ import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_study
 
 from pgdyno.caveats import Code
-from pgdyno.cli.compare import why_no_block_counts
+from pgdyno.cli.measuring import why_no_block_counts
 from pgdyno.errors import EvidenceError
 from pgdyno.evidence.records import Arm, TrialStatus
 from pgdyno.evidence.writer import Writer
-from pgdyno.lab.prepare import Prepared, _fit_schedule, _request
+from pgdyno.lab.prepare import Prepared
 from pgdyno.lab.study import require_comparable
+from pgdyno.lab.wanted import fit_schedule, request_of
 from pgdyno.probe.host import describe_host
 from pgdyno.server.settings.definition import Definition
 from pgdyno.server.settings.machine import Machine
@@ -62,7 +63,7 @@ def test_an_arm_has_room_for_its_clients_unless_it_says_otherwise(
         SimpleNamespace(version=Version(18, 4)),
         SimpleNamespace(definitions={"max_connections": MAX_CONNECTIONS}),
     )
-    found = _request(wanted, wanted.arms[0], cast(Any, build), cast(Any, known), MACHINE)
+    found = request_of(wanted, 0, cast(Any, build), cast(Any, known), MACHINE)
     assert found.settings.get("max_connections") == connections
 
 
@@ -74,7 +75,7 @@ def test_a_schedule_that_had_to_be_changed_is_a_caveat(shared_buffers: str, fits
     )
     caveats: list[Any] = []
     wanted = cast(Any, {0: arm, 1: arm})
-    found = _fit_schedule(study(["17", "18"], 2), wanted, MACHINE, lambda _: None, caveats)
+    found = fit_schedule(study(["17", "18"], 2), wanted, MACHINE, lambda _: None, caveats)
     assert found.schedule == ("slices" if fits else "blocks")
     assert [caveat.code for caveat in caveats] == ([] if fits else [Code.SCHEDULE_CHANGED])
 
@@ -85,7 +86,7 @@ def resumed(path: Path, arms: Sequence[Arm], schedule: str = "slices", **host: o
     with Writer.create(path, stored, arms_of(Synthetic())):
         pass
     ready = SimpleNamespace(records=arms, data_path=path.parent, study=SimpleNamespace(schedule=schedule))
-    require_comparable(path, cast(Prepared, ready))
+    require_comparable(path, [cast(Prepared, ready)])
 
 
 def with_server(**facts: str) -> list[Arm]:

@@ -25,6 +25,7 @@ from pgdyno.report.as_json import to_json
 from pgdyno.report.html import to_html
 from pgdyno.report.markdown import to_markdown
 from pgdyno.report.model import LIKE_IT_MAX, Report
+from pgdyno.report.study import StudyReport
 from pgdyno.report.terminal import print_terminal
 
 HOSTILE = '"><script src="//evil.example/x.js"></script>[red]|`*</title>{{7*7}}'
@@ -38,12 +39,17 @@ THREE = Synthetic(
 )
 
 
-def report_of(path: Path, wanted: Synthetic) -> Report:
+def report_of(path: Path, wanted: Synthetic) -> StudyReport:
     write_study(path / "e", wanted)
     return read_report(path / "e")
 
 
-def on_terminal(built: Report, width: int = 140) -> str:
+def only(built: StudyReport) -> Report:
+    assert built.only is not None
+    return built.only
+
+
+def on_terminal(built: StudyReport, width: int = 140) -> str:
     console = Console(width=width, file=io.StringIO(), color_system=None)
     print_terminal(built, console)
     assert isinstance(console.file, io.StringIO)
@@ -80,18 +86,18 @@ BASIS = rf"95 % interval [+−]?{NUMBER} … [+−]?{NUMBER} %, 12 blocks; margi
     ids=["faster", "slower", "same", "undecided", "one block", "no block"],
 )
 def test_the_verdict_is_one_plain_sentence(tmp_path: Path, wanted: Synthetic, sentence: str) -> None:
-    (headline,) = report_of(tmp_path, wanted).headlines
+    (headline,) = only(report_of(tmp_path, wanted)).headlines
     assert re.fullmatch(sentence, plain(headline.sentence))
 
 
 def test_few_blocks_foretell_nothing_but_how_many_are_missing(tmp_path: Path) -> None:
-    (headline,) = report_of(tmp_path, Synthetic(effects=(1, 1.1), blocks=2)).headlines
+    (headline,) = only(report_of(tmp_path, Synthetic(effects=(1, 1.1), blocks=2))).headlines
     assert re.fullmatch(r"An interval needs 5 blocks, 3 more \(about \d+ (s|min)\)\.", plain(headline.more))
     assert re.search(r"than 17: [+−]\d+(\.\d)? %$", plain(headline.claim))
 
 
 def test_an_undecided_verdict_says_how_much_more_is_needed(tmp_path: Path) -> None:
-    (headline,) = report_of(tmp_path, Synthetic(effects=(1, 1), noise=0.08, seed=2)).headlines
+    (headline,) = only(report_of(tmp_path, Synthetic(effects=(1, 1), noise=0.08, seed=2))).headlines
     assert re.match(r"About \d+ more blocks? \(about .*\) should decide it\.", plain(headline.more))
     assert "with a chance of 80 %" in plain(headline.more)
 
@@ -102,7 +108,7 @@ def test_every_form_for_people_says_the_facts(tmp_path: Path, form: str) -> None
     text = plain(FORMS[form](built)).replace("\\", "")
     text = re.sub(r"<[^>]*>", " ", text)
     said = re.sub(r"\s+", " ", text)
-    for headline in built.headlines:
+    for headline in only(built).headlines:
         assert plain(headline.claim) in said and plain(headline.basis) in said
     for fact in (
         "NOPM",
@@ -117,7 +123,7 @@ def test_every_form_for_people_says_the_facts(tmp_path: Path, form: str) -> None
         assert fact in said
     assert "(B − A) / A, where A is 17, the baseline" in said
     assert "derived from TPC-C" in said and "not comparable with published TPC results" in said
-    for doubt in built.doubts:
+    for doubt in only(built).doubts:
         assert (
             re.sub(r"\s+", " ", plain(doubt.sentence)).replace("'", "&#39;" if form == "html" else "'")
             in said
@@ -189,7 +195,7 @@ def test_an_interval_is_drawn_and_said_only_from_five_blocks_on(
 ) -> None:
     built = report_of(tmp_path, Synthetic(effects=(1, 1.1), blocks=blocks))
     assert to_html(built).count('class="interval ') == drawn
-    assert ("no interval yet" in built.headlines[0].sentence) == (drawn == 0)
+    assert ("no interval yet" in only(built).headlines[0].sentence) == (drawn == 0)
 
 
 class Elements(HTMLParser):
@@ -253,7 +259,7 @@ def test_the_same_caveat_of_many_trials_is_shown_a_few_times_and_counted(tmp_pat
         Caveat(Code.STEAL, {"arm": "18", "share": f"{n} %", "limit": "5 %"}, n + 1) for n in range(8)
     )
     built = report_of(tmp_path, Synthetic(blocks=6, caveats=steals))
-    shown = [doubt.sentence for doubt in built.doubts if doubt.code is Code.STEAL]
+    shown = [doubt.sentence for doubt in only(built).doubts if doubt.code is Code.STEAL]
     assert len(shown) == LIKE_IT_MAX + 1
     assert shown[0].startswith("Block 1: ") and plain(shown[-1]) == "The same of 5 more trials."
 
@@ -264,8 +270,8 @@ def test_what_is_said_of_all_arms_of_a_block_is_said_once(tmp_path: Path) -> Non
         for trial, name in enumerate(("17", "18"))
     )
     built = report_of(tmp_path, Synthetic(blocks=6, caveats=late))
-    said = [doubt.sentence for doubt in built.doubts if doubt.code is Code.DRIVER_LATE]
-    trials = {trial.trial: trial.block for trial in built.findings.trials}
+    said = [doubt.sentence for doubt in only(built).doubts if doubt.code is Code.DRIVER_LATE]
+    trials = {trial.trial: trial.block for trial in only(built).findings.trials}
     assert trials[1] == trials[2] == 0
     assert len(said) == 1 and said[0].startswith("Block 1: ") and "arms 17 and 18 were measured" in said[0]
 
@@ -280,7 +286,7 @@ app.command()(report)
 
 
 @pytest.mark.parametrize(
-    ("option", "begins"), [("--json", "{"), ("--csv", "block,arm"), ("--md", "# "), (None, "")]
+    ("option", "begins"), [("--json", "{"), ("--csv", "case,block,arm"), ("--md", "# "), (None, "")]
 )
 def test_the_command_prints_the_form_asked_for(tmp_path: Path, option: str | None, begins: str) -> None:
     write_study(tmp_path / "e", Synthetic(blocks=2))
@@ -321,7 +327,7 @@ def test_in_a_locale_without_them_a_minus_stays_a_minus() -> None:
 @pytest.mark.parametrize("width", [40, 50, 60, 80, 100])
 def test_on_a_narrow_terminal_every_row_still_names_its_arm(tmp_path: Path, width: int) -> None:
     built = report_of(tmp_path, Synthetic(names=("17", "18,shared_buffers=2GB"), blocks=6))
-    (levels, *_) = built.results
+    (levels, *_) = only(built).results
     text = on_terminal(built, width).split("A level's interval")[0].split(levels.title)[1]
     assert text.count("17 ") >= len(levels.rows) // 2
     for row in levels.rows:
@@ -342,7 +348,7 @@ def test_with_several_arms_an_interval_says_its_confidence_where_it_is_not_the_u
 
 def test_a_percentile_that_a_block_lacks_has_no_change(tmp_path: Path) -> None:
     few = report_of(tmp_path, Synthetic(blocks=6, slices=2, rate_per_s=400.0, effects=(1.0, 0.8)))
-    (table,) = [table for table in few.results if table.title.startswith("Change of latency")]
+    (table,) = [table for table in only(few).results if table.title.startswith("Change of latency")]
     last = dict(zip(table.columns, next(row for row in table.rows if row[0] == "delivery"), strict=True))
     assert (last["p99"], last["p50"] != "–") == ("–", True)
 
@@ -350,4 +356,4 @@ def test_a_percentile_that_a_block_lacks_has_no_change(tmp_path: Path) -> None:
 def test_a_verdict_about_latency_says_so(tmp_path: Path) -> None:
     fixed = report_of(tmp_path, Synthetic(effects=(1.0, 1.25), fixed_rate_per_s=500.0))
     claim = rf"18 is faster than 17: its median latency is {NUMBER} % lower \({BASIS}\)\."
-    assert re.fullmatch(claim, plain(fixed.headlines[0].sentence))
+    assert re.fullmatch(claim, plain(only(fixed).headlines[0].sentence))

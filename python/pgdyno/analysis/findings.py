@@ -81,16 +81,22 @@ class Findings:
 
 
 def find(evidence: Evidence) -> Findings:
-    """Read all of it, at one moment, and compute."""
+    """Of a study of one case: read all of it, at one moment, and compute."""
     with evidence.snapshot():
-        study, arms, blocks, trials = evidence.study(), evidence.arms(), evidence.blocks(), evidence.trials()
-        histograms = {
-            trial.trial: {h.kind: h.pairs for h in evidence.histograms(trial.trial, Measure.LATENCY)}
-            for trial in trials
-            if trial.status is TrialStatus.OK
-        }
-        series = {trial.trial: throughput(evidence.intervals(trial.trial)) for trial in trials}
-        stored = evidence.caveats()
+        return find_case(evidence, 0)
+
+
+def find_case(evidence: Evidence, case: int) -> Findings:
+    """Of one case. The caller holds a snapshot."""
+    study, arms = evidence.study(case), evidence.arms(case)
+    blocks, trials = evidence.blocks(case), evidence.trials(case)
+    histograms = {
+        trial.trial: {h.kind: h.pairs for h in evidence.histograms(trial.trial, Measure.LATENCY)}
+        for trial in trials
+        if trial.status is TrialStatus.OK
+    }
+    series = {trial.trial: throughput(evidence.intervals(trial.trial)) for trial in trials}
+    stored = evidence.caveats(case)
     kinds = _kinds(trials, study.plan)
     latency_ms = _quantiles_by_trial(histograms)
     median_ms = {trial: latency_ms.get((trial, latency_key(ALL_KINDS, "p50"))) for trial in histograms}

@@ -5,9 +5,7 @@ from __future__ import annotations
 import secrets
 import shlex
 import sys
-import tempfile
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,18 +13,14 @@ from typing import Annotated, Literal
 import typer
 
 from pgdyno.cli import options
-from pgdyno.cli.console import say
 from pgdyno.cli.groups import expanded
-from pgdyno.cli.live import LiveView
-from pgdyno.cli.report import print_report, write_html
+from pgdyno.cli.measuring import require_place, run_and_report
 from pgdyno.cli.workload import PgbenchData, PgbenchScripts, TpccCalls, TpccData, Which, parameters_of
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Ending, TrialStatus
-from pgdyno.interruption import Interruption
-from pgdyno.lab.study import resume_study, start_study
+from pgdyno.lab.study import Request
 from pgdyno.study.arm import parse_arms
+from pgdyno.study.cases import only_case
 from pgdyno.study.plan import Study
 from pgdyno.study.sizing import (
     default_clients,
@@ -202,21 +196,12 @@ def compare(
     study = Study.model_validate(fields)
     path = evidence or Path(time.strftime("pgdyno-%Y%m%d-%H%M%S.sqlite"))
     require_place(path)
-    return run_and_report(path, study, html=html, json=json, quiet=quiet)
+    return run_and_report(path, request_of(study), heading=describe(study), html=html, json=json, quiet=quiet)
 
 
-def require_place(path: Path) -> None:
-    """Before minutes go into loading data. Raises UsageError where a file could not be written."""
-    try:
-        # The answer that counts is the file system's: root may write everywhere, but not on a read-only disk.
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {path}: {error.strerror}: name another file, or make the directory writable"
-        ) from None
-    if path.is_dir():
-        raise UsageError(f"cannot write {path}: it is a directory")
+def request_of(study: Study) -> Request:
+    """A study of one case, and the command that repeats it."""
+    return Request(study.title, [only_case(study)], command_of(study, sys.argv[1:]))
 
 
 def title_of(names: Sequence[str]) -> str:
@@ -246,47 +231,3 @@ def command_of(study: Study, typed: Sequence[str]) -> str:
     if not any(word == "--seed" or word.startswith("--seed=") for word in words):
         words += ["--seed", str(study.seed)]
     return shlex.join(words)
-
-
-def run_and_report(
-    path: Path,
-    study: Study | None,
-    *,
-    more_minutes: float | None = None,
-    html: Path | None = None,
-    json: bool = False,
-    quiet: bool = False,
-) -> int:
-    """Runs a new study, or (``study`` None) goes on with one; then reports. Gives the exit status."""
-
-    def watch_for(names: Sequence[str]) -> LiveView:
-        return LiveView(names, quiet, describe(study) if study else "")
-
-    with Interruption() as interruption:
-        if study is None:
-            ending = resume_study(path, more_minutes, watch_for, interruption)
-        else:
-            ending = start_study(path, study, command_of(study, sys.argv[1:]), watch_for, interruption)
-    html = html or path.with_suffix(".html")
-    write_html(path, html)
-    print_report(path, "json" if json else "terminal")
-    if not quiet:
-        say(f"evidence {path}   report {html}")
-    if ending is Ending.INTERRUPTED:
-        say(f"stopped at your request; go on with: pgdyno compare --resume {path}")
-        return 130
-    if why := why_no_block_counts(path):
-        say(f"pgdyno: no block counts, so there is no result: {why}")
-        return 1
-    return 1 if ending is Ending.FAILED else 0
-
-
-def why_no_block_counts(path: Path) -> str:
-    """The commonest reason; empty where some arm and the baseline have a block in common."""
-    with Evidence(path) as opened:
-        trials, arms = opened.trials(), opened.arms()
-    ok = {(trial.block, trial.arm) for trial in trials if trial.status is TrialStatus.OK}
-    if any(arm != 0 and (block, 0) in ok for block, arm in ok):
-        return ""
-    reasons = Counter(f"{arms[trial.arm].name}: {trial.reason}" for trial in trials if trial.reason)
-    return next((reason for reason, _ in reasons.most_common(1)), "none was run")

@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from pgdyno.cli import options
-from pgdyno.cli.compare import run_and_report, title_of
+from pgdyno.cli.compare import describe, request_of, title_of
 from pgdyno.cli.console import say
+from pgdyno.cli.measuring import run_and_report
 from pgdyno.errors import FetchError, UsageError
 from pgdyno.server.cache import Cache
 from pgdyno.server.find import resolve_all, system_builds
@@ -52,7 +53,7 @@ def demo(
     )
     directory.mkdir(parents=True, exist_ok=True)
     stem = directory / time.strftime("demo-%Y%m%d-%H%M%S")
-    return run_and_report(stem.with_suffix(".sqlite"), study)
+    return run_and_report(stem.with_suffix(".sqlite"), request_of(study), heading=describe(study))
 
 
 def choose_arms() -> list[str]:

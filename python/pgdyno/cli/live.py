@@ -45,6 +45,7 @@ class LiveView:
         self._running: int | None = None
         self._role = ""
         self._results: list[list[float]] = [[] for _ in arm_names]
+        self._results_of: dict[str, list[list[float]]] = {}  # by case
         self._loaded: set[tuple[str, str]] = set()
         # Last: rich draws once while it is being made.
         self._live = (
@@ -75,7 +76,7 @@ class LiveView:
             case Load():
                 self._load = progress
             case BlockBegan():
-                self._block, self._block_begun_s = progress, time.monotonic()
+                self._turn_to(progress)
             case Running():
                 self._note_rate(progress)
             case BlockEnded():
@@ -84,6 +85,18 @@ class LiveView:
                 say(f"! {text}")
         if not self._live and not self._quiet:
             self._write_line(progress)
+
+    def _turn_to(self, began: BlockBegan) -> None:
+        """The arms shown are those of the case whose block begins; what they did in earlier ones is kept."""
+        if self._block and began.case != self._block.case:
+            names = began.arms
+            self._names, self._rates = names, [[] for _ in names]
+            self._p99_s, self._running = [None for _ in names], None
+            self._results = self._results_of.setdefault(began.case, [[] for _ in names])
+        elif began.arms:
+            self._names = began.arms
+            self._results_of.setdefault(began.case, self._results)
+        self._block, self._block_begun_s = began, time.monotonic()
 
     def _note_rate(self, running: Running) -> None:
         self._load = None
@@ -123,7 +136,8 @@ class LiveView:
         of = f" of about {block.blocks_expected}" if block.blocks_expected else ""
         elapsed_s = block.elapsed_s + time.monotonic() - self._block_begun_s
         left = format_duration(round(max(0.0, block.budget_s - elapsed_s)))
-        return f"block {block.block + 1}{of}, {left} left"
+        case = f"{block.case}: " if block.case else ""
+        return f"{case}block {block.block + 1}{of}, {left} left"
 
     def _draw(self) -> RenderableType:
         """The same lines all the time, so that nothing jumps."""

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pgdyno.analysis.findings import find
+from pgdyno.analysis.study import find_study
 from pgdyno.cli.console import out, say
 from pgdyno.errors import PgdynoError, UsageError
 from pgdyno.evidence.reader import Evidence
@@ -16,7 +16,7 @@ from pgdyno.report.as_csv import to_csv
 from pgdyno.report.as_json import to_json
 from pgdyno.report.html import to_html
 from pgdyno.report.markdown import to_markdown
-from pgdyno.report.model import Report, build
+from pgdyno.report.study import StudyReport, build_study
 from pgdyno.report.terminal import print_terminal
 
 _TEXTS = {"md": to_markdown, "json": to_json, "csv": to_csv}
@@ -55,10 +55,10 @@ def report(
         _print(built, wanted[0] if wanted else "terminal")
 
 
-def read_report(evidence: Path) -> Report:
+def read_report(evidence: Path) -> StudyReport:
     """Raises EvidenceError for a file that is not one, is damaged or of another version."""
     with Evidence(evidence) as opened:
-        return build(find(opened))
+        return build_study(find_study(opened))
 
 
 def print_report(evidence: Path, form: str) -> None:
@@ -71,7 +71,7 @@ def write_html(evidence: Path, html: Path) -> None:
     _write(html, to_html(read_report(evidence)))
 
 
-def _print(built: Report, form: str) -> None:
+def _print(built: StudyReport, form: str) -> None:
     if form == "terminal":
         print_terminal(built, out)
     else:

@@ -56,14 +56,17 @@ def run_drive(
     interruption: Interruption,
     on_event: Callable[[Event], None],
     read: Callable[[], Reading],
+    on_start: Callable[[int], None] = lambda _: None,
 ) -> Run:
-    """Carries a specification out (docs/engine.md). ``read`` is called at each barrier.
+    """Carries a specification out (docs/engine.md). ``read`` is called at each barrier, ``on_start`` with the
+    driver's process id.
 
     Raises EngineError when the engine ends without a result or finds the specification wrong; a server
     that fails is no exception but ``Run.failure``.
     """
     run = Run()
     with Engine("drive", specification) as engine, interruption.tell(engine.stop):
+        on_start(engine.pid)
         for event in engine.events():
             _note(run, event)
             if event["event"] == "barrier":

@@ -7,6 +7,7 @@ that runs already.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 import psycopg
@@ -46,6 +47,24 @@ class LabArm(Protocol):
 
     def is_local(self) -> bool:
         """Whether the server runs on this machine."""
+        ...
+
+    def data_path(self) -> Path | None:
+        """Where its data lie on this machine, or None where we do not see that."""
+        ...
+
+    def drop_cache(self) -> None:
+        """Takes the stopped server's files out of the operating system's cache. Raises UsageError where the
+        server is not ours to stop.
+        """
+        ...
+
+    def recover(self) -> float:
+        """Kills the server as a crash would and starts it again; seconds until it took connections."""
+        ...
+
+    def restart(self) -> float:
+        """Stops it in order and starts it again; seconds of both."""
         ...
 
     def postmaster_pid(self) -> int | None:

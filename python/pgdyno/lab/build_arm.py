@@ -6,9 +6,11 @@ import contextlib
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from pgdyno.errors import ServerError
 from pgdyno.lab.arm import Connection
+from pgdyno.server import os_cache
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import READY_TIMEOUT_S, Cluster
 from pgdyno.server.restore import restore
@@ -76,6 +78,14 @@ class BuildArm:
                 self._server.stop("immediate")
             self._server.abandon()
             self._server = None
+
+    def data_path(self) -> Path:
+        """The live directory."""
+        return self.run.data_dir
+
+    def drop_cache(self) -> None:
+        """Of the restored data, before the start."""
+        os_cache.drop(self.run.data_dir)
 
     def conninfo(self) -> str:
         """Of the workload's database."""

@@ -20,11 +20,10 @@ from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.datasets import DatasetKey
 from pgdyno.server.mark import database_name
 from pgdyno.server.user import Account, free_bytes
+from pgdyno.study.plan import Study
 from pgdyno.study.workload import WorkloadParameters
 from pgdyno.units import format_setting_size, format_size
 from pgdyno.workload.choose import workload_of
-
-INIT = InitOptions()
 
 WAL_RESERVE_BYTES = 2 << 30
 """What a running server needs beside its data: WAL up to PostgreSQL's default max_wal_size, and growth."""
@@ -32,12 +31,16 @@ WAL_RESERVE_BYTES = 2 << 30
 
 @dataclass(frozen=True)
 class Maker:
-    """Makes datasets; ``copies`` live copies of each will be needed on the same disk."""
+    """Makes datasets; ``copies`` live copies of each will be needed on the same disk, beside what is
+    promised to others.
+    """
 
     account: Account
     copies: int
     watch: Watch
     interruption: Interruption
+    init: InitOptions
+    promised_bytes: int = 0
 
     def make(self, build: Build, parameters: WorkloadParameters) -> Callable[[Path], None]:
         """What ``Datasets.hold`` calls to create a data directory. Raises DiskFullError, DatasetError."""
@@ -49,7 +52,7 @@ class Maker:
         def create(data_dir: Path) -> None:
             progress("initdb", 0.0)
             cluster = Cluster(build, data_dir, self.account)
-            cluster.initdb(INIT)
+            cluster.initdb(self.init)
             with cluster.start(load_settings()) as server:
                 with server.connect() as connection:
                     connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
@@ -58,7 +61,9 @@ class Maker:
                     parameters,
                     self.interruption,
                     progress,
-                    lambda size_bytes: require_space(data_dir, size_bytes, self.copies, parameters.SMALLER),
+                    lambda size_bytes: require_space(
+                        data_dir, size_bytes, self.copies, parameters.SMALLER, self.promised_bytes
+                    ),
                 )
                 self.interruption.check()
                 progress("checkpoint", 0.0)
@@ -66,15 +71,22 @@ class Maker:
         return create
 
 
-def require_space(path: Path, bytes_estimated: int, copies: int, smaller: str) -> None:
-    """Raises DiskFullError when the disk under ``path`` cannot hold the dataset and its live copies;
-    ``smaller`` says how to want less.
+def require_space(
+    path: Path, bytes_estimated: int, copies: int, smaller: str, promised_bytes: int = 0
+) -> None:
+    """Raises DiskFullError when the disk under ``path`` cannot hold the dataset and its live copies, and what
+    is promised to other ones; ``smaller`` says how to want less.
     """
-    needed = bytes_estimated * (1 + copies) + WAL_RESERVE_BYTES
+    needed = bytes_estimated * (1 + copies) + promised_bytes + WAL_RESERVE_BYTES
     free = free_bytes(path)
     if needed > free:
+        what = (
+            f"the dataset and {copies} live copies of it"
+            if bytes_estimated
+            else "the live copies of all data"
+        )
         raise DiskFullError(
-            f"the dataset and {copies} live copies of it need about {format_size(needed)}, "
+            f"{what} need about {format_size(needed)}, "
             f"but only {format_size(free)} are free on the disk of {path}: {smaller}, "
             "prune (pgdyno cache prune), or set PGDYNO_CACHE to a larger disk"
         )
@@ -100,11 +112,16 @@ def load_settings() -> Mapping[str, str]:
     }
 
 
-def dataset_key(build: Build, parameters: WorkloadParameters) -> DatasetKey:
+def init_options(study: Study) -> InitOptions:
+    """What initdb is told of a study's datasets."""
+    return InitOptions(checksums=study.checksums, wal_segment_mb=study.wal_segment_mb)
+
+
+def dataset_key(build: Build, parameters: WorkloadParameters, init: InitOptions) -> DatasetKey:
     """What makes a cached dataset the right one."""
     return DatasetKey(
         build.build_id,
-        INIT,
+        init,
         parameters.kind,
         parameters.shape(),
         DATASET_SEED,

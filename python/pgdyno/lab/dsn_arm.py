@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pgdyno.errors import DatasetError, DiskFullError, UsageError
 from pgdyno.interruption import Interruption
@@ -80,6 +81,22 @@ class DsnArm:
         """By the address of the connection."""
         return self.description.is_local
 
+    def data_path(self) -> Path | None:
+        """Not ours to look into."""
+        return None
+
+    def drop_cache(self) -> None:
+        """Not without stopping it."""
+        raise UsageError(_NOT_OURS.format(what="a cold cache", arm=self.name))
+
+    def recover(self) -> float:
+        """Not without a crash."""
+        raise UsageError(_NOT_OURS.format(what="the time of a recovery", arm=self.name))
+
+    def restart(self) -> float:
+        """Not without stopping it."""
+        raise UsageError(_NOT_OURS.format(what="the time of a restart", arm=self.name))
+
     def postmaster_pid(self) -> int | None:
         """The postmaster, where the server is a process of this machine that we can see."""
         if not self.is_local():
@@ -100,18 +117,24 @@ class DsnArm:
         return {}
 
 
+_NOT_OURS = "{arm} runs already, and is not ours to stop: {what} can be had of builds only"
+
+
 def require_usable(study: Study, watch: Watch) -> None:
     """All running servers, before anything is loaded. Raises ConnectError, DatasetError, UsageError."""
     seen: dict[tuple[object, ...], str] = {}
-    for spec in study.arms:
+    for index, spec in enumerate(study.arms):
         if not spec.is_dsn:
             continue
+        if study.cache_state == "cold" or study.recovery:
+            what = "a cold cache" if study.cache_state == "cold" else "the time of a recovery"
+            raise UsageError(_NOT_OURS.format(what=what, arm=spec.name))
         watch(Step(f"reach {spec.name}"))
         remote = Remote(Dsn(spec.server))
         if not study.into_existing:
-            study.workload.require_major(remote.check().version.major, spec.name)
+            study.driving(index).workload.require_major(remote.check().version.major, spec.name)
             continue
-        _existing(0, spec, study, remote)
+        _existing(index, spec, study, remote)
         other = seen.setdefault(remote.identity(), spec.name)
         if other != spec.name:
             raise UsageError(
@@ -134,8 +157,10 @@ def open_dsn_arm(
         return
     description = remote.check()
     remote.drop_what_nobody_holds()
-    pristine = pristine_name(study.workload)
-    _make_pristine(remote, pristine, study, watch, interruption)
+    workload = study.driving(index).workload
+    pristine = pristine_name(workload)
+    copies = sum(arm.is_dsn for arm in study.arms)
+    _make_pristine(remote, pristine, workload, copies, watch, interruption)
     copy = TrialCopy(remote, pristine)
     try:
         yield DsnArm(index, spec.name, remote, description, copy.name, copy, {"name": pristine})
@@ -146,14 +171,20 @@ def open_dsn_arm(
 def _existing(index: int, spec: ArmSpec, study: Study, remote: Remote) -> DsnArm:
     description = remote.check(must_create=False)
     with remote.connect() as connection:
-        workload_of(study.workload).require(connection)
+        workload_of(study.driving(index).workload).require(connection)
         database = connection.info.dbname
     return DsnArm(index, spec.name, remote, description, database, None, {"name": database})
 
 
-def _make_pristine(remote: Remote, name: str, study: Study, watch: Watch, interruption: Interruption) -> None:
+def _make_pristine(
+    remote: Remote,
+    name: str,
+    workload: WorkloadParameters,
+    copies: int,
+    watch: Watch,
+    interruption: Interruption,
+) -> None:
     """Loads the pristine database unless it is there and whole. One pgdyno at a time does that."""
-    copies = sum(arm.is_dsn for arm in study.arms)
 
     def while_waiting() -> None:
         watch(Load(name, "wait for another pgdyno", 0.0))
@@ -161,21 +192,21 @@ def _make_pristine(remote: Remote, name: str, study: Study, watch: Watch, interr
 
     def on_forecast(size_bytes: int) -> None:
         what = f"the dataset and {_copies(copies)} of it need"
-        _require_room(remote, what, size_bytes * (1 + copies), study.workload.SMALLER, watch)
+        _require_room(remote, what, size_bytes * (1 + copies), workload.SMALLER, watch)
 
     with remote.maintenance().connect() as turn:
         hold(turn, lock_of(name), while_waiting)
         if (purpose := remote.own_databases().get(name)) is not None:
-            if purpose != HALF_MADE and _is_whole(remote, name, study.workload):
+            if purpose != HALF_MADE and _is_whole(remote, name, workload):
                 what, size_bytes = f"{_copies(copies)} of the dataset need", remote.size_bytes(name)
-                _require_room(remote, what, size_bytes * copies, study.workload.SMALLER, watch)
+                _require_room(remote, what, size_bytes * copies, workload.SMALLER, watch)
                 return
             # Left by a load that was killed: we have its lock.
             remote.drop(name)
-        with remote.making(name, f"{study.workload.name}, pristine"):
+        with remote.making(name, f"{workload.name}, pristine"):
             load_data(
                 Place(remote.dsn.with_database(name).conninfo, lambda: remote.connect(name)),
-                study.workload,
+                workload,
                 interruption,
                 lambda phase, share: watch(Load(name, phase, share)),
                 on_forecast,

@@ -26,8 +26,8 @@ class Load:
 
 @dataclass(frozen=True)
 class BlockBegan:
-    """A block begins. ``blocks_expected`` counts all that fit in the budget, as far as can be told; ``unit``
-    is that of the rates that end it.
+    """A block begins. ``blocks_expected`` counts all of its case that fit in the budget, as far as can be
+    told; ``unit`` is that of the rates that end it; ``case`` is empty where there is just one.
     """
 
     block: int
@@ -35,6 +35,8 @@ class BlockBegan:
     elapsed_s: float
     budget_s: float
     unit: str
+    case: str = ""
+    arms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,21 @@
-"""The study, block by block, within its budget."""
+"""The blocks of all cases, in passes, within the study's budget.
+
+Pass p runs block p of every case, in a random order that is a function of the study's seed: a study that is
+cut short has measured all of its cases, and whatever drifts on the machine meets all alike.
+"""
 
 from __future__ import annotations
 
+import random
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from pgdyno.evidence.records import BlockStatus, Ending
-from pgdyno.lab.block import Lab, run_block
+from pgdyno.lab.block import run_block, run_in_sequence
 from pgdyno.lab.progress import BlockBegan
-from pgdyno.study.plan import blocks_of
+from pgdyno.lab.trial import Lab
+from pgdyno.study.plan import block_of, blocks_of
 
 FAILED_BLOCKS_IN_A_ROW_MAX = 3
 """A server that fails in every block will fail in the next one; one that fails now and then is a result."""
@@ -16,46 +23,99 @@ FAILED_BLOCKS_IN_A_ROW_MAX = 3
 
 @dataclass
 class Budget:
-    """Time for measuring: what was spent before a resume counts."""
+    """Time for measuring: what was spent before a resume counts. ``block_s``: of each case's last block."""
 
     budget_s: float
     spent_s: float
-    block_s: float | None = None
+    block_s: dict[int, float] = field(default_factory=dict)
 
-    def allows_another(self) -> bool:
+    def allows_another(self, case: int = 0) -> bool:
         """Whether the next block, taking as long as the last one, ends within half a block of the budget."""
-        return self.block_s is None or self.spent_s + self.block_s / 2 <= self.budget_s
+        if not self.block_s:
+            return True
+        likely_s = self.block_s.get(case, sum(self.block_s.values()) / len(self.block_s))
+        return self.spent_s + likely_s / 2 <= self.budget_s
 
-    def blocks_expected(self, done: int) -> int | None:
-        """How many blocks there will be in all."""
-        if self.block_s is None:
+    def passes_expected(self, done: int, cases: int = 1) -> int | None:
+        """How many blocks each of the cases will have in all."""
+        if len(self.block_s) < cases:
             return None
-        return done + max(0, round((self.budget_s - self.spent_s) / self.block_s))
+        return done + max(0, round((self.budget_s - self.spent_s) / sum(self.block_s.values())))
 
-    def spend(self, block_s: float) -> None:
+    def spend(self, block_s: float, case: int = 0) -> None:
         """A block took this long. The first one copies all data and says little of those that follow."""
         self.spent_s += block_s
-        self.block_s = block_s
+        self.block_s[case] = block_s
 
 
-def run_study(lab: Lab, first_block: int = 0, spent_s: float = 0.0) -> Ending:
-    """Runs blocks until the budget, the number of blocks or the user says stop, and says which it was."""
-    budget = Budget(lab.study.budget_s, spent_s)
-    failed = 0
-    for block in blocks_of(lab.study, first_block):
-        if lab.interruption.requested:
-            return Ending.INTERRUPTED
-        if not budget.allows_another():
-            return Ending.BUDGET
-        expected = lab.study.blocks_max or budget.blocks_expected(block.index)
-        unit = lab.study.workload.PACE.unit
-        lab.watch(BlockBegan(block.index, expected, budget.spent_s, budget.budget_s, unit))
-        begun_s = time.monotonic()
-        status = run_block(lab, block)
-        budget.spend(time.monotonic() - begun_s)
-        if status is BlockStatus.INTERRUPTED:
-            return Ending.INTERRUPTED
-        failed = failed + 1 if status is BlockStatus.FAILED else 0
-        if failed and (lab.study.on_failure == "stop" or failed >= FAILED_BLOCKS_IN_A_ROW_MAX):
-            return Ending.FAILED
-    return Ending.BLOCKS
+@dataclass
+class _Case:
+    """How far a case has come."""
+
+    lab: Lab
+    next_block: int
+    failed: int = 0  # blocks in a row
+    given_up: bool = False
+
+    @property
+    def is_done(self) -> bool:
+        most = self.lab.study.blocks_max
+        return self.given_up or (most is not None and self.next_block >= most)
+
+    def note(self, status: BlockStatus) -> None:
+        """What became of its block."""
+        self.failed = self.failed + 1 if status is BlockStatus.FAILED else 0
+        self.given_up = self.failed >= FAILED_BLOCKS_IN_A_ROW_MAX
+
+
+def run_study(labs: Sequence[Lab], first_blocks: Sequence[int] | None = None, spent_s: float = 0.0) -> Ending:
+    """Runs blocks until the budget, the number of blocks or the user says stop, and says which it was.
+
+    One lab a case; ``first_blocks``: where each goes on.
+    """
+    budget = Budget(sum(lab.study.budget_s for lab in labs), spent_s)
+    cases = [_Case(lab, first) for lab, first in zip(labs, first_blocks or [0] * len(labs), strict=True)]
+    number = min(case.next_block for case in cases)
+    while active := [case for case in cases if not case.is_done]:
+        # A resumed study may have cases that are a block ahead: they wait for the others.
+        turn = [case for case in active if case.next_block <= number]
+        random.Random(f"{labs[0].study.seed}:{number}").shuffle(turn)
+        for case in turn:
+            if case.lab.interruption.requested:
+                return Ending.INTERRUPTED
+            if not budget.allows_another(case.lab.case):
+                return Ending.BUDGET
+            status = _run_next(case, budget, len(active))
+            if status is BlockStatus.INTERRUPTED:
+                return Ending.INTERRUPTED
+            if status is BlockStatus.FAILED and case.lab.study.on_failure == "stop":
+                return Ending.FAILED
+        number += 1
+    return Ending.FAILED if any(case.given_up for case in cases) else Ending.BLOCKS
+
+
+def _run_next(case: _Case, budget: Budget, cases: int) -> BlockStatus:
+    """The next block of a case; of one in sequence all blocks, which overlap."""
+    lab, study = case.lab, case.lab.study
+    expected = study.blocks_max or budget.passes_expected(case.next_block, cases)
+    lab.watch(
+        BlockBegan(
+            block=case.next_block,
+            blocks_expected=expected,
+            elapsed_s=budget.spent_s,
+            budget_s=budget.budget_s,
+            unit=study.workload.PACE.unit,
+            case=lab.name,
+            arms=tuple(arm.name for arm in lab.arms),
+        )
+    )
+    begun_s = time.monotonic()
+    if study.schedule == "sequential":
+        status, ran = run_in_sequence(lab, list(blocks_of(study))), study.blocks_max or 0
+    else:
+        status, ran = run_block(lab, block_of(study, case.next_block)), case.next_block + 1
+    budget.spend(time.monotonic() - begun_s, lab.case)
+    if status is not BlockStatus.INTERRUPTED:
+        case.next_block = ran
+    case.note(status)
+    return status

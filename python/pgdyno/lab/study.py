@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,66 +13,123 @@ from pgdyno.engine import build_info
 from pgdyno.errors import EvidenceError
 from pgdyno.evidence import records
 from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import BlockStatus, Ending, Schedule
+from pgdyno.evidence.records import BlockStatus, Ending, Schedule, TrialStatus
 from pgdyno.evidence.writer import Writer
 from pgdyno.interruption import Interruption
-from pgdyno.lab.block import Lab
 from pgdyno.lab.prepare import Prepared, prepare
 from pgdyno.lab.progress import Watch
 from pgdyno.lab.run import run_study
+from pgdyno.lab.trial import Lab
 from pgdyno.probe.host import describe_host
+from pgdyno.study.cases import Case
 from pgdyno.study.plan import Study
 
 WatchFor = Callable[[Sequence[str]], AbstractContextManager[Watch]]
-"""Makes the watcher, given the names of the arms."""
+"""Makes the watcher, given the names of the arms of the first case."""
 
 
-def start_study(
-    path: Path, study: Study, command: str, watch_for: WatchFor, interruption: Interruption
-) -> Ending:
+@dataclass(frozen=True)
+class Request:
+    """What is to be measured: a comparison, or the cases of a study file. The first names the study's title.
+
+    ``file`` is the text of the study file as run, ``changes`` what was fitted to this machine.
+    """
+
+    title: str
+    cases: Sequence[Case]
+    command: str
+    file: str = ""
+    changes: Sequence[Mapping[str, str]] = ()
+
+
+def start_study(path: Path, request: Request, watch_for: WatchFor, interruption: Interruption) -> Ending:
     """Runs a new study into a new evidence file. What is wrong with the request raises before it is made."""
     if path.exists():
         raise EvidenceError(f"{path} exists already: name another file, or continue it with --resume {path}")
-    with watch_for([arm.name for arm in study.arms]) as watch, prepare(study, watch, interruption) as ready:
-        record = study_record(ready.study, command, ready)
-        with Writer.create(path, record, ready.records) as writer:
-            for caveat in ready.caveats:
-                writer.add_caveat(caveat)
-            return _measure(Lab(ready.study, ready.arms, writer, watch, interruption), 0, 0.0)
+    studies = [case.study for case in request.cases]
+    names = [arm.name for arm in studies[0].arms]
+    with watch_for(names) as watch, prepare(studies, watch, interruption) as ready:
+        described = [
+            (study_record(request, case, prepared), prepared.records)
+            for case, prepared in zip(request.cases, ready, strict=True)
+        ]
+        with Writer.create(path, *described[0], *described[1:]) as writer:
+            for case, prepared in enumerate(ready):
+                for caveat in prepared.caveats:
+                    writer.add_caveat(caveat, case)
+            labs = [
+                Lab(prepared.study, prepared.arms, writer, watch, interruption, number, case.name)
+                for number, (case, prepared) in enumerate(zip(request.cases, ready, strict=True))
+            ]
+            return _measure(writer, labs)
 
 
 def resume_study(
     path: Path, more_minutes: float | None, watch_for: WatchFor, interruption: Interruption
 ) -> Ending:
-    """Goes on with the first block that is not done. ``more_minutes`` come on top of the time spent."""
+    """Goes on with the first blocks that are not done. ``more_minutes`` come on top of the time spent."""
     done = _read_progress(path)
-    study = done.study
+    studies = [case.study for case in done]
+    spent_s = sum(case.spent_s for case in done)
     if more_minutes is not None:
-        study = study.model_copy(update={"budget_s": done.spent_s + 60 * more_minutes})
-    with watch_for([arm.name for arm in study.arms]) as watch, prepare(study, watch, interruption) as ready:
+        budget_s = (spent_s + 60 * more_minutes) / len(studies)
+        studies = [study.model_copy(update={"budget_s": budget_s}) for study in studies]
+    names = [arm.name for arm in studies[0].arms]
+    with watch_for(names) as watch, prepare(studies, watch, interruption) as ready:
         require_comparable(path, ready)
         with Writer.resume(path) as writer:
-            lab = Lab(ready.study, ready.arms, writer, watch, interruption)
-            return _measure(lab, done.next_block, done.spent_s)
+            labs = [
+                Lab(
+                    prepared.study,
+                    prepared.arms,
+                    writer,
+                    watch,
+                    interruption,
+                    number,
+                    case.name,
+                    case.finished,
+                )
+                for number, (case, prepared) in enumerate(zip(done, ready, strict=True))
+            ]
+            return _measure(writer, labs, [case.next_block for case in done], spent_s)
 
 
 @dataclass(frozen=True)
 class _Progress:
+    """Of a case. ``finished``: (block, arm) of the trials that came to an end, which sequential ones keep."""
+
+    name: str
     study: Study
     next_block: int
     spent_s: float
+    finished: frozenset[tuple[int, int]]
 
 
-def _read_progress(path: Path) -> _Progress:
+def _read_progress(path: Path) -> list[_Progress]:
     with Evidence(path) as evidence:
-        details = evidence.study().plan.details
-        if "study" not in details:
-            raise EvidenceError(f"{path} does not hold a study that can be resumed")
-        blocks = [b for b in evidence.blocks() if b.status in (BlockStatus.DONE, BlockStatus.FAILED)]
+        return [_progress_of(path, evidence, case) for case in evidence.cases()]
+
+
+def _progress_of(path: Path, evidence: Evidence, case: int) -> _Progress:
+    recorded = evidence.study(case)
+    details = recorded.plan.details
+    if "study" not in details:
+        raise EvidenceError(f"{path} does not hold a study that can be resumed")
+    study = Study.model_validate(details["study"])
+    blocks = [b for b in evidence.blocks(case) if b.status in (BlockStatus.DONE, BlockStatus.FAILED)]
+    trials = [
+        t for t in evidence.trials(case) if t.status not in (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
+    ]
+    spent = [(b.started_unix_s, b.ended_unix_s) for b in blocks]
+    if study.schedule == "sequential":
+        # Its blocks overlap in time; its trials do not.
+        spent = [(t.started_unix_s, t.ended_unix_s) for t in trials]
     return _Progress(
-        study=Study.model_validate(details["study"]),
+        name=recorded.case,
+        study=study,
         next_block=max((b.block + 1 for b in blocks), default=0),
-        spent_s=sum((b.ended_unix_s or b.started_unix_s) - b.started_unix_s for b in blocks),
+        spent_s=sum((ended or begun) - begun for begun, ended in spent),
+        finished=frozenset((t.block, t.arm) for t in trials),
     )
 
 
@@ -81,17 +138,18 @@ SERVER_FACTS = ("build_id", "version_text")
 """What must be the same when a study goes on."""
 
 
-def require_comparable(path: Path, ready: Prepared) -> None:
+def require_comparable(path: Path, ready: Sequence[Prepared]) -> None:
     """Blocks of different servers, machines or schedules must not be pooled. Raises EvidenceError."""
+    facts: list[tuple[str, object, object]] = []
     with Evidence(path) as evidence:
-        arms, study = evidence.arms(), evidence.study()
-    host = describe_host(ready.data_path)
-    facts: list[tuple[str, object, object]] = [
-        ("schedule", study.plan.schedule.value, ready.study.schedule),
-        *((name, study.host.get(name), host[name]) for name in HOST_FACTS),
-    ]
-    for before, now in zip(arms, ready.records, strict=True):
-        facts += [(f"server of {now.name}", before.server.get(f), now.server.get(f)) for f in SERVER_FACTS]
+        for case, prepared in enumerate(ready):
+            arms, study = evidence.arms(case), evidence.study(case)
+            host = describe_host(prepared.data_path)
+            facts.append(("schedule", study.plan.schedule.value, prepared.study.schedule))
+            facts += [(name, study.host.get(name), host[name]) for name in HOST_FACTS]
+            for before, now in zip(arms, prepared.records, strict=True):
+                place = f"server of {now.name}"
+                facts += [(place, before.server.get(f), now.server.get(f)) for f in SERVER_FACTS]
     for what, then, here in facts:
         if then != here:
             raise EvidenceError(
@@ -100,43 +158,57 @@ def require_comparable(path: Path, ready: Prepared) -> None:
             )
 
 
-def _measure(lab: Lab, first_block: int, spent_s: float) -> Ending:
+def _measure(
+    writer: Writer, labs: Sequence[Lab], first_blocks: Sequence[int] | None = None, spent_s: float = 0.0
+) -> Ending:
     ending = Ending.FAILED
     try:
-        ending = run_study(lab, first_block, spent_s)
+        ending = run_study(labs, first_blocks, spent_s)
     except KeyboardInterrupt:
         ending = Ending.INTERRUPTED
         raise
     finally:
-        lab.writer.finish_study(ending, time.time())
+        writer.finish_study(ending, time.time())
     return ending
 
 
-def study_record(study: Study, command: str, ready: Prepared) -> records.Study:
-    """The study as the evidence keeps it; ``details`` hold all that a resume needs, without passwords."""
+def study_record(request: Request, case: Case, ready: Prepared) -> records.Study:
+    """A case as the evidence keeps it; ``details`` hold all that a resume needs, without passwords."""
+    study = ready.study
     arms = tuple(arm.without_password() for arm in study.arms)
     return records.Study(
-        title=study.title,
+        title=request.title,
         created_unix_s=time.time(),
         pgdyno_version=__version__,
         engine=build_info(),
-        command=command,
-        plan=records.Plan(
-            schedule=Schedule(study.schedule),
-            workload=study.workload.model_dump(),
-            margin=study.margin,
-            seed=study.seed,
-            slice_s=study.slice_s if study.schedule == "slices" else None,
-            slices_per_arm=study.slices_per_trial(),
-            discard_s=study.discard_s,
-            warm_up_s=study.warmup_s,
-            window_s=study.rounds * study.slice_s,
-            blocks_max=study.blocks_max,
-            budget_s=study.budget_s,
-            confidence=study.confidence,
-            pacing=study.pacing,
-            rate_per_s=study.rate.per_s if study.rate else None,
-            details={"study": study.model_copy(update={"arms": arms}).model_dump(mode="json")},
-        ),
+        command=request.command,
+        plan=plan_record(study, study.model_copy(update={"arms": arms}).model_dump(mode="json"), case.arms),
         host=describe_host(ready.data_path),
+        case=case.name if len(request.cases) > 1 else "",
+        levels=dict(case.levels),
+        file=request.file,
+        changes=request.changes,
+    )
+
+
+def plan_record(
+    study: Study, stored: Mapping[str, object], arms: Sequence[Mapping[str, str]]
+) -> records.Plan:
+    """What the analysis knows of the plan; ``arms`` are their levels of the factors compared."""
+    return records.Plan(
+        schedule=Schedule(study.schedule),
+        workload=study.workload.model_dump(),
+        margin=study.margin,
+        seed=study.seed,
+        slice_s=study.slice_s if study.schedule == "slices" else None,
+        slices_per_arm=study.slices_per_trial(),
+        discard_s=study.discard_s,
+        warm_up_s=study.warmup_s,
+        window_s=None if study.transactions else study.rounds * study.slice_s,
+        blocks_max=study.blocks_max,
+        budget_s=study.budget_s,
+        confidence=study.confidence,
+        pacing=study.pacing,
+        rate_per_s=study.rate.per_s if study.rate else None,
+        details={"study": stored, "arms": [dict(levels) for levels in arms]},
     )

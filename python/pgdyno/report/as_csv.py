@@ -9,20 +9,24 @@ from collections.abc import Iterator
 from pgdyno.analysis.findings import Findings
 from pgdyno.estimate import Better
 from pgdyno.evidence.records import TrialStatus
-from pgdyno.report.model import Report
+from pgdyno.report.study import StudyReport
 
-COLUMNS = ("block", "arm", "attempt", "status", "metric", "unit", "better", "value")
+COLUMNS = ("case", "block", "arm", "attempt", "status", "metric", "unit", "better", "value")
 
 # A cell that begins so is a formula to a spreadsheet, and names come from outside.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def to_csv(report: Report) -> str:
-    """With a header. Trials that do not count are there, with their status; blocks count from 0."""
+def to_csv(study: StudyReport) -> str:
+    """With a header. Trials that do not count are there, with their status; blocks count from 0.
+
+    The one case of a comparison has no name.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(_rows(report.findings))
+    for name, report in study.cases.items():
+        writer.writerows((_plain(name), *row) for row in _rows(report.findings))
     return text.getvalue()
 
 

@@ -11,6 +11,10 @@
     blocks_dropped, blocks_needed, detectable_percent}] caveats         [{code, sentence, remedy}] method,
     derived the texts
 
+A study of several cases has ``over_cases`` ([{arm, baseline, sentence, verdicts: {verdict: n}, primary,
+average}], average an estimate over the passes), ``changes`` (what was fitted to this machine), ``caveats``
+and ``cases``: a document like the above for each, with its ``case`` (name) and ``levels``.
+
 An estimate is ``{value, low, high, confidence, unit, n, better}``; low and high are null where n allows no
 interval. An effect is an estimate in percent of the baseline, with ``log_ratios`` (block → natural log),
 ``p_value`` and ``bootstrap`` (null or [low, high]). Blocks count from 0, as in the evidence. What is not
@@ -27,13 +31,40 @@ from pgdyno.analysis.comparison import Comparison, Effect
 from pgdyno.analysis.findings import ArmFindings
 from pgdyno.estimate import Estimate
 from pgdyno.report.model import Headline, Report
+from pgdyno.report.study import StudyReport
 
 VERSION = 1
 
 
-def to_json(report: Report) -> str:
+def to_json(study: StudyReport) -> str:
     """One document, indented, without NaN."""
-    return json.dumps(as_object(report), indent=2, ensure_ascii=False, allow_nan=False)
+    whole = as_object(study.only) if study.only else _of_cases(study)
+    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _of_cases(study: StudyReport) -> dict[str, Any]:
+    """What holds over the cases, and each as the document of a comparison."""
+    first = study.findings.first
+    return {
+        "pgdyno_report": VERSION,
+        "title": study.title,
+        "command": study.command,
+        "percent_of": study.percent_of,
+        "changes": list(first.study.changes),
+        "over_cases": [
+            {
+                "arm": over.arm,
+                "baseline": over.baseline,
+                "sentence": sentence,
+                "verdicts": dict(over.verdicts),
+                "primary": first.primary.key,
+                "average": _estimate(over.average.percent(first.primary.better)) if over.average else None,
+            }
+            for over, sentence in zip(study.findings.over_cases, study.headlines, strict=True)
+        ],
+        "caveats": [asdict(doubt) for doubt in study.doubts],
+        "cases": [as_object(report) for report in study.cases.values()],
+    }
 
 
 def as_object(report: Report) -> dict[str, Any]:
@@ -46,6 +77,8 @@ def as_object(report: Report) -> dict[str, Any]:
     return {
         "pgdyno_report": VERSION,
         "title": report.title,
+        "case": study.case,
+        "levels": study.levels,
         "command": report.command,
         "created_unix_s": study.created_unix_s,
         "ended_because": study.ended_because,

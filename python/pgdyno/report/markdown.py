@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from pgdyno.report.model import Report
+from pgdyno.report.model import Doubt, Report
+from pgdyno.report.study import StudyReport
 from pgdyno.report.tables import Table
 
 # What would become markup, a table's edge or a tag. Names and server texts come from outside.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 
 
-def to_markdown(report: Report) -> str:
+def to_markdown(study: StudyReport) -> str:
     """One document, GitHub's flavour for the tables."""
-    return "\n".join(_lines(report)) + "\n"
+    lines = _of_cases(study) if study.only is None else _of_case(study.only, study.title)
+    return "\n".join([*lines, *_repeat(study.command)]) + "\n"
 
 
-def _lines(report: Report) -> Iterator[str]:
-    yield f"# {_escaped(report.title)}"
+def _of_cases(study: StudyReport) -> Iterator[str]:
+    """What holds over them, then each."""
+    yield f"# {_escaped(study.title)}"
+    yield ""
+    for sentence in [*study.headlines, study.unfinished, study.percent_of]:
+        if sentence:
+            yield _escaped(sentence)
+            yield ""
+    for table in study.results:
+        yield from _table(table)
+    yield from _caveats(study.doubts)
+    for table in study.background:
+        yield from _table(table)
+    for name, report in study.cases.items():
+        yield from _of_case(report, name)
+
+
+def _of_case(report: Report, title: str) -> Iterator[str]:
+    yield f"# {_escaped(title)}"
     yield ""
     for headline in report.headlines:
         yield f"**{_escaped(headline.sentence)}**"
@@ -32,12 +51,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield ""
     for table in report.results:
         yield from _table(table)
-    if report.doubts:
-        yield "## Caveats"
-        yield ""
-        for doubt in report.doubts:
-            yield f"- {_escaped(doubt.sentence)} *{_escaped(doubt.remedy)}* ({_escaped(doubt.code)})"
-        yield ""
+    yield from _caveats(report.doubts)
     yield "## How it was measured"
     yield ""
     for paragraph in [*report.method, report.derived]:
@@ -46,9 +60,21 @@ def _lines(report: Report) -> Iterator[str]:
             yield ""
     for table in report.background:
         yield from _table(table)
+
+
+def _caveats(doubts: Sequence[Doubt]) -> Iterator[str]:
+    if doubts:
+        yield "## Caveats"
+        yield ""
+        for doubt in doubts:
+            yield f"- {_escaped(doubt.sentence)} *{_escaped(doubt.remedy)}* ({_escaped(doubt.code)})"
+        yield ""
+
+
+def _repeat(command: str) -> Iterator[str]:
     yield "## To repeat it"
     yield ""
-    yield from (f"    {line}" for line in report.command.splitlines())
+    yield from (f"    {line}" for line in command.splitlines())
 
 
 def _table(table: Table) -> Iterator[str]:

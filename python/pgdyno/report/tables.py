@@ -80,14 +80,14 @@ def _level_row(findings: Findings, metric: Metric, of: ArmFindings, *, first: bo
         metric.label if first else "",
         metric.better if first else "",
         of.arm.name,
-        _level_text(level) if level else ABSENT,
+        level_text(level) if level else ABSENT,
         level.interval_text.replace(" ", NO_BREAK) if level and level.n >= BLOCKS_MIN else ABSENT,
-        _plain(change, findings.study.plan.confidence) if change else "",
+        with_interval(change, findings.study.plan.confidence) if change else "",
         str(change.n if change else level.n if level else 0),
     ]
 
 
-def _level_text(level: Estimate) -> str:
+def level_text(level: Estimate) -> str:
     """Three digits even if the interval deserves fewer: it holds drift, which cancels in the change."""
     three = DIGITS_OF_LEVEL - 1 - math.floor(math.log10(level.value))
     if level.n < BLOCKS_MIN:
@@ -152,7 +152,7 @@ def latency_changes(findings: Findings) -> Table:
             ]
             if any(changes):
                 usual = findings.study.plan.confidence
-                cells = [_plain(change, usual) if change else ABSENT for change in changes]
+                cells = [with_interval(change, usual) if change else ABSENT for change in changes]
                 rows.append([kind_text(kind) if i == 0 else "", of.arm.name, *cells])
     return Table(
         title=f"Change of latency from {baseline}, % (less is better)",
@@ -175,7 +175,7 @@ def change_text(change: Estimate, unit: str) -> str:
     return signed(change.value, change.decimals, unit)
 
 
-def _plain(change: Estimate, usual: float) -> str:
+def with_interval(change: Estimate, usual: float) -> str:
     """Value and interval; with its confidence where that is not the usual one."""
     value = change_text(change, "")
     if change.low is None or change.high is None or change.n < BLOCKS_MIN:

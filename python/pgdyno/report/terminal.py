@@ -12,7 +12,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from pgdyno.analysis.verdict import Verdict
-from pgdyno.report.model import Report
+from pgdyno.report.model import Doubt, Report
+from pgdyno.report.study import StudyReport
 from pgdyno.report.tables import Table
 
 WIDTH_MAX = 120
@@ -34,9 +35,24 @@ _VERDICT_STYLE = {
 }
 
 
-def print_terminal(report: Report, console: Console) -> None:
-    """Tables that are of interest to few are left to the other forms."""
-    console.print(render(report, console.width))
+def print_terminal(study: StudyReport, console: Console) -> None:
+    """Tables that are of interest to few are left to the other forms, and so are those of many cases."""
+    drawn = render(study.only, console.width) if study.only else _of_cases(study, console.width)
+    console.print(drawn)
+
+
+def _of_cases(study: StudyReport, width: int) -> RenderableType:
+    prose = min(width, WIDTH_MAX)
+    parts: list[RenderableType] = [_wrapped(sentence, prose, "bold") for sentence in study.headlines]
+    if study.unfinished:
+        parts.append(_wrapped(study.unfinished, prose, "bold"))
+    parts += [_wrapped(study.percent_of, prose, "dim"), Text()]
+    for table in study.results:
+        parts += [*_table(table, width), Text()]
+    parts += _caveats(study.doubts, prose)
+    for table in study.background:
+        parts += [*_table(table, width), Text()]
+    return Group(*parts)
 
 
 def render(report: Report, width: int) -> RenderableType:
@@ -57,14 +73,17 @@ def render(report: Report, width: int) -> RenderableType:
         parts.append(Text("Safety", style="bold"))
         parts += [_wrapped(sentence, prose, begin="- ") for sentence in report.safety]
         parts.append(Text())
-    if report.doubts:
-        parts.append(Text("Caveats", style="bold"))
-        for doubt in report.doubts:
-            parts.append(_wrapped(f"{doubt.sentence} {doubt.remedy}", prose, "yellow", "- "))
-        parts.append(Text())
+    parts += _caveats(report.doubts, prose)
     if report.derived:
         parts.append(_wrapped(report.derived, prose, "dim"))
     return Group(*parts)
+
+
+def _caveats(doubts: Sequence[Doubt], prose: int) -> list[RenderableType]:
+    if not doubts:
+        return []
+    said = [_wrapped(f"{doubt.sentence} {doubt.remedy}", prose, "yellow", "- ") for doubt in doubts]
+    return [Text("Caveats", style="bold"), *said, Text()]
 
 
 def _wrapped(text: str, width: int, style: str = "", begin: str = "") -> Text:

@@ -54,6 +54,11 @@ class Case:
     study: Study
 
 
+def only_case(study: Study) -> Case:
+    """Of a comparison without a study file."""
+    return Case("", {}, tuple({} for _ in study.arms), study)
+
+
 def cases_of(file: StudyFile) -> tuple[Case, ...]:
     """All, in the order of the factors and their levels. Raises StudyFileError: a value that cannot be."""
     combined = [

@@ -62,6 +62,10 @@ LIMIT_S = 90 * 86_400.0
 """Of a window bound by transactions: what is not done after 90 days will not be done."""
 
 
+TRANSACTIONS_PER_CLIENT_PER_S = 1000.0
+"""Of a server in good health: what takes longer is watched a little more finely than need be."""
+
+
 class Study(Driving):
     """Everything that decides what is run in one comparison, or one case of a study file.
 
@@ -122,6 +126,13 @@ class Study(Driving):
     def driving(self, arm: int) -> Driving:
         """How the clients of one arm drive it."""
         return self if self.drivings is None else self.drivings[arm]
+
+    def window_likely_s(self) -> float:
+        """How long a run of the driver will measure, roughly, to choose how finely it is watched."""
+        if self.transactions is not None:
+            return self.transactions / TRANSACTIONS_PER_CLIENT_PER_S
+        arms = len(self.arms) if self.schedule == "slices" else 1
+        return arms * self.rounds * self.slice_s
 
     def slices_per_trial(self) -> int:
         """Measured slices of one arm in one block."""

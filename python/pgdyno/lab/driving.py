@@ -1,0 +1,113 @@
+"""One run of the driver over the trials of arms that are up together, with what is read around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pgdyno.drive.run import Run, run_drive
+from pgdyno.drive.specification import drive_specification
+from pgdyno.engine import Event
+from pgdyno.errors import EngineError
+from pgdyno.evidence import records
+from pgdyno.evidence.events import interval_from, slice_from
+from pgdyno.lab.arm import LabArm
+from pgdyno.lab.doubts import Surroundings, read_surroundings
+from pgdyno.lab.progress import Running, Step
+from pgdyno.lab.telemetry import Telemetry
+from pgdyno.lab.trial import Lab, Trial
+from pgdyno.probe.cpu import server_cpu_s
+from pgdyno.study.plan import Block, Driving, Slice
+
+Seen = dict[str, Surroundings]
+
+
+def drive_trials(
+    lab: Lab, block: Block, trials: Mapping[int, Trial], seen: Seen, telemetry: Telemetry
+) -> Run:
+    """Drives them as the block has it. ``seen`` and ``telemetry`` get what is read at the barriers."""
+    arms = list(trials)
+    targets = [(trials[index].arm.name, trials[index].arm.conninfo()) for index in arms]
+    slices = [replace(s, arm=arms.index(s.arm)) for s in block.slices if s.arm in trials]
+    if lab.study.warmup_workload is not None:
+        _warm_up(lab, block, slices, targets)
+        slices = [s for s in slices if s.role == "measure"]
+    drivings = [lab.study.driving(index) for index in arms]
+    specification = drive_specification(drivings[0], block.seed, slices, targets)
+
+    def on_event(event: Event) -> None:
+        match event["event"]:
+            case "started":
+                telemetry.epoch_unix_s = event["epoch_unix_ns"] / 1e9
+            case "slice":
+                _note_slice(lab, trials[arms[event["target"]]], event)
+            case "interval":
+                _note_interval(lab, trials[arms[event["target"]]], event)
+                telemetry.store_series()
+            case _:
+                pass
+
+    def read() -> list[float | None]:
+        # Before the measured part the servers' CPU is read last, after it first: our own questions do not
+        # count.
+        ours = [trials[index].arm for index in arms]
+        if not seen:
+            seen["measure"] = read_surroundings(ours)
+            telemetry.begin()
+            return [_server_cpu_s(arm) for arm in ours]
+        used = [_server_cpu_s(arm) for arm in ours]
+        telemetry.end()
+        seen["end"] = read_surroundings(ours)
+        return used
+
+    lab.watch(Step("connect"))
+    return run_drive(specification, lab.interruption, on_event, read, telemetry.note_driver)
+
+
+def _warm_up(lab: Lab, block: Block, slices: Sequence[Slice], targets: Sequence[tuple[str, str]]) -> None:
+    """By another workload than the one that is measured, in a run of its own. What it did is not kept."""
+    assert lab.study.warmup_workload is not None
+    lab.watch(Step("warm up"))
+    driving = Driving(
+        workload=lab.study.warmup_workload, clients=lab.study.clients, threads=lab.study.threads
+    )
+    warm = [s for s in slices if s.role == "warm-up"]
+    specification = drive_specification(driving, block.seed, warm, targets)
+    run = run_drive(specification, lab.interruption, lambda _: None, lambda: [None for _ in targets])
+    if run.failure is not None:
+        raise EngineError(f"while warming up: {run.failure['message']}")
+
+
+def _note_slice(lab: Lab, trial: Trial, event: Event) -> None:
+    piece = slice_from(event)
+    lab.writer.add_slice(trial.id, piece)
+    trial.slices.append(piece)
+    if piece.role is records.Role.MEASURE:
+        trial.counted_s += piece.counted_s
+        trial.ok.update({kind: counts.ok for kind, counts in piece.kinds.items()})
+
+
+def _note_interval(lab: Lab, trial: Trial, event: Event) -> None:
+    interval = interval_from(event)
+    lab.writer.add_interval(trial.id, interval)
+    n = sum(counts.executed for counts in interval.kinds.values())
+    p99_ns = interval.latency_p99_ns
+    lab.watch(
+        Running(
+            arm=trial.arm.index,
+            role=event["role"],
+            transactions_per_s=n / max(interval.to_s - interval.from_s, 1e-9),
+            latency_p99_s=None if p99_ns is None else p99_ns / 1e9,
+        )
+    )
+
+
+def _server_cpu_s(arm: LabArm) -> float | None:
+    pid = arm.postmaster_pid()
+    if pid is None:
+        return None
+    try:
+        return server_cpu_s(pid)
+    except ProcessLookupError:
+        # It died; the driver finds that out as well and says so.
+        return None

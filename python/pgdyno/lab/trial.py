@@ -1,0 +1,111 @@
+"""A trial while it runs: pristine data, the state of the caches, a server that is up, and what it did."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pgdyno.caveats import Caveat, Code
+from pgdyno.evidence import records
+from pgdyno.evidence.records import Outcome, TrialStatus
+from pgdyno.evidence.writer import Writer
+from pgdyno.interruption import Interruption
+from pgdyno.lab.arm import Connection, LabArm
+from pgdyno.lab.progress import Step, Watch
+from pgdyno.server.prewarm import prewarm
+from pgdyno.server.settings.safety import safety
+from pgdyno.server.witness import keep_idle
+from pgdyno.study.plan import Study
+from pgdyno.workload.choose import workload_of
+from pgdyno.workload.interface import TrialChecks
+
+
+@dataclass(frozen=True)
+class Lab:
+    """What every step of a case needs."""
+
+    study: Study
+    arms: Sequence[LabArm]
+    writer: Writer
+    watch: Watch
+    interruption: Interruption
+    case: int = 0
+    name: str = ""  # of the case
+    finished: frozenset[tuple[int, int]] = frozenset()  # (block, arm) of trials that need not be repeated
+
+
+@dataclass
+class Trial:
+    """A trial while it runs."""
+
+    arm: LabArm
+    id: int
+    checks: TrialChecks
+    restore_s: float | None = None
+    start_s: float | None = None
+    witness: Connection | None = None
+    counted_s: float = 0.0
+    ok: Counter[str] = field(default_factory=Counter)  # by kind, in the counted time
+    slices: list[records.Slice] = field(default_factory=list)
+
+
+def begin_trial(lab: Lab, block: int, arm: LabArm) -> Trial:
+    """Notes it down; nothing is done yet."""
+    driving = lab.study.driving(arm.index)
+    checks = workload_of(driving.workload).checks(driving.clients, restored=arm.is_restored())
+    return Trial(arm, lab.writer.begin_trial(block, arm.index, time.time(), lab.case), checks)
+
+
+def bring_up(lab: Lab, trial: Trial) -> None:
+    """Restores the data and starts the server. Raises what they raise."""
+    arm = trial.arm
+    lab.watch(Step(f"restore {arm.name}"))
+    begun_s = time.monotonic()
+    arm.restore()
+    trial.restore_s = time.monotonic() - begun_s
+    if lab.study.cache_state == "cold":
+        lab.watch(Step(f"empty the cache of {arm.name}"))
+        arm.drop_cache()
+    lab.watch(Step(f"start {arm.name}"))
+    begun_s = time.monotonic()
+    arm.start()
+    trial.start_s = time.monotonic() - begun_s
+    lab.writer.describe_arm(arm.index, case=lab.case, safety=_badges(arm))
+    if dropped := arm.dropped():
+        names = {"arm": arm.name, "settings": ", ".join(sorted(dropped))}
+        lab.writer.add_caveat(Caveat(Code.SETTINGS_DROPPED, names), lab.case)
+    if lab.study.cache_state == "prewarmed":
+        lab.watch(Step(f"warm the cache of {arm.name}"))
+        with arm.connect() as connection:
+            prewarm(connection, arm.data_path())
+    trial.witness = keep_idle(arm.connect())
+    trial.checks.begin(trial.witness)
+
+
+def _badges(arm: LabArm) -> list[records.Badge]:
+    found = safety(arm.effective())
+    return [records.Badge(badge.name, records.Kept(badge.kept), badge.reason) for badge in found.badges]
+
+
+def failed(trial: Trial, reason: str) -> Outcome:
+    """It did not run to its end."""
+    return Outcome(
+        TrialStatus.FAILED,
+        time.time(),
+        reason=reason,
+        restore_s=trial.restore_s,
+        start_s=trial.start_s,
+        server_log=trial.arm.log() or "",
+    )
+
+
+def interrupted() -> Outcome:
+    """By the user."""
+    return Outcome(TrialStatus.INTERRUPTED, time.time(), reason="stopped by the user")
+
+
+def in_one_line(error: Exception) -> str:
+    """A driver's message has several lines, and says where in a statement the fault is."""
+    return " / ".join(line.strip() for line in str(error).splitlines() if line.strip())

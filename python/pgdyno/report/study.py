@@ -1,0 +1,156 @@
+"""The report of a study with several cases: what holds over them on top, each case's own report below."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pgdyno.analysis.study import OverCases, StudyFindings
+from pgdyno.analysis.verdict import Verdict
+from pgdyno.estimate import ABSENT, Better, counted, given_percent
+from pgdyno.report import tables
+from pgdyno.report.model import Doubt, Report, build
+from pgdyno.report.tables import Table, listed
+
+WORDS = {
+    Verdict.FASTER: "faster in {n}",
+    Verdict.SLOWER: "slower in {n}",
+    Verdict.SAME: "as fast, within the margin, in {n}",
+    Verdict.UNDECIDED: "undecided in {n}",
+}
+
+
+@dataclass(frozen=True)
+class StudyReport:
+    """``cases`` is case's name → its report; of a comparison there is one, and nothing on top of it."""
+
+    title: str
+    findings: StudyFindings
+    headlines: Sequence[str]
+    unfinished: str
+    percent_of: str
+    results: Sequence[Table]
+    doubts: Sequence[Doubt]
+    cases: Mapping[str, Report]
+    background: Sequence[Table]
+    command: str
+
+    @property
+    def only(self) -> Report | None:
+        """The one case there is, where there is just one."""
+        return next(iter(self.cases.values())) if len(self.cases) == 1 else None
+
+
+def build_study(findings: StudyFindings) -> StudyReport:
+    """Word the findings."""
+    cases = {of.study.case: build(of) for of in findings.cases}
+    first = findings.first
+    results = [changes_by_case(findings)]
+    background = [fitted(findings)]
+    return StudyReport(
+        title=first.study.title,
+        findings=findings,
+        headlines=[_headline(over, findings) for over in findings.over_cases],
+        unfinished=next(iter(cases.values())).unfinished,
+        percent_of="Percentages are (B − A) / A, where A is the baseline.",
+        results=[table for table in results if table.rows],
+        doubts=_doubts(cases),
+        cases=cases,
+        background=[table for table in background if table.rows],
+        command=first.study.command,
+    )
+
+
+def _headline(over: OverCases, findings: StudyFindings) -> str:
+    """``13 against 12, in 8 cases: faster in 3, undecided in 5; on the average +1.2 % (…).``"""
+    found = over.verdicts
+    said = listed([WORDS[verdict].format(n=found[verdict]) for verdict in Verdict if found[verdict]])
+    sentence = f"{over.arm} against {over.baseline}, in {counted(len(over.comparisons), 'case')}: {said}"
+    metric = findings.first.primary
+    if over.average is None:
+        return f"{sentence}; no block counts yet."
+    percent = over.average.percent(metric.better)
+    interval = percent.signed_interval_text if percent.low is not None else "no interval yet"
+    names = f"{metric.name}, {given_percent(percent.confidence)} interval {interval}"
+    average = f"on the average over the cases {tables.change_text(percent, '%')}"
+    return f"{sentence}; {average} ({names}, {counted(percent.n, 'block')})."
+
+
+def changes_by_case(findings: StudyFindings) -> Table:
+    """A row a case and arm: the level of both, the change, the verdict."""
+    metric = findings.first.primary
+    usual = findings.first.study.plan.confidence
+    rows = []
+    for over in findings.over_cases:
+        for case, comparison in over.comparisons.items():
+            of = next(one for one in findings.cases if one.study.case == case)
+            levels = {found.arm.arm: found.levels.get(metric.key) for found in of.arms}
+            a, b = levels.get(comparison.baseline.arm), levels.get(comparison.arm.arm)
+            change = comparison.primary.percent if comparison.primary else None
+            rows.append(
+                [
+                    case,
+                    over.arm,
+                    tables.level_text(a) if a else ABSENT,
+                    tables.level_text(b) if b else ABSENT,
+                    tables.with_interval(change, usual) if change else ABSENT,
+                    str(comparison.verdict),
+                    str(len(comparison.blocks)),
+                ]
+            )
+        rows.append(_average_row(over, metric.better, usual))
+    numeric = (f"baseline, {metric.unit}", f"arm, {metric.unit}", "change, %", "blocks")
+    return Table(
+        title=f"{metric.name[0].upper()}{metric.name[1:]} by case ({metric.better} is better)",
+        columns=("case", "arm", *numeric[:3], "verdict", numeric[3]),
+        rows=rows,
+        note=(
+            "The average is the geometric mean of the cases' ratios; its interval is over the passes, each "
+            "with a block of every case. Verdicts of many cases are many chances to be wrong: of twenty "
+            "cases without a difference one looks faster or slower."
+        ),
+        numeric=frozenset(numeric),
+        dispensable=("blocks", numeric[0]),
+    )
+
+
+def _average_row(over: OverCases, better: Better, usual: float) -> list[str]:
+    change = over.average.percent(better) if over.average else None
+    text = tables.with_interval(change, usual) if change else ABSENT
+    return ["average", over.arm, "", "", text, "", str(change.n) if change else "0"]
+
+
+def fitted(findings: StudyFindings) -> Table:
+    """What was changed of the study file so that it fits this machine."""
+    rows = [
+        [str(change["key"]), str(change["was"]), str(change["now"]), str(change["why"])]
+        for change in findings.first.study.changes
+    ]
+    return Table(
+        "Fitted to this machine",
+        ("what", "as published", "here", "why"),
+        rows,
+        "Everything else is as the study file has it.",
+    )
+
+
+def _doubts(cases: Mapping[str, Report]) -> list[Doubt]:
+    """Each once, with the cases where it was raised."""
+    raised: dict[Doubt, list[str]] = {}
+    for case, report in cases.items():
+        for doubt in report.doubts:
+            raised.setdefault(doubt, []).append(case)
+    return [
+        doubt if len(where) == len(cases) else replace(doubt, sentence=_placed(doubt.sentence, where))
+        for doubt, where in raised.items()
+    ]
+
+
+NAMED_MAX = 2
+"""Cases that a doubt names; of more it says how many."""
+
+
+def _placed(sentence: str, where: Sequence[str]) -> str:
+    if len(where) > NAMED_MAX:
+        return f"In {len(where)} cases: {sentence}"
+    return f"{' and '.join(where)}: {sentence}"
