@@ -248,6 +248,9 @@ OF_TRIALS: Sequence[Quantity] = (
     ),
     Quantity("relations.dead_tuples", "dead tuples", "tuples", LESS, RELATIONS.at_end("n_dead_tup")),
     Quantity(
+        "relations.dead_growth", "growth of dead tuples", "tuples", LESS, RELATIONS.growth("n_dead_tup")
+    ),
+    Quantity(
         "relations.autovacuums",
         "tables vacuumed by autovacuum",
         "times",

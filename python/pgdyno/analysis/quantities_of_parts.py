@@ -87,6 +87,13 @@ OF_RELATIONS: Sequence[Quantity] = (
         RELATIONS.growth("frozen_xid_age"),
     ),
     Quantity("relation.tuple_percent", "live tuples", "%", MORE, PGSTATTUPLE.finally_("tuple_percent")),
+    Quantity(
+        "relation.tuple_percent_growth",
+        "growth of the share of live tuples",
+        "%",
+        MORE,
+        PGSTATTUPLE.growth("tuple_percent"),
+    ),
     Quantity("relation.dead_percent", "dead tuples", "%", LESS, PGSTATTUPLE.finally_("dead_tuple_percent")),
     Quantity("relation.free_percent", "free space", "%", LESS, PGSTATTUPLE.finally_("free_percent")),
     Quantity(

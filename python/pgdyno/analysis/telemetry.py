@@ -41,7 +41,7 @@ class Telemetry:
     """Of one trial. ``values``: by key; of a statement, a table or an index with its name after a colon.
 
     ``statements``, ``relations`` and ``waits``: their names, the one with the most time or bytes first.
-    ``missing``: why a probe gave nothing, by its name.
+    ``missing``: why a probe gave nothing, by its name. ``elapsed_s``: from the first reading to the last.
     """
 
     values: Mapping[str, float]
@@ -49,6 +49,7 @@ class Telemetry:
     relations: Sequence[str]
     missing: Mapping[str, str]
     waits: Sequence[str] = ()
+    elapsed_s: float | None = None
 
     @property
     def reset(self) -> list[str]:
@@ -80,7 +81,9 @@ def of_trial(
     sampled, waits = of_samples(trial, series or {})
     own = {"start_s": trial.start_s, "restart_s": trial.restart_s, "recovery_s": trial.recovery_s}
     values |= sampled | {f"trial.{key}": value for key, value in own.items() if value is not None}
-    return Telemetry(values, [statement.text for statement in found], list(relations), w.missing, waits)
+    return Telemetry(
+        values, [statement.text for statement in found], list(relations), w.missing, waits, w.elapsed_s
+    )
 
 
 def _values(quantities: Iterable[Quantity], w: Window) -> dict[str, float]:

@@ -1,0 +1,87 @@
+"""Slopes per hour of an arm's long windows, from its trials, and the doubt that there was no steady state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_analysis_telemetry import arm, trial
+
+from pgdyno.analysis.drift import Drift, doubts, drifts
+from pgdyno.analysis.series import Point
+from pgdyno.analysis.telemetry import Telemetry
+from pgdyno.caveats import Code
+from pgdyno.evidence.records import Role, Series, TrialStatus
+
+HOUR_S = 3600
+
+
+def points(start_per_s: float, per_hour: float, seconds: int = HOUR_S) -> list[Point]:
+    """A minute of warming up, slow, then a line."""
+    warm = [Point(float(s), 1.0, Role.WARM_UP) for s in range(60)]
+    return warm + [Point(60.0 + s, start_per_s + per_hour * s / HOUR_S, Role.MEASURE) for s in range(seconds)]
+
+
+def server_series(lsn_bytes_per_s: float) -> dict[str, Series]:
+    at = np.arange(float(HOUR_S))
+    columns = ("at_s", "late_s", "lsn_bytes", "frozen_xid_age")
+    return {"server": Series("server", columns, np.array([at, 0 * at, lsn_bytes_per_s * at, 100 * at]).T)}
+
+
+def grew(mib: float, elapsed_s: float = HOUR_S) -> Telemetry:
+    return Telemetry({"database.growth": mib}, [], [], {}, elapsed_s=elapsed_s)
+
+
+def by_key(found: list[Drift]) -> dict[str, Drift]:
+    return {drift.key: drift for drift in found}
+
+
+def test_one_long_trial_has_slopes_with_intervals_of_its_own() -> None:
+    found = by_key(
+        drifts(
+            arm(0, "15"),
+            [trial(1)],
+            {1: points(1000.0, -100.0)},
+            {1: server_series(1 << 20)},
+            {1: grew(250.0, 1800)},
+            0.95,
+        )
+    )
+    rate = found["tps"]
+    assert rate.estimate.value == pytest.approx(-100)
+    assert rate.percent is not None and rate.percent.value == pytest.approx(-100 / 950 * 100, rel=1e-3)
+    assert rate.estimate.unit == "tx/s per hour"
+    assert found["wal.bytes"].estimate.value == pytest.approx(3600)
+    assert found["wraparound.age"].estimate.value == pytest.approx(360_000)
+    size = found["database.growth"].estimate
+    assert (size.value, size.low, size.n) == (500.0, None, 1)
+
+
+def test_several_trials_are_a_sample_and_others_do_not_count() -> None:
+    trials = [trial(1, 0), trial(2, 1), trial(3, 2, arm=1), replace(trial(4, 3), status=TrialStatus.FAILED)]
+    rates = {i: points(1000.0, slope) for i, slope in ((1, -100.0), (2, -50.0), (3, 9.0), (4, 900.0))}
+    telemetry = {1: grew(100.0), 2: grew(140.0), 3: grew(9.0), 4: grew(9.0)}
+    found = by_key(drifts(arm(0, "15"), trials, rates, {}, telemetry, 0.95))
+    assert found["tps"].estimate.value == pytest.approx(-75) and found["tps"].estimate.n == 2
+    size = found["database.growth"].estimate
+    assert size.value == pytest.approx(120) and size.n == 2 and size.low is not None
+    assert list(found) == ["tps", "database.growth"]
+
+
+def test_short_windows_have_no_slopes() -> None:
+    short = {1: points(1000.0, -100.0, 300)}
+    assert drifts(arm(0, "15"), [trial(1)], short, {}, {1: grew(1.0, 300)}, 0.95) == []
+
+
+def test_a_rate_that_surely_falls_by_more_than_the_margin_is_no_steady_state() -> None:
+    falling = drifts(arm(0, "15"), [trial(1)], {1: points(1000.0, -100.0)}, {}, {}, 0.95)
+    (caveat,) = doubts(arm(0, "15"), falling, HOUR_S, 0.02)
+    assert caveat.code is Code.NO_STEADY_STATE and "−10.5" in caveat.sentence
+    assert doubts(arm(0, "15"), falling, HOUR_S, 0.2) == []
+    hardly = drifts(arm(0, "15"), [trial(1)], {1: points(1000.0, -1.0)}, {}, {}, 0.95)
+    assert doubts(arm(0, "15"), hardly, HOUR_S, 0.02) == []
+    noise = 50 * np.random.default_rng(5).normal(size=HOUR_S + 60)
+    level = [replace(point, per_s=1000 + dev) for point, dev in zip(points(0, 0), noise, strict=True)]
+    steady = drifts(arm(0, "15"), [trial(1)], {1: level}, {}, {}, 0.95)
+    assert steady and doubts(arm(0, "15"), steady, HOUR_S, 0.0001) == []
