@@ -1,6 +1,7 @@
 """A study file is read strictly: what is wrong is told with its line and the path of its key."""
 
 import json
+import re
 
 import pytest
 
@@ -302,3 +303,31 @@ def test_a_whole_file_has_nothing_wrong_and_says_what_it_means() -> None:
 def test_a_file_goes_through_json_and_back() -> None:
     file = read_study(WHOLE, "x.toml")
     assert StudyFile.of(json.loads(file.model_dump_json(by_alias=True))) == file
+
+
+LITERALS = [
+    "-1",
+    "2.5",
+    "nan",
+    "true",
+    '""',
+    '"a,b"',
+    "[]",
+    "[1]",
+    "[[1]]",
+    "[{}]",
+    "{}",
+    "{a = {b = {c = 1}}}",
+    "2020-01-01",
+]
+
+
+@pytest.mark.parametrize("literal", LITERALS)
+def test_whatever_stands_for_a_value_is_told_in_lines_and_never_breaks_the_reader(literal: str) -> None:
+    lines = WHOLE.splitlines()
+    for n, line in enumerate(lines):
+        key, equals, _ = line.partition(" = ")
+        if equals:
+            text = "\n".join([*lines[:n], f"{key} = {literal}", *lines[n + 1 :]])
+            _, problems = examine(text, "x.toml")
+            assert all(re.fullmatch(r"x\.toml:\d+: .+", problem) for problem in problems), problems

@@ -19,6 +19,7 @@ from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.study import sizing
 from pgdyno.study.arm import SECRET_WORDS, ArmSpec, parse_arm
 from pgdyno.study.file import Drive, StudyFile
+from pgdyno.study.pgbench import Script
 from pgdyno.study.plan import Driving, Study
 from pgdyno.study.sizing import SLICE_S, Rhythm, fit_rhythm, whole_rounds
 from pgdyno.study.values import Level, Settings, frozen
@@ -237,7 +238,7 @@ def _script(given: Any) -> Any:
     if isinstance(given, str):
         name, at, weight = given.partition("@")
         return {"name": name, "weight": int(weight)} if at and weight.isdecimal() else {"name": given}
-    return given if isinstance(given, Mapping) else given.model_dump()
+    return given.model_dump() if isinstance(given, Script) else given
 
 
 def _warmup_workload(file: StudyFile, case: Levels, driving: Driving) -> Any:

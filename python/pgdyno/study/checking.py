@@ -36,10 +36,10 @@ def complaints_of(file: StudyFile) -> Complaints:
     if kind is None:
         yield StudyFileError(("workload",), f"kind is missing: {' or '.join(PARAMETERS)}")
         return
-    if kind not in PARAMETERS:
+    if not isinstance(kind, str) or kind not in PARAMETERS:
         yield StudyFileError(("workload", "kind"), unknown("workload", str(kind), PARAMETERS))
         return
-    yield from _workload(file, str(kind))
+    yield from _workload(file, kind)
     wrong_factors = list(_factors(file))
     yield from wrong_factors
     yield from _run(file)

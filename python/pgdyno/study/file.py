@@ -229,7 +229,7 @@ class StudyFile(Part):
 
 def excludes(exclusion: Mapping[str, Scalar | tuple[Scalar, ...]], levels: Mapping[str, str]) -> bool:
     """Whether every factor that it names has one of its levels."""
-    return all(levels[factor] in level_names(given) for factor, given in exclusion.items())
+    return all(levels.get(factor) in level_names(given) for factor, given in exclusion.items())
 
 
 def level_names(given: Scalar | tuple[Scalar, ...]) -> tuple[str, ...]:
