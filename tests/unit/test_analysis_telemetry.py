@@ -14,7 +14,7 @@ from pgdyno.analysis.comparison import compare
 from pgdyno.analysis.counters import COUNTERS, IDENTITY, RESETS
 from pgdyno.analysis.quantities import OF_TRIALS
 from pgdyno.analysis.quantities_of_parts import BY_KEY, OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS
-from pgdyno.analysis.telemetry import Telemetry, doubts, keyed, level, metrics_of, of_trial, parted
+from pgdyno.analysis.telemetry import Telemetry, doubts, keyed, level, levels, metrics_of, of_trial, parted
 from pgdyno.analysis.window import RESET
 from pgdyno.caveats import Code
 from pgdyno.estimate import Better
@@ -240,6 +240,33 @@ def test_a_level_is_a_geometric_mean_where_it_can_be() -> None:
     found = level("relation.growth:accounts", {0: -2.0}, 0.95)
     assert found is not None and (found.value, found.low) == (-2.0, None)
     assert level("wal.bytes", {}, 0.95) is None
+
+
+def test_what_was_zero_in_some_block_is_told_as_a_level_and_never_as_a_ratio() -> None:
+    # A ratio over the one block with checkpoints in both arms would be one of a chosen block.
+    counts = {1: 2.0, 2: 3.0, 3: 0.0, 4: 1.0}
+    telemetry = {
+        number: Telemetry({"checkpoints.timed": n, "wal.bytes": 8.0}, [], [], {})
+        for number, n in counts.items()
+    }
+    trials = [trial(1, 0, 0), trial(2, 0, 1), trial(3, 1, 0), trial(4, 1, 1)]
+    assert [metric.key for metric in metrics_of(telemetry)] == ["wal.bytes"]
+    found = levels(trials[::2], telemetry, 0.95)
+    assert found["checkpoints.timed"].value == 1.0 and found["checkpoints.timed"].n == 2
+    assert found["wal.bytes"].value == pytest.approx(8)
+
+
+def test_a_wait_that_was_not_seen_in_a_trial_has_a_share_of_zero_there() -> None:
+    telemetry = {
+        1: Telemetry({"wait.share:running": 60.0, "wait.share:Lock": 40.0}, [], [], {}, ["running", "Lock"]),
+        2: Telemetry({"wait.share:running": 100.0}, [], [], {}, ["running"]),
+        3: Telemetry({"wal.bytes": 1.0}, [], [], {}),  # its waits could not be seen at all
+    }
+    trials = [trial(number, number) for number in telemetry]
+    found = levels(trials, telemetry, 0.95)
+    assert found["wait.share:Lock"].value == 20 and found["wait.share:Lock"].n == 2
+    assert "wait.share:Lock" not in {metric.key for metric in metrics_of(telemetry)}
+    assert "wait.share:running" in {metric.key for metric in metrics_of(telemetry)}
 
 
 def test_what_is_missing_is_told_once_for_each_arm_and_reason() -> None:

@@ -87,11 +87,14 @@ class Statement:
             **{f"blocks_{kind}_per_call": f"shared_blks_{kind}" for kind in BLOCK_COLUMNS},
             "wal_bytes_per_call": "wal_bytes",
             "fpi_per_call": "wal_fpi",
-            "read_ms_per_call": "shared_blk_read_time",
-            "write_ms_per_call": "shared_blk_write_time",
         }
         found |= {
             key: self.sums[column] / self.calls for key, column in per_call.items() if column in self.sums
+        }
+        timed = {"read_ms_per_call": "shared_blk_read_time", "write_ms_per_call": "shared_blk_write_time"}
+        # No time at all is one that was not asked for (track_io_timing), or there was nothing to time.
+        found |= {
+            key: self.sums[column] / self.calls for key, column in timed.items() if self.sums.get(column)
         }
         if self.sums.get("plans"):
             found["plan_mean_ms"] = self.sums["total_plan_time"] / self.sums["plans"]

@@ -1,7 +1,11 @@
 """From the readings of a trial to values by key, and from these to metrics that are compared like any other.
 
-    telemetry = {trial.trial: of_trial(trial, evidence.readings(trial.trial)) for trial in trials}
+    telemetry = {
+        trial.trial: of_trial(trial, evidence.readings(trial.trial), evidence.series(trial.trial))
+        for trial in trials if trial.status is TrialStatus.OK
+    }
     compare(arms, trials, plan, [*metrics, *metrics_of(telemetry)], latencies)
+    levels(trials_of_an_arm, telemetry, plan.confidence)
 
 ``quantities.py`` and ``quantities_of_parts.py`` say what there is.
 """
@@ -119,8 +123,16 @@ def _only(w: Window, relation: tuple[object, ...]) -> Window:
 
 
 def metrics_of(telemetry: Mapping[int, Telemetry]) -> list[Metric]:
-    """What some trial has a value of, in the order of the definitions. ``telemetry``: by trial id."""
-    known = {key for of in telemetry.values() for key in of.values}
+    """What can be compared by ratios, in the order of the definitions. ``telemetry``: by trial id.
+
+    What was zero or less in some trial (checkpoints, deadlocks, growth) is not among it: a ratio over the
+    other blocks alone would be one of chosen blocks. ``levels`` has it.
+    """
+    least: dict[str, float] = {}
+    for of in _filled(telemetry).values():
+        for key, value in of.items():
+            least[key] = min(value, least.get(key, value))
+    known = {key for key, value in least.items() if value > 0}
     found = [_metric(q, q.key, q.name, telemetry) for q in OF_TRIALS if q.key in known]
     found += [_metric(q, q.key, q.name, telemetry) for q in OF_SAMPLES if q.key in known]
     parts: list[tuple[Sequence[Quantity | Told], list[str]]] = [
@@ -134,6 +146,25 @@ def metrics_of(telemetry: Mapping[int, Telemetry]) -> list[Metric]:
                 if (key := keyed(quantity.key, part)) in known:
                     found.append(_metric(quantity, key, f"{quantity.name}, {_short(part)}", telemetry))
     return found
+
+
+def levels(
+    trials: Iterable[Trial], telemetry: Mapping[int, Telemetry], confidence: float
+) -> dict[str, Estimate]:
+    """An arm's own values by key, over its trials that have telemetry: what cannot be compared, too."""
+    by_block: dict[str, dict[int, float]] = {}
+    values = _filled(telemetry)
+    for trial in trials:
+        for key, value in values.get(trial.trial, {}).items():
+            by_block.setdefault(key, {})[trial.block] = value
+    found = {key: level(key, of, confidence) for key, of in by_block.items()}
+    return {key: estimate for key, estimate in found.items() if estimate is not None}
+
+
+def _filled(telemetry: Mapping[int, Telemetry]) -> dict[int, Mapping[str, float]]:
+    """The values by trial; what nobody waited for in a trial, but in another one, has a share of 0 there."""
+    seen = {keyed("wait.share", name): 0.0 for of in telemetry.values() for name in of.waits}
+    return {trial: {**(seen if of.waits else {}), **of.values} for trial, of in telemetry.items()}
 
 
 def _first(telemetry: Mapping[int, Telemetry], of: Callable[[Telemetry], Sequence[str]], n: int) -> list[str]:
