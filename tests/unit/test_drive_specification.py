@@ -48,3 +48,11 @@ def test_what_is_the_whole_runs_cannot_differ(change: dict[str, float]) -> None:
 def test_each_target_has_its_driving() -> None:
     with pytest.raises(ValueError, match="argument"):
         drive_specification(COMMON, 1, [Slice(0, "measure", 1.0, 0)], TARGETS, [COMMON])
+
+
+def test_a_slice_says_what_bounds_it_besides_time() -> None:
+    slices = [Slice(1, "warm-up", 2.0, 0), Slice(0, "measure", 90.0, 0, transactions=1000)]
+    assert drive_specification(COMMON, 1, slices, TARGETS)["slices"] == [
+        {"target": 1, "role": "warm-up", "duration_s": 2.0},
+        {"target": 0, "role": "measure", "duration_s": 90.0, "transactions": 1000},
+    ]

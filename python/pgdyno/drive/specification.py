@@ -42,7 +42,7 @@ def drive_specification(
         "threads": driving.threads,
         "io": "auto",
         "seed": seed,
-        "slices": [{"target": s.arm, "role": s.role, "duration_s": s.duration_s} for s in slices],
+        "slices": [_slice(piece) for piece in slices],
         "discard_s": driving.discard_s,
         "interval_s": INTERVAL_S,
         "barriers": True,
@@ -60,6 +60,11 @@ def _of_a_target(driving: Driving) -> dict[str, Any]:
         "rate": None if driving.rate is None else driving.rate.model_dump(),
         "retries_max": driving.retries_max,
     }
+
+
+def _slice(piece: Slice) -> dict[str, Any]:
+    bound = {} if piece.transactions is None else {"transactions": piece.transactions}
+    return {"target": piece.arm, "role": piece.role, "duration_s": piece.duration_s, **bound}
 
 
 def _different(own: dict[str, Any], common: dict[str, Any]) -> dict[str, Any]:

@@ -42,6 +42,8 @@ pub enum News {
     Error(Error),
     /// The connection is lost, and cannot be had again.
     ServerLost(Error),
+    /// The last client of its lane has done its share of a slice that is bound by transactions.
+    Done,
     /// The client has left a slice.
     Left,
 }
@@ -58,7 +60,6 @@ pub struct Rules {
 }
 
 /// Where a client works.
-#[derive(Clone, Copy)]
 pub struct Place<'a, D> {
     /// Its lane.
     pub lane: &'a Lane,
@@ -86,6 +87,8 @@ pub struct Client<'a, D, U: User> {
     /// How long until it is to be sent, where keying and thinking are paced. It stands still while the lane's slice is
     /// closed.
     wait: Nanos,
+    /// Transactions that are left of its share of the slice.
+    left: u64,
 }
 
 /// Why a client leaves a slice.
@@ -97,7 +100,7 @@ enum Leave {
 impl<'a, D: Dial, U: User> Client<'a, D, U> {
     /// A client that has yet to connect.
     pub fn new(place: Place<'a, D>, user: U, tally: &'a RefCell<U::Tally>) -> Self {
-        Self { place, user, tally, drawn: None, wait: Nanos::ZERO }
+        Self { place, user, tally, drawn: None, wait: Nanos::ZERO, left: 0 }
     }
 
     /// The client's life, which ends only when something fails: or else its loop ends it.
@@ -107,7 +110,7 @@ impl<'a, D: Dial, U: User> Client<'a, D, U> {
             Err((stage, error)) => return (self.place.tell)(News::Failed(stage, error)),
         };
         (self.place.tell)(News::Connected);
-        let mut served = None;
+        let (mut entered, mut served) = (None, None);
         loop {
             match self.place.lane.turn(served, self.place.is_first).await {
                 Turn::Calibrate => match calibrate(self.place.reactor, &mut connection).await {
@@ -115,8 +118,18 @@ impl<'a, D: Dial, U: User> Client<'a, D, U> {
                     Err(error) => return (self.place.tell)(News::Failed("connect", error)),
                 },
                 Turn::Slice(window) => {
+                    // One that comes back from a lost connection goes on with what is left of its share.
+                    if entered.replace(window.serial) != Some(window.serial) {
+                        self.left = window.share;
+                    }
                     self.place.lane.enter();
                     let leave = self.slice(&window, &mut connection).await;
+                    if self.left == 0 {
+                        served = Some(window.serial);
+                        if self.place.lane.share_is_done() {
+                            (self.place.tell)(News::Done);
+                        }
+                    }
                     self.place.lane.leave();
                     (self.place.tell)(News::Left);
                     match leave {
@@ -142,7 +155,7 @@ impl<'a, D: Dial, U: User> Client<'a, D, U> {
         }
     }
 
-    /// Drives a slice until it closes, or the connection is lost.
+    /// Drives a slice until it closes, the client's share is done, or the connection is lost.
     async fn slice(&mut self, window: &Window, connection: &mut Connection) -> Leave {
         let mut from = self.place.reactor.now();
         while let Some((kind, intended, sent)) = self.next(window, from).await {
@@ -161,7 +174,7 @@ impl<'a, D: Dial, U: User> Client<'a, D, U> {
             };
             let done = self.place.reactor.now();
             let sample = Sample { kind, outcome, retries, intended, sent, done };
-            self.place.lane.end(window, &sample, failure.as_ref().map(Failure::why).as_deref());
+            self.end(window, &sample, failure.as_ref().map(Failure::why).as_deref());
             if let Some(failure) = failure {
                 if failure.lost {
                     return Leave::Lost(failure.error);
@@ -173,9 +186,13 @@ impl<'a, D: Dial, U: User> Client<'a, D, U> {
         Leave::Closed
     }
 
-    /// The next transaction: its kind, when it should be sent and when it is (now). `None` when the slice closes first.
+    /// The next transaction: its kind, when it should be sent and when it is (now). `None` when the slice closes first,
+    /// or the share is done.
     #[inline]
     async fn next(&mut self, window: &Window, from: Nanos) -> Option<(usize, Nanos, Nanos)> {
+        if self.left == 0 {
+            return None;
+        }
         if self.place.lane.schedule.borrow().is_some() {
             return self.next_arrival(window).await;
         }
@@ -191,7 +208,7 @@ impl<'a, D: Dial, U: User> Client<'a, D, U> {
     }
 
     async fn next_arrival(&mut self, window: &Window) -> Option<(usize, Nanos, Nanos)> {
-        loop {
+        while self.left > 0 {
             let closes = self.place.lane.closes();
             let intended = self.place.lane.schedule.borrow_mut().as_mut()?.take_before(closes)?;
             let kind = self.draw();
@@ -214,8 +231,9 @@ impl<'a, D: Dial, U: User> Client<'a, D, U> {
                 sent: intended,
                 done: intended,
             };
-            self.place.lane.end(window, &sample, None);
+            self.end(window, &sample, None);
         }
+        None
     }
 
     async fn next_keyed(&mut self, from: Nanos) -> Option<(usize, Nanos, Nanos)> {
@@ -240,6 +258,13 @@ impl<'a, D: Dial, U: User> Client<'a, D, U> {
             Some(kind) => kind,
             None => self.user.draw(&mut self.tally.borrow_mut()),
         }
+    }
+
+    /// A transaction has ended, and counts in the client's share however it did.
+    #[inline]
+    fn end(&mut self, window: &Window, sample: &Sample, why: Option<&str>) {
+        self.left -= 1;
+        self.place.lane.end(window, sample, why);
     }
 
     /// One attempt; after an error the session is brought back to where the next can begin.

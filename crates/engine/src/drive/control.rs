@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::event::{self, Events};
+use super::event::Events;
 use super::job::Job;
-use super::lane::Window;
 use super::spec::{Role, Slice, Spec};
 use super::worker::{ERRORS_MAX, Input, Order, Report};
-use crate::io::{Clock, Nanos, Sender, Usage, usage};
-use crate::record::{Counts, Histogram, merge_counts};
+use crate::io::{Clock, Nanos, Sender};
+use crate::record::Counts;
 
 /// How a run ended that was not cut off by a failure of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,39 +62,10 @@ pub struct Control<'a, 'e> {
     pub totals: Vec<Vec<Counts>>,
     /// By target and kind: the measured part, as of the last drained slice.
     pub measured: Vec<Vec<Counts>>,
+    /// Slices bound by transactions that ended before all of these were done.
+    pub unfinished: Vec<usize>,
     /// Errors passed on, by target and SQLSTATE.
     pub errors: Vec<(usize, Option<String>, u32)>,
-}
-
-/// The slice under way.
-struct Progress {
-    index: usize,
-    slice: Slice,
-    window: Window,
-    /// When the last interval ended.
-    interval_from: Nanos,
-    parts: Parts,
-    drained: Parts,
-    totals_before: Vec<Counts>,
-    measured: Vec<Counts>,
-    drained_at: Nanos,
-    abandoned: u32,
-}
-
-/// Reports of the same moment, from several threads.
-#[derive(Default)]
-struct Parts {
-    count: usize,
-    totals: Vec<Counts>,
-    latency: Histogram,
-}
-
-impl Parts {
-    fn add(&mut self, totals: &[Counts], latency: &Histogram) {
-        self.count += 1;
-        merge_counts(&mut self.totals, totals);
-        self.latency.merge(latency);
-    }
 }
 
 impl Control<'_, '_> {
@@ -178,120 +148,10 @@ impl Control<'_, '_> {
         json!({"transactions": transactions, "committed_new_orders": new_orders(&*self.jobs[target], counts)})
     }
 
-    // ---- slices
-
-    fn slice(&mut self, index: usize, slice: Slice) -> Result<(), Halt> {
-        let opened = self.clock.now();
-        let is_measured = slice.role == Role::Measure;
-        let counted_from = if is_measured { opened + self.spec.discard } else { opened };
-        let closes = opened + slice.duration;
-        let (serial, target) = (index as u32, slice.target);
-        let window = Window { serial, target, is_measured, opened, counted_from, closes };
-        let mut progress = Progress {
-            index,
-            slice,
-            window,
-            interval_from: opened,
-            parts: Parts::default(),
-            drained: Parts::default(),
-            totals_before: self.totals[target].clone(),
-            measured: Vec::new(),
-            drained_at: opened,
-            abandoned: 0,
-        };
-        let usage_before = usage();
-        self.order(&Order::Open(window))?;
-        let halt = self.until_drained(&mut progress)?;
-        self.write_slice(&mut progress, usage() - usage_before)?;
-        halt.map_or(Ok(()), Err)
-    }
-
-    /// Drives the slice to its end. A reason to stop closes it early, and is given back when it is drained.
-    fn until_drained(&mut self, progress: &mut Progress) -> Result<Option<Halt>, Halt> {
-        let mut halt = None;
-        let mut next_publish = progress.window.opened + self.spec.interval;
-        let (mut is_closed, mut is_abandoned) = (false, false);
-        while progress.drained.count < self.threads.len() {
-            let now = self.clock.now();
-            let closes = progress.window.closes;
-            if !is_closed && (now >= closes || halt.is_some()) {
-                progress.window.closes = closes.min(now);
-                is_closed = true;
-                self.order(&Order::Close)?;
-            } else if !is_closed && now >= next_publish {
-                next_publish = now.max(next_publish) + self.spec.interval;
-                self.order(&Order::Publish)?;
-            } else if is_closed && !is_abandoned && now >= closes + self.spec.drain_timeout {
-                is_abandoned = true;
-                self.order(&Order::Abandon)?;
-            }
-            let drain_limit =
-                if is_abandoned { Nanos::MAX } else { progress.window.closes + self.spec.drain_timeout };
-            let deadline = if is_closed { drain_limit } else { progress.window.closes.min(next_publish) };
-            match self.next_report(deadline) {
-                Ok(Some(report)) => self.add(progress, report)?,
-                Ok(None) => {}
-                // A thread that has failed will never report that it is drained.
-                Err(failed @ Halt::Failed(_)) => return Err(failed),
-                Err(reason) => halt = halt.or(Some(reason)),
-            }
-        }
-        Ok(halt)
-    }
-
-    fn add(&mut self, progress: &mut Progress, report: Report) -> Result<(), Halt> {
-        match report {
-            Report::Interval { totals, latency } => {
-                progress.parts.add(&totals, &latency);
-                if progress.parts.count == self.threads.len() {
-                    let parts = std::mem::take(&mut progress.parts);
-                    self.write_interval(progress, parts, self.clock.now())?;
-                }
-            }
-            Report::Drained { totals, measured, latency, at, abandoned } => {
-                progress.drained.add(&totals, &latency);
-                merge_counts(&mut progress.measured, &measured);
-                progress.drained_at = progress.drained_at.max(at);
-                progress.abandoned += abandoned;
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn write_interval(&mut self, progress: &mut Progress, parts: Parts, to: Nanos) -> Result<(), Halt> {
-        let target = progress.slice.target;
-        let counts = difference(&parts.totals, &self.totals[target]);
-        let from = std::mem::replace(&mut progress.interval_from, to);
-        let body = json!({"slice": progress.index, "target": target, "role": progress.slice.role, "from_ns": from.0,
-            "to_ns": to.0, "kinds": event::by_kind(&self.jobs[target].kinds(), &counts), "latency_ns": event::quantiles(&parts.latency)});
-        self.totals[target] = parts.totals;
-        self.write("interval", body)
-    }
-
-    fn write_slice(&mut self, progress: &mut Progress, used: Usage) -> Result<(), Halt> {
-        // The last interval: what is left, and what an interval that some threads no longer reported has taken.
-        let mut rest = std::mem::take(&mut progress.drained);
-        rest.latency.merge(&progress.parts.latency);
-        let totals = rest.totals.clone();
-        self.write_interval(progress, rest, progress.drained_at)?;
-        let (target, window) = (progress.slice.target, progress.window);
-        let counts = match progress.slice.role {
-            Role::Measure => difference(&progress.measured, &self.measured[target]),
-            Role::WarmUp => difference(&totals, &progress.totals_before),
-        };
-        self.measured[target].clone_from(&progress.measured);
-        let body = json!({"slice": progress.index, "target": target, "role": progress.slice.role,
-            "opened_ns": window.opened.0, "counted_from_ns": window.counted_from.0, "closed_ns": window.closes.0,
-            "drained_ns": progress.drained_at.0, "kinds": event::by_kind(&self.jobs[target].kinds(), &counts),
-            "driver_cpu_ns": {"user": used.user.0, "system": used.system.0}, "abandoned": progress.abandoned});
-        self.write("slice", body)
-    }
-
     // ---- what comes in, what goes out
 
     /// The next report, if one comes before the instant `until`. An error is a reason not to go on.
-    fn next_report(&mut self, until: Nanos) -> Result<Option<Report>, Halt> {
+    pub fn next_report(&mut self, until: Nanos) -> Result<Option<Report>, Halt> {
         loop {
             let input = if until == Nanos::MAX {
                 self.inputs.recv().map_err(|_| gone())?
@@ -355,14 +215,15 @@ impl Control<'_, '_> {
         self.write("error", json!({"target": target, "kind": kind, "sqlstate": sqlstate, "message": message}))
     }
 
-    fn order(&self, order: &Order) -> Result<(), Halt> {
+    /// Orders something of every thread.
+    pub fn order(&self, order: &Order) -> Result<(), Halt> {
         self.threads.iter().try_for_each(|thread| {
             thread.send(order.clone()).map_err(|error| failed("drive", None, error.to_string(), None))
         })
     }
 
     /// Writes an event. When nobody reads them, our parent is gone.
-    fn write(&mut self, event: &str, body: Value) -> Result<(), Halt> {
+    pub fn write(&mut self, event: &str, body: Value) -> Result<(), Halt> {
         self.events.write(event, body).map_err(|_| Halt::Stopped(Stopped::Stop))
     }
 }
@@ -378,9 +239,4 @@ fn failed(stage: &'static str, target: Option<usize>, message: String, sqlstate:
 
 fn gone() -> Halt {
     failed("drive", None, "a thread of the driver has ended".to_owned(), None)
-}
-
-fn difference(now: &[Counts], before: &[Counts]) -> Vec<Counts> {
-    let zero = Counts::default();
-    now.iter().enumerate().map(|(kind, counts)| counts.since(before.get(kind).unwrap_or(&zero))).collect()
 }

@@ -23,6 +23,8 @@ pub struct Window {
     pub counted_from: Nanos,
     /// and when it closes: no transaction is sent from then on.
     pub closes: Nanos,
+    /// As many transactions as each client does in it, at most: beyond any number where only time bounds it.
+    pub share: u64,
 }
 
 /// What a client does next.
@@ -41,8 +43,11 @@ pub struct Lane {
     window: Cell<Option<Window>>,
     calibrate: Cell<bool>,
     abandon: Cell<bool>,
+    clients: u32,
     /// Clients between entering the slice and leaving it.
     active: Cell<u32>,
+    /// Clients that have not done their share of the slice.
+    undone: Cell<u32>,
     /// Transactions of this slice that were given up because they did not end in time.
     abandoned: Cell<u32>,
     /// See [`LaneRecord`].
@@ -54,15 +59,17 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// A lane with nothing open.
-    pub fn new(reactor: &Reactor, record: LaneRecord) -> Self {
+    /// A lane of so many clients with nothing open.
+    pub fn new(reactor: &Reactor, record: LaneRecord, clients: u32) -> Self {
         Self {
             reactor: reactor.clone(),
             gate: Gate::default(),
             window: Cell::default(),
             calibrate: Cell::default(),
             abandon: Cell::default(),
+            clients,
             active: Cell::default(),
+            undone: Cell::default(),
             abandoned: Cell::default(),
             record: RefCell::new(record),
             lateness: RefCell::default(),
@@ -76,6 +83,7 @@ impl Lane {
     pub fn open(&self, window: Window, schedule: Option<Schedule>) {
         self.abandon.set(false);
         self.abandoned.set(0);
+        self.undone.set(self.clients);
         *self.schedule.borrow_mut() = schedule;
         self.window.set(Some(window));
         self.gate.notify(&self.reactor);
@@ -132,6 +140,12 @@ impl Lane {
     /// A client enters the slice.
     pub fn enter(&self) {
         self.active.set(self.active.get() + 1);
+    }
+
+    /// A client has done its share of the slice; whether it is the last one.
+    pub fn share_is_done(&self) -> bool {
+        self.undone.set(self.undone.get() - 1);
+        self.undone.get() == 0
     }
 
     /// A client leaves the slice.

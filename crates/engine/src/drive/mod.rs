@@ -6,7 +6,7 @@
 //! | one client, from gate to outcome | `client` |
 //! | a thread's share of a target | `lane`; the thread itself: `worker` |
 //! | when an open loop sends | `schedule` |
-//! | what is driven when | `control`; a whole run: [`run`] |
+//! | what is driven when | `control`, one `slice`; a whole run: [`run`] |
 //! | what comes in and goes out | [`spec`], `event`; `docs/engine.md` |
 
 mod client;
@@ -18,6 +18,7 @@ mod random;
 mod run;
 mod schedule;
 mod select_only;
+mod slice;
 pub mod spec;
 mod worker;
 mod workload;

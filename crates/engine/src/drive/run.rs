@@ -125,6 +125,7 @@ impl Run<'_> {
             events,
             totals: vec![Vec::new(); spec.targets.len()],
             measured: vec![Vec::new(); spec.targets.len()],
+            unfinished: Vec::new(),
             errors: Vec::new(),
         };
         let (halt, legacies) = match self.employ(&crew, &mut control, &sender) {
@@ -186,6 +187,7 @@ impl Run<'_> {
         };
         let mut result = self.result(legacies);
         result["stopped"] = stopped.into();
+        result["unfinished"] = std::mem::take(&mut control.unfinished).into();
         result["lost"] = lost.map(|target| self.spec.targets[target].name.clone()).into();
         match halt {
             Halt::Stopped(_) => {

@@ -10,8 +10,10 @@ use crate::io::{Io, Nanos};
 pub const CLIENTS_MAX: u32 = 2000;
 /// As many threads as an engine may have: more than any machine of ours has cores.
 pub const THREADS_MAX: u32 = 256;
-/// The longest time that can be asked for: a week.
-const LONGEST_S: f64 = 7.0 * 86_400.0;
+/// The longest time that can be asked for: 90 days, and what is not done by then never will be.
+const LONGEST_S: f64 = 90.0 * 86_400.0;
+/// As many transactions as a client may be asked for in one slice: more than it can do in the longest time.
+pub const TRANSACTIONS_MAX: u64 = 1_000_000_000_000;
 
 /// A run.
 #[derive(Clone, Debug, Deserialize)]
@@ -42,7 +44,7 @@ pub struct Spec {
     pub retries_max: u32,
     /// What to drive when, in order.
     pub slices: Vec<Slice>,
-    /// The start of each measured slice that is not counted.
+    /// The start of each measured slice that is not counted, unless transactions bound it.
     #[serde(rename = "discard_s", deserialize_with = "seconds")]
     pub discard: Nanos,
     /// The width of the streamed intervals.
@@ -154,9 +156,12 @@ pub struct Slice {
     pub target: usize,
     /// Whether it counts.
     pub role: Role,
-    /// How long.
+    /// How long, at most.
     #[serde(rename = "duration_s", deserialize_with = "seconds")]
     pub duration: Nanos,
+    /// It ends when every client has done so many, if that is before.
+    #[serde(default)]
+    pub transactions: Option<u64>,
 }
 
 /// What a slice is for.
@@ -172,7 +177,7 @@ pub enum Role {
 fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Nanos, D::Error> {
     let value = f64::deserialize(deserializer)?;
     if !(0.0..=LONGEST_S).contains(&value) {
-        return Err(serde::de::Error::custom(format!("{value} s is not between 0 and a week")));
+        return Err(serde::de::Error::custom(format!("{value} s is not between 0 and 90 days")));
     }
     Ok(Nanos::from_s(value))
 }
@@ -248,9 +253,18 @@ impl Spec {
             if slice.target >= self.targets.len() {
                 return Some(format!("slices[{index}]: there is no target {}", slice.target));
             }
+            if slice.transactions.is_some_and(|each| !(1..=TRANSACTIONS_MAX).contains(&each)) {
+                return Some(format!("slices[{index}]: transactions: not between 1 and {TRANSACTIONS_MAX}"));
+            }
             let measures = slice.role == Role::Measure;
-            (measures && slice.duration <= self.discard)
+            (measures && slice.duration <= self.discarded(slice))
                 .then(|| format!("slices[{index}]: nothing is left of it after discard_s"))
         })
+    }
+
+    /// The start of a measured slice that is not counted. All that one of transactions was asked for counts.
+    #[must_use]
+    pub fn discarded(&self, slice: &Slice) -> Nanos {
+        if slice.transactions.is_some() { Nanos::ZERO } else { self.discard }
     }
 }

@@ -57,6 +57,8 @@ pub enum Report {
     Calibrated { round_trips: Histogram, server_version: String },
     /// The open slice so far: totals of its target, latencies since the last report.
     Interval { totals: Vec<Counts>, latency: Histogram },
+    /// The clients of the open slice have done their shares.
+    Done { at: Nanos },
     /// The open slice is drained.
     Drained { totals: Vec<Counts>, measured: Vec<Counts>, latency: Histogram, at: Nanos, abandoned: u32 },
     /// A server reported an error.
@@ -113,7 +115,11 @@ impl Crew<'_> {
         inputs: &mpsc::Sender<Input>,
     ) -> Result<Legacy, Error> {
         let reactor = Reactor::with_io(self.clock.clone(), self.io)?;
-        let lanes: Vec<Lane> = self.aims.iter().map(|aim| Lane::new(&reactor, aim.record())).collect();
+        let lane = |aim: &Aim<'_>| {
+            let own = self.clients_of(thread, aim).len() as u32;
+            Lane::new(&reactor, aim.record(), own)
+        };
+        let lanes: Vec<Lane> = self.aims.iter().map(lane).collect();
         let doors: Vec<Door> = self.aims.iter().map(|aim| self.door(aim)).collect();
         let shifts: Vec<Box<dyn Shift + '_>> = self.aims.iter().map(|aim| aim.job.shift()).collect();
         let known = RefCell::new(Vec::new());
@@ -127,6 +133,7 @@ impl Crew<'_> {
                     send(Report::Calibrated { round_trips, server_version });
                 }
                 News::ServerLost(error) => send(Report::ServerLost { target, message: error.to_string() }),
+                News::Done => send(Report::Done { at: lanes[target].now() }),
                 News::Left => report_drained(&lanes[target], &send),
                 News::Error(error) => report_error(known, target, &error, &send),
             }

@@ -20,6 +20,8 @@ fn whole_runs() {
     a_barrier_counts_what_was_executed(&server);
     a_connection_lost_between_slices_is_counted(&server);
     each_target_may_be_driven_in_its_own_way(&server);
+    transactions_bound_a_slice(&server);
+    time_and_a_stop_end_what_transactions_bound(&server);
     a_wrong_workload_of_a_target_is_refused_with_its_name(&server);
     a_lost_server_is_named(&server);
 }
@@ -51,14 +53,16 @@ fn a_barrier_counts_what_was_executed(server: &Server) {
     assert_eq!(at("end")["totals"][0]["transactions"], count("ok") + count("rolled_back") + count("failed"));
 }
 
+/// One script of one's own.
+fn script(name: &str, text: &str, protocol: &str) -> Value {
+    let scripts = json!([{"name": name, "text": text}]);
+    json!({"kind": "pgbench", "protocol": protocol, "scale": 1, "scripts": scripts})
+}
+
 /// Three targets: the run's own way; more clients by another protocol in an open loop; a single one that fails always.
 fn each_target_may_be_driven_in_its_own_way(server: &Server) {
     let mut specification = specification(server);
     specification["threads"] = json!(2);
-    let script = |name: &str, text: &str, protocol: &str| {
-        let scripts = json!([{"name": name, "text": text}]);
-        json!({"kind": "pgbench", "protocol": protocol, "scale": 1, "scripts": scripts})
-    };
     let conninfo = server.by_socket();
     specification["targets"] = json!([{"name": "a", "conninfo": conninfo},
         {"name": "b", "conninfo": conninfo, "clients": 3, "rate": {"per_s": 1000.0, "arrivals": "constant"},
@@ -89,6 +93,63 @@ fn each_target_may_be_driven_in_its_own_way(server: &Server) {
     assert_eq!(count(1, "two", "ok") + count(1, "two", "skipped"), 100);
     assert_eq!(count(1, "two", "failed"), 0);
     assert!(count(2, "none", "failed") > 10 && count(2, "none", "ok") == 0, "{result}");
+}
+
+fn slices(events: &[Value]) -> impl Iterator<Item = &Value> {
+    events.iter().filter(|event| event["event"] == "slice")
+}
+
+/// Of two targets with different clients and protocols; the transactions of the second are counted by the server, too.
+fn transactions_bound_a_slice(server: &Server) {
+    execute(server, "CREATE TABLE done (client int)");
+    let mut specification = specification(server);
+    specification["threads"] = json!(2);
+    specification["discard_s"] = json!(50.0);
+    specification["targets"][0]["workload"] = script("one", "select 1;", "extended");
+    specification["targets"][1] = json!({"name": "b", "conninfo": server.by_socket(), "clients": 3,
+        "workload": script("insert", "insert into done values (:client_id);", "prepared")});
+    let slice = |target: u32, role: &str, transactions: u64| json!({"target": target, "role": role, "duration_s": 3600.0, "transactions": transactions});
+    specification["slices"] =
+        json!([slice(1, "warm-up", 1), slice(0, "measure", 200), slice(1, "measure", 70)]);
+    let events = drive(&specification, &|_| ());
+    let of_slice = |slice: &Value| {
+        let counts = slice["kinds"].as_object().unwrap().values().next().unwrap();
+        let [opened, counted, closed, drained] = ["opened_ns", "counted_from_ns", "closed_ns", "drained_ns"]
+            .map(|key| slice[key].as_u64().unwrap());
+        assert!(opened == counted && counted < closed && closed <= drained, "{slice}");
+        (slice["ended_by"].as_str().unwrap().to_owned(), counts["ok"].as_u64().unwrap())
+    };
+    let expected = [3, 400, 210].map(|ok| ("transactions".to_owned(), ok));
+    assert_eq!(slices(&events).map(of_slice).collect::<Vec<_>>(), expected);
+    let result = events.last().unwrap();
+    assert_eq!((&result["stopped"], &result["unfinished"]), (&json!("done"), &json!([])));
+    let ok = |target: usize, part: &str| &result["targets"][target][part];
+    assert_eq!(ok(0, "totals")["one"]["ok"], 400);
+    assert_eq!(
+        (&ok(1, "totals")["insert"]["ok"], &ok(1, "kinds")["insert"]["counts"]["ok"]),
+        (&json!(213), &json!(210))
+    );
+    let rows = ask(
+        server,
+        "SELECT count(*), min(n), max(n) FROM (SELECT count(*) n FROM done GROUP BY client) AS c",
+    );
+    assert_eq!(rows[0], [Some("3".to_owned()), Some("71".to_owned()), Some("71".to_owned())]);
+}
+
+fn time_and_a_stop_end_what_transactions_bound(server: &Server) {
+    let mut specification = specification(server);
+    let slice = |duration_s: f64| json!({"target": 0, "role": "measure", "duration_s": duration_s, "transactions": 1_000_000_000});
+    specification["interval_s"] = json!(0.05);
+    specification["discard_s"] = json!(0.0);
+    specification["barriers"] = json!(false);
+    specification["slices"] = json!([slice(0.1), slice(90.0 * 86_400.0)]);
+    let events = drive_with(&specification, &|event| {
+        (event["event"] == "interval" && event["slice"] == 1).then_some(Input::Stop)
+    });
+    let ended: Vec<_> = slices(&events).map(|slice| slice["ended_by"].as_str().unwrap()).collect();
+    assert_eq!(ended, ["time", "stop"]);
+    let result = events.last().unwrap();
+    assert_eq!((&result["stopped"], &result["unfinished"]), (&json!("stop"), &json!([0, 1])));
 }
 
 fn a_wrong_workload_of_a_target_is_refused_with_its_name(server: &Server) {
@@ -142,25 +203,34 @@ fn specification(server: &Server) -> Value {
 
 /// All events of a run; `at_barrier` is called at each before it is passed.
 fn drive(specification: &Value, at_barrier: &dyn Fn(&str)) -> Vec<Value> {
+    drive_with(specification, &|event| {
+        (event["event"] == "barrier").then(|| {
+            at_barrier(event["name"].as_str().unwrap_or_default());
+            Input::Continue
+        })
+    })
+}
+
+/// All events of a run; `answer` gives the orders that follow them.
+fn drive_with(specification: &Value, answer: &dyn Fn(&Value) -> Option<Input>) -> Vec<Value> {
     let (sender, receiver) = mpsc::channel();
-    let mut parent = Parent { orders: sender.clone(), at_barrier, events: Vec::new() };
+    let mut parent = Parent { orders: sender.clone(), answer, events: Vec::new() };
     drive::run(&specification.to_string(), (sender, receiver), &mut parent);
     parent.events
 }
 
-/// Reads the events, each of which is written at once, and passes barriers.
+/// Reads the events, each of which is written at once, and answers with orders.
 struct Parent<'a> {
     orders: Sender<Input>,
-    at_barrier: &'a dyn Fn(&str),
+    answer: &'a dyn Fn(&Value) -> Option<Input>,
     events: Vec<Value>,
 }
 
 impl Write for Parent<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let event: Value = serde_json::from_slice(line)?;
-        if event["event"] == "barrier" {
-            (self.at_barrier)(event["name"].as_str().unwrap_or_default());
-            let _ = self.orders.send(Input::Continue);
+        if let Some(order) = (self.answer)(&event) {
+            let _ = self.orders.send(order);
         }
         self.events.push(event);
         Ok(line.len())
@@ -172,8 +242,12 @@ impl Write for Parent<'_> {
 }
 
 fn execute(server: &Server, sql: &str) {
+    ask(server, sql);
+}
+
+fn ask(server: &Server, sql: &str) -> Vec<Vec<Option<String>>> {
     let conninfo = Conninfo::parse(&server.by_socket(), &|_| None, None).unwrap();
     let reactor = Reactor::new(Clock::monotonic()).unwrap();
     let session = async { Connection::connect(&reactor, &conninfo).await?.simple(sql).await };
-    reactor.block_on(session).unwrap().unwrap();
+    reactor.block_on(session).unwrap().unwrap()
 }

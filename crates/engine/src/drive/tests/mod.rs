@@ -4,3 +4,4 @@ mod clients;
 mod open_loop;
 mod specification;
 mod stage;
+mod transactions;

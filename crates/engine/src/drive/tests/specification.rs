@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::drive::spec::{Pacing, Spec};
+use crate::io::Nanos;
 
 fn sound() -> Value {
     json!({"targets": [{"name": "a", "conninfo": ""}], "workload": {"kind": "select-only", "accounts": 1},
         "clients": 1, "threads": null, "seed": 1, "pacing": "none", "rate": null, "retries_max": 1,
-        "slices": [{"target": 0, "role": "warm-up", "duration_s": 1}, {"target": 0, "role": "measure", "duration_s": 1.5}],
+        "slices": [{"target": 0, "role": "warm-up", "duration_s": 1}, {"target": 0, "role": "measure", "duration_s": 1.5, "transactions": null}],
         "discard_s": 0.05, "interval_s": 1, "barriers": true, "connect_timeout_s": 10, "drain_timeout_s": 5})
 }
 
@@ -68,7 +69,7 @@ fn a_wrong_target_is_refused_with_its_name() {
 
 #[test]
 fn a_wrong_specification_is_refused_with_what_is_wrong() {
-    let cases: [(&str, Value, &str); 11] = [
+    let cases: [(&str, Value, &str); 14] = [
         ("/clients", json!(0), "clients"),
         ("/clients", json!(2001), "clients"),
         ("/threads", json!(0), "threads"),
@@ -80,6 +81,9 @@ fn a_wrong_specification_is_refused_with_what_is_wrong() {
         ("/rate", json!({"per_s": 0, "arrivals": "constant"}), "per_s"),
         ("/pacing", json!("sometimes"), "sometimes"),
         ("/seed", json!({"unknown": 1}), "invalid type"),
+        ("/slices/1/transactions", json!(0), "slices[1]: transactions"),
+        ("/slices/1/transactions", json!(1_000_000_000_001_u64), "slices[1]: transactions"),
+        ("/slices/0/duration_s", json!(90.0 * 86_400.0 + 1.0), "90 days"),
     ];
     for (place, value, expected) in cases {
         let mut spec = sound();
@@ -90,4 +94,23 @@ fn a_wrong_specification_is_refused_with_what_is_wrong() {
     let mut spec = sound();
     spec["unknown"] = json!(1);
     assert!(Spec::read(&spec.to_string()).expect_err("an unknown key").contains("unknown"));
+}
+
+#[test]
+fn nothing_is_discarded_of_a_slice_of_transactions() {
+    let mut spec = sound();
+    spec["slices"][1] = json!({"target": 0, "role": "measure", "duration_s": 0.01, "transactions": 5});
+    let spec = Spec::read(&spec.to_string()).expect("sound, though shorter than discard_s");
+    assert_eq!(spec.discarded(&spec.slices[1]), Nanos::ZERO);
+    assert_eq!(spec.discarded(&spec.slices[0]), spec.discard);
+}
+
+#[test]
+fn ninety_days_and_a_milliard_transactions_can_be_asked_for() {
+    let mut spec = sound();
+    let long = 90.0 * 86_400.0;
+    spec["slices"][1] =
+        json!({"target": 0, "role": "measure", "duration_s": long, "transactions": 1_000_000_000});
+    let spec = Spec::read(&spec.to_string()).expect("sound");
+    assert_eq!(spec.slices[1].duration, Nanos(7_776_000_000_000_000));
 }

@@ -192,6 +192,8 @@ pub struct Played {
     pub begun: u64,
     /// By slice: how many transactions were given up, and when it was drained.
     pub drained: Vec<(u32, u64)>,
+    /// When the clients had done the transactions of a slice.
+    pub done: Vec<u64>,
     pub news: Vec<String>,
 }
 
@@ -205,13 +207,17 @@ impl Played {
     }
 }
 
-/// A play: one client, one server, slices at given instants.
+/// A play: one client (or two), each with a server, slices at given instants.
 pub struct Play {
     pub server: Rc<Server>,
     pub user: Counting,
     pub rules: Rules,
     /// From, to, in ns; the first counts from 0 on.
     pub slices: Vec<(u64, u64)>,
+    /// What bounds each slice besides.
+    pub transactions: Option<u64>,
+    /// The server of a second client.
+    pub beside: Option<Rc<Server>>,
     /// Arrivals of the n-th slice.
     pub schedule: Option<fn(Nanos) -> Schedule>,
     /// When to give up what is in flight.
@@ -230,6 +236,8 @@ impl Play {
             user: Counting::default(),
             rules: Rules { pacing: Pacing::None, retries_max: 3, connect_timeout: Nanos(1_000 * MS) },
             slices: vec![(0, 100 * MS)],
+            transactions: None,
+            beside: None,
             schedule: None,
             abandon_at: None,
             close_at: None,
@@ -240,9 +248,9 @@ impl Play {
     pub fn run(self) -> Played {
         let reactor = Reactor::new(Clock::fake()).expect("a loop");
         let can_lag = self.schedule.is_some() || self.rules.pacing == Pacing::KeyingAndThinking;
-        let lane = Lane::new(&reactor, LaneRecord::new(1, can_lag));
+        let lane = Lane::new(&reactor, LaneRecord::new(1, can_lag), 1 + u32::from(self.beside.is_some()));
         let news = RefCell::new(Vec::new());
-        let drained = RefCell::new(Vec::new());
+        let (drained, done) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
         let note_drained = || {
             if let Some((_, abandoned)) = lane.take_drained() {
                 drained.borrow_mut().push((abandoned, reactor.now().0));
@@ -250,6 +258,11 @@ impl Play {
         };
         let tell = |told: News| match told {
             News::Left => note_drained(),
+            // The control thread does this.
+            News::Done => {
+                done.borrow_mut().push(reactor.now().0);
+                lane.close();
+            }
             News::Error(error) => news.borrow_mut().push(format!("error: {error}")),
             News::ServerLost(error) => news.borrow_mut().push(format!("lost: {error}")),
             News::Failed(stage, error) => news.borrow_mut().push(format!("{stage}: {error}")),
@@ -258,17 +271,29 @@ impl Play {
         let (user, rules) = (self.user, self.rules);
         let tally = RefCell::new(());
         let place =
-            Place { lane: &lane, reactor: &reactor, dial: &self.server, rules, is_first: true, tell: &tell };
-        let client = Client::new(place, user, &tally);
-        let others: Vec<Routine<'_>> =
+            |dial, is_first| Place { lane: &lane, reactor: &reactor, dial, rules, is_first, tell: &tell };
+        let client = Client::new(place(&self.server, true), user, &tally);
+        let mut others: Vec<Routine<'_>> =
             vec![Box::pin(client.run()), Box::pin(Rc::clone(&self.server).serve(reactor.clone()))];
+        if let Some(server) = &self.beside {
+            let second = Client::new(place(server, false), Counting::default(), &tally);
+            others.push(Box::pin(second.run()));
+            others.push(Box::pin(Rc::clone(server).serve(reactor.clone())));
+        }
         let director = async {
             for (serial, &(from, to)) in self.slices.iter().enumerate() {
                 reactor.sleep_until(Nanos(from)).await;
                 let (opened, closes) = (Nanos(from), Nanos(to));
-                let serial = serial as u32;
-                let window =
-                    Window { serial, target: 0, is_measured: true, opened, counted_from: opened, closes };
+                let (serial, share) = (serial as u32, self.transactions.unwrap_or(u64::MAX));
+                let window = Window {
+                    serial,
+                    target: 0,
+                    is_measured: true,
+                    opened,
+                    counted_from: opened,
+                    closes,
+                    share,
+                };
                 lane.open(window, self.schedule.map(|schedule| schedule(opened)));
                 if let Some(at) = self.close_at {
                     reactor.sleep_until(Nanos(at)).await;
@@ -287,7 +312,7 @@ impl Play {
         reactor.run_beside(director, others).expect("a play to its end");
         let record = lane.record.into_inner();
         let begun = record.begun;
-        let (news, drained) = (news.take(), drained.take());
-        Played { record: record.finish(), begun, drained, news }
+        let (news, drained, done) = (news.take(), drained.take(), done.take());
+        Played { record: record.finish(), begun, drained, done, news }
     }
 }
