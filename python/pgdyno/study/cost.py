@@ -1,0 +1,211 @@
+"""What a study takes: bytes of the disk and seconds of the clock, forecast from its file alone.
+
+The rates are those of a small machine on a bad day (2 cores and a virtual disk, shared with other work,
+November 2026), so that a plan made of them ends in time; a machine that is faster runs more blocks instead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pgdyno.study.cases import Case
+from pgdyno.study.pgbench import COPY, PgbenchParameters, index_parts
+from pgdyno.study.plan import Study
+from pgdyno.study.sizing import BRANCH_BYTES, WAREHOUSE_BYTES, Machine
+from pgdyno.study.tpcc import TpccParameters
+
+LOAD_BYTES_PER_S = {"tpcc": 40e6, "pgbench": 100e6}
+"""Measured: 56 to 92 MB/s from two warehouses on, 135 to 181 MB/s."""
+
+CHECK_BYTES_PER_S = {"tpcc": 150e6, "pgbench": 1e9}
+"""The checks of a trial read all data, those of tpcc several times. Measured: 175 MB/s, 1.6 GB/s."""
+
+RESTORE_BYTES_PER_S = 300e6
+"""Every file of data is taken to be changed by a trial. Measured: 190 MB/s to 1.1 GB/s."""
+
+READ_BYTES_PER_S = 300e6
+"""Of prewarming, and of a VACUUM after the measured part."""
+
+TRIAL_S = 1.0
+"""Start, connections and stop. Measured: 0.6 s."""
+
+RECOVERY_S = 10.0
+"""A crash and the recovery after it; nothing says beforehand how much WAL there will be to replay."""
+
+CLUSTER_BYTES = 100_000_000
+"""Of a server without data: system catalogues and the first WAL files."""
+
+CLUSTER_S = 5.0
+"""initdb, start and clean stop around a load."""
+
+GROWTH_BYTES_PER_CORE_S = 500_000
+"""Of data by writing transactions. Published: 0.1 MB (56 cores, 118 to 335 GB in ten hours)."""
+
+GROWTH_MAX = 2.0
+"""Times the data, at most: what runs for days slows down long before."""
+
+MAX_WAL_SIZE_BYTES = 1 << 30
+"""PostgreSQL's default of max_wal_size: what a server's WAL takes, about."""
+
+TRANSACTIONS_PER_CORE_S = {"tpcc": 100.0, "pgbench": 300.0}
+"""With data beyond memory. Published: 102 (56 cores), 325 (4 cores)."""
+
+TRANSACTIONS_IN_MEMORY_PER_CORE_S = {"tpcc": 300.0, "pgbench": 1000.0}
+"""Measured, with commits that wait for the disk: 1000 by procedures, 1300."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Of one arm. ``units`` of the scale: warehouses or branches. Equal keys and units are one dataset."""
+
+    key: str
+    kind: str
+    units: int
+    unit_bytes: float
+
+    def units_at(self, factor: float) -> int:
+        """So many times as large, rounded down so that no limit is passed; one at least."""
+        return units_at(self.units, factor)
+
+    def bytes_at(self, factor: float) -> int:
+        """Heap and indexes, with an empty server's own."""
+        return round(self.units_at(factor) * self.unit_bytes) + CLUSTER_BYTES
+
+
+def units_at(units: int, factor: float) -> int:
+    """``Data.units_at``, of a number."""
+    return max(1, int(units * factor + 1e-9))
+
+
+def data_of(parameters: TpccParameters | PgbenchParameters, server: str = "") -> Data:
+    """What a workload's parameters make on that server."""
+    shape = dict(parameters.shape())
+    if isinstance(parameters, TpccParameters):
+        units, unit_bytes = int(shape.pop("warehouses")), WAREHOUSE_BYTES
+    else:
+        units, unit_bytes = int(shape.pop("scale")), _branch_bytes(parameters)
+    key = json.dumps([server, parameters.kind, shape], sort_keys=True)
+    return Data(key, parameters.kind, units, unit_bytes)
+
+
+ROWS_PER_BRANCH = 100_000
+ROW_BYTES = 132
+ENTRY_BYTES, VALUE_BYTES, FILLER_BYTES = 13.4, 8.9, 98.0  # of an index, in pages that are nine tenths full
+COPY_BYTES_PER_BRANCH = 15.8e6
+
+
+def _branch_bytes(parameters: PgbenchParameters) -> float:
+    heap = ROWS_PER_BRANCH * ROW_BYTES
+    size = BRANCH_BYTES + heap * (100 / parameters.fillfactor - 1)
+    for index in parameters.indexes:
+        table, columns = index_parts(index)
+        if table in ("pgbench_accounts", COPY):
+            values = sum(FILLER_BYTES if column == "filler" else VALUE_BYTES for column in columns)
+            size += ROWS_PER_BRANCH * (ENTRY_BYTES + values)
+    return size + (COPY_BYTES_PER_BRANCH if parameters.accounts_copy else 0)
+
+
+@dataclass(frozen=True)
+class ArmCost:
+    """What one arm of one case needs; of a server that is running already nothing is known or needed here."""
+
+    data: Data
+    clients: int
+    writes: bool
+    is_dsn: bool
+    settings: Mapping[str, str]
+    has_profile: bool
+
+
+Costs = Sequence[Sequence[ArmCost]]
+"""Case by case, arm by arm."""
+
+
+def costs_of(cases: Sequence[Case]) -> Costs:
+    """Of the cases of a study file."""
+    return [[_arm_cost(case.study, index) for index in range(len(case.study.arms))] for case in cases]
+
+
+def _arm_cost(study: Study, index: int) -> ArmCost:
+    arm, driving = study.arms[index], study.driving(index)
+    writes = not (isinstance(driving.workload, PgbenchParameters) and driving.workload.effects == {"none"})
+    return ArmCost(
+        data_of(driving.workload, arm.server),
+        driving.clients,
+        writes,
+        arm.is_dsn,
+        arm.settings,
+        bool(arm.profiles),
+    )
+
+
+def datasets_of(costs: Costs, factor: float = 1.0) -> dict[tuple[str, int], Data]:
+    """Those that are kept: one for each server, shape and size."""
+    ours = (arm.data for case in costs for arm in case if not arm.is_dsn)
+    return {(data.key, data.units_at(factor)): data for data in ours}
+
+
+def load_s(costs: Costs, factor: float = 1.0) -> float:
+    """All datasets, with none in the cache yet."""
+    return sum(
+        CLUSTER_S + data.bytes_at(factor) / LOAD_BYTES_PER_S[data.kind]
+        for data in datasets_of(costs, factor).values()
+    )
+
+
+def data_s(costs: Costs, factor: float = 1.0) -> float:
+    """Of one block of every case, what the size of the data costs: restores and checks."""
+    per_byte = {kind: 1 / RESTORE_BYTES_PER_S + 1 / rate for kind, rate in CHECK_BYTES_PER_S.items()}
+    return sum(arm.data.bytes_at(factor) * per_byte[arm.data.kind] for case in costs for arm in case)
+
+
+def extras_s(costs: Costs, study: Study, factor: float = 1.0) -> float:
+    """Of one block of every case, what else a trial does beside being driven."""
+    arms = [arm for case in costs for arm in case]
+    passes = (study.cache_state == "prewarmed") + study.vacuum_after
+    read_s = passes * sum(arm.data.bytes_at(factor) for arm in arms) / READ_BYTES_PER_S
+    return len(arms) * (TRIAL_S + (RECOVERY_S if study.recovery else 0.0)) + read_s
+
+
+def window_s(study: Study, machine: Machine) -> float:
+    """The measured part of a trial; of one that is bound by transactions, with few of them a second."""
+    if study.transactions is None:
+        return study.rounds * study.slice_s
+    return study.transactions * study.clients / transactions_per_s(study, machine)
+
+
+def transactions_per_s(study: Study, machine: Machine) -> float:
+    """Of all clients together, pessimistic."""
+    data = data_of(study.workload)
+    in_memory = data.bytes_at(1) < machine.memory_bytes
+    rates = TRANSACTIONS_IN_MEMORY_PER_CORE_S if in_memory else TRANSACTIONS_PER_CORE_S
+    return rates[data.kind] * machine.cores
+
+
+def pass_s(cases: Sequence[Case], machine: Machine) -> float:
+    """One block of every case."""
+    costs = costs_of(cases)
+    driven_s = sum(
+        len(case.study.arms) * (case.study.warmup_s + window_s(case.study, machine)) for case in cases
+    )
+    return driven_s + data_s(costs) + extras_s(costs, cases[0].study)
+
+
+WalSize = Callable[[ArmCost, float], int]
+"""Of an arm, at a factor of the data: what its server keeps of WAL."""
+
+
+def disk_bytes(costs: Costs, growing_s: float, cores: int, wal: WalSize, factor: float = 1.0) -> int:
+    """Datasets, and for one case at a time its arms' live copies with their growth and WAL."""
+    kept = sum(data.bytes_at(factor) for data in datasets_of(costs, factor).values())
+    return kept + max(sum(_live_bytes(arm, growing_s, cores, wal, factor) for arm in case) for case in costs)
+
+
+def _live_bytes(arm: ArmCost, growing_s: float, cores: int, wal: WalSize, factor: float) -> int:
+    if arm.is_dsn:
+        return 0
+    size = arm.data.bytes_at(factor)
+    growth = min(GROWTH_MAX * size, GROWTH_BYTES_PER_CORE_S * cores * growing_s) if arm.writes else 0.0
+    return size + round(growth) + wal(arm, factor)

@@ -1,0 +1,262 @@
+"""Fits a study to a machine and a time, keeping what makes the experiment what it is. Pure.
+
+Kept: data : shared buffers : memory, clients for each core, the shares of memory and cores in the settings,
+checkpoints in a window, warm-up : window. What cannot be kept is told. Where the time is short, in this
+order: shorter windows and warm-ups, fewer levels where the file allows it, fewer blocks; docs/studies.md has
+the rules in words.
+
+A fitted file is a study file like any other, and fitted once more it stays what it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pgdyno.study.cases import Case, cases_of
+from pgdyno.study.cost import Costs, costs_of, data_s, extras_s, pass_s, window_s
+from pgdyno.study.file import FittedTo, StudyFile
+from pgdyno.study.fitting.change import Change
+from pgdyno.study.fitting.clients import fit_clients
+from pgdyno.study.fitting.data import (
+    Factor,
+    Memories,
+    Room,
+    are_up_at_once,
+    factor_of,
+    fit_data,
+    ratio_changes,
+)
+from pgdyno.study.fitting.fewer import dropping, level_changes, thinning
+from pgdyno.study.fitting.run import fit_run, run_changes
+from pgdyno.study.fitting.settings import Scales, contrasted_of, fit_settings
+from pgdyno.study.fitting.time import BLOCKS_BETTER, BLOCKS_MIN, Layout, Wanted, lay_out, shortest
+from pgdyno.study.sizing import Machine as Sizes
+from pgdyno.study.sizing import default_slice_s
+from pgdyno.units import format_size
+
+__all__ = ["Change", "Fitted", "Machine", "fit"]
+
+
+LONG_WINDOW_S = 600.0
+"""Trials of that length have checkpoints of their own, and need no neighbours in time."""
+
+
+@dataclass(frozen=True)
+class Machine(Sizes):
+    """What a study is fitted to: cores that we may use, memory, and what is free where the data lie."""
+
+    disk_free_bytes: int
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The study as it will be run, and everything that is not as it was."""
+
+    file: StudyFile
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """What is fitted, and to what. ``cores`` and ``memory``: ours divided by the source's."""
+
+    machine: Machine
+    minutes: float
+    cores: float
+    memory: float
+    contrasted: frozenset[str]
+    is_from_elsewhere: bool  # the numbers are for a machine that we know; else they are meant for ours
+    is_settled: bool  # they were fitted to ours before
+
+    @property
+    def time_s(self) -> float:
+        return 60 * self.minutes
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A file with the levels that are left, and how it would be run; ``layout`` is None: as it is."""
+
+    file: StudyFile
+    factor: Factor
+    layout: Layout | None
+    wanted: Wanted
+    slice_s: float | None
+
+
+def fit(file: StudyFile, machine: Machine, minutes: float) -> Fitted:
+    """The study for that machine and so many minutes of measuring; loading the data comes before these.
+
+    ``file`` has passed its checks (``study/reading.py``). Raises UsageError: the disk is too small.
+    """
+    made_for = _made_for(file)
+    before = costs_of(cases_of(file))
+    task = _Fit(
+        machine,
+        minutes,
+        machine.cores / made_for.cores if made_for else 1.0,
+        machine.memory_bytes / made_for.memory_bytes if made_for else 1.0,
+        contrasted_of(before),
+        is_from_elsewhere=made_for is not None,
+        is_settled=made_for is not None and made_for == file.fit.machine == _as_made_for(machine),
+    )
+    changes = _machine_changes(made_for, task)
+    with_clients, found = fit_clients(file, task.cores)
+    changes += found
+    draft = _unhurried(task, with_clients) or _hurried(task, with_clients)
+    changes += level_changes(with_clients, draft.file, minutes)
+    fitted, found = _carried_out(task, draft)
+    changes += found
+    changes += run_changes(file, fitted, draft.layout, task.time_s)
+    memories = Memories(made_for.memory_bytes, machine.memory_bytes) if made_for else None
+    changes += ratio_changes(
+        costs_of(cases_of(draft.file)), costs_of(cases_of(fitted)), memories, task.contrasted
+    )
+    if made_for is not None and (made_for != _as_made_for(machine) or draft.factor.value != 1):
+        update = {"machine": _as_made_for(machine)}
+        fitted = fitted.model_copy(update={"fit": fitted.fit.model_copy(update=update)})
+    return Fitted(fitted, tuple(changes))
+
+
+def _as_made_for(machine: Machine) -> FittedTo:
+    return FittedTo(cores=machine.cores, memory=machine.memory_bytes)
+
+
+def _made_for(file: StudyFile) -> FittedTo | None:
+    """The machine that the file's numbers are for."""
+    if file.fit.machine is not None:
+        return file.fit.machine
+    source = file.source.machine if file.source else None
+    return None if source is None else FittedTo(cores=source.cores, memory=source.memory_bytes)
+
+
+def _machine_changes(made_for: FittedTo | None, task: _Fit) -> list[Change]:
+    if made_for is None or (task.cores == 1 and task.memory == 1):
+        return []
+    ours = task.machine
+    return [
+        Change(
+            "fit.machine",
+            f"{made_for.cores} cores, {format_size(made_for.memory_bytes)}",
+            f"{ours.cores} cores, {format_size(ours.memory_bytes)}",
+            "the machine that the study is fitted to",
+        )
+    ]
+
+
+def _unhurried(task: _Fit, file: StudyFile) -> _Draft | None:
+    """The file as it is, but for what the machine changes; None: that takes longer than the time."""
+    budget_s = file.run.budget_s
+    if budget_s is not None and budget_s > task.time_s:
+        run = file.run.model_copy(update={"budget_s": task.time_s})
+        file, budget_s = file.model_copy(update={"run": run}), None
+    cases = cases_of(file)
+    factor = _factor(task, cases, None)
+    sized = cases_of(fit_data(file, factor)[0])
+    passes = min(task.time_s, file.run.budget_s or task.time_s) / pass_s(sized, task.machine)
+    wanted = file.run.repeats or BLOCKS_BETTER
+    if passes < (min(wanted, BLOCKS_MIN) if budget_s is not None else wanted):
+        return None
+    return _Draft(file, factor, None, _wanted(task, file, cases, factor, None), None)
+
+
+def _hurried(task: _Fit, file: StudyFile) -> _Draft:
+    """With shorter windows, then with fewer levels, then with fewer blocks."""
+    left = file
+    for left in dropping(file):
+        if draft := _laid_out(task, left, BLOCKS_BETTER):
+            return draft
+    for blocks in range(BLOCKS_BETTER - 1, BLOCKS_MIN - 1, -1):
+        if draft := _laid_out(task, left, blocks):
+            return draft
+    for thinner in thinning(left):
+        left = thinner
+        if draft := _laid_out(task, left, BLOCKS_MIN):
+            return draft
+    draft = _draft(task, left, in_turns=True)
+    return replace(draft, layout=shortest(draft.wanted))
+
+
+def _laid_out(task: _Fit, file: StudyFile, blocks: int) -> _Draft | None:
+    """In slices where that is possible and windows are short; None: so many blocks do not fit."""
+    draft = _draft(task, file, in_turns=True)
+    layout = lay_out(draft.wanted, blocks)
+    is_new = draft.slice_s is not None and file.run.schedule != "slices"
+    if layout is not None and is_new and layout.window_s > LONG_WINDOW_S:
+        draft = _draft(task, file, in_turns=False)
+        layout = lay_out(draft.wanted, blocks)
+    return None if layout is None else replace(draft, layout=layout)
+
+
+def _draft(task: _Fit, file: StudyFile, *, in_turns: bool) -> _Draft:
+    cases = cases_of(file)
+    factor = _factor(task, cases, BLOCKS_BETTER)
+    slice_s = _slice_s(task, file, cases, factor) if in_turns or file.run.schedule == "slices" else None
+    return _Draft(file, factor, None, _wanted(task, file, cases, factor, slice_s), slice_s)
+
+
+def _factor(task: _Fit, cases: tuple[Case, ...], blocks: int | None) -> Factor:
+    by_time = cases[0].study.transactions is None
+    growing_s = min(task.time_s, _longest_window_s(task, cases)) if by_time else task.time_s
+    blocks = blocks if task.is_from_elsewhere else None
+    room = Room(
+        disk_bytes=task.machine.disk_free_bytes,
+        cores=task.machine.cores,
+        minutes=task.minutes,
+        growing_s=growing_s,
+        blocks=blocks,
+        is_settled=task.is_settled,
+        scales_buffers=task.is_from_elsewhere,
+    )
+    return factor_of(costs_of(cases), room, task.memory, task.contrasted)
+
+
+def _longest_window_s(task: _Fit, cases: tuple[Case, ...]) -> float:
+    return max(window_s(case.study, task.machine) for case in cases)
+
+
+def _slice_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], factor: Factor) -> float | None:
+    """How long a slice is where the arms take turns, as they do where that is possible."""
+    costs, run = costs_of(cases), file.run
+    in_turns = run.schedule == "slices" or (
+        not file.fit.keep_schedule
+        and run.transactions is None
+        and are_up_at_once(costs, factor.value, task.machine.memory_bytes, task.contrasted)
+    )
+    if not in_turns:
+        return None
+    return run.slice_s or default_slice_s(task.machine, _most_clients(costs))
+
+
+def _most_clients(costs: Costs) -> int:
+    return max(arm.clients for case in costs for arm in case)
+
+
+def _wanted(
+    task: _Fit, file: StudyFile, cases: tuple[Case, ...], factor: Factor, slice_s: float | None
+) -> Wanted:
+    costs, study = costs_of(cases), cases[0].study
+    return Wanted(
+        time_s=task.time_s,
+        trials=sum(len(case) for case in costs),
+        fixed_s=data_s(costs, factor.value) + extras_s(costs, study, factor.value),
+        window_s=_longest_window_s(task, cases_of(fit_data(file, factor)[0])),
+        warmup_s=study.warmup_s,
+        slice_s=slice_s,
+        blocks_max=file.run.repeats,
+        least_s=file.fit.window_min_s or 0.0,
+    )
+
+
+def _carried_out(task: _Fit, draft: _Draft) -> tuple[StudyFile, list[Change]]:
+    """The draft's file with data, settings and run as the draft has them."""
+    sized, changes = fit_data(draft.file, draft.factor)
+    windows = 1.0 if draft.layout is None else draft.layout.window_s / draft.wanted.window_s
+    tuned = sized
+    if task.is_from_elsewhere:
+        scales = Scales(draft.factor.value, task.cores, windows)
+        tuned, found = fit_settings(sized, scales, task.contrasted)
+        changes += found
+    if draft.layout is None:
+        return tuned, changes
+    return fit_run(tuned, draft.layout, draft.wanted, draft.slice_s, task.machine), changes

@@ -1,0 +1,242 @@
+"""How large the data become: one factor for all of them, and for the settings that are shares of them.
+
+It is the ratio of the memories, so that data : shared buffers : memory stay what they were, unless the disk,
+the time of loading or the time of measuring allow less. Then data : shared buffers is what is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from pgdyno.errors import UsageError
+from pgdyno.study.cost import ArmCost, Costs, Data, data_s, disk_bytes, load_s, units_at
+from pgdyno.study.file import StudyFile
+from pgdyno.study.fitting.change import RATIO_TOLERANCE, Change, ratio
+from pgdyno.study.fitting.levels import changed_values, with_levels
+from pgdyno.study.fitting.settings import (
+    SHARED_BUFFERS_MIN_BYTES,
+    shared_buffers_bytes,
+    smallest,
+    wal_bytes,
+)
+from pgdyno.units import format_size
+
+DISK_SHARE = 0.8
+"""Of what is free on the disk: the rest is for what no forecast sees, such as temporary files and logs."""
+
+LOAD_SHARE = 1.0
+"""Of the minutes asked for, which loading takes beside them, once: the data are kept for the next time."""
+
+LOAD_MIN_S = 120.0
+"""Where less is asked for, loading may still take so long."""
+
+DATA_SHARE = 1 / 3
+"""Of the time, for restores and checks, whose cost is the data's size: the rest is for measuring."""
+
+UNITS_PER_CLIENT = {"tpcc": 1, "pgbench": 2}
+"""Warehouses or branches for each client of a workload that writes, if the source had so many: with fewer,
+clients wait for each other's rows, and that is another experiment."""
+
+BISECTIONS = 60
+
+
+@dataclass(frozen=True)
+class Room:
+    """What limits the size. ``blocks``: of every case, whose data may take their share; None: as they are.
+
+    ``is_settled``: the data were fitted to this machine before, and only the disk can make them smaller.
+    ``scales_buffers``: the shared buffers follow the data.
+    """
+
+    disk_bytes: int
+    cores: int
+    minutes: float
+    growing_s: float
+    blocks: int | None
+    is_settled: bool
+    scales_buffers: bool
+
+    def limits(self, costs: Costs, contrasted: Collection[str]) -> dict[str, Callable[[float], bool]]:
+        """By name: whether a factor of the data keeps within it."""
+
+        def wal(arm: ArmCost, factor: float) -> int:
+            return wal_bytes(arm, factor, contrasted)
+
+        def on_disk(factor: float) -> bool:
+            needed = disk_bytes(costs, self.growing_s, self.cores, wal, factor)
+            return needed <= DISK_SHARE * self.disk_bytes
+
+        def loaded(factor: float) -> bool:
+            return load_s(costs, factor) <= max(LOAD_MIN_S, LOAD_SHARE * 60 * self.minutes)
+
+        def measured(factor: float) -> bool:
+            spent_s = 0.0 if self.blocks is None else self.blocks * data_s(costs, factor)
+            return spent_s <= DATA_SHARE * 60 * self.minutes
+
+        return {"disk": on_disk, "load": loaded, "time": measured}
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Of the data. ``limit``: what kept it below the ratio of the memories, in words; or nothing."""
+
+    value: float
+    limit: str
+
+
+WHY = {
+    "disk": f"datasets, live copies and WAL must fit into {DISK_SHARE:.0%} of the free disk",
+    "load": "loading must not take longer than measuring",
+    "time": "restores and checks of larger data would take more than a third of the time",
+    "floor": "with less, clients would wait for each other's rows or buffers",
+}
+
+
+def factor_of(costs: Costs, room: Room, memory: float, contrasted: Collection[str]) -> Factor:
+    """The largest that keeps all limits; ``memory`` is the ratio of the memories.
+
+    Time makes the data no smaller than the experiment can stand. Raises UsageError: the disk is too small for
+    the smallest data there are.
+    """
+    limits = room.limits(costs, contrasted)
+    found, why = memory, ""
+    for name in ("load", "time"):
+        allowed = found if room.is_settled else _largest(limits[name], found)
+        if allowed < found:
+            found, why = allowed, WHY[name]
+    least = min(memory, floor_of(costs, room.scales_buffers))
+    if found < least:
+        found, why = least, f"{why}, but {WHY['floor']}"
+    allowed = _largest(limits["disk"], found)
+    if allowed < found:
+        found, why = allowed, WHY["disk"]
+        if not limits["disk"](found):
+            raise UsageError(
+                f"the disk is too small: {format_size(room.disk_bytes)} are free, and even with the smallest "
+                "data the study needs more; prune (pgdyno cache prune), set PGDYNO_CACHE to a larger disk, "
+                "or drop levels"
+            )
+    return Factor(_whole(costs, found), why)
+
+
+def _whole(costs: Costs, factor: float) -> float:
+    """What the factor is once the largest data are a whole number of warehouses or branches."""
+    largest = max(arm.data.units for case in costs for arm in case)
+    return units_at(largest, factor) / largest
+
+
+def _largest(allows: Callable[[float], bool], most: float) -> float:
+    """The largest factor up to ``most`` that is allowed; that of the smallest data where none is."""
+    if allows(most):
+        return most
+    low, high = 0.0, most
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if allows(middle) else (low, middle)
+    return low
+
+
+def floor_of(costs: Costs, scales_buffers: bool) -> float:
+    """Below this factor clients contend where they did not, or shared buffers cannot follow; at most 1."""
+    factors = [0.0]
+    for arm in (arm for case in costs for arm in case):
+        wanted = max(1, UNITS_PER_CLIENT[arm.data.kind] * arm.clients if arm.writes else 1)
+        factors.append(wanted / arm.data.units)
+    buffers = smallest(costs, "shared_buffers")
+    if scales_buffers and buffers is not None:
+        factors.append(SHARED_BUFFERS_MIN_BYTES / buffers)
+    return min(1.0, max(factors))
+
+
+def fit_data(file: StudyFile, factor: Factor) -> tuple[StudyFile, list[Change]]:
+    """The file with its scale multiplied, wherever it stands."""
+    name = "warehouses" if file.workload.get("kind") == "tpcc" else "scale"
+    why = factor.limit or "the same share of the memory as at the source"
+
+    def fitted(units: int) -> int:
+        return units_at(units, factor.value)
+
+    if name in file.factors:
+        before = file.factors[name]
+        mapped = changed_values(before, fitted)
+        if [level.value for level in mapped.levels] == [level.value for level in before]:
+            return file, []
+        change = Change(f"factors.{name}", _listed(before), _listed(mapped.levels), why)
+        return with_levels(file, name, mapped), [change]
+    units = file.workload[name]
+    if fitted(units) == units:
+        return file, []
+    workload = {**file.workload, name: fitted(units)}
+    change = Change(f"workload.{name}", str(units), str(fitted(units)), why)
+    return file.model_copy(update={"workload": workload}), [change]
+
+
+def _listed(levels: tuple[object, ...]) -> str:
+    return ", ".join(str(getattr(level, "value", level)) for level in levels)
+
+
+SHARED_MEMORY_SHARE_MAX = 0.6
+"""Of the memory, for the shared buffers of servers that are up at once."""
+
+MEMORY_SHARE_MAX = 0.9
+"""Of the memory, for the shared buffers and data of servers that are up at once: each then has the memory
+that it would have alone."""
+
+
+def are_up_at_once(costs: Costs, factor: float, memory_bytes: int, contrasted: Collection[str]) -> bool:
+    """Whether all servers of each case can be, without taking memory from each other."""
+    for case in costs:
+        shared = sum(shared_buffers_bytes(arm, factor, contrasted) for arm in case)
+        data = sum(arm.data.bytes_at(factor) for arm in case)
+        if shared > SHARED_MEMORY_SHARE_MAX * memory_bytes or shared + data > MEMORY_SHARE_MAX * memory_bytes:
+            return False
+    return True
+
+
+@dataclass(frozen=True)
+class Memories:
+    """Of the source and of ours, in bytes."""
+
+    before: int
+    after: int
+
+
+LEFT_ALONE = "arms that leave shared_buffers at PostgreSQL's default do so here, too"
+AS_NEAR = "as near as whole warehouses or branches and the least shared_buffers allow"
+
+
+def ratio_changes(
+    before: Costs, after: Costs, memories: Memories | None, contrasted: Collection[str]
+) -> Iterator[Change]:
+    """What could not be kept of data : memory and of data : shared buffers."""
+    largest = (_largest_data(before), _largest_data(after))
+    sizes = [data.units * data.unit_bytes for data in largest]
+    if memories is not None:
+        was, now = sizes[0] / memories.before, sizes[1] / memories.after
+        if abs(now / was - 1) > RATIO_TOLERANCE:
+            fits = "; the largest data now fit in memory, which they did not" if was > 1 > now else ""
+            why = f"the memory cannot be made smaller{fits}"
+            yield Change("data : memory", ratio(was), ratio(now), why)
+    buffers = (_buffers(costs, contrasted) for costs in (before, after))
+    for (is_given, buffers_before), (_, buffers_after) in zip(*buffers, strict=False):
+        was, now = sizes[0] / buffers_before, sizes[1] / buffers_after
+        if abs(now / was - 1) > RATIO_TOLERANCE:
+            key = f"data : shared_buffers{'' if is_given else ' (default)'}"
+            yield Change(key, ratio(was), ratio(now), AS_NEAR if is_given else LEFT_ALONE)
+
+
+def _buffers(costs: Costs, contrasted: Collection[str]) -> list[tuple[bool, int]]:
+    """The shared buffers that arms have, smallest first, and whether they say so themselves."""
+    arms = (arm for arm in _arms(costs) if not arm.has_profile)
+    return sorted(
+        {("shared_buffers" in arm.settings, shared_buffers_bytes(arm, 1, contrasted)) for arm in arms}
+    )
+
+
+def _arms(costs: Costs) -> list[ArmCost]:
+    return [arm for case in costs for arm in case]
+
+
+def _largest_data(costs: Costs) -> Data:
+    return max((arm.data for arm in _arms(costs)), key=lambda data: data.bytes_at(1))

@@ -1,0 +1,176 @@
+"""Levels of a factor that change, meet or go, and everything in a study file that names them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pgdyno.study.cases import COMBINATIONS_MAX
+from pgdyno.study.file import Drop, StudyFile, excludes, level_names
+from pgdyno.study.published import Published, PublishedTable, Reference
+from pgdyno.study.values import Level, Scalar, level_name
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A factor's new levels, and what became of each old one: its new name, or None where it is gone."""
+
+    levels: tuple[Level, ...]
+    names: Mapping[str, str | None]
+
+
+Exclusion = Mapping[str, Scalar | tuple[Scalar, ...]]
+R = TypeVar("R", bound=Reference)
+
+
+def changed_values(levels: Sequence[Level], change: Callable[[Any], Any]) -> Mapped:
+    """Each level with its value changed. Those whose values meet become one, which has the first one's name.
+
+    A level that is named after its value is renamed with it.
+    """
+    kept: dict[Any, Level] = {}
+    names: dict[str, str | None] = {}
+    for level in levels:
+        value = change(level.value)
+        if value not in kept:
+            listed = level.place != level.name
+            kept[value] = Level(
+                name=level_name(value) if listed else level.name,
+                value=value,
+                place=len(kept) if listed else level.name,
+            )
+        names[level.name] = kept[value].name
+    return Mapped(tuple(kept.values()), names)
+
+
+def without(levels: Sequence[Level], name: str) -> Mapped:
+    """Without that one."""
+    left = [level for level in levels if level.name != name]
+    placed = [
+        level if level.place == level.name else level.model_copy(update={"place": n})
+        for n, level in enumerate(left)
+    ]
+    kept = {level.name for level in left}
+    return Mapped(tuple(placed), {level.name: level.name if level.name in kept else None for level in levels})
+
+
+def with_levels(file: StudyFile, factor: str, mapped: Mapped) -> StudyFile:
+    """The file with a factor's new levels, also where exclusions, published tables and the fit name them."""
+    file = file.model_copy(update={"factors": {**file.factors, factor: mapped.levels}})
+    exclude = [one for old in file.exclude if (one := _exclusion(old, factor, mapped.names)) is not None]
+    return file.model_copy(
+        update={
+            "exclude": _effective(file, exclude),
+            "fit": file.fit.model_copy(update={"drop": _drops(file.fit.drop, factor, mapped)}),
+            "published": None if file.published is None else _published(file.published, factor, mapped.names),
+        }
+    )
+
+
+def _met(given: Iterable[str], names: Mapping[str, str | None]) -> list[str]:
+    """The new levels of which every old one is among those given, in the order of the last of them."""
+    given = list(given)
+    wanted = {name for name in names.values() if name is not None}
+    whole = {new for new in wanted if all(old in given for old, name in names.items() if name == new)}
+    last = {names[old]: n for n, old in enumerate(given)}
+    return sorted(whole, key=lambda name: last[name])
+
+
+def _exclusion(old: Exclusion, factor: str, names: Mapping[str, str | None]) -> Exclusion | None:
+    """What was excluded stays so; a level that others met stays unless all of them were excluded."""
+    if factor not in old:
+        return old
+    left = _met(level_names(old[factor]), names)
+    if not left:
+        return None
+    return {**old, factor: tuple(left) if isinstance(old[factor], tuple) else left[0]}
+
+
+def _effective(file: StudyFile, exclude: Sequence[Exclusion]) -> tuple[Exclusion, ...]:
+    """Without exclusions that exclude nothing any more."""
+    names = [[level.name for level in levels] for levels in file.factors.values()]
+    product = itertools.islice(itertools.product(*names), COMBINATIONS_MAX)
+    left = [dict(zip(file.factors, chosen, strict=True)) for chosen in product]
+    kept = []
+    for one in exclude:
+        others = [levels for levels in left if not excludes(one, levels)]
+        if len(others) < len(left):
+            kept.append(one)
+        left = others
+    return tuple(kept)
+
+
+def _drops(drops: Sequence[Drop], factor: str, mapped: Mapped) -> tuple[Drop, ...]:
+    """What may still go, never so much that no level would be left."""
+    kept: list[Drop] = []
+    going: set[str] = set()
+    for old in drops:
+        if old.factor != factor:
+            kept.append(old)
+            continue
+        names = [name for name in _met(level_names(old.levels), mapped.names) if name not in going]
+        names = names[: len(mapped.levels) - 1 - len(going)]
+        going |= set(names)
+        if names:
+            kept.append(Drop(factor=factor, levels=tuple(names)))
+    return tuple(kept)
+
+
+def _published(published: Published, factor: str, names: Mapping[str, str | None]) -> Published:
+    tables = tuple(_table(table, factor, names) for table in published.tables)
+    return published.model_copy(update={"tables": tables})
+
+
+def _table(table: PublishedTable, factor: str, names: Mapping[str, str | None]) -> PublishedTable:
+    """References renamed; a cell of which a level is gone refers to nothing of ours."""
+    if any(_is_gone(part, factor, names) for part in _parts(table)):
+        table = _spelled_out(table)
+
+    def renamed(part: R) -> R:
+        return _renamed(part, factor, names)
+
+    rows = tuple(
+        renamed(row).model_copy(update={"cells": tuple(map(renamed, row.cells))}) for row in table.rows
+    )
+    return renamed(table).model_copy(update={"columns": tuple(map(renamed, table.columns)), "rows": rows})
+
+
+def _parts(table: PublishedTable) -> Iterable[Reference]:
+    yield table
+    yield from table.columns
+    for row in table.rows:
+        yield row
+        yield from row.cells
+
+
+NOTHING: Mapping[str, object] = {"metric": None, "levels": {}, "against": {}}
+
+
+def _is_gone(part: Reference, factor: str, names: Mapping[str, str | None]) -> bool:
+    return any(factor in of and names[level_name(of[factor])] is None for of in (part.levels, part.against))
+
+
+def _renamed(part: R, factor: str, names: Mapping[str, str | None]) -> R:
+    if _is_gone(part, factor, names):
+        return part.model_copy(update=NOTHING)
+    update = {
+        key: {**of, factor: names[level_name(of[factor])]}
+        for key, of in (("levels", part.levels), ("against", part.against))
+        if factor in of
+    }
+    return part.model_copy(update=update) if update else part
+
+
+def _spelled_out(table: PublishedTable) -> PublishedTable:
+    """The same, with the metric and levels of each cell in the cell and nowhere else."""
+    columns = tuple(column.model_copy(update=NOTHING) for column in table.columns)
+    rows = []
+    for row, whole in zip(table.rows, table.figures(), strict=True):
+        cells = tuple(
+            cell.model_copy(update={key: getattr(found, key) for key in NOTHING})
+            for cell, found in zip(row.cells, whole, strict=True)
+        )
+        rows.append(row.model_copy(update={**NOTHING, "cells": cells}))
+    return table.model_copy(update={**NOTHING, "columns": columns, "rows": tuple(rows)})

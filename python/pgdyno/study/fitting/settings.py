@@ -1,0 +1,244 @@
+"""Settings that the source gave as a share of its machine or its window, in the same share of ours.
+
+Memory and WAL sizes go with the data, numbers of processes with the cores, the time between checkpoints with
+the window. A size or time that equals PostgreSQL's default was not chosen for a machine, and stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pgdyno.errors import UsageError
+from pgdyno.study.arm import parse_arm
+from pgdyno.study.cost import MAX_WAL_SIZE_BYTES, ArmCost, Costs
+from pgdyno.study.file import StudyFile
+from pgdyno.study.fitting.change import Change
+from pgdyno.study.fitting.levels import Mapped, with_levels
+from pgdyno.study.values import Level, Settings, level_name
+from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, format_setting_size, split_quantity
+
+By = Literal["data", "cores", "window"]
+KB, MB, GB = 2**10, 2**20, 2**30
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one setting is scaled. Numbers are bytes, seconds or processes; ``unit`` that of a bare number."""
+
+    by: By
+    unit: float
+    default: float
+    least: float
+
+
+SHARED_BUFFERS_MIN_BYTES = 32 * MB
+"""With fewer pages clients wait for each other's, which is another experiment."""
+
+CHECKPOINT_TIMEOUT_MIN_S = 30.0
+"""PostgreSQL's."""
+
+RULES: Mapping[str, Rule] = {
+    "shared_buffers": Rule("data", 8 * KB, 128 * MB, SHARED_BUFFERS_MIN_BYTES),
+    "effective_cache_size": Rule("data", 8 * KB, 4 * GB, 8 * MB),
+    "maintenance_work_mem": Rule("data", KB, 64 * MB, MB),
+    "autovacuum_work_mem": Rule("data", KB, 64 * MB, MB),
+    "work_mem": Rule("data", KB, 4 * MB, 64 * KB),
+    "temp_buffers": Rule("data", 8 * KB, 8 * MB, 800 * KB),
+    "wal_buffers": Rule("data", 8 * KB, 16 * MB, 32 * KB),
+    "max_wal_size": Rule("data", MB, MAX_WAL_SIZE_BYTES, 128 * MB),
+    "min_wal_size": Rule("data", MB, 80 * MB, 32 * MB),
+    "max_worker_processes": Rule("cores", 1, 8, 1),
+    "max_parallel_workers": Rule("cores", 1, 8, 1),
+    "max_parallel_workers_per_gather": Rule("cores", 1, 2, 1),
+    "max_parallel_maintenance_workers": Rule("cores", 1, 2, 1),
+    "checkpoint_timeout": Rule("window", 1.0, 300, CHECKPOINT_TIMEOUT_MIN_S),
+}
+"""Defaults are PostgreSQL's of all versions (wal_buffers: the most that it chooses by itself)."""
+
+WHOLE_MB_FROM = 16 * MB
+"""Below it a whole MB is too coarse: sizes are then in blocks of 8 kB."""
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Ours against the source's."""
+
+    data: float
+    cores: float
+    window: float
+
+    def of(self, by: By) -> float:
+        """One of the three."""
+        return {"data": self.data, "cores": self.cores, "window": self.window}[by]
+
+
+def quantity(name: str, text: str) -> float | None:
+    """Bytes, seconds or processes of a setting that has a rule. None: -1, 0 or nothing that we can read."""
+    try:
+        number, unit = split_quantity(text)
+    except ValueError:
+        return None
+    units: Mapping[str, float] = {**SIZE_UNITS_BYTES, **DURATION_UNITS_S}
+    factor = RULES[name].unit if not unit else units.get(unit)
+    return None if factor is None or number <= 0 else number * factor
+
+
+def scaled(name: str, value: float, factor: float, *, contrasted: bool) -> float:
+    """The value at that factor, not below what makes sense, and rounded.
+
+    ``contrasted``: other arms have the setting at its default. It then stays on its side of the default, so
+    that the tuned server does not become the smaller one; a time that cannot stays what it is.
+    """
+    rule = RULES[name]
+    if factor == 1 or (value == rule.default and (contrasted or rule.by != "cores")):
+        return value
+    wanted = value * factor
+    if contrasted and (wanted > rule.default) != (value > rule.default):
+        if rule.by == "window":
+            return value
+        wanted = rule.default
+    return _rounded(rule, max(wanted, min(rule.least, value)))
+
+
+def _rounded(rule: Rule, value: float) -> float:
+    if rule.by != "data":
+        return float(max(1, int(value + 0.5)))
+    step = MB if value >= WHOLE_MB_FROM or rule.unit == MB else 8 * KB
+    return float(max(1, int(value / step + 0.5)) * step)
+
+
+def written(name: str, value: float) -> str:
+    """As PostgreSQL writes it."""
+    match RULES[name].by:
+        case "data":
+            return format_setting_size(int(value))
+        case "window":
+            seconds = int(value)
+            return f"{seconds // 60}min" if seconds % 60 == 0 else f"{seconds}s"
+        case _:
+            return str(int(value))
+
+
+def wal_bytes(arm: ArmCost, factor: float, contrasted: Collection[str]) -> int:
+    """What a server keeps of WAL, at a factor of the data."""
+    value = quantity("max_wal_size", arm.settings.get("max_wal_size", ""))
+    if value is None:
+        return MAX_WAL_SIZE_BYTES
+    return round(scaled("max_wal_size", value, factor, contrasted="max_wal_size" in contrasted))
+
+
+def contrasted_of(costs: Costs) -> frozenset[str]:
+    """The settings that some arms have at PostgreSQL's default and others not, or that only some give."""
+    arms = [arm for case in costs for arm in case if not arm.has_profile]
+    found = set()
+    for name in RULES:
+        texts = {arm.settings.get(name) for arm in arms}
+        at_default = {text is None or quantity(name, text) == RULES[name].default for text in texts}
+        if len(texts) > 1 and True in at_default:
+            found.add(name)
+    return frozenset(found)
+
+
+def smallest(costs: Costs, name: str) -> float | None:
+    """Of the values that arms give for a setting."""
+    values = [quantity(name, arm.settings[name]) for case in costs for arm in case if name in arm.settings]
+    return min((value for value in values if value is not None), default=None)
+
+
+def fit_settings(
+    file: StudyFile, scales: Scales, contrasted: Collection[str]
+) -> tuple[StudyFile, list[Change]]:
+    """The file with its settings scaled: those of all arms, and those of each level."""
+    changes: list[Change] = []
+    values = _scaled_values(file.settings.values, scales, contrasted, "settings", changes)
+    if values != file.settings.values:
+        settings = Settings.model_construct(**{**dict(file.settings), "values": values})
+        file = file.model_copy(update={"settings": settings})
+    if "settings" in file.factors:
+        levels = [_scaled_level(level, scales, contrasted, changes) for level in file.factors["settings"]]
+        if tuple(levels) != file.factors["settings"]:
+            names = [level.name for level in file.factors["settings"]]
+            mapped = Mapped(tuple(levels), dict(zip(names, (level.name for level in levels), strict=True)))
+            file = with_levels(file, "settings", mapped)
+    return file, changes
+
+
+def _scaled_level(level: Level, scales: Scales, contrasted: Collection[str], changes: list[Change]) -> Level:
+    """A table of settings, or settings as they stand on the command line; the latter are the level's name."""
+    path = f"factors.settings.{level.name}"
+    if isinstance(level.value, str):
+        try:
+            spec = parse_arm(f"any,{level.value}")
+        except UsageError:
+            return level
+        values = _scaled_values(spec.settings, scales, contrasted, path, changes)
+        if values == spec.settings:
+            return level
+        parts = [f"@{name}" for name in spec.profiles] + [f"{name}={value}" for name, value in values.items()]
+        text = ",".join(parts)
+        return level.model_copy(
+            update={"name": text if level.name == level.value else level.name, "value": text}
+        )
+    if not isinstance(level.value, Mapping):
+        return level
+    given = {key: value for key, value in level.value.items() if _is_scaled(key, value)}
+    texts = {key.lower(): level_name(value) for key, value in given.items()}
+    values = _scaled_values(texts, scales, contrasted, path, changes)
+    changed = {key: values[key.lower()] for key in given if values[key.lower()] != texts[key.lower()]}
+    return level.model_copy(update={"value": {**level.value, **changed}}) if changed else level
+
+
+def _is_scaled(key: str, value: Any) -> bool:
+    return key.lower() in RULES and isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def _scaled_values(
+    values: Mapping[str, str],
+    scales: Scales,
+    contrasted: Collection[str],
+    path: str,
+    changes: list[Change],
+) -> dict[str, str]:
+    fitted = dict(values)
+    for name, value in _quantities(values):
+        rule = RULES[name]
+        factor = scales.of(rule.by)
+        found = scaled(name, value, factor, contrasted=name in contrasted)
+        if found != value:
+            fitted[name] = written(name, found)
+            why = _why(rule, value, factor, found, contrasted=name in contrasted)
+            changes.append(Change(f"{path}.{name}", values[name], fitted[name], why))
+    return fitted
+
+
+def _quantities(values: Mapping[str, str]) -> Iterator[tuple[str, float]]:
+    for name, text in values.items():
+        if name in RULES and (value := quantity(name, text)) is not None:
+            yield name, value
+
+
+SHARES: Mapping[By, str] = {
+    "data": "the same share of the data as at the source",
+    "cores": "as many for each core as at the source",
+    "window": "as many checkpoints in a window as at the source",
+}
+
+
+def _why(rule: Rule, value: float, factor: float, found: float, *, contrasted: bool) -> str:
+    if contrasted and found == rule.default:
+        return (
+            "no further than PostgreSQL's default, which other arms have; the source's share cannot be kept"
+        )
+    if found > value * factor * 1.5 and rule.least <= found <= rule.least + 1:
+        return f"the least that makes sense; {SHARES[rule.by]} would be less"
+    return SHARES[rule.by]
+
+
+def shared_buffers_bytes(arm: ArmCost, factor: float, contrasted: Collection[str]) -> int:
+    """Of one server, at a factor of the data; PostgreSQL's default where the arm says nothing."""
+    value = quantity("shared_buffers", arm.settings.get("shared_buffers", ""))
+    if value is None:
+        return int(RULES["shared_buffers"].default)
+    return int(scaled("shared_buffers", value, factor, contrasted="shared_buffers" in contrasted))

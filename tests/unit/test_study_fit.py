@@ -1,0 +1,182 @@
+"""The published studies, fitted: the numbers are worked out by hand beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pgdyno.errors import UsageError
+from pgdyno.study.cases import cases_of
+from pgdyno.study.checking import complaints_of
+from pgdyno.study.cost import costs_of, load_s, pass_s
+from pgdyno.study.file import StudyFile
+from pgdyno.study.fit import Fitted, Machine, fit
+from pgdyno.study.reading import read_study
+
+STUDIES = Path(__file__).parents[2] / "studies"
+EDB, MOPPEL_2019, MOPPEL_2022, PERCONA = (
+    "edb-2020-tproc-c-12-vs-13",
+    "moppel-2019-pgbench-11-vs-12",
+    "moppel-2022-a-billion-transactions",
+    "percona-2018-crash-safety",
+)
+GB, TB = 2**30, 2**40
+SMALL = Machine(2, 24 * GB, 50 * GB)
+MINUTES = 10
+
+
+def study(name: str) -> StudyFile:
+    path = STUDIES / f"{name}.toml"
+    return read_study(path.read_text(), path.name)
+
+
+def small(name: str) -> Fitted:
+    return fit(study(name), SMALL, MINUTES)
+
+
+def levels(file: StudyFile, factor: str) -> list[object]:
+    return [level.value for level in file.factors[factor]]
+
+
+def told(fitted: Fitted, key: str) -> list[tuple[str, str]]:
+    return [(change.before, change.after) for change in fitted.changes if change.key == key]
+
+
+@pytest.mark.parametrize("name", [EDB, MOPPEL_2019, MOPPEL_2022, PERCONA])
+def test_a_published_study_fitted_to_a_small_machine_can_be_run_there(name: str) -> None:
+    fitted = small(name)
+    cases = cases_of(fitted.file)
+    assert list(complaints_of(fitted.file)) == []
+    assert 5 * pass_s(cases, SMALL) <= 60 * MINUTES
+    assert load_s(costs_of(cases)) <= 60 * MINUTES
+    assert fit(fitted.file, SMALL, MINUTES) == Fitted(fitted.file, ())
+
+
+@pytest.mark.parametrize(
+    ("name", "machine", "hours"),
+    [
+        # 2 settings x 8 numbers of users x 2 versions x 5 blocks of 65 minutes are 173 hours, and restores.
+        (EDB, Machine(96, 384 * GB, 8 * TB), 400),
+        # 29 cases of two hours x 2 versions x 5 blocks are 580 hours.
+        (MOPPEL_2019, Machine(4, 16 * GB, 4 * TB), 800),
+        # A billion transactions, 1200 a second, twice two times, are 38 days.
+        (MOPPEL_2022, Machine(4, 16 * GB, 4 * TB), 1000),
+        # 4 settings x 5 blocks of ten hours.
+        (PERCONA, Machine(56, 256 * GB, 8 * TB), 220),
+    ],
+)
+def test_a_published_study_stays_as_it_is_on_the_machine_of_its_source(
+    name: str, machine: Machine, hours: float
+) -> None:
+    assert fit(study(name), machine, 60 * hours) == Fitted(study(name), ())
+
+
+def test_edb_on_a_small_machine() -> None:
+    fitted = small(EDB)
+    file = fitted.file
+    # 2 of 96 cores: 1, 10, 25, 50 are 0.02 to 1.04; 75 and 100 are 1.6 and 2.1; 250 and 500 are 5.2, 10.4.
+    assert told(fitted, "factors.clients")[0] == ("1, 10, 25, 50, 75, 100, 250, 500", "1, 2, 5, 10")
+    # 2 came of 75 and 100, 10 of 500: [fit] lets these go, in this order. 5 came of 250 and stays.
+    assert levels(file, "clients") == [1, 5]
+    # A warehouse for each client: 5, though 1/16 (24 of 384 GB) of 2000 are 125.
+    assert file.workload["warehouses"] == 5
+    tuned = file.factors["settings"][1].value
+    assert tuned["shared_buffers"] == "256MB"  # 100 GB x 5 / 2000
+    assert tuned["checkpoint_timeout"] == "15min"  # not below the 5 min of the untuned servers
+    # 5 / 2000 of 350 GB, 2 GB, 300 GB, 128 MB are less than the defaults, which the untuned servers have.
+    assert tuned["effective_cache_size"] == "4GB"
+    assert tuned["maintenance_work_mem"] == "64MB"
+    assert tuned["max_wal_size"] == "1GB"
+    assert tuned["work_mem"] == "4MB"
+    assert tuned["autovacuum_max_workers"] == 10
+    # 4 cases x 2 versions = 8 trials: 1 s, 650 MB at 300 and at 150 MB/s = 6.5 s, and 6 s of driving: 108 s.
+    assert pass_s(cases_of(file), SMALL) == pytest.approx(108)
+    assert (file.run.warmup_s, file.run.window_s) == (2, 4)
+    assert (file.run.repeats, file.run.budget_s) == (None, 600)
+    assert file.run.schedule == "slices"
+    assert told(fitted, "data : memory") == [("0.534", "0.0213")]  # 220 of 412 GB, 0.55 of 25.8 GB
+
+
+def test_moppel_2019_on_a_small_machine() -> None:
+    fitted = small(MOPPEL_2019)
+    file = fitted.file
+    assert told(fitted, "factors.clients")[0] == ("1, 2, 3, 4", "1, 2")  # 0.5, 1, 1.5 and 2
+    assert levels(file, "clients") == [1]
+    # 16 MB a branch, of the analytical cases twice as much: the largest with which restores and checks of
+    # five blocks take 200 s.
+    assert levels(file, "scale") == [4, 42]
+    assert file.settings.values["shared_buffers"] == "86MB"  # 2 GB x 42 / 1000
+    assert file.settings.values["work_mem"] == "43MB"
+    assert file.settings.values["random_page_cost"] == "2"
+    # 4 variants x 2 scales x 2 versions x 5 s in each of five blocks are 400 s.
+    assert len(cases_of(file)) == 8
+    assert (file.run.warmup_s, file.run.window_s) == (0, 4)
+    assert file.run.schedule == "slices"
+
+
+def test_moppel_2022_on_a_small_machine() -> None:
+    fitted = small(MOPPEL_2022)
+    file = fitted.file
+    assert file.drive.clients == 4  # two for each core
+    # Of five blocks of two arms, 10 x (1/300 + 1/1000) s/MB x (19.1 MB x branches + 100 MB) = 200 s.
+    assert file.workload["scale"] == 236
+    assert file.settings.values["shared_buffers"] == "193MB"  # 4 GB x 236 / 5000
+    assert file.settings.values["work_mem"] == "992kB"  # 20971 kB x 236 / 5000, in blocks of 8 kB
+    assert file.settings.values["wal_buffers"] == "16MB"  # the most that PostgreSQL takes by itself
+    assert file.settings.values["max_worker_processes"] == "2"
+    assert file.settings.values["max_parallel_workers_per_gather"] == "1"  # 2 of 4 cores
+    # 2 cores x 1000 transactions a second with data in memory, 4 clients, 20 s.
+    assert file.run.transactions == 10_000
+    assert file.run.schedule == "blocks"
+    assert told(fitted, "data : memory") == [("5.56", "0.175")]
+
+
+def test_percona_on_a_small_machine() -> None:
+    fitted = small(PERCONA)
+    file = fitted.file
+    assert file.drive.clients == 2  # 56 threads on 56
+    assert [level.name for level in file.factors["settings"]] == ["default", "crash-safe", "crash-unsafe"]
+    # Five blocks of three arms: 15 x (1/300 + 1/150) s/MB x (110 MB x warehouses + 100 MB) <= 200 s: 11.2.
+    assert file.workload["warehouses"] == 11
+    safe = file.factors["settings"][1].value
+    assert safe["shared_buffers"] == "2163MB"  # 192 GB x 11 / 1000
+    assert safe["work_mem"] == "4MB"
+    assert safe["checkpoint_timeout"] == "1h"
+    assert file.run.schedule == "blocks"  # it says so
+    # 120 s a pass for three trials: 1 s, 10 s of recovery, 13.1 s of data leave 15.9 s.
+    assert (file.run.warmup_s, file.run.window_s) == (0, 15)
+
+
+def test_more_time_gives_larger_data_longer_windows_and_more_levels() -> None:
+    hour, day = (fit(study(EDB), SMALL, minutes).file for minutes in (60, 24 * 60))
+    assert levels(hour, "clients") == [1, 2, 5, 10]
+    assert hour.workload["warehouses"] < day.workload["warehouses"]
+    assert day.run.window_s is not None
+    assert hour.run.window_s is not None
+    assert hour.run.window_s < day.run.window_s
+
+
+def test_a_disk_that_is_too_small_for_the_smallest_data_is_told() -> None:
+    with pytest.raises(UsageError, match="disk is too small"):
+        fit(study(EDB), Machine(2, 24 * GB, GB), MINUTES)
+
+
+def test_published_figures_follow_the_levels_they_belong_to() -> None:
+    file = small(EDB).file
+    assert file.published is not None
+    found = {
+        cells[0].text: (cells[4].metric, cells[4].levels.get("clients"))
+        for cells in file.published.tables[0].figures()
+    }
+    assert found["1"] == found["50"] == ("tpm", "1")
+    assert found["250"] == ("tpm", "5")
+    assert found["500"] == (None, None)  # its level went
+
+
+def test_every_change_says_why_in_a_sentence() -> None:
+    for name in (EDB, MOPPEL_2019, MOPPEL_2022, PERCONA):
+        for change in small(name).changes:
+            assert change.before != change.after
+            assert change.why
+            assert change.sentence == f"{change.key}: {change.before} → {change.after} ({change.why})"

@@ -1,0 +1,221 @@
+"""What holds of every fit, whatever the study, the machine and the time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from pgdyno.errors import UsageError
+from pgdyno.study.cases import cases_of
+from pgdyno.study.checking import complaints_of
+from pgdyno.study.cost import costs_of, disk_bytes, pass_s, window_s
+from pgdyno.study.file import StudyFile
+from pgdyno.study.fit import Fitted, Machine, fit
+from pgdyno.study.fitting.data import DISK_SHARE
+from pgdyno.study.fitting.settings import contrasted_of, quantity, wal_bytes
+from pgdyno.study.fitting.time import BLOCKS_MIN
+
+GB = 2**30
+SOURCE = Machine(16, 64 * GB, 10_000 * GB)
+FEW = settings(max_examples=30, deadline=None)
+
+TUNED = st.fixed_dictionaries(
+    {"shared_buffers": st.sampled_from(["32MB", "128MB", "2GB", "16GB", "48GB"])},
+    optional={
+        "work_mem": st.sampled_from(["4MB", "20971kB", "1GB"]),
+        "max_wal_size": st.sampled_from([512, "8GB", "300GB"]),
+        "checkpoint_timeout": st.sampled_from(["30s", 300, "15min", "1h"]),
+        "max_parallel_workers": st.sampled_from([2, 8, 16]),
+    },
+)
+
+
+def numbers(most: int) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(1, most), min_size=1, max_size=5, unique=True)
+
+
+@st.composite
+def studies(draw: st.DrawFn) -> StudyFile:
+    """Of either workload, with any of its parts fixed or a factor."""
+    kind = draw(st.sampled_from(["tpcc", "pgbench"]))
+    size, most = ("warehouses", 2000) if kind == "tpcc" else ("scale", 8000)
+    workload: dict[str, Any] = {"kind": kind}
+    factors: dict[str, Any] = {"server": draw(st.sampled_from([["12", "13"], ["10", "14", "18"]]))}
+    drive: dict[str, Any] = {}
+    compare = ["server"]
+    for name, table, top in ((size, workload, most), ("clients", drive, 300)):
+        if draw(st.booleans()):
+            factors[name] = draw(numbers(top))
+        else:
+            table[name] = draw(st.integers(1, top))
+    data: dict[str, Any] = {}
+    if draw(st.booleans()):
+        factors["settings"] = {"untuned": {}, "tuned": draw(TUNED)}
+        compare += draw(st.sampled_from([[], ["settings"]]))
+    else:
+        data["settings"] = draw(TUNED)
+    return StudyFile.of(
+        data
+        | {
+            "title": "a study",
+            "compare": compare,
+            "source": {
+                "author": "a",
+                "year": 2020,
+                "title": "b",
+                "machine": {"cores": SOURCE.cores, "memory": SOURCE.memory_bytes},
+            },
+            "workload": workload,
+            "factors": factors,
+            "drive": drive,
+            "run": draw(runs()),
+            "fit": draw(fits(factors)),
+        }
+    )
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> dict[str, Any]:
+    run: dict[str, Any] = draw(st.sampled_from([{"repeats": 1}, {"repeats": 12}, {"budget": "2h"}]))
+    run = {**run, "warmup": draw(st.sampled_from([0, 5, 300]))}
+    schedules = ["slices", "blocks"] + (["sequential"] if "repeats" in run else [])
+    run["schedule"] = draw(st.sampled_from(schedules))
+    if run["schedule"] != "slices" and draw(st.booleans()):
+        return {**run, "transactions": draw(st.integers(1, 100_000_000))}
+    longest = 3600 if run["schedule"] == "slices" else 36_000  # the plan has a limit of rounds
+    return {**run, "window": draw(st.sampled_from([4, 60, 3600, longest]))}
+
+
+@st.composite
+def fits(draw: st.DrawFn, factors: dict[str, Any]) -> dict[str, Any]:
+    drop = []
+    for name in ("clients", "warehouses", "scale"):
+        levels = factors.get(name, [])
+        if len(levels) > 1 and draw(st.booleans()):
+            drop.append({"factor": name, "levels": draw(st.permutations(levels))[: len(levels) - 1]})
+    return {"drop": drop, "keep_schedule": draw(st.booleans())}
+
+
+machines = st.builds(
+    Machine,
+    st.integers(1, 64),
+    st.integers(1, 512).map(lambda n: n * GB),
+    st.integers(1, 9000).map(lambda n: n * GB),
+)
+minutes = st.sampled_from([1, 10, 60, 600, 20_000])
+
+
+def fitted(file: StudyFile, machine: Machine, time: float) -> Fitted:
+    try:
+        return fit(file, machine, time)
+    except UsageError as error:
+        assert "disk" in str(error)
+        assume(False)
+        raise
+
+
+@FEW
+@given(studies(), machines, minutes)
+def test_a_fitted_study_stays_what_it_is(file: StudyFile, machine: Machine, time: float) -> None:
+    once = fitted(file, machine, time)
+    again = fit(once.file, machine, time)
+    assert again.changes == ()
+    assert again.file == once.file
+
+
+@FEW
+@given(studies(), machines, minutes)
+def test_the_fit_is_pure(file: StudyFile, machine: Machine, time: float) -> None:
+    before = file.model_dump()
+    assert fitted(file, machine, time) == fitted(file, machine, time)
+    assert file.model_dump() == before
+
+
+@FEW
+@given(studies(), machines, minutes)
+def test_a_fitted_study_is_a_sound_study_file(file: StudyFile, machine: Machine, time: float) -> None:
+    found = fitted(file, machine, time).file
+    assert list(complaints_of(found)) == []
+    cases = cases_of(found)
+    assert cases
+    assert all(len(case.study.arms) >= 2 for case in cases)
+    assert cases_of(StudyFile.of(found.model_dump(by_alias=True, exclude_none=True))) == cases
+
+
+@FEW
+@given(studies(), machines, minutes)
+def test_a_fitted_study_never_needs_more_than_its_share_of_the_disk(
+    file: StudyFile, machine: Machine, time: float
+) -> None:
+    costs = costs_of(cases := cases_of(fitted(file, machine, time).file))
+    growing_s = min(60 * time, max(window_s(case.study, machine) for case in cases))
+    contrasted = contrasted_of(costs_of(cases_of(file)))
+    needed = disk_bytes(
+        costs, growing_s, machine.cores, lambda arm, factor: wal_bytes(arm, factor, contrasted)
+    )
+    assert needed <= DISK_SHARE * machine.disk_free_bytes
+
+
+@FEW
+@given(studies(), machines, minutes)
+def test_two_blocks_of_a_fitted_study_keep_the_time_or_it_is_told(
+    file: StudyFile, machine: Machine, time: float
+) -> None:
+    found = fitted(file, machine, time)
+    run = found.file.run
+    blocks = run.repeats or BLOCKS_MIN
+    takes_s = blocks * pass_s(cases_of(found.file), machine)
+    told = any("not even 2 blocks" in change.why for change in found.changes)
+    assert takes_s <= 60 * time * (1 + 1e-9) or told
+
+
+@FEW
+@given(studies())
+def test_on_the_machine_of_the_source_with_time_enough_nothing_changes(file: StudyFile) -> None:
+    cases = cases_of(file)
+    runs_s = (file.run.repeats or 5) * pass_s(cases, SOURCE)
+    time = max(runs_s, file.run.budget_s or 0) / 60 + 1_000_000
+    assume(file.run.budget_s is None or 2 * pass_s(cases, SOURCE) <= file.run.budget_s)
+    huge = Machine(SOURCE.cores, SOURCE.memory_bytes, 10**18)
+    assert fit(file, huge, time) == Fitted(file, ())
+
+
+@FEW
+@given(studies(), machines, minutes)
+def test_clients_for_each_core_are_kept(file: StudyFile, machine: Machine, time: float) -> None:
+    found = fitted(file, machine, time).file
+    theirs = [level.value for level in file.factors.get("clients", ())] or [file.drive.clients]
+    ours = [level.value for level in found.factors.get("clients", ())] or [found.drive.clients]
+    expected = {max(1, int(n * machine.cores / SOURCE.cores + 0.5)) for n in theirs if n is not None}
+    assert ours
+    assert set(ours) <= expected
+
+
+@FEW
+@given(studies(), machines, minutes)
+def test_data_and_shared_buffers_keep_their_ratio_or_it_is_told(
+    file: StudyFile, machine: Machine, time: float
+) -> None:
+    found = fitted(file, machine, time)
+    before, after = (costs_of(cases_of(one)) for one in (file, found.file))
+    pairs = {(arm.data.units, arm.settings.get("shared_buffers")) for case in after for arm in case}
+    largest = [max(arm.data.units for case in costs for arm in case) for costs in (before, after)]
+    told = any("shared_buffers" in one.key and " : " in one.key for one in found.changes)
+    told = told or any(
+        one.key.startswith("factors.") and "all of them do not fit" in one.why for one in found.changes
+    )
+    given_before = {
+        arm.settings["shared_buffers"] for case in before for arm in case if "shared_buffers" in arm.settings
+    }
+    if told or not given_before:
+        return
+    (text,) = given_before
+    was = quantity("shared_buffers", text)
+    now = {quantity("shared_buffers", text) for _, text in pairs if text is not None}
+    assert was is not None
+    for size in now:
+        assert size is not None
+        assert size / was == pytest.approx(largest[1] / largest[0], rel=0.15)
