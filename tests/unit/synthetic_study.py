@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +59,14 @@ class Synthetic:
     schedule: Schedule = Schedule.SLICES
     failed_per_slice: int = 0
     title: str = "test data, never measured"
+    case: int = 0
+    levels: Mapping[str, str] = field(default_factory=dict)  # of the case
+    changes: Sequence[Mapping[str, str]] = ()
+    published: Mapping[str, object] | None = None
+
+    @property
+    def case_name(self) -> str:
+        return ", ".join(f"{factor} {level}" for factor, level in self.levels.items())
 
 
 def study_of(wanted: Synthetic) -> Study:
@@ -89,6 +97,10 @@ def study_of(wanted: Synthetic) -> Study:
             "kernel": "Linux 6.1.0",
             "file_system": "ext4",
         },
+        case=wanted.case_name,
+        levels=wanted.levels,
+        changes=wanted.changes,
+        published=wanted.published,
     )
 
 
@@ -117,22 +129,25 @@ def arms_of(wanted: Synthetic) -> list[Arm]:
     ]
 
 
-def write_study(path: Path, wanted: Synthetic) -> None:
+def write_study(path: Path, *cases: Synthetic) -> None:
     """The whole study, closed."""
-    rng = np.random.default_rng(wanted.seed)
-    with Writer.create(path, study_of(wanted), arms_of(wanted)) as writer:
-        for block in range(wanted.blocks):
-            write_block(writer, wanted, block, rng)
-        for caveat in wanted.caveats:
-            writer.add_caveat(caveat)
-        if wanted.ended:
-            writer.finish_study(wanted.ended, CREATED_UNIX_S + 40 * wanted.blocks)
+    numbered = [replace(wanted, case=case) for case, wanted in enumerate(cases)]
+    described = [(study_of(wanted), arms_of(wanted)) for wanted in numbered]
+    with Writer.create(path, *described[0], *described[1:]) as writer:
+        for wanted in numbered:
+            rng = np.random.default_rng(wanted.seed)
+            for block in range(wanted.blocks):
+                write_block(writer, wanted, block, rng)
+            for caveat in wanted.caveats:
+                writer.add_caveat(caveat, wanted.case)
+        if cases[0].ended:
+            writer.finish_study(cases[0].ended, CREATED_UNIX_S + 40 * cases[0].blocks)
 
 
 def write_block(writer: Writer, wanted: Synthetic, block: int, rng: np.random.Generator) -> None:
     started = CREATED_UNIX_S + 40.0 * block
     order = [int(i) for i in rng.permutation(len(wanted.names))]
-    writer.begin_block(Block(block, wanted.seed + block, order, started))
+    writer.begin_block(Block(block, wanted.seed + block, order, started, case=wanted.case))
     drift = rng.normal(0, 0.08)  # the block's own, common to its arms: it must cancel
     rates = [
         wanted.rate_per_s * float(np.exp(drift + np.log(effect) + rng.normal(0, wanted.noise)))
@@ -140,14 +155,14 @@ def write_block(writer: Writer, wanted: Synthetic, block: int, rng: np.random.Ge
     ]
     for arm in order:
         write_trial(writer, wanted, (block, arm), rates[arm], rng)
-    writer.finish_block(block, BlockStatus.DONE, started + 38.0)
+    writer.finish_block(block, BlockStatus.DONE, started + 38.0, wanted.case)
 
 
 def write_trial(
     writer: Writer, wanted: Synthetic, place: tuple[int, int], rate_per_s: float, rng: np.random.Generator
 ) -> None:
     block, arm = place
-    trial = writer.begin_trial(block, arm, CREATED_UNIX_S + 40.0 * block)
+    trial = writer.begin_trial(block, arm, CREATED_UNIX_S + 40.0 * block, wanted.case)
     arms, executed = len(wanted.names), 0
     for k in range(wanted.slices):
         position = k * arms + arm

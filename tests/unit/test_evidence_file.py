@@ -156,7 +156,12 @@ def test_every_case_has_its_own_arms_blocks_and_caveats(tmp_path: Path) -> None:
     small, large = (
         (
             replace(
-                study_of(SMALL), case=name, levels={"clients": name}, file="title = 1", changes=[{"key": "x"}]
+                study_of(SMALL),
+                case=name,
+                levels={"clients": name},
+                file="title = 1",
+                published={"tables": []},
+                changes=[{"key": "x"}],
             ),
             arms,
         )

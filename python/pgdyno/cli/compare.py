@@ -34,9 +34,6 @@ from pgdyno.study.sizing import (
 from pgdyno.units import format_duration, parse_duration_s
 
 DEFAULT_MINUTES = 5.0
-MINUTES_MAX = 60 * 24 * 366.0
-"""A year: a typing error, not a plan."""
-
 DEFAULT_SIZES = {"tpcc": default_warehouses, "pgbench": default_scale}
 
 
@@ -142,7 +139,7 @@ def compare(
       pgdyno compare 17 18 --workload pgbench -b tpcb-like -b select-only@3 -M prepared
       pgdyno compare --resume pgdyno-20261121-213000.sqlite --minutes 5
     """
-    if minutes is not None and not 0 < minutes <= MINUTES_MAX:  # nan is neither
+    if minutes is not None and not 0 < minutes <= options.MINUTES_MAX:  # nan is neither
         raise UsageError(f"--minutes: {minutes:g} is no budget: give more than 0, such as 5")
     if html is not None:
         require_place(html)

@@ -134,10 +134,12 @@ class LiveView:
         if block is None:
             return "preparing"
         of = f" of about {block.blocks_expected}" if block.blocks_expected else ""
-        elapsed_s = block.elapsed_s + time.monotonic() - self._block_begun_s
-        left = format_duration(round(max(0.0, block.budget_s - elapsed_s)))
+        left = ""
+        if block.total_s is not None:
+            elapsed_s = block.elapsed_s + time.monotonic() - self._block_begun_s
+            left = f", {format_duration(round(max(0.0, block.total_s - elapsed_s)))} left"
         case = f"{block.case}: " if block.case else ""
-        return f"{case}block {block.block + 1}{of}, {left} left"
+        return f"{case}block {block.block + 1}{of}{left}"
 
     def _draw(self) -> RenderableType:
         """The same lines all the time, so that nothing jumps."""
@@ -147,7 +149,7 @@ class LiveView:
         block, load = self._block, self._load
         if block:
             elapsed_s = block.elapsed_s + time.monotonic() - self._block_begun_s
-            rows.add_row(ProgressBar(total=block.budget_s, completed=elapsed_s, width=width - 2))
+            rows.add_row(ProgressBar(total=block.total_s, completed=elapsed_s, width=width - 2))
         if load:
             rows.add_row(Text(f"load {load.dataset}: {load.phase}", style="dim", no_wrap=True))
             rows.add_row(ProgressBar(total=1.0, completed=load.share, width=width - 2))

@@ -57,6 +57,9 @@ Dsn = Annotated[
 ]
 
 
+MINUTES_MAX = 60 * 24 * 366.0
+"""A year: a typing error, not a plan."""
+
 SEED_MAX = 2**53 - 1
 """JSON's numbers are exact up to here."""
 

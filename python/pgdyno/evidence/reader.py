@@ -102,6 +102,7 @@ class Evidence:
                 levels=self._json(row["levels"]),
                 file=row["file"],
                 changes=self._json(row["changes"]),
+                published=self._json(row["published"]),
             )
 
     def arms(self, case: int = 0) -> list[Arm]:

@@ -104,7 +104,8 @@ class Study:
     """The row of ``study``, seen from one of its cases, whose ``plan`` this is.
 
     ``case`` is that case's name, empty where there is just one; ``levels`` its factors' levels. ``file`` and
-    ``changes`` are of a study file: its text as run, and what was fitted to this machine.
+    ``changes`` are of a study file: its text, and what was fitted to this machine; ``published`` its tables
+    of the source, as ``study.published`` reads them.
     """
 
     title: str
@@ -120,6 +121,7 @@ class Study:
     levels: Json = field(default_factory=dict)
     file: str = ""
     changes: Sequence[Json] = ()
+    published: Json | None = None
 
 
 class Kept(StrEnum):

@@ -39,6 +39,7 @@ def of_study(study: Study) -> Row:
         masked_json(study.host),
         mask_passwords(study.file),
         masked_json(study.changes),
+        masked_json(study.published),
     )
 
 

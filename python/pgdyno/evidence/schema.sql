@@ -19,8 +19,9 @@ CREATE TABLE study (
     engine              TEXT NOT NULL,      -- JSON: what pgdyno-engine version says (docs/engine.md)
     command             TEXT NOT NULL,      -- the command line that repeats it
     host                TEXT NOT NULL,      -- JSON: machine facts, name → text or number
-    file                TEXT NOT NULL,      -- the study file as it was run; empty for a comparison without one
-    changes             TEXT NOT NULL       -- JSON: list of {key, was, now, why}: what was fitted to this machine
+    file                TEXT NOT NULL,      -- the study file as it was given; empty for a comparison without one
+    changes             TEXT NOT NULL,      -- JSON: list of {key, before, after, why}: what was fitted to this machine
+    published           TEXT NOT NULL       -- JSON: the tables of the source (docs/studies.md), with the levels that were run; null without
 ) STRICT;
 
 -- One comparison of arms. A study file has one for each combination of the factors that are not compared.

@@ -264,7 +264,7 @@ class Writer:
     def _insert_study(self, cases: Sequence[tuple[Study, Sequence[Arm]]]) -> None:
         with self._transaction() as connection:
             connection.execute(
-                "INSERT INTO study VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows.of_study(cases[0][0])
+                "INSERT INTO study VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows.of_study(cases[0][0])
             )
             for case, (study, arms) in enumerate(cases):
                 connection.execute("INSERT INTO study_case VALUES (?, ?, ?, ?)", rows.of_case(case, study))

@@ -27,13 +27,14 @@ class Load:
 @dataclass(frozen=True)
 class BlockBegan:
     """A block begins. ``blocks_expected`` counts all of its case that fit in the budget, as far as can be
-    told; ``unit`` is that of the rates that end it; ``case`` is empty where there is just one.
+    told, and ``total_s`` is the time that all will take, None where that is not known yet; ``unit`` is that
+    of the rates that end it; ``case`` is empty where there is just one.
     """
 
     block: int
     blocks_expected: int | None
     elapsed_s: float
-    budget_s: float
+    total_s: float | None
     unit: str
     case: str = ""
     arms: tuple[str, ...] = ()

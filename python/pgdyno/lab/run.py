@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pgdyno.evidence.records import BlockStatus, Ending
 from pgdyno.lab.block import run_block, run_in_sequence
 from pgdyno.lab.progress import BlockBegan
 from pgdyno.lab.trial import Lab
+from pgdyno.study.cases import UNLIMITED_S
 from pgdyno.study.plan import block_of, blocks_of
 
 FAILED_BLOCKS_IN_A_ROW_MAX = 3
@@ -33,14 +34,25 @@ class Budget:
         """Whether the next block, taking as long as the last one, ends within half a block of the budget."""
         if not self.block_s:
             return True
-        likely_s = self.block_s.get(case, sum(self.block_s.values()) / len(self.block_s))
-        return self.spent_s + likely_s / 2 <= self.budget_s
+        return self.spent_s + self._likely_s(case) / 2 <= self.budget_s
 
     def passes_expected(self, done: int, cases: int = 1) -> int | None:
         """How many blocks each of the cases will have in all."""
         if len(self.block_s) < cases:
             return None
         return done + max(0, round((self.budget_s - self.spent_s) / sum(self.block_s.values())))
+
+    def total_s(self, left: Mapping[int, int | None]) -> float | None:
+        """From beginning to end, as far as can be told; ``left`` is case → its blocks to come."""
+        if any(blocks is None for blocks in left.values()):
+            return self.budget_s
+        if self.block_s:
+            needed_s = sum((blocks or 0) * self._likely_s(case) for case, blocks in left.items())
+            return min(self.budget_s, self.spent_s + needed_s)
+        return self.budget_s if self.budget_s < UNLIMITED_S else None
+
+    def _likely_s(self, case: int) -> float:
+        return self.block_s.get(case, sum(self.block_s.values()) / len(self.block_s))
 
     def spend(self, block_s: float, case: int = 0) -> None:
         """A block took this long. The first one copies all data and says little of those that follow."""
@@ -61,6 +73,12 @@ class _Case:
     def is_done(self) -> bool:
         most = self.lab.study.blocks_max
         return self.given_up or (most is not None and self.next_block >= most)
+
+    @property
+    def left(self) -> int | None:
+        """Its blocks to come; None: as many as the time allows."""
+        most = self.lab.study.blocks_max
+        return None if most is None else most - self.next_block
 
     def note(self, status: BlockStatus) -> None:
         """What became of its block."""
@@ -85,7 +103,7 @@ def run_study(labs: Sequence[Lab], first_blocks: Sequence[int] | None = None, sp
                 return Ending.INTERRUPTED
             if not budget.allows_another(case.lab.case):
                 return Ending.BUDGET
-            status = _run_next(case, budget, len(active))
+            status = _run_next(case, budget, active)
             if status is BlockStatus.INTERRUPTED:
                 return Ending.INTERRUPTED
             if status is BlockStatus.FAILED and case.lab.study.on_failure == "stop":
@@ -94,16 +112,16 @@ def run_study(labs: Sequence[Lab], first_blocks: Sequence[int] | None = None, sp
     return Ending.FAILED if any(case.given_up for case in cases) else Ending.BLOCKS
 
 
-def _run_next(case: _Case, budget: Budget, cases: int) -> BlockStatus:
+def _run_next(case: _Case, budget: Budget, cases: Sequence[_Case]) -> BlockStatus:
     """The next block of a case; of one in sequence all blocks, which overlap."""
     lab, study = case.lab, case.lab.study
-    expected = study.blocks_max or budget.passes_expected(case.next_block, cases)
+    expected = study.blocks_max or budget.passes_expected(case.next_block, len(cases))
     lab.watch(
         BlockBegan(
             block=case.next_block,
             blocks_expected=expected,
             elapsed_s=budget.spent_s,
-            budget_s=budget.budget_s,
+            total_s=budget.total_s({of.lab.case: of.left for of in cases}),
             unit=study.workload.PACE.unit,
             case=lab.name,
             arms=tuple(arm.name for arm in lab.arms),

@@ -23,6 +23,7 @@ from pgdyno.lab.trial import Lab
 from pgdyno.probe.host import describe_host
 from pgdyno.study.cases import Case
 from pgdyno.study.plan import Study
+from pgdyno.study.published import Published
 
 WatchFor = Callable[[Sequence[str]], AbstractContextManager[Watch]]
 """Makes the watcher, given the names of the arms of the first case."""
@@ -32,7 +33,8 @@ WatchFor = Callable[[Sequence[str]], AbstractContextManager[Watch]]
 class Request:
     """What is to be measured: a comparison, or the cases of a study file. The first names the study's title.
 
-    ``file`` is the text of the study file as run, ``changes`` what was fitted to this machine.
+    ``file`` is the text of the study file, ``changes`` what was fitted to this machine, ``published`` its
+    tables of the source.
     """
 
     title: str
@@ -40,6 +42,7 @@ class Request:
     command: str
     file: str = ""
     changes: Sequence[Mapping[str, str]] = ()
+    published: Published | None = None
 
 
 def start_study(path: Path, request: Request, watch_for: WatchFor, interruption: Interruption) -> Ending:
@@ -188,6 +191,7 @@ def study_record(request: Request, case: Case, ready: Prepared) -> records.Study
         levels=dict(case.levels),
         file=request.file,
         changes=request.changes,
+        published=None if request.published is None else request.published.model_dump(mode="json"),
     )
 
 

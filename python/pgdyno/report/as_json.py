@@ -55,12 +55,12 @@ def _of_cases(study: StudyReport) -> dict[str, Any]:
             {
                 "arm": over.arm,
                 "baseline": over.baseline,
-                "sentence": sentence,
+                "sentence": headline.sentence,
                 "verdicts": dict(over.verdicts),
                 "primary": first.primary.key,
                 "average": _estimate(over.average.percent(first.primary.better)) if over.average else None,
             }
-            for over, sentence in zip(study.findings.over_cases, study.headlines, strict=True)
+            for over, headline in zip(study.findings.over_cases, study.headlines, strict=True)
         ],
         "caveats": [asdict(doubt) for doubt in study.doubts],
         "cases": [as_object(report) for report in study.cases.values()],

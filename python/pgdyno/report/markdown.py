@@ -23,7 +23,11 @@ def _of_cases(study: StudyReport) -> Iterator[str]:
     """What holds over them, then each."""
     yield f"# {_escaped(study.title)}"
     yield ""
-    for sentence in [*study.headlines, study.unfinished, study.percent_of]:
+    for sentence in [
+        *(headline.sentence for headline in study.headlines),
+        study.unfinished,
+        study.percent_of,
+    ]:
         if sentence:
             yield _escaped(sentence)
             yield ""

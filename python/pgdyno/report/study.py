@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pgdyno.analysis.study import OverCases, StudyFindings
-from pgdyno.analysis.verdict import Verdict
+from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict
 from pgdyno.estimate import ABSENT, Better, counted, given_percent
 from pgdyno.report import tables
 from pgdyno.report.model import Doubt, Report, build
@@ -21,12 +21,25 @@ WORDS = {
 
 
 @dataclass(frozen=True)
+class OverCasesHeadline:
+    """One arm over all cases: how often which verdict, and the average with what it rests on."""
+
+    claim: str
+    basis: str
+
+    @property
+    def sentence(self) -> str:
+        """Both in one."""
+        return f"{self.claim}; {self.basis}."
+
+
+@dataclass(frozen=True)
 class StudyReport:
     """``cases`` is case's name → its report; of a comparison there is one, and nothing on top of it."""
 
     title: str
     findings: StudyFindings
-    headlines: Sequence[str]
+    headlines: Sequence[OverCasesHeadline]
     unfinished: str
     percent_of: str
     results: Sequence[Table]
@@ -61,19 +74,20 @@ def build_study(findings: StudyFindings) -> StudyReport:
     )
 
 
-def _headline(over: OverCases, findings: StudyFindings) -> str:
+def _headline(over: OverCases, findings: StudyFindings) -> OverCasesHeadline:
     """``13 against 12, in 8 cases: faster in 3, undecided in 5; on the average +1.2 % (…).``"""
     found = over.verdicts
     said = listed([WORDS[verdict].format(n=found[verdict]) for verdict in Verdict if found[verdict]])
-    sentence = f"{over.arm} against {over.baseline}, in {counted(len(over.comparisons), 'case')}: {said}"
+    claim = f"{over.arm} against {over.baseline}, in {counted(len(over.comparisons), 'case')}: {said}"
     metric = findings.first.primary
     if over.average is None:
-        return f"{sentence}; no block counts yet."
+        return OverCasesHeadline(claim, "no block counts yet")
     percent = over.average.percent(metric.better)
-    interval = percent.signed_interval_text if percent.low is not None else "no interval yet"
-    names = f"{metric.name}, {given_percent(percent.confidence)} interval {interval}"
+    known = percent.low is not None and percent.n >= BLOCKS_MIN
+    interval = f"{given_percent(percent.confidence)} interval {percent.signed_interval_text}"
+    names = f"{metric.name}, {interval if known else 'no interval yet'}"
     average = f"on the average over the cases {tables.change_text(percent, '%')}"
-    return f"{sentence}; {average} ({names}, {counted(percent.n, 'block')})."
+    return OverCasesHeadline(claim, f"{average} ({names}, {counted(percent.n, 'block')})")
 
 
 def changes_by_case(findings: StudyFindings) -> Table:
@@ -123,7 +137,7 @@ def _average_row(over: OverCases, better: Better, usual: float) -> list[str]:
 def fitted(findings: StudyFindings) -> Table:
     """What was changed of the study file so that it fits this machine."""
     rows = [
-        [str(change["key"]), str(change["was"]), str(change["now"]), str(change["why"])]
+        [str(change["key"]), str(change["before"]), str(change["after"]), str(change["why"])]
         for change in findings.first.study.changes
     ]
     return Table(

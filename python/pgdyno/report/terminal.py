@@ -43,7 +43,7 @@ def print_terminal(study: StudyReport, console: Console) -> None:
 
 def _of_cases(study: StudyReport, width: int) -> RenderableType:
     prose = min(width, WIDTH_MAX)
-    parts: list[RenderableType] = [_wrapped(sentence, prose, "bold") for sentence in study.headlines]
+    parts: list[RenderableType] = [_wrapped(headline.sentence, prose, "bold") for headline in study.headlines]
     if study.unfinished:
         parts.append(_wrapped(study.unfinished, prose, "bold"))
     parts += [_wrapped(study.percent_of, prose, "dim"), Text()]

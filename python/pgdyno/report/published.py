@@ -1,0 +1,72 @@
+"""The tables of the source, each figure with ours beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pgdyno.analysis.published import OwnCell, OwnTable
+from pgdyno.estimate import ABSENT, NO_BREAK, decimals_of, grouped, signed
+from pgdyno.report import tables
+from pgdyno.report.tables import Table
+
+HERE = "here"
+
+
+def beside_ours(table: OwnTable, confidence: float) -> Table:
+    """As published, a column of ours after each that we have figures of."""
+    ours = [any(row[n].is_asked_for for row in table.rows) for n in range(len(table.columns))]
+    columns: list[str] = []
+    numeric: set[str] = set()
+    for title, has_ours in zip(table.columns, ours, strict=True):
+        columns.append(title)
+        if has_ours:
+            columns.append(f"{title}, {HERE}")
+            numeric |= {title, columns[-1]}
+    return Table(
+        title=table.title,
+        columns=columns,
+        rows=[_row(row, ours, confidence) for row in table.rows],
+        note=_note(table),
+        numeric=frozenset(numeric),
+    )
+
+
+def _row(row: Sequence[OwnCell], ours: Sequence[bool], confidence: float) -> list[str]:
+    cells = []
+    for cell, has_ours in zip(row, ours, strict=True):
+        cells.append(_published(cell))
+        if has_ours:
+            cells.append(_ours(cell, confidence))
+    return cells
+
+
+def _published(cell: OwnCell) -> str:
+    """As printed; where it was wrong, with what it should have been."""
+    if cell.corrected is None:
+        return cell.text
+    right = signed(cell.corrected, decimals_of(cell.corrected, 3), cell.unit)
+    return f"{cell.text} (correct: {right})"
+
+
+def _ours(cell: OwnCell, confidence: float) -> str:
+    if cell.ours is None:
+        return ABSENT if cell.is_asked_for else ""
+    if cell.is_change:
+        return tables.with_interval(cell.ours, confidence)
+    unit = "" if cell.ours.unit in ("", cell.unit) else f"{NO_BREAK}{cell.ours.unit}"
+    if cell.ours.value <= 0:
+        return f"{grouped(cell.ours.value, 0)}{unit}"
+    return f"{tables.level_text(cell.ours)}{unit}"
+
+
+def _note(table: OwnTable) -> str:
+    """The source's notes, those on single figures, and why some of ours are missing."""
+    every = [cell for row in table.rows for cell in row]
+    said = [*table.notes, *(cell.note for cell in every if cell.note)]
+    said += [
+        f"{ABSENT}: {reason}" for reason in dict.fromkeys(cell.why_not for cell in every if cell.why_not)
+    ]
+    said.append(
+        f"“{HERE}” is what was measured on this machine; changes are (B − A) / A in percent of the baseline."
+    )
+    return " ".join(f"{sentence.rstrip('.')}." for sentence in dict.fromkeys(said))
