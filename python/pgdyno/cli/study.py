@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import shutil
 import tomllib
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,14 +16,18 @@ from rich.markup import escape
 from rich.table import Table
 
 import pgdyno
+from pgdyno.cli import options, study_plan
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.errors import StudyFileError, UsageError
-from pgdyno.estimate import counted
+from pgdyno.lab.outlook import outlook
+from pgdyno.server.cache import Cache
 from pgdyno.server.settings.owned import refuse_owned
 from pgdyno.server.settings.profile import profile_named
 from pgdyno.server.version import is_version, parse_wanted
-from pgdyno.study.cases import Case, cases_of, own_settings_of
+from pgdyno.study.cases import cases_of, own_settings_of
 from pgdyno.study.file import StudyFile
+from pgdyno.study.fit import Change, fit
+from pgdyno.study.fit import Machine as FitMachine
 from pgdyno.study.lines import Path as Keys
 from pgdyno.study.lines import line_of, lines_of
 from pgdyno.study.reading import examine
@@ -32,6 +37,8 @@ from pgdyno.study.values import Settings
 app = typer.Typer(
     help="Check and explain study files; list those that come with pgdyno.", no_args_is_help=True
 )
+
+DEFAULT_MINUTES = 10.0
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -111,13 +118,6 @@ def _questions(file: StudyFile) -> Iterator[tuple[Keys, Callable[[], object]]]:
             yield (*keys, "profiles", n), partial(profile_named, profile)
 
 
-def size_of(cases: tuple[Case, ...]) -> str:
-    """``16 cases of 2 arms``."""
-    arms = sorted({len(case.arms) for case in cases})
-    many = str(arms[0]) if len(arms) == 1 else f"{arms[0]} to {arms[-1]}"
-    return f"{counted(len(cases), 'case')} of {many} arms"
-
-
 @app.command("check")
 def check(
     files: Annotated[
@@ -138,8 +138,42 @@ def check(
             for problem in problems:
                 say(f"pgdyno: {problem}")
         else:
-            out.print(f"{path}: ok: {size_of(cases_of(file))}", markup=False, soft_wrap=True)
+            out.print(f"{path}: ok: {study_plan.size_of(cases_of(file))}", markup=False, soft_wrap=True)
     return status
+
+
+@app.command("plan")
+def plan(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A study file, or the name of one of pgdyno's.")
+    ],
+    fit_it: Annotated[
+        bool, typer.Option("--fit", help="Fitted to this machine and to --minutes; says what that changes.")
+    ] = False,
+    minutes: Annotated[
+        float, typer.Option(metavar="N", min=0.1, help="With --fit: of measuring, after loading.")
+    ] = DEFAULT_MINUTES,
+    as_json: AsJson = False,
+) -> None:
+    """Say what would run, how long it takes and how much disk it needs, without running it.
+
+    \b
+      pgdyno study plan mine.toml
+      pgdyno study plan moppel-2019-pgbench-11-vs-12 --fit --minutes 30
+    """
+    study, cache = read(file), Cache.open()
+    machine = options.this_machine()
+    changes: tuple[Change, ...] = ()
+    if fit_it:
+        free = shutil.disk_usage(cache.root).free
+        fitted = fit(study, FitMachine(machine.cores, machine.memory_bytes, free), minutes)
+        study, changes = fitted.file, fitted.changes
+    found = outlook(study, cache, machine)
+    if as_json:
+        print_json(study_plan.as_json(study, found, changes))
+    else:
+        for line in study_plan.lines(study, found, changes):
+            out.print(line, markup=False, soft_wrap=True)
 
 
 @app.command("list")

@@ -40,7 +40,7 @@ class Catalogue:
 
 def catalogue(build: Build, cache: Cache) -> Catalogue:
     """The build's catalogue, from the cache or from a cluster made for the purpose. Raises StartError."""
-    path = cache.catalogues / f"{build.build_id}-{LAYOUT}.json"
+    path = _place(build, cache)
     known = _read(path)
     if known is not None:
         return known
@@ -52,6 +52,15 @@ def catalogue(build: Build, cache: Cache) -> Catalogue:
             part.write_text(json.dumps(_as_json(known)))
             part.replace(path)
     return known
+
+
+def known_catalogue(build: Build, cache: Cache) -> Catalogue | None:
+    """If it was asked before: no server is started for it."""
+    return _read(_place(build, cache))
+
+
+def _place(build: Build, cache: Cache) -> Path:
+    return cache.catalogues / f"{build.build_id}-{LAYOUT}.json"
 
 
 def describe(connection: Connection) -> Catalogue:

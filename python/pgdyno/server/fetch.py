@@ -67,6 +67,11 @@ class Store:
             raise FetchError("no list of embedded builds: " + "; ".join(complaints))
         return sorted({version for _, versions in listed for version in versions}, reverse=True)
 
+    def listed_lately(self) -> list[Version]:
+        """As ``available``, of the sources that were asked within a day: none is asked now."""
+        lists = (_read_list(self._list(source)) or {} for source in self.sources)
+        return sorted({version for listed in lists for version in listed}, reverse=True)
+
     def obtain(self, wanted: Wanted) -> Build:
         """The cached build (of a major the newest), else fetched. Raises FetchError."""
         found = [build for build in self.cached() if wanted.matches(build.version)]
@@ -161,8 +166,11 @@ class Store:
                 complaints.append(f"{source.name}: {error}")
         return listed, complaints
 
+    def _list(self, source: Source) -> Path:
+        return self.lists_dir / f"{source.name.lower()}.json"
+
     def _versions(self, source: Source) -> dict[Version, str]:
-        cached = self.lists_dir / f"{source.name.lower()}.json"
+        cached = self._list(source)
         fresh = _read_list(cached)
         if fresh is not None:
             return fresh

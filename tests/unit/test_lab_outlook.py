@@ -1,0 +1,97 @@
+"""What a study would do is forecast from its file alone: nothing is fetched or started for it."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from test_server_find import build
+
+from pgdyno.cli.study_plan import as_json, lines
+from pgdyno.lab.outlook import AT_RUN_TIME, outlook, would_get
+from pgdyno.server.cache import Cache
+from pgdyno.server.user import Account
+from pgdyno.server.version import Version, parse_wanted
+from pgdyno.study.cost import pass_s
+from pgdyno.study.fit import Change
+from pgdyno.study.reading import read_study
+from pgdyno.study.sizing import Machine
+
+STUDIES = Path(__file__).parents[2] / "studies"
+GIB = 2**30
+MACHINE = Machine(4, 16 * GIB)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    return Cache.at(tmp_path / "cache", Account("ourselves", os.getuid(), os.getgid(), switch=False))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ("17", "17.5 (embedded), which is here"),
+        ("17.4", "17.4, to be fetched"),
+        ("15", "15.18 (system), which is here"),
+        ("12.4", "12.3, the nearest that is to be had"),
+        ("15.17", "15.18, the nearest that is to be had, which is here"),
+    ],
+)
+def test_a_version_gets_what_is_here_or_listed_or_nearest(wanted: str, expected: str) -> None:
+    system, embedded = [build("15.18", "system")], [build("17.5", "embedded")]
+    listed = [Version(17, 4), Version(12, 3), Version(12, 7)]
+    found, words = would_get(parse_wanted(wanted), system, embedded, listed)
+    assert words == expected
+    assert (found is not None) == ("which is here" in expected)
+
+
+def test_without_lists_of_the_sources_nothing_is_guessed() -> None:
+    assert would_get(parse_wanted("12.4"), [build("15.18", "system")], [], []) == (None, AT_RUN_TIME)
+
+
+def test_lists_are_read_as_they_are_and_nobody_is_asked(cache: Cache) -> None:
+    assert cache.store().listed_lately() == []
+    listed = {"listed_at_unix_s": time.time(), "versions": {"12.3": "a", "13.1": "b"}}
+    (cache.root / "lists" / "maven.json").write_text(json.dumps(listed))
+    assert cache.store().listed_lately() == [Version(13, 1), Version(12, 3)]
+
+
+def test_a_study_is_forecast_from_its_repeats(cache: Cache) -> None:
+    file = read_study((STUDIES / "edb-2020-tproc-c-12-vs-13.toml").read_text(), "edb")
+    found = outlook(file, cache, MACHINE)
+    assert (len(found.cases), found.blocks, found.trials) == (16, 5, 160)
+    assert found.total_s == 5 * pass_s(found.cases, MACHINE) > 160 * 3900
+    # 2000 warehouses on each of two servers, and a live copy of one case's two arms.
+    assert found.disk_bytes > 4 * 2000 * 100e6
+    told = "\n".join(lines(file, found, [Change("run.window", "1 h", "4 s", "a reason")]))
+    for words in (
+        "server: 12.4, 13.0",
+        "5 of 16 cases of 2 arms: 160 trials",
+        "5 min of warm-up, then 1 h measured; the arms run one after the other, in random order",
+        "changed    run.window: 1 h → 4 s (a reason)",
+        "clients 500, tuned",
+    ):
+        assert words in told
+    assert ("too little" in told) == (found.disk_bytes > found.disk_free_bytes)
+    whole = json.loads(json.dumps(as_json(file, found, [])))
+    assert whole["trials"] == 160
+    assert whole["cases"][0]["arms"] == ["12.4", "13.0"]
+    assert whole["cases"][0]["window_s"] == 3600
+
+
+def test_a_study_with_a_budget_takes_it_and_no_more(cache: Cache) -> None:
+    text = (STUDIES / "templates" / "upgrade.toml").read_text().replace("repeats = 8", 'budget = "30min"')
+    file = read_study(text, "upgrade")
+    found = outlook(file, cache, MACHINE)
+    assert found.total_s == 1800
+    assert found.blocks == int(1800 / found.pass_s)
+    assert "30 min, the budget" in "\n".join(lines(file, found, []))
+
+
+def test_a_study_by_transactions_says_so(cache: Cache) -> None:
+    file = read_study((STUDIES / "moppel-2022-a-billion-transactions.toml").read_text(), "billion")
+    found = outlook(file, cache, MACHINE)
+    told = "\n".join(lines(file, found, []))
+    assert "10 min of warm-up, then 125\u00a0000\u00a0000 transactions of each client" in told
+    assert as_json(file, found, [])["cases"][0]["window_s"] is None
