@@ -15,6 +15,7 @@ from typer.exceptions import TyperException
 
 from pgdyno import __version__
 from pgdyno.cli import cache, check, compare, demo, drive, load, pgbench, report, servers, settings, study
+from pgdyno.cli import run as run_study
 from pgdyno.cli.console import PLAIN, say
 from pgdyno.errors import PgdynoError, UsageError
 
@@ -27,6 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("compare")(compare.compare)
+app.command("run")(run_study.run)
 app.command("report")(report.report)
 app.command("load")(load.load)
 app.command("drive")(drive.drive)

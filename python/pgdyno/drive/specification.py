@@ -23,11 +23,13 @@ def drive_specification(
     slices: Sequence[Slice],
     targets: Sequence[tuple[str, str]],
     drivings: Sequence[Driving] | None = None,
+    *,
+    interval_s: float = INTERVAL_S,
 ) -> dict[str, Any]:
     """``targets`` are (name, conninfo); the slices' ``arm`` is an index into them.
 
     ``drivings`` has one for each target, where they are not all driven as ``driving`` says; ``threads`` and
-    ``discard_s`` are the whole run's.
+    ``discard_s`` are the whole run's. ``interval_s``: how often it tells what it has done.
     """
     drivings = [driving] * len(targets) if drivings is None else drivings
     if any((one.threads, one.discard_s) != (driving.threads, driving.discard_s) for one in drivings):
@@ -44,7 +46,7 @@ def drive_specification(
         "seed": seed,
         "slices": [_slice(piece) for piece in slices],
         "discard_s": driving.discard_s,
-        "interval_s": INTERVAL_S,
+        "interval_s": interval_s,
         "barriers": True,
         "connect_timeout_s": CONNECT_TIMEOUT_S,
         "drain_timeout_s": DRAIN_TIMEOUT_S,

@@ -17,6 +17,7 @@ from pgdyno.lab.progress import Running, Step
 from pgdyno.lab.telemetry import Telemetry
 from pgdyno.lab.trial import Lab, Trial
 from pgdyno.probe.cpu import server_cpu_s
+from pgdyno.probe.series import step_for
 from pgdyno.study.plan import Block, Driving, Slice
 
 Seen = dict[str, Surroundings]
@@ -33,7 +34,9 @@ def drive_trials(
         _warm_up(lab, block, slices, targets)
         slices = [s for s in slices if s.role == "measure"]
     drivings = [lab.study.driving(index) for index in arms]
-    specification = drive_specification(drivings[0], block.seed, slices, targets)
+    specification = drive_specification(
+        drivings[0], block.seed, slices, targets, drivings, interval_s=step_for(lab.study.window_likely_s())
+    )
 
     def on_event(event: Event) -> None:
         match event["event"]:

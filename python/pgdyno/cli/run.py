@@ -1,0 +1,128 @@
+"""``pgdyno run``: a study file, in full or fitted to this machine."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pgdyno.cli import options
+from pgdyno.cli.measuring import require_place, run_and_report
+from pgdyno.cli.study import read, study_path, text_of
+from pgdyno.cli.study_plan import size_of
+from pgdyno.errors import UsageError
+from pgdyno.lab.study import Request
+from pgdyno.server.cache import Cache
+from pgdyno.server.user import free_bytes
+from pgdyno.study.cases import Case, cases_of
+from pgdyno.study.file import StudyFile
+from pgdyno.study.fit import Machine as FitMachine
+from pgdyno.study.fit import fit as fit_to
+from pgdyno.study.fitting.change import Change
+from pgdyno.units import format_duration
+
+
+def run(
+    study: Annotated[
+        str | None,
+        typer.Argument(metavar="STUDY", help="A study file, or the name of one that comes with pgdyno."),
+    ] = None,
+    *,
+    fit: Annotated[
+        bool,
+        typer.Option("--fit", help="Scale it to this machine and to --minutes, and say what was changed."),
+    ] = False,
+    minutes: Annotated[
+        float | None,
+        typer.Option(metavar="M", help="Time for measuring; loading comes before. [default: the file's]"),
+    ] = None,
+    nearest: Annotated[
+        bool, typer.Option("--nearest", help="Where a version is not to be had, take the nearest one.")
+    ] = False,
+    evidence: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where it goes. [default: STUDY-TIME.sqlite]")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The report. [default: beside the evidence]")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="EVIDENCE", help="Go on with a study that was interrupted.")
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> int:
+    """Run a study: every case of its factors, with telemetry, and report it beside the published figures.
+
+    \b
+      pgdyno run mine.toml
+      pgdyno run moppel-2019-pgbench-11-vs-12 --fit --minutes 10 --nearest
+      pgdyno run --resume evidence.sqlite
+    """
+    if minutes is not None and not 0 < minutes <= options.MINUTES_MAX:  # nan is neither
+        raise UsageError(f"--minutes: {minutes:g} is no time to measure: give more than 0, such as 10")
+    if html is not None:
+        require_place(html)
+    if resume is not None:
+        if study is not None or fit:
+            raise UsageError("--resume takes the study from the evidence: name no other, and fit nothing")
+        return run_and_report(
+            resume, None, more_minutes=minutes, html=html, json=json, quiet=quiet, resumed_by=RESUMED_BY
+        )
+    if study is None:
+        raise UsageError("name a study file, such as mine.toml; `pgdyno study list` has those that there are")
+    path = study_path(study)
+    file, changes = _as_asked(read(study), fit=fit, minutes=minutes, nearest=nearest)
+    cases = cases_of(file)
+    request = Request(
+        title=file.title,
+        cases=cases,
+        command=shlex.join(["pgdyno", *sys.argv[1:]]),
+        file=text_of(path),
+        changes=[
+            {"key": change.key, "before": change.before, "after": change.after, "why": change.why}
+            for change in changes
+        ],
+        published=file.published,
+    )
+    target = evidence or Path(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}.sqlite")
+    require_place(target)
+    heading = "\n".join([describe(file, cases), *(f"  {change.sentence}" for change in changes)])
+    return run_and_report(
+        target, request, heading=heading, html=html, json=json, quiet=quiet, resumed_by=RESUMED_BY
+    )
+
+
+RESUMED_BY = "pgdyno run --resume"
+
+
+def _as_asked(
+    file: StudyFile, *, fit: bool, minutes: float | None, nearest: bool
+) -> tuple[StudyFile, tuple[Change, ...]]:
+    """Raises UsageError: --fit without --minutes, a disk that is too small."""
+    if nearest:
+        file = file.model_copy(update={"run": file.run.model_copy(update={"nearest": True})})
+    if fit:
+        if minutes is None:
+            raise UsageError("--fit needs a time to fit the study into; for example: --fit --minutes 10")
+        machine = options.this_machine()
+        free = free_bytes(Cache.open().root)
+        fitted = fit_to(file, FitMachine(machine.cores, machine.memory_bytes, free), minutes)
+        return fitted.file, fitted.changes
+    if minutes is not None:
+        file = file.model_copy(update={"run": file.run.model_copy(update={"budget_s": 60 * minutes})})
+    return file, ()
+
+
+def describe(file: StudyFile, cases: tuple[Case, ...]) -> str:
+    """The study in a line or two that fit a terminal."""
+    budget_s, repeats = file.run.budget_s, file.run.repeats
+    parts = [size_of(cases)]
+    if repeats is not None:
+        parts.append(f"{repeats} blocks of each" if repeats > 1 else "a block of each")
+    if budget_s is not None:
+        parts.append(f"{format_duration(budget_s)} in all")
+    return f"{file.title}: {'; '.join(parts)}"
