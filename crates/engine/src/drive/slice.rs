@@ -30,6 +30,11 @@ struct Progress {
     window: Window,
     /// When the last interval ended.
     interval_from: Nanos,
+    /// When the threads are asked for the next interval: never while they have not all reported the last one, so that
+    /// what is slower than the intervals makes them longer, and no queue.
+    publish_at: Nanos,
+    /// When they were asked for the last one.
+    published_at: Nanos,
     parts: Parts,
     drained: Parts,
     totals_before: Vec<Counts>,
@@ -91,6 +96,8 @@ impl Control<'_, '_> {
             slice,
             window,
             interval_from: opened,
+            publish_at: opened + self.spec.interval,
+            published_at: opened,
             parts: Parts::default(),
             drained: Parts::default(),
             totals_before: self.totals[target].clone(),
@@ -112,7 +119,6 @@ impl Control<'_, '_> {
     /// early, too, when every client has done its share.
     fn until_drained(&mut self, progress: &mut Progress) -> Result<Option<Halt>, Halt> {
         let mut halt = None;
-        let mut next_publish = progress.window.opened + self.spec.interval;
         let (mut is_closed, mut is_abandoned) = (false, false);
         while progress.drained.count < self.threads.len() {
             let now = self.clock.now();
@@ -121,8 +127,8 @@ impl Control<'_, '_> {
                 progress.window.closes = closes.min(now);
                 is_closed = true;
                 self.order(&Order::Close)?;
-            } else if !is_closed && now >= next_publish {
-                next_publish = now.max(next_publish) + self.spec.interval;
+            } else if !is_closed && now >= progress.publish_at {
+                (progress.publish_at, progress.published_at) = (Nanos::MAX, now);
                 self.order(&Order::Publish)?;
             } else if is_closed && !is_abandoned && now >= closes + self.spec.drain_timeout {
                 is_abandoned = true;
@@ -130,7 +136,8 @@ impl Control<'_, '_> {
             }
             let drain_limit =
                 if is_abandoned { Nanos::MAX } else { progress.window.closes + self.spec.drain_timeout };
-            let deadline = if is_closed { drain_limit } else { progress.window.closes.min(next_publish) };
+            let deadline =
+                if is_closed { drain_limit } else { progress.window.closes.min(progress.publish_at) };
             match self.next_report(deadline) {
                 Ok(Some(report)) => self.add(progress, report)?,
                 Ok(None) => {}
@@ -148,6 +155,7 @@ impl Control<'_, '_> {
                 progress.parts.add(&totals, &latency);
                 if progress.parts.count == self.threads.len() {
                     let parts = std::mem::take(&mut progress.parts);
+                    progress.publish_at = progress.published_at + self.spec.interval;
                     self.write_interval(progress, parts, self.clock.now())?;
                 }
             }

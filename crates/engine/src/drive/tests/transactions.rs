@@ -82,6 +82,17 @@ fn a_connection_lost_in_the_last_transaction_is_replaced_for_the_next_slice() {
 }
 
 #[test]
+fn a_client_that_lost_its_connection_in_the_end_is_done_once() {
+    let mut play = bound(2, vec![Reply::Ok(10 * MS), Reply::Close(10 * MS), Reply::Ok(10 * MS)]);
+    play.beside = Some(Server::new(vec![Reply::Ok(100 * MS)]));
+    let server = play.server.clone();
+    let played = play.run();
+    assert_eq!((played.measured().ok, played.measured().failed), (3, 1));
+    assert_eq!((played.done, played.drained), (vec![200 * MS], vec![(0, 200 * MS)]));
+    assert_eq!(server.transactions().len(), 2);
+}
+
+#[test]
 fn a_server_that_is_gone_leaves_the_share_undone() {
     let play = bound(4, vec![Reply::Ok(10 * MS), Reply::Close(10 * MS)]);
     play.server.admits.set(1);

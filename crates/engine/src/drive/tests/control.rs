@@ -1,0 +1,211 @@
+//! The control thread, with a thread of the driver that does as it is told here.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use super::stage::MS;
+use crate::drive::control::Control;
+use crate::drive::event::Events;
+use crate::drive::job::job;
+use crate::drive::select_only::SelectOnly;
+use crate::drive::spec::Spec;
+use crate::drive::worker::{Input, Order, Report};
+use crate::io::{Clock, Nanos, Reactor, mailbox};
+use crate::record::{Counts, Histogram};
+
+/// How a thread, by its number, answers an order. It may let time pass: nothing else does.
+type Obey = fn(u32, &Order, &AtomicU64) -> Vec<Input>;
+
+/// The clients of a thread have done their shares.
+fn done(at: u64) -> Input {
+    Input::Report(Report::Done { at: Nanos(at) })
+}
+
+fn drained(at: u64) -> Input {
+    let (totals, latency) = (vec![Counts::default()], Histogram::default());
+    let report = Report::Drained { measured: totals.clone(), totals, latency, at: Nanos(at), abandoned: 0 };
+    Input::Report(report)
+}
+
+/// What is of no use in a slice, but wakes the control thread.
+fn nudge() -> Input {
+    Input::Report(Report::Connected(0))
+}
+
+/// What came of a slice.
+struct Conducted {
+    /// What the first thread was ordered.
+    orders: Vec<&'static str>,
+    /// The event.
+    slice: Value,
+    unfinished: Vec<usize>,
+}
+
+/// Drives one slice of 20 ms, or of one transaction, by two threads, with intervals of a millisecond.
+fn conduct(transactions: Option<u64>, obey: Obey) -> Conducted {
+    let workload = json!({"kind": "select-only", "accounts": 1});
+    let spec = json!({"targets": [{"name": "a", "conninfo": ""}], "workload": workload, "clients": 2, "threads": 2,
+        "seed": 1, "retries_max": 0, "discard_s": 0, "interval_s": 0.001, "connect_timeout_s": 1, "drain_timeout_s": 60,
+        "slices": [{"target": 0, "role": "measure", "duration_s": 0.02, "transactions": transactions}]});
+    let spec = Spec::read(&spec.to_string()).expect("sound");
+    let jobs = [job(SelectOnly::read(&workload).expect("sound"))];
+    let (sender, inputs) = mpsc::channel();
+    let time = Arc::new(AtomicU64::new(0));
+    let mut written = Vec::new();
+    let mut control = Control {
+        spec: &spec,
+        jobs: &jobs,
+        clock: Clock::Fake(Arc::clone(&time)),
+        inputs,
+        threads: Vec::new(),
+        events: Events::new(&mut written),
+        totals: vec![Vec::new()],
+        measured: vec![Vec::new()],
+        unfinished: Vec::new(),
+        errors: Vec::new(),
+    };
+    let orders = thread::scope(|scope| {
+        let (sender, time) = (&sender, &*time);
+        let mut threads = Vec::new();
+        for number in 0..2 {
+            let (orders, letters) = mailbox().expect("a mailbox");
+            control.threads.push(orders);
+            threads.push(scope.spawn(move || {
+                let reactor = Reactor::new(Clock::monotonic()).expect("a loop");
+                let mut seen = Vec::new();
+                let serve = letters.serve(&reactor, |order: Order| {
+                    seen.push(name(&order));
+                    for input in obey(number, &order, time) {
+                        sender.send(input).expect("a control thread");
+                    }
+                    !matches!(order, Order::Finish)
+                });
+                reactor.block_on(serve).expect("a loop").expect("orders");
+                seen
+            }));
+        }
+        drop(control.slice(0, spec.slices[0])); // Where it was stopped it says so again, as its event does.
+        for thread in &control.threads {
+            thread.send(Order::Finish).expect("a thread");
+        }
+        threads.into_iter().map(|thread| thread.join().expect("its end")).next().expect("the first")
+    });
+    let unfinished = std::mem::take(&mut control.unfinished);
+    let events = String::from_utf8(written).expect("text");
+    let slice = serde_json::from_str(events.lines().last().expect("an event")).expect("JSON");
+    Conducted { orders, slice, unfinished }
+}
+
+fn name(order: &Order) -> &'static str {
+    match order {
+        Order::Calibrate(_) => "calibrate",
+        Order::Open(_) => "open",
+        Order::Publish => "publish",
+        Order::Close => "close",
+        Order::Abandon => "abandon",
+        Order::Finish => "finish",
+    }
+}
+
+impl Conducted {
+    fn closed_ns(&self) -> u64 {
+        self.slice["closed_ns"].as_u64().expect("an instant")
+    }
+}
+
+#[test]
+fn no_interval_is_asked_for_before_the_last_one_was_reported() {
+    let conducted = conduct(None, |number, order, time| match (number, order) {
+        (0, Order::Open(_)) => {
+            time.store(MS, SeqCst);
+            vec![nudge()]
+        }
+        (0, Order::Publish) => {
+            time.store(5 * MS, SeqCst);
+            vec![nudge(), Input::Stop]
+        }
+        (_, Order::Close) => vec![drained(5 * MS)],
+        _ => vec![],
+    });
+    assert_eq!(conducted.orders, ["open", "publish", "close", "finish"]);
+}
+
+#[test]
+fn intervals_go_on_when_all_threads_have_reported() {
+    let conducted = conduct(None, |number, order, time| match order {
+        Order::Open(_) if number == 0 => {
+            time.store(MS, SeqCst);
+            vec![nudge()]
+        }
+        Order::Publish => {
+            let (totals, latency) = (vec![Counts::default()], Histogram::default());
+            if number == 0 {
+                time.fetch_add(10 * MS, SeqCst);
+            }
+            vec![Input::Report(Report::Interval { totals, latency })]
+        }
+        Order::Close => vec![drained(21 * MS)],
+        _ => vec![],
+    });
+    assert_eq!(conducted.orders, ["open", "publish", "publish", "close", "finish"]);
+    assert_eq!(conducted.slice["ended_by"], "time");
+}
+
+#[test]
+fn a_slice_is_over_at_the_instant_when_the_last_thread_is_done() {
+    let conducted = conduct(Some(1), |number, order, time| match order {
+        Order::Open(_) => {
+            time.store(5 * MS, SeqCst);
+            vec![done(3 * MS + u64::from(number))]
+        }
+        Order::Close => vec![drained(5 * MS)],
+        _ => vec![],
+    });
+    assert_eq!((conducted.closed_ns(), &conducted.slice["ended_by"]), (3 * MS + 1, &json!("transactions")));
+    assert!(conducted.unfinished.is_empty());
+}
+
+#[test]
+fn what_was_done_after_the_limit_was_ended_by_time() {
+    let conducted = conduct(Some(1), |_, order, time| match order {
+        Order::Open(_) => {
+            time.store(20 * MS, SeqCst);
+            vec![nudge()]
+        }
+        Order::Close => vec![done(20 * MS + 1), drained(20 * MS + 1)],
+        _ => vec![],
+    });
+    assert_eq!((conducted.closed_ns(), &conducted.slice["ended_by"]), (20 * MS, &json!("time")));
+    assert_eq!(conducted.unfinished, [0]);
+}
+
+#[test]
+fn a_slice_waits_for_all_its_threads() {
+    let conducted = conduct(Some(1), |number, order, time| match order {
+        Order::Open(_) if number == 0 => {
+            time.store(20 * MS, SeqCst);
+            vec![done(MS), nudge()]
+        }
+        Order::Close => vec![drained(20 * MS)],
+        _ => vec![],
+    });
+    assert_eq!((conducted.closed_ns(), &conducted.slice["ended_by"]), (20 * MS, &json!("time")));
+    assert_eq!(conducted.unfinished, [0]);
+}
+
+#[test]
+fn an_order_to_stop_ends_a_slice() {
+    let conducted = conduct(Some(1), |_, order, time| match order {
+        Order::Open(_) => {
+            time.store(MS, SeqCst);
+            vec![Input::Stop]
+        }
+        Order::Close => vec![drained(MS)],
+        _ => vec![],
+    });
+    assert_eq!((conducted.closed_ns(), &conducted.slice["ended_by"]), (MS, &json!("stop")));
+    assert_eq!(conducted.unfinished, [0]);
+}
