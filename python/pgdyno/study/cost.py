@@ -28,6 +28,9 @@ RESTORE_BYTES_PER_S = 300e6
 READ_BYTES_PER_S = 300e6
 """Of prewarming, and of a VACUUM after the measured part."""
 
+INSPECT_BYTES_PER_S = 1e9
+"""Of pgstattuple, with data in memory."""
+
 TRIAL_S = 1.0
 """Start, connections and stop. Measured: 0.6 s."""
 
@@ -155,18 +158,27 @@ def load_s(costs: Costs, factor: float = 1.0) -> float:
     )
 
 
-def data_s(costs: Costs, factor: float = 1.0) -> float:
-    """Of one block of every case, what the size of the data costs: restores and checks."""
-    per_byte = {kind: 1 / RESTORE_BYTES_PER_S + 1 / rate for kind, rate in CHECK_BYTES_PER_S.items()}
-    return sum(arm.data.bytes_at(factor) * per_byte[arm.data.kind] for case in costs for arm in case)
+def data_s(costs: Costs, study: Study, factor: float = 1.0) -> float:
+    """Of one block of every case, what the size of the data costs: restores, checks, what reads all data."""
+    return sum(
+        arm.data.bytes_at(factor) * _s_per_byte(arm.data.kind, study) for case in costs for arm in case
+    )
 
 
-def extras_s(costs: Costs, study: Study, factor: float = 1.0) -> float:
-    """Of one block of every case, what else a trial does beside being driven."""
-    arms = [arm for case in costs for arm in case]
-    passes = (study.cache_state == "prewarmed") + study.vacuum_after
-    read_s = passes * sum(arm.data.bytes_at(factor) for arm in arms) / READ_BYTES_PER_S
-    return len(arms) * (TRIAL_S + (RECOVERY_S if study.recovery else 0.0)) + read_s
+def _s_per_byte(kind: str, study: Study) -> float:
+    read = (study.cache_state == "prewarmed") + study.vacuum_after
+    inspected = 2 * ("pgstattuple" in study.probes)  # before and after
+    return (
+        1 / RESTORE_BYTES_PER_S
+        + 1 / CHECK_BYTES_PER_S[kind]
+        + read / READ_BYTES_PER_S
+        + inspected / INSPECT_BYTES_PER_S
+    )
+
+
+def trials_s(costs: Costs, study: Study) -> float:
+    """Of one block of every case, what a trial costs whatever its size."""
+    return sum(map(len, costs)) * (TRIAL_S + (RECOVERY_S if study.recovery else 0.0))
 
 
 def window_s(study: Study, machine: Machine) -> float:
@@ -190,7 +202,7 @@ def pass_s(cases: Sequence[Case], machine: Machine) -> float:
     driven_s = sum(
         len(case.study.arms) * (case.study.warmup_s + window_s(case.study, machine)) for case in cases
     )
-    return driven_s + data_s(costs) + extras_s(costs, cases[0].study)
+    return driven_s + data_s(costs, cases[0].study) + trials_s(costs, cases[0].study)
 
 
 WalSize = Callable[[ArmCost, float], int]
@@ -198,14 +210,21 @@ WalSize = Callable[[ArmCost, float], int]
 
 
 def disk_bytes(costs: Costs, growing_s: float, cores: int, wal: WalSize, factor: float = 1.0) -> int:
-    """Datasets, and for one case at a time its arms' live copies with their growth and WAL."""
+    """Datasets, and live copies of them with their growth and WAL: one for each dataset and place among the
+    arms, which cases share.
+    """
     kept = sum(data.bytes_at(factor) for data in datasets_of(costs, factor).values())
-    return kept + max(sum(_live_bytes(arm, growing_s, cores, wal, factor) for arm in case) for case in costs)
+    live: dict[tuple[str, int, int], int] = {}
+    for case in costs:
+        for index, arm in enumerate(case):
+            if not arm.is_dsn:
+                place = (arm.data.key, arm.data.units_at(factor), index)
+                needed = _live_bytes(arm, growing_s, cores, wal, factor)
+                live[place] = max(needed, live.get(place, 0))
+    return kept + sum(live.values())
 
 
 def _live_bytes(arm: ArmCost, growing_s: float, cores: int, wal: WalSize, factor: float) -> int:
-    if arm.is_dsn:
-        return 0
     size = arm.data.bytes_at(factor)
     growth = min(GROWTH_MAX * size, GROWTH_BYTES_PER_CORE_S * cores * growing_s) if arm.writes else 0.0
     return size + round(growth) + wal(arm, factor)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pgdyno.study.cases import Case, cases_of
-from pgdyno.study.cost import Costs, costs_of, data_s, extras_s, pass_s, window_s
+from pgdyno.study.cost import Costs, costs_of, data_s, pass_s, trials_s, window_s
 from pgdyno.study.file import FittedTo, StudyFile
 from pgdyno.study.fitting.change import Change
 from pgdyno.study.fitting.clients import fit_clients
@@ -200,6 +200,7 @@ def _factor(task: _Fit, cases: tuple[Case, ...], blocks: int | None) -> Factor:
     growing_s = min(task.time_s, _longest_window_s(task, cases)) if by_time else task.time_s
     blocks = blocks if task.is_from_elsewhere else None
     room = Room(
+        study=cases[0].study,
         disk_bytes=task.machine.disk_free_bytes,
         cores=task.machine.cores,
         minutes=task.minutes,
@@ -239,7 +240,7 @@ def _wanted(
     return Wanted(
         time_s=task.time_s,
         trials=sum(len(case) for case in costs),
-        fixed_s=data_s(costs, factor.value) + extras_s(costs, study, factor.value),
+        fixed_s=data_s(costs, study, factor.value) + trials_s(costs, study),
         window_s=_longest_window_s(task, cases_of(fit_data(file, factor)[0])),
         warmup_s=study.warmup_s,
         slice_s=slice_s,

@@ -20,6 +20,7 @@ from pgdyno.study.fitting.settings import (
     smallest,
     wal_bytes,
 )
+from pgdyno.study.plan import Study
 from pgdyno.units import format_size
 
 DISK_SHARE = 0.8
@@ -45,10 +46,12 @@ BISECTIONS = 60
 class Room:
     """What limits the size. ``blocks``: of every case, whose data may take their share; None: as they are.
 
+    ``study`` is of any case: what its trials do with the data.
     ``is_settled``: the data were fitted to this machine before, and only the disk can make them smaller.
     ``scales_buffers``: the shared buffers follow the data.
     """
 
+    study: Study
     disk_bytes: int
     cores: int
     minutes: float
@@ -71,7 +74,7 @@ class Room:
             return load_s(costs, factor) <= max(LOAD_MIN_S, LOAD_SHARE * 60 * self.minutes)
 
         def measured(factor: float) -> bool:
-            spent_s = 0.0 if self.blocks is None else self.blocks * data_s(costs, factor)
+            spent_s = 0.0 if self.blocks is None else self.blocks * data_s(costs, self.study, factor)
             return spent_s <= DATA_SHARE * 60 * self.minutes
 
         return {"disk": on_disk, "load": loaded, "time": measured}

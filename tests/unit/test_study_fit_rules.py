@@ -1,0 +1,271 @@
+"""The rules of the fit one by one, on plain values worked out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pgdyno.study.cases import cases_of
+from pgdyno.study.checking import complaints_of
+from pgdyno.study.cost import Data, costs_of, data_of, disk_bytes, load_s, units_at
+from pgdyno.study.file import StudyFile
+from pgdyno.study.fit import Machine, fit
+from pgdyno.study.fitting.data import floor_of
+from pgdyno.study.fitting.levels import changed_values, with_levels, without
+from pgdyno.study.fitting.settings import contrasted_of, quantity, scaled, written
+from pgdyno.study.fitting.time import Layout, Wanted, lay_out, shortest
+from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.values import Level
+
+MB, GB = 2**20, 2**30
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "factor", "contrasted", "expected"),
+    [
+        ("shared_buffers", "4GB", 0.5, False, "2GB"),
+        ("shared_buffers", "32768", 0.25, False, "64MB"),  # a bare number is in blocks of 8 kB
+        ("shared_buffers", "100MB", 0.1, False, "32MB"),  # the least that makes sense
+        ("shared_buffers", "16MB", 0.1, False, "16MB"),  # unless the source had less
+        ("shared_buffers", "1GB", 0.01, True, "128MB"),  # not below the untuned server
+        ("shared_buffers", "64MB", 4.0, True, "128MB"),  # nor above it
+        ("shared_buffers", "128MB", 0.5, False, "128MB"),  # PostgreSQL's default was not chosen
+        ("work_mem", "20971kB", 0.25, False, "5240kB"),  # 5242.75 kB in blocks of 8 kB
+        ("work_mem", "1GB", 1.5, False, "1536MB"),
+        ("max_wal_size", "8192", 0.05, False, "410MB"),  # a bare number is in MB
+        ("wal_buffers", "16MB", 0.1, False, "16MB"),
+        ("max_worker_processes", "4", 0.5, False, "2"),
+        ("max_worker_processes", "8", 0.25, False, "2"),  # of 8 cores, although it is the default
+        ("max_worker_processes", "8", 0.25, True, "8"),
+        ("max_parallel_workers_per_gather", "2", 0.1, False, "1"),
+        ("checkpoint_timeout", "15min", 0.1, False, "90s"),
+        ("checkpoint_timeout", "900", 0.2, False, "3min"),  # a bare number is in seconds
+        ("checkpoint_timeout", "15min", 0.001, False, "30s"),  # PostgreSQL's least
+        ("checkpoint_timeout", "15min", 0.001, True, "15min"),  # or it would be shorter than untuned
+        ("checkpoint_timeout", "15min", 0.5, True, "450s"),
+    ],
+)
+def test_a_setting_keeps_its_share(
+    name: str, given: str, factor: float, contrasted: bool, expected: str
+) -> None:
+    value = quantity(name, given)
+    assert value is not None
+    found = scaled(name, value, factor, contrasted=contrasted)
+    assert (given if found == value else written(name, found)) == expected
+
+
+@pytest.mark.parametrize("text", ["-1", "0", "many", "4gb", ""])
+def test_a_value_that_is_no_quantity_is_left_alone(text: str) -> None:
+    assert quantity("shared_buffers", text) is None
+
+
+def a_study(**parts: Any) -> StudyFile:
+    data: dict[str, Any] = {
+        "title": "t",
+        "compare": ["server"],
+        "workload": {"kind": "pgbench", "scale": 100},
+        "drive": {"clients": 8},
+        "factors": {"server": ["17", "18"]},
+        "run": {"window": "20s", "repeats": 6},
+    }
+    return StudyFile.of(data | parts)
+
+
+def contrasted(tuned: dict[str, str], other: dict[str, str]) -> frozenset[str]:
+    file = a_study(compare=["settings"], server="18", factors={"settings": {"tuned": tuned, "other": other}})
+    return contrasted_of(costs_of(cases_of(file)))
+
+
+def test_a_setting_is_contrasted_where_only_some_arms_leave_its_default() -> None:
+    assert contrasted({"work_mem": "64MB"}, {}) == {"work_mem"}
+    assert contrasted({"work_mem": "64MB"}, {"work_mem": "4096"}) == {"work_mem"}
+    assert contrasted({"work_mem": "64MB"}, {"work_mem": "1GB"}) == frozenset()
+    assert contrasted({"work_mem": "4MB"}, {"work_mem": "4MB"}) == frozenset()
+    assert contrasted({"work_mem": "64MB"}, {"profiles": ["starter"]}) == frozenset()  # type: ignore[dict-item]
+
+
+def test_data_are_rounded_down_to_whole_units_and_never_to_none() -> None:
+    assert [units_at(n, 0.1) for n in (1, 9, 10, 25, 2000)] == [1, 1, 1, 2, 200]
+    assert units_at(2000, 5 / 2000) == 5
+
+
+def test_data_are_as_large_as_their_parameters_say() -> None:
+    tpcc = data_of(TpccParameters(warehouses=10))
+    assert tpcc.bytes_at(1) == 10 * 110_000_000 + 100_000_000
+    plain = data_of(PgbenchParameters(scale=10))
+    assert plain.bytes_at(1) == 10 * 16_000_000 + 100_000_000
+    half_full = data_of(PgbenchParameters(scale=10, fillfactor=50))
+    assert half_full.bytes_at(1) - plain.bytes_at(1) == 10 * 100_000 * 132
+    indexed = data_of(PgbenchParameters(scale=10, indexes=("pgbench_accounts (bid, abalance)",)))
+    assert indexed.bytes_at(1) - plain.bytes_at(1) == 10 * 100_000 * 31.2
+    assert data_of(PgbenchParameters(scale=10, accounts_copy=True)).bytes_at(1) == 418_000_000
+
+
+def test_a_dataset_is_loaded_once_and_has_a_live_copy_for_each_place_among_the_arms() -> None:
+    # Two servers; the numbers of clients share the data, the two scales do not.
+    file = a_study(
+        workload={"kind": "pgbench", "variant": "select-only"},
+        drive={},
+        factors={"server": ["17", "18"], "clients": [1, 8], "scale": [10, 20]},
+    )
+    costs = costs_of(cases_of(file))
+    small, large = (Data("", "pgbench", n, 16e6).bytes_at(1) for n in (10, 20))
+    assert load_s(costs) == pytest.approx(2 * (5 + small / 100e6) + 2 * (5 + large / 100e6))
+    wal = 16 * MB
+    assert disk_bytes(costs, 60, 2, lambda *_: wal) == 2 * (small + large) + 2 * (small + large + 2 * wal)
+
+
+def test_what_writes_grows_for_as_long_as_it_is_driven() -> None:
+    file = a_study(workload={"kind": "tpcc", "warehouses": 10})
+    costs = costs_of(cases_of(file))
+    size = 1_200_000_000
+    growth = 60 * 2 * 500_000  # for a minute on two cores
+    assert disk_bytes(costs, 60, 2, lambda *_: 0) == 2 * size + 2 * (size + growth)
+    assert disk_bytes(costs, 10**9, 2, lambda *_: 0) == 2 * size + 2 * 3 * size  # twice the data at most
+
+
+def floor(workload: dict[str, Any], clients: int, settings: dict[str, str]) -> float:
+    file = a_study(workload=workload, drive={"clients": clients}, settings=settings)
+    return floor_of(costs_of(cases_of(file)), scales_buffers=True)
+
+
+def test_data_do_not_become_smaller_than_clients_and_buffers_can_stand() -> None:
+    tpcc = {"kind": "tpcc", "warehouses": 100}
+    pgbench = {"kind": "pgbench", "scale": 100}
+    assert floor(tpcc, 10, {}) == 10 / 100  # a warehouse each
+    assert floor(pgbench, 10, {}) == 20 / 100  # two branches each
+    assert floor({**pgbench, "variant": "select-only"}, 10, {}) == 1 / 100  # readers do not wait
+    assert floor(tpcc, 10, {"shared_buffers": "128MB"}) == 32 / 128
+    assert floor(tpcc, 500, {}) == 1
+
+
+def wanted(**parts: Any) -> Wanted:
+    values: dict[str, Any] = {
+        "time_s": 600.0,
+        "trials": 2,
+        "fixed_s": 10.0,
+        "window_s": 3600.0,
+        "warmup_s": 360.0,
+        "slice_s": 1.0,
+        "blocks_max": 1,
+    }
+    return Wanted(**(values | parts))
+
+
+def test_the_time_is_laid_out_in_blocks_of_windows_that_fit() -> None:
+    # Eight blocks of 75 s: 10 s are fixed, 65 for two trials; a window of 28 s has a warm-up of 3.
+    assert lay_out(wanted(), 5) == Layout(8, 28.0, 3.0)
+    # With 50 s fixed, eight blocks would leave a third of the time; five leave 70 of 120 s.
+    assert lay_out(wanted(fixed_s=50.0), 5) == Layout(5, 32.0, 3.0)
+    # With 100 s fixed, five leave 20 s for both: 10 s with a warm-up of 2.
+    assert lay_out(wanted(fixed_s=100.0), 5) == Layout(5, 8.0, 2.0)
+    # With 110 s fixed, not even windows of four slices fit.
+    assert lay_out(wanted(fixed_s=110.0), 5) is None
+    assert lay_out(wanted(fixed_s=110.0), 4) == Layout(4, 18.0, 2.0)
+    assert lay_out(wanted(fixed_s=700.0), 2) is None
+    assert shortest(wanted(fixed_s=700.0)) == Layout(2, 4.0, 2.0)
+
+
+def test_windows_stay_where_enough_blocks_of_them_fit() -> None:
+    # 10 + 2 x 23 s: ten blocks of the thirty that the file asks for.
+    short = wanted(window_s=20.0, warmup_s=3.0, blocks_max=30)
+    assert lay_out(short, 5) == Layout(10, 20.0, 3.0)
+
+
+def test_without_a_warm_up_there_is_none_and_whole_trials_are_longer_than_slices() -> None:
+    whole = wanted(slice_s=None, warmup_s=0.0, fixed_s=98.0)
+    assert lay_out(whole, 5) == Layout(5, 11.0, 0.0)
+    assert lay_out(wanted(slice_s=None, warmup_s=0.0, fixed_s=101.0), 5) is None
+    assert lay_out(wanted(slice_s=None, warmup_s=0.0, fixed_s=98.0, least_s=30.0), 5) is None
+
+
+def listed(*values: int) -> tuple[Level, ...]:
+    return tuple(Level(name=str(value), value=value, place=n) for n, value in enumerate(values))
+
+
+def test_levels_that_meet_become_one_and_are_named_after_their_value() -> None:
+    mapped = changed_values(listed(1, 2, 3, 4), lambda n: (n + 1) // 2)
+    assert mapped.levels == listed(1, 2)
+    assert mapped.names == {"1": "1", "2": "1", "3": "2", "4": "2"}
+
+
+def test_levels_with_names_keep_them() -> None:
+    named = (Level(name="small", value=10, place="small"), Level(name="large", value=100, place="large"))
+    mapped = changed_values(named, lambda n: n // 2)
+    assert [(level.name, level.value) for level in mapped.levels] == [("small", 5), ("large", 50)]
+
+
+def with_clients(**parts: Any) -> StudyFile:
+    factors = {"server": ["17", "18"], "clients": [1, 2, 3, 4], "variant": ["default", "analytical"]}
+    return a_study(drive={}, factors=factors, **parts)
+
+
+def test_a_level_that_others_met_is_excluded_where_all_of_them_were() -> None:
+    file = with_clients(exclude=[{"variant": "analytical", "clients": [2, 3, 4]}])
+    halves = changed_values(file.factors["clients"], lambda n: (n + 1) // 2)
+    met = with_levels(file, "clients", halves)
+    assert met.exclude == ({"variant": "analytical", "clients": ("2",)},)
+    assert list(complaints_of(met)) == []
+
+
+def test_an_exclusion_that_excludes_nothing_any_more_is_gone() -> None:
+    file = with_clients(exclude=[{"variant": "analytical", "clients": 4}])
+    assert with_levels(file, "clients", without(file.factors["clients"], "4")).exclude == ()
+    assert with_levels(file, "variant", without(file.factors["variant"], "analytical")).exclude == ()
+
+
+def test_what_may_go_follows_its_levels_and_never_leaves_none() -> None:
+    file = with_clients(fit={"drop": [{"factor": "clients", "levels": [4, 3, 2]}]})
+    halves = changed_values(file.factors["clients"], lambda n: (n + 1) // 2)
+    (drop,) = with_levels(file, "clients", halves).fit.drop
+    assert drop.levels == ("2",)  # made of 3 and 4; 1 is made of 1, too
+    last = with_levels(file, "clients", without(file.factors["clients"], "1"))
+    assert last.fit.drop[0].levels == ("4", "3")
+    assert list(complaints_of(last)) == []
+
+
+def test_a_study_without_a_source_keeps_its_numbers_and_gets_shorter() -> None:
+    file = a_study(
+        settings={"shared_buffers": "1GB"}, run={"window": "10min", "repeats": 6, "schedule": "blocks"}
+    )
+    fitted = fit(file, Machine(2, 24 * GB, 100 * GB), 10)
+    assert fitted.file.workload == file.workload
+    assert fitted.file.settings == file.settings
+    assert fitted.file.drive == file.drive
+    assert fitted.file.run.schedule == "slices"
+    assert {change.key for change in fitted.changes} >= {"run.window", "run.schedule", "run.repeats"}
+
+
+def test_a_study_that_says_so_keeps_its_schedule() -> None:
+    run = {"window": "10min", "repeats": 6, "schedule": "blocks"}
+    fitted = fit(a_study(run=run, fit={"keep_schedule": True}), Machine(2, 24 * GB, 100 * GB), 10)
+    assert fitted.file.run.schedule == "blocks"
+
+
+def test_servers_that_would_take_each_others_memory_do_not_take_turns() -> None:
+    run = {"window": "10min", "repeats": 6, "schedule": "blocks"}
+    fitted = fit(a_study(run=run, settings={"shared_buffers": "8GB"}), Machine(2, 24 * GB, 100 * GB), 10)
+    assert fitted.file.run.schedule == "blocks"  # 16 of 24 GB for buffers are more than 0.6
+
+
+def test_factors_lose_their_middle_levels_last_of_all() -> None:
+    factors = {"server": ["17", "18"], "clients": [1, 2, 4, 8, 16]}
+    file = a_study(drive={}, factors=factors)
+    machine = Machine(2, 24 * GB, 100 * GB)
+    levels = {
+        minutes: [level.value for level in fit(file, machine, minutes).file.factors["clients"]]
+        for minutes in (20, 3, 1)
+    }
+    assert levels[20] == [1, 2, 4, 8, 16]
+    assert levels[3] == [1, 4, 16]
+    assert levels[1] == [1]
+
+
+def test_what_does_not_fit_at_all_is_told() -> None:
+    fitted = fit(a_study(workload={"kind": "tpcc", "warehouses": 100}), Machine(2, 24 * GB, 100 * GB), 1)
+    (change,) = [change for change in fitted.changes if change.key == "run.repeats"]
+    assert change.why == "not even 2 blocks of the shortest windows fit into 1 min"
+    assert fitted.file.run.budget_s is not None
+    assert fitted.file.run.budget_s > 60
