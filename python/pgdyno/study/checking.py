@@ -19,8 +19,8 @@ Complaints = Iterator[StudyFileError]
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """A name that does not exist, with the one that was meant, or with those that there are."""
     names = list(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    if close:
+    close = [] if name[:1].isdecimal() else difflib.get_close_matches(name, names, n=1)
+    if close:  # a number that is near is none that was meant
         return f"there is no such {what}: did you mean {close[0]}?"
     return f"there is no such {what}; there are {', '.join(names)}" if names else f"there is no such {what}"
 
