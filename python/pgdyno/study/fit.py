@@ -29,9 +29,9 @@ from pgdyno.study.fitting.data import (
 from pgdyno.study.fitting.fewer import dropping, level_changes, thinning
 from pgdyno.study.fitting.run import fit_run, run_changes
 from pgdyno.study.fitting.settings import Scales, contrasted_of, fit_settings
-from pgdyno.study.fitting.time import BLOCKS_BETTER, BLOCKS_MIN, Layout, Wanted, lay_out, shortest
+from pgdyno.study.fitting.time import BLOCKS_BETTER, BLOCKS_MIN, SLICES_MIN, Layout, Wanted, lay_out, shortest
+from pgdyno.study.sizing import SLICE_S, default_slice_s
 from pgdyno.study.sizing import Machine as Sizes
-from pgdyno.study.sizing import default_slice_s
 from pgdyno.units import format_size
 
 __all__ = ["Change", "Fitted", "Machine", "fit"]
@@ -207,7 +207,7 @@ def _factor(task: _Fit, cases: tuple[Case, ...], blocks: int | None) -> Factor:
         growing_s=growing_s,
         blocks=blocks,
         is_settled=task.is_settled,
-        scales_buffers=task.is_from_elsewhere,
+        scales_settings=task.is_from_elsewhere,
     )
     return factor_of(costs_of(cases), room, task.memory, task.contrasted)
 
@@ -219,14 +219,14 @@ def _longest_window_s(task: _Fit, cases: tuple[Case, ...]) -> float:
 def _slice_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], factor: Factor) -> float | None:
     """How long a slice is where the arms take turns, as they do where that is possible."""
     costs, run = costs_of(cases), file.run
-    in_turns = run.schedule == "slices" or (
-        not file.fit.keep_schedule
-        and run.transactions is None
-        and are_up_at_once(costs, factor.value, task.machine.memory_bytes, task.contrasted)
-    )
-    if not in_turns:
+    if run.schedule == "slices":
+        return run.slice_s or SLICE_S
+    if file.fit.keep_schedule or run.transactions is not None:
         return None
-    return run.slice_s or default_slice_s(task.machine, _most_clients(costs))
+    slice_s = run.slice_s or default_slice_s(task.machine, _most_clients(costs))
+    is_long_enough = _longest_window_s(task, cases) >= SLICES_MIN * slice_s
+    fits = are_up_at_once(costs, factor.value, task.machine.memory_bytes, task.contrasted)
+    return slice_s if is_long_enough and fits else None
 
 
 def _most_clients(costs: Costs) -> int:

@@ -48,7 +48,7 @@ class Room:
 
     ``study`` is of any case: what its trials do with the data.
     ``is_settled``: the data were fitted to this machine before, and only the disk can make them smaller.
-    ``scales_buffers``: the shared buffers follow the data.
+    ``scales_settings``: sizes in the settings follow the data.
     """
 
     study: Study
@@ -58,13 +58,13 @@ class Room:
     growing_s: float
     blocks: int | None
     is_settled: bool
-    scales_buffers: bool
+    scales_settings: bool
 
     def limits(self, costs: Costs, contrasted: Collection[str]) -> dict[str, Callable[[float], bool]]:
         """By name: whether a factor of the data keeps within it."""
 
         def wal(arm: ArmCost, factor: float) -> int:
-            return wal_bytes(arm, factor, contrasted)
+            return wal_bytes(arm, factor if self.scales_settings else 1.0, contrasted)
 
         def on_disk(factor: float) -> bool:
             needed = disk_bytes(costs, self.growing_s, self.cores, wal, factor)
@@ -108,7 +108,7 @@ def factor_of(costs: Costs, room: Room, memory: float, contrasted: Collection[st
         allowed = found if room.is_settled else _largest(limits[name], found)
         if allowed < found:
             found, why = allowed, WHY[name]
-    least = min(memory, floor_of(costs, room.scales_buffers))
+    least = min(memory, floor_of(costs, room.scales_settings))
     if found < least:
         found, why = least, f"{why}, but {WHY['floor']}"
     allowed = _largest(limits["disk"], found)
@@ -120,7 +120,9 @@ def factor_of(costs: Costs, room: Room, memory: float, contrasted: Collection[st
                 "data the study needs more; prune (pgdyno cache prune), set PGDYNO_CACHE to a larger disk, "
                 "or drop levels"
             )
-    return Factor(_whole(costs, found), why)
+    whole = _whole(costs, found)
+    # Levels that had met may part again there, and then they need more.
+    return Factor(whole if limits["disk"](whole) else found, why)
 
 
 def _whole(costs: Costs, factor: float) -> float:
