@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+from synthetic_telemetry import PROBE_CPU_S, readings, series
 
 from pgdyno.caveats import Caveat
 from pgdyno.evidence.packing import pairs_from
@@ -63,6 +64,7 @@ class Synthetic:
     levels: Mapping[str, str] = field(default_factory=dict)  # of the case
     changes: Sequence[Mapping[str, str]] = ()
     published: Mapping[str, object] | None = None
+    probed: bool = False  # with readings and series
 
     @property
     def case_name(self) -> str:
@@ -181,6 +183,9 @@ def write_trial(
             trial,
             Interval(position, role, opened, opened + 1.0, kinds, p50, 3 * p50, 5 * p50, 20 * p50),
         )
+    end_s = float(wanted.slices * arms)
+    for sampled in series(arm, end_s) if wanted.probed else ():
+        writer.add_series(trial, sampled)
     status = wanted.statuses.get((block, arm), TrialStatus.OK)
     writer.finish_trial(
         trial,
@@ -204,6 +209,8 @@ def write_trial(
                 Check("mix", True, 3.2, 0.52, "23 cards"),
             ],
             server_log="LOG:  database system is ready to accept connections\n",
+            probe_cpu_s=PROBE_CPU_S if wanted.probed else None,
+            readings=readings(arm, executed, end_s) if wanted.probed else (),
         ),
     )
 

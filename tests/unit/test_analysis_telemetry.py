@@ -270,7 +270,7 @@ def test_a_wait_that_was_not_seen_in_a_trial_has_a_share_of_zero_there() -> None
 
 
 def test_what_is_missing_is_told_once_for_each_arm_and_reason() -> None:
-    old, reset = "needs PostgreSQL 16: this is 12", RESET
+    old, reset = "the extension is not there", RESET
     telemetry = {
         1: Telemetry({}, [], [], {"io": old, "wal": reset}),
         2: Telemetry({}, [], [], {"io": old, "locks": old}),

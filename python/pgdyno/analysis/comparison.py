@@ -95,22 +95,40 @@ def compare(
     for key, of_trial in latencies.items():
         values[key] = [_trial_values(by_block, arm.arm, of_trial) for arm in arms[1:]]
         names[key] = (key, Better.LESS)
-    effects = {
-        key: _effects(key, *names[key], values[key], plan.confidence, checked=key == metrics[0].key)
-        for key in values
-    }
+    effects = effects_by_arm(len(arms) - 1, values, names, plan.confidence, checked=metrics[0].key)
     return [
         _comparison(
             arms[0],
             arm,
             dropped=_dropped(trials, arm.arm),
             both_ok={block for block, of_arm in by_block.items() if {0, arm.arm} <= of_arm.keys()},
-            effects={key: of[i] for key, of in effects.items()},
+            effects=effects[i],
             primary=metrics[0],
             plan=plan,
         )
         for i, arm in enumerate(arms[1:])
     ]
+
+
+def effects_by_arm(
+    arms: int,
+    values: Mapping[str, Sequence[Values]],
+    names: Mapping[str, tuple[str, Better]],
+    confidence: float,
+    checked: str = "",
+) -> list[dict[str, Effect]]:
+    """Of each arm after the first: key → effect, where a block has values. ``values``: key → arm by arm.
+
+    Holm's correction is over the arms, of each key by itself: more keys widen no interval. ``checked`` is
+    the key that the bootstrap checks.
+    """
+    found: list[dict[str, Effect]] = [{} for _ in range(arms)]
+    for key, of_arms in values.items():
+        of_key = _effects(key, *names[key], of_arms, confidence, checked=key == checked)
+        for of_arm, one in zip(found, of_key, strict=True):
+            if one is not None:
+                of_arm[key] = one
+    return found
 
 
 def _comparison(
@@ -119,12 +137,11 @@ def _comparison(
     *,
     dropped: Sequence[int],
     both_ok: set[int],
-    effects: Mapping[str, Effect | None],
+    effects: Mapping[str, Effect],
     primary: Metric,
     plan: Plan,
 ) -> Comparison:
-    found = {key: effect for key, effect in effects.items() if effect is not None}
-    main = found.get(primary.key)
+    main = effects.get(primary.key)
     stalled = sorted(both_ok - (main.log_ratios.keys() if main else set()))
     return Comparison(
         baseline=baseline,
@@ -132,7 +149,7 @@ def _comparison(
         blocks=sorted(main.log_ratios) if main else [],
         dropped=dropped,
         stalled=stalled,
-        effects=found,
+        effects=effects,
         primary=main,
         decision=decide(main.spread, primary.better, plan.margin) if main and not stalled else None,
         margin=plan.margin,

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pgdyno.analysis import effect, latency, metrics
+from pgdyno.analysis import case_telemetry, drift, effect, latency, metrics
+from pgdyno.analysis.case_telemetry import CaseTelemetry, read_case
 from pgdyno.analysis.comparison import Comparison, compare
 from pgdyno.analysis.doubts import doubts
+from pgdyno.analysis.drift import Drift, drifts
 from pgdyno.analysis.latency import QUANTILES
 from pgdyno.analysis.metrics import Metric
+from pgdyno.analysis.sampled import SERVER
 from pgdyno.analysis.series import Point, throughput
-from pgdyno.caveats import Caveat
+from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import Estimate
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import (
@@ -73,6 +76,8 @@ class Findings:
     latency_ms: Mapping[tuple[int, str], float | None]  # (trial id, latency_key) → of that ok trial alone
     caveats: Sequence[Caveat]
     block_s: float | None  # the mean duration of a finished block
+    telemetry: CaseTelemetry
+    drifts: Mapping[int, Sequence[Drift]]  # by arm; none of short windows
 
     @property
     def primary(self) -> Metric:
@@ -106,7 +111,13 @@ def find_case(evidence: Evidence, case: int) -> Findings:
     comparisons = compare(arms, trials, study.plan, chosen, getters)
     of_arms = [_of_arm(arm, trials, histograms, chosen, study.plan) for arm in arms]
     p50_ms = {of.arm.arm: of.quantiles_ms(ALL_KINDS)["p50"] for of in of_arms}
+    told = read_case(evidence, study, arms, trials)
+    drifting = {arm.arm: _drifts(arm, trials, series, told, study.plan) for arm in arms}
     computed = doubts(study, arms, trials, comparisons, p50_ms)
+    computed += case_telemetry.doubts(arms, trials, told)
+    for arm in arms:
+        window_s = _window_s([trial for trial in trials if trial.arm == arm.arm])
+        computed += drift.doubts(arm, drifting[arm.arm], window_s, study.plan.margin)
     durations = [
         block.ended_unix_s - block.started_unix_s
         for block in blocks
@@ -124,6 +135,8 @@ def find_case(evidence: Evidence, case: int) -> Findings:
         latency_ms=latency_ms,
         caveats=_together(computed, stored),
         block_s=sum(durations) / len(durations) if durations else None,
+        telemetry=told,
+        drifts=drifting,
     )
 
 
@@ -141,6 +154,23 @@ def _quantiles_by_trial(
         for kind, pairs in [*by_kind.items(), (ALL_KINDS, latency.merge(by_kind.values()))]
         for name, value in latency.quantiles_ms(pairs).items()
     }
+
+
+def _drifts(
+    arm: Arm,
+    trials: Sequence[Trial],
+    points: Mapping[int, Sequence[Point]],
+    told: CaseTelemetry,
+    plan: Plan,
+) -> list[Drift]:
+    series = {trial: {SERVER: of} for trial, of in told.series.items()}
+    return drifts(arm, trials, points, series, told.by_trial, plan.confidence)
+
+
+def _window_s(trials: Sequence[Trial]) -> float:
+    """The mean time from the first measured slice to the last."""
+    spans = [trial.measured[-1].drained_s - trial.measured[0].opened_s for trial in trials if trial.measured]
+    return sum(spans) / len(spans) if spans else 0.0
 
 
 @dataclass(frozen=True)
@@ -217,7 +247,9 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _together(computed: Sequence[Caveat], stored: Sequence[Caveat]) -> list[Caveat]:
-    """Each once. What was stored of a code says where it was seen, and stands for what is computed of it."""
-    known = {caveat.code for caveat in stored}
+    """Each once. What was stored of a code says where it was seen, and stands for what is computed of it; but
+    the series that was lost says nothing of the readings that are missing.
+    """
+    known = {caveat.code for caveat in stored} - {Code.PROBE_UNAVAILABLE}
     every = [*(caveat for caveat in computed if caveat.code not in known), *stored]
     return list({(caveat.trial, caveat.code, caveat.sentence): caveat for caveat in every}.values())

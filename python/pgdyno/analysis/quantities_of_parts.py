@@ -208,6 +208,9 @@ OF_SAMPLES: Sequence[Told] = (
     Told("waits.backends", "active backends", "backends", NEITHER, "backends seen / looks"),
     Told("wait.share", "share of active time", "%", NEITHER, "backends seen in it / all seen active"),
     Told("probes.late_s", "latest sample", "s", LESS, "largest late_s"),
+    Told(
+        "probes.us_per_tx", "CPU of the sampling per transaction", "µs/tx", LESS, "probe_cpu_s / transactions"
+    ),
     Told("trial.start_s", "start of the server", "s", LESS, "until it accepts connections"),
     Told("trial.restart_s", "restart of the server", "s", LESS, "after the measured part"),
     Told("trial.recovery_s", "recovery after a crash", "s", LESS, "after the measured part"),

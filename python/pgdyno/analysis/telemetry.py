@@ -12,12 +12,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pgdyno.analysis.counters import OTHERS, identity
 from pgdyno.analysis.effect import level_of
-from pgdyno.analysis.metrics import Metric
+from pgdyno.analysis.metrics import US_PER_S, Metric
 from pgdyno.analysis.quantities import OF_TRIALS, Quantity
 from pgdyno.analysis.quantities_of_parts import BY_KEY, OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS, Told
 from pgdyno.analysis.samples import keyed, of_samples
@@ -26,6 +27,9 @@ from pgdyno.analysis.window import RESET, Gauges, Window, window
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import Estimate
 from pgdyno.evidence.records import Arm, Reading, Series, Slice, Trial
+
+VERSION_LACKS = re.compile(r"needs PostgreSQL \d+: this is \d+")
+"""The reason that ``probe.server`` gives where a version has nothing to read."""
 
 NAME_LENGTH_MAX = 60
 """Of a statement in the name of a metric; its key has all of it."""
@@ -85,6 +89,8 @@ def of_trial(
     sampled, waits = of_samples(trial, series or {})
     own = {"start_s": trial.start_s, "restart_s": trial.restart_s, "recovery_s": trial.recovery_s}
     values |= sampled | {f"trial.{key}": value for key, value in own.items() if value is not None}
+    if trial.probe_cpu_s is not None and trial.transactions:
+        values["probes.us_per_tx"] = US_PER_S * trial.probe_cpu_s / trial.transactions
     return Telemetry(
         values, [statement.text for statement in found], list(relations), w.missing, waits, w.elapsed_s
     )
@@ -195,8 +201,25 @@ def level(key: str, by_block: Mapping[int, float], confidence: float) -> Estimat
     return level_of(by_block, of.unit, of.better, confidence)
 
 
+def not_in_version(
+    arms: Sequence[Arm], trials: Sequence[Trial], telemetry: Mapping[int, Telemetry]
+) -> dict[int, dict[str, str]]:
+    """Arm → probe → reason, of the probes that the arm's version just does not have: no doubt, but a fact."""
+    found: dict[int, dict[str, str]] = {arm.arm: {} for arm in arms}
+    for trial in trials:
+        if trial.trial in telemetry:
+            missing = telemetry[trial.trial].missing
+            found[trial.arm] |= {
+                p: reason for p, reason in missing.items() if VERSION_LACKS.fullmatch(reason)
+            }
+    return {arm: probes for arm, probes in found.items() if probes}
+
+
 def doubts(arms: Sequence[Arm], trials: Sequence[Trial], telemetry: Mapping[int, Telemetry]) -> list[Caveat]:
-    """What could not be measured and why, each reason once for an arm; and statistics that were reset."""
+    """What could not be measured and why, each reason once for an arm; and statistics that were reset.
+
+    Not what ``not_in_version`` tells.
+    """
     found = []
     for arm in arms:
         mine = [
@@ -208,7 +231,7 @@ def doubts(arms: Sequence[Arm], trials: Sequence[Trial], telemetry: Mapping[int,
         by_reason: dict[str, dict[str, None]] = {}
         for of in mine:
             for probe, reason in of.missing.items():
-                if reason != RESET:
+                if reason != RESET and not VERSION_LACKS.fullmatch(reason):
                     by_reason.setdefault(reason, {})[probe] = None
         for reason, probes in by_reason.items():
             names = {"probes": ", ".join(probes), "arm": arm.name, "reason": reason}

@@ -44,6 +44,11 @@ def _rows(findings: Findings) -> Iterator[tuple[object, ...]]:
             value = metric.value(trial, trial.measured)
             if value is not None:
                 yield (*place, metric.key, metric.unit, str(metric.better), repr(value))
+        told = findings.telemetry.by_trial.get(trial.trial)
+        for metric in findings.telemetry.metrics.values() if told else ():
+            if told and metric.key in told.values:
+                cells = (_plain(metric.key), metric.unit, str(metric.better), repr(told.values[metric.key]))
+                yield (*place, *cells)
         for key, quantile_ms in latencies.get(trial.trial, []):
             yield (*place, key, "ms", str(Better.LESS), repr(quantile_ms))
 

@@ -7,9 +7,10 @@
     one comparison, else null plan            as in the evidence arms            [{name, spec, clients,
     server, settings_requested, safety, trials: {status: n}, levels: {metric: estimate}, latency_ms: {kind:
     {n, p50 … max}}, counts: {kind: counts}, driver_memory_bytes}], the baseline first comparisons
-    [{arm, baseline, verdict, sentence, margin, primary, effects: {metric or latency key: effect}, blocks,
-    blocks_dropped, blocks_needed, detectable_percent}] caveats         [{code, sentence, remedy}] method,
-    derived the texts
+    [{arm, baseline, verdict, sentence, margin, primary, effects: {metric or latency key: effect}, telemetry:
+    {key of docs/metrics.md: effect}, statements_average, blocks, blocks_dropped, blocks_needed,
+    detectable_percent}] caveats         [{code, sentence, remedy}] method, derived the texts probes
+    {cpu_share, us_per_transaction}: what they cost, or null
 
 A study of several cases has ``over_cases`` ([{arm, baseline, sentence, verdicts: {verdict: n}, primary,
 average}], average an estimate over the passes), ``changes`` (what was fitted to this machine), ``caveats``
@@ -28,8 +29,8 @@ from dataclasses import asdict
 from typing import Any
 
 from pgdyno.analysis.comparison import Comparison, Effect
-from pgdyno.analysis.findings import ArmFindings
-from pgdyno.estimate import Estimate
+from pgdyno.analysis.findings import ArmFindings, Findings
+from pgdyno.estimate import Better, Estimate
 from pgdyno.report.model import Headline, Report
 from pgdyno.report.study import StudyReport
 
@@ -71,7 +72,7 @@ def as_object(report: Report) -> dict[str, Any]:
     """The document as Python values."""
     findings, study = report.findings, report.findings.study
     comparisons = [
-        _comparison(comparison, headline, findings.primary.key)
+        _comparison(comparison, headline, findings)
         for comparison, headline in zip(findings.comparisons, report.headlines, strict=True)
     ]
     return {
@@ -86,15 +87,29 @@ def as_object(report: Report) -> dict[str, Any]:
         "percent_of": report.percent_of,
         "verdict": comparisons[0]["verdict"] if len(comparisons) == 1 else None,
         "plan": asdict(study.plan),
-        "arms": [_arm(of) for of in findings.arms],
+        "arms": [_arm(of, findings) for of in findings.arms],
         "comparisons": comparisons,
         "caveats": [asdict(doubt) for doubt in report.doubts],
         "method": list(report.method),
         "derived": report.derived,
+        "probes": _probes(findings),
     }
 
 
-def _arm(of: ArmFindings) -> dict[str, Any]:
+def _probes(findings: Findings) -> dict[str, Any] | None:
+    """What they cost."""
+    cost = findings.telemetry.cost
+    if cost is None:
+        return None
+    names = {of.arm.arm: of.arm.name for of in findings.arms}
+    return {
+        "cpu_share": cost.share,
+        "us_per_transaction": {names[arm]: us for arm, us in cost.us_per_tx.items()},
+    }
+
+
+def _arm(of: ArmFindings, findings: Findings) -> dict[str, Any]:
+    told, arm = findings.telemetry, of.arm.arm
     return {
         "name": of.arm.name,
         "spec": of.arm.spec,
@@ -109,19 +124,28 @@ def _arm(of: ArmFindings) -> dict[str, Any]:
         },
         "counts": {kind: asdict(counts) for kind, counts in of.counts.items()},
         "driver_memory_bytes": of.driver_memory_bytes,
+        "telemetry": {key: _estimate(level) for key, level in told.levels[arm].items()},
+        "not_in_version": dict(told.missing.get(arm, {})),
+        "per_hour": {
+            drift.key: {**(_estimate(drift.estimate) or {}), "percent_of_mean": _estimate(drift.percent)}
+            for drift in findings.drifts[arm]
+        },
     }
 
 
-def _comparison(comparison: Comparison, headline: Headline, primary: str) -> dict[str, Any]:
-    decision = comparison.decision
+def _comparison(comparison: Comparison, headline: Headline, findings: Findings) -> dict[str, Any]:
+    decision, arm, told = comparison.decision, comparison.arm.arm, findings.telemetry
+    average = told.average.get(arm)
     return {
         "arm": comparison.arm.name,
         "baseline": comparison.baseline.name,
         "verdict": comparison.verdict,
         "sentence": headline.sentence,
         "margin": comparison.margin,
-        "primary": primary,
+        "primary": findings.primary.key,
         "effects": {key: _effect(effect) for key, effect in comparison.effects.items()},
+        "telemetry": {key: _effect(effect) for key, effect in told.effects[arm].items()},
+        "statements_average": _estimate(average.percent(Better.LESS)) if average else None,
         "blocks": list(comparison.blocks),
         "blocks_dropped": list(comparison.dropped),
         "blocks_needed": decision.blocks_needed if decision else None,

@@ -58,7 +58,7 @@ def _of_case(report: Report, title: str) -> Iterator[str]:
     yield from _caveats(report.doubts)
     yield "## How it was measured"
     yield ""
-    for paragraph in [*report.method, report.derived]:
+    for paragraph in [*report.method, report.probes, report.derived]:
         if paragraph:
             yield _escaped(paragraph)
             yield ""

@@ -11,7 +11,7 @@ from pgdyno.analysis.verdict import BLOCKS_MIN, POWER, Verdict
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import NO_BREAK, Better, counted, decimals_of, given_percent, grouped, share_text
 from pgdyno.evidence.records import Arm
-from pgdyno.report import background, tables
+from pgdyno.report import background, tables, telemetry, telemetry_of_parts
 from pgdyno.report.method import DERIVED_FROM_TPC_C, how_it_was_measured
 from pgdyno.report.tables import Table
 
@@ -81,6 +81,7 @@ class Report:
     safety: Sequence[str]  # sentences: what is given up, and by which arms
     background: Sequence[Table]
     method: Sequence[str]  # paragraphs
+    probes: str  # what the probes themselves cost; empty where there were none
     derived: str  # the statement the TPC asks for; empty for other workloads
     command: str
 
@@ -98,10 +99,15 @@ def build(findings: Findings) -> Report:
         tables.levels(findings),
         tables.latencies(findings),
         tables.latency_changes(findings),
+        telemetry_of_parts.drifts(findings),
+        telemetry.brief(findings),
+        telemetry_of_parts.statements(findings),
         tables.safety(findings),
         tables.checks(findings),
     ]
     behind = [
+        telemetry_of_parts.relations(findings),
+        *telemetry.groups(findings),
         background.scripts(findings),
         background.workload(findings),
         background.transactions(findings),
@@ -123,6 +129,7 @@ def build(findings: Findings) -> Report:
         safety=tables.given_up(findings),
         background=[table for table in behind if table.rows],
         method=how_it_was_measured(findings),
+        probes=telemetry.probes_cost(findings),
         derived=DERIVED_FROM_TPC_C if tpcc else "",
         command=findings.study.command,
     )

@@ -42,6 +42,7 @@ class Table:
     long: bool = False  # of interest to few: may be folded away
     dispensable: Sequence[str] = ()  # columns that a narrow page leaves out, the first of them first
     said_elsewhere: bool = False  # the terminal says it in fewer lines than a table takes
+    rows_on_terminal: int = 0  # so many of a long one are shown there, too
 
 
 def levels(findings: Findings) -> Table:

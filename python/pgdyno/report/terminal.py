@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -67,13 +68,17 @@ def render(report: Report, width: int) -> RenderableType:
         parts.append(_wrapped(report.unfinished, prose, "bold"))
     parts += [_wrapped(report.percent_of, prose, "dim"), Text()]
     for table in report.results:
-        if not table.long and not table.said_elsewhere:
+        if table.long and table.rows_on_terminal:
+            parts += [*_table(replace(table, rows=table.rows[: table.rows_on_terminal]), width), Text()]
+        elif not table.long and not table.said_elsewhere:
             parts += [*_table(table, width), Text()]
     if report.safety:
         parts.append(Text("Safety", style="bold"))
         parts += [_wrapped(sentence, prose, begin="- ") for sentence in report.safety]
         parts.append(Text())
     parts += _caveats(report.doubts, prose)
+    if report.probes:
+        parts += [_wrapped(report.probes, prose, "dim"), Text()]
     if report.derived:
         parts.append(_wrapped(report.derived, prose, "dim"))
     return Group(*parts)

@@ -1,0 +1,170 @@
+"""What the probes tell of a case: by trial, then as levels of the arms and effects against the baseline.
+
+A family of its own beside the metrics of the driver: no effect here changes an interval or a verdict there.
+Series are read one trial at a time and reduced; of the server's what charts and slopes need is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from sys import intern
+
+from pgdyno.analysis import telemetry
+from pgdyno.analysis.combined import Combined, combine
+from pgdyno.analysis.comparison import Effect, Values, effects_by_arm, ok_by_block
+from pgdyno.analysis.effect import level_of
+from pgdyno.analysis.metrics import Metric
+from pgdyno.analysis.probe_cost import ProbeCost, probe_cost
+from pgdyno.analysis.sampled import SERVER
+from pgdyno.analysis.samples import keyed
+from pgdyno.analysis.telemetry import Telemetry, metrics_of, of_trial
+from pgdyno.caveats import Caveat
+from pgdyno.estimate import Estimate
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import Arm, Series, Study, Trial, TrialStatus
+
+KEPT = ("at_s", "late_s", "lsn_bytes", "num_timed", "num_requested", "frozen_xid_age")
+"""Of the server's series: what is drawn, and what has a slope."""
+
+
+@dataclass(frozen=True)
+class CaseTelemetry:
+    """``by_trial`` and ``series`` (of the server, its columns KEPT) are of the trials that count, by id.
+
+    ``metrics`` are what is compared, by key; ``levels`` (arm → key) has what any block has a value of, zero
+    and less included, ``effects`` what has a ratio in every block that has values of both arms. ``average``
+    is the geometric mean, by arm, of what it changes in the mean times of the statements.
+    """
+
+    by_trial: Mapping[int, Telemetry]
+    series: Mapping[int, Series]
+    metrics: Mapping[str, Metric]
+    levels: Mapping[int, Mapping[str, Estimate]]
+    effects: Mapping[int, Mapping[str, Effect]]
+    average: Mapping[int, Combined]
+    cost: ProbeCost | None
+    missing: Mapping[int, Mapping[str, str]]  # arm → probe → why its version does not have it
+
+    @property
+    def statements(self) -> list[str]:
+        """Those that are compared, the one with the most time first."""
+        return self.parts("statement.calls")
+
+    def parts(self, *keys: str) -> list[str]:
+        """The statements, relations or waits that have one of these keys, in their order."""
+        told = (telemetry.parted(key) for key in self.metrics)
+        return list(dict.fromkeys(part for key, part in told if key in keys))
+
+
+def read_case(
+    evidence: Evidence, study: Study, arms: Sequence[Arm], trials: Sequence[Trial]
+) -> CaseTelemetry:
+    """Of the ok trials. The caller holds a snapshot."""
+    by_trial, series = {}, {}
+    ok = [trial for trial in trials if trial.status is TrialStatus.OK]
+    for trial in ok:
+        sampled = evidence.series(trial.trial)
+        by_trial[trial.trial] = _shared(of_trial(trial, evidence.readings(trial.trial), sampled))
+        if SERVER in sampled:
+            series[trial.trial] = _kept(sampled[SERVER])
+    by_trial = _with_waits_not_seen(by_trial)
+    confidence = study.plan.confidence
+    metrics = {metric.key: metric for metric in metrics_of(by_trial)}
+    effects = effects_on(arms, ok, metrics.values(), by_trial, confidence)
+    return CaseTelemetry(
+        by_trial=by_trial,
+        series=series,
+        metrics=metrics,
+        levels={arm.arm: _levels(arm.arm, ok, metrics.values(), by_trial, confidence) for arm in arms},
+        effects=effects,
+        average={arm: average for arm, of in effects.items() if (average := _average(of, confidence))},
+        cost=probe_cost(study.host, ok),
+        missing=telemetry.not_in_version(arms, ok, by_trial),
+    )
+
+
+def doubts(arms: Sequence[Arm], trials: Sequence[Trial], of: CaseTelemetry) -> list[Caveat]:
+    """What could not be measured; but not what a version just does not have."""
+    return telemetry.doubts(arms, trials, of.by_trial)
+
+
+def effects_on(
+    arms: Sequence[Arm],
+    trials: Sequence[Trial],
+    metrics: Iterable[Metric],
+    by_trial: Mapping[int, Telemetry],
+    confidence: float,
+) -> dict[int, dict[str, Effect]]:
+    """Of each arm after the first, by key; with Holm's correction over the arms, metric by metric."""
+    blocks = ok_by_block(trials)
+    values: dict[str, list[Values]] = {}
+    for metric in metrics:
+        values[metric.key] = [{} for _ in arms[1:]]
+        for i, arm in enumerate(arms[1:]):
+            pairs = {
+                block: (a, b)
+                for block, of_arm in blocks.items()
+                if (a := _value(by_trial, of_arm.get(0), metric.key)) is not None
+                and (b := _value(by_trial, of_arm.get(arm.arm), metric.key)) is not None
+            }
+            # To leave out the blocks without a ratio would tell of the others as if they were all.
+            if all(a > 0 and b > 0 for a, b in pairs.values()):
+                values[metric.key][i] = pairs
+    by_key = {metric.key: (metric.name, metric.better) for metric in metrics}
+    found = effects_by_arm(len(arms) - 1, values, by_key, confidence)
+    return {arm.arm: found[i] for i, arm in enumerate(arms[1:])}
+
+
+def _value(by_trial: Mapping[int, Telemetry], trial: Trial | None, key: str) -> float | None:
+    return None if trial is None else by_trial[trial.trial].values.get(key)
+
+
+def _levels(
+    arm: int,
+    trials: Sequence[Trial],
+    metrics: Iterable[Metric],
+    by_trial: Mapping[int, Telemetry],
+    confidence: float,
+) -> dict[str, Estimate]:
+    mine = {trial.block: by_trial[trial.trial].values for trial in trials if trial.arm == arm}
+    found = {}
+    for metric in metrics:
+        known = {block: of[metric.key] for block, of in mine.items() if metric.key in of}
+        level = level_of(known, metric.unit, metric.better, confidence)
+        if level is not None:
+            found[metric.key] = level
+    return found
+
+
+def _average(effects: Mapping[str, Effect], confidence: float) -> Combined | None:
+    """Over the statements that both arms have."""
+    of = keyed("statement.mean_ms", "")
+    ratios = {
+        key.removeprefix(of): effect.log_ratios for key, effect in effects.items() if key.startswith(of)
+    }
+    return combine(ratios, confidence) if len(ratios) > 1 else None
+
+
+def _shared(of: Telemetry) -> Telemetry:
+    """With keys that all trials share: those of statements hold their texts."""
+    return replace(
+        of,
+        values={intern(key): value for key, value in of.values.items()},
+        statements=[intern(text) for text in of.statements],
+        relations=[intern(name) for name in of.relations],
+    )
+
+
+def _with_waits_not_seen(by_trial: Mapping[int, Telemetry]) -> dict[int, Telemetry]:
+    """A wait that was seen elsewhere has a share of 0 where it was looked for and not seen."""
+    zero = {intern(keyed("wait.share", name)): 0.0 for of in by_trial.values() for name in of.waits}
+    return {
+        trial: replace(of, values=zero | dict(of.values)) if of.waits else of
+        for trial, of in by_trial.items()
+    }
+
+
+def _kept(series: Series) -> Series:
+    columns = [name for name in KEPT if name in series.columns]
+    return Series(series.probe, columns, series.points[:, [series.columns.index(name) for name in columns]])

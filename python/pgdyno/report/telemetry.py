@@ -1,0 +1,245 @@
+"""The tables of telemetry: what probes tell of every arm, and what each arm changes in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from pgdyno.analysis.findings import ArmFindings, Findings
+from pgdyno.analysis.samples import keyed
+from pgdyno.analysis.telemetry import parted
+from pgdyno.analysis.verdict import BLOCKS_MIN
+from pgdyno.estimate import ABSENT, NO_BREAK, Better, Estimate, grouped, share_text
+from pgdyno.report.tables import DIGITS_OF_LEVEL, Table, listed, with_interval
+
+BRIEF = (
+    "wal.bytes_per_tx",
+    "wal.fpi_per_tx",
+    "checkpoints.pages_per_tx",
+    "database.hit_share",
+    "statements.ms_per_tx",
+    "host.server_share",
+    "host.driver_share",
+    "host.rest_share",
+    "host.steal_share",
+    "trial.restart_s",
+    "trial.recovery_s",
+)
+"""What most readers ask for first."""
+
+WAITS_IN_BRIEF = 5
+
+GROUPS = (
+    ("WAL and checkpoints", ("wal", "checkpoints")),
+    ("Blocks and I/O", ("database", "blocks", "io")),
+    ("Statements, all together", ("statements",)),
+    ("Tables and indexes, all together", ("relations",)),
+    ("Waits, % of active time", ("waits", "wait")),
+    ("Machine", ("host",)),
+    ("Transaction ids", ("wraparound",)),
+    ("Standbys and slots", ("replication",)),
+    ("Load, start, restart and recovery", ("trial",)),
+    ("Sampling", ("probes",)),
+)
+"""A table each: its title, and with what its keys begin."""
+
+LOADED = "made_s"
+"""Of the dataset: how long it took to load."""
+
+
+def brief(findings: Findings) -> Table:
+    """A selection, with the waits that take most time."""
+    of = findings.telemetry
+    waits = [keyed("wait.share", name) for name in of.parts("wait.share")[:WAITS_IN_BRIEF]]
+    rows = [row for key in [*BRIEF, *waits] for row in _rows(findings, key)]
+    shown = (*_COLUMNS[:3], "level", _change_head(findings))
+    kept = [0, 1, 2, 3, 5]
+    return Table(
+        title="Telemetry",
+        columns=shown,
+        rows=[[row[i] for i in kept] for row in rows],
+        note=" ".join([*_not_in_version(findings), _no_ratio(findings)]).strip() if rows else "",
+        numeric=frozenset(shown[3:]),
+        dispensable=("better",),
+    )
+
+
+def groups(findings: Findings) -> list[Table]:
+    """Everything of trials and samples, in GROUPS; but what is told of each statement, table and index."""
+    found = []
+    for title, probes in GROUPS:
+        keys = [key for key in findings.telemetry.metrics if key.partition(".")[0] in probes]
+        rows = [row for key in keys for row in _rows(findings, key)]
+        if "trial" in probes:
+            rows = _loads(findings) + rows
+        zero = [findings.telemetry.metrics[key].name for key in keys if _is_zero(findings, key)]
+        note = f"Zero in every trial: {', '.join(zero)}." if zero else ""
+        columns = (*_COLUMNS, _change_head(findings), "blocks")
+        if rows:
+            found.append(
+                Table(
+                    f"Telemetry: {title[0].lower() if title[:3] != 'WAL' else title[0]}{title[1:]}",
+                    columns,
+                    rows,
+                    note,
+                    frozenset(columns[3:]),
+                    long=True,
+                    dispensable=("better", "blocks", "interval"),
+                )
+            )
+    return found
+
+
+def probes_cost(findings: Findings) -> str:
+    """A sentence: what was paid for all this; empty where there were no probes."""
+    cost = findings.telemetry.cost
+    if cost is None:
+        return ""
+    names = {of.arm.arm: of.arm.name for of in findings.arms}
+    each = [
+        f"{grouped(us, 0 if us >= 10 else 1)}{NO_BREAK}µs per transaction of {names[arm]}"
+        for arm, us in cost.us_per_tx.items()
+    ]
+    whole = f"{share_text(cost.share)} of the machine's CPU time" if cost.share is not None else "CPU time"
+    return f"Sampling by the probes took {whole} while it was measured: {listed(each)}."
+
+
+_COLUMNS = ("metric", "better", "arm", "level", "interval")
+
+
+def _change_head(findings: Findings) -> str:
+    name = findings.arms[0].arm.name
+    return f"change from {name if len(name) <= 12 else 'the baseline'}, %"
+
+
+def _rows(findings: Findings, key: str) -> list[list[str]]:
+    """Of one metric, an arm each; nothing of one that is zero everywhere."""
+    metric = findings.telemetry.metrics.get(key)
+    if metric is None or _is_zero(findings, key):
+        return []
+    name, part = parted(key)
+    label = f"wait: {part}, %" if name == "wait.share" else metric.label
+    better = "" if metric.better is Better.NEITHER else str(metric.better)
+    return [
+        [
+            label if i == 0 else "",
+            better if i == 0 else "",
+            of.arm.name,
+            level_cell(findings, of, key),
+            _interval_cell(findings, of, key),
+            change_cell(findings, of, key),
+            _blocks_cell(findings, of, key),
+        ]
+        for i, of in enumerate(findings.arms)
+    ]
+
+
+def _level(findings: Findings, of: ArmFindings, key: str) -> Estimate | None:
+    return findings.telemetry.levels[of.arm.arm].get(key)
+
+
+def _is_zero(findings: Findings, key: str) -> bool:
+    known = [level for of in findings.arms if (level := _level(findings, of, key))]
+    return all(level.value == 0 and not level.low for level in known)
+
+
+def level_cell(findings: Findings, of: ArmFindings, key: str) -> str:
+    """An arm's own value."""
+    level = _level(findings, of, key)
+    return ABSENT if level is None else value_text(level)
+
+
+def value_text(level: Estimate) -> str:
+    """Three digits even where the interval deserves fewer; of any sign."""
+    if level.value == 0:
+        return "0"
+    three = DIGITS_OF_LEVEL - 1 - math.floor(math.log10(abs(level.value)))
+    decimals = three if level.n < BLOCKS_MIN else max(three, level.decimals)
+    return grouped(level.value, min(6, max(0, decimals)))
+
+
+def _interval_cell(findings: Findings, of: ArmFindings, key: str) -> str:
+    level = _level(findings, of, key)
+    if level is None or level.n < BLOCKS_MIN or level.low is None:
+        return ABSENT
+    return level.interval_text.replace(" ", NO_BREAK)
+
+
+def change_cell(findings: Findings, of: ArmFindings, key: str) -> str:
+    """What this arm changes; of the baseline nothing."""
+    if of is findings.arms[0]:
+        return ""
+    effect = findings.telemetry.effects[of.arm.arm].get(key)
+    return with_interval(effect.percent, findings.study.plan.confidence) if effect else ABSENT
+
+
+def _blocks_cell(findings: Findings, of: ArmFindings, key: str) -> str:
+    level = _level(findings, of, key)
+    return str(level.n if level else 0)
+
+
+def _loads(findings: Findings) -> list[list[str]]:
+    """How long the datasets took to load: once each, before the study."""
+    loads = [of.arm.dataset.get(LOADED) for of in findings.arms]
+    if not any(isinstance(load_s, int | float) for load_s in loads):
+        return []
+    return [
+        [
+            "load of the dataset, s" if i == 0 else "",
+            "less" if i == 0 else "",
+            of.arm.name,
+            value_text(Estimate(load_s, "s", 1, Better.LESS)) if isinstance(load_s, int | float) else ABSENT,
+            ABSENT,
+            "",
+            "",
+        ]
+        for i, (of, load_s) in enumerate(zip(findings.arms, loads, strict=True))
+    ]
+
+
+def _not_in_version(findings: Findings) -> Iterable[str]:
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for of in findings.arms:
+        for probe, reason in findings.telemetry.missing.get(of.arm.arm, {}).items():
+            by_reason.setdefault((probe, reason), []).append(of.arm.name)
+    return [f"No {probe} of {listed(names)}: it {reason}." for (probe, reason), names in by_reason.items()]
+
+
+def _no_ratio(findings: Findings) -> str:
+    absent = len(findings.arms) > 1
+    return f"{ABSENT} where a block has no value above zero, and so no ratio." if absent else ""
+
+
+def pivot(
+    findings: Findings,
+    title: str,
+    first: str,
+    parts: Sequence[str],
+    columns: Sequence[tuple[str, str]],
+    changed: str,
+) -> Table:
+    """A row for each part (a statement, a table) and arm, a column for each of ``columns`` (head, key), and
+    the change of the one that is named ``changed``. Columns of which nothing is known are left out.
+    """
+    known = {parted(key)[0] for key in findings.telemetry.metrics}
+    shown = [(head, key) for head, key in columns if key in known]
+    rows = []
+    for part in parts:
+        for i, of in enumerate(findings.arms):
+            row = [_short(part) if i == 0 else "", of.arm.name]
+            for head, key in shown:
+                row.append(level_cell(findings, of, keyed(key, part)))
+                if head == changed:
+                    row.append(change_cell(findings, of, keyed(key, part)))
+            rows.append(row)
+    heads = []
+    for head, _ in shown:
+        heads += [head, f"change of {head.partition(',')[0]}, %"] if head == changed else [head]
+    return Table(title, (first, "arm", *heads), rows, numeric=frozenset(heads), long=True)
+
+
+PART_LENGTH_MAX = 72
+
+
+def _short(part: str) -> str:
+    return part if len(part) <= PART_LENGTH_MAX else f"{part[: PART_LENGTH_MAX - 1]}…"

@@ -1,0 +1,121 @@
+"""The tables of what is told of each statement, table and index; and of what drifts in long windows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pgdyno.analysis.drift import Drift
+from pgdyno.analysis.findings import Findings
+from pgdyno.estimate import ABSENT, NO_BREAK, Better, Estimate, signed
+from pgdyno.report.tables import Table, with_interval
+from pgdyno.report.telemetry import pivot
+
+STATEMENTS_ON_TERMINAL = 5
+"""Those with the most time; the others are in the other forms."""
+
+_OF_STATEMENTS = (
+    ("calls", "statement.calls"),
+    ("mean, ms", "statement.mean_ms"),
+    ("stddev, ms", "statement.stddev_ms"),
+    ("time, %", "statement.share_of_time"),
+    ("rows/call", "statement.rows_per_call"),
+    ("blocks read/call", "statement.blocks_read_per_call"),
+    ("WAL, B/call", "statement.wal_bytes_per_call"),
+    ("planning, ms", "statement.plan_mean_ms"),
+)
+
+_OF_RELATIONS = (
+    ("size, MiB", "relation.bytes"),
+    ("growth, MiB", "relation.growth"),
+    ("hits, %", "relation.hit_share"),
+    ("index hits, %", "relation.index_hit_share"),
+    ("HOT, %", "relation.hot_share"),
+    ("dead tuples", "relation.dead_tuples"),
+    ("autovacuums", "relation.autovacuums"),
+    ("live, %", "relation.tuple_percent"),
+    ("free, %", "relation.free_percent"),
+    ("leaf density, %", "relation.leaf_density"),
+)
+
+
+def statements(findings: Findings) -> Table:
+    """The statements with the most time, and the average change of their mean times."""
+    names = findings.telemetry.parts("statement.calls")
+    table = pivot(findings, "Statements", "statement", names, _OF_STATEMENTS, "mean, ms")
+    if not names:
+        return table
+    averages = _averages(findings, table)
+    note = (
+        "Calls and times are those of a trial's measured part, of the server's pg_stat_statements, whose "
+        "deviation is over all calls; time, %: of all statements' (less mean is better)."
+    )
+    if averages:
+        note += " The average is the geometric mean of the ratios of the means, every statement alike."
+    droppable = [head for head in table.columns[2:] if head not in {"calls", "mean, ms", _CHANGE, "time, %"}]
+    return replace(
+        table,
+        rows=[*table.rows, *averages],
+        note=note,
+        dispensable=(*reversed(droppable), "calls", "time, %"),
+        rows_on_terminal=STATEMENTS_ON_TERMINAL * len(findings.arms),
+    )
+
+
+_CHANGE = "change of mean, %"
+
+
+def _averages(findings: Findings, table: Table) -> list[list[str]]:
+    rows = []
+    for of in findings.arms[1:]:
+        average = findings.telemetry.average.get(of.arm.arm)
+        if average is not None:
+            percent = with_interval(average.percent(Better.LESS), findings.study.plan.confidence)
+            cells = {"statement": "average", "arm": of.arm.name, _CHANGE: percent}
+            rows.append([cells.get(column, "") for column in table.columns])
+    return rows
+
+
+def relations(findings: Findings) -> Table:
+    """The largest tables and indexes."""
+    names = findings.telemetry.parts("relation.bytes")
+    table = pivot(findings, "Tables and indexes", "relation", names, _OF_RELATIONS, "size, MiB")
+    note = "Hits: blocks found in memory. Live, free, density: by pgstattuple. All figures are in the JSON."
+    return replace(table, note=note if names else "")
+
+
+def drifts(findings: Findings) -> Table:
+    """How fast things changed during long windows."""
+    rows = []
+    names = dict.fromkeys(drift.key for of in findings.drifts.values() for drift in of)
+    for key in names:
+        for i, of in enumerate(findings.arms):
+            for drift in findings.drifts[of.arm.arm]:
+                if drift.key == key:
+                    rows.append([drift.name if i == 0 else "", of.arm.name, *_drift_cells(drift)])
+    numeric = ("change per hour", "interval", "% of its mean per hour")
+    return Table(
+        "Change during the windows",
+        ("what", "arm", *numeric, "unit"),
+        rows,
+        "Of a single trial the interval is over ten parts of its window, of several it is over the trials.",
+        frozenset(numeric),
+        dispensable=("interval",),
+    )
+
+
+def _drift_cells(drift: Drift) -> list[str]:
+    estimate, percent = drift.estimate, drift.percent
+    interval = _interval(estimate)
+    return [
+        signed(estimate.value, estimate.decimals, ""),
+        interval,
+        ABSENT if percent is None else signed(percent.value, percent.decimals, ""),
+        estimate.unit,
+    ]
+
+
+def _interval(estimate: Estimate) -> str:
+    if estimate.low is None or estimate.high is None:
+        return ABSENT
+    low, high = (signed(end, estimate.decimals, "") for end in (estimate.low, estimate.high))
+    return f"{low}{NO_BREAK}…{NO_BREAK}{high}"

@@ -1,0 +1,61 @@
+"""Test data: readings and series of a trial, with numbers that can be computed by hand.
+
+Arm a writes 1000 − 100·a bytes of WAL a transaction, finds 90 + 5·a % of its blocks in memory; its UPDATE
+takes 2 / (1 + a) ms, its SELECT 0.5 ms; of 4 cores its server takes one, the driver half of one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pgdyno.evidence.records import Moment, Reading, Series
+
+UPDATE, SELECT = "UPDATE accounts SET balance = balance + $1", "SELECT balance FROM accounts"
+NOT_IN_15 = "needs PostgreSQL 16: this is 15"
+PROBE_CPU_S = 0.05
+MIB = 1 << 20
+
+
+def readings(arm: int, transactions: int, end_s: float) -> list[Reading]:
+    found = [Reading("io", moment, 0.0, 0.0, None, NOT_IN_15) for moment in (Moment.BEGIN, Moment.END)]
+    counters = {
+        "wal": [{"lsn_bytes": (1000 - 100 * arm) * transactions, "wal_fpi": 3 * transactions}],
+        "database": [{"blks_hit": (90 + 5 * arm) * 1000, "blks_read": (10 - 5 * arm) * 1000, "deadlocks": 0}],
+        "statements": [
+            statement(UPDATE, transactions, 2.0 / (1 + arm)),
+            statement(SELECT, 4 * transactions, 0.5),
+        ],
+        "relations": [
+            {"kind": "table", "schema": "public", "name": "accounts", "bytes": 16 * MIB}
+            | {"n_tup_upd": transactions, "n_tup_hot_upd": transactions // 2, "n_dead_tup": 7}
+        ],
+    }
+    for probe, rows in counters.items():
+        found.append(Reading(probe, Moment.BEGIN, 0.0, 0.001, [_zeroed(row) for row in rows]))
+        found.append(Reading(probe, Moment.END, end_s, 0.001, rows))
+    return found
+
+
+def statement(text: str, calls: int, mean_ms: float) -> dict[str, float | str]:
+    times = {"total_exec_time": calls * mean_ms, "mean_exec_time": mean_ms, "stddev_exec_time": mean_ms / 4}
+    return {"queryid": str(hash(text) % 1000), "query": text, "calls": calls, "rows": calls, **times}
+
+
+def _zeroed(row: dict[str, float | str]) -> dict[str, float | str]:
+    return {key: value if isinstance(value, str) else 0 for key, value in row.items()}
+
+
+def series(arm: int, end_s: float) -> list[Series]:
+    """A sample each second, with a checkpoint begun at second 5."""
+    at = np.arange(0.0, end_s + 1)
+    late = np.zeros_like(at)
+    server = [at, late, at * (1000 - 100 * arm) * MIB / 1000, (at >= 5) * 1.0, 0 * at]
+    host = [at, late, 2.0 * at, 2.0 * at, 0 * at, 0 * at, 1.0 * at, 0.5 * at]
+    waits = [at, late, 5.0 + 0 * at, 6.0 + 0 * at, 2.0 + 0 * at]
+    cpu = ("cpu_busy_s", "cpu_idle_s", "cpu_iowait_s", "cpu_steal_s", "server_cpu_s", "driver_cpu_s")
+    columns = ("at_s", "late_s")
+    return [
+        Series("server", (*columns, "lsn_bytes", "num_timed", "num_requested"), np.array(server).T),
+        Series("host", (*columns, *cpu), np.array(host).T),
+        Series("waits", (*columns, "samples", "running", "LWLock/WALWrite"), np.array(waits).T),
+    ]

@@ -1,0 +1,140 @@
+"""Telemetry in every form of the report: numbers computed by hand, and nothing else moved by them."""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from synthetic_study import Synthetic, write_study
+from synthetic_telemetry import NOT_IN_15, SELECT, UPDATE
+from test_report import FORMS, on_terminal, only, plain
+
+from pgdyno.analysis.findings import Findings
+from pgdyno.analysis.telemetry import VERSION_LACKS
+from pgdyno.caveats import Code
+from pgdyno.cli.report import read_report
+from pgdyno.probe import server
+from pgdyno.report.study import StudyReport
+
+PROBED = Synthetic(effects=(1.0, 1.1), blocks=6, probed=True)
+
+
+def probed(path: Path, wanted: Synthetic = PROBED) -> StudyReport:
+    write_study(path / "e", wanted)
+    return read_report(path / "e")
+
+
+def findings(built: StudyReport) -> Findings:
+    return only(built).findings
+
+
+def test_levels_and_changes_are_those_computed_by_hand(tmp_path: Path) -> None:
+    told = findings(probed(tmp_path)).telemetry
+    levels = {
+        "wal.bytes_per_tx": (1000, 900),
+        "wal.fpi_per_tx": (3, 3),
+        "database.hit_share": (90, 95),
+        "database.deadlocks": (0, 0),
+        "relation.hot_share:accounts": (50, 50),
+        "relation.growth:accounts": (16, 16),
+        f"statement.mean_ms:{UPDATE}": (2, 1),
+        f"statement.stddev_ms:{UPDATE}": (0.5, 0.25),
+        f"statement.share_of_time:{UPDATE}": (50, 100 / 3),
+        "host.server_share": (25, 25),
+        "host.driver_share": (12.5, 12.5),
+        "wait.share:LWLock/WALWrite": (25, 25),
+    }
+    for key, expected in levels.items():
+        found = [told.levels[arm][key].value for arm in (0, 1)]
+        assert found == pytest.approx(expected, rel=1e-3), key
+    changes = {"wal.bytes_per_tx": -10, f"statement.mean_ms:{UPDATE}": -50, "database.hit_share": 100 / 18}
+    for key, percent in changes.items():
+        assert told.effects[1][key].percent.value == pytest.approx(percent), key
+    assert "database.deadlocks" not in told.effects[1]
+
+
+def test_the_average_over_statements_is_a_geometric_mean_of_ratios(tmp_path: Path) -> None:
+    average = findings(probed(tmp_path)).telemetry.average[1]
+    assert sorted(average.names) == sorted([UPDATE, SELECT])
+    assert average.spread.mean == pytest.approx(0.5 * -0.6931472, rel=1e-6)  # of one half and of one
+
+
+def test_telemetry_moves_nothing_of_what_the_driver_measures(tmp_path: Path) -> None:
+    three = Synthetic(effects=(1.0, 1.02, 0.99), names=("16", "17", "18"), blocks=6, probed=True)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    with_probes = findings(probed(tmp_path / "a", three))
+    without = findings(probed(tmp_path / "b", replace(three, probed=False)))
+    assert len(with_probes.telemetry.metrics) > 20 and set(without.telemetry.metrics) == {"trial.start_s"}
+    for one, other in zip(with_probes.comparisons, without.comparisons, strict=True):
+        assert one.effects == other.effects and one.decision == other.decision
+
+
+def test_the_probes_cost_is_a_share_of_the_machine_and_of_each_transaction(tmp_path: Path) -> None:
+    built = probed(tmp_path)
+    cost = findings(built).telemetry.cost
+    # Of each of six blocks 20 s on 2 cores; 0.05 s for each of 12 trials.
+    assert cost and cost.share == pytest.approx(12 * 0.05 / (6 * 20 * 2), rel=0.01)
+    ok = [trial for trial in findings(built).trials if trial.arm == 1]
+    assert cost.us_per_tx[1] == pytest.approx(6 * 5e4 / sum(trial.transactions or 0 for trial in ok))
+    assert "0.25 % of the machine's CPU time" in plain(only(built).probes)
+
+
+@pytest.mark.parametrize("form", ["terminal", "md", "html"])
+def test_every_form_for_people_says_what_the_probes_tell_and_cost(tmp_path: Path, form: str) -> None:
+    built = probed(tmp_path)
+    said = re.sub(r"<[^>]*>", " ", plain(FORMS[form](built)).replace("\\", ""))
+    said = re.sub(r"\s+", " ", said).replace("&#39;", "'")
+    facts = [
+        "WAL per transaction, B/tx",
+        "wait: LWLock/WALWrite",
+        "UPDATE accounts SET",
+        plain(only(built).probes),
+    ]
+    facts.append(f"No io of 17 and 18: it {NOT_IN_15}.")
+    for fact in facts:
+        assert fact in said
+    assert re.search(r"average [| ]*18 [| ]*−29\.\d+", said)
+    if form != "terminal":
+        assert "Tables and indexes" in said and "Zero in every trial: deadlocks" in said
+
+
+def test_json_has_every_level_and_effect(tmp_path: Path) -> None:
+    found = json.loads(FORMS["json"](probed(tmp_path)))
+    assert found["arms"][0]["telemetry"]["wal.bytes_per_tx"]["value"] == pytest.approx(1000)
+    assert found["arms"][0]["telemetry"]["wal.bytes_per_tx"]["unit"] == "B/tx"
+    assert found["arms"][0]["not_in_version"] == {"io": NOT_IN_15}
+    (comparison,) = found["comparisons"]
+    assert comparison["telemetry"]["wal.bytes_per_tx"]["value"] == pytest.approx(-10)
+    assert comparison["statements_average"]["value"] == pytest.approx(100 * (0.5**0.5 - 1))
+    assert set(found["probes"]["us_per_transaction"]) == {"17", "18"}
+
+
+def test_csv_has_a_row_for_each_trial_and_key(tmp_path: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(FORMS["csv"](probed(tmp_path)))))
+    chosen = [row for row in rows if row["metric"] == f"statement.mean_ms:{UPDATE}"]
+    assert len(chosen) == 12 and {row["unit"] for row in chosen} == {"ms"}
+    assert {float(row["value"]) for row in chosen if row["arm"] == "18"} == {1.0}
+
+
+def test_without_probes_nothing_is_said_of_them(tmp_path: Path) -> None:
+    built = probed(tmp_path, replace(PROBED, probed=False))
+    assert not only(built).probes and json.loads(FORMS["json"](built))["probes"] is None
+    assert "Telemetry" not in on_terminal(built)
+
+
+def test_what_a_version_does_not_have_is_no_caveat(tmp_path: Path) -> None:
+    built = probed(tmp_path)
+    assert all(caveat.code is not Code.PROBE_UNAVAILABLE for caveat in findings(built).caveats)
+    assert findings(built).telemetry.missing == {0: {"io": NOT_IN_15}, 1: {"io": NOT_IN_15}}
+
+
+def test_the_probes_say_what_a_version_lacks_in_the_words_that_are_looked_for() -> None:
+    said = re.findall(r'"(needs PostgreSQL [^"]*)"', inspect.getsource(server))
+    assert said and all(VERSION_LACKS.fullmatch(re.sub(r"{[^}]*}", "16", text)) for text in said)
