@@ -13,12 +13,11 @@ from sys import intern
 from pgdyno.analysis import telemetry
 from pgdyno.analysis.combined import Combined, combine
 from pgdyno.analysis.comparison import Effect, Values, effects_by_arm, ok_by_block
-from pgdyno.analysis.effect import level_of
 from pgdyno.analysis.metrics import Metric
 from pgdyno.analysis.probe_cost import ProbeCost, probe_cost
 from pgdyno.analysis.sampled import SERVER
 from pgdyno.analysis.samples import keyed
-from pgdyno.analysis.telemetry import Telemetry, metrics_of, of_trial
+from pgdyno.analysis.telemetry import Telemetry, of_trial, told_of
 from pgdyno.caveats import Caveat
 from pgdyno.estimate import Estimate
 from pgdyno.evidence.reader import Evidence
@@ -46,15 +45,10 @@ class CaseTelemetry:
     cost: ProbeCost | None
     missing: Mapping[int, Mapping[str, str]]  # arm → probe → why its version does not have it
 
-    @property
-    def statements(self) -> list[str]:
-        """Those that are compared, the one with the most time first."""
-        return self.parts("statement.calls")
-
-    def parts(self, *keys: str) -> list[str]:
-        """The statements, relations or waits that have one of these keys, in their order."""
-        told = (telemetry.parted(key) for key in self.metrics)
-        return list(dict.fromkeys(part for key, part in told if key in keys))
+    def parts(self, key: str) -> list[str]:
+        """The statements, relations or waits that have this key, in their order."""
+        told = (telemetry.parted(own) for own in self.metrics)
+        return [part for of, part in told if of == key]
 
 
 def read_case(
@@ -68,15 +62,20 @@ def read_case(
         by_trial[trial.trial] = _shared(of_trial(trial, evidence.readings(trial.trial), sampled))
         if SERVER in sampled:
             series[trial.trial] = _kept(sampled[SERVER])
-    by_trial = _with_waits_not_seen(by_trial)
+    by_trial = {
+        trial: replace(by_trial[trial], values=values) for trial, values in telemetry.filled(by_trial).items()
+    }
     confidence = study.plan.confidence
-    metrics = {metric.key: metric for metric in metrics_of(by_trial)}
+    metrics = {metric.key: metric for metric in told_of(by_trial)}
     effects = effects_on(arms, ok, metrics.values(), by_trial, confidence)
     return CaseTelemetry(
         by_trial=by_trial,
         series=series,
         metrics=metrics,
-        levels={arm.arm: _levels(arm.arm, ok, metrics.values(), by_trial, confidence) for arm in arms},
+        levels={
+            arm.arm: telemetry.levels([t for t in ok if t.arm == arm.arm], by_trial, confidence, metrics)
+            for arm in arms
+        },
         effects=effects,
         average={arm: average for arm, of in effects.items() if (average := _average(of, confidence))},
         cost=probe_cost(study.host, ok),
@@ -120,23 +119,6 @@ def _value(by_trial: Mapping[int, Telemetry], trial: Trial | None, key: str) -> 
     return None if trial is None else by_trial[trial.trial].values.get(key)
 
 
-def _levels(
-    arm: int,
-    trials: Sequence[Trial],
-    metrics: Iterable[Metric],
-    by_trial: Mapping[int, Telemetry],
-    confidence: float,
-) -> dict[str, Estimate]:
-    mine = {trial.block: by_trial[trial.trial].values for trial in trials if trial.arm == arm}
-    found = {}
-    for metric in metrics:
-        known = {block: of[metric.key] for block, of in mine.items() if metric.key in of}
-        level = level_of(known, metric.unit, metric.better, confidence)
-        if level is not None:
-            found[metric.key] = level
-    return found
-
-
 def _average(effects: Mapping[str, Effect], confidence: float) -> Combined | None:
     """Over the statements that both arms have."""
     of = keyed("statement.mean_ms", "")
@@ -154,15 +136,6 @@ def _shared(of: Telemetry) -> Telemetry:
         statements=[intern(text) for text in of.statements],
         relations=[intern(name) for name in of.relations],
     )
-
-
-def _with_waits_not_seen(by_trial: Mapping[int, Telemetry]) -> dict[int, Telemetry]:
-    """A wait that was seen elsewhere has a share of 0 where it was looked for and not seen."""
-    zero = {intern(keyed("wait.share", name)): 0.0 for of in by_trial.values() for name in of.waits}
-    return {
-        trial: replace(of, values=zero | dict(of.values)) if of.waits else of
-        for trial, of in by_trial.items()
-    }
 
 
 def _kept(series: Series) -> Series:

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pgdyno.analysis.counters import OTHERS, identity
@@ -135,10 +135,15 @@ def metrics_of(telemetry: Mapping[int, Telemetry]) -> list[Metric]:
     other blocks alone would be one of chosen blocks. ``levels`` has it.
     """
     least: dict[str, float] = {}
-    for of in _filled(telemetry).values():
+    for of in filled(telemetry).values():
         for key, value in of.items():
             least[key] = min(value, least.get(key, value))
-    known = {key for key, value in least.items() if value > 0}
+    return [metric for metric in told_of(telemetry) if least[metric.key] > 0]
+
+
+def told_of(telemetry: Mapping[int, Telemetry]) -> list[Metric]:
+    """What some trial has a value of, in the order of the definitions; of parts those that come first."""
+    known = {key for of in filled(telemetry).values() for key in of}
     found = [_metric(q, q.key, q.name, telemetry) for q in OF_TRIALS if q.key in known]
     found += [_metric(q, q.key, q.name, telemetry) for q in OF_SAMPLES if q.key in known]
     parts: list[tuple[Sequence[Quantity | Told], list[str]]] = [
@@ -155,19 +160,26 @@ def metrics_of(telemetry: Mapping[int, Telemetry]) -> list[Metric]:
 
 
 def levels(
-    trials: Iterable[Trial], telemetry: Mapping[int, Telemetry], confidence: float
+    trials: Iterable[Trial],
+    telemetry: Mapping[int, Telemetry],
+    confidence: float,
+    keys: Collection[str] | None = None,
 ) -> dict[str, Estimate]:
-    """An arm's own values by key, over its trials that have telemetry: what cannot be compared, too."""
+    """An arm's own values by key, over its trials that have telemetry: what cannot be compared, too.
+
+    Of ``keys`` only, where they are given.
+    """
     by_block: dict[str, dict[int, float]] = {}
-    values = _filled(telemetry)
+    values = filled(telemetry)
     for trial in trials:
         for key, value in values.get(trial.trial, {}).items():
-            by_block.setdefault(key, {})[trial.block] = value
+            if keys is None or key in keys:
+                by_block.setdefault(key, {})[trial.block] = value
     found = {key: level(key, of, confidence) for key, of in by_block.items()}
     return {key: estimate for key, estimate in found.items() if estimate is not None}
 
 
-def _filled(telemetry: Mapping[int, Telemetry]) -> dict[int, Mapping[str, float]]:
+def filled(telemetry: Mapping[int, Telemetry]) -> dict[int, Mapping[str, float]]:
     """The values by trial; what nobody waited for in a trial, but in another one, has a share of 0 there."""
     seen = {keyed("wait.share", name): 0.0 for of in telemetry.values() for name in of.waits}
     return {trial: {**(seen if of.waits else {}), **of.values} for trial, of in telemetry.items()}
