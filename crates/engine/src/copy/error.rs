@@ -80,6 +80,12 @@ impl LoadError {
         Self { refused, ..Self::from_io(stage, doing, error) }
     }
 
+    /// Whether the server ended a statement because it was asked to.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.sqlstate == SqlState::from_bytes(b"57014")
+    }
+
     /// The event `failed`.
     #[must_use]
     pub fn event(&self) -> Value {

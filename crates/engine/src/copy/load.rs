@@ -208,8 +208,16 @@ impl<D: Dataset> Loading<'_, D> {
         let reactor = reactor()?;
         let mut connection = block_on(&reactor, self.order.connect::<D>(&reactor))?;
         let _ = news.send(News::Connected);
+        let canceller = connection.canceller();
         while let Ok(queue) = orders.recv() {
-            block_on(&reactor, worker::work(&mut connection, &queue, self.shared))?;
+            let cancel = worker::cancel_when_stopped(&canceller, &reactor, &self.order.conninfo, self.shared);
+            let work = worker::work(&mut connection, &queue, self.shared);
+            let worked = reactor.run_beside(work, vec![Box::pin(cancel)]).map_err(|error| stalled(&error))?;
+            match worked {
+                // By us.
+                Err(error) if error.is_cancelled() && self.shared.stop.load(Relaxed) => {}
+                worked => worked?,
+            }
             let _ = news.send(News::Done);
         }
         Ok(())

@@ -6,12 +6,14 @@ use super::dataset::{Rows, Work};
 use super::error::{LoadError, Stage};
 use super::phase::Queue;
 use super::progress::Progress;
-use crate::io::{Connection, Error, OnNotice, Reactor};
+use crate::io::{Canceller, Connection, Error, Nanos, OnNotice, Reactor};
 use crate::wire::backend::Message;
 use crate::wire::conninfo::Conninfo;
 use crate::wire::{copy, frontend};
 
 const COMMIT: &str = "COMMIT";
+/// How soon a statement is cancelled when the load is to end.
+const LOOK_FOR_STOP: Nanos = Nanos(50_000_000);
 
 /// What all connections of a load share.
 pub struct Shared {
@@ -48,7 +50,7 @@ pub async fn work(connection: &mut Connection, queue: &Queue, shared: &Shared) -
         }
         shared.progress.begin(job.table);
         let done = match &job.work {
-            Work::Statements(statements) => each(connection, statements).await,
+            Work::Statements(statements) => each(connection, statements, shared).await,
             Work::Copy { begin, copy, rows } => {
                 fill(connection, begin, copy, job.table, rows.as_ref(), shared).await
             }
@@ -60,11 +62,31 @@ pub async fn work(connection: &mut Connection, queue: &Queue, shared: &Shared) -
     Ok(())
 }
 
+/// When the load is to end early, has the server end what it does for a connection, again and again until it is done
+/// with all. Never returns.
+pub async fn cancel_when_stopped(
+    canceller: &Canceller,
+    reactor: &Reactor,
+    conninfo: &Conninfo,
+    shared: &Shared,
+) {
+    loop {
+        reactor.sleep_until(reactor.now() + LOOK_FOR_STOP).await;
+        if shared.stop.load(Relaxed) {
+            canceller.cancel(conninfo).await;
+        }
+    }
+}
+
 /// An error, and the statement that it is about.
 type Failure<'a> = (Error, &'a str);
 
-async fn each<'a>(connection: &mut Connection, statements: &'a [String]) -> Result<(), Failure<'a>> {
-    for statement in statements {
+async fn each<'a>(
+    connection: &mut Connection,
+    statements: &'a [String],
+    shared: &Shared,
+) -> Result<(), Failure<'a>> {
+    for statement in statements.iter().take_while(|_| !shared.stop.load(Relaxed)) {
         connection.simple(statement).await.map_err(|error| (error, statement.as_str()))?;
     }
     Ok(())

@@ -185,15 +185,29 @@ async fn start(
     }
 }
 
-/// Sends a CancelRequest to wherever `conninfo` leads. A server that it does not belong to passes it over, and failures
-/// to send it are passed over here: there is nobody who could do anything about them.
-pub(super) async fn cancel(reactor: &Reactor, conninfo: &Conninfo, key: (i32, i32)) {
-    let mut request = Vec::new();
-    frontend::cancel_request(&mut request, key.0, key.1);
-    for host in &conninfo.hosts {
-        for place in resolve(&host.address).unwrap_or_default() {
-            if let Ok(socket) = open(reactor, &place).await {
-                let _ = socket.send(&request);
+/// Can end what the server does for a connection, whoever has that.
+pub struct Canceller {
+    reactor: Reactor,
+    /// What a CancelRequest must quote; a pooler may keep it to itself.
+    key: Option<(i32, i32)>,
+}
+
+impl Canceller {
+    pub(super) fn new(reactor: &Reactor, key: Option<(i32, i32)>) -> Self {
+        Self { reactor: reactor.clone(), key }
+    }
+
+    /// Asks the server, wherever `conninfo` leads, by a connection of its own. A server that it does not belong to passes
+    /// it over, and failures to send it are passed over here: there is nobody who could do anything about them.
+    pub async fn cancel(&self, conninfo: &Conninfo) {
+        let Some(key) = self.key else { return };
+        let mut request = Vec::new();
+        frontend::cancel_request(&mut request, key.0, key.1);
+        for host in &conninfo.hosts {
+            for place in resolve(&host.address).unwrap_or_default() {
+                if let Ok(socket) = open(&self.reactor, &place).await {
+                    let _ = socket.send(&request);
+                }
             }
         }
     }

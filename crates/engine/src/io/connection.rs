@@ -1,9 +1,10 @@
 //! A connection to a server, used from within a future of the loop.
 
 use super::cipher::Cipher;
+use super::connect::{self, Canceller};
 use super::inbox::{Inbox, Seen};
 use super::socket::Socket;
-use super::{Error, Reactor, connect};
+use super::{Error, Reactor};
 use crate::wire::WireError;
 use crate::wire::backend::{self, ErrorFields, MESSAGE_BYTES_MAX, Message, TransactionStatus};
 use crate::wire::conninfo::{Conninfo, Host};
@@ -76,9 +77,13 @@ impl Connection {
 
     /// Asks the server, by a connection of its own, to end what this one is doing. Whether it does, nobody learns.
     pub async fn cancel(&self, conninfo: &Conninfo) {
-        if let Some(key) = self.key {
-            connect::cancel(self.reactor(), conninfo, key).await;
-        }
+        self.canceller().cancel(conninfo).await;
+    }
+
+    /// What can do that while somebody waits for the answer.
+    #[must_use]
+    pub fn canceller(&self) -> Canceller {
+        Canceller::new(self.reactor(), self.key)
     }
 
     /// The loop that serves this connection.

@@ -27,6 +27,7 @@ mod tests;
 pub use crate::wire::backend::TransactionStatus;
 pub use attempt::{Attempt, Attempts, Failure};
 pub use clock::{Clock, Nanos};
+pub use connect::Canceller;
 pub use connection::{Connection, OnNotice, TextRows};
 pub use error::{Error, ServerError};
 pub use gate::Gate;

@@ -1,6 +1,6 @@
 //! `-i`: the same options make the same tables, with the same messages and exit status, as the real pgbench's.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -167,6 +167,40 @@ fn what_cannot_be_done_is_an_error_and_leaves_what_is_there() {
     assert!(errors.contains("role \"nobody_of_this_name\" does not exist"), "{errors}");
     assert!(errors.ends_with("error: could not create connection for initialization\n"), "{errors}");
     assert_eq!(ours.status.code(), Some(1));
+}
+
+#[test]
+fn an_interrupt_does_not_wait_for_a_statement_to_end() {
+    let Some(pgbench) = Pgbench::find("pgbench-init-cancel") else { return };
+    let ours = Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"));
+    assert!(pgbench.make(ours, &["-I", "dt"], "postgres").status.success());
+    // Who drops the tables waits for somebody who does not let go of them.
+    let mut holder = pgbench.command(&pgbench.program.with_file_name("psql"));
+    let holder = holder.args(["-XAtq", "postgres"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut holder = holder.spawn().unwrap();
+    let mut orders = holder.stdin.take().unwrap();
+    orders.write_all(b"begin; lock table pgbench_accounts; select 'held';\n").unwrap();
+    let mut answer = String::new();
+    BufReader::new(holder.stdout.take().unwrap()).read_line(&mut answer).unwrap();
+    assert_eq!(answer, "held\n");
+
+    let mut command = pgbench.command(ours);
+    let waiting = command.args(["-i", "-I", "d", "postgres"]).stderr(Stdio::piped()).spawn().unwrap();
+    let waits = "select count(*) from pg_locks where not granted and relation = 'pgbench_accounts'::regclass";
+    while pgbench.query(waits) != ["1"] {}
+    assert!(Command::new("kill").args(["-INT", &waiting.id().to_string()]).status().unwrap().success());
+    // It would wait for ever if the statement did.
+    let ended = waiting.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(errors.ends_with("error: the load was stopped\n"), "{errors}");
+    assert_eq!(ended.status.code(), Some(1));
+    while pgbench.query(waits) != ["0"] {}
+    drop(orders);
+    holder.wait().unwrap();
+    assert_eq!(
+        pgbench.query("select count(*) from pg_class where relname like 'pgbench_%' and relkind = 'r'"),
+        ["4"]
+    );
 }
 
 #[test]
