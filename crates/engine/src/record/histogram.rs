@@ -7,7 +7,10 @@ use crate::io::Nanos;
 /// The longest duration that is told from longer ones.
 pub const HIGHEST: Nanos = Nanos(60_000_000_000);
 
-const DIGITS: u8 = 3;
+/// The shortest, in ns.
+pub(super) const LOWEST: u64 = 1;
+
+pub(super) const DIGITS: u8 = 3;
 
 /// Durations by size. About 220 kB of address space, of which only touched pages take memory. The counters are of 64
 /// bits: those of a run of weeks outgrow 32.
@@ -21,7 +24,7 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        let bins = hdrhistogram::Histogram::new_with_bounds(1, HIGHEST.0, DIGITS);
+        let bins = hdrhistogram::Histogram::new_with_bounds(LOWEST, HIGHEST.0, DIGITS);
         // The bounds are constants that the library accepts; an unbounded histogram would do as well.
         let bins = bins.unwrap_or_else(|_| unreachable!("constant bounds"));
         Self { bins, saturated: 0 }

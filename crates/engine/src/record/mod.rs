@@ -3,9 +3,11 @@
 //! A thread keeps one [`LaneRecord`] for each target; the control thread merges them. Nothing here knows a clock.
 
 mod counts;
+mod encoding;
 mod histogram;
 mod lane;
 
 pub use counts::{Counts, Outcome};
+use histogram::{DIGITS, LOWEST};
 pub use histogram::{HIGHEST, Histogram};
 pub use lane::{Finished, Kind, LaneRecord, Part, Sample, merge_counts};

@@ -199,9 +199,15 @@ fn tell(bench: &Bench, results: &Results) -> Result<(), Said> {
         }
         print!("{}", detail::history(bench));
     }
-    let Some(path) = &detail.hdr_file else { return Ok(()) };
-    fs::write(path, detail::hgrm(results)).map_err(|error| {
-        bench.log.error(&format!("could not write file \"{path}\": {}", system_text(&error)));
-        Said
-    })
+    let files = [
+        detail.hdr_file.as_ref().map(|path| (path, detail::hgrm(results))),
+        detail.hdr_log.as_ref().map(|path| (path, detail::hlog(bench, results, bench::unix_s()))),
+    ];
+    for (path, text) in files.into_iter().flatten() {
+        fs::write(path, text).map_err(|error| {
+            bench.log.error(&format!("could not write file \"{path}\": {}", system_text(&error)));
+            Said
+        })?;
+    }
+    Ok(())
 }

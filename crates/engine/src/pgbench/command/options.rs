@@ -149,7 +149,7 @@ pub fn read(arguments: &[String]) -> Result<Request, Refusal> {
             "exit-on-abort" => options.exit_on_abort = true,
             "continue-on-error" => options.continue_on_error = true,
             "log" | "log-prefix" | "sampling-rate" | "aggregate-interval" => options.log.read(name, value)?,
-            "pgdyno" | "json" | "hdr-file" => options.detail.read(name, value),
+            "pgdyno" | "json" | "hdr-file" | "hdr-log" => options.detail.read(name, value),
             "checkpoint" | "checkpoint-interval" | "resume" => options.checkpoint.read(name, value)?,
             "random-seed" => options.random_seed = Some(value.to_owned()),
             "host" => options.host = Some(value.to_owned()),

@@ -12,7 +12,7 @@ const fn own(long: &'static str, takes: bool) -> Spelling {
 }
 
 /// All options, those included that are refused.
-pub const SPELLINGS: [Spelling; 51] = [
+pub const SPELLINGS: [Spelling; 52] = [
     spelling(b'b', "builtin", true),
     spelling(b'c', "client", true),
     spelling(b'C', "connect", false),
@@ -61,6 +61,7 @@ pub const SPELLINGS: [Spelling; 51] = [
     own("pgdyno", false),
     own("json", false),
     own("hdr-file", true),
+    own("hdr-log", true),
     own("checkpoint", true),
     own("checkpoint-interval", true),
     own("resume", true),

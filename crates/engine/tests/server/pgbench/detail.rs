@@ -35,9 +35,9 @@ fn percentiles_of_scripts_and_statements_follow_the_report_of_pgbench() {
     let Some(pgbench) = Pgbench::find("pgbench-percentiles") else { return };
     let one = pgbench.script("one.sql", "\\set x 1\nselect :x;\n");
     let two = pgbench.script("two.sql", "select 2;\n");
-    let file = pgbench.script("latency.hgrm", "");
-    let arguments =
-        ["-f", &one, "-f", &two, "-t", "50", "-c", "2", "-j", "2", "--pgdyno", "--hdr-file", &file];
+    let [file, log] = ["latency.hgrm", "latency.hlog"].map(|name| pgbench.script(name, ""));
+    let run = ["-f", &one, "-f", &two, "-t", "50", "-c", "2", "-j", "2", "--pgdyno"];
+    let arguments = [&run[..], &["--hdr-file", &file, "--hdr-log", &log]].concat();
     let text = printed(&pgbench.ours(&arguments));
     let (report, section) =
         text.split_once("pgdyno: latency of transactions done, in ms, lower is better; ").unwrap();
@@ -58,12 +58,25 @@ fn percentiles_of_scripts_and_statements_follow_the_report_of_pgbench() {
     assert!(section.contains("\ndriver's CPU: "), "{section}");
     let histogram = fs::read_to_string(file).unwrap();
     assert!(histogram.contains("Total count    =          100]"), "{histogram}");
+    let log = fs::read_to_string(log).unwrap();
+    let tags =
+        log.lines().filter(|line| !line.starts_with(['#', '"'])).map(|line| line.split(',').next().unwrap());
+    let scripts = ["0.000", "Tag=script.1", "Tag=script.1.command.1", "Tag=script.1.command.2"];
+    assert_eq!(
+        tags.collect::<Vec<_>>(),
+        [&scripts[..], &["Tag=script.2", "Tag=script.2.command.1"]].concat()
+    );
     // Nothing of it without the options.
     assert!(!printed(&pgbench.ours(&["-f", &one])).contains("pgdyno:"));
-    let nowhere = pgbench.ours(&["-f", &one, "--hdr-file=/nowhere/x"]);
-    assert_eq!(nowhere.status.code(), Some(1));
-    let errors = String::from_utf8_lossy(&nowhere.stderr).into_owned();
-    assert!(errors.contains("could not write file \"/nowhere/x\": No such file or directory"), "{errors}");
+    for option in ["--hdr-file=/nowhere/x", "--hdr-log=/nowhere/x"] {
+        let nowhere = pgbench.ours(&["-f", &one, option]);
+        assert_eq!(nowhere.status.code(), Some(1));
+        let errors = String::from_utf8_lossy(&nowhere.stderr).into_owned();
+        assert!(
+            errors.contains("could not write file \"/nowhere/x\": No such file or directory"),
+            "{errors}"
+        );
+    }
 }
 
 #[test]

@@ -190,6 +190,8 @@ impl Bench {
     }
 }
 
-fn unix_s() -> f64 {
+/// The time now.
+#[must_use]
+pub fn unix_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

@@ -4,6 +4,7 @@
 //! it was due on. With a rate that is its scheduled start, so that the wait for a free client counts.
 
 mod hgrm;
+mod hlog;
 mod json;
 mod options;
 mod progress;
@@ -41,6 +42,12 @@ pub fn json(bench: &Bench, results: &Results) -> String {
 #[must_use]
 pub fn hgrm(results: &Results) -> String {
     hgrm::percentiles(&results.record.latency().unwrap_or_default())
+}
+
+/// All latencies, those of each script and each command, as HdrHistogram's log.
+#[must_use]
+pub fn hlog(bench: &Bench, results: &Results, ended_unix_s: f64) -> String {
+    hlog::log(&results.record, bench.program.scripts.scripts(), ended_unix_s, results.duration)
 }
 
 /// Whether a rate says when each transaction is to begin.

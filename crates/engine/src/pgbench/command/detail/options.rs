@@ -9,6 +9,8 @@ pub struct DetailOptions {
     pub is_json: bool,
     /// The file for the histogram.
     pub hdr_file: Option<String>,
+    /// The file for the histograms of scripts and commands as well.
+    pub hdr_log: Option<String>,
 }
 
 impl DetailOptions {
@@ -17,6 +19,7 @@ impl DetailOptions {
         match name {
             "json" => self.is_json = true,
             "hdr-file" => self.hdr_file = Some(value.to_owned()),
+            "hdr-log" => self.hdr_log = Some(value.to_owned()),
             _ => self.is_text = true,
         }
     }
@@ -24,6 +27,6 @@ impl DetailOptions {
     /// Whether there is need of histograms and the series.
     #[must_use]
     pub fn is_recorded(&self) -> bool {
-        self.is_text || self.is_json || self.hdr_file.is_some()
+        self.is_text || self.is_json || self.hdr_file.is_some() || self.hdr_log.is_some()
     }
 }

@@ -1,5 +1,11 @@
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use super::*;
 use crate::io::Nanos;
+use crate::pgbench::command::record::Record;
+use crate::pgbench::command::statistics::{Ended, Outcome};
+use crate::pgbench::script::Scripts;
 
 /// What HdrHistogram 2.2.2 (Java) prints of these values: `new Histogram(1, 60000000000L, 3)`,
 /// `outputPercentileDistribution(out, 5, 1e6)`.
@@ -41,4 +47,54 @@ fn an_empty_histogram_is_written_without_steps() {
     let text = hgrm::percentiles(&Histogram::default());
     assert_eq!(text.lines().count(), 5, "{text}");
     assert!(text.contains("Total count    =            0]"), "{text}");
+}
+
+#[test]
+fn the_log_has_a_histogram_for_all_for_each_script_and_for_each_command() {
+    let mut scripts = Scripts::default();
+    scripts.add("one, a.sql", b"select\n 1;\n\\sleep 1 us\n", 1).expect("a script");
+    scripts.add("two.sql", b"select 2;\n", 1).expect("a script");
+    let mut record = Record::new(&scripts, true);
+    let ended = |script| Ended {
+        script,
+        outcome: Outcome::Done,
+        tries: 1,
+        latency: Nanos(2_500_000),
+        lag: Nanos::ZERO,
+        is_late: false,
+        at: Nanos::ZERO,
+    };
+    record.add(&ended(0), Nanos::ZERO);
+    record.add_command(0, 0, Nanos(1_000_000));
+    let log = hlog::log(&record, scripts.scripts(), 1_000_002.25, Nanos(2_000_000_000));
+    let lines: Vec<_> = log.lines().collect();
+    let head = [
+        "#[Histogram log format version 1.3]",
+        "#[StartTime: 1000000.250 (seconds since epoch)]",
+        "#[BaseTime: 1000000.250 (seconds since epoch)]",
+        "#[Tag script.1: one, a.sql]",
+        "#[Tag script.1.command.1: select]",
+        "#[Tag script.1.command.2: \\sleep 1 us]",
+        "#[Tag script.2: two.sql]",
+        "#[Tag script.2.command.1: select 2;]",
+    ];
+    assert_eq!(lines[1..9], head);
+    let shown = |histogram: &Histogram| STANDARD.encode(histogram.encoded_for_log());
+    let of = |ns: &[u64]| {
+        let mut histogram = Histogram::default();
+        for &ns in ns {
+            histogram.record(Nanos(ns));
+        }
+        shown(&histogram)
+    };
+    let (done, sent, none) = (of(&[2_500_000]), of(&[1_000_000]), of(&[]));
+    let expected = [
+        format!("0.000,2.000,2.501,{done}"),
+        format!("Tag=script.1,0.000,2.000,2.501,{done}"),
+        format!("Tag=script.1.command.1,0.000,2.000,1.000,{sent}"),
+        format!("Tag=script.1.command.2,0.000,2.000,0.000,{none}"),
+        format!("Tag=script.2,0.000,2.000,0.000,{none}"),
+        format!("Tag=script.2.command.1,0.000,2.000,0.000,{none}"),
+    ];
+    assert_eq!(lines[10..], expected);
 }
