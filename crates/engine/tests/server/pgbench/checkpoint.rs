@@ -5,6 +5,8 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
+
 use super::Pgbench;
 
 const TRANSACTIONS: u64 = 1000;
@@ -76,6 +78,43 @@ fn a_killed_run_goes_on_and_ends_with_what_was_asked_for() {
     // The histograms went on as well.
     let row = text.lines().find(|line| line.ends_with("  all transactions")).unwrap();
     assert_eq!(row.split_whitespace().next(), Some(&*(TRANSACTIONS * CLIENTS).to_string()));
+}
+
+#[test]
+fn a_killed_run_of_so_many_seconds_drives_for_what_is_left_of_them() {
+    let Some(pgbench) = Pgbench::find("pgbench-resume-time") else { return };
+    pgbench.query("create table done(client int, k int, n bigint)");
+    let insert = "\\set k :k + 1\ninsert into done values (:client_id, :k, 0);\n";
+    let one = pgbench.script("one.sql", insert);
+    let file = pgbench.server.directory.join("checkpoint").display().to_string();
+    let run = ["-f", &one, "-c", "2", "-T", "6", "-R", "200", "-D", "k=0", "--pgdyno"];
+    kill_after(&pgbench, 4, &[&run[..], &["--checkpoint", &file, "--checkpoint-interval=1"]].concat());
+    let before = done(&pgbench).len() as u64;
+    let resumed = pgbench.ours(&[&run[..], &["--json", "--resume", &file, "-P", "1"]].concat());
+    let told = String::from_utf8_lossy(&resumed.stderr).into_owned();
+    assert!(resumed.status.success(), "{told}");
+    // The time that was driven before counts, as far as the last checkpoint, and that of the death does not: the first
+    // second that is told is not the first of the run.
+    let first = told.lines().find_map(|line| line.strip_prefix("progress: ")).unwrap();
+    let first_s: f64 = first.split(' ').next().unwrap().parse().unwrap();
+    assert!(first_s > 2.0 && first_s < 6.0, "{told}");
+    let result: Value = serde_json::from_slice(&resumed.stdout).unwrap();
+    // A client does not begin what is due after the end.
+    assert!(result["duration_s"].as_f64().unwrap() > 5.0, "{result}");
+    assert_eq!(result["history"]["resumed"], 1);
+    assert_eq!(result["options"]["time_s"], 6);
+    let counted = result["transactions"]["done"].as_u64().unwrap();
+    let again = result["history"]["run_again"].as_u64().unwrap();
+    let in_flight_max = result["history"]["in_flight_max"].as_u64().unwrap();
+    let rows = done(&pgbench).len() as u64;
+    assert!((again..=again + in_flight_max).contains(&(rows - counted)), "{rows} rows: {result}");
+    assert!(counted > before - again, "nothing was driven after the death: {result}");
+    // Each client counts on where the checkpoint had it: no number of a transaction is left out.
+    let gaps = "select count(*) from (select count(distinct k) as n, max(k) as last from done group by client) c where n <> last";
+    assert_eq!(pgbench.query(gaps), ["0"]);
+    let ended = pgbench.ours(&[&run[..], &["--resume", &file]].concat());
+    let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(errors.contains("has ended: there is nothing to resume\n"), "{errors}");
 }
 
 #[test]

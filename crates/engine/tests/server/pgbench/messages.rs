@@ -7,7 +7,7 @@ use super::command::shape;
 
 /// The lines on standard error. That pgbench is still receiving it may tell any number of times; since 17 it tells how
 /// many syncs are left, since until then there could be one only.
-fn told(output: &Output) -> Vec<String> {
+pub fn told(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stderr).replace("pgdyno-pgbench", "pgbench");
     let text = text.replace("pipeline ending, ongoing syncs: 1", "pipeline ending");
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();

@@ -2,15 +2,18 @@
 //!
 //! Needs a pgbench beside the server's programs, of PostgreSQL 15 or newer: before, its generator was another.
 
+mod cases;
 mod checkpoint;
 mod command;
 mod connections;
 mod detail;
 mod expressions;
+mod failures;
 mod history;
 mod initialise;
 mod log;
 mod messages;
+mod newer;
 mod scripts;
 mod values;
 

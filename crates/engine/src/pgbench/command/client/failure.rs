@@ -6,7 +6,7 @@ use crate::pgbench::command::log::statement_text;
 use crate::pgbench::command::record::lock;
 use crate::pgbench::command::statistics::Outcome;
 use crate::pgbench::session::Stop;
-use crate::wire::SqlState;
+use crate::wire::{SqlState, WireError};
 
 impl Client<'_, '_> {
     /// Says what went wrong; an outcome, if the client goes on.
@@ -36,7 +36,9 @@ impl Client<'_, '_> {
             }
             return Ok(outcome);
         }
-        if let Error::Server(_) = error {
+        if is_copy(&error) {
+            log.error("COPY is not supported in pgbench, aborting");
+        } else if let Error::Server(_) = error {
             let query = self.player.query();
             let text = statement_text(&error, self.player.statement().as_deref());
             log.error(&format!(
@@ -75,4 +77,9 @@ impl Client<'_, '_> {
             bench.log.info(&format!("client {} {does} (try {tries}{of}{used})", client.id));
         }
     }
+}
+
+/// Whether the server wants to begin a COPY that no script can take part in.
+fn is_copy(error: &Error) -> bool {
+    matches!(error, Error::Wire(WireError::Unexpected { message, .. }) if message.starts_with("Copy"))
 }
