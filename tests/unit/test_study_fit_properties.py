@@ -149,7 +149,7 @@ def test_a_fitted_study_never_needs_more_than_its_share_of_the_disk(
     file: StudyFile, machine: Machine, time: float
 ) -> None:
     costs = costs_of(cases := cases_of(fitted(file, machine, time).file))
-    growing_s = min(60 * time, max(window_s(case.study, machine) for case in cases))
+    growing_s = max(window_s(case.study, machine) for case in cases)
     contrasted = contrasted_of(costs_of(cases_of(file)))
     needed = disk_bytes(
         costs, growing_s, machine.cores, lambda arm, factor: wal_bytes(arm, factor, contrasted)

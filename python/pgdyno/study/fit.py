@@ -29,7 +29,16 @@ from pgdyno.study.fitting.data import (
 from pgdyno.study.fitting.fewer import dropping, level_changes, thinning
 from pgdyno.study.fitting.run import fit_run, run_changes
 from pgdyno.study.fitting.settings import Scales, contrasted_of, fit_settings
-from pgdyno.study.fitting.time import BLOCKS_BETTER, BLOCKS_MIN, SLICES_MIN, Layout, Wanted, lay_out, shortest
+from pgdyno.study.fitting.time import (
+    BLOCKS_BETTER,
+    BLOCKS_MIN,
+    SLICES_MIN,
+    WINDOW_MIN_S,
+    Layout,
+    Wanted,
+    lay_out,
+    shortest,
+)
 from pgdyno.study.sizing import SLICE_S, default_slice_s
 from pgdyno.study.sizing import Machine as Sizes
 from pgdyno.units import format_size
@@ -151,7 +160,7 @@ def _unhurried(task: _Fit, file: StudyFile) -> _Draft | None:
         run = file.run.model_copy(update={"budget_s": task.time_s})
         file, budget_s = file.model_copy(update={"run": run}), None
     cases = cases_of(file)
-    factor = _factor(task, cases, None)
+    factor = _factor(task, file, cases, None)
     sized = cases_of(fit_data(file, factor)[0])
     passes = min(task.time_s, file.run.budget_s or task.time_s) / pass_s(sized, task.machine)
     wanted = file.run.repeats or BLOCKS_BETTER
@@ -190,26 +199,36 @@ def _laid_out(task: _Fit, file: StudyFile, blocks: int) -> _Draft | None:
 
 def _draft(task: _Fit, file: StudyFile, *, in_turns: bool) -> _Draft:
     cases = cases_of(file)
-    factor = _factor(task, cases, BLOCKS_BETTER)
+    factor = _factor(task, file, cases, BLOCKS_BETTER)
     slice_s = _slice_s(task, file, cases, factor) if in_turns or file.run.schedule == "slices" else None
     return _Draft(file, factor, None, _wanted(task, file, cases, factor, slice_s), slice_s)
 
 
-def _factor(task: _Fit, cases: tuple[Case, ...], blocks: int | None) -> Factor:
-    by_time = cases[0].study.transactions is None
-    growing_s = min(task.time_s, _longest_window_s(task, cases)) if by_time else task.time_s
-    blocks = blocks if task.is_from_elsewhere else None
+def _factor(task: _Fit, file: StudyFile, cases: tuple[Case, ...], blocks: int | None) -> Factor:
     room = Room(
         study=cases[0].study,
         disk_bytes=task.machine.disk_free_bytes,
         cores=task.machine.cores,
         minutes=task.minutes,
-        growing_s=growing_s,
-        blocks=blocks,
+        growing_s=_growing_s(task, file, cases, is_hurried=blocks is not None),
+        blocks=blocks if task.is_from_elsewhere else None,
         is_settled=task.is_settled,
         scales_settings=task.is_from_elsewhere,
     )
     return factor_of(costs_of(cases), room, task.memory, task.contrasted)
+
+
+def _growing_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], *, is_hurried: bool) -> float:
+    """How long the data of a trial can grow at most, before it is known how long windows will be."""
+    share_s = task.time_s / sum(len(case.arms) for case in cases)
+    if cases[0].study.transactions is not None:
+        return share_s
+    window_s = min(task.time_s, _longest_window_s(task, cases))
+    if not is_hurried:
+        return window_s
+    slice_s = file.run.slice_s or default_slice_s(task.machine, _most_clients(costs_of(cases)))
+    least_s = max(WINDOW_MIN_S, file.fit.window_min_s or 0.0, (SLICES_MIN + 2) * slice_s)
+    return min(window_s, max(share_s / BLOCKS_MIN, least_s))
 
 
 def _longest_window_s(task: _Fit, cases: tuple[Case, ...]) -> float:
