@@ -39,10 +39,24 @@ def test_a_target_has_what_differs_and_a_closed_loop_is_said() -> None:
     assert (specification["clients"], specification["rate"]["per_s"]) == (2, 10)
 
 
-@pytest.mark.parametrize("change", [{"threads": 1}, {"discard_s": 0.5}])
-def test_what_is_the_whole_runs_cannot_differ(change: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="threads and discard_s"):
-        drive_specification(COMMON, 1, [], TARGETS, [COMMON, COMMON.model_copy(update=change)])
+def test_a_target_may_have_threads_of_its_own_or_leave_them_to_the_engine() -> None:
+    three = COMMON.model_copy(update={"threads": 3})
+    for first, second in ((COMMON, three), (three, COMMON)):
+        specification = drive_specification(first, 1, [], TARGETS, [first, second])
+        assert specification["threads"] is None
+        assert [target.get("threads") for target in specification["targets"]] == [
+            first.threads,
+            second.threads,
+        ]
+    alike = drive_specification(three, 1, [], TARGETS, [three, three])
+    assert alike["threads"] == 3
+    assert not any("threads" in target for target in alike["targets"])
+
+
+def test_what_is_the_whole_runs_cannot_differ() -> None:
+    other = COMMON.model_copy(update={"discard_s": 0.5})
+    with pytest.raises(ValueError, match="discard_s"):
+        drive_specification(COMMON, 1, [], TARGETS, [COMMON, other])
 
 
 def test_each_target_has_its_driving() -> None:

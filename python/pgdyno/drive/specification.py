@@ -28,20 +28,22 @@ def drive_specification(
 ) -> dict[str, Any]:
     """``targets`` are (name, conninfo); the slices' ``arm`` is an index into them.
 
-    ``drivings`` has one for each target, where they are not all driven as ``driving`` says; ``threads`` and
-    ``discard_s`` are the whole run's. ``interval_s``: how often it tells what it has done.
+    ``drivings`` has one for each target, where they are not all driven as ``driving`` says; ``discard_s``
+    is the whole run's. ``interval_s``: how often it tells what it has done.
     """
     drivings = [driving] * len(targets) if drivings is None else drivings
-    if any((one.threads, one.discard_s) != (driving.threads, driving.discard_s) for one in drivings):
-        raise ValueError("threads and discard_s are the run's, the same for all its targets")
+    if any(one.discard_s != driving.discard_s for one in drivings):
+        raise ValueError("discard_s is the run's, the same for all its targets")
     common = _of_a_target(driving)
+    if any(one.threads != driving.threads for one in drivings):
+        # A target that leaves them to the engine cannot say so where the run names a number.
+        common["threads"] = None
     return {
         "targets": [
             {"name": name, "conninfo": conninfo, **_different(_of_a_target(own), common)}
             for (name, conninfo), own in zip(targets, drivings, strict=True)
         ],
         **common,
-        "threads": driving.threads,
         "io": "auto",
         "seed": seed,
         "slices": [_slice(piece) for piece in slices],
@@ -58,6 +60,7 @@ def _of_a_target(driving: Driving) -> dict[str, Any]:
     return {
         "workload": driving.workload.to_drive(),
         "clients": driving.clients,
+        "threads": driving.threads,
         "pacing": driving.pacing,
         "rate": None if driving.rate is None else driving.rate.model_dump(),
         "retries_max": driving.retries_max,

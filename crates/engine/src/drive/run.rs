@@ -62,23 +62,21 @@ fn read(text: &str) -> Result<Read, String> {
         conninfo::load(&target.conninfo).map_err(|e| format!("target {}: {e}", target.name))
     };
     let conninfos = spec.targets.iter().map(load).collect::<Result<Vec<_>, _>>()?;
-    let of_target = |(target, driving): (&Target, Driving<'_>)| {
-        let own = target.workload.is_some();
-        read_job(&spec, &driving).map_err(|e| if own { format!("target {}: {e}", target.name) } else { e })
+    let read_job = |target: usize| {
+        let Target { name, workload: own, .. } = &spec.targets[target];
+        let wrong = |e| if own.is_some() { format!("target {name}: {e}") } else { e };
+        read_job(&spec.driving(target), spec.threads_of(target), spec.seed).map_err(wrong)
     };
-    let jobs = spec.targets.iter().zip(spec.drivings()).map(of_target).collect::<Result<Vec<_>, _>>()?;
+    let jobs = (0..spec.targets.len()).map(read_job).collect::<Result<Vec<_>, _>>()?;
     Ok((spec, conninfos, jobs))
 }
 
-fn read_job(spec: &Spec, driving: &Driving<'_>) -> Result<Box<dyn Job>, String> {
-    let (workload, clients) = (driving.workload, driving.clients);
+fn read_job(driving: &Driving<'_>, threads: u32, seed: u64) -> Result<Box<dyn Job>, String> {
+    let workload = driving.workload;
     match workload.get("kind").and_then(Value::as_str) {
         Some("select-only") => SelectOnly::read(workload).map(job),
-        Some("tpcc") => Tpcc::read(workload, spec.seed).map(job),
-        Some("pgbench") => {
-            let threads = spec.threads_used().min(clients);
-            Pgbench::read(workload, clients, threads, spec.seed).map(job)
-        }
+        Some("tpcc") => Tpcc::read(workload, seed).map(job),
+        Some("pgbench") => Pgbench::read(workload, driving.clients, threads, seed).map(job),
         other => Err(format!("workload: unknown kind {}", other.unwrap_or("(none)"))),
     }
 }
@@ -106,6 +104,7 @@ impl Run<'_> {
             conninfo: &self.conninfos[target],
             job: &*self.jobs[target],
             driving: spec.driving(target),
+            threads: spec.threads_of(target),
         };
         let crew = Crew {
             aims: (0..spec.targets.len()).map(aim).collect(),

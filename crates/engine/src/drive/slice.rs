@@ -105,7 +105,7 @@ impl Control<'_, '_> {
             drained_at: opened,
             abandoned: 0,
             threads_done: 0,
-            threads_sharing: self.threads.len().min(self.spec.driving(target).clients as usize),
+            threads_sharing: self.spec.threads_of(target) as usize,
             done_at: opened,
         };
         let usage_before = usage();

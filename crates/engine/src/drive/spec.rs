@@ -21,7 +21,7 @@ pub const TRANSACTIONS_MAX: u64 = 1_000_000_000_000;
 pub struct Spec {
     /// The servers, in the order of their index.
     pub targets: Vec<Target>,
-    /// What the clients do: read by the workload that its `kind` names. As the next four that say so, it holds for each
+    /// What the clients do: read by the workload that its `kind` names. As others here, it holds for each
     /// target that has none of its own.
     pub workload: serde_json::Value,
     /// Clients of each target.
@@ -75,6 +75,9 @@ pub struct Target {
     /// Instead of [`Spec::clients`].
     #[serde(default)]
     pub clients: Option<u32>,
+    /// Instead of [`Spec::threads`]: so many of the run's.
+    #[serde(default)]
+    pub threads: Option<u32>,
     /// Instead of [`Spec::pacing`].
     #[serde(default)]
     pub pacing: Option<Pacing>,
@@ -94,6 +97,8 @@ pub struct Driving<'a> {
     pub workload: &'a serde_json::Value,
     /// Its clients.
     pub clients: u32,
+    /// See [`Spec::threads`].
+    pub threads: Option<u32>,
     /// See [`Spec::pacing`].
     pub pacing: Pacing,
     /// See [`Spec::rate`].
@@ -106,6 +111,9 @@ impl Driving<'_> {
     fn problem(&self) -> Option<String> {
         if !(1..=CLIENTS_MAX).contains(&self.clients) {
             return Some(format!("clients: {} is not between 1 and {CLIENTS_MAX}", self.clients));
+        }
+        if self.threads.is_some_and(|threads| !(1..=THREADS_MAX).contains(&threads)) {
+            return Some(format!("threads: not between 1 and {THREADS_MAX}"));
         }
         let rate = self.rate?;
         if !(rate.per_s > 0.0 && rate.per_s <= 1e9) {
@@ -207,6 +215,7 @@ impl Spec {
         Driving {
             workload: target.workload.as_ref().unwrap_or(&self.workload),
             clients: target.clients.unwrap_or(self.clients),
+            threads: target.threads.or(self.threads),
             pacing: target.pacing.unwrap_or(self.pacing),
             rate: target.rate.unwrap_or(self.rate),
             retries_max: target.retries_max.unwrap_or(self.retries_max),
@@ -224,14 +233,22 @@ impl Spec {
         self.drivings().map(|driving| driving.clients).max().unwrap_or(0)
     }
 
-    /// As many threads as asked for, but no more than clients; or else what ADR 2 found: one for every two cores, but one
-    /// for every client where there are no more of them than cores. The target with the most clients decides.
+    /// The threads that drive a target: as many as asked for, but no more than clients; or else what ADR 2 found: one for
+    /// every two cores, but one for every client where there are no more of them than cores. There the target with the
+    /// most clients decides for all.
+    #[must_use]
+    pub fn threads_of(&self, target: usize) -> u32 {
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        let most = self.clients_max();
+        let chosen = if most <= cores { most } else { cores.div_ceil(2) };
+        let Driving { threads, clients, .. } = self.driving(target);
+        threads.unwrap_or(chosen).min(clients)
+    }
+
+    /// The threads of the run.
     #[must_use]
     pub fn threads_used(&self) -> u32 {
-        let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-        let clients = self.clients_max();
-        let chosen = if clients <= cores { clients } else { cores.div_ceil(2) };
-        self.threads.unwrap_or(chosen).min(clients)
+        (0..self.targets.len()).map(|target| self.threads_of(target)).max().unwrap_or(0)
     }
 
     fn problem(&self) -> Option<String> {
@@ -242,9 +259,6 @@ impl Spec {
             if let Some(problem) = driving.problem() {
                 return Some(format!("target {}: {problem}", target.name));
             }
-        }
-        if self.threads.is_some_and(|threads| !(1..=THREADS_MAX).contains(&threads)) {
-            return Some(format!("threads: not between 1 and {THREADS_MAX}"));
         }
         if self.interval < Nanos(1_000_000) {
             return Some("interval_s: less than a millisecond".to_owned());

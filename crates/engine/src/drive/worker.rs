@@ -85,6 +85,8 @@ pub struct Aim<'a> {
     pub job: &'a dyn Job,
     /// and how.
     pub driving: Driving<'a>,
+    /// The threads that drive it, the first of the run's.
+    pub threads: u32,
 }
 
 /// What all threads of a run share.
@@ -116,7 +118,7 @@ impl Crew<'_> {
     ) -> Result<Legacy, Error> {
         let reactor = Reactor::with_io(self.clock.clone(), self.io)?;
         let lane = |aim: &Aim<'_>| {
-            let own = self.clients_of(thread, aim).len() as u32;
+            let own = aim.clients_of(thread).len() as u32;
             Lane::new(&reactor, aim.record(), own)
         };
         let lanes: Vec<Lane> = self.aims.iter().map(lane).collect();
@@ -142,7 +144,7 @@ impl Crew<'_> {
         let mut clients: Vec<Routine<'_>> = Vec::new();
         for (target, aim) in self.aims.iter().enumerate() {
             let all = aim.driving.clients;
-            for client in self.clients_of(thread, aim) {
+            for client in aim.clients_of(thread) {
                 let own_seed = derive_seed(self.seed, u64::from(client));
                 let place = Place {
                     lane: &lanes[target],
@@ -169,11 +171,6 @@ impl Crew<'_> {
             records.push(lane.record.into_inner().finish());
         }
         Ok(Legacy { records, lateness })
-    }
-
-    /// The clients of a target that a thread runs.
-    fn clients_of(&self, thread: u32, aim: &Aim<'_>) -> impl ExactSizeIterator<Item = u32> + use<> {
-        (thread..aim.driving.clients).step_by(self.threads as usize)
     }
 
     fn rules(&self, aim: &Aim<'_>) -> Rules {
@@ -221,12 +218,12 @@ impl Crew<'_> {
     /// The arrivals of this thread's clients, in an open loop: its share of the target's rate.
     fn schedule(&self, thread: u32, window: &Window) -> Option<Schedule> {
         let aim = &self.aims[window.target];
-        let (rate, own) = (aim.driving.rate?, self.clients_of(thread, aim).len());
+        let (rate, own) = (aim.driving.rate?, aim.clients_of(thread).len());
         if own == 0 {
             return None;
         }
         let per_s = rate.per_s * own as f64 / f64::from(aim.driving.clients);
-        let phase = f64::from(thread) / f64::from(self.threads.min(aim.driving.clients));
+        let phase = f64::from(thread) / f64::from(aim.threads);
         // A stream of its own for each thread and slice, after those of the clients.
         let clients_max = self.aims.iter().map(|aim| aim.driving.clients).max().unwrap_or(0);
         let number =
@@ -236,6 +233,13 @@ impl Crew<'_> {
 }
 
 impl Aim<'_> {
+    /// The clients that a thread runs.
+    fn clients_of(&self, thread: u32) -> impl ExactSizeIterator<Item = u32> + use<> {
+        let clients = self.driving.clients;
+        let first = if thread < self.threads { thread } else { clients };
+        (first..clients).step_by(self.threads as usize)
+    }
+
     fn record(&self) -> LaneRecord {
         let can_lag = self.driving.rate.is_some() || self.driving.pacing == Pacing::KeyingAndThinking;
         LaneRecord::new(self.job.kinds().len(), can_lag)

@@ -103,10 +103,10 @@ fn slices(events: &[Value]) -> impl Iterator<Item = &Value> {
 fn transactions_bound_a_slice(server: &Server) {
     execute(server, "CREATE TABLE done (client int)");
     let mut specification = specification(server);
-    specification["threads"] = json!(2);
+    specification["threads"] = json!(1);
     specification["discard_s"] = json!(50.0);
     specification["targets"][0]["workload"] = script("one", "select 1;", "extended");
-    specification["targets"][1] = json!({"name": "b", "conninfo": server.by_socket(), "clients": 3,
+    specification["targets"][1] = json!({"name": "b", "conninfo": server.by_socket(), "clients": 3, "threads": 2,
         "workload": script("insert", "insert into done values (:client_id);", "prepared")});
     let slice = |target: u32, role: &str, transactions: u64| json!({"target": target, "role": role, "duration_s": 3600.0, "transactions": transactions});
     specification["slices"] =
@@ -119,6 +119,7 @@ fn transactions_bound_a_slice(server: &Server) {
         assert!(opened == counted && counted < closed && closed <= drained, "{slice}");
         (slice["ended_by"].as_str().unwrap().to_owned(), counts["ok"].as_u64().unwrap())
     };
+    assert_eq!(events[0]["threads"], 2);
     let expected = [3, 400, 210].map(|ok| ("transactions".to_owned(), ok));
     assert_eq!(slices(&events).map(of_slice).collect::<Vec<_>>(), expected);
     let result = events.last().unwrap();

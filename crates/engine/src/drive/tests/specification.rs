@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::drive::spec::{Pacing, Spec};
+use crate::drive::spec::{CLIENTS_MAX, Pacing, Spec};
 use crate::io::Nanos;
 
 fn sound() -> Value {
@@ -37,13 +37,28 @@ fn a_target_is_driven_as_the_run_says_unless_it_says_otherwise() {
 }
 
 #[test]
-fn the_target_with_the_most_clients_decides_how_many_threads_there_are() {
+fn a_target_has_as_many_threads_as_are_asked_for_but_no_more_than_clients() {
     let mut spec = sound();
-    spec["targets"] = json!([{"name": "a", "conninfo": ""}, {"name": "b", "conninfo": "", "clients": 9}]);
-    for (asked, used) in [(4, 4), (9, 9), (20, 9)] {
+    spec["targets"] = json!([{"name": "a", "conninfo": ""}, {"name": "b", "conninfo": "", "clients": 9},
+        {"name": "c", "conninfo": "", "clients": 9, "threads": 3}]);
+    for (asked, of_targets, used) in [(4, [1, 4, 3], 4), (2, [1, 2, 3], 3), (20, [1, 9, 3], 9)] {
         spec["threads"] = json!(asked);
-        assert_eq!(Spec::read(&spec.to_string()).expect("sound").threads_used(), used);
+        let spec = Spec::read(&spec.to_string()).expect("sound");
+        assert_eq!([0, 1, 2].map(|target| spec.threads_of(target)), of_targets);
+        assert_eq!(spec.threads_used(), used);
     }
+}
+
+#[test]
+fn where_no_threads_are_asked_for_the_target_with_the_most_clients_decides() {
+    let mut alone = sound();
+    (alone["clients"], alone["threads"]) = (json!(CLIENTS_MAX), Value::Null);
+    let chosen = Spec::read(&alone.to_string()).expect("sound").threads_used();
+    let mut spec = alone;
+    spec["targets"] =
+        json!([{"name": "a", "conninfo": "", "clients": chosen}, {"name": "b", "conninfo": ""}]);
+    let spec = Spec::read(&spec.to_string()).expect("sound");
+    assert_eq!((spec.threads_of(0), spec.threads_of(1), spec.threads_used()), (chosen, chosen, chosen));
 }
 
 #[test]
@@ -55,7 +70,8 @@ fn a_wrong_target_is_refused_with_its_name() {
             json!({"rate": {"per_s": 1, "arrivals": "constant"}, "pacing": "keying-and-thinking"}),
             "target b: rate: an open loop cannot",
         ),
-        (json!({"threads": 1}), "unknown field `threads`"),
+        (json!({"threads": 0}), "target b: threads"),
+        (json!({"discard_s": 1}), "unknown field `discard_s`"),
     ];
     for (own, expected) in cases {
         let mut spec = sound();
