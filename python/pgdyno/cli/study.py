@@ -18,6 +18,7 @@ from rich.table import Table
 import pgdyno
 from pgdyno.cli import options, study_plan
 from pgdyno.cli.console import out, print_json, say
+from pgdyno.cli.study_plan import size_of
 from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.lab.outlook import outlook
 from pgdyno.server.cache import Cache
@@ -138,7 +139,7 @@ def check(
             for problem in problems:
                 say(f"pgdyno: {problem}")
         else:
-            out.print(f"{path}: ok: {study_plan.size_of(cases_of(file))}", markup=False, soft_wrap=True)
+            out.print(f"{path}: ok: {size_of(cases_of(file))}", markup=False, soft_wrap=True)
     return status
 
 
