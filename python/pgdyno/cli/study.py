@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import shutil
 import tomllib
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -24,6 +23,7 @@ from pgdyno.lab.outlook import outlook
 from pgdyno.server.cache import Cache
 from pgdyno.server.settings.owned import refuse_owned
 from pgdyno.server.settings.profile import profile_named
+from pgdyno.server.user import free_bytes
 from pgdyno.server.version import is_version, parse_wanted
 from pgdyno.study.cases import cases_of, own_settings_of
 from pgdyno.study.file import StudyFile
@@ -166,7 +166,7 @@ def plan(
     machine = options.this_machine()
     changes: tuple[Change, ...] = ()
     if fit_it:
-        free = shutil.disk_usage(cache.root).free
+        free = free_bytes(cache.root)
         fitted = fit(study, FitMachine(machine.cores, machine.memory_bytes, free), minutes)
         study, changes = fitted.file, fitted.changes
     found = outlook(study, cache, machine)

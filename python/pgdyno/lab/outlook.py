@@ -4,7 +4,6 @@ settings they lack. Nothing is fetched, started or loaded for it; what cannot be
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from pgdyno.server.cache import Cache
 from pgdyno.server.catalogue import known_catalogue
 from pgdyno.server.find import nearest_version, system_builds
 from pgdyno.server.settings.machine import this_machine
+from pgdyno.server.user import free_bytes
 from pgdyno.server.version import Version, Wanted, is_version, parse_wanted
 from pgdyno.study.arm import ArmSpec
 from pgdyno.study.cases import Case, cases_of
@@ -78,7 +78,7 @@ def outlook(file: StudyFile, cache: Cache, machine: Machine) -> Outlook:
             machine.cores,
             lambda arm, factor: wal_bytes(arm, factor, contrasted),
         ),
-        disk_free_bytes=shutil.disk_usage(cache.root).free,
+        disk_free_bytes=free_bytes(cache.root),
         servers=servers,
         settings=tuple(dict.fromkeys(_lacking(cases, builds, cache))),
     )

@@ -1,0 +1,84 @@
+"""Every study that comes with pgdyno runs for real, in the smallest size, on the server that is here.
+
+It is fitted to a small machine first, for its settings' sake; then a case of every kind of workload that it
+has is run once.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import Ending
+from pgdyno.interruption import Interruption
+from pgdyno.lab.progress import Progress, Watch
+from pgdyno.lab.study import Request, start_study
+from pgdyno.server.build import Build
+from pgdyno.study.cases import Case, cases_of
+from pgdyno.study.fit import Machine, fit
+from pgdyno.study.reading import read_study
+
+pytestmark = pytest.mark.server
+
+STUDIES = Path(__file__).parents[2] / "studies"
+FILES = sorted(STUDIES.rglob("*.toml"))
+SMALL = Machine(2, 4 * 2**30, 40 * 2**30)
+
+
+def here(text: str, server: str) -> str:
+    """The study with that server in place of every other; levels keep their names."""
+
+    def named(found: re.Match[str]) -> str:
+        versions = re.findall(r'"[^"]+"', found[1])
+        return "server = {" + ", ".join(f'{version} = "{server}"' for version in versions) + "}"
+
+    text = re.sub(r"^server = \[(.*)\]", named, text, flags=re.MULTILINE)
+    return re.sub(r'^server = ".*?"', f'server = "{server}"', text, flags=re.MULTILINE)
+
+
+def smallest(case: Case) -> Case:
+    """A block of slices or windows of fractions of a second over a warehouse or a branch."""
+    study = case.study
+    size = {"warehouses": 1} if study.workload.kind == "tpcc" else {"scale": 1}
+    warmup = study.warmup_workload and study.warmup_workload.model_copy(update=size)
+    changes = {
+        "workload": study.workload.model_copy(update=size),
+        "warmup_workload": warmup,
+        "clients": min(2, study.clients),
+        "transactions": study.transactions and 20,
+        "slice_s": 0.2,
+        "discard_s": 0.02,
+        "warmup_s": 0.2,
+        "rounds": 2,
+        "blocks_max": 1,
+        "budget_s": 600.0,
+    }
+    return Case(case.name, case.levels, case.arms, study.model_copy(update=changes))
+
+
+@contextmanager
+def nobody_watches(_names: Sequence[str]) -> Iterator[Watch]:
+    def watch(_: Progress) -> None:
+        pass
+
+    yield watch
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_study_runs_in_miniature(build: Build, tmp_path: Path, path: Path) -> None:
+    file = fit(read_study(here(path.read_text(), str(build.bin_dir)), path.name), SMALL, 10).file
+    by_workload = {case.study.workload.name.partition(",")[0]: case for case in cases_of(file)}
+    cases = [smallest(case) for case in by_workload.values()]
+    evidence = tmp_path / "e.sqlite"
+    with Interruption() as interruption:
+        request = Request(title=file.title, cases=cases, command="", published=file.published)
+        assert start_study(evidence, request, nobody_watches, interruption) is not Ending.FAILED
+    with Evidence(evidence) as opened:
+        by_case = [opened.trials(number) for number in opened.cases()]
+    for case, trials in zip(cases, by_case, strict=True):
+        assert [trial.status for trial in trials] == ["ok"] * len(case.arms), [t.reason for t in trials]
+        assert all(check.passed for trial in trials for check in trial.checks)
+        assert all(trial.settings["shared_buffers"] for trial in trials)
