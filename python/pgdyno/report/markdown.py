@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from pgdyno.report.hosts import HostsReport
 from pgdyno.report.model import Doubt, Report
 from pgdyno.report.study import StudyReport
 from pgdyno.report.tables import Table
@@ -13,21 +14,35 @@ from pgdyno.report.tables import Table
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 
 
-def to_markdown(study: StudyReport) -> str:
+def to_markdown(study: StudyReport | HostsReport) -> str:
     """One document, GitHub's flavour for the tables."""
-    lines = _of_cases(study) if study.only is None else _of_case(study.only, study.title)
+    lines = _of_hosts(study) if isinstance(study, HostsReport) else _of_study(study, study.title)
     return "\n".join([*lines, *_repeat(study.command)]) + "\n"
 
 
-def _of_cases(study: StudyReport) -> Iterator[str]:
+def _of_study(study: StudyReport, title: str) -> Iterator[str]:
+    return _of_cases(study, title) if study.only is None else _of_case(study.only, title)
+
+
+def _of_hosts(study: HostsReport) -> Iterator[str]:
+    """What holds over them, then the report of each."""
+    headlines = [text for headline in study.headlines for text in (headline.sentence, headline.more)]
+    yield from _together(study, study.title, headlines)
+    for name, report in study.studies.items():
+        yield from _of_study(report, name)
+
+
+def _of_cases(study: StudyReport, title: str) -> Iterator[str]:
     """What holds over them, then each."""
-    yield f"# {_escaped(study.title)}"
+    yield from _together(study, title, [headline.sentence for headline in study.headlines])
+    for name, report in study.cases.items():
+        yield from _of_case(report, name)
+
+
+def _together(study: StudyReport | HostsReport, title: str, headlines: Sequence[str]) -> Iterator[str]:
+    yield f"# {_escaped(title)}"
     yield ""
-    for sentence in [
-        *(headline.sentence for headline in study.headlines),
-        study.unfinished,
-        study.percent_of,
-    ]:
+    for sentence in [*headlines, study.unfinished, study.percent_of]:
         if sentence:
             yield _escaped(sentence)
             yield ""
@@ -36,8 +51,6 @@ def _of_cases(study: StudyReport) -> Iterator[str]:
     yield from _caveats(study.doubts)
     for table in study.background:
         yield from _table(table)
-    for name, report in study.cases.items():
-        yield from _of_case(report, name)
 
 
 def _of_case(report: Report, title: str) -> Iterator[str]:

@@ -13,6 +13,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from pgdyno.analysis.verdict import Verdict
+from pgdyno.report.hosts import HostsReport
 from pgdyno.report.model import Doubt, Report
 from pgdyno.report.study import StudyReport
 from pgdyno.report.tables import Table
@@ -36,15 +37,36 @@ _VERDICT_STYLE = {
 }
 
 
-def print_terminal(study: StudyReport, console: Console) -> None:
+def print_terminal(study: StudyReport | HostsReport, console: Console) -> None:
     """Tables that are of interest to few are left to the other forms, and so are those of many cases."""
-    drawn = render(study.only, console.width) if study.only else _of_cases(study, console.width)
+    if isinstance(study, HostsReport):
+        drawn = _of_hosts(study, console.width)
+    else:
+        drawn = render(study.only, console.width) if study.only else _of_cases(study, console.width)
     console.print(drawn)
+
+
+def _of_hosts(study: HostsReport, width: int) -> RenderableType:
+    prose = min(width, WIDTH_MAX)
+    parts: list[RenderableType] = []
+    for headline in study.headlines:
+        parts.append(_wrapped(headline.sentence, prose, _VERDICT_STYLE[headline.verdict]))
+        parts.append(_wrapped(headline.more, prose))
+    parts += _below_headlines(study, width)
+    if study.derived:
+        parts.append(_wrapped(study.derived, prose, "dim"))
+    return Group(*parts)
 
 
 def _of_cases(study: StudyReport, width: int) -> RenderableType:
     prose = min(width, WIDTH_MAX)
-    parts: list[RenderableType] = [_wrapped(headline.sentence, prose, "bold") for headline in study.headlines]
+    headlines = [_wrapped(headline.sentence, prose, "bold") for headline in study.headlines]
+    return Group(*headlines, *_below_headlines(study, width))
+
+
+def _below_headlines(study: StudyReport | HostsReport, width: int) -> list[RenderableType]:
+    prose = min(width, WIDTH_MAX)
+    parts: list[RenderableType] = []
     if study.unfinished:
         parts.append(_wrapped(study.unfinished, prose, "bold"))
     parts += [_wrapped(study.percent_of, prose, "dim"), Text()]
@@ -53,7 +75,7 @@ def _of_cases(study: StudyReport, width: int) -> RenderableType:
     parts += _caveats(study.doubts, prose)
     for table in study.background:
         parts += [*_table(table, width), Text()]
-    return Group(*parts)
+    return parts
 
 
 def render(report: Report, width: int) -> RenderableType:
