@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,9 @@ from test_report import FORMS, on_terminal, plain
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
+from pgdyno.estimate import ABSENT
 from pgdyno.report.study import StudyReport
+from pgdyno.report.tables import level_text
 
 CHANGE = {"key": "workload.warehouses", "before": "2000", "after": "16", "why": "the memory is smaller"}
 CASES = (
@@ -72,3 +75,45 @@ def test_a_caveat_of_some_cases_says_which(tmp_path: Path) -> None:
     write_study(tmp_path / "e", *CASES, alone)
     text = " ".join(plain(on_terminal(read_report(tmp_path / "e"))).split())
     assert "- clients 9: " in text and "gcc against clang" in text
+
+
+OF_18 = {"server": "18"}
+PUBLISHED = {
+    "notes": [],
+    "tables": [
+        {
+            "title": "New orders by users",
+            "metric": "nopm",
+            "columns": [
+                {"title": "users"},
+                {"title": "18", "levels": OF_18},
+                {"title": "change", "show": "change", "levels": OF_18},
+            ],
+            "rows": [
+                {
+                    "cells": ["8", 1000, {"value": 50, "corrected": 40, "note": "the base was wrong"}],
+                    "levels": {"clients": "8"},
+                },
+                {"cells": ["7", 900, 1], "levels": {"clients": "7"}},
+            ],
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize("cases", [1, 3])
+@pytest.mark.parametrize("form", ["terminal", "md", "html"])
+def test_published_figures_have_ours_beside_them(tmp_path: Path, form: str, cases: int) -> None:
+    wanted = [replace(case, published=PUBLISHED, arms=({"server": "17"}, {"server": "18"})) for case in CASES]
+    write_study(tmp_path / "e", *wanted[:cases])
+    built = read_report(tmp_path / "e")
+    (table,) = built.published
+    assert list(table.columns) == ["users", "18", "18, here", "change", "change, here"]
+    users, published, ours, change, our_change = table.rows[0]
+    level = built.findings.first.arms[1].levels["nopm"]
+    assert level is not None
+    assert (users, published, change) == ("8", "1000", "50 (correct: +40.0\u00a0%)")
+    assert ours == f"{level_text(level)}\u00a0NOPM" and our_change.startswith("+1")
+    assert table.rows[1][2] == ABSENT and "no such case" in table.note and "the base was wrong" in table.note
+    text = " ".join(plain(FORMS[form](built)).split())
+    assert "New orders by users" in text and plain(ours) in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +10,11 @@ from dataclasses import dataclass
 from pgdyno.analysis.combined import Combined, combine
 from pgdyno.analysis.comparison import Comparison
 from pgdyno.analysis.findings import Findings, find_case
+from pgdyno.analysis.own_values import case_values
+from pgdyno.analysis.published import OwnTable, beside
 from pgdyno.analysis.verdict import Verdict
 from pgdyno.evidence.reader import Evidence
+from pgdyno.study.published import Published
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class StudyFindings:
 
     cases: Sequence[Findings]
     over_cases: Sequence[OverCases]
+    published: Sequence[OwnTable]  # the source's tables with our figures
 
     @property
     def first(self) -> Findings:
@@ -49,7 +54,15 @@ def find_study(evidence: Evidence) -> StudyFindings:
     with evidence.snapshot():
         cases = [find_case(evidence, case) for case in evidence.cases()]
     names = dict.fromkeys((c.baseline.name, c.arm.name) for of in cases for c in of.comparisons)
-    return StudyFindings(cases, [_over(cases, *pair) for pair in names])
+    return StudyFindings(cases, [_over(cases, *pair) for pair in names], _published(cases))
+
+
+def _published(cases: Sequence[Findings]) -> list[OwnTable]:
+    given = cases[0].study.published
+    if given is None:
+        return []
+    values = [case_values(of.study, of.trials, (), of.telemetry.by_trial) for of in cases]
+    return beside(Published.model_validate_json(json.dumps(given)), values)
 
 
 def _over(cases: Sequence[Findings], baseline: str, arm: str) -> OverCases:

@@ -3,46 +3,43 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from pgdyno.analysis.hosts import find_hosts
 from pgdyno.analysis.study import find_study
 from pgdyno.cli.console import out, say
 from pgdyno.errors import PgdynoError, UsageError
 from pgdyno.evidence.reader import Evidence
 from pgdyno.report.as_csv import to_csv
 from pgdyno.report.as_json import to_json
-from pgdyno.report.hosts import HostsReport, build_hosts
 from pgdyno.report.html import to_html
-from pgdyno.report.markdown import to_markdown
+from pgdyno.report.markdown import published_as_markdown, to_markdown
 from pgdyno.report.study import StudyReport, build_study
-from pgdyno.report.terminal import print_terminal
+from pgdyno.report.terminal import print_published, print_terminal
 
 _TEXTS = {"md": to_markdown, "json": to_json, "csv": to_csv}
 
 
 def report(
     evidence: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="EVIDENCE…",
-            help="The evidence file of a study, also while it runs; or of the same study from several hosts.",
-        ),
+        Path, typer.Argument(metavar="EVIDENCE", help="The evidence file of a study, also while it runs.")
     ],
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write it as one HTML file that needs no network.")
     ] = None,
+    as_: Annotated[
+        Literal["whole", "published"],
+        typer.Option("--as", help="published: just the source's tables, ours beside, here or with --md."),
+    ] = "whole",
     md: Annotated[bool, typer.Option("--md", help="All of it as Markdown on standard output.")] = False,
     json: Annotated[bool, typer.Option("--json", help="All of it as JSON on standard output.")] = False,
     csv: Annotated[
         bool, typer.Option("--csv", help="One row per trial and metric on standard output.")
     ] = False,
 ) -> None:
-    """Show what a study found: verdict, numbers, caveats. Several hosts' evidence is pooled.
+    """Show what a study found: verdict, numbers, caveats.
 
     Examples:
 
@@ -50,12 +47,14 @@ def report(
       pgdyno report evidence.sqlite
       pgdyno report evidence.sqlite --html report.html
       pgdyno report evidence.sqlite --json | jq .verdict
-      pgdyno report small.sqlite large.sqlite --html hosts.html
     """
     wanted = [form for form, asked in (("md", md), ("json", json), ("csv", csv)) if asked]
     if len(wanted) > 1:
         raise UsageError(f"--{wanted[0]} and --{wanted[1]} both go to standard output: ask for one of them")
-    built = read_report(evidence[0]) if len(evidence) == 1 else read_hosts(evidence)
+    built = read_report(evidence)
+    if as_ == "published":
+        _print_published(built, md=md)
+        return
     if html is not None:
         _write(html, to_html(built))
         say(f"report {html}")
@@ -69,30 +68,6 @@ def read_report(evidence: Path) -> StudyReport:
         return build_study(find_study(opened))
 
 
-def read_hosts(evidence: Sequence[Path]) -> HostsReport:
-    """Raises EvidenceError for a bad file, and for files that are not of one study."""
-    studies = {}
-    for name, path in zip(names_of_files(evidence), evidence, strict=True):
-        with Evidence(path) as opened:
-            studies[name] = find_study(opened)
-    return build_hosts(find_hosts(studies))
-
-
-def names_of_files(paths: Sequence[Path]) -> list[str]:
-    """Their stems; where these are the same, with as many folders as tell them apart.
-
-    Raises UsageError where a file is there twice.
-    """
-    parts = [path.resolve().with_suffix("").parts for path in paths]
-    for i, path in enumerate(paths):
-        if parts[i] in parts[:i]:
-            raise UsageError(f"{path} is there twice: give each host's file once")
-    length = 1
-    while len({of[-length:] for of in parts}) < len(parts):
-        length += 1
-    return ["/".join(of[-length:]) for of in parts]
-
-
 def print_report(evidence: Path, form: str) -> None:
     """On standard output; ``form`` is terminal, md, json or csv."""
     _print(read_report(evidence), form)
@@ -103,15 +78,27 @@ def write_html(evidence: Path, html: Path) -> None:
     _write(html, to_html(read_report(evidence)))
 
 
-def _print(built: StudyReport | HostsReport, form: str) -> None:
+def _print_published(built: StudyReport, *, md: bool) -> None:
+    if not built.published:
+        raise UsageError("this study has no published tables: leave --as away")
+    if md:
+        _write_out(published_as_markdown(built))
+    else:
+        print_published(built, out)
+
+
+def _print(built: StudyReport, form: str) -> None:
     if form == "terminal":
         print_terminal(built, out)
     else:
-        text = _TEXTS[form](built)
-        # For programs and files: UTF-8 whatever the locale, so that no name becomes a question mark.
-        sys.stdout.flush()
-        sys.stdout.buffer.write((text if text.endswith("\n") else f"{text}\n").encode())
-        sys.stdout.buffer.flush()
+        _write_out(_TEXTS[form](built))
+
+
+def _write_out(text: str) -> None:
+    """For programs and files: UTF-8 whatever the locale, so that no name becomes a question mark."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write((text if text.endswith("\n") else f"{text}\n").encode())
+    sys.stdout.buffer.flush()
 
 
 def _write(path: Path, text: str) -> None:

@@ -53,9 +53,9 @@ class LabArm(Protocol):
         """Where its data lie on this machine, or None where we do not see that."""
         ...
 
-    def drop_cache(self) -> None:
-        """Takes the stopped server's files out of the operating system's cache. Raises UsageError where the
-        server is not ours to stop.
+    def drop_cache(self) -> float:
+        """Takes the stopped server's files out of the operating system's cache; the share of them that stays.
+        Raises UsageError where the server is not ours to stop.
         """
         ...
 

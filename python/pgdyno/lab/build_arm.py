@@ -83,9 +83,9 @@ class BuildArm:
         """The live directory."""
         return self.run.data_dir
 
-    def drop_cache(self) -> None:
+    def drop_cache(self) -> float:
         """Of the restored data, before the start."""
-        os_cache.drop(self.run.data_dir)
+        return os_cache.drop(self.run.data_dir)
 
     def conninfo(self) -> str:
         """Of the workload's database."""

@@ -85,7 +85,7 @@ class DsnArm:
         """Not ours to look into."""
         return None
 
-    def drop_cache(self) -> None:
+    def drop_cache(self) -> float:
         """Not without stopping it."""
         raise UsageError(_NOT_OURS.format(what="a cold cache", arm=self.name))
 

@@ -44,6 +44,10 @@ class Request:
     changes: Sequence[Mapping[str, str]] = ()
     published: Published | None = None
 
+    def name_of(self, case: Case) -> str:
+        """Empty where there is just one."""
+        return case.name if len(self.cases) > 1 else ""
+
 
 def start_study(path: Path, request: Request, watch_for: WatchFor, interruption: Interruption) -> Ending:
     """Runs a new study into a new evidence file. What is wrong with the request raises before it is made."""
@@ -61,7 +65,7 @@ def start_study(path: Path, request: Request, watch_for: WatchFor, interruption:
                 for caveat in prepared.caveats:
                     writer.add_caveat(caveat, case)
             labs = [
-                Lab(prepared.study, prepared.arms, writer, watch, interruption, number, case.name)
+                Lab(prepared.study, prepared.arms, writer, watch, interruption, number, request.name_of(case))
                 for number, (case, prepared) in enumerate(zip(request.cases, ready, strict=True))
             ]
             return _measure(writer, labs)
@@ -187,12 +191,19 @@ def study_record(request: Request, case: Case, ready: Prepared) -> records.Study
         command=request.command,
         plan=plan_record(study, study.model_copy(update={"arms": arms}).model_dump(mode="json"), case.arms),
         host=describe_host(ready.data_path),
-        case=case.name if len(request.cases) > 1 else "",
+        case=request.name_of(case),
         levels=dict(case.levels),
         file=request.file,
         changes=request.changes,
-        published=None if request.published is None else request.published.model_dump(mode="json"),
+        published=_as_read(request.published),
     )
+
+
+def _as_read(published: Published | None) -> records.Json | None:
+    """As a study file has it; what is not said there is not said here."""
+    if published is None:
+        return None
+    return published.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
 def plan_record(

@@ -26,8 +26,8 @@ from pgdyno.probe.sampler import Cost, Sampler, monotonic_of
 from pgdyno.probe.series import Chunk, step_for
 from pgdyno.probe.server import EXTENSIONS, PROBES, read
 
-AFTER_VACUUM = ("relations", "database")
-"""What is read once more after a VACUUM: sizes."""
+AFTER_VACUUM = ("relations", "database", "pgstattuple")
+"""What is read once more after a VACUUM: sizes, and how full they are."""
 
 SAMPLED = frozenset(name for name, probe in PROBES.items() if probe.in_series)
 """Probes of which something is in the one-second series of the server."""
@@ -39,7 +39,6 @@ class Telemetry:
 
     lab: Lab
     trials: Sequence[Trial]
-    connections: dict[int, Connection]  # by trial id; an arm whose server was lost is not among them
     epoch_unix_s: float = 0.0
     driver_pid: int | None = None
     _sampler: Sampler | None = None
@@ -50,17 +49,15 @@ class Telemetry:
     @classmethod
     @contextlib.contextmanager
     def open(cls, lab: Lab, trials: Sequence[Trial]) -> Iterator[Telemetry]:
-        """Connects to every server, with the extensions that the probes need where the database is ours."""
-        with contextlib.ExitStack() as stack:
-            connections = {}
-            for trial in trials if lab.study.probes else ():
-                if trial.arm.is_restored():
-                    _create_extensions(lab, trial.arm)
-                connections[trial.id] = trial.arm.connect()
-                stack.callback(connections[trial.id].close)
-            telemetry = cls(lab, trials, connections)
-            stack.callback(telemetry._stop_sampling)
+        """Makes the extensions that the probes need where the database is ours. Ends what samples."""
+        for trial in trials:
+            if trial.arm.is_restored():
+                _create_extensions(lab, trial.arm)
+        telemetry = cls(lab, trials)
+        try:
             yield telemetry
+        finally:
+            telemetry._stop_sampling()
 
     def note_driver(self, pid: int) -> None:
         """The driver has started."""
@@ -108,9 +105,9 @@ class Telemetry:
         """VACUUM, and what it leaves. Raises psycopg.Error, ServerError."""
         with trial.arm.connect() as connection:
             connection.execute("VACUUM")
-        for probe in AFTER_VACUUM:
-            if probe in self.lab.study.probes:
-                self._note(trial, Moment.AFTER, probe)
+        self._read_trial(
+            trial, Moment.AFTER, [probe for probe in self.lab.study.probes if probe in AFTER_VACUUM]
+        )
 
     def readings_of(self, trial: Trial) -> Sequence[Reading]:
         """All of a trial."""
@@ -136,25 +133,28 @@ class Telemetry:
 
     def _read(self, moment: Moment) -> None:
         for trial in self.trials:
-            for probe in self.lab.study.probes:
-                self._note(trial, moment, probe)
+            self._read_trial(trial, moment, self.lab.study.probes)
 
-    def _note(self, trial: Trial, moment: Moment, probe: str) -> None:
-        at_s = time.time() - self.epoch_unix_s
-        if probe == "host":
-            begun_s = time.monotonic()
-            rows = [dict(self._host.read())] if self._host else None
-            reading = Reading(probe, moment, at_s, time.monotonic() - begun_s, rows)
-        else:
-            reading = self._asked(trial, moment, probe, at_s)
-        self._readings.setdefault(trial.id, []).append(reading)
-
-    def _asked(self, trial: Trial, moment: Moment, probe: str, at_s: float) -> Reading:
+    def _read_trial(self, trial: Trial, moment: Moment, probes: Sequence[str]) -> None:
+        """Over a connection that is made for it: while the sampler samples, its own is the only one."""
+        readings = self._readings.setdefault(trial.id, [])
         try:
-            found = read(self.connections[trial.id], probe)
-        except psycopg.Error as error:
-            return Reading(probe, moment, at_s, 0.0, None, f"the connection was lost: {_in_one_line(error)}")
+            with contextlib.closing(trial.arm.connect()) as connection:
+                readings += [self._reading(connection, moment, probe) for probe in probes]
+        except (psycopg.Error, ServerError) as error:
+            at_s, lost = self._now_s(), f"the server was lost: {_in_one_line(error)}"
+            readings += [Reading(probe, moment, at_s, 0.0, None, lost) for probe in probes]
+
+    def _reading(self, connection: Connection, moment: Moment, probe: str) -> Reading:
+        at_s, begun_s = self._now_s(), time.monotonic()
+        if probe == "host":
+            rows = [dict(self._host.read())] if self._host else None
+            return Reading(probe, moment, at_s, time.monotonic() - begun_s, rows)
+        found = read(connection, probe)
         return Reading(probe, moment, at_s, found.took_s, found.rows, found.reason)
+
+    def _now_s(self) -> float:
+        return time.time() - self.epoch_unix_s
 
     def _say_why(self, trial: Trial, probe: str, reason: str) -> None:
         names = {"arm": trial.arm.name, "probes": f"the series of {probe}", "reason": reason}

@@ -21,6 +21,9 @@ from pgdyno.study.plan import Study
 from pgdyno.workload.choose import workload_of
 from pgdyno.workload.interface import TrialChecks
 
+KEPT_SHARE_MAX = 0.05
+"""Of the data in the operating system's cache: with more of them there a trial did not begin cold."""
+
 
 @dataclass(frozen=True)
 class Lab:
@@ -67,7 +70,10 @@ def bring_up(lab: Lab, trial: Trial) -> None:
     trial.restore_s = time.monotonic() - begun_s
     if lab.study.cache_state == "cold":
         lab.watch(Step(f"empty the cache of {arm.name}"))
-        arm.drop_cache()
+        kept = arm.drop_cache()
+        if kept > KEPT_SHARE_MAX:
+            names = {"arm": arm.name, "share": f"{kept:.0%}"}
+            lab.writer.add_caveat(Caveat(Code.CACHE_NOT_COLD, names, trial.id), lab.case)
     lab.watch(Step(f"start {arm.name}"))
     begun_s = time.monotonic()
     arm.start()

@@ -10,6 +10,7 @@ from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict
 from pgdyno.estimate import ABSENT, Better, counted, given_percent
 from pgdyno.report import tables
 from pgdyno.report.model import Doubt, Report, build
+from pgdyno.report.published import beside_ours
 from pgdyno.report.tables import Table, listed
 
 WORDS = {
@@ -42,8 +43,10 @@ class StudyReport:
     headlines: Sequence[OverCasesHeadline]
     unfinished: str
     percent_of: str
+    published: Sequence[Table]  # the source's, with ours beside
     results: Sequence[Table]
     doubts: Sequence[Doubt]
+    fitted: Sequence[str]  # sentences: what is not as the study file has it
     cases: Mapping[str, Report]
     background: Sequence[Table]
     command: str
@@ -66,8 +69,13 @@ def build_study(findings: StudyFindings) -> StudyReport:
         headlines=[_headline(over, findings) for over in findings.over_cases],
         unfinished=next(iter(cases.values())).unfinished,
         percent_of="Percentages are (B − A) / A, where A is the baseline.",
+        published=[beside_ours(table, first.study.plan.confidence) for table in findings.published],
         results=[table for table in results if table.rows],
         doubts=_doubts(cases),
+        fitted=[
+            f"{change['key']}: {change['before']} → {change['after']} ({change['why']})"
+            for change in first.study.changes
+        ],
         cases=cases,
         background=[table for table in background if table.rows],
         command=first.study.command,

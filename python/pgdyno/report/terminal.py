@@ -13,7 +13,6 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from pgdyno.analysis.verdict import Verdict
-from pgdyno.report.hosts import HostsReport
 from pgdyno.report.model import Doubt, Report
 from pgdyno.report.study import StudyReport
 from pgdyno.report.tables import Table
@@ -37,45 +36,43 @@ _VERDICT_STYLE = {
 }
 
 
-def print_terminal(study: StudyReport | HostsReport, console: Console) -> None:
+def print_terminal(study: StudyReport, console: Console) -> None:
     """Tables that are of interest to few are left to the other forms, and so are those of many cases."""
-    if isinstance(study, HostsReport):
-        drawn = _of_hosts(study, console.width)
-    else:
-        drawn = render(study.only, console.width) if study.only else _of_cases(study, console.width)
-    console.print(drawn)
+    if study.only is None:
+        console.print(_of_cases(study, console.width))
+        return
+    console.print(render(study.only, console.width))
+    for table in study.published:
+        console.print(Group(*_table(table, console.width), Text()))
+    console.print(Group(*_fitted(study, min(console.width, WIDTH_MAX))))
 
 
-def _of_hosts(study: HostsReport, width: int) -> RenderableType:
-    prose = min(width, WIDTH_MAX)
-    parts: list[RenderableType] = []
-    for headline in study.headlines:
-        parts.append(_wrapped(headline.sentence, prose, _VERDICT_STYLE[headline.verdict]))
-        parts.append(_wrapped(headline.more, prose))
-    parts += _below_headlines(study, width)
-    if study.derived:
-        parts.append(_wrapped(study.derived, prose, "dim"))
-    return Group(*parts)
+def print_published(study: StudyReport, console: Console) -> None:
+    """The source's tables with ours beside, and what is to be known of them."""
+    prose = min(console.width, WIDTH_MAX)
+    for table in study.published:
+        console.print(Group(*_table(table, console.width), Text()))
+    console.print(Group(*_caveats(study.doubts, prose), *_fitted(study, prose)))
+
+
+def _fitted(study: StudyReport, prose: int) -> list[RenderableType]:
+    """Sentences: a table of four columns of words is none on a terminal."""
+    if not study.fitted:
+        return []
+    said = [_wrapped(sentence, prose, begin="- ") for sentence in study.fitted]
+    return [Text("Fitted to this machine", style="bold"), *said, Text()]
 
 
 def _of_cases(study: StudyReport, width: int) -> RenderableType:
     prose = min(width, WIDTH_MAX)
-    headlines = [_wrapped(headline.sentence, prose, "bold") for headline in study.headlines]
-    return Group(*headlines, *_below_headlines(study, width))
-
-
-def _below_headlines(study: StudyReport | HostsReport, width: int) -> list[RenderableType]:
-    prose = min(width, WIDTH_MAX)
-    parts: list[RenderableType] = []
+    parts: list[RenderableType] = [_wrapped(headline.sentence, prose, "bold") for headline in study.headlines]
     if study.unfinished:
         parts.append(_wrapped(study.unfinished, prose, "bold"))
     parts += [_wrapped(study.percent_of, prose, "dim"), Text()]
-    for table in study.results:
+    for table in [*study.published, *study.results]:
         parts += [*_table(table, width), Text()]
     parts += _caveats(study.doubts, prose)
-    for table in study.background:
-        parts += [*_table(table, width), Text()]
-    return parts
+    return Group(*parts, *_fitted(study, prose))
 
 
 def render(report: Report, width: int) -> RenderableType:
