@@ -46,6 +46,8 @@ use initialise::options::Initialisation;
 use log::{Log, Said, system_text};
 use options::{Options, Refusal, Request};
 
+use crate::wire::conninfo::Conninfo;
+
 /// The version of pgbench whose options and output these are.
 pub const POSTGRESQL: &str = "18";
 
@@ -107,11 +109,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
 fn initialise(options: &Options, initialisation: &Initialisation, log: &Log) -> Result<ExitCode, Said> {
     // No number is drawn, and yet pgbench wants it to be one.
     seed(options, log)?;
-    let conninfo = setup::conninfo(options).map_err(|message| {
-        log.error(&message);
-        log.error("could not create connection for initialization");
-        Said
-    })?;
+    let conninfo = conninfo(options, log, "initialization")?;
     initialise::run(initialisation, conninfo, log)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -132,11 +130,7 @@ fn run(mut options: Options, log: &Log) -> Result<ExitCode, Said> {
         None => seed(&options, log)?,
     };
     let scripts = setup::scripts(&options).map_err(say)?;
-    let mut conninfo = setup::conninfo(&options).map_err(|message| {
-        let said = say(message);
-        log.error("could not create connection for setup");
-        said
-    })?;
+    let mut conninfo = conninfo(&options, log, "setup")?;
     let tables = setup::prepare(&options, &scripts, &mut conninfo, log)?;
     let program = setup::program(scripts, &options, tables.scale, seed, log).map_err(say)?;
     let mut bench = Bench::new(options, program, conninfo, tables, seed, log.clone());
@@ -155,6 +149,19 @@ fn run(mut options: Options, log: &Log) -> Result<ExitCode, Said> {
         return Ok(ExitCode::from(ABORTED));
     }
     Ok(if results.is_logged { ExitCode::SUCCESS } else { ExitCode::from(ABORTED) })
+}
+
+/// Where to connect. An error has been said, and so has that a password file does not count.
+fn conninfo(options: &Options, log: &Log, purpose: &str) -> Result<Conninfo, Said> {
+    let conninfo = setup::conninfo(options).map_err(|message| {
+        log.error(&message);
+        log.error(&format!("could not create connection for {purpose}"));
+        Said
+    })?;
+    if let Some(ignored) = &conninfo.passfile_ignored {
+        log.warning(ignored);
+    }
+    Ok(conninfo)
 }
 
 /// The seed: that of the environment, if there is one, is read as well where the option gives another. An error has

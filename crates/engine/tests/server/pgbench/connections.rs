@@ -1,5 +1,7 @@
 //! The connection, the environment, what is asked for: the real pgbench's lines, which are libpq's where a connection fails.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -15,7 +17,7 @@ const OURS: &str = env!("CARGO_BIN_EXE_pgdyno-pgbench");
 fn run(pgbench: &Pgbench, program: &Path, environment: Environment<'_>, arguments: &[&str]) -> Output {
     let typed = pgbench.script("typed", "wrong\n");
     let mut command = Command::new("setsid");
-    command.arg("--wait").arg(program).args(arguments).stdin(std::fs::File::open(typed).unwrap());
+    command.arg("--wait").arg(program).args(arguments).stdin(fs::File::open(typed).unwrap());
     command.env("LC_ALL", "C").env("PGPORT", pgbench.server.port.to_string()).env("PGUSER", "postgres");
     command.env("PGHOST", &pgbench.server.directory).envs(environment.iter().copied());
     command.stderr(Stdio::piped()).output().unwrap()
@@ -91,6 +93,27 @@ fn a_password_is_asked_for_once_and_serves_all_connections() {
         assert_eq!(shape(&ours.stderr), shape(&real.stderr));
         assert_eq!(shape(&ours.stdout), shape(&real.stdout));
         assert_eq!((ours.status.code(), real.status.code()), (Some(0), Some(0)));
+    }
+}
+
+#[test]
+fn a_password_file_serves_unless_others_can_read_it() {
+    let Some(pgbench) = Pgbench::find("pgbench-passfile") else { return };
+    pgbench.query("set password_encryption = 'md5'; create role u_md5 login password 'right'");
+    let one = pgbench.script("one.sql", "select 1;\n");
+    let file = pgbench.script("pgpass", "127.0.0.1:*:postgres:u_md5:right\n");
+    let environment: Environment<'_> = &[("PGHOST", "127.0.0.1"), ("PGUSER", "u_md5"), ("PGPASSFILE", &file)];
+    let arguments = ["-n", "-f", &one, "-t", "1", "postgres"];
+    for (mode, status) in [(0o600, 0), (0o644, 1)] {
+        fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+        let [real, ours] = [pgbench.program.as_path(), Path::new(OURS)]
+            .map(|program| told(&run(&pgbench, program, environment, &arguments)));
+        assert_eq!((real.1, ours.1), (Some(status), Some(status)), "{mode:o}: {ours:?}");
+        // libpq says it for each connection, and calls the mode by its letters.
+        let [real, ours] = [real, ours].map(|(lines, _)| lines.join("\n"));
+        let is_told = ours.contains("pgpass was ignored: others may read it");
+        assert_eq!(is_told, status == 1, "{ours}");
+        assert_eq!(real.contains("has group or world access"), status == 1, "{real}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Transactions that fail, are tried again, or end their client: what PostgreSQL's own tests of pgbench have of it.
 
-use std::process::Output;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
 use super::Pgbench;
 use super::messages::told;
@@ -231,4 +232,33 @@ fn a_deadlock_is_tried_again() {
         assert_eq!(pgbench.query("select count(distinct client) from ended"), ["2"]);
         assert!(output.status.success());
     }
+}
+
+#[test]
+fn a_backend_that_dies_without_a_word_ends_its_client() {
+    let Some(pgbench) = Pgbench::find("pgbench-dies") else { return };
+    let path = pgbench.script("sleeps.sql", "select 'it sleeps', pg_sleep(600);\n");
+    let mut ends = Vec::new();
+    for program in [pgbench.program.as_path(), Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"))] {
+        let mut command = pgbench.command(program);
+        let command = command.args(["-n", "-f", &path, "-t", "1", "postgres"]);
+        let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let sleeper =
+            "select pid from pg_stat_activity where query like '%it sleeps%' and pid <> pg_backend_pid()";
+        let pid = loop {
+            if let Some(pid) = pgbench.query(sleeper).pop() {
+                break pid;
+            }
+        };
+        assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+        let output = running.wait_with_output().unwrap();
+        ends.push((told(&output), output.status.code()));
+        // The server begins anew.
+        let psql = pgbench.program.with_file_name("psql");
+        while !pgbench.command(&psql).args(["-qc", "select 1", "postgres"]).output().unwrap().status.success()
+        {
+        }
+    }
+    assert!(ends[0].0[0].ends_with("of script 0; perhaps the backend died while processing"), "{ends:?}");
+    assert_eq!(ends[1], ends[0]);
 }

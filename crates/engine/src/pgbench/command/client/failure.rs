@@ -45,7 +45,11 @@ impl Client<'_, '_> {
                 "client {id} script {script} aborted in command {command} query {query}: {text}"
             ));
         } else {
-            log.error(&format!("client {id} aborted in command {command} (SQL) of script {script}; {error}"));
+            let why = match error {
+                Error::Closed => "perhaps the backend died while processing".to_owned(),
+                error => error.to_string(),
+            };
+            log.error(&format!("client {id} aborted in command {command} (SQL) of script {script}; {why}"));
         }
         Err(Aborted)
     }
