@@ -9,7 +9,7 @@ from pgdyno.server.settings.owned import OWNED
 from pgdyno.server.settings.profile import PROFILES
 from pgdyno.study.cases import cases_of
 from pgdyno.study.file import StudyFile
-from pgdyno.study.published import Cell
+from pgdyno.study.published import Cell, Published
 from pgdyno.study.reading import read_study
 
 STUDIES = Path(__file__).parents[2] / "studies"
@@ -68,6 +68,12 @@ def test_a_published_experiment_has_its_source_and_its_tables(path: Path) -> Non
     assert file.run.nearest, "not every version that was published can be had"
     figures = [cell for table in file.published.tables for row in table.figures() for cell in row]
     assert any(cell.metric and cell.value is not None for cell in figures)
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
+def test_published_tables_go_through_the_evidence_and_back(path: Path) -> None:
+    published = study(path).published
+    assert published and Published.model_validate_json(published.model_dump_json()) == published
 
 
 def key(cell: Cell, levels: dict[str, object]) -> tuple[object, ...]:

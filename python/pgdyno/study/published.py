@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from pgdyno.study.values import Part, Scalar, level_name
+from pgdyno.study.values import Part, Scalar, frozen, level_name
 
 
 class Reference(Part):
@@ -62,7 +62,7 @@ class Cell(Reference):
             return {"text": given}
         if isinstance(given, int | float) and not isinstance(given, bool):
             return {"value": given}
-        return given
+        return frozen(given)
 
 
 class Row(Reference):

@@ -147,7 +147,7 @@ class Settings(Part):
     def _others_are_settings(cls, given: Any) -> Any:
         if not isinstance(given, Mapping):
             raise ValueError("must be a table of settings")
-        own = {key: given[key] for key in ("about", "profiles", "optional") if key in given}
+        own = {key: frozen(given[key]) for key in ("about", "profiles", "optional") if key in given}
         values = {name: text for name, text in _settings(given, "") if name not in own}
         return {**own, "values": values}
 
