@@ -125,7 +125,7 @@ def _time(file: StudyFile, found: Outlook) -> str:
 
 
 def _disk(found: Outlook) -> str:
-    enough = "" if found.fits_the_disk else ": too little"
+    enough = "" if found.fits_the_disk else ": too little; --fit makes a study smaller"
     return (
         f"{format_size(found.disk_bytes)} of datasets and live copies, as they grow; "
         f"{format_size(found.disk_free_bytes)} are free{enough}"
