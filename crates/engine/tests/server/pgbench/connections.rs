@@ -81,6 +81,24 @@ fn a_connection_that_fails_is_told_as_libpq_words_it() {
 }
 
 #[test]
+fn a_client_that_cannot_connect_again_is_aborted_with_libpqs_words() {
+    let Some(pgbench) = Pgbench::find("pgbench-again") else { return };
+    pgbench.query("create role other superuser login");
+    let ends = pgbench.script("ends.sql", "alter role other nologin;\n");
+    let arguments = ["-n", "-f", &ends, "-t", "3", "-C", "-U", "other", "postgres"];
+    let both = [pgbench.program.as_path(), Path::new(OURS)].map(|program| {
+        pgbench.query("alter role other login");
+        run(&pgbench, program, &[], &arguments)
+    });
+    let [real, ours] = both.each_ref().map(told);
+    assert!(real.0[0].ends_with("FATAL:  role \"other\" is not permitted to log in"), "{real:?}");
+    assert_eq!(real.0[1], "pgbench: error: client 0 aborted while establishing connection");
+    assert_eq!(ours, real);
+    assert_eq!(ours.1, Some(2));
+    assert_eq!(shape(&both[1].stdout), shape(&both[0].stdout));
+}
+
+#[test]
 fn a_password_is_asked_for_once_and_serves_all_connections() {
     let Some(pgbench) = Pgbench::find("pgbench-password") else { return };
     pgbench.query("set password_encryption = 'md5'; create role u_md5 login password 'wrong'");
