@@ -63,6 +63,9 @@ class Code(StrEnum):
     THROUGHPUT_FIXED = "throughput-fixed"
     INTERVALS_DISAGREE = "intervals-disagree"
     HOSTS_DISAGREE = "hosts-disagree"
+    ONE_MACHINE = "one-machine"
+    HOSTS_FITTED_DIFFERENTLY = "hosts-fitted-differently"
+    HOSTS_BUILDS_DIFFER = "hosts-builds-differ"
 
 
 @dataclass(frozen=True)
@@ -263,6 +266,21 @@ WORDINGS: Mapping[Code, Wording] = {
         "The hosts disagree about which of {arm} and {baseline} has more {metric}: {hosts}. "
         "The pooled estimate describes none of them.",
         "Read each host's own estimate, look for what sets the hosts apart, and measure on more hosts.",
+    ),
+    Code.ONE_MACHINE: Wording(
+        "The evidence of {files} comes from one machine and counts as one host: its blocks share a disk, a "
+        "memory and neighbours, and say nothing about another machine.",
+        "To know what other machines say, measure on them.",
+    ),
+    Code.HOSTS_FITTED_DIFFERENTLY: Wording(
+        "Not every host ran the study with the same numbers ({keys}): they were fitted to each machine, and "
+        "a part of what sets the hosts apart may be that.",
+        "Read what was changed on each host; or run the same numbers everywhere, fitted to the smallest.",
+    ),
+    Code.HOSTS_BUILDS_DIFFER: Wording(
+        "The hosts did not measure the same builds ({difference}): a part of what sets them apart may be "
+        "these.",
+        "Name exact versions, and take the servers from one provider on every host.",
     ),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from synthetic_telemetry import PROBE_CPU_S, readings, series
@@ -37,6 +38,13 @@ from pgdyno.evidence.writer import Writer
 SHARES = {"new_order": 10, "payment": 10, "order_status": 1, "delivery": 1, "stock_level": 1}
 MEDIAN_MS = {"new_order": 4.0, "payment": 1.2, "order_status": 0.6, "delivery": 9.0, "stock_level": 1.5}
 CREATED_UNIX_S = 1_795_000_000.0
+HOST = {
+    "processor": "AMD EPYC 7B13",
+    "cores": 2,
+    "memory_bytes": 25_198_092_288,
+    "kernel": "Linux 6.1.0",
+    "file_system": "ext4",
+}
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,12 @@ class Synthetic:
     schedule: Schedule = Schedule.SLICES
     failed_per_slice: int = 0
     title: str = "test data, never measured"
+    host: Mapping[str, Any] = field(default_factory=lambda: HOST)
+    created_unix_s: float = CREATED_UNIX_S
+    file: str = ""
+    warehouses: int = 10
+    settings: Mapping[str, str] = field(default_factory=dict)  # requested of every arm
+    versions: Sequence[str] = ()  # of the servers; else the names
     case: int = 0
     levels: Mapping[str, str] = field(default_factory=dict)  # of the case
     changes: Sequence[Mapping[str, str]] = ()
@@ -75,13 +89,18 @@ class Synthetic:
 def study_of(wanted: Synthetic) -> Study:
     return Study(
         title=wanted.title,
-        created_unix_s=CREATED_UNIX_S,
+        created_unix_s=wanted.created_unix_s,
         pgdyno_version="0.1.0",
         engine={"version": "0.1.0", "profile": "release", "target": "x86_64-unknown-linux-gnu"},
         command="pgdyno compare " + " ".join(wanted.names),
         plan=Plan(
             schedule=wanted.schedule,
-            workload={"kind": "tpcc", "warehouses": 10, "calls": "procedures", "isolation": "read committed"},
+            workload={
+                "kind": "tpcc",
+                "warehouses": wanted.warehouses,
+                "calls": "procedures",
+                "isolation": "read committed",
+            },
             margin=wanted.margin,
             seed=wanted.seed,
             slice_s=1.0,
@@ -94,28 +113,29 @@ def study_of(wanted: Synthetic) -> Study:
             rate_per_s=wanted.fixed_rate_per_s,
             details={"arms": [dict(levels) for levels in wanted.arms]},
         ),
-        host={
-            "cpu": "AMD EPYC 7B13",
-            "cores": 2,
-            "memory_bytes": 25_198_092_288,
-            "kernel": "Linux 6.1.0",
-            "file_system": "ext4",
-        },
+        host=wanted.host,
         case=wanted.case_name,
         levels=wanted.levels,
+        file=wanted.file,
         changes=wanted.changes,
         published=wanted.published,
     )
 
 
 def arms_of(wanted: Synthetic) -> list[Arm]:
+    versions = wanted.versions or wanted.names
     return [
         Arm(
             arm=i,
             name=name,
             spec=name,
-            server={"provider": "embedded", "version": name, "compiler": "gcc 12.2 -O2", "checksums": "off"},
-            settings_requested={},
+            server={
+                "provider": "embedded",
+                "version": versions[i],
+                "compiler": "gcc 12.2 -O2",
+                "checksums": "off",
+            },
+            settings_requested=wanted.settings,
             safety=[
                 Badge("survives a process crash", Kept.YES, "fsync = on"),
                 Badge(

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from pgdyno.probe import block_device, host_counters
+from pgdyno.probe import host as probe_host
 from pgdyno.probe.cpu import machine_cpu
 from pgdyno.probe.host_counters import HostCounters
 
@@ -207,3 +208,19 @@ def test_a_file_system_that_numbers_itself_is_found_by_what_is_mounted(
     mounts.write_text(mounts.read_text().replace("/dev/zero", str(disks[0])))
     assert block_device._source(data, 50) == disks[0].stat().st_rdev
     assert block_device._source(tmp_path, 50) is None  # on the overlay
+
+
+def test_a_machine_has_a_mark_that_does_not_give_its_id_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks = []
+    for number in ("0f" * 16, "0f" * 16, "1e" * 16):
+        monkeypatch.setattr(probe_host, "MACHINE_ID", tmp_path / "machine-id")
+        (tmp_path / "machine-id").write_text(f"{number}\n")
+        marks.append(probe_host.machine_mark())
+    assert marks[0] == marks[1] != marks[2] and "0f0f" not in str(marks[0])
+    (tmp_path / "machine-id").write_text("\n")  # as in an image before its first start
+    assert probe_host.machine_mark() is None
+    (tmp_path / "machine-id").unlink()
+    assert probe_host.machine_mark() is None
+    assert probe_host.describe_host(tmp_path)["machine"] is None

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from pgdyno.analysis.hosts import find_hosts
 from pgdyno.analysis.study import find_study
 from pgdyno.cli.console import out, say
 from pgdyno.errors import PgdynoError, UsageError
 from pgdyno.evidence.reader import Evidence
 from pgdyno.report.as_csv import to_csv
 from pgdyno.report.as_json import to_json
+from pgdyno.report.hosts import HostsReport, build_hosts
 from pgdyno.report.html import to_html
 from pgdyno.report.markdown import published_as_markdown, to_markdown
 from pgdyno.report.study import StudyReport, build_study
@@ -24,7 +27,11 @@ _TEXTS = {"md": to_markdown, "json": to_json, "csv": to_csv}
 
 def report(
     evidence: Annotated[
-        Path, typer.Argument(metavar="EVIDENCE", help="The evidence file of a study, also while it runs.")
+        list[Path],
+        typer.Argument(
+            metavar="EVIDENCE…",
+            help="The evidence file of a study, also while it runs; or of the same study from several hosts.",
+        ),
     ],
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write it as one HTML file that needs no network.")
@@ -39,7 +46,7 @@ def report(
         bool, typer.Option("--csv", help="One row per trial and metric on standard output.")
     ] = False,
 ) -> None:
-    """Show what a study found: verdict, numbers, caveats.
+    """Show what a study found: verdict, numbers, caveats. Several hosts' evidence is pooled.
 
     Examples:
 
@@ -47,14 +54,17 @@ def report(
       pgdyno report evidence.sqlite
       pgdyno report evidence.sqlite --html report.html
       pgdyno report evidence.sqlite --json | jq .verdict
+      pgdyno report small.sqlite large.sqlite --html hosts.html
     """
     wanted = [form for form, asked in (("md", md), ("json", json), ("csv", csv)) if asked]
     if len(wanted) > 1:
         raise UsageError(f"--{wanted[0]} and --{wanted[1]} both go to standard output: ask for one of them")
-    built = read_report(evidence)
     if as_ == "published":
-        _print_published(built, md=md)
+        if len(evidence) > 1:
+            raise UsageError("--as published is of one file: give each host's file by itself")
+        _print_published(read_report(evidence[0]), md=md)
         return
+    built = read_report(evidence[0]) if len(evidence) == 1 else read_hosts(evidence)
     if html is not None:
         _write(html, to_html(built))
         say(f"report {html}")
@@ -66,6 +76,30 @@ def read_report(evidence: Path) -> StudyReport:
     """Raises EvidenceError for a file that is not one, is damaged or of another version."""
     with Evidence(evidence) as opened:
         return build_study(find_study(opened))
+
+
+def read_hosts(evidence: Sequence[Path]) -> HostsReport:
+    """Raises EvidenceError for a bad file, and for files that are not of one study."""
+    studies = {}
+    for name, path in zip(names_of_files(evidence), evidence, strict=True):
+        with Evidence(path) as opened:
+            studies[name] = find_study(opened)
+    return build_hosts(find_hosts(studies))
+
+
+def names_of_files(paths: Sequence[Path]) -> list[str]:
+    """Their stems; where these are the same, with as many folders as tell them apart.
+
+    Raises UsageError where a file is there twice.
+    """
+    parts = [path.resolve().with_suffix("").parts for path in paths]
+    for i, path in enumerate(paths):
+        if parts[i] in parts[:i]:
+            raise UsageError(f"{path} is there twice: give each host's file once")
+    length = 1
+    while len({of[-length:] for of in parts}) < len(parts):
+        length += 1
+    return ["/".join(of[-length:]) for of in parts]
 
 
 def print_report(evidence: Path, form: str) -> None:
@@ -87,7 +121,7 @@ def _print_published(built: StudyReport, *, md: bool) -> None:
         print_published(built, out)
 
 
-def _print(built: StudyReport, form: str) -> None:
+def _print(built: StudyReport | HostsReport, form: str) -> None:
     if form == "terminal":
         print_terminal(built, out)
     else:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pgdyno.analysis.findings import Findings
 from pgdyno.estimate import Better
 from pgdyno.evidence.records import TrialStatus
+from pgdyno.report.hosts import HostsReport
 from pgdyno.report.study import StudyReport
 
 COLUMNS = ("case", "block", "arm", "attempt", "status", "metric", "unit", "better", "value")
@@ -17,17 +18,32 @@ COLUMNS = ("case", "block", "arm", "attempt", "status", "metric", "unit", "bette
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def to_csv(study: StudyReport) -> str:
+COLUMNS_OF_HOSTS = ("host", "file", *COLUMNS)
+
+
+def to_csv(study: StudyReport | HostsReport) -> str:
     """With a header. Trials that do not count are there, with their status; blocks count from 0.
 
-    The one case of a comparison has no name.
+    The one case of a comparison has no name. Of several hosts every row begins with its host and file.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for name, report in study.cases.items():
-        writer.writerows((_plain(name), *row) for row in _rows(report.findings))
+    if isinstance(study, HostsReport):
+        writer.writerow(COLUMNS_OF_HOSTS)
+        for host in study.findings.hosts:
+            for file in host.studies:
+                place = (_plain(host.name), _plain(file))
+                writer.writerows((*place, *row) for row in _rows_of_study(study.studies[file]))
+    else:
+        writer.writerow(COLUMNS)
+        writer.writerows(_rows_of_study(study))
     return text.getvalue()
+
+
+def _rows_of_study(study: StudyReport) -> Iterator[tuple[object, ...]]:
+    for name, report in study.cases.items():
+        for row in _rows(report.findings):
+            yield (_plain(name), *row)
 
 
 def _rows(findings: Findings) -> Iterator[tuple[object, ...]]:

@@ -16,6 +16,12 @@ A study of several cases has ``over_cases`` ([{arm, baseline, sentence, verdicts
 average}], average an estimate over the passes), ``changes`` (what was fitted to this machine), ``caveats``
 and ``cases``: a document like the above for each, with its ``case`` (name) and ``levels``.
 
+Of several hosts there are ``sentences``, ``primary``, ``over_hosts`` ([{case, arm, baseline, metric, name,
+verdict (of the primary metric, else null), pooled, tau, i2, p_value, signs_differ, hosts: [{host, own,
+weight}], absent}]), ``caveats`` and ``hosts`` ([{host, facts, files}], ``files`` being file → a document like
+one of the above). ``pooled`` and ``own`` are estimates, the n of ``pooled`` is the number of hosts; tau is a
+natural log; case is empty where there is one, and "average" where it is all of them.
+
 An estimate is ``{value, low, high, confidence, unit, n, better}``; low and high are null where n allows no
 interval. An effect is an estimate in percent of the baseline, with ``log_ratios`` (block → natural log),
 ``p_value`` and ``bootstrap`` (null or [low, high]). Blocks count from 0, as in the evidence. What is not
@@ -30,18 +36,74 @@ from typing import Any
 
 from pgdyno.analysis.comparison import Comparison, Effect
 from pgdyno.analysis.findings import ArmFindings, Findings
+from pgdyno.analysis.over_hosts import OverHosts
 from pgdyno.estimate import Better, Estimate
+from pgdyno.report.hosts import HostsReport
 from pgdyno.report.model import Headline, Report
 from pgdyno.report.study import StudyReport
 
 VERSION = 1
 
 
-def to_json(study: StudyReport) -> str:
+def to_json(study: StudyReport | HostsReport) -> str:
     """One document, indented, without NaN."""
-    whole = as_object(study.only) if study.only else _of_cases(study)
-    whole |= {"published": [asdict(table) for table in study.findings.published]} if study.published else {}
+    whole = _of_hosts(study) if isinstance(study, HostsReport) else _of_study(study)
     return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _of_study(study: StudyReport) -> dict[str, Any]:
+    whole = as_object(study.only) if study.only else _of_cases(study)
+    return whole | ({"published": [asdict(of) for of in study.findings.published]} if study.published else {})
+
+
+def _of_hosts(study: HostsReport) -> dict[str, Any]:
+    """What all say together, and each file's own document."""
+    findings = study.findings
+    first = findings.first.first
+    return {
+        "pgdyno_report": VERSION,
+        "title": study.title,
+        "command": study.command,
+        "percent_of": study.percent_of,
+        "sentences": [f"{headline.sentence} {headline.more}" for headline in study.headlines],
+        "primary": first.primary.key,
+        "over_hosts": [
+            _over_hosts(over, first.study.plan.margin if over.key == first.primary.key else None)
+            for over in [*findings.effects, *findings.averages, *findings.statements]
+        ],
+        "caveats": [asdict(doubt) for doubt in study.doubts],
+        "hosts": [
+            {
+                "host": host.name,
+                "facts": host.facts,
+                "files": {file: _of_study(study.studies[file]) for file in host.studies},
+            }
+            for host in findings.hosts
+        ],
+    }
+
+
+def _over_hosts(over: OverHosts, margin: float | None) -> dict[str, Any]:
+    pooled = over.pooled
+    several = len(pooled.hosts) > 1
+    return {
+        "case": over.case,
+        "arm": over.arm,
+        "baseline": over.baseline,
+        "metric": over.key,
+        "name": over.name,
+        "verdict": None if margin is None else over.verdict(margin),
+        "pooled": _estimate(over.percent),
+        "tau": pooled.tau if several else None,
+        "i2": pooled.i2,
+        "p_value": pooled.p_value,
+        "signs_differ": pooled.signs_differ,
+        "hosts": [
+            {"host": of.host, "own": _estimate(of.spread.percent(over.better)), "weight": weight}
+            for of, weight in zip(pooled.hosts, pooled.weights, strict=True)
+        ],
+        "absent": list(over.absent),
+    }
 
 
 def _of_cases(study: StudyReport) -> dict[str, Any]:

@@ -9,24 +9,38 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from pgdyno.analysis.findings import Findings
-from pgdyno.report import charts
+from pgdyno.analysis.study import StudyFindings
+from pgdyno.report import charts, charts_of_hosts
+from pgdyno.report.hosts import HostsReport
 from pgdyno.report.study import StudyReport
 
 
-def to_html(study: StudyReport) -> str:
+def to_html(study: StudyReport | HostsReport) -> str:
     """A whole document. Everything that comes from the evidence is escaped, by jinja2 and by svg.py."""
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     folder = files(__package__)
     template = environment.from_string(folder.joinpath("report.html.j2").read_text("utf-8"))
-    created_unix_s = study.findings.first.study.created_unix_s
+    created_unix_s = _first(study).study.created_unix_s
+    studies = study.studies if isinstance(study, HostsReport) else {"": study}
     return template.render(
         study=study,
+        studies=studies,
+        several_hosts=isinstance(study, HostsReport),
+        forest=charts_of_hosts.forest(study.findings) if isinstance(study, HostsReport) else [],
         style=folder.joinpath("report.css").read_text("utf-8"),
-        pictures=[_pictures(report.findings) for report in study.cases.values()],
+        pictures={
+            file: [_pictures(report.findings) for report in one.cases.values()]
+            for file, one in studies.items()
+        },
         when=datetime.fromtimestamp(created_unix_s, UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
+
+
+def _first(study: StudyReport | HostsReport) -> Findings:
+    found = study.findings.first
+    return found.first if isinstance(found, StudyFindings) else found
 
 
 def _pictures(findings: Findings) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from pgdyno.report.hosts import HostsReport
 from pgdyno.report.model import Doubt, Report
 from pgdyno.report.study import StudyReport
 from pgdyno.report.tables import Table
@@ -13,9 +14,9 @@ from pgdyno.report.tables import Table
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 
 
-def to_markdown(study: StudyReport) -> str:
+def to_markdown(study: StudyReport | HostsReport) -> str:
     """One document, GitHub's flavour for the tables."""
-    lines = _of_cases(study) if study.only is None else _of_one(study, study.only)
+    lines = _of_hosts(study) if isinstance(study, HostsReport) else _of_study(study, study.title)
     return "\n".join([*lines, *_repeat(study.command)]) + "\n"
 
 
@@ -34,31 +35,46 @@ def _published(study: StudyReport) -> Iterator[str]:
     yield from _caveats(study.doubts)
 
 
-def _of_one(study: StudyReport, only: Report) -> Iterator[str]:
-    yield from _of_case(only, study.title)
+def _of_study(study: StudyReport, title: str) -> Iterator[str]:
+    return _of_cases(study, title) if study.only is None else _of_one(study, study.only, title)
+
+
+def _of_one(study: StudyReport, only: Report, title: str) -> Iterator[str]:
+    yield from _of_case(only, title)
     for table in [*study.published, *study.background]:
         yield from _table(table)
 
 
-def _of_cases(study: StudyReport) -> Iterator[str]:
+def _of_hosts(study: HostsReport) -> Iterator[str]:
+    """What holds over them, then the report of each."""
+    headlines = [text for headline in study.headlines for text in (headline.sentence, headline.more)]
+    yield from _together(study, study.title, headlines, study.results)
+    for name, report in study.studies.items():
+        yield from _of_study(report, name)
+
+
+def _of_cases(study: StudyReport, title: str) -> Iterator[str]:
     """What holds over them, then each."""
-    yield f"# {_escaped(study.title)}"
+    headlines = [headline.sentence for headline in study.headlines]
+    yield from _together(study, title, headlines, [*study.published, *study.results])
+    for name, report in study.cases.items():
+        yield from _of_case(report, name)
+
+
+def _together(
+    study: StudyReport | HostsReport, title: str, headlines: Sequence[str], results: Sequence[Table]
+) -> Iterator[str]:
+    yield f"# {_escaped(title)}"
     yield ""
-    for sentence in [
-        *(headline.sentence for headline in study.headlines),
-        study.unfinished,
-        study.percent_of,
-    ]:
+    for sentence in [*headlines, study.unfinished, study.percent_of]:
         if sentence:
             yield _escaped(sentence)
             yield ""
-    for table in [*study.published, *study.results]:
+    for table in results:
         yield from _table(table)
     yield from _caveats(study.doubts)
     for table in study.background:
         yield from _table(table)
-    for name, report in study.cases.items():
-        yield from _of_case(report, name)
 
 
 def _of_case(report: Report, title: str) -> Iterator[str]:

@@ -13,6 +13,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from pgdyno.analysis.verdict import Verdict
+from pgdyno.report.hosts import HostsReport
 from pgdyno.report.model import Doubt, Report
 from pgdyno.report.study import StudyReport
 from pgdyno.report.tables import Table
@@ -36,14 +37,16 @@ _VERDICT_STYLE = {
 }
 
 
-def print_terminal(study: StudyReport, console: Console) -> None:
+def print_terminal(study: StudyReport | HostsReport, console: Console) -> None:
     """Tables that are of interest to few are left to the other forms, and so are those of many cases."""
+    if isinstance(study, HostsReport):
+        console.print(_of_hosts(study, console.width))
+        return
     if study.only is None:
         console.print(_of_cases(study, console.width))
         return
     console.print(render(study.only, console.width))
-    for table in study.published:
-        console.print(Group(*_table(table, console.width), Text()))
+    console.print(Group(*_tables(study.published, console.width)))
     console.print(Group(*_fitted(study, min(console.width, WIDTH_MAX))))
 
 
@@ -63,16 +66,48 @@ def _fitted(study: StudyReport, prose: int) -> list[RenderableType]:
     return [Text("Fitted to this machine", style="bold"), *said, Text()]
 
 
+def _of_hosts(study: HostsReport, width: int) -> RenderableType:
+    prose = min(width, WIDTH_MAX)
+    parts: list[RenderableType] = []
+    for headline in study.headlines:
+        parts.append(_wrapped(headline.sentence, prose, _VERDICT_STYLE[headline.verdict]))
+        parts.append(_wrapped(headline.more, prose))
+    parts += _below_headlines(study, study.results, width)
+    parts += _tables(study.background, width)
+    if study.derived:
+        parts.append(_wrapped(study.derived, prose, "dim"))
+    return Group(*parts)
+
+
 def _of_cases(study: StudyReport, width: int) -> RenderableType:
     prose = min(width, WIDTH_MAX)
-    parts: list[RenderableType] = [_wrapped(headline.sentence, prose, "bold") for headline in study.headlines]
+    headlines = [_wrapped(headline.sentence, prose, "bold") for headline in study.headlines]
+    below = _below_headlines(study, [*study.published, *study.results], width)
+    return Group(*headlines, *below, *_fitted(study, prose))
+
+
+def _below_headlines(
+    study: StudyReport | HostsReport, results: Sequence[Table], width: int
+) -> list[RenderableType]:
+    prose = min(width, WIDTH_MAX)
+    parts: list[RenderableType] = []
     if study.unfinished:
         parts.append(_wrapped(study.unfinished, prose, "bold"))
     parts += [_wrapped(study.percent_of, prose, "dim"), Text()]
-    for table in [*study.published, *study.results]:
-        parts += [*_table(table, width), Text()]
+    parts += _tables(results, width)
     parts += _caveats(study.doubts, prose)
-    return Group(*parts, *_fitted(study, prose))
+    return parts
+
+
+def _tables(tables: Sequence[Table], width: int) -> list[RenderableType]:
+    """Those that are of interest to many, and what most want of the others."""
+    parts: list[RenderableType] = []
+    for table in tables:
+        if table.long and table.rows_on_terminal:
+            parts += [*_table(replace(table, rows=table.rows[: table.rows_on_terminal]), width), Text()]
+        elif not table.long and not table.said_elsewhere:
+            parts += [*_table(table, width), Text()]
+    return parts
 
 
 def render(report: Report, width: int) -> RenderableType:
@@ -86,11 +121,7 @@ def render(report: Report, width: int) -> RenderableType:
     if report.unfinished:
         parts.append(_wrapped(report.unfinished, prose, "bold"))
     parts += [_wrapped(report.percent_of, prose, "dim"), Text()]
-    for table in report.results:
-        if table.long and table.rows_on_terminal:
-            parts += [*_table(replace(table, rows=table.rows[: table.rows_on_terminal]), width), Text()]
-        elif not table.long and not table.said_elsewhere:
-            parts += [*_table(table, width), Text()]
+    parts += _tables(report.results, width)
     if report.safety:
         parts.append(Text("Safety", style="bold"))
         parts += [_wrapped(sentence, prose, begin="- ") for sentence in report.safety]

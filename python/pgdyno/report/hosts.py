@@ -1,0 +1,192 @@
+"""The report of one study from several hosts: what all say together on top, each file's own report below."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pgdyno.analysis.effect import percent_of
+from pgdyno.analysis.hosts import Host, HostsFindings
+from pgdyno.analysis.over_hosts import OverHosts
+from pgdyno.analysis.pooling import Pooled
+from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict
+from pgdyno.caveats import Code
+from pgdyno.estimate import (
+    NO_BREAK,
+    Better,
+    Estimate,
+    counted,
+    decimals_of,
+    given_percent,
+    grouped,
+    share_text,
+)
+from pgdyno.report import tables_of_hosts
+from pgdyno.report.model import LIKE_IT_MAX, Doubt
+from pgdyno.report.study import WORDS, StudyReport, build_study
+from pgdyno.report.tables import Table, listed
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The verdict on one arm over the hosts, what it rests on, and what sets the hosts apart."""
+
+    verdict: Verdict
+    claim: str
+    basis: str
+    more: str
+
+    @property
+    def sentence(self) -> str:
+        """Claim and basis in one."""
+        return f"{self.claim} ({self.basis})."
+
+
+@dataclass(frozen=True)
+class HostsReport:
+    """``studies`` is file's name → the report of that file alone. The rest is about all of them."""
+
+    title: str
+    findings: HostsFindings
+    headlines: Sequence[Claim]
+    unfinished: str
+    percent_of: str
+    results: Sequence[Table]
+    doubts: Sequence[Doubt]
+    studies: Mapping[str, StudyReport]
+    background: Sequence[Table]
+    derived: str
+    command: str
+
+
+def build_hosts(findings: HostsFindings) -> HostsReport:
+    """Word the findings."""
+    studies = {name: build_study(study) for name, study in findings.studies.items()}
+    first = next(iter(studies.values()))
+    results = [
+        tables_of_hosts.estimates(findings),
+        tables_of_hosts.further_metrics(findings),
+        tables_of_hosts.statements(findings),
+        tables_of_hosts.machines(findings),
+    ]
+    background = [tables_of_hosts.fitted(findings), tables_of_hosts.telemetry(findings)]
+    unfinished = [f"{name}: {study.unfinished}" for name, study in studies.items() if study.unfinished]
+    return HostsReport(
+        title=first.title,
+        findings=findings,
+        headlines=_headlines(findings),
+        unfinished=" ".join(unfinished),
+        percent_of=(
+            "Percentages are (B − A) / A, where A is the baseline. Pooled: over the hosts, each of which "
+            "counts with the precision that it has beside the variance between hosts; the interval is for "
+            "hosts like these, not for these."
+        ),
+        results=[table for table in results if table.rows],
+        doubts=_doubts(findings, studies),
+        studies=studies,
+        background=[table for table in background if table.rows],
+        derived=next(iter(first.cases.values())).derived,
+        command="\n".join(dict.fromkeys(study.command for study in studies.values())),
+    )
+
+
+def _headlines(findings: HostsFindings) -> list[Claim]:
+    if len(findings.cases) < 2:
+        return [_headline(over, findings) for over in findings.primary]
+    found = [_headline_over_cases(over, findings) for over in findings.averages]
+    return found or [_headline(over, findings) for over in findings.primary[:LIKE_IT_MAX]]
+
+
+def _headline(over: OverHosts, findings: HostsFindings) -> Claim:
+    """Of one case."""
+    margin = findings.first.first.study.plan.margin
+    verdict, percent, hosts = over.verdict(margin), over.percent, over.pooled.hosts
+    place = f"Over {len(hosts)} hosts" if len(hosts) > 1 else f"On {hosts[0].host} alone"
+    match verdict:
+        case Verdict.FASTER | Verdict.SLOWER:
+            size = f"{grouped(abs(percent.value), max(0, percent.decimals))}{NO_BREAK}%"
+            said = f"{over.arm} is {size} {verdict} than {over.baseline}"
+            if over.better is Better.LESS:
+                direction = "lower" if percent.value < 0 else "higher"
+                said = f"{over.arm} is {verdict} than {over.baseline}: its {over.name} is {size} {direction}"
+        case Verdict.SAME:
+            said = f"{over.arm} is as fast as {over.baseline}, within the margin: {_change(percent)}"
+        case _:
+            said = (
+                f"undecided whether {over.arm} is faster or slower than {over.baseline}: {_change(percent)}"
+            )
+    place = f"{place}, {over.case}" if over.case else place
+    basis = f"{over.name}, {_basis(over)}; margin {given_percent(margin)}"
+    return Claim(verdict, f"{place}: {said}", basis, between(over.pooled))
+
+
+def _headline_over_cases(over: OverHosts, findings: HostsFindings) -> Claim:
+    margin = findings.first.first.study.plan.margin
+    same = [of for of in findings.primary if (of.baseline, of.arm) == (over.baseline, over.arm)]
+    verdicts = [of.verdict(margin) for of in same]
+    said = listed([WORDS[one].format(n=verdicts.count(one)) for one in Verdict if one in verdicts])
+    hosts, cases = counted(len(over.pooled.hosts), "host"), counted(len(same), "case")
+    claim = f"{over.arm} against {over.baseline}, over {hosts}, in {cases}: {said}"
+    percent = over.percent
+    basis = (
+        f"on the average over the cases that every host has {_change(percent)}: {over.name}, {_basis(over)}"
+    )
+    return Claim(over.verdict(margin), claim, basis, between(over.pooled))
+
+
+def _change(percent: Estimate) -> str:
+    return tables_of_hosts.value_text(percent, percent.unit)
+
+
+def _basis(over: OverHosts) -> str:
+    percent, hosts, blocks = over.percent, len(over.pooled.hosts), over.pooled.blocks
+    interval = "no interval yet"
+    if percent.low is not None and (hosts > 1 or blocks >= BLOCKS_MIN):
+        interval = f"{given_percent(percent.confidence)} interval {percent.signed_interval_text}"
+    return f"{interval}, {counted(hosts, 'host')}, {counted(blocks, 'block')}"
+
+
+def between(pooled: Pooled) -> str:
+    """What τ and I² say, in words."""
+    if len(pooled.hosts) < 2:
+        return "There is one host, so what another machine would say is unknown."
+    if pooled.tau is None or pooled.i2 is None:
+        return (
+            "Not every host has blocks whose spread is known, so all hosts count the same, and what differs "
+            "between hosts cannot be told from what differs within one."
+        )
+    if pooled.tau == 0:
+        return "The hosts differ by no more than the noise within each of them explains (τ = 0, I² = 0)."
+    varies = percent_of(pooled.tau)
+    return (
+        f"From host to host the effect itself varies by about {grouped(varies, decimals_of(varies, 2))}"
+        f"{NO_BREAK}% (τ, a standard deviation); {share_text(pooled.i2)} of the spread between the hosts is "
+        "more than the noise within each explains (I²)."
+    )
+
+
+def _doubts(findings: HostsFindings, studies: Mapping[str, StudyReport]) -> list[Doubt]:
+    """Those about the hosts first, then those of the files: each once, with the files where it was raised."""
+    about: dict[Code, list[Doubt]] = {}
+    for caveat in findings.caveats:
+        about.setdefault(caveat.code, []).append(Doubt(caveat.code, caveat.sentence, caveat.remedy))
+    found = []
+    for code, doubts in about.items():
+        found += doubts[:LIKE_IT_MAX]
+        rest = len(doubts) - LIKE_IT_MAX
+        if rest > 0:
+            found.append(Doubt(code, f"The same in {counted(rest, 'more comparison')}.", doubts[0].remedy))
+    raised: dict[Doubt, list[str]] = {}
+    for name, study in studies.items():
+        report = study.only
+        for doubt in report.doubts if report else study.doubts:
+            raised.setdefault(doubt, []).append(name)
+    for doubt, where in raised.items():
+        everywhere = len(where) == len(studies)
+        found.append(doubt if everywhere else replace(doubt, sentence=f"{listed(where)}: {doubt.sentence}"))
+    return found
+
+
+def host_of(findings: HostsFindings, file: str) -> Host:
+    """The one that a file is of."""
+    return next(host for host in findings.hosts if file in host.studies)

@@ -1,0 +1,209 @@
+"""The tables over several hosts: each host's own estimate with the pooled one, further metrics, machines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pgdyno.analysis.findings import ALL_KINDS, latency_key
+from pgdyno.analysis.hosts import MEAN_TIME, Host, HostsFindings
+from pgdyno.analysis.metrics import Metric
+from pgdyno.analysis.over_hosts import OverHosts
+from pgdyno.analysis.study import StudyFindings
+from pgdyno.estimate import ABSENT, NO_BREAK, Estimate, decimals_of, given_percent, share_text, signed
+from pgdyno.report import study, tables
+from pgdyno.report.tables import Table
+from pgdyno.report.telemetry_of_parts import STATEMENTS_ON_TERMINAL
+from pgdyno.units import format_size
+
+FURTHER_LATENCIES = tuple(latency_key(ALL_KINDS, quantile) for quantile in ("p50", "p99"))
+"""Beside the metrics of a trial; the others stand in each host's own report."""
+
+
+def estimates(findings: HostsFindings) -> Table:
+    """Of the primary metric: for each case and arm a row a host, then the pooled one."""
+    metric = findings.first.first.primary
+    usual = findings.first.first.study.plan.confidence
+    several = len(findings.cases) > 1
+    rows = []
+    for over in [*findings.primary, *findings.averages]:
+        case = [over.case] if several else []
+        for i, host in enumerate(findings.hosts):
+            place = [*case, over.arm] if i == 0 else [""] * (1 + len(case))
+            rows.append([*place, host.name, *_own(over, host.name, usual)])
+        if len(over.pooled.hosts) > 1:
+            pooled = f"pooled, {len(over.pooled.hosts)} hosts"
+            blank = [""] * (1 + len(case))
+            rows.append([*blank, pooled, pooled_text(over, usual), str(over.pooled.blocks), ""])
+    numeric = ("change, %", "blocks", "weight")
+    return Table(
+        title=f"{metric.name[0].upper()}{metric.name[1:]} by host ({metric.better} is better)",
+        columns=(*(("case",) if several else ()), "arm", "host", *numeric),
+        rows=rows,
+        note=(
+            "The pooled interval rests on the number of hosts: more blocks say more about one host and "
+            f"nothing about the next. Two hosts have one of 12.7 standard errors on each side. {ABSENT}: "
+            "nothing on that host."
+            + (" The average is over the cases that every host has." if findings.averages else "")
+        ),
+        numeric=frozenset(numeric),
+        dispensable=("weight", "blocks"),
+    )
+
+
+def _own(over: OverHosts, host: str, usual: float) -> list[str]:
+    """Change with interval, blocks, weight in the pooled estimate."""
+    for effect, weight in zip(over.pooled.hosts, over.pooled.weights, strict=True):
+        if effect.host == host:
+            change = effect.spread.percent(over.better)
+            return [tables.with_interval(change, usual), str(effect.spread.n), share_text(weight)]
+    return [ABSENT, "0", ABSENT]
+
+
+def pooled_text(over: OverHosts, usual: float) -> str:
+    """Value and interval, however few hosts there are: it is as wide as they deserve."""
+    percent = over.percent
+    if len(over.pooled.hosts) < 2:
+        return ABSENT
+    if percent.low is None or percent.high is None:
+        return value_text(percent, "")
+    low, high = (signed(end, percent.decimals, "") for end in (percent.low, percent.high))
+    own = "" if math.isclose(percent.confidence, usual) else f";{NO_BREAK}{given_percent(percent.confidence)}"
+    return f"{value_text(percent, '')} ({low}{NO_BREAK}…{NO_BREAK}{high}{own})"
+
+
+def value_text(percent: Estimate, unit: str) -> str:
+    """Of a pooled change: two digits even where the interval, being that of few hosts, deserves none. Else it
+    would be rounded away from what its hosts say.
+    """
+    two = min(1, decimals_of(percent.value, tables.DIGITS_WITHOUT_INTERVAL))
+    return signed(percent.value, two if percent.low is None else max(two, percent.decimals), unit)
+
+
+def further_metrics(findings: HostsFindings) -> Table:
+    """What else changes: on each host, and pooled."""
+    first = findings.first.first
+    keys = [*(metric.key for metric in first.metrics), *FURTHER_LATENCIES]
+    chosen = [of for of in findings.effects if of.key in keys and of.key != first.primary.key]
+    chosen.sort(key=lambda of: (findings.cases.index(of.case), keys.index(of.key)))
+    note = (
+        "Each by itself, for reading: of many intervals some miss. Signs that differ around zero may be "
+        f"noise. {ABSENT}: nothing on that host, or too few transactions beyond that percentile."
+    )
+    return _by_host(
+        findings, "Change of other metrics by host", "metric", [(_name(of), of) for of in chosen], note
+    )
+
+
+def telemetry(findings: HostsFindings) -> Table:
+    """What the probes tell of whole trials; of each table and wait it is in the JSON."""
+    known = {metric.key: metric for of in findings.studies.values() for metric in _told(of)}
+    chosen = [
+        (f"{over.name}, {known[over.key].unit}", over)
+        for over in findings.effects
+        if over.key in known and ":" not in over.key
+    ]
+    table = _by_host(
+        findings, "Change of telemetry by host", "metric", chosen, "Each by itself, for reading."
+    )
+    return replace(table, long=True)
+
+
+def statements(findings: HostsFindings) -> Table:
+    """The mean time of each statement, and their average."""
+    chosen = [
+        (over.key.partition(":")[2], over)
+        for over in findings.effects
+        if over.key.partition(":")[0] == MEAN_TIME
+    ]
+    chosen.sort(key=lambda of: findings.cases.index(of[1].case))
+    averages = [("average", over) for over in findings.statements] if len(chosen) > 1 else []
+    title = "Change of the mean time of statements by host (less is better)"
+    note = "The average is the geometric mean of the ratios, of the statements that every host has."
+    table = _by_host(findings, title, "statement", [*averages, *chosen], note if averages else "")
+    each = len(findings.hosts) + 1
+    return replace(table, long=True, rows_on_terminal=each * (len(averages) + STATEMENTS_ON_TERMINAL))
+
+
+def _told(of: StudyFindings) -> list[Metric]:
+    return [metric for case in of.cases for metric in case.telemetry.metrics.values()]
+
+
+def _by_host(
+    findings: HostsFindings, title: str, head: str, chosen: Sequence[tuple[str, OverHosts]], note: str
+) -> Table:
+    """A row a host, then the pooled one; ``chosen`` with their names."""
+    several, usual = len(findings.cases) > 1, findings.first.first.study.plan.confidence
+    rows = []
+    for name, over in chosen:
+        place = [*([over.case] if several else []), name, str(over.better), over.arm]
+        for host in findings.hosts:
+            rows.append([*place, host.name, _own(over, host.name, usual)[0], ""])
+            place = [""] * len(place)
+        if len(over.pooled.hosts) > 1:
+            signs = "differ" if over.pooled.signs_differ else "alike"
+            rows.append([*place, "pooled", pooled_text(over, usual), signs])
+    return Table(
+        title=title,
+        columns=(*(("case",) if several else ()), head, "better", "arm", "host", "change, %", "signs"),
+        rows=rows,
+        note=note if rows else "",
+        numeric=frozenset({"change, %"}),
+        dispensable=("better", "signs"),
+    )
+
+
+def _name(over: OverHosts) -> str:
+    is_latency = over.key in FURTHER_LATENCIES
+    return f"{over.key.rpartition('.')[2]} latency" if is_latency else over.name
+
+
+def machines(findings: HostsFindings) -> Table:
+    """What each host is; where there is one case, with how fast its baseline was."""
+    metric, alone = findings.first.first.primary, len(findings.cases) < 2
+    numeric = ("cores", "memory", *((f"baseline, {metric.unit}",) if alone else ()))
+    rows = [[*_machine(host), *([_baseline(host, metric.key)] if alone else [])] for host in findings.hosts]
+    return Table(
+        title="Hosts",
+        columns=("host", "processor", "kernel", "file system", *numeric),
+        rows=rows,
+        numeric=frozenset(numeric),
+        dispensable=("kernel", "file system"),
+    )
+
+
+def _machine(host: Host) -> list[str]:
+    facts = host.facts
+    memory = facts.get("memory_bytes")
+    return [
+        host.name,
+        str(facts.get("processor", ABSENT)),
+        str(facts.get("kernel", ABSENT)),
+        str(facts.get("file_system", ABSENT)).partition(" ")[0],
+        str(facts.get("cores", ABSENT)),
+        format_size(int(memory)) if memory is not None else ABSENT,
+    ]
+
+
+def _baseline(host: Host, key: str) -> str:
+    levels = [study.first.arms[0].levels.get(key) for study in host.studies.values()]
+    return " and ".join(tables.level_text(level) for level in levels if level) or ABSENT
+
+
+def fitted(findings: HostsFindings) -> Table:
+    """What was changed of the study file so that it fits each machine."""
+    found: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
+    for file, one in findings.studies.items():
+        for key, was, now, why in study.fitted(one).rows:
+            found.setdefault((key, was), {})[file] = (now, why)
+    rows = [
+        [
+            *key,
+            *(of_file[file][0] if file in of_file else "unchanged" for file in findings.studies),
+            next(iter(of_file.values()))[1],
+        ]
+        for key, of_file in found.items()
+    ]
+    columns = ("what", "as published", *findings.studies, "why")
+    return Table("Fitted to each machine", columns, rows, "Everything else is as the study file has it.")

@@ -1,0 +1,422 @@
+"""One study from several hosts: what is pooled, what is refused, and that every form says every host."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from synthetic_study import HOST, Synthetic, write_study
+from typer.testing import CliRunner
+
+from pgdyno.analysis.effect import student
+from pgdyno.analysis.hosts import HostsFindings, find_hosts
+from pgdyno.analysis.same_study import is_same_machine
+from pgdyno.analysis.study import StudyFindings, find_study
+from pgdyno.analysis.verdict import Verdict
+from pgdyno.caveats import Code
+from pgdyno.cli.main import app, run
+from pgdyno.cli.report import names_of_files, read_hosts
+from pgdyno.errors import EvidenceError, UsageError
+from pgdyno.estimate import Better
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import Ending, Schedule
+from pgdyno.report.as_csv import COLUMNS_OF_HOSTS, to_csv
+from pgdyno.report.as_json import to_json
+from pgdyno.report.hosts import HostsReport, between, build_hosts
+from pgdyno.report.html import to_html
+from pgdyno.report.markdown import to_markdown
+from pgdyno.report.terminal import print_terminal
+
+DOCS = Path(__file__).parents[2] / "docs"
+LARGE = {**HOST, "processor": "Intel Xeon Gold 6338", "cores": 64, "memory_bytes": 270_000_000_000}
+SMALL = Synthetic(effects=(1.0, 1.10), blocks=6, slices=4)
+"""On the machine HOST."""
+LARGER = replace(SMALL, host=LARGE, seed=7, effects=(1.0, 1.12))
+
+
+def written(folder: Path, **studies: Synthetic | Sequence[Synthetic]) -> list[Path]:
+    paths = []
+    for name, study in studies.items():
+        paths.append(folder / f"{name}.sqlite")
+        write_study(paths[-1], *([study] if isinstance(study, Synthetic) else study))
+    return paths
+
+
+def findings_of(folder: Path, **studies: Synthetic | Sequence[Synthetic]) -> dict[str, StudyFindings]:
+    found = {}
+    for path in written(folder, **studies):
+        with Evidence(path) as evidence:
+            found[path.stem] = find_study(evidence)
+    return found
+
+
+def pooled_of(folder: Path, **studies: Synthetic | Sequence[Synthetic]) -> HostsFindings:
+    return find_hosts(findings_of(folder, **studies))
+
+
+def on_terminal(built: HostsReport, width: int = 140) -> str:
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    print_terminal(built, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+FORMS = {"terminal": on_terminal, "md": to_markdown, "json": to_json, "csv": to_csv, "html": to_html}
+
+
+def plain(text: str) -> str:
+    """As one line, without the markup of any form."""
+    text = re.sub(r"<[^>]*>", " ", text.replace("\u00a0", " ").replace("\\", ""))
+    return re.sub(r"\s+", " ", text)
+
+
+def with_ratios(study: StudyFindings, ratios: Sequence[float]) -> StudyFindings:
+    """The study had these been its blocks' ratios of the primary metric."""
+    (case,) = study.cases
+    (comparison,) = case.comparisons
+    d = {block: math.log(ratio) for block, ratio in enumerate(ratios)}
+    spread = student(list(d.values()), 0.95)
+    effect = replace(
+        comparison.effects[case.primary.key],
+        log_ratios=d,
+        spread=spread,
+        percent=spread.percent(Better.MORE),
+    )
+    effects = {**comparison.effects, effect.key: effect}
+    changed = replace(comparison, effects=effects, primary=effect, blocks=list(d))
+    return replace(study, cases=[replace(case, comparisons=[changed])])
+
+
+def test_the_two_hosts_of_the_2022_study_come_out_as_half_a_percent_give_or_take_49_points(
+    tmp_path: Path,
+) -> None:
+    # Published as one figure, + 0.5 %: − 3.35 % on one host, + 4.41 % on the other, a run each.
+    studies = findings_of(tmp_path, i5=SMALL, xeon=LARGER)
+    found = find_hosts(
+        {"i5": with_ratios(studies["i5"], [0.9665]), "xeon": with_ratios(studies["xeon"], [1.0441])}
+    )
+    (over,) = found.primary
+    assert over.pooled.low is not None and over.pooled.high is not None
+    assert 100 * (over.pooled.high - over.pooled.low) / 2 == pytest.approx(49.06, abs=0.01)
+    assert over.percent.value == pytest.approx(0.455, abs=0.001) and over.percent.n == 2
+    assert over.verdict(0.02) is Verdict.UNDECIDED
+    built = build_hosts(found)
+    (headline,) = built.headlines
+    assert "undecided whether 18 is faster or slower than 17: +0.5 %" in plain(headline.claim)
+    assert "95 % interval −38 … +64 %, 2 hosts, 2 blocks" in plain(headline.basis)
+    assert "cannot be told from what differs within one" in headline.more
+    assert built.doubts[0].code is Code.HOSTS_DISAGREE
+    for form in ("terminal", "md", "json", "html"):
+        said = plain(FORMS[form](built))
+        assert "The hosts disagree about which of 18 and 17 has more" in said
+        assert "−3.350 % on i5, +4.410 % on xeon" in said
+
+
+def test_hosts_that_say_the_same_pooled_change_nothing_but_what_the_interval_rests_on(
+    tmp_path: Path,
+) -> None:
+    alone = findings_of(tmp_path, a=SMALL)["a"].first.comparisons[0].primary
+    found = pooled_of(tmp_path, b=SMALL, c=replace(SMALL, host=LARGE))
+    (over,) = found.primary
+    assert alone is not None
+    assert over.percent.value == pytest.approx(alone.percent.value)
+    assert (over.percent.n, over.pooled.blocks) == (2, 2 * alone.percent.n)
+    assert over.pooled.tau == 0 and over.pooled.i2 == 0
+    assert "no more than the noise within each of them explains" in between(over.pooled)
+    assert [of.spread.percent(Better.MORE) for of in over.pooled.hosts] == [alone.percent] * 2
+    assert Code.HOSTS_DISAGREE not in {caveat.code for caveat in found.caveats}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_says_every_host(tmp_path: Path, form: str) -> None:
+    third = replace(LARGER, host={**LARGE, "cores": 32}, seed=9, effects=(1.0, 0.95))
+    built = build_hosts(pooled_of(tmp_path, small=SMALL, large=LARGER, middle=third))
+    said = plain(FORMS[form](built))
+    assert all(name in said for name in ("small", "large", "middle"))
+    if form == "csv":
+        return
+    assert all(str(host.facts["processor"]) in said for host in built.findings.hosts)
+    for headline in built.headlines:
+        assert plain(headline.sentence if form != "html" else headline.claim) in said
+        assert plain(headline.more) in said
+    (caveat,) = [doubt for doubt in built.doubts if doubt.code is Code.HOSTS_DISAGREE]
+    assert plain(caveat.sentence) in said
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_no_width_of_the_terminal_hides_a_host(tmp_path: Path, width: int) -> None:
+    built = build_hosts(pooled_of(tmp_path, small=SMALL, large=LARGER))
+    text = on_terminal(built, width)
+    for heading in ("New orders per minute by host", "Change of other metrics by host", "Hosts\n"):
+        table = text.split(heading)[1]
+        assert "small" in table and "large" in table
+    assert "pooled" in text and "latency" in text
+
+
+def test_words_of_tau_and_i2(tmp_path: Path) -> None:
+    (over,) = pooled_of(tmp_path, small=SMALL, large=replace(LARGER, effects=(1.0, 1.6))).primary
+    assert over.pooled.tau is not None and over.pooled.i2 is not None
+    assert over.pooled.tau == pytest.approx(math.log(1.6 / 1.1) / math.sqrt(2), rel=0.1)
+    assert re.search(
+        r"varies by about 3\d % \(τ, a standard deviation\); (9\d|100) % of the spread",
+        plain(between(over.pooled)),
+    )
+
+
+REFUSED = {
+    "another workload": (replace(LARGER, warehouses=20), r"workload warehouses differs \(10 against 20\)"),
+    "other arms": (
+        replace(LARGER, names=("17", "19")),
+        r"the list of arms differs \(17, 18 against 17, 19\)",
+    ),
+    "more arms": (
+        replace(LARGER, names=("17", "18", "19"), effects=(1, 1, 1)),
+        r"the list of arms differs \(17, 18 against 17, 18, 19\)",
+    ),
+    "another schedule": (
+        replace(LARGER, schedule=Schedule.BLOCKS),
+        r"schedule differs \(slices against blocks\)",
+    ),
+    "settings of an arm": (
+        replace(LARGER, settings={"work_mem": "1GB"}),
+        r"work_mem of arm 17 differs \(nothing against 1GB\)",
+    ),
+    "a study file": (
+        replace(LARGER, file="title = 'x'\n"),
+        r"the study file differs \(.*no study file.*1 lines\)",
+    ),
+    "another margin": (replace(LARGER, margin=0.05), r"margin differs \(0\.02 against 0\.05\)"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_files_of_different_studies_are_refused_with_what_differs(tmp_path: Path, name: str) -> None:
+    other, words = REFUSED[name]
+    with pytest.raises(EvidenceError, match=f"small and other are not of the same study: {words}"):
+        pooled_of(tmp_path, small=SMALL, other=other)
+
+
+def test_numbers_of_blocks_seeds_and_titles_may_differ(tmp_path: Path) -> None:
+    found = pooled_of(tmp_path, small=SMALL, large=replace(LARGER, blocks=8, title="another"))
+    assert [of.spread.n for of in found.primary[0].pooled.hosts] == [6, 8]
+
+
+def test_settings_of_a_profile_may_follow_the_machine_and_are_told(tmp_path: Path) -> None:
+    names = ("17", "18,@starter")
+    one = replace(SMALL, names=names, settings={"shared_buffers": "6GB"})
+    other = replace(LARGER, names=names, settings={"shared_buffers": "64GB"})
+    with pytest.raises(EvidenceError, match="shared_buffers of arm 17 differs"):
+        pooled_of(tmp_path, one=one, other=other)  # the baseline has no profile
+    both = ("17,@starter", "18,@starter")
+    found = pooled_of(tmp_path, a=replace(one, names=both), b=replace(other, names=both))
+    (caveat,) = [of for of in found.caveats if of.code is Code.HOSTS_FITTED_DIFFERENTLY]
+    assert "(shared_buffers)" in caveat.sentence
+
+
+def cases(wanted: Synthetic, scales: Sequence[str]) -> list[Synthetic]:
+    return [replace(wanted, levels={"scale": scale}, file="[factors]\n") for scale in scales]
+
+
+def test_a_study_fitted_to_each_machine_is_matched_by_place_and_says_both_numbers(tmp_path: Path) -> None:
+    def change(scale: str) -> Mapping[str, str]:
+        return {"key": "factors.scale", "before": "1, 5", "after": scale, "why": "of the memory"}
+
+    small = replace(SMALL, changes=[change("100, 500")])
+    large = replace(LARGER, changes=[change("300, 1500")])
+    found = pooled_of(tmp_path, small=cases(small, ("100", "500")), large=cases(large, ("300", "1500")))
+    assert list(found.cases) == ["scale 100 / 300", "scale 500 / 1500"]
+    assert all(len(over.pooled.hosts) == 2 for over in found.primary)
+    (average,) = found.averages
+    assert average.percent.value == pytest.approx(11, abs=3) and average.percent.n == 2
+    built = build_hosts(found)
+    assert "2 cases" in built.headlines[0].claim
+    for form in ("terminal", "md", "html", "json"):
+        said = plain(FORMS[form](built))
+        assert "scale 100 / 300" in said and "fitted to each machine" in said
+    table = built.background[0]
+    assert list(table.rows[0]) == ["factors.scale", "1, 5", "100, 500", "300, 1500", "of the memory"]
+
+
+def test_a_case_that_one_host_lacks_is_that_of_the_others(tmp_path: Path) -> None:
+    found = pooled_of(tmp_path, small=cases(SMALL, ("100",)), large=cases(LARGER, ("100", "500")))
+    by_case = {over.case: over for over in found.primary}
+    assert by_case["scale 500"].absent == ["small"] and not by_case["scale 100"].absent
+    assert [of.host for of in found.averages[0].pooled.hosts] == ["small", "large"]
+    rows = build_hosts(found).results[0].rows
+    assert list(rows[4][:3]) == ["", "", "large"] and rows[3][2] == "small" and rows[3][3] == "–"
+
+
+def test_two_studies_of_one_machine_are_blocks_of_one_host_and_that_is_told(tmp_path: Path) -> None:
+    again = replace(SMALL, seed=5, created_unix_s=SMALL.created_unix_s + 86_400, blocks=8)
+    found = pooled_of(tmp_path, monday=SMALL, tuesday=again, large=LARGER)
+    assert [host.name for host in found.hosts] == ["monday and tuesday", "large"]
+    (over,) = found.primary
+    assert over.percent.n == 2 and [of.spread.n for of in over.pooled.hosts] == [14, 6]
+    (caveat,) = [of for of in found.caveats if of.code is Code.ONE_MACHINE]
+    assert "monday and tuesday comes from one machine" in caveat.sentence
+    rows = list(csv.DictReader(io.StringIO(to_csv(build_hosts(found)))))
+    assert {(row["host"], row["file"]) for row in rows} == {
+        ("monday and tuesday", "monday"),
+        ("monday and tuesday", "tuesday"),
+        ("large", "large"),
+    }
+
+
+def test_one_machine_alone_has_its_own_verdict_and_none_for_others(tmp_path: Path) -> None:
+    again = replace(SMALL, seed=5, created_unix_s=SMALL.created_unix_s + 86_400)
+    found = pooled_of(tmp_path, monday=SMALL, tuesday=again)
+    (over,) = found.primary
+    assert over.pooled.low is None and over.percent.n == 12
+    (headline,) = build_hosts(found).headlines
+    assert headline.verdict is Verdict.FASTER and headline.claim.startswith(
+        "On monday and tuesday alone: 18 is"
+    )
+    assert "1 host, 12 blocks" in headline.basis
+    assert "what another machine would say is unknown" in headline.more
+
+
+def test_machines_that_are_alike_are_told_apart_by_their_mark(tmp_path: Path) -> None:
+    marked = [{**HOST, "machine": mark} for mark in ("aa", "bb")]
+    found = pooled_of(tmp_path, a=replace(SMALL, host=marked[0]), b=replace(SMALL, host=marked[1], seed=5))
+    assert [host.name for host in found.hosts] == ["a", "b"]
+    newer_kernel: dict[str, Any] = {
+        **HOST,
+        "kernel": "Linux 6.2",
+        "memory_bytes": HOST["memory_bytes"] - 10**7,
+    }
+    assert is_same_machine(HOST, newer_kernel) and is_same_machine(HOST, marked[0])
+    assert not is_same_machine(HOST, LARGE) and not is_same_machine(*marked)
+
+
+def test_the_same_evidence_twice_is_refused(tmp_path: Path) -> None:
+    (path,) = written(tmp_path, a=SMALL)
+    copy = tmp_path / "copy.sqlite"
+    shutil.copy(path, copy)
+    with pytest.raises(EvidenceError, match="a and copy hold the same evidence"):
+        read_hosts([path, copy])
+    with pytest.raises(UsageError, match="is there twice"):
+        read_hosts([path, tmp_path / "." / "a.sqlite"])
+
+
+def test_files_are_named_by_their_stems_and_where_these_are_the_same_by_their_folders() -> None:
+    assert names_of_files([Path("a.sqlite"), Path("x/b.sqlite")]) == ["a", "b"]
+    assert names_of_files([Path("/x/e.sqlite"), Path("/y/e.sqlite")]) == ["x/e", "y/e"]
+    assert names_of_files([Path("/x/1/e.sqlite"), Path("/y/1/e.sqlite")]) == ["x/1/e", "y/1/e"]
+
+
+def test_other_builds_on_another_host_are_a_caveat(tmp_path: Path) -> None:
+    found = pooled_of(tmp_path, small=SMALL, large=replace(LARGER, versions=("17.2", "18")))
+    (caveat,) = [of for of in found.caveats if of.code is Code.HOSTS_BUILDS_DIFFER]
+    assert "17: 17 on small, 17.2 on large" in caveat.sentence
+
+
+def test_intervals_of_several_arms_hold_together(tmp_path: Path) -> None:
+    three = replace(SMALL, names=("17", "18", "19"), effects=(1.0, 2.0, 1.0))
+    found = pooled_of(tmp_path, small=three, large=replace(three, host=LARGE, seed=4))
+    assert {over.arm: round(over.percent.confidence, 4) for over in found.primary} == {
+        "18": 0.975,
+        "19": 0.95,
+    }
+
+
+def test_a_host_with_a_block_in_which_nothing_was_done_leaves_it_undecided(tmp_path: Path) -> None:
+    found = pooled_of(tmp_path, small=SMALL, large=replace(LARGER, stalled=[(1, 1)]))
+    (over,) = found.primary
+    assert over.stalled == ["large"] and over.verdict(0.02) is Verdict.UNDECIDED
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_bears_hosts_that_have_hardly_begun(tmp_path: Path, form: str) -> None:
+    begun = replace(LARGER, blocks=1, ended=None)
+    text = FORMS[form](build_hosts(pooled_of(tmp_path, small=replace(SMALL, blocks=0), large=begun)))
+    assert "large" in text
+    if form in ("terminal", "md", "html"):
+        assert "large: The study is still running" in plain(text)
+    assert FORMS[form](
+        build_hosts(pooled_of(tmp_path, none=replace(SMALL, blocks=0), nor=replace(LARGER, blocks=0)))
+    )
+
+
+@pytest.mark.parametrize("form", ["html", "md"])
+def test_names_and_facts_from_outside_stay_text(tmp_path: Path, form: str) -> None:
+    hostile = {**LARGE, "processor": "<script>alert(1)</script>", "kernel": "|`*"}
+    (one, other) = written(tmp_path, small=SMALL, large=replace(LARGER, host=hostile))
+    other = other.rename(tmp_path / "<img src=x>.sqlite")
+    text = FORMS[form](read_hosts([one, other]))
+    assert not re.search(r"(?<!\\)<(script>alert|img)", text)  # Markdown puts a backslash before
+
+
+def test_json_says_what_the_documentation_says(tmp_path: Path) -> None:
+    found = json.loads(to_json(build_hosts(pooled_of(tmp_path, small=SMALL, large=LARGER))))
+    assert [host["host"] for host in found["hosts"]] == ["small", "large"]
+    assert found["hosts"][1]["facts"]["cores"] == 64
+    assert found["hosts"][0]["files"]["small"]["verdict"] == "faster"
+    (over,) = [of for of in found["over_hosts"] if of["metric"] == found["primary"]]
+    assert over["pooled"]["n"] == 2 and [of["own"]["n"] for of in over["hosts"]] == [6, 6]
+    assert sum(of["weight"] for of in over["hosts"]) == pytest.approx(1)
+    keys = {key for part in (found, over, over["hosts"][0], found["hosts"][0]) for key in part}
+    page = (DOCS / "evidence.md").read_text()
+    assert not {key for key in {*keys, *COLUMNS_OF_HOSTS} if f"`{key}`" not in page}
+
+
+def test_the_command_pools_the_files_it_is_given(tmp_path: Path) -> None:
+    paths = [str(path) for path in written(tmp_path, small=SMALL, large=replace(LARGER, ended=Ending.BUDGET))]
+    done = CliRunner().invoke(app, ["report", *paths, "--csv"])
+    rows = list(csv.DictReader(io.StringIO(done.output)))
+    assert tuple(rows[0]) == COLUMNS_OF_HOSTS and {row["host"] for row in rows} == {"small", "large"}
+    page = tmp_path / "hosts.html"
+    assert run(["report", *paths, "--html", str(page)]) == 0
+    assert page.read_text().count('<details class="case">') == 2
+
+
+def test_published_tables_are_those_of_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [str(path) for path in written(tmp_path, small=SMALL, large=LARGER)]
+    assert run(["report", *paths, "--as", "published"]) == UsageError.exit_status
+    assert "--as published is of one file" in capsys.readouterr().err
+
+
+def test_statements_are_pooled_one_by_one_and_on_the_average(tmp_path: Path) -> None:
+    def told(study: StudyFindings, ratios: Mapping[str, Sequence[float]]) -> StudyFindings:
+        case = study.first
+        some = case.comparisons[0].effects[case.primary.key]
+        effects = {}
+        for statement, of in ratios.items():
+            d = {block: math.log(ratio) for block, ratio in enumerate(of)}
+            spread = student(list(d.values()), 0.95)
+            key = f"statement.mean_ms:{statement}"
+            effects[key] = replace(
+                some, key=key, log_ratios=d, spread=spread, percent=spread.percent(Better.LESS)
+            )
+        telemetry = replace(case.telemetry, effects={1: effects})
+        return replace(study, cases=[replace(case, telemetry=telemetry)])
+
+    studies = findings_of(tmp_path, small=SMALL, large=LARGER)
+    found = find_hosts(
+        {
+            "small": told(
+                studies["small"], {"UPDATE a": [0.9, 0.92], "SELECT b": [1.2, 1.22], "END": [1, 1]}
+            ),
+            "large": told(studies["large"], {"UPDATE a": [1.1, 1.12], "SELECT b": [1.2, 1.22]}),
+        }
+    )
+    by_key = {over.key: over for over in found.effects}
+    update = by_key["statement.mean_ms:UPDATE a"]
+    assert update.pooled.signs_differ and update.percent.value == pytest.approx(0.5, abs=1)
+    assert by_key["statement.mean_ms:END"].absent == ["large"]
+    (average,) = found.statements
+    assert average.percent.value == pytest.approx(100 * (math.sqrt(1.005 * 1.21) - 1), abs=0.5)
+    assert average.of_host("small") is not None and average.percent.n == 2
+    for form in ("terminal", "md", "html"):
+        said = plain(FORMS[form](build_hosts(found)))
+        assert "Change of the mean time of statements by host" in said and "UPDATE a" in said
+    assert "statement.mean_ms:UPDATE a" in to_json(build_hosts(found))
