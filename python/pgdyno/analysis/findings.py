@@ -100,7 +100,7 @@ def find_case(evidence: Evidence, case: int) -> Findings:
         for trial in trials
         if trial.status is TrialStatus.OK
     }
-    series = {trial.trial: throughput(evidence.intervals(trial.trial)) for trial in trials}
+    series = {trial.trial: throughput(evidence.executed(trial.trial)) for trial in trials}
     stored = evidence.caveats(case)
     kinds = _kinds(trials, study.plan)
     latency_ms = _quantiles_by_trial(histograms)

@@ -133,7 +133,7 @@ def lateness(series: Series) -> Lateness | None:
     at, late = series.points[:, 0], series.points[:, 1]
     due = at - late
     gaps = np.diff(due)
-    missed = sum(round(gap / step_s(series)) - 1 for gap in gaps) if len(gaps) else 0
+    missed = np.sum(np.rint(gaps / step_s(series)) - 1)
     return Lateness(
         worst_s=float(np.max(late)),
         gap_s=float(np.max(np.diff(at), initial=0.0)),

@@ -25,6 +25,7 @@ from pgdyno.evidence.records import (
     Check,
     Counts,
     Ending,
+    Executed,
     Failure,
     Histogram,
     Interval,
@@ -196,6 +197,20 @@ class Evidence:
                 for row in self._rows("SELECT * FROM interval WHERE trial = ? ORDER BY from_s", trial)
             ]
 
+    def executed(self, trial: int) -> list[Executed]:
+        """How many transactions in each interval, all kinds together, in order of time."""
+        query = """
+            SELECT from_s, sum(ok + rolled_back) FROM interval_count
+            WHERE trial = ? GROUP BY from_s ORDER BY from_s"""
+        n = dict(map(tuple, self._rows(query, trial)))
+        query = "SELECT role, from_s, to_s FROM interval WHERE trial = ? ORDER BY from_s"
+        roles = {str(role): role for role in Role}
+        with self._understood():
+            return [
+                Executed(roles[role], from_s, to_s, n.get(from_s, 0))
+                for role, from_s, to_s in self._rows(query, trial)
+            ]
+
     def histograms(self, trial: int, measure: Measure) -> list[Histogram]:
         """One per kind of transaction."""
         query = "SELECT kind, n, pairs FROM histogram WHERE trial = ? AND measure = ? ORDER BY kind"
@@ -323,6 +338,8 @@ class Evidence:
 def joined(probe: str, chunks: Sequence[tuple[Sequence[str], Points]]) -> Series:
     """Chunks one behind the other. A column that only some of them have is NaN in the others."""
     columns = list(dict.fromkeys(name for names, _ in chunks for name in names))
+    if all(list(names) == columns for names, _ in chunks):
+        return Series(probe, columns, np.concatenate([points for _, points in chunks]))
     whole = np.full((sum(len(points) for _, points in chunks), len(columns)), np.nan)
     begin = 0
     for names, points in chunks:

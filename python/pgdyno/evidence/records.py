@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -239,6 +239,15 @@ class Interval:
     latency_p95_ns: int | None = None
     latency_p99_ns: int | None = None
     latency_max_ns: int | None = None
+
+
+class Executed(NamedTuple):
+    """Of an interval what is drawn of it: ``n`` transactions carried out to their designed end."""
+
+    role: Role
+    from_s: float
+    to_s: float
+    n: int
 
 
 @dataclass(frozen=True)

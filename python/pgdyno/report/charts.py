@@ -1,4 +1,4 @@
-"""The report's pictures: the effect block by block, throughput over time, latency over percentiles.
+"""The report's pictures: the effect block by block, latency over percentiles. Over time: timelines.py.
 
 Colours are classes (``arm0``, ``arm1``, …) that the page's style sheet defines, for a light and a dark page.
 """
@@ -15,10 +15,8 @@ from pgdyno.analysis.comparison import Comparison
 from pgdyno.analysis.effect import percent_of
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.latency import curve_ms
-from pgdyno.analysis.series import Point
 from pgdyno.analysis.verdict import BLOCKS_MIN
 from pgdyno.estimate import Better, Estimate, decimals_of, given_percent, grouped, signed
-from pgdyno.evidence.records import Role, Trial
 from pgdyno.report.svg import (
     Scale,
     circle,
@@ -133,61 +131,6 @@ def _effect(comparison: Comparison, low: float, high: float) -> Markup:
             parts.append(text(left - 10, y + 4, f"block {block + 1}", class_="end quiet"))
     label = f"Effect of {comparison.arm.name}: {percent.signed_text}, interval {percent.signed_interval_text}"
     return drawing(width, bottom + 26, label, parts, "effect")
-
-
-def throughput(findings: Findings) -> list[Panel]:
-    """One small picture per block, all on one scale: every arm's rate, interval by interval."""
-    by_block: dict[int, list[Trial]] = {}
-    for trial in findings.trials:
-        if findings.series.get(trial.trial):
-            by_block.setdefault(trial.block, []).append(trial)
-    rates = [point.per_s for points in findings.series.values() for point in points]
-    if not rates or max(rates) <= 0:
-        return []
-    return [
-        Panel(f"block {block + 1}", _rates(trials, findings, max(rates) * 1.05))
-        for block, trials in sorted(by_block.items())
-    ]
-
-
-def _rates(trials: Sequence[Trial], findings: Findings, top_rate: float) -> Markup:
-    width, height, left, right, top, bottom = 280.0, 140.0, 38.0, 10.0, 16.0, 122.0
-    points = {trial.trial: findings.series[trial.trial] for trial in trials}
-    end = max(point.at_s for of_trial in points.values() for point in of_trial)
-    x, y = Scale(0, end, left, width - right), Scale(0, top_rate, bottom, top)
-    parts = []
-    for tick in nice_ticks(0, top_rate, 4):
-        parts += [
-            line(left, y(tick), width - right, y(tick), class_="grid" if tick else "zero"),
-            text(left - 4, y(tick) + 3, grouped(tick, 0), class_="end small"),
-        ]
-    for tick in nice_ticks(0, end, 4):
-        parts.append(text(x(tick), bottom + 13, f"{tick:g} s" if tick else "0", class_="middle small"))
-    parts.append(text(left - 4, top - 6, "tx/s", class_="end small"))
-    for trial in trials:
-        of_trial, colour = points[trial.trial], arm_class(trial.arm)
-        for role, kind in ((Role.WARM_UP, "faint"), (Role.MEASURE, "")):
-            chosen = [point for point in of_trial if point.role is role]
-            parts += _one_line(chosen, x, y, f"{colour} {kind}".strip())
-    return drawing(width, height, "Throughput over time", parts, "rates")
-
-
-def _one_line(points: Sequence[Point], x: Scale, y: Scale, class_: str) -> list[Markup]:
-    if not points:
-        return []
-    drawn = [polyline([(x(p.at_s), y(p.per_s)) for p in points], class_=f"rate {class_}")]
-    if len(points) <= DOTS_MAX:
-        drawn += [
-            circle(
-                x(p.at_s),
-                y(p.per_s),
-                1.7,
-                f"{grouped(p.per_s, 0)} tx/s at {p.at_s:.1f} s",
-                class_=f"dot {class_}",
-            )
-            for p in points
-        ]
-    return drawn
 
 
 def latencies(findings: Findings) -> list[Panel]:

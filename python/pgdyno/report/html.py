@@ -10,7 +10,7 @@ from jinja2 import Environment, StrictUndefined
 
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.study import StudyFindings
-from pgdyno.report import charts, charts_of_hosts
+from pgdyno.report import charts, charts_of_hosts, timelines
 from pgdyno.report.hosts import HostsReport
 from pgdyno.report.study import StudyReport
 
@@ -48,6 +48,8 @@ def _pictures(findings: Findings) -> dict[str, Any]:
     return {
         "arms": [(of.arm, charts.arm_class(of.arm.arm)) for of in findings.arms],
         "effects": charts.effects(findings),
-        "throughput": charts.throughput(findings),
+        "throughput": timelines.throughput(findings),
+        "checkpoints": timelines.has_checkpoints(findings),
+        "wal": timelines.wal_rates(findings),
         "latencies": charts.latencies(findings),
     }

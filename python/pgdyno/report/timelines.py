@@ -1,0 +1,132 @@
+"""Pictures over time, one for each block: throughput with checkpoints, and in longer windows the WAL rate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from markupsafe import Markup
+
+from pgdyno.analysis.findings import Findings
+from pgdyno.analysis.sampled import rates
+from pgdyno.analysis.series import POINTS_MAX, Point
+from pgdyno.estimate import decimals_of, grouped
+from pgdyno.evidence.records import Role, Series, Trial
+from pgdyno.report.charts import DOTS_MAX, Panel, arm_class
+from pgdyno.report.svg import Scale, circle, drawing, element, line, nice_ticks, polyline, text
+
+WINDOW_S_MIN = 30.0
+"""Of a shorter window a rate of once a second shows nothing that the table does not."""
+
+PER_MIB = 1 / (1 << 20)
+
+BEGUN = ("num_timed", "num_requested")
+
+LEFT, RIGHT, TOP, BOTTOM, WIDTH, HEIGHT = 38.0, 10.0, 16.0, 122.0, 280.0, 140.0
+
+
+def throughput(findings: Findings) -> list[Panel]:
+    """Every arm's rate, interval by interval, all blocks on one scale."""
+    begun = {trial: checkpoints(series) for trial, series in findings.telemetry.series.items()}
+    return _panels(findings, findings.series, "tx/s", begun)
+
+
+def wal_rates(findings: Findings) -> list[Panel]:
+    """WAL written, MiB/s, by the server's one-second samples; none of short windows."""
+    return _panels(
+        findings,
+        {trial: wal_rate(series) for trial, series in findings.telemetry.series.items()},
+        "MiB/s",
+        {},
+    )
+
+
+def has_checkpoints(findings: Findings) -> bool:
+    """Whether any began while a trial was measured."""
+    return any(checkpoints(series) for series in findings.telemetry.series.values())
+
+
+def checkpoints(series: Series) -> list[float]:
+    """When one was seen to have begun, in seconds since the epoch."""
+    found: set[float] = set()
+    for name in BEGUN:
+        grew = np.diff(series.column(name)) > 0
+        found.update(float(at_s) for at_s in series.points[1:, 0][grew])
+    return sorted(found)
+
+
+def wal_rate(series: Series) -> list[Point]:
+    """Over so many samples each that there are no more than POINTS_MAX."""
+    if not len(series.points) or series.points[-1, 0] - series.points[0, 0] < WINDOW_S_MIN:
+        return []
+    step = -(-len(series.points) // POINTS_MAX)
+    found = rates(Series(series.probe, series.columns, series.points[::step]))
+    per_s = found.per_s.get("lsn_bytes", np.array([])) * PER_MIB
+    return [
+        Point(float(at_s), float(rate), Role.MEASURE)
+        for at_s, rate in zip(found.at_s, per_s, strict=False)
+        if np.isfinite(rate)
+    ]
+
+
+def _panels(
+    findings: Findings,
+    points: Mapping[int, Sequence[Point]],
+    unit: str,
+    ticks: Mapping[int, Sequence[float]],
+) -> list[Panel]:
+    by_block: dict[int, list[Trial]] = {}
+    for trial in findings.trials:
+        if points.get(trial.trial):
+            by_block.setdefault(trial.block, []).append(trial)
+    top = max((point.per_s for of_trial in points.values() for point in of_trial), default=0.0) * 1.05
+    if top <= 0:
+        return []
+    return [
+        Panel(f"block {block + 1}", _picture(trials, points, top, unit, ticks))
+        for block, trials in sorted(by_block.items())
+    ]
+
+
+def _picture(
+    trials: Sequence[Trial],
+    points: Mapping[int, Sequence[Point]],
+    top_rate: float,
+    unit: str,
+    ticks: Mapping[int, Sequence[float]],
+) -> Markup:
+    end = max(point.at_s for trial in trials for point in points[trial.trial])
+    x, y = Scale(0, end, LEFT, WIDTH - RIGHT), Scale(0, top_rate, BOTTOM, TOP)
+    parts = [text(LEFT - 4, TOP - 6, unit, class_="end small")]
+    for tick in nice_ticks(0, top_rate, 4):
+        label = grouped(tick, decimals_of(tick, 1))
+        parts += [
+            line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid" if tick else "zero"),
+            text(LEFT - 4, y(tick) + 3, label, class_="end small"),
+        ]
+    for tick in nice_ticks(0, end, 4):
+        parts.append(text(x(tick), BOTTOM + 13, f"{tick:g} s" if tick else "0", class_="middle small"))
+    for trial in trials:
+        colour = arm_class(trial.arm)
+        parts += [_begun(at_s, x, colour) for at_s in ticks.get(trial.trial, ()) if at_s <= end]
+        for role, kind in ((Role.WARM_UP, "faint"), (Role.MEASURE, "")):
+            chosen = [point for point in points[trial.trial] if point.role is role]
+            parts += _one_line(chosen, x, y, unit, f"{colour} {kind}".strip())
+    return drawing(WIDTH, HEIGHT, f"{unit} over time", parts, "rates")
+
+
+def _begun(at_s: float, x: Scale, colour: str) -> Markup:
+    title = element("title", f"a checkpoint began by {at_s:.0f} s")
+    attributes = {"x1": x(at_s), "y1": TOP - 9, "x2": x(at_s), "y2": TOP - 1}
+    return element("line", title, **attributes, class_=f"tick {colour}")
+
+
+def _one_line(points: Sequence[Point], x: Scale, y: Scale, unit: str, class_: str) -> list[Markup]:
+    if not points:
+        return []
+    drawn = [polyline([(x(p.at_s), y(p.per_s)) for p in points], class_=f"rate {class_}")]
+    if len(points) <= DOTS_MAX:
+        for p in points:
+            title = f"{grouped(p.per_s, decimals_of(p.per_s, 3))} {unit} at {p.at_s:.1f} s"
+            drawn.append(circle(x(p.at_s), y(p.per_s), 1.7, title, class_=f"dot {class_}"))
+    return drawn
