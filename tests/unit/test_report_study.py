@@ -16,6 +16,7 @@ from test_report import FORMS, on_terminal, plain
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
 from pgdyno.estimate import ABSENT
+from pgdyno.report.published import AS_ABOVE
 from pgdyno.report.study import StudyReport
 from pgdyno.report.tables import level_text
 
@@ -94,6 +95,7 @@ PUBLISHED = {
                     "cells": ["8", 1000, {"value": 50, "corrected": 40, "note": "the base was wrong"}],
                     "levels": {"clients": "8"},
                 },
+                {"cells": ["9", 1100, 51], "levels": {"clients": "8"}},
                 {"cells": ["7", 900, 1], "levels": {"clients": "7"}},
             ],
         }
@@ -114,6 +116,16 @@ def test_published_figures_have_ours_beside_them(tmp_path: Path, form: str, case
     assert level is not None
     assert (users, published, change) == ("8", "1000", "50 (correct: +40.0\u00a0%)")
     assert ours == f"{level_text(level)}\u00a0NOPM" and our_change.startswith("+1")
-    assert table.rows[1][2] == ABSENT and "no such case" in table.note and "the base was wrong" in table.note
+    # Two published rows that became one case in a fit are one measurement, not two.
+    assert table.rows[1][2] == table.rows[1][4] == AS_ABOVE
+    assert table.rows[2][2] == ABSENT and "no such case" in table.note and "the base was wrong" in table.note
     text = " ".join(plain(FORMS[form](built)).split())
     assert "New orders by users" in text and plain(ours) in text
+
+
+def test_no_column_of_a_published_table_is_cut_off_on_a_narrow_terminal(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", replace(CASES[0], published=PUBLISHED))
+    built = read_report(tmp_path / "e")
+    shown = [plain(line) for line in on_terminal(built, 40).splitlines()]
+    (head,) = [line for line in shown if line.startswith("users")]
+    assert all(title in head for title in built.published[0].columns)

@@ -10,6 +10,8 @@ from pgdyno.report import tables
 from pgdyno.report.tables import Table
 
 HERE = "here"
+AS_ABOVE = "as above"
+"""Not the same number once more, as if it had been measured twice."""
 
 
 def beside_ours(table: OwnTable, confidence: float) -> Table:
@@ -25,18 +27,27 @@ def beside_ours(table: OwnTable, confidence: float) -> Table:
     return Table(
         title=table.title,
         columns=columns,
-        rows=[_row(row, ours, confidence) for row in table.rows],
+        rows=[
+            _row(row, ours, confidence, again=n > 0 and _is_the_same(row, table.rows[n - 1]))
+            for n, row in enumerate(table.rows)
+        ],
         note=_note(table),
         numeric=frozenset(numeric),
     )
 
 
-def _row(row: Sequence[OwnCell], ours: Sequence[bool], confidence: float) -> list[str]:
+def _is_the_same(row: Sequence[OwnCell], above: Sequence[OwnCell]) -> bool:
+    """Whether both are about the same of our trials, as two levels that became one in a fit are."""
+    pairs = list(zip(row, above, strict=True))
+    return any(cell.ours for cell in row) and all(cell.ours == other.ours for cell, other in pairs)
+
+
+def _row(row: Sequence[OwnCell], ours: Sequence[bool], confidence: float, *, again: bool) -> list[str]:
     cells = []
     for cell, has_ours in zip(row, ours, strict=True):
         cells.append(_published(cell))
         if has_ours:
-            cells.append(_ours(cell, confidence))
+            cells.append(AS_ABOVE if again and cell.ours else _ours(cell, confidence))
     return cells
 
 

@@ -43,19 +43,30 @@ def print_terminal(study: StudyReport | HostsReport, console: Console) -> None:
         console.print(_of_hosts(study, console.width))
         return
     if study.only is None:
-        console.print(_of_cases(study, console.width))
+        _print_cases(study, console)
         return
     console.print(render(study.only, console.width))
-    console.print(Group(*_tables(study.published, console.width)))
+    _print_beside(study, console)
     console.print(Group(*_fitted(study, min(console.width, WIDTH_MAX))))
 
 
 def print_published(study: StudyReport, console: Console) -> None:
     """The source's tables with ours beside, and what is to be known of them."""
     prose = min(console.width, WIDTH_MAX)
-    for table in study.published:
-        console.print(Group(*_table(table, console.width), Text()))
+    _print_beside(study, console)
     console.print(Group(*_caveats(study.doubts, prose), *_fitted(study, prose)))
+
+
+def _print_beside(study: StudyReport, console: Console) -> None:
+    """Wider than the terminal where they must be: a column that is missing would be a figure kept back."""
+    for table in study.published:
+        needed = sum(_width(table, index) + _GAP for index in range(len(table.columns)))
+        title, drawn, *_ = _table(table, max(console.width, needed))
+        assert isinstance(drawn, RichTable)
+        drawn.width = needed if needed > console.width else None
+        console.print(title)
+        console.print(drawn, crop=False)
+        console.print(_wrapped(table.note, min(console.width, WIDTH_MAX), "dim"), Text(), sep="\n")
 
 
 def _fitted(study: StudyReport, prose: int) -> list[RenderableType]:
@@ -79,11 +90,13 @@ def _of_hosts(study: HostsReport, width: int) -> RenderableType:
     return Group(*parts)
 
 
-def _of_cases(study: StudyReport, width: int) -> RenderableType:
-    prose = min(width, WIDTH_MAX)
-    headlines = [_wrapped(headline.sentence, prose, "bold") for headline in study.headlines]
-    below = _below_headlines(study, [*study.published, *study.results], width)
-    return Group(*headlines, *below, *_fitted(study, prose))
+def _print_cases(study: StudyReport, console: Console) -> None:
+    width, prose = console.width, min(console.width, WIDTH_MAX)
+    console.print(
+        Group(*[_wrapped(headline.sentence, prose, "bold") for headline in study.headlines], Text())
+    )
+    _print_beside(study, console)
+    console.print(Group(*_below_headlines(study, study.results, width), *_fitted(study, prose)))
 
 
 def _below_headlines(
