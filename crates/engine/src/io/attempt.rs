@@ -3,9 +3,10 @@
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use super::Error;
-use crate::wire::conninfo::Address;
+use crate::wire::conninfo::{Address, Conninfo, Host};
 
 /// One attempt.
 #[derive(Debug)]
@@ -14,6 +15,8 @@ pub struct Attempt {
     pub address: Address,
     /// What its name stood for, over TCP; none where it stood for nothing.
     pub place: Option<SocketAddr>,
+    /// The file that the password is from, if it is from one.
+    pub password_file: Option<PathBuf>,
     /// Why it failed.
     pub why: Failure,
 }
@@ -34,6 +37,14 @@ pub enum Failure {
 /// All attempts, in order; there is one at least.
 #[derive(Debug)]
 pub struct Attempts(pub Vec<Attempt>);
+
+impl Attempt {
+    /// One to reach a host.
+    pub(super) fn new(conninfo: &Conninfo, host: &Host, place: Option<SocketAddr>, why: Failure) -> Self {
+        let password_file = conninfo.passfile.clone().filter(|_| host.is_password_from_file);
+        Self { address: host.address.clone(), place, password_file, why }
+    }
+}
 
 impl Attempts {
     /// Why the last one failed, if somebody was there.

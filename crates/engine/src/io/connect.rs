@@ -24,7 +24,7 @@ pub(super) async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Co
         let places = match resolve(&host.address) {
             Ok(places) => places,
             Err(why) => {
-                attempts.push(Attempt { address: host.address.clone(), place: None, why });
+                attempts.push(Attempt::new(conninfo, host, None, why));
                 continue;
             }
         };
@@ -56,7 +56,7 @@ async fn encrypted_or_not(
     host: &Host,
     place: &Place,
 ) -> Result<Connection, Vec<Attempt>> {
-    let attempt = |why| Attempt { address: host.address.clone(), place: place.tcp(), why };
+    let attempt = |why| Attempt::new(conninfo, host, place.tcp(), why);
     let mut encryption = tls::first_attempt(conninfo.sslmode, &host.address);
     let why = match in_time(reactor, conninfo, host, place, &mut encryption).await {
         Ok(connection) => return Ok(connection),

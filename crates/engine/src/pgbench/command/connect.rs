@@ -6,8 +6,8 @@ use super::libpq::{error_text, print_notice};
 use super::log::system_text;
 use super::password;
 use crate::io::{Attempt, Attempts, Connection, Error, Failure, Reactor};
-use crate::wire::WireError;
 use crate::wire::conninfo::{Address, Conninfo};
+use crate::wire::{SqlState, WireError};
 
 const CLOSED: &str = "server closed the connection unexpectedly\n\
     \tThis probably means the server terminated abnormally\n\
@@ -78,7 +78,12 @@ fn why_text(attempt: &Attempt) -> String {
         Failure::Unreachable(Error::System { source, .. }) => format!("{}\n\t{nobody}", system_text(source)),
         Failure::Unreachable(error) => error.to_string(),
         Failure::TooLate => "timeout expired".to_owned(),
-        Failure::NotLetIn(error) => refusal_text(error),
+        Failure::NotLetIn(error) => {
+            let is_wrong = error.sqlstate() == Some(SqlState::INVALID_PASSWORD);
+            let from = attempt.password_file.as_ref().filter(|_| is_wrong);
+            let from = from.map(|path| format!("\npassword retrieved from file \"{}\"", path.display()));
+            refusal_text(error) + &from.unwrap_or_default()
+        }
     }
 }
 

@@ -67,6 +67,8 @@ pub struct Host {
     pub address: Address,
     /// The password, given or found in the password file.
     pub password: Option<Password>,
+    /// Whether it is from the password file.
+    pub is_password_from_file: bool,
 }
 
 /// Where to connect.
@@ -226,6 +228,7 @@ impl Conninfo {
     pub fn use_password(&mut self, password: Option<&str>) {
         for host in &mut self.hosts {
             host.password = password.map(Password::new);
+            host.is_password_from_file = false;
         }
     }
 
@@ -235,6 +238,7 @@ impl Conninfo {
             if host.password.is_none() {
                 let (name, port) = passfile::key_of(host);
                 host.password = password_from(text, &name, port, &self.dbname, &self.user).map(Password);
+                host.is_password_from_file = host.password.is_some();
             }
         }
     }

@@ -123,7 +123,7 @@ fn hosts(settings: &Settings) -> Result<Vec<Host>, WireError> {
             let port = nth(&ports, if ports.len() == 1 { 0 } else { i });
             let port = port.map_or(Ok(DEFAULT_PORT), |port| parse_port(settings, &port))?;
             let (name, address) = address(settings, nth(&names, i), nth(&addresses, i), port)?;
-            Ok(Host { name, address, password: password.clone() })
+            Ok(Host { name, address, password: password.clone(), is_password_from_file: false })
         })
         .collect()
 }

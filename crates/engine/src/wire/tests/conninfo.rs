@@ -212,7 +212,10 @@ fn other_keywords_have_libpqs_meaning() {
     let by_name = parsed("host=db.example hostaddr=192.0.2.1");
     let ip: IpAddr = [192, 0, 2, 1].into();
     let address = Address::Tcp { name: "db.example".into(), ip: Some(ip), port: 5432 };
-    assert_eq!(by_name.hosts[0], Host { name: "db.example".into(), address, password: None });
+    assert_eq!(
+        by_name.hosts[0],
+        Host { name: "db.example".into(), address, password: None, is_password_from_file: false }
+    );
 }
 
 #[test]

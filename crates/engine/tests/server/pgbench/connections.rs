@@ -133,6 +133,13 @@ fn a_password_file_serves_unless_others_can_read_it() {
         assert_eq!(is_told, status == 1, "{ours}");
         assert_eq!(real.contains("has group or world access"), status == 1, "{real}");
     }
+    fs::write(&file, "*:*:*:*:wrong\n").unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    let [real, ours] = [pgbench.program.as_path(), Path::new(OURS)]
+        .map(|program| told(&run(&pgbench, program, environment, &arguments)));
+    let is_from = |line: &String| line.starts_with("password retrieved from file \"");
+    assert!(real.0.iter().any(is_from), "{real:?}");
+    assert_eq!(ours, real);
 }
 
 #[test]
