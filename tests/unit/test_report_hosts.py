@@ -420,3 +420,14 @@ def test_statements_are_pooled_one_by_one_and_on_the_average(tmp_path: Path) -> 
         said = plain(FORMS[form](build_hosts(found)))
         assert "Change of the mean time of statements by host" in said and "UPDATE a" in said
     assert "statement.mean_ms:UPDATE a" in to_json(build_hosts(found))
+
+
+def test_what_many_cases_change_beside_throughput_is_folded_away(tmp_path: Path) -> None:
+    few = Synthetic(effects=(1.0, 1.1), blocks=2, slices=2)
+    scales = [str(scale) for scale in range(4)]
+    found = pooled_of(tmp_path, a=cases(few, scales), b=cases(replace(few, host=LARGE), scales))
+    first, further, *_ = build_hosts(found).results
+    assert not first.long and further.long and len(further.rows) > 36
+    assert further.title in to_html(build_hosts(found)) and further.title not in on_terminal(
+        build_hosts(found)
+    )

@@ -20,6 +20,9 @@ from pgdyno.units import format_size
 FURTHER_LATENCIES = tuple(latency_key(ALL_KINDS, quantile) for quantile in ("p50", "p99"))
 """Beside the metrics of a trial; the others stand in each host's own report."""
 
+ROWS_AT_A_GLANCE = 36
+"""Of further metrics: of more, as a study of many cases has, the table is folded away."""
+
 
 def estimates(findings: HostsFindings) -> Table:
     """Of the primary metric: for each case and arm a row a host, then the pooled one."""
@@ -91,9 +94,9 @@ def further_metrics(findings: HostsFindings) -> Table:
         "Each by itself, for reading: of many intervals some miss. Signs that differ around zero may be "
         f"noise. {ABSENT}: nothing on that host, or too few transactions beyond that percentile."
     )
-    return _by_host(
-        findings, "Change of other metrics by host", "metric", [(_name(of), of) for of in chosen], note
-    )
+    named = [(_name(of), of) for of in chosen]
+    table = _by_host(findings, "Change of other metrics by host", "metric", named, note)
+    return replace(table, long=len(table.rows) > ROWS_AT_A_GLANCE)
 
 
 def telemetry(findings: HostsFindings) -> Table:
