@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from pgdyno.cli.compare import compare
+from pgdyno.cli.compare import asked_probes, compare
 from pgdyno.cli.groups import expanded
 from pgdyno.cli.main import run
 from pgdyno.cli.scripts import definitions, scripts_of
 from pgdyno.cli.workload import PgbenchData, PgbenchScripts, TpccCalls, TpccData, Which, parameters_of
 from pgdyno.errors import UsageError
 from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.probes import DEFAULT_PROBES
 from pgdyno.study.tpcc import TpccParameters
 
 
@@ -108,3 +109,17 @@ def test_a_wrong_element_of_a_list_is_charged_to_its_option(capsys: pytest.Captu
 def test_pgbenchs_tables_take_no_seed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["load", "host=h", "--workload", "pgbench", "--seed", "3"]) == 2
     assert "--seed is for the workload tpcc" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("names", "probes"),
+    [(None, DEFAULT_PROBES), (["none"], ()), (["wal", "statements", "wal"], ("wal", "statements"))],
+)
+def test_probes_are_asked_for_by_name(names: list[str] | None, probes: tuple[str, ...]) -> None:
+    assert asked_probes(names) == probes
+
+
+@pytest.mark.parametrize("names", [["nose"], ["wal", "none"]])
+def test_a_probe_that_does_not_exist_is_refused(names: list[str]) -> None:
+    with pytest.raises(UsageError, match=f"there is no {names[-1]}; there are blocks, "):
+        asked_probes(names)

@@ -25,7 +25,7 @@ def play(view: LiveView) -> None:
             Load("tpcc of 4 warehouses for 17", "copy", 0.5),
             BlockBegan(0, None, 0.0, 240.0, "NOPM"),
             Running(0, "warm-up", 900.0, None),
-            Running(1, "measure", 1234.0, 0.0125),
+            Running(1, "measure", 1234.0, 0.0125, 0.25),
             BlockEnded(0, (600.0, None)),
             BlockBegan(1, 5, 30.0, 240.0, "NOPM"),
         ):
@@ -60,3 +60,16 @@ def test_quiet_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     written = on_a_terminal(monkeypatch, 80)
     play(LiveView(["17", "18"], quiet=True))
     assert written.getvalue() == ""
+
+
+def test_a_long_window_says_how_far_it_is_and_how_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = on_a_terminal(monkeypatch, 100)
+    now_s = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now_s)
+    with LiveView(["10", "15"]) as view:
+        view(BlockBegan(0, None, 0.0, None, "tx/s"))
+        for at_s, share in ((1000.0, 0.1), (1060.0, 0.3)):
+            now_s = at_s
+            view(Running(1, "measure", 1234.0, 0.0125, share))
+    # A fifth of it took a minute, and seven tenths are left.
+    assert "measure 15: 30%, 3 min 30 s left of it" in written.getvalue()

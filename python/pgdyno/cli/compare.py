@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import typer
 
@@ -22,6 +22,7 @@ from pgdyno.lab.study import Request
 from pgdyno.study.arm import parse_arms
 from pgdyno.study.cases import only_case
 from pgdyno.study.plan import Study
+from pgdyno.study.probes import DEFAULT_PROBES, ProbeName
 from pgdyno.study.sizing import (
     default_clients,
     default_scale,
@@ -93,8 +94,20 @@ def compare(
             help="Measured, per arm and block. [default: so that about 8 blocks fit the budget]",
         ),
     ] = None,
+    transactions: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Measured instead of a time: N of each client, one arm at a time."),
+    ] = None,
     blocks: Annotated[
         int | None, typer.Option(metavar="N", help="Stop after so many blocks, or when the time is up.")
+    ] = None,
+    probes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--probe",
+            metavar="NAME",
+            help="Telemetry (may be repeated): statements, wal, …, or none. [default: all that cost little]",
+        ),
     ] = None,
     confidence: Annotated[str, typer.Option(metavar="PERCENT", help="Of the intervals.")] = "95%",
     threads: options.Threads = None,
@@ -174,7 +187,9 @@ def compare(
     fields |= {
         "title": title_of([arm.name for arm in specs]),
         "arms": specs,
-        "schedule": schedule,
+        "schedule": schedule if transactions is None else "blocks",
+        "transactions": transactions,
+        "probes": asked_probes(probes),
         "slice_s": slice_s,
         "discard_s": discard_s(slice_s),
         "warmup_s": rhythm.warmup_s if warmup is None else parse_duration_s(warmup),
@@ -196,6 +211,17 @@ def compare(
     return run_and_report(path, request_of(study), heading=describe(study), html=html, json=json, quiet=quiet)
 
 
+def asked_probes(names: Sequence[str] | None) -> Sequence[str]:
+    """Raises UsageError: one that does not exist."""
+    known = get_args(ProbeName)
+    if not names:
+        return DEFAULT_PROBES
+    for name in names:
+        if name not in known and list(names) != ["none"]:
+            raise UsageError(f"--probe: there is no {name}; there are {', '.join(known)}, or none by itself")
+    return () if list(names) == ["none"] else tuple(dict.fromkeys(names))
+
+
 def request_of(study: Study) -> Request:
     """A study of one case, and the command that repeats it."""
     return Request(study.title, [only_case(study)], command_of(study, sys.argv[1:]))
@@ -209,6 +235,8 @@ def title_of(names: Sequence[str]) -> str:
 def describe(study: Study) -> str:
     """The sizes that were chosen, in two lines that fit a terminal."""
     window = format_duration(study.rounds * study.slice_s)
+    if study.transactions is not None:
+        window = f"{counted(study.transactions, 'transaction')} of each client"
     turns = f" in slices of {format_duration(study.slice_s)}" if study.schedule == "slices" else ""
     return (
         f"{study.title}: {study.workload.name}, "

@@ -25,6 +25,8 @@ SPARK_POINTS = 24
 SPARK_POINTS_MIN = 6
 WIDTH_MAX = 100
 """A wider terminal is left empty: the eye does not travel that far."""
+WATCHED_S_MIN = 10.0
+"""Before that nobody knows how long a window will take, and few windows of slices last as long."""
 FIGURES_WIDTH = 1 + 8 + 7 + 6 + 11 + 6 * 2
 """Of the arms' table without names and sparks: five columns, and the gaps between all seven."""
 
@@ -44,6 +46,11 @@ class LiveView:
         self._p99_s: list[float | None] = [None for _ in arm_names]
         self._running: int | None = None
         self._role = ""
+        self._share: float | None = None  # of the running arm's window that is done
+        self._since_s, self._since_share = (
+            time.monotonic(),
+            0.0,
+        )  # when it began to be watched, and how far it was
         self._results: list[list[float]] = [[] for _ in arm_names]
         self._results_of: dict[str, list[list[float]]] = {}  # by case
         self._loaded: set[tuple[str, str]] = set()
@@ -100,7 +107,9 @@ class LiveView:
 
     def _note_rate(self, running: Running) -> None:
         self._load = None
-        self._running, self._role = running.arm, running.role
+        if (self._running, self._role) != (running.arm, running.role):
+            self._since_s, self._since_share = time.monotonic(), running.share or 0.0
+        self._running, self._role, self._share = running.arm, running.role, running.share
         self._rates[running.arm] = [*self._rates[running.arm], running.transactions_per_s][-SPARK_POINTS:]
         self._p99_s[running.arm] = running.latency_p99_s
 
@@ -163,7 +172,16 @@ class LiveView:
         """What is being done now."""
         if self._running is None:
             return self._step
-        return f"{'measure' if self._role == 'measure' else 'warm up'} {self._names[self._running]}"
+        doing = f"{'measure' if self._role == 'measure' else 'warm up'} {self._names[self._running]}"
+        return doing if self._share is None else f"{doing}: {self._share:.0%}{self._window_left()}"
+
+    def _window_left(self) -> str:
+        """Of a window long enough that one would like to know."""
+        watched_s, came = time.monotonic() - self._since_s, (self._share or 0.0) - self._since_share
+        if watched_s < WATCHED_S_MIN or came <= 0:
+            return ""
+        left_s = watched_s * (1 - self._since_share - came) / came
+        return f", {format_duration(round(max(0.0, left_s)))} left of it"
 
     def _draw_arms(self, width: int) -> Table:
         name_width = min(

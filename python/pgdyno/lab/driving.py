@@ -18,7 +18,7 @@ from pgdyno.lab.telemetry import Telemetry
 from pgdyno.lab.trial import Lab, Trial
 from pgdyno.probe.cpu import server_cpu_s
 from pgdyno.probe.series import step_for
-from pgdyno.study.plan import Block, Driving, Slice
+from pgdyno.study.plan import Block, Driving, Slice, Study
 
 Seen = dict[str, Surroundings]
 
@@ -94,6 +94,11 @@ def _note_interval(lab: Lab, trial: Trial, event: Event) -> None:
     interval = interval_from(event)
     lab.writer.add_interval(trial.id, interval)
     n = sum(counts.executed for counts in interval.kinds.values())
+    share = None
+    if interval.role is records.Role.MEASURE:
+        trial.measured_s += interval.to_s - interval.from_s
+        trial.measured_n += sum(counts.all for counts in interval.kinds.values())
+        share = _share(lab.study, trial)
     p99_ns = interval.latency_p99_ns
     lab.watch(
         Running(
@@ -101,8 +106,16 @@ def _note_interval(lab: Lab, trial: Trial, event: Event) -> None:
             role=event["role"],
             transactions_per_s=n / max(interval.to_s - interval.from_s, 1e-9),
             latency_p99_s=None if p99_ns is None else p99_ns / 1e9,
+            share=share,
         )
     )
+
+
+def _share(study: Study, trial: Trial) -> float:
+    """How much of a trial's window is done."""
+    if study.transactions is not None:
+        return trial.measured_n / (study.transactions * study.driving(trial.arm.index).clients)
+    return trial.measured_s / (study.rounds * study.slice_s)
 
 
 def _server_cpu_s(arm: LabArm) -> float | None:

@@ -42,12 +42,16 @@ class BlockBegan:
 
 @dataclass(frozen=True)
 class Running:
-    """An interval of a slice: of which arm, how fast (transactions per second), p99 in seconds if known."""
+    """An interval of a slice: of which arm, how fast (transactions per second), p99 in seconds if known.
+
+    ``share`` of the arm's window in this block that is done, by time or by transactions; None in a warm-up.
+    """
 
     arm: int
     role: Role
     transactions_per_s: float
     latency_p99_s: float | None
+    share: float | None = None
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,8 @@ class Trial:
     counted_s: float = 0.0
     ok: Counter[str] = field(default_factory=Counter)  # by kind, in the counted time
     slices: list[records.Slice] = field(default_factory=list)
+    measured_s: float = 0.0  # of the window, so far
+    measured_n: int = 0  # transactions in it, however they ended
 
 
 def begin_trial(lab: Lab, block: int, arm: LabArm) -> Trial:
