@@ -92,7 +92,7 @@ def test_every_form_for_people_says_what_the_probes_tell_and_cost(tmp_path: Path
     said = re.sub(r"<[^>]*>", " ", plain(FORMS[form](built)).replace("\\", ""))
     said = re.sub(r"\s+", " ", said).replace("&#39;", "'")
     facts = [
-        "WAL per transaction, B/tx",
+        "WAL, B/tx",
         "wait: LWLock/WALWrite",
         "UPDATE accounts SET",
         plain(only(built).probes),
@@ -138,3 +138,11 @@ def test_what_a_version_does_not_have_is_no_caveat(tmp_path: Path) -> None:
 def test_the_probes_say_what_a_version_lacks_in_the_words_that_are_looked_for() -> None:
     said = re.findall(r'"(needs PostgreSQL [^"]*)"', inspect.getsource(server))
     assert said and all(VERSION_LACKS.fullmatch(re.sub(r"{[^}]*}", "16", text)) for text in said)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_line_is_wider_than_the_terminal(tmp_path: Path, width: int) -> None:
+    lines = on_terminal(probed(tmp_path), width).splitlines()
+    assert max(map(len, lines)) <= width
+    text = " ".join(" ".join(lines).split())
+    assert "balance" in text and "Statements" in text

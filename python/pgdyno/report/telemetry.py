@@ -12,19 +12,19 @@ from pgdyno.analysis.verdict import BLOCKS_MIN
 from pgdyno.estimate import ABSENT, NO_BREAK, Better, Estimate, grouped, share_text
 from pgdyno.report.tables import DIGITS_OF_LEVEL, Table, listed, with_interval
 
-BRIEF = (
-    "wal.bytes_per_tx",
-    "wal.fpi_per_tx",
-    "checkpoints.pages_per_tx",
-    "database.hit_share",
-    "statements.ms_per_tx",
-    "host.server_share",
-    "host.driver_share",
-    "host.rest_share",
-    "host.steal_share",
-    "trial.restart_s",
-    "trial.recovery_s",
-)
+BRIEF = {
+    "wal.bytes_per_tx": "WAL, B/tx",
+    "wal.fpi_per_tx": "full-page images/tx",
+    "checkpoints.pages_per_tx": "pages written/tx",
+    "database.hit_share": "blocks found in memory, %",
+    "statements.ms_per_tx": "statements, ms/tx",
+    "host.server_share": "CPU: server, %",
+    "host.driver_share": "CPU: driver, %",
+    "host.rest_share": "CPU: all others, %",
+    "host.steal_share": "CPU: stolen, %",
+    "trial.restart_s": "restart, s",
+    "trial.recovery_s": "recovery, s",
+}
 """What most readers ask for first."""
 
 WAITS_IN_BRIEF = 5
@@ -49,15 +49,16 @@ LOADED = "made_s"
 
 def brief(findings: Findings) -> Table:
     """A selection, with the waits that take most time."""
-    of = findings.telemetry
+    of, known = findings.telemetry, findings.telemetry.metrics
     waits = [keyed("wait.share", name) for name in of.parts("wait.share")[:WAITS_IN_BRIEF]]
     rows = [row for key in [*BRIEF, *waits] for row in _rows(findings, key)]
     shown = (*_COLUMNS[:3], "level", _change_head(findings))
     kept = [0, 1, 2, 3, 5]
+    short = {findings.telemetry.metrics[key].label: BRIEF[key] for key in BRIEF if key in known}
     return Table(
         title="Telemetry",
         columns=shown,
-        rows=[[row[i] for i in kept] for row in rows],
+        rows=[[short.get(row[0], row[0]), *(row[i] for i in kept[1:])] for row in rows],
         note=" ".join([*_not_in_version(findings), _no_ratio(findings)]).strip() if rows else "",
         numeric=frozenset(shown[3:]),
         dispensable=("better",),

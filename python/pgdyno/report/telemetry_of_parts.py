@@ -54,10 +54,10 @@ def statements(findings: Findings) -> Table:
     droppable = [head for head in table.columns[2:] if head not in {"calls", "mean, ms", _CHANGE, "time, %"}]
     return replace(
         table,
-        rows=[*table.rows, *averages],
+        rows=[*averages, *table.rows],
         note=note,
         dispensable=(*reversed(droppable), "calls", "time, %"),
-        rows_on_terminal=STATEMENTS_ON_TERMINAL * len(findings.arms),
+        rows_on_terminal=len(averages) + STATEMENTS_ON_TERMINAL * len(findings.arms),
     )
 
 

@@ -164,7 +164,8 @@ def _table(table: Table, width: int) -> list[RenderableType]:
     """Title, table and note."""
     columns = _fitting(table, width)
     needed = {index: _width(table, index) for index in columns}
-    fits = sum(needed.values()) + _GAP * (len(columns) - 1) <= width
+    first = max(len(cell) for cell in [table.columns[0], *(row[0] for row in table.rows)])
+    fits = sum(needed.values()) - needed[0] + first + _GAP * (len(columns) - 1) <= width
     names = [index for index in columns if index and table.columns[index] not in table.numeric]
     taken = sum(needed[index] for index in columns if index not in names) + _GAP * (len(columns) - 1)
     room = max(NAME_WIDTH_MIN, (width - taken) // max(1, len(names)))
