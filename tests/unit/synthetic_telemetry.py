@@ -24,6 +24,7 @@ def readings(arm: int, transactions: int, end_s: float) -> list[Reading]:
         "statements": [
             statement(UPDATE, transactions, 2.0 / (1 + arm)),
             statement(SELECT, 4 * transactions, 0.5),
+            statement("BEGIN", transactions, 1e-6 * (1 + 9 * arm)),
         ],
         "relations": [
             {"kind": "table", "schema": "public", "name": "accounts", "bytes": 16 * MIB}

@@ -26,6 +26,9 @@ from pgdyno.evidence.records import Arm, Series, Study, Trial, TrialStatus
 KEPT = ("at_s", "late_s", "lsn_bytes", "num_timed", "num_requested", "frozen_xid_age")
 """Of the server's series: what is drawn, and what has a slope."""
 
+BRACKETS = frozenset({"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"})
+"""Statements around others, of less than a microsecond: their ratios are the clock's, not the server's."""
+
 
 @dataclass(frozen=True)
 class CaseTelemetry:
@@ -120,10 +123,13 @@ def _value(by_trial: Mapping[int, Telemetry], trial: Trial | None, key: str) -> 
 
 
 def _average(effects: Mapping[str, Effect], confidence: float) -> Combined | None:
-    """Over the statements that both arms have."""
+    """Over the statements that both arms have, but those of BRACKETS."""
     of = keyed("statement.mean_ms", "")
+    texts = {key: key.removeprefix(of) for key in effects if key.startswith(of)}
     ratios = {
-        key.removeprefix(of): effect.log_ratios for key, effect in effects.items() if key.startswith(of)
+        text: effects[key].log_ratios
+        for key, text in texts.items()
+        if text.split()[0].upper() not in BRACKETS
     }
     return combine(ratios, confidence) if len(ratios) > 1 else None
 

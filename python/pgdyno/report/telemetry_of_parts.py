@@ -50,7 +50,10 @@ def statements(findings: Findings) -> Table:
         "deviation is over all calls; time, %: of all statements' (less mean is better)."
     )
     if averages:
-        note += " The average is the geometric mean of the ratios of the means, every statement alike."
+        note += (
+            " The average is the geometric mean of the ratios of the means, every statement alike, without "
+            "BEGIN, COMMIT and the like."
+        )
     droppable = [head for head in table.columns[2:] if head not in {"calls", "mean, ms", _CHANGE, "time, %"}]
     return replace(
         table,
