@@ -59,7 +59,7 @@ def study_path(given: str) -> Path:
     known = {found.stem: found for found in shipped().rglob("*.toml")}
     if given in known:
         return known[given]
-    close = difflib.get_close_matches(given, known, n=1)
+    close = [name for name in known if name.startswith(given)] or difflib.get_close_matches(given, known, n=1)
     hint = f"did you mean {close[0]}?" if close else "`pgdyno study list` has those that there are"
     raise UsageError(f"there is no study {given}: {hint}")
 
