@@ -146,3 +146,18 @@ def test_no_line_is_wider_than_the_terminal(tmp_path: Path, width: int) -> None:
     assert max(map(len, lines)) <= width
     text = " ".join(" ".join(lines).split())
     assert "balance" in text and "Statements" in text
+
+
+@pytest.mark.parametrize("form", ["terminal", "md", "html", "json"])
+def test_long_windows_say_what_changed_in_an_hour(tmp_path: Path, form: str) -> None:
+    long = Synthetic(effects=(1.0, 1.1), blocks=1, slices=400, probed=True)  # of both arms 800 s
+    text = FORMS[form](probed(tmp_path, long))
+    if form == "json":
+        per_hour = [of["per_hour"] for of in json.loads(text)["arms"]]
+        # 1 and 0.9 MiB each second; 7 dead tuples in 800 s.
+        assert [of["wal.bytes"]["value"] for of in per_hour] == pytest.approx([3600, 3240])
+        assert [of["relations.dead_growth"]["value"] for of in per_hour] == pytest.approx([31.5, 31.5])
+        assert all(of["tps"]["percent_of_mean"] for of in per_hour)
+    else:
+        said = re.sub(r"\s+", " ", re.sub(r"<[^>]*>|[|]", " ", plain(text)))
+        assert re.search(r"WAL written 17 \+3 600(\.0+)? .* 18 \+3 240(\.0+)? .*MiB per hour", said)

@@ -119,7 +119,8 @@ def _rows(findings: Findings, key: str) -> list[list[str]]:
     if metric is None or _is_zero(findings, key):
         return []
     name, part = parted(key)
-    label = f"wait: {part}, %" if name == "wait.share" else metric.label
+    counted = metric.unit in metric.name.split()  # "dead tuples" needs no unit
+    label = f"wait: {part}, %" if name == "wait.share" else metric.name if counted else metric.label
     better = "" if metric.better is Better.NEITHER else str(metric.better)
     return [
         [
@@ -216,22 +217,24 @@ def pivot(
     title: str,
     first: str,
     parts: Sequence[str],
-    columns: Sequence[tuple[str, str]],
+    columns: Sequence[tuple[str, Sequence[str]]],
     changed: str,
 ) -> Table:
-    """A row for each part (a statement, a table) and arm, a column for each of ``columns`` (head, key), and
-    the change of the one that is named ``changed``. Columns of which nothing is known are left out.
+    """A row for each part (a statement, a table) and arm, a column for each of ``columns`` (head, keys of
+    which a part has one), and the change of the one that is named ``changed``. Columns of which nothing is
+    known are left out.
     """
     known = {parted(key)[0] for key in findings.telemetry.metrics}
-    shown = [(head, key) for head, key in columns if key in known]
+    shown = [(head, keys) for head, keys in columns if known.intersection(keys)]
     rows = []
     for part in parts:
         for i, of in enumerate(findings.arms):
             row = [_short(part) if i == 0 else "", of.arm.name]
-            for head, key in shown:
-                row.append(level_cell(findings, of, keyed(key, part)))
+            for head, keys in shown:
+                own = next((k for k in keys if keyed(k, part) in findings.telemetry.metrics), keys[0])
+                row.append(level_cell(findings, of, keyed(own, part)))
                 if head == changed:
-                    row.append(change_cell(findings, of, keyed(key, part)))
+                    row.append(change_cell(findings, of, keyed(own, part)))
             rows.append(row)
     heads = []
     for head, _ in shown:

@@ -14,27 +14,26 @@ STATEMENTS_ON_TERMINAL = 5
 """Those with the most time; the others are in the other forms."""
 
 _OF_STATEMENTS = (
-    ("calls", "statement.calls"),
-    ("mean, ms", "statement.mean_ms"),
-    ("stddev, ms", "statement.stddev_ms"),
-    ("time, %", "statement.share_of_time"),
-    ("rows/call", "statement.rows_per_call"),
-    ("blocks read/call", "statement.blocks_read_per_call"),
-    ("WAL, B/call", "statement.wal_bytes_per_call"),
-    ("planning, ms", "statement.plan_mean_ms"),
+    ("calls", ("statement.calls",)),
+    ("mean, ms", ("statement.mean_ms",)),
+    ("stddev, ms", ("statement.stddev_ms",)),
+    ("time, %", ("statement.share_of_time",)),
+    ("rows/call", ("statement.rows_per_call",)),
+    ("blocks read/call", ("statement.blocks_read_per_call",)),
+    ("WAL, B/call", ("statement.wal_bytes_per_call",)),
+    ("planning, ms", ("statement.plan_mean_ms",)),
 )
 
 _OF_RELATIONS = (
-    ("size, MiB", "relation.bytes"),
-    ("growth, MiB", "relation.growth"),
-    ("hits, %", "relation.hit_share"),
-    ("index hits, %", "relation.index_hit_share"),
-    ("HOT, %", "relation.hot_share"),
-    ("dead tuples", "relation.dead_tuples"),
-    ("autovacuums", "relation.autovacuums"),
-    ("live, %", "relation.tuple_percent"),
-    ("free, %", "relation.free_percent"),
-    ("leaf density, %", "relation.leaf_density"),
+    ("size, MiB", ("relation.bytes",)),
+    ("growth, MiB", ("relation.growth",)),
+    ("hits, %", ("relation.hit_share", "relation.index_hit_share")),
+    ("HOT, %", ("relation.hot_share",)),
+    ("dead tuples", ("relation.dead_tuples",)),
+    ("autovacuums", ("relation.autovacuums",)),
+    ("live, %", ("relation.tuple_percent",)),
+    ("free, %", ("relation.free_percent",)),
+    ("leaf density, %", ("relation.leaf_density",)),
 )
 
 
