@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psycopg
+
 from pgdyno.errors import DatasetError, DiskFullError, UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arm import Connection
@@ -242,4 +244,8 @@ def _is_whole(remote: Remote, name: str, parameters: WorkloadParameters) -> bool
             workload_of(parameters).require(connection)
         except DatasetError:
             return False
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise DatasetError(
+                f"the database {name} on {remote.dsn} is another user's: connect as that one, or drop it"
+            ) from error
     return True
