@@ -1,0 +1,96 @@
+"""The order in which the blocks of a study's cases are run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from test_study import make_study
+
+from pgdyno.evidence.records import BlockStatus, Ending
+from pgdyno.interruption import Interruption
+from pgdyno.lab import run
+from pgdyno.lab.run import run_study
+from pgdyno.lab.trial import Lab
+from pgdyno.study.plan import Block
+
+
+class Played:
+    """Blocks that take no time: what was run, as (case, block), and what becomes of those of some case."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, failing: Sequence[int] = ()) -> None:
+        self.ran: list[tuple[int, int]] = []
+        self.failing = failing
+        monkeypatch.setattr(run, "run_block", self.block)
+
+    def block(self, lab: Lab, block: Block) -> BlockStatus:
+        self.ran.append((lab.case, block.index))
+        return BlockStatus.FAILED if lab.case in self.failing else BlockStatus.DONE
+
+
+def labs(blocks: Sequence[int], **changes: object) -> list[Lab]:
+    interruption = cast(Interruption, SimpleNamespace(requested=False))
+    writer = cast(Any, None)
+    return [
+        Lab(
+            make_study(blocks_max=most, **changes),
+            [],
+            writer,
+            lambda _: None,
+            interruption,
+            case,
+            f"case {case}",
+        )
+        for case, most in enumerate(blocks)
+    ]
+
+
+def test_a_pass_has_a_block_of_every_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    played = Played(monkeypatch)
+    assert run_study(labs([3, 3, 3])) is Ending.BLOCKS
+    passes = [played.ran[i : i + 3] for i in (0, 3, 6)]
+    assert [sorted(one) for one in passes] == [[(case, n) for case in range(3)] for n in range(3)]
+
+
+def test_the_order_within_a_pass_changes_and_is_a_function_of_the_seed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    orders = []
+    for _ in range(2):
+        played = Played(monkeypatch)
+        run_study(labs([6, 6, 6]))
+        orders.append([case for case, _ in played.ran])
+    assert orders[0] == orders[1]
+    assert len({tuple(orders[0][i : i + 3]) for i in range(0, 18, 3)}) > 1
+
+
+def test_a_resumed_study_first_brings_its_cases_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    played = Played(monkeypatch)
+    assert run_study(labs([2, 2, 2]), first_blocks=[1, 0, 1]) is Ending.BLOCKS
+    assert played.ran[0] == (1, 0)
+    assert sorted(played.ran[1:]) == [(0, 1), (1, 1), (2, 1)]
+
+
+def test_a_case_that_fails_in_every_block_is_given_up_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    played = Played(monkeypatch, failing=[1])
+    assert run_study(labs([5, 5])) is Ending.FAILED
+    assert [block for case, block in played.ran if case == 1] == [0, 1, 2]
+    assert [block for case, block in played.ran if case == 0] == [0, 1, 2, 3, 4]
+
+
+def test_a_study_that_is_to_stop_at_a_failure_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    played = Played(monkeypatch, failing=[0, 1])
+    assert run_study(labs([5, 5], on_failure="stop")) is Ending.FAILED
+    assert len(played.ran) == 1
+
+
+def test_time_that_is_spent_ends_all_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    played = Played(monkeypatch)
+    monkeypatch.setattr(run.time, "monotonic", iter(range(0, 10_000, 50)).__next__)
+    # A block takes 50 s, and both cases together have 120 s: of a third one not even half would fit.
+    assert run_study(labs([9, 9])) is Ending.BUDGET
+    assert len(played.ran) == 2
