@@ -329,7 +329,7 @@ class Evidence:
     def _understood(self) -> Iterator[None]:
         try:
             yield
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, IndexError) as error:
             raise EvidenceError(
                 f"{self.path} holds what this pgdyno does not understand ({error}): restore it from a copy"
             ) from error
