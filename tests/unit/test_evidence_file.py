@@ -408,7 +408,7 @@ def test_a_histogram_that_does_not_add_up_is_refused(tmp_path: Path) -> None:
 def test_a_file_without_a_column_of_its_version_is_refused(tmp_path: Path) -> None:
     write_study(tmp_path / "e", SMALL)
     connection = sqlite3.connect(tmp_path / "e")
-    connection.execute("ALTER TABLE study DROP COLUMN published")
+    connection.execute("ALTER TABLE study RENAME COLUMN published TO announced")
     connection.close()
     with Evidence(tmp_path / "e") as evidence, pytest.raises(EvidenceError, match="does not understand"):
         evidence.study()
