@@ -46,6 +46,7 @@ class Code(StrEnum):
     FAILURES_OVER_SHARE = "failures-over-share"
     RETRIES_OVER_SHARE = "retries-over-share"
     CACHE_NOT_COLD = "cache-not-cold"
+    ONE_SERVER = "one-server"
     PROBE_UNAVAILABLE = "probe-unavailable"
     STATISTICS_RESET = "statistics-reset"
     # what disturbed it
@@ -194,6 +195,11 @@ WORDINGS: Mapping[Code, Wording] = {
     Code.CACHE_NOT_COLD: Wording(
         "Arm {arm} was to begin with a cold cache, but {share} of its data stayed in the operating system's.",
         "Let nothing else read or map the files of pgdyno's cache while a study runs.",
+    ),
+    Code.ONE_SERVER: Wording(
+        "The arms {arms} took turns on one running server: its CPU time, WAL, checkpoints and I/O cannot be "
+        "told apart, so that these figures, and differences in them, are of all of these arms.",
+        "Use the blocks schedule (--schedule blocks), or a server for each arm.",
     ),
     Code.PROBE_UNAVAILABLE: Wording(
         "Telemetry of arm {arm} that is not there: {probes} ({reason}).",

@@ -28,6 +28,11 @@ def test_time_spent_before_a_resume_counts() -> None:
     assert not budget.allows_another()
 
 
+def test_a_study_that_has_spent_its_time_runs_nothing_more() -> None:
+    assert not Budget(budget_s=100, spent_s=105).allows_another()
+    assert Budget(budget_s=100, spent_s=0).allows_another()
+
+
 def test_the_number_of_blocks_is_guessed_from_the_last() -> None:
     budget = Budget(budget_s=100, spent_s=0)
     assert budget.passes_expected(0) is None

@@ -3,6 +3,7 @@
 import itertools
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -172,3 +173,14 @@ def test_what_is_asked_for_beside_a_comparison_reaches_the_plan() -> None:
     assert study.warmup_workload is not None
     assert study.warmup_workload.to_drive()["scripts"] == [{"builtin": "select-only", "weight": 1}]
     assert study.workload.to_drive()["scripts"] == [{"builtin": "tpcb-like", "weight": 1}]
+
+
+def test_arms_with_different_data_cannot_share_a_warm_up() -> None:
+    file = study_file(
+        compare=["scale"],
+        factors={"scale": [1, 2], "clients": [1]},
+        server="18",
+        warmup_workload={"scripts": ["select-only"]},
+    )
+    with pytest.raises(StudyFileError, match="needs arms with the same data"):
+        cases_of(file)

@@ -245,6 +245,14 @@ WRONG = {
         '[initdb]\nwal_segment = "48MB"\n[run]',
         ["x.toml:19: initdb.wal_segment: must be a power of two from 1MB to 1GB"],
     ),
+    "sequential by time": (
+        'schedule = "blocks"',
+        'schedule = "sequential"\nbudget = "1h"',
+        [
+            "x.toml:20: run.budget: sequential cannot end by time, for the last arm would be the one that is "
+            "cut short: give repeats"
+        ],
+    ),
     "warm-up changes the data": (
         "[run]",
         "[warmup_workload]\nfillfactor = 50\n[run]",
@@ -281,6 +289,15 @@ def test_a_password_has_no_place_in_a_file() -> None:
     text = 'title = "t"\ncompare = ["clients"]\nserver = "host=x password=y"\nfactors.clients = [1, 2]\n'
     _, problems = examine(text + 'workload = {kind = "tpcc", warehouses = 1}\nrun = {budget = "5min"}', "x")
     assert problems == ["x:3: server: a password has no place in a study file: libpq finds it in ~/.pgpass"]
+    # Nor in a level that is excluded, or written so that nobody sees it.
+    text = (
+        'title = "t"\ncompare = ["clients"]\nfactors.clients = [1, 2]\n'
+        'factors.server = {a = "18", b = "host=x pass\\u0077ord=y"}\nexclude = [{server = "b"}]\n'
+    )
+    _, problems = examine(text + 'workload = {kind = "tpcc", warehouses = 1}\nrun = {budget = "5min"}', "x")
+    assert problems == [
+        "x:4: factors.server.b: a password has no place in a study file: libpq finds it in ~/.pgpass"
+    ]
 
 
 def test_a_whole_file_has_nothing_wrong_and_says_what_it_means() -> None:

@@ -85,6 +85,10 @@ def run(
         changes=[
             {"key": change.key, "before": change.before, "after": change.after, "why": change.why}
             for change in changes
+        ]
+        + [
+            {"key": "", "before": "", "after": "", "why": note}
+            for note in (file.fit.notes if changes else ())
         ],
         published=file.published,
     )
@@ -113,6 +117,11 @@ def _as_asked(
         fitted = fit_to(file, FitMachine(machine.cores, machine.memory_bytes, free), minutes)
         return fitted.file, fitted.changes
     if minutes is not None:
+        if file.run.schedule == "sequential":
+            raise UsageError(
+                "--minutes: sequential measures all of one arm before the next, so time cannot end it: "
+                "change its repeats, or use --fit"
+            )
         file = file.model_copy(update={"run": file.run.model_copy(update={"budget_s": 60 * minutes})})
     return file, ()
 

@@ -59,7 +59,7 @@ def run_in_sequence(lab: Lab, blocks: Sequence[Block]) -> BlockStatus:
             continue
         if lab.interruption.requested:
             status[block.index] = BlockStatus.INTERRUPTED
-        else:
+        elif lab.study.on_failure == "continue" or BlockStatus.FAILED not in status.values():
             became = run_group(lab, block, (arm,), rates[block.index])
             status[block.index] = max(status[block.index], became, key=_badness)
     for block in blocks:

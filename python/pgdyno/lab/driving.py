@@ -31,7 +31,7 @@ def drive_trials(
     targets = [(trials[index].arm.name, trials[index].arm.conninfo()) for index in arms]
     slices = [replace(s, arm=arms.index(s.arm)) for s in block.slices if s.arm in trials]
     if lab.study.warmup_workload is not None:
-        _warm_up(lab, block, slices, targets)
+        _warm_up(lab, block, slices, targets, [lab.study.driving(index).clients for index in arms])
         slices = [s for s in slices if s.role == "measure"]
     drivings = [lab.study.driving(index) for index in arms]
     specification = drive_specification(
@@ -67,15 +67,20 @@ def drive_trials(
     return run_drive(specification, lab.interruption, on_event, read, telemetry.note_driver)
 
 
-def _warm_up(lab: Lab, block: Block, slices: Sequence[Slice], targets: Sequence[tuple[str, str]]) -> None:
+def _warm_up(
+    lab: Lab,
+    block: Block,
+    slices: Sequence[Slice],
+    targets: Sequence[tuple[str, str]],
+    clients: Sequence[int],
+) -> None:
     """By another workload than the one that is measured, in a run of its own. What it did is not kept."""
     assert lab.study.warmup_workload is not None
     lab.watch(Step("warm up"))
-    driving = Driving(
-        workload=lab.study.warmup_workload, clients=lab.study.clients, threads=lab.study.threads
-    )
+    workload, threads = lab.study.warmup_workload, lab.study.threads
+    drivings = [Driving(workload=workload, clients=n, threads=threads) for n in clients]
     warm = [s for s in slices if s.role == "warm-up"]
-    specification = drive_specification(driving, block.seed, warm, targets)
+    specification = drive_specification(drivings[0], block.seed, warm, targets, drivings)
     run = run_drive(specification, lab.interruption, lambda _: None, lambda: [None for _ in targets])
     if run.failure is not None:
         raise EngineError(f"while warming up: {run.failure['message']}")

@@ -42,6 +42,7 @@ class DsnArm:
     database: str
     copy: TrialCopy | None
     dataset: Mapping[str, object] = field(default_factory=dict)
+    _postmaster_pid: int | None = field(default=None, init=False)
 
     @property
     def facts(self) -> Mapping[str, object]:
@@ -64,9 +65,10 @@ class DsnArm:
         return self.copy is not None
 
     def start(self) -> None:
-        """It runs already; this only makes sure of it."""
+        """It runs already; this makes sure of it, and looks where."""
         with self.connect() as connection:
             connection.execute("SELECT 1")
+            self._postmaster_pid = local_postmaster(connection) if self.is_local() else None
 
     def stop(self) -> None:
         """It goes on running."""
@@ -100,11 +102,8 @@ class DsnArm:
         raise UsageError(_NOT_OURS.format(what="the time of a restart", arm=self.name))
 
     def postmaster_pid(self) -> int | None:
-        """The postmaster, where the server is a process of this machine that we can see."""
-        if not self.is_local():
-            return None
-        with self.connect() as connection:
-            return local_postmaster(connection)
+        """The postmaster as of the last start, where it is a process of this machine that we can see."""
+        return self._postmaster_pid
 
     def log(self) -> str | None:
         """Out of our reach."""

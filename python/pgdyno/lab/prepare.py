@@ -151,7 +151,19 @@ def _ready(study: Study, wanted: Mapping[int, Wanted], caveats: list[Caveat], pl
             arms.append(arm)
             server, settings = _server_facts(wanted[index]), wanted[index].requested.settings
             described.append(_record(index, study, server, settings, facts))
+    caveats += shared_servers(study, arms)
     return Prepared(study, arms, described, caveats, places.cache.root)
+
+
+def shared_servers(study: Study, arms: Sequence[LabArm]) -> Iterator[Caveat]:
+    """Where arms take turns on one running server, what it counts as a whole is of all of them."""
+    on: dict[object, list[str]] = {}
+    for arm in arms if study.schedule == "slices" else ():
+        if isinstance(arm, DsnArm):
+            on.setdefault(arm.remote.identity()[0], []).append(arm.name)
+    for names in on.values():
+        if len(names) > 1:
+            yield Caveat(Code.ONE_SERVER, {"arms": ", ".join(names)})
 
 
 def _build_arm(

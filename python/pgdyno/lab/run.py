@@ -31,9 +31,11 @@ class Budget:
     block_s: dict[int, float] = field(default_factory=dict)
 
     def allows_another(self, case: int = 0) -> bool:
-        """Whether the next block, taking as long as the last one, ends within half a block of the budget."""
+        """Whether the next block, taking as long as the last one, ends within half a block of the budget. The
+        very first runs however short that is.
+        """
         if not self.block_s:
-            return True
+            return self.spent_s < self.budget_s
         return self.spent_s + self._likely_s(case) / 2 <= self.budget_s
 
     def passes_expected(self, done: int, cases: int = 1) -> int | None:

@@ -74,6 +74,8 @@ def build_study(findings: StudyFindings) -> StudyReport:
         doubts=_doubts(cases),
         fitted=[
             f"{change['key']}: {change['before']} → {change['after']} ({change['why']})"
+            if change["key"]
+            else change["why"]
             for change in first.study.changes
         ],
         cases=cases,

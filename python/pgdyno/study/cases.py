@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import ValidationError
 
@@ -118,6 +119,9 @@ def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case
     if any(driving != drivings[0] for driving in drivings):
         fields["drivings"] = drivings
     if file.warmup_workload is not None:
+        if len({frozenset(driving.workload.shape().items()) for driving in drivings}) > 1:
+            words = "needs arms with the same data: make what shapes them a factor of the cases"
+            raise StudyFileError(("warmup_workload",), words)
         fields["warmup_workload"] = _warmup_workload(file, case, drivings[0])
     try:
         study = Study.model_validate(fields)
@@ -131,6 +135,17 @@ def seed_of(seed: int, case: str) -> int:
     return int.from_bytes(hashlib.blake2b(f"{seed}:{case}".encode(), digest_size=6).digest(), "big")
 
 
+PASSWORD = "a password has no place in a study file: libpq finds it in ~/.pgpass"
+
+
+def has_password(server: str) -> bool:
+    """Of a connection string, whether anything secret stands in it. What is none has none."""
+    try:
+        return parse_arm(server).is_dsn and bool(set(SECRET_WORDS) & conninfo_to_dict(server).keys())
+    except (UsageError, ProgrammingError):
+        return False
+
+
 def _arm(file: StudyFile, levels: Levels, name: str) -> ArmSpec:
     place, server = placed(levels, "server", ("server",), file.server)
     if not isinstance(server, str):
@@ -142,8 +157,8 @@ def _arm(file: StudyFile, levels: Levels, name: str) -> ArmSpec:
     settings = settings_of(file, levels)
     if spec.is_dsn and (settings.profiles or settings.values):
         raise StudyFileError(place, "settings cannot be given for a server that is running already")
-    if spec.is_dsn and set(SECRET_WORDS) & conninfo_to_dict(server).keys():
-        raise StudyFileError(place, "a password has no place in a study file: libpq finds it in ~/.pgpass")
+    if has_password(server):
+        raise StudyFileError(place, PASSWORD)
     if spec.profiles or spec.settings:
         raise StudyFileError(place, "settings do not stand beside the server: they are a table of their own")
     return spec.model_copy(

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 
 from pgdyno.errors import StudyFileError
-from pgdyno.study.cases import COMBINATIONS_MAX, own_settings_of
+from pgdyno.study.cases import COMBINATIONS_MAX, PASSWORD, has_password, own_settings_of
 from pgdyno.study.file import PARAMETERS, Drive, StudyFile, excludes, level_names
 from pgdyno.study.lines import Path
 from pgdyno.study.published import Reference
@@ -88,6 +88,8 @@ def _levels_of_factor(name: str, levels: tuple[Level, ...]) -> Complaints:
         if name == "server" and level.name == level.value and ("=" in level.name or "://" in level.name):
             words = "a connection string needs a name: make the levels a table, NAME = VALUE"
             yield StudyFileError(("factors", name, level.place), words)
+        elif name == "server" and isinstance(level.value, str) and has_password(level.value):
+            yield StudyFileError(("factors", name, level.place), PASSWORD)
         if name == "settings":
             try:
                 own_settings_of({name: level})
@@ -121,6 +123,11 @@ def _run(file: StudyFile) -> Complaints:
     if run.schedule == "sequential" and run.repeats is None:
         words = "sequential needs to know beforehand how often each arm is run: give repeats"
         yield StudyFileError(("run", "schedule"), words)
+    if run.schedule == "sequential" and run.budget_s is not None:
+        words = (
+            "sequential cannot end by time, for the last arm would be the one that is cut short: give repeats"
+        )
+        yield StudyFileError(("run", "budget"), words)
     elif run.repeats is None and run.budget_s is None:
         yield StudyFileError(("run",), "say when it ends: repeats (blocks of every case), budget, or both")
     if not given and run.budget_s is None:
