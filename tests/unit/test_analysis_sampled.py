@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from pgdyno.analysis.sampled import cpu, grown, lateness, own_spans, rates, waits
+from pgdyno.analysis.sampled import cpu, growth_per_s, lateness, own_spans, rates, waits
 from pgdyno.evidence.records import Role, Series, Slice
 
 
@@ -38,7 +38,7 @@ def test_of_no_two_samples_there_is_nothing(n: int) -> None:
     short = series("host", at_s=[0.0] * n, cpu_busy_s=[1.0] * n)
     assert len(rates(short).at_s) == 0
     assert cpu(short, [(0, 10)]) is None and waits(short, [(0, 10)]) is None
-    assert grown(short, "cpu_busy_s", [(0, 10)]) is None
+    assert growth_per_s(short, "cpu_busy_s", [(0, 10)]) is None
 
 
 def test_lateness_is_the_worst_and_counts_what_was_missed() -> None:
@@ -98,7 +98,7 @@ HOST = {
 
 def test_shares_of_the_cpu_add_up_to_one() -> None:
     found = cpu(series("host", at_s=SECONDS, **HOST), [(2.0, 8.0), (12.5, 18.5)])
-    assert found is not None and found.resolved
+    assert found is not None
     parts = (found.server, found.driver, found.rest, found.steal, found.iowait, found.idle)
     assert parts == pytest.approx((0.3, 0.15, 0.05, 0.1, 0.05, 0.35))
     assert sum(part or 0.0 for part in parts) == pytest.approx(1)
@@ -113,11 +113,26 @@ def test_a_server_elsewhere_has_no_share_and_is_not_in_the_rest() -> None:
 
 def test_a_counter_within_spans_grows_in_proportion_to_time() -> None:
     steps = series(at_s=[0, 10, 20], disk_read_bytes=[0, 100, 400])
-    assert grown(steps, "disk_read_bytes", [(5, 10), (10, 15)]) == pytest.approx(50 + 150)
-    assert grown(steps, "disk_written_bytes", [(5, 10)]) is None
+    assert growth_per_s(steps, "disk_read_bytes", [(5, 10), (10, 15)]) == pytest.approx((50 + 150) / 10)
+    assert growth_per_s(steps, "disk_written_bytes", [(5, 10)]) is None
     restarted = series(at_s=[0, 10, 20], server_cpu_s=[50, 60, 5])
-    assert grown(restarted, "server_cpu_s", [(0, 20)]) is None
-    assert grown(restarted, "server_cpu_s", [(0, 10)]) == pytest.approx(10)
+    assert growth_per_s(restarted, "server_cpu_s", [(0, 20)]) is None
+    assert growth_per_s(restarted, "server_cpu_s", [(0, 10)]) == pytest.approx(1)
+
+
+def test_before_the_first_sample_and_after_the_last_nothing_is_known_to_have_stood_still() -> None:
+    steady = {"cpu_idle_s": [1.0, 2.0, 3.0], "cpu_iowait_s": [0.0] * 3, "cpu_steal_s": [0.0] * 3}
+    of = series("host", at_s=[1, 2, 3], cpu_busy_s=[3, 6, 9], server_cpu_s=[math.nan, 2, 4], **steady)
+    assert growth_per_s(of, "cpu_busy_s", [(0.5, 3.5)]) == pytest.approx(3)
+    assert growth_per_s(of, "cpu_busy_s", [(3.5, 4.5)]) is None
+    found = cpu(of, [(0.5, 3.5)])
+    assert found is not None and found.server == pytest.approx(0.5)
+
+
+def test_of_slices_that_the_samples_do_not_resolve_no_share_of_the_cpu_is_an_arms_own() -> None:
+    # Another arm's server is at work in between, and would be in the rest.
+    spans = [(float(s), s + 1.0) for s in range(0, 20, 2)]
+    assert cpu(series("host", at_s=SECONDS, **HOST), spans) is None
 
 
 def test_an_arms_spans_are_its_slices_to_their_last_transaction() -> None:

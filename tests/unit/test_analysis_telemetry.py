@@ -196,6 +196,30 @@ def test_tables_of_one_name_are_told_with_their_schemas() -> None:
     assert found.values["relation.bytes:b.t"] == 1.0
 
 
+def test_what_is_there_at_a_moment_alone_may_be_gone_at_the_end() -> None:
+    # An index grew past what is read of it, locks were let go, a standby left: no statistics were reset.
+    index = {"kind": "index", "schema": "public", "name": "large", "avg_leaf_density": 90.0}
+    readings = [
+        *both(
+            "pgstattuple",
+            [table("accounts", tuple_percent=90.0), index],
+            [table("accounts", tuple_percent=80.0)],
+        ),
+        *both("locks", [{"locktype": "relation", "mode": "AccessShareLock", "granted": 1, "locks": 3}], []),
+        *both("replication", [{"kind": "standby", "name": "s", "replay_lag_bytes": 5}], []),
+        *both("relations", [table("accounts", bytes=MIB)], [table("accounts", bytes=MIB)]),
+    ]
+    found = of_trial(trial(1), readings)
+    assert not found.missing
+    assert found.values["relation.tuple_percent:accounts"] == 80.0
+    assert "replication.replay_lag" not in found.values
+
+
+@pytest.mark.parametrize("probe", ["wal", "statements", "io"])
+def test_counters_that_are_gone_at_the_end_were_reset(probe: str) -> None:
+    assert of_trial(trial(1), both(probe, [{"calls": 5, "lsn_bytes": 5}], [])).missing == {probe: RESET}
+
+
 def statement(calls: int, mean_ms: float) -> dict:
     return {
         "kind": "statement",

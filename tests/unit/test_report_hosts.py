@@ -18,6 +18,7 @@ from rich.console import Console
 from synthetic_study import HOST, Synthetic, write_study
 from typer.testing import CliRunner
 
+from pgdyno.analysis.combined import combine
 from pgdyno.analysis.effect import student
 from pgdyno.analysis.hosts import HostsFindings, find_hosts
 from pgdyno.analysis.same_study import is_same_machine
@@ -270,6 +271,29 @@ def test_two_studies_of_one_machine_are_blocks_of_one_host_and_that_is_told(tmp_
         ("monday and tuesday", "tuesday"),
         ("large", "large"),
     }
+
+
+def test_passes_stay_together_after_a_file_that_ended_in_the_midst_of_one(tmp_path: Path) -> None:
+    whole, cut = cases(SMALL, ("100", "500"))
+    again = replace(SMALL, seed=5, created_unix_s=SMALL.created_unix_s + 86_400)
+    studies = findings_of(
+        tmp_path, monday=[whole, replace(cut, blocks=5, seed=3)], tuesday=cases(again, ("100", "500"))
+    )
+    monday, tuesday = (
+        [of.comparisons[0].effects[of.primary.key].log_ratios for of in study.cases]
+        for study in studies.values()
+    )
+    assert [sorted(of) for of in monday] == [list(range(6)), list(range(5))]
+    expected = combine(
+        {
+            str(n): {**first, **{6 + block: d for block, d in then.items()}}
+            for n, (first, then) in enumerate(zip(monday, tuesday, strict=True))
+        },
+        0.95,
+    )
+    (average,) = find_hosts(studies).averages
+    (host,) = average.pooled.hosts
+    assert expected is not None and host.spread.sd == pytest.approx(expected.spread.sd)
 
 
 def test_one_machine_alone_has_its_own_verdict_and_none_for_others(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ IDENTITY: Mapping[str, tuple[str, ...]] = {
     "io": ("backend_type", "object", "context"),
     "blocks": ("kind",),
 }
-"""What tells the rows of a probe apart; of any other probe there is one row."""
+"""What tells the rows of a probe of COUNTERS apart; of any other of these there is one row."""
 
 RESETS = ("stats_reset", "bgwriter_stats_reset", "stats_since")
 """When the counters of a row began."""
@@ -72,7 +72,7 @@ COUNTERS: Mapping[str, frozenset[str]] = {
     ),
     "wraparound": frozenset({"next_xid"}),
 }
-"""What only grows. Everything else is a gauge: so much at a moment, which may fall."""
+"""What only grows. Everything else is a gauge: so much at a moment, which may fall, or be gone."""
 
 MAY_VANISH = frozenset({"relations"})
 """Probes whose rows may be gone at the end by right: a table was dropped."""
@@ -110,8 +110,11 @@ def grown(probe: str, begin: Sequence[Row], end: Sequence[Row]) -> list[Growth]:
     """Each row of the second reading with its own of the first.
 
     A row of which the first reading may have counted a part among its others has no beginning that is known;
-    it is left out, but for the others themselves. Raises StatisticsReset.
+    it is left out, but for the others themselves. A probe without counters has nothing that grows, and its
+    rows come and go by right. Raises StatisticsReset.
     """
+    if probe not in COUNTERS:
+        return []
     before = {identity(probe, row): row for row in begin}
     after = {identity(probe, row) for row in end}
     if probe not in MAY_VANISH and not _sums(end) and before.keys() - after:

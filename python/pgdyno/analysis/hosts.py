@@ -182,15 +182,39 @@ def _called(comparison: Comparison, names: Mapping[str, str], telemetry: Mapping
 
 
 def _as_one(studies: Sequence[ByCase]) -> ByCase:
-    """The blocks of several studies on one machine as those of one study; they are numbered on."""
+    """The blocks of several studies on one machine as those of one study; they are numbered on.
+
+    A file's blocks stay together: block n of every case is of the same pass, also after a file that ended
+    in the midst of one.
+    """
     if len(studies) == 1:
         return studies[0]
     found: dict[str, dict[str, list[Comparison]]] = {}
+    begin = 0
     for by_case in studies:
         for case, comparisons in by_case.items():
             for comparison in comparisons:
-                found.setdefault(case, {}).setdefault(comparison.arm.name, []).append(comparison)
+                found.setdefault(case, {}).setdefault(comparison.arm.name, []).append(_on(comparison, begin))
+        begin += 1 + max(
+            (
+                block
+                for comparisons in by_case.values()
+                for comparison in comparisons
+                for effect in comparison.effects.values()
+                for block in effect.log_ratios
+            ),
+            default=-1,
+        )
     return {case: [_merged(same) for same in by_arm.values()] for case, by_arm in found.items()}
+
+
+def _on(comparison: Comparison, begin: int) -> Comparison:
+    """With its blocks numbered from ``begin``."""
+    effects = {
+        key: replace(effect, log_ratios={begin + block: d for block, d in effect.log_ratios.items()})
+        for key, effect in comparison.effects.items()
+    }
+    return replace(comparison, effects=effects)
 
 
 def _merged(comparisons: Sequence[Comparison]) -> Comparison:
@@ -205,10 +229,7 @@ def _merged(comparisons: Sequence[Comparison]) -> Comparison:
 
 
 def _merged_effect(effects: Sequence[Effect]) -> Effect:
-    ratios: dict[int, float] = {}
-    for effect in effects:
-        begin = max(ratios, default=-1) + 1
-        ratios |= {begin + block: d for block, d in effect.log_ratios.items()}
+    ratios = {block: d for effect in effects for block, d in effect.log_ratios.items()}
     first = effects[0]
     spread = student(list(ratios.values()), first.spread.confidence)
     return replace(

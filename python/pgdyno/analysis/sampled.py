@@ -4,8 +4,9 @@ A series has columns ``at_s`` (when it was sampled, since the trial's epoch), ``
 late) and others; NaN is what was not there. Counters become rates; one that falls was reset, and gives NaN.
 
 ``spans`` are pieces of time (from, to): an arm's own slices, of a series that runs on while other arms are
-driven. Slices hardly longer than a sample are not resolved by it: then what is counted over spans is counted
-over all the time from the first to the last.
+driven. Slices hardly longer than a sample are not resolved by it: then waits, which are of the arm's server
+alone, are counted over all the time from the first to the last; of the machine, which the arms share, nothing
+is this arm's own, and nothing is told.
 """
 
 from __future__ import annotations
@@ -102,7 +103,6 @@ class Cpu:
     steal: float
     iowait: float
     idle: float
-    resolved: bool
 
 
 def own_spans(slices: Iterable[Slice]) -> list[Span]:
@@ -167,16 +167,19 @@ def waits(series: Series, spans: Sequence[Span]) -> Waits | None:
 
 
 def cpu(series: Series, spans: Sequence[Span]) -> Cpu | None:
-    """Of the host's series; None where it has no CPU times over the spans."""
-    if len(series.points) < 2 or not spans:
+    """Of the host's series; None where it has no CPU times over the spans, or does not resolve them: what
+    other arms used in between would be in this arm's rest, and their time in what its server is a share of.
+    """
+    if len(series.points) < 2 or not spans or not resolvable(series, spans)[1]:
         return None
-    within, resolved = resolvable(series, spans)
-    grew = {name: grown(series, f"cpu_{name}_s", within) for name in ("busy", "idle", "iowait", "steal")}
+    grew = {
+        name: growth_per_s(series, f"cpu_{name}_s", spans) for name in ("busy", "idle", "iowait", "steal")
+    }
     busy, idle, iowait, steal = (grew[name] for name in ("busy", "idle", "iowait", "steal"))
     if busy is None or idle is None or iowait is None or steal is None or busy + idle + iowait <= 0:
         return None
     every = busy + idle + iowait  # stolen time is in busy
-    server, driver = (grown(series, f"{name}_cpu_s", within) for name in ("server", "driver"))
+    server, driver = (growth_per_s(series, f"{name}_cpu_s", spans) for name in ("server", "driver"))
     rest = busy - steal - (server or 0.0) - (driver or 0.0)
     return Cpu(
         server=None if server is None else server / every,
@@ -185,14 +188,14 @@ def cpu(series: Series, spans: Sequence[Span]) -> Cpu | None:
         steal=steal / every,
         iowait=iowait / every,
         idle=idle / every,
-        resolved=resolved,
     )
 
 
-def grown(series: Series, column: str, spans: Sequence[Span]) -> float | None:
-    """What a counter grew by within the spans, between samples in proportion to time.
+def growth_per_s(series: Series, column: str, spans: Sequence[Span]) -> float | None:
+    """What a counter grew by in a second of the spans, between samples in proportion to time.
 
-    None where it is not there, or was reset within the time from the first span to the last.
+    Of what lies before its first sample and after its last nothing is known: that time is left out. None
+    where it is not there, or was reset within the time from the first span to the last.
     """
     values = series.column(column)
     there = np.isfinite(values)
@@ -202,8 +205,10 @@ def grown(series: Series, column: str, spans: Sequence[Span]) -> float | None:
     inside = (at >= spans[0][0]) & (at <= spans[-1][1])
     if np.any(np.diff(values[inside]) < 0):
         return None
-    edges = np.interp(np.array(spans), at, values)
-    return float(np.sum(edges[:, 1] - edges[:, 0]))
+    edges_s = np.clip(np.array(spans), at[0], at[-1])
+    took_s = float(np.sum(edges_s[:, 1] - edges_s[:, 0]))
+    edges = np.interp(edges_s, at, values)
+    return float(np.sum(edges[:, 1] - edges[:, 0])) / took_s if took_s > 0 else None
 
 
 def resolvable(series: Series, spans: Sequence[Span]) -> tuple[list[Span], bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pgdyno.analysis.quantities import PER_MIB
-from pgdyno.analysis.sampled import HOST, WAITS, Span, cpu, grown, lateness, own_spans, resolvable, waits
+from pgdyno.analysis.sampled import HOST, WAITS, Span, cpu, growth_per_s, lateness, own_spans, waits
 from pgdyno.evidence.records import Series, Trial
 
 PERCENT = 100.0
@@ -18,7 +18,7 @@ GROWN = {
     "host.io_pressure": ("pressure_io_some_s", PERCENT),
     "host.memory_pressure": ("pressure_memory_some_s", PERCENT),
 }
-"""Of the whole machine: an arm's own only where its spans are resolved."""
+"""Of the whole machine, per second: told, as shares of its CPU are, where an arm's spans are resolved."""
 
 
 def keyed(key: str, part: str) -> str:
@@ -54,9 +54,8 @@ def _host(series: Series, spans: Sequence[Span]) -> dict[str, float]:
         "idle": shares.idle,
     }
     values = {f"host.{name}_share": PERCENT * part for name, part in parts.items() if part is not None}
-    within, resolved = resolvable(series, spans)
-    for key, (column, scale) in GROWN.items() if resolved else ():
-        growth = grown(series, column, within)
+    for key, (column, scale) in GROWN.items():
+        growth = growth_per_s(series, column, spans)
         if growth is not None:
-            values[key] = scale * growth / sum(to_s - from_s for from_s, to_s in within)
+            values[key] = scale * growth
     return values
