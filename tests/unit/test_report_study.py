@@ -129,3 +129,15 @@ def test_no_column_of_a_published_table_is_cut_off_on_a_narrow_terminal(tmp_path
     shown = [plain(line) for line in on_terminal(built, 40).splitlines()]
     (head,) = [line for line in shown if line.startswith("users")]
     assert all(title in head for title in built.published[0].columns)
+
+
+def test_a_case_in_which_an_arm_stalled_is_not_in_the_average(tmp_path: Path) -> None:
+    stalled = Synthetic(effects=(1, 3), levels={"clients": "9"}, blocks=6, stalled=[(2, 1)])
+    write_study(tmp_path / "e", *CASES, stalled)
+    built = read_report(tmp_path / "e")
+    (over,) = built.findings.over_cases
+    assert over.average is not None and list(over.average.names) == ["clients 8", "clients 64", "clients 500"]
+    assert (
+        "Not in the average, as an arm did nothing that counts in some block: clients 9."
+        in built.results[0].note
+    )

@@ -30,6 +30,11 @@ class OverCases:
     average: Combined | None
 
     @property
+    def stalled(self) -> list[str]:
+        """Cases that are not in the average, for an arm did nothing that has a ratio in some block."""
+        return [case for case, comparison in self.comparisons.items() if comparison.stalled]
+
+    @property
     def verdicts(self) -> Counter[Verdict]:
         """How often each."""
         return Counter(comparison.verdict for comparison in self.comparisons.values())
@@ -72,5 +77,7 @@ def _over(cases: Sequence[Findings], baseline: str, arm: str) -> OverCases:
         for comparison in of.comparisons
         if (comparison.baseline.name, comparison.arm.name) == (baseline, arm)
     }
-    ratios = {case: c.primary.log_ratios for case, c in found.items() if c.primary is not None}
+    # Of a case with a stalled block those that are left would flatter the arm that stalled.
+    whole = {case: c.primary for case, c in found.items() if c.primary is not None and not c.stalled}
+    ratios = {case: primary.log_ratios for case, primary in whole.items()}
     return OverCases(baseline, arm, found, combine(ratios, cases[0].study.plan.confidence))

@@ -131,11 +131,18 @@ def changes_by_case(findings: StudyFindings) -> Table:
         note=(
             "The average is the geometric mean of the cases' ratios; its interval is over the passes, each "
             "with a block of every case. Verdicts of many cases are many chances to be wrong: of twenty "
-            "cases without a difference one looks faster or slower."
+            "cases without a difference one looks faster or slower." + _left_out(findings)
         ),
         numeric=frozenset(numeric),
         dispensable=("blocks", numeric[0]),
     )
+
+
+def _left_out(findings: StudyFindings) -> str:
+    cases = list(dict.fromkeys(case for over in findings.over_cases for case in over.stalled))
+    if not cases:
+        return ""
+    return f" Not in the average, as an arm did nothing that counts in some block: {'; '.join(cases)}."
 
 
 def _average_row(over: OverCases, better: Better, usual: float) -> list[str]:
