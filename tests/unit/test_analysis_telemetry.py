@@ -12,6 +12,7 @@ import pytest
 import pgdyno
 from pgdyno.analysis.comparison import compare
 from pgdyno.analysis.counters import COUNTERS, IDENTITY, RESETS
+from pgdyno.analysis.formulas import How
 from pgdyno.analysis.quantities import OF_TRIALS
 from pgdyno.analysis.quantities_of_parts import BY_KEY, OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS
 from pgdyno.analysis.telemetry import Telemetry, doubts, keyed, level, levels, metrics_of, of_trial, parted
@@ -347,6 +348,17 @@ def test_series_are_told_over_the_trials_own_slices() -> None:
     assert found.waits == ["running", "LWLock/WALWrite"]
     assert {parted(metric.key)[0] for metric in metrics_of({1: found})} <= BY_KEY.keys()
     assert "host.driver_share" not in found.values
+
+
+def test_of_a_total_that_grows_with_the_throughput_neither_direction_is_good() -> None:
+    totals = [
+        of
+        for of in (*OF_TRIALS, *OF_RELATIONS)
+        if of.how is How.ABSOLUTE and of.unit != "%" and not of.key.startswith("replication.")
+    ]
+    assert {"database.growth", "relations.dead_tuples", "checkpoints.requested"} <= {of.key for of in totals}
+    assert [of.key for of in totals if of.better is not Better.NEITHER] == []
+    assert BY_KEY["database.growth_per_tx"].better is Better.LESS
 
 
 def test_every_definition_is_sound() -> None:

@@ -3,6 +3,9 @@
 Tables, JSON, CSV and published tables follow from these definitions, as they follow from ``metrics.py`` for
 what the driver measures. Keys begin with the probe that they need. Of a table, an index or a statement the
 same key is told once for each, and its name stands after a colon: ``relation.hot_share:pgbench_accounts``.
+
+A total of a window that is bound by time grows with the throughput: less of it may be better or may be less
+done, and neither is called good. What is per transaction has a direction.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ OF_TRIALS: Sequence[Quantity] = (
     Quantity("wal.bytes_per_s", "WAL per second", "MiB/s", NEITHER, WAL.per_s("lsn_bytes", PER_MIB)),
     Quantity("wal.bytes", "WAL written", "MiB", NEITHER, WAL.counted("lsn_bytes", scale=PER_MIB)),
     Quantity("wal.fpi", "full-page images", "pages", NEITHER, WAL.counted("wal_fpi")),
-    Quantity("wal.buffers_full", "WAL buffers full", "times", LESS, WAL.counted("wal_buffers_full")),
+    Quantity("wal.buffers_full", "WAL buffers full", "times", NEITHER, WAL.counted("wal_buffers_full")),
     Quantity("wal.syncs_per_tx", "WAL syncs per transaction", "syncs/tx", NEITHER, WAL.per_tx("wal_sync")),
     Quantity(
         "wal.write_us_per_tx",
@@ -79,7 +82,7 @@ OF_TRIALS: Sequence[Quantity] = (
         "checkpoints.requested",
         "checkpoints requested",
         "checkpoints",
-        LESS,
+        NEITHER,
         CHECKPOINTS.counted("num_requested"),
     ),
     Quantity(
@@ -93,7 +96,7 @@ OF_TRIALS: Sequence[Quantity] = (
         "checkpoints.sync_s",
         "checkpoint sync time",
         "s",
-        LESS,
+        NEITHER,
         CHECKPOINTS.counted("sync_time", scale=S_PER_MS),
     ),
     Quantity(
@@ -121,7 +124,7 @@ OF_TRIALS: Sequence[Quantity] = (
         "checkpoints.pages_backends",
         "pages written by backends",
         "pages",
-        LESS,
+        NEITHER,
         CHECKPOINTS.counted("buffers_backend"),
     ),
     Quantity(
@@ -135,7 +138,7 @@ OF_TRIALS: Sequence[Quantity] = (
         "checkpoints.bgwriter_stopped",
         "background writer stopped at its limit",
         "times",
-        LESS,
+        NEITHER,
         CHECKPOINTS.counted("maxwritten_clean"),
     ),
     # the database
@@ -181,15 +184,15 @@ OF_TRIALS: Sequence[Quantity] = (
         NEITHER,
         DATABASE.share("xact_rollback", "xact_commit"),
     ),
-    Quantity("database.temp_files", "temporary files", "files", LESS, DATABASE.counted("temp_files")),
+    Quantity("database.temp_files", "temporary files", "files", NEITHER, DATABASE.counted("temp_files")),
     Quantity(
         "database.temp_bytes",
         "temporary files written",
         "MiB",
-        LESS,
+        NEITHER,
         DATABASE.counted("temp_bytes", scale=PER_MIB),
     ),
-    Quantity("database.deadlocks", "deadlocks", "deadlocks", LESS, DATABASE.counted("deadlocks")),
+    Quantity("database.deadlocks", "deadlocks", "deadlocks", NEITHER, DATABASE.counted("deadlocks")),
     Quantity(
         "database.bytes_begin",
         "database size before",
@@ -197,9 +200,9 @@ OF_TRIALS: Sequence[Quantity] = (
         NEITHER,
         DATABASE.at_begin("size_bytes", PER_MIB),
     ),
-    Quantity("database.bytes", "database size", "MiB", LESS, DATABASE.finally_("size_bytes", PER_MIB)),
+    Quantity("database.bytes", "database size", "MiB", NEITHER, DATABASE.finally_("size_bytes", PER_MIB)),
     Quantity(
-        "database.growth", "database growth", "MiB", LESS, DATABASE.growth_finally("size_bytes", PER_MIB)
+        "database.growth", "database growth", "MiB", NEITHER, DATABASE.growth_finally("size_bytes", PER_MIB)
     ),
     Quantity(
         "database.growth_per_tx",
@@ -236,7 +239,7 @@ OF_TRIALS: Sequence[Quantity] = (
     Quantity(
         "io.write_us_per_tx", "write time per transaction", "µs/tx", LESS, IO.timed("write_time", "writes")
     ),
-    Quantity("io.fsyncs", "files synced", "fsyncs", LESS, IO.counted("fsyncs")),
+    Quantity("io.fsyncs", "files synced", "fsyncs", NEITHER, IO.counted("fsyncs")),
     Quantity("io.evictions_per_tx", "evictions per transaction", "blocks/tx", LESS, IO.per_tx("evictions")),
     # all tables and indexes
     Quantity(
@@ -246,9 +249,9 @@ OF_TRIALS: Sequence[Quantity] = (
         MORE,
         RELATIONS.part_of("n_tup_hot_upd", "n_tup_upd"),
     ),
-    Quantity("relations.dead_tuples", "dead tuples", "tuples", LESS, RELATIONS.at_end("n_dead_tup")),
+    Quantity("relations.dead_tuples", "dead tuples", "tuples", NEITHER, RELATIONS.at_end("n_dead_tup")),
     Quantity(
-        "relations.dead_growth", "growth of dead tuples", "tuples", LESS, RELATIONS.growth("n_dead_tup")
+        "relations.dead_growth", "growth of dead tuples", "tuples", NEITHER, RELATIONS.growth("n_dead_tup")
     ),
     Quantity(
         "relations.autovacuums",
@@ -268,22 +271,24 @@ OF_TRIALS: Sequence[Quantity] = (
         "relations.total_bytes",
         "tables with their indexes",
         "MiB",
-        LESS,
+        NEITHER,
         RELATIONS.finally_("total_bytes", PER_MIB),
     ),
-    Quantity("relations.indexes_bytes", "indexes", "MiB", LESS, RELATIONS.finally_("indexes_bytes", PER_MIB)),
+    Quantity(
+        "relations.indexes_bytes", "indexes", "MiB", NEITHER, RELATIONS.finally_("indexes_bytes", PER_MIB)
+    ),
     Quantity(
         "relations.growth",
         "growth of tables with their indexes",
         "MiB",
-        LESS,
+        NEITHER,
         RELATIONS.growth_finally("total_bytes", PER_MIB),
     ),
     Quantity(
         "relations.indexes_growth",
         "growth of indexes",
         "MiB",
-        LESS,
+        NEITHER,
         RELATIONS.growth_finally("indexes_bytes", PER_MIB),
     ),
     # ages of transaction ids
@@ -298,14 +303,14 @@ OF_TRIALS: Sequence[Quantity] = (
         "wraparound.age",
         "age of the oldest transaction id (datfrozenxid)",
         "xids",
-        LESS,
+        NEITHER,
         WRAPAROUND.at_end("frozen_xid_age"),
     ),
     Quantity(
         "wraparound.age_growth",
         "growth of the age of datfrozenxid",
         "xids",
-        LESS,
+        NEITHER,
         WRAPAROUND.growth("frozen_xid_age"),
     ),
     # standbys and slots

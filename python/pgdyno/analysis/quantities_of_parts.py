@@ -13,27 +13,27 @@ RELATIONS = Source("relations")
 PGSTATTUPLE = Source("pgstattuple")
 
 OF_RELATIONS: Sequence[Quantity] = (
-    Quantity("relation.bytes", "size", "MiB", LESS, RELATIONS.finally_("bytes", PER_MIB)),
-    Quantity("relation.growth", "growth", "MiB", LESS, RELATIONS.growth_finally("bytes", PER_MIB)),
+    Quantity("relation.bytes", "size", "MiB", NEITHER, RELATIONS.finally_("bytes", PER_MIB)),
+    Quantity("relation.growth", "growth", "MiB", NEITHER, RELATIONS.growth_finally("bytes", PER_MIB)),
     Quantity(
         "relation.indexes_bytes",
         "size of its indexes",
         "MiB",
-        LESS,
+        NEITHER,
         RELATIONS.finally_("indexes_bytes", PER_MIB),
     ),
     Quantity(
         "relation.indexes_growth",
         "growth of its indexes",
         "MiB",
-        LESS,
+        NEITHER,
         RELATIONS.growth_finally("indexes_bytes", PER_MIB),
     ),
     Quantity(
         "relation.total_bytes",
         "size with indexes and TOAST",
         "MiB",
-        LESS,
+        NEITHER,
         RELATIONS.finally_("total_bytes", PER_MIB),
     ),
     Quantity(
@@ -50,7 +50,7 @@ OF_RELATIONS: Sequence[Quantity] = (
         NEITHER,
         RELATIONS.per_tx("n_tup_upd"),
     ),
-    Quantity("relation.dead_tuples", "dead tuples", "tuples", LESS, RELATIONS.at_end("n_dead_tup")),
+    Quantity("relation.dead_tuples", "dead tuples", "tuples", NEITHER, RELATIONS.at_end("n_dead_tup")),
     Quantity("relation.autovacuums", "autovacuums", "times", NEITHER, RELATIONS.counted("autovacuum_count")),
     Quantity(
         "relation.autoanalyzes", "autoanalyzes", "times", NEITHER, RELATIONS.counted("autoanalyze_count")
@@ -59,7 +59,7 @@ OF_RELATIONS: Sequence[Quantity] = (
         "relation.autovacuum_s",
         "time of autovacuums",
         "s",
-        LESS,
+        NEITHER,
         RELATIONS.counted("total_autovacuum_time", scale=S_PER_MS),
     ),
     Quantity(
@@ -77,13 +77,13 @@ OF_RELATIONS: Sequence[Quantity] = (
         RELATIONS.share("idx_blks_hit", "idx_blks_read"),
     ),
     Quantity(
-        "relation.frozen_xid_age", "age of relfrozenxid", "xids", LESS, RELATIONS.at_end("frozen_xid_age")
+        "relation.frozen_xid_age", "age of relfrozenxid", "xids", NEITHER, RELATIONS.at_end("frozen_xid_age")
     ),
     Quantity(
         "relation.age_growth",
         "growth of the age of relfrozenxid",
         "xids",
-        LESS,
+        NEITHER,
         RELATIONS.growth("frozen_xid_age"),
     ),
     Quantity("relation.tuple_percent", "live tuples", "%", MORE, PGSTATTUPLE.finally_("tuple_percent")),
