@@ -13,10 +13,11 @@ import pytest
 from synthetic_study import Synthetic, write_study
 from test_report import FORMS, on_terminal, plain
 
+from pgdyno.analysis.published import OwnCell, OwnTable
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
-from pgdyno.estimate import ABSENT
-from pgdyno.report.published import AS_ABOVE
+from pgdyno.estimate import ABSENT, Better, Estimate
+from pgdyno.report.published import AS_ABOVE, beside_ours
 from pgdyno.report.study import StudyReport
 from pgdyno.report.tables import level_text
 
@@ -141,3 +142,17 @@ def test_a_case_in_which_an_arm_stalled_is_not_in_the_average(tmp_path: Path) ->
         "Not in the average, as an arm did nothing that counts in some block: clients 9."
         in built.results[0].note
     )
+
+
+def test_a_published_table_says_what_ours_averages_and_why_it_has_no_intervals() -> None:
+    def row(name: str, n: int, **of: object) -> list[OwnCell]:
+        ours = Estimate(5.0, "%", n, Better.LESS, low=4.0, high=6.0)
+        text = OwnCell(name, None, None, "", "", False)
+        return [text, replace(OwnCell("3", 3.0, None, "%", "", True, ours), **of)]
+
+    average = row("Total average", 3, cases=["a", "b"], parts=["x", "y", "z"], part="statement")
+    note = beside_ours(OwnTable("t", ["users", "change"], [row("8", 3), average], []), 0.95).note
+    assert "Total average: here over 2 cases and 3 statements." in note and "8: here" not in note
+    assert "Fewer than 5 blocks: no intervals." in note
+    note = beside_ours(OwnTable("t", ["users", "change"], [row("8", 5)], []), 0.95).note
+    assert "over" not in note and "Fewer" not in note

@@ -61,7 +61,8 @@ class OwnCell:
     """A published figure, and ours. ``text`` is the published one as printed, empty where there was none.
 
     ``ours`` is in the published unit where that is one of ours; ``why_not`` says why there is none although
-    one was asked for. ``cases`` and ``parts`` (statements, mostly): what ours is the mean of; empty of one.
+    one was asked for. ``cases`` and ``parts`` are what ours is the mean of, each part a ``part``
+    (statement, relation, wait); empty of one.
     """
 
     text: str
@@ -74,6 +75,7 @@ class OwnCell:
     why_not: str = ""
     cases: Sequence[str] = ()
     parts: Sequence[str] = ()
+    part: str = ""
 
     @property
     def is_asked_for(self) -> bool:
@@ -150,6 +152,7 @@ def _filled(cell: OwnCell, asked: Cell, cases: Sequence[CaseValues]) -> OwnCell:
     named = list(dict.fromkeys(item.case.name for item in items))
     parts = list(dict.fromkeys(item.name[1] for item in items))
     cell = replace(cell, cases=named if len(named) > 1 else (), parts=parts if len(parts) > 1 else ())
+    cell = replace(cell, part=(asked.metric or "").partition(".")[0] if cell.parts else "")
     return _changed(cell, items) if cell.is_change else _valued(cell, items)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pgdyno.analysis.published import OwnCell, OwnTable
-from pgdyno.estimate import ABSENT, NO_BREAK, decimals_of, grouped, signed
+from pgdyno.analysis.verdict import BLOCKS_MIN
+from pgdyno.estimate import ABSENT, NO_BREAK, counted, decimals_of, grouped, signed
 from pgdyno.report import tables
 from pgdyno.report.tables import Table
 
@@ -71,13 +72,33 @@ def _ours(cell: OwnCell, confidence: float) -> str:
 
 
 def _note(table: OwnTable) -> str:
-    """The source's notes, those on single figures, and why some of ours are missing."""
+    """The source's notes, those on single figures, why some of ours are missing, and what others average."""
     every = [cell for row in table.rows for cell in row]
     said = [*table.notes, *(cell.note for cell in every if cell.note)]
     said += [
         f"{ABSENT}: {reason}" for reason in dict.fromkeys(cell.why_not for cell in every if cell.why_not)
     ]
+    said += _averages(table)
+    if any(cell.is_change and cell.ours and cell.ours.n < BLOCKS_MIN for cell in every):
+        said.append(f"Fewer than {BLOCKS_MIN} blocks: no intervals")
     said.append(
         f"“{HERE}” is what was measured on this machine; changes are (B − A) / A in percent of the baseline."
     )
     return " ".join(f"{sentence.rstrip('.')}." for sentence in dict.fromkeys(said))
+
+
+def _averages(table: OwnTable) -> Iterator[str]:
+    """What ours is the mean of: once for each column where that is one thing in all of it, else by row."""
+    by_column = [
+        {_over(row[n]) for row in table.rows if row[n].ours is not None} for n in range(len(table.columns))
+    ]
+    for row in table.rows:
+        for title, cell, over in zip(table.columns, row, by_column, strict=True):
+            if cell.ours is not None and (mean := _over(cell)):
+                yield f"{title if len(over) == 1 else row[0].text or title}: {HERE} over {mean}"
+
+
+def _over(cell: OwnCell) -> str:
+    """``2 cases and 3 statements``; empty where it is no mean."""
+    several = [(len(cell.cases), "case"), (len(cell.parts), cell.part)]
+    return " and ".join(counted(n, noun) for n, noun in several if n)
