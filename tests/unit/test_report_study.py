@@ -119,7 +119,11 @@ def test_published_figures_have_ours_beside_them(tmp_path: Path, form: str, case
     assert ours == f"{level_text(level)}\u00a0NOPM" and our_change.startswith("+1")
     # Two published rows that became one case in a fit are one measurement, not two.
     assert table.rows[1][2] == table.rows[1][4] == AS_ABOVE
-    assert table.rows[2][2] == ABSENT and "no such case" in table.note and "the base was wrong" in table.note
+    assert (
+        table.rows[2][2] == ABSENT
+        and "no such case" in table.note
+        and "8, change: the base was wrong." in table.note
+    )
     text = " ".join(plain(FORMS[form](built)).split())
     assert "New orders by users" in text and plain(ours) in text
 

@@ -74,7 +74,7 @@ def _ours(cell: OwnCell, confidence: float) -> str:
 def _note(table: OwnTable) -> str:
     """The source's notes, those on single figures, why some of ours are missing, and what others average."""
     every = [cell for row in table.rows for cell in row]
-    said = [*table.notes, *(cell.note for cell in every if cell.note)]
+    said = [*table.notes, *_notes_on_figures(table)]
     said += [
         f"{ABSENT}: {reason}" for reason in dict.fromkeys(cell.why_not for cell in every if cell.why_not)
     ]
@@ -85,6 +85,14 @@ def _note(table: OwnTable) -> str:
         f"“{HERE}” is what was measured on this machine; changes are (B − A) / A in percent of the baseline."
     )
     return " ".join(f"{sentence.rstrip('.')}." for sentence in dict.fromkeys(said))
+
+
+def _notes_on_figures(table: OwnTable) -> Iterator[str]:
+    """``growth of the database, change: in percent of the newer version``."""
+    for row in table.rows:
+        for title, cell in zip(table.columns, row, strict=True):
+            if cell.note:
+                yield f"{row[0].text}, {title}: {cell.note}" if row[0].text else f"{title}: {cell.note}"
 
 
 def _averages(table: OwnTable) -> Iterator[str]:
