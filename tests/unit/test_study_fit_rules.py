@@ -8,12 +8,12 @@ import pytest
 
 from pgdyno.study.cases import cases_of
 from pgdyno.study.checking import complaints_of
-from pgdyno.study.cost import Data, costs_of, data_of, disk_bytes, load_s, units_at
+from pgdyno.study.cost import Data, costs_of, data_of, disk_bytes, load_s, units_at, window_s
 from pgdyno.study.file import StudyFile
 from pgdyno.study.fit import Machine, fit
-from pgdyno.study.fitting.data import floor_of
+from pgdyno.study.fitting.data import DISK_SHARE, floor_of
 from pgdyno.study.fitting.levels import changed_values, with_levels, without
-from pgdyno.study.fitting.settings import contrasted_of, quantity, scaled, written
+from pgdyno.study.fitting.settings import contrasted_of, quantity, scaled, wal_bytes, written
 from pgdyno.study.fitting.time import Layout, Wanted, lay_out, shortest
 from pgdyno.study.pgbench import PgbenchParameters
 from pgdyno.study.tpcc import TpccParameters
@@ -269,3 +269,40 @@ def test_what_does_not_fit_at_all_is_told() -> None:
     assert change.why == "not even 2 blocks of the shortest windows fit into 1 min"
     assert fitted.file.run.budget_s is not None
     assert fitted.file.run.budget_s > 60
+
+
+def test_a_sequential_study_that_does_not_fit_ends_by_its_repeats_and_is_told() -> None:
+    run = {"schedule": "sequential", "repeats": 5, "warmup": 0, "window": "1min"}
+    file = a_study(workload={"kind": "tpcc", "warehouses": 100}, run=run, fit={"keep_schedule": True})
+    machine = Machine(2, 24 * GB, 100 * GB)
+    fitted = fit(file, machine, 1)
+    (change,) = [change for change in fitted.changes if change.key == "run.repeats"]
+    assert change.why == "not even 2 blocks of the shortest windows fit into 1 min"
+    assert (fitted.file.run.repeats, fitted.file.run.budget_s) == (2, None)
+    assert list(complaints_of(fitted.file)) == []
+    assert fit(fitted.file, machine, 1).changes == ()
+
+
+def test_a_window_by_transactions_that_is_longer_than_its_share_of_the_time_has_its_room_on_the_disk() -> (
+    None
+):
+    file = a_study(
+        compare=["server", "settings"],
+        workload={"kind": "tpcc"},
+        drive={"clients": 33},
+        factors={
+            "server": ["12", "13"],
+            "warehouses": [1, 2, 4],
+            "settings": {"untuned": {}, "tuned": {"shared_buffers": "32MB"}},
+        },
+        run={"schedule": "blocks", "warmup": 0, "transactions": 891, "repeats": 1},
+        fit={"drop": [{"factor": "warehouses", "levels": [1, 2]}], "window_min": "30s"},
+    )
+    machine = Machine(4, GB, 9 * GB)
+    cases = cases_of(fit(file, machine, 1).file)
+    contrasted = contrasted_of(costs_of(cases_of(file)))
+    growing_s = max(window_s(case.study, machine) for case in cases)
+    needed = disk_bytes(
+        costs_of(cases), growing_s, machine.cores, lambda arm, factor: wal_bytes(arm, factor, contrasted)
+    )
+    assert needed <= DISK_SHARE * machine.disk_free_bytes

@@ -116,7 +116,7 @@ def fit(file: StudyFile, machine: Machine, minutes: float) -> Fitted:
     changes += level_changes(with_clients, draft.file, minutes)
     fitted, found = _carried_out(task, draft)
     changes += found
-    changes += run_changes(file, fitted, draft.layout, task.time_s)
+    changes += run_changes(file, fitted, draft.layout, task.time_s, machine)
     memories = Memories(made_for.memory_bytes, machine.memory_bytes) if made_for else None
     changes += ratio_changes(
         costs_of(cases_of(draft.file)), costs_of(cases_of(fitted)), memories, task.contrasted
@@ -220,15 +220,16 @@ def _factor(task: _Fit, file: StudyFile, cases: tuple[Case, ...], blocks: int | 
 
 def _growing_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], *, is_hurried: bool) -> float:
     """How long the data of a trial can grow at most, before it is known how long windows will be."""
-    share_s = task.time_s / sum(len(case.arms) for case in cases)
-    if cases[0].study.transactions is not None:
-        return share_s
     window_s = min(task.time_s, _longest_window_s(task, cases))
     if not is_hurried:
         return window_s
+    share_s = task.time_s / sum(len(case.arms) for case in cases)
+    least_s = max(WINDOW_MIN_S, file.fit.window_min_s or 0.0)
+    if cases[0].study.transactions is not None:
+        # As many as the time allows, and a server may be faster than forecast: as long as there is time.
+        return max(share_s, min(window_s, least_s))
     slice_s = file.run.slice_s or default_slice_s(task.machine, _most_clients(costs_of(cases)))
-    least_s = max(WINDOW_MIN_S, file.fit.window_min_s or 0.0, (SLICES_MIN + 2) * slice_s)
-    return min(window_s, max(share_s / BLOCKS_MIN, least_s))
+    return min(window_s, max(share_s / BLOCKS_MIN, least_s, (SLICES_MIN + 2) * slice_s))
 
 
 def _longest_window_s(task: _Fit, cases: tuple[Case, ...]) -> float:

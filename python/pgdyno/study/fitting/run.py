@@ -30,10 +30,11 @@ def fit_run(
     update["repeats"] = layout.blocks
     fitted = file.model_copy(update={"run": run.model_copy(update=update)})
     needed_s = layout.blocks * pass_s(cases_of(fitted), machine)
-    if needed_s > wanted.time_s:  # not even the least fits
-        update["budget_s"] = float(math.ceil(needed_s))
-    elif fitted.run.schedule != "sequential":
-        update |= {"repeats": None, "budget_s": wanted.time_s}
+    if fitted.run.schedule != "sequential":  # that ends by its repeats, whatever time they take
+        is_enough = needed_s <= wanted.time_s  # else not even the least fits
+        update["budget_s"] = wanted.time_s if is_enough else float(math.ceil(needed_s))
+        if is_enough:
+            update["repeats"] = None
     return file.model_copy(update={"run": run.model_copy(update=update)})
 
 
@@ -52,7 +53,7 @@ def _two_digits(number: float) -> int:
 
 
 def run_changes(
-    before: StudyFile, after: StudyFile, layout: Layout | None, time_s: float
+    before: StudyFile, after: StudyFile, layout: Layout | None, time_s: float, machine: Machine
 ) -> Iterator[Change]:
     """What is different in ``[run]``, and in the checkpoints of a window."""
     was, now = before.run, after.run
@@ -64,8 +65,12 @@ def run_changes(
             "run.slice", _told(was.slice_s or 1.0), _told(now.slice_s or 1.0), "many clients per core"
         )
     yield from _lengths(before, after, format_duration(time_s))
-    if (was.repeats, was.budget_s) != (now.repeats, now.budget_s):
-        yield Change("run.repeats", _ends(was), _ends(now, layout), _why_blocks(now, layout, time_s))
+    takes_s = now.budget_s or (now.repeats or 0) * pass_s(cases_of(after), machine)
+    is_too_long = layout is not None and takes_s > time_s
+    is_other = (was.repeats, was.budget_s) != (now.repeats, now.budget_s)
+    if is_other or (is_too_long and was != now):
+        why = _why_blocks(layout, time_s, is_too_long=is_too_long)
+        yield Change("run.repeats", _ends(was), _ends(now, layout), why)
     yield from _checkpoints(before, after)
 
 
@@ -100,8 +105,8 @@ def _ends(run: Run, layout: Layout | None = None) -> str:
     return f"what fits into {format_duration(run.budget_s)}{expected}"
 
 
-def _why_blocks(run: Run, layout: Layout | None, time_s: float) -> str:
-    if run.budget_s is not None and run.budget_s > time_s:
+def _why_blocks(layout: Layout | None, time_s: float, *, is_too_long: bool) -> str:
+    if is_too_long:
         return f"not even {BLOCKS_MIN} blocks of the shortest windows fit into {format_duration(time_s)}"
     if layout is None or layout.blocks >= BLOCKS_BETTER:
         return "blocks of every case, as many as the time allows"
