@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from program import SMALLEST, Program, Running
 
-from pgdyno.analysis.findings import find
+from pgdyno.analysis.study import find_study
 from pgdyno.evidence.reader import Evidence
 
 BLOCKS = 5
@@ -60,7 +60,7 @@ def test_an_effect_that_is_there_is_found_and_reported(both: tuple[Running, Runn
     assert "slower" in html
     assert "http://" not in html.replace("http://www.w3.org", "")
     with Evidence(evidence) as opened:
-        again = find(opened).comparisons[0]
+        again = find_study(opened).first.comparisons[0]
     assert again.verdict == "slower"
     assert again.effects["nopm"].percent.value == effect["value"]
     with closing(sqlite3.connect(evidence)) as plain:

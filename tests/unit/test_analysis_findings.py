@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_block, write_study
 
-from pgdyno.analysis.findings import Findings, find, latency_key
+from pgdyno.analysis.findings import Findings, latency_key
 from pgdyno.analysis.metrics import NOPM, TPM, of_plan
+from pgdyno.analysis.study import find_study
 from pgdyno.analysis.verdict import Verdict
 from pgdyno.caveats import Caveat, Code
 from pgdyno.evidence.reader import Evidence
@@ -21,7 +22,7 @@ from pgdyno.evidence.writer import Writer
 def findings_of(path: Path, wanted: Synthetic) -> Findings:
     write_study(path / "e", wanted)
     with Evidence(path / "e") as evidence:
-        return find(evidence)
+        return find_study(evidence).first
 
 
 def codes(findings: Findings) -> set[Code]:
@@ -85,7 +86,7 @@ def test_the_last_attempt_counts(tmp_path: Path) -> None:
     with Writer.resume(tmp_path / "e") as writer:
         write_block(writer, dataclasses.replace(wanted, statuses={}), 5, np.random.default_rng(4))
     with Evidence(tmp_path / "e") as evidence:
-        findings = find(evidence)
+        findings = find_study(evidence).first
     assert findings.comparisons[0].blocks == [0, 1, 2, 3, 4, 5]
     assert Code.INTERRUPTED not in codes(findings)
 
@@ -130,7 +131,7 @@ def test_a_debug_engine_and_a_fixed_load_are_doubts(tmp_path: Path) -> None:
     study = dataclasses.replace(study, engine={"profile": "debug"}, plan=plan)
     Writer.create(tmp_path / "e", study, arms_of(wanted)).close()
     with Evidence(tmp_path / "e") as evidence:
-        found = codes(find(evidence))
+        found = codes(find_study(evidence).first)
     assert {Code.DEBUG_ENGINE, Code.THROUGHPUT_FIXED} <= found
     assert Code.NO_KEYING_AND_THINKING not in found
 
@@ -163,7 +164,7 @@ def test_a_slice_without_its_pair_is_left_out_of_the_ratio(tmp_path: Path) -> No
         extra = writer._connection.execute("SELECT trial FROM trial WHERE arm = 0").fetchone()[0]
         writer.add_slice(extra, piece(100, 1, 0, 1))  # an interrupted round: nearly nothing done
     with Evidence(tmp_path / "e") as evidence:
-        primary = find(evidence).comparisons[0].primary
+        primary = find_study(evidence).first.comparisons[0].primary
     assert primary is not None and abs(primary.percent.value) < 20
 
 
@@ -179,7 +180,7 @@ def test_a_file_is_read_while_it_is_written(tmp_path: Path) -> None:
         for block in range(5):
             write_block(writer, wanted, block, rng)
             with Evidence(tmp_path / "e") as evidence:
-                findings = find(evidence)
+                findings = find_study(evidence).first
             assert findings.comparisons[0].blocks == list(range(block + 1))
             assert (findings.comparisons[0].verdict is Verdict.UNDECIDED) or block == 4
 

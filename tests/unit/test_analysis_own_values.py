@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.findings import find
 from pgdyno.analysis.own_values import case_values
+from pgdyno.analysis.study import find_study
 from pgdyno.analysis.telemetry import Telemetry
 from pgdyno.estimate import Better
 from pgdyno.evidence.reader import Evidence
@@ -19,7 +19,7 @@ def test_values_are_those_of_the_ok_trials(tmp_path: Path) -> None:
     wanted = Synthetic(blocks=3, statuses={(1, 0): TrialStatus.EXCLUDED})
     write_study(tmp_path / "study.sqlite", wanted)
     with Evidence(tmp_path / "study.sqlite") as evidence:
-        findings = find(evidence)
+        findings = find_study(evidence).first
     trials = findings.trials
     telemetry = {
         trial.trial: Telemetry({"wal.bytes": 8.0, "relation.growth:a": -1.0}, [], ["a"], {})

@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import pgdyno
-from pgdyno.analysis.comparison import compare
+from pgdyno.analysis.case_telemetry import effects_on
 from pgdyno.analysis.counters import COUNTERS, IDENTITY, RESETS
 from pgdyno.analysis.formulas import How
 from pgdyno.analysis.quantities import OF_TRIALS
 from pgdyno.analysis.quantities_of_parts import BY_KEY, OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS
-from pgdyno.analysis.telemetry import Telemetry, doubts, keyed, level, levels, metrics_of, of_trial, parted
+from pgdyno.analysis.telemetry import (
+    Telemetry,
+    doubts,
+    filled,
+    keyed,
+    level,
+    levels,
+    of_trial,
+    parted,
+    told_of,
+)
 from pgdyno.analysis.window import RESET
 from pgdyno.caveats import Code
 from pgdyno.estimate import Better
 from pgdyno.evidence.records import (
     Arm,
     Moment,
-    Plan,
     Reading,
     Role,
-    Schedule,
     Series,
     Slice,
     Trial,
@@ -243,17 +252,16 @@ def test_a_metric_of_telemetry_is_compared_like_any_other() -> None:
             trials.append(trial(number, block, of))
             readings = both("statements", [], [statement(100 + block, mean_ms)])
             telemetry[number] = of_trial(trials[-1], [*readings, *READINGS])
-    plan = Plan(Schedule.BLOCKS, {"kind": "pgbench"}, 0.02, 1)
     arms = [arm(0, "12"), arm(1, "13")]
-    (comparison,) = compare(arms, trials, plan, metrics_of(telemetry), {})
-    effect = comparison.effects[keyed("statement.mean_ms", "SELECT ':'")]
+    effects = effects_on(arms, trials, told_of(telemetry), telemetry, 0.95)[1]
+    effect = effects[keyed("statement.mean_ms", "SELECT ':'")]
     assert effect.percent.value == pytest.approx(25)
     assert effect.percent.better is Better.LESS and effect.spread.n == 5
     assert effect.name == "mean time, SELECT ':'"
     assert parted(effect.key) == ("statement.mean_ms", "SELECT ':'")
     # What never grew, or fell, has no ratio; that is not a difference of zero.
-    assert "database.deadlocks" not in comparison.effects
-    assert "wraparound.age_growth" not in comparison.effects
+    assert "database.deadlocks" not in effects
+    assert "wraparound.age_growth" not in effects
 
 
 def test_a_level_is_a_geometric_mean_where_it_can_be() -> None:
@@ -275,7 +283,8 @@ def test_what_was_zero_in_some_block_is_told_as_a_level_and_never_as_a_ratio() -
         for number, n in counts.items()
     }
     trials = [trial(1, 0, 0), trial(2, 0, 1), trial(3, 1, 0), trial(4, 1, 1)]
-    assert [metric.key for metric in metrics_of(telemetry)] == ["wal.bytes"]
+    arms = [arm(0, "12"), arm(1, "13")]
+    assert list(effects_on(arms, trials, told_of(telemetry), telemetry, 0.95)[1]) == ["wal.bytes"]
     found = levels(trials[::2], telemetry, 0.95)
     assert found["checkpoints.timed"].value == 1.0 and found["checkpoints.timed"].n == 2
     assert found["wal.bytes"].value == pytest.approx(8)
@@ -290,8 +299,11 @@ def test_a_wait_that_was_not_seen_in_a_trial_has_a_share_of_zero_there() -> None
     trials = [trial(number, number) for number in telemetry]
     found = levels(trials, telemetry, 0.95)
     assert found["wait.share:Lock"].value == 20 and found["wait.share:Lock"].n == 2
-    assert "wait.share:Lock" not in {metric.key for metric in metrics_of(telemetry)}
-    assert "wait.share:running" in {metric.key for metric in metrics_of(telemetry)}
+    both = [trial(1, 0, 0), trial(2, 0, 1)]
+    whole = {number: replace(telemetry[number], values=of) for number, of in filled(telemetry).items()}
+    effects = effects_on([arm(0, "12"), arm(1, "13")], both, told_of(whole), whole, 0.95)[1]
+    assert "wait.share:Lock" not in effects
+    assert "wait.share:running" in effects
 
 
 def test_what_is_missing_is_told_once_for_each_arm_and_reason() -> None:
@@ -346,7 +358,7 @@ def test_series_are_told_over_the_trials_own_slices() -> None:
     }
     assert {key: found.values.get(key) for key in expected} == pytest.approx(expected)
     assert found.waits == ["running", "LWLock/WALWrite"]
-    assert {parted(metric.key)[0] for metric in metrics_of({1: found})} <= BY_KEY.keys()
+    assert {parted(metric.key)[0] for metric in told_of({1: found})} <= BY_KEY.keys()
     assert "host.driver_share" not in found.values
 
 

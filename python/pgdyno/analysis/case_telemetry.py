@@ -18,7 +18,6 @@ from pgdyno.analysis.probe_cost import ProbeCost, probe_cost
 from pgdyno.analysis.sampled import SERVER
 from pgdyno.analysis.samples import keyed
 from pgdyno.analysis.telemetry import Telemetry, of_trial, told_of
-from pgdyno.caveats import Caveat
 from pgdyno.estimate import Estimate
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Arm, Series, Study, Trial, TrialStatus
@@ -84,11 +83,6 @@ def read_case(
         cost=probe_cost(study.host, ok),
         missing=telemetry.not_in_version(arms, ok, by_trial),
     )
-
-
-def doubts(arms: Sequence[Arm], trials: Sequence[Trial], of: CaseTelemetry) -> list[Caveat]:
-    """What could not be measured; but not what a version just does not have."""
-    return telemetry.doubts(arms, trials, of.by_trial)
 
 
 def effects_on(

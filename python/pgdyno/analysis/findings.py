@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pgdyno.analysis import case_telemetry, drift, effect, latency, metrics
+from pgdyno.analysis import drift, effect, latency, metrics, telemetry
 from pgdyno.analysis.case_telemetry import CaseTelemetry, read_case
 from pgdyno.analysis.comparison import Comparison, compare
 from pgdyno.analysis.doubts import doubts
@@ -85,14 +85,8 @@ class Findings:
         return self.metrics[0]
 
 
-def find(evidence: Evidence) -> Findings:
-    """Of a study of one case: read all of it, at one moment, and compute."""
-    with evidence.snapshot():
-        return find_case(evidence, 0)
-
-
 def find_case(evidence: Evidence, case: int) -> Findings:
-    """Of one case. The caller holds a snapshot."""
+    """Read all of one case, and compute. The caller holds a snapshot."""
     study, arms = evidence.study(case), evidence.arms(case)
     blocks, trials = evidence.blocks(case), evidence.trials(case)
     histograms = {
@@ -114,7 +108,7 @@ def find_case(evidence: Evidence, case: int) -> Findings:
     told = read_case(evidence, study, arms, trials)
     drifting = {arm.arm: _drifts(arm, trials, series, told, study.plan) for arm in arms}
     computed = doubts(study, arms, trials, comparisons, p50_ms)
-    computed += case_telemetry.doubts(arms, trials, told)
+    computed += telemetry.doubts(arms, trials, told.by_trial)
     for arm in arms:
         window_s = _window_s([trial for trial in trials if trial.arm == arm.arm])
         computed += drift.doubts(arm, drifting[arm.arm], window_s, study.plan.margin)

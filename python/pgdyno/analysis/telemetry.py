@@ -1,10 +1,10 @@
-"""From the readings of a trial to values by key, and from these to metrics that are compared like any other.
+"""From the readings of a trial to values by key, and from these to metrics (``case_telemetry.py`` compares).
 
     telemetry = {
         trial.trial: of_trial(trial, evidence.readings(trial.trial), evidence.series(trial.trial))
         for trial in trials if trial.status is TrialStatus.OK
     }
-    compare(arms, trials, plan, [*metrics, *metrics_of(telemetry)], latencies)
+    effects_on(arms, trials, told_of(telemetry), telemetry, plan.confidence)
     levels(trials_of_an_arm, telemetry, plan.confidence)
 
 ``quantities.py`` and ``quantities_of_parts.py`` say what there is.
@@ -126,19 +126,6 @@ def _only(w: Window, relation: tuple[object, ...]) -> Window:
     return replace(
         w, growths={"relations": growths}, first=rows(w.first), last=rows(w.last), final=rows(w.final)
     )
-
-
-def metrics_of(telemetry: Mapping[int, Telemetry]) -> list[Metric]:
-    """What can be compared by ratios, in the order of the definitions. ``telemetry``: by trial id.
-
-    What was zero or less in some trial (checkpoints, deadlocks, growth) is not among it: a ratio over the
-    other blocks alone would be one of chosen blocks. ``levels`` has it.
-    """
-    least: dict[str, float] = {}
-    for of in filled(telemetry).values():
-        for key, value in of.items():
-            least[key] = min(value, least.get(key, value))
-    return [metric for metric in told_of(telemetry) if least[metric.key] > 0]
 
 
 def told_of(telemetry: Mapping[int, Telemetry]) -> list[Metric]:

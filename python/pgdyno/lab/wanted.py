@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import UsageError
 from pgdyno.lab.progress import Doubt, Step, Watch
+from pgdyno.probe.server import EXTENSIONS, NEEDS_PRELOAD
 from pgdyno.server.build import Build
 from pgdyno.server.cache import Cache
 from pgdyno.server.catalogue import Catalogue, catalogue, compiled_differences
@@ -28,8 +29,6 @@ SPARE_CONNECTIONS = 10
 SHARED_MEMORY_SHARE_MAX = 0.6
 """Of the memory, for the shared buffers of all servers that are up at once: the rest is for backends and for
 the operating system's cache, without which nothing that is measured resembles a real server."""
-
-STATEMENTS = "pg_stat_statements"
 
 
 @dataclass(frozen=True)
@@ -88,10 +87,10 @@ def request_of(study: Study, index: int, build: Build, known: Catalogue, machine
     if connections > 100 and "max_connections" not in requested.settings:
         # The default of 100 connections would refuse the clients: all arms get the room they need.
         needed["max_connections"] = str(connections)
-    if "statements" in study.probes:
+    if libraries := [EXTENSIONS[probe] for probe in study.probes if probe in NEEDS_PRELOAD]:
         loaded = requested.settings.get("shared_preload_libraries", "")
         names = [name.strip() for name in loaded.split(",") if name.strip()]
-        needed["shared_preload_libraries"] = ",".join(dict.fromkeys([*names, STATEMENTS]))
+        needed["shared_preload_libraries"] = ",".join(dict.fromkeys([*names, *libraries]))
     return request(arm.profiles, {**arm.settings, **needed}, fit, arm.optional) if needed else requested
 
 

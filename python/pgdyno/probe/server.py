@@ -55,11 +55,6 @@ class Probe:
     role: str = "pg_read_all_stats"
     timeout_s: int = STATEMENT_TIMEOUT_S
 
-    @property
-    def is_counter(self) -> bool:
-        """Whether the difference of two readings is what counts."""
-        return self.kind == "counters"
-
     def statement(self, major: int) -> LiteralString:
         """Its SQL for a server of this major version, the names of what it needs still to be filled in."""
         return statement(self.name, major)

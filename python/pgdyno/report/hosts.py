@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pgdyno.analysis.effect import percent_of
-from pgdyno.analysis.hosts import Host, HostsFindings
+from pgdyno.analysis.hosts import HostsFindings
 from pgdyno.analysis.over_hosts import OverHosts
 from pgdyno.analysis.pooling import Pooled
 from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict
@@ -22,24 +22,9 @@ from pgdyno.estimate import (
     share_text,
 )
 from pgdyno.report import tables_of_hosts
-from pgdyno.report.model import LIKE_IT_MAX, Doubt
+from pgdyno.report.model import LIKE_IT_MAX, Doubt, Headline
 from pgdyno.report.study import WORDS, StudyReport, build_study
 from pgdyno.report.tables import Table, listed
-
-
-@dataclass(frozen=True)
-class Claim:
-    """The verdict on one arm over the hosts, what it rests on, and what sets the hosts apart."""
-
-    verdict: Verdict
-    claim: str
-    basis: str
-    more: str
-
-    @property
-    def sentence(self) -> str:
-        """Claim and basis in one."""
-        return f"{self.claim} ({self.basis})."
 
 
 @dataclass(frozen=True)
@@ -48,7 +33,7 @@ class HostsReport:
 
     title: str
     findings: HostsFindings
-    headlines: Sequence[Claim]
+    headlines: Sequence[Headline]
     unfinished: str
     percent_of: str
     results: Sequence[Table]
@@ -90,14 +75,14 @@ def build_hosts(findings: HostsFindings) -> HostsReport:
     )
 
 
-def _headlines(findings: HostsFindings) -> list[Claim]:
+def _headlines(findings: HostsFindings) -> list[Headline]:
     if len(findings.cases) < 2:
         return [_headline(over, findings) for over in findings.primary]
     found = [_headline_over_cases(over, findings) for over in findings.averages]
     return found or [_headline(over, findings) for over in findings.primary[:LIKE_IT_MAX]]
 
 
-def _headline(over: OverHosts, findings: HostsFindings) -> Claim:
+def _headline(over: OverHosts, findings: HostsFindings) -> Headline:
     """Of one case."""
     margin = findings.first.first.study.plan.margin
     verdict, percent, hosts = over.verdict(margin), over.percent, over.pooled.hosts
@@ -117,10 +102,10 @@ def _headline(over: OverHosts, findings: HostsFindings) -> Claim:
             )
     place = f"{place}, {over.case}" if over.case else place
     basis = f"{over.name}, {_basis(over)}; margin {given_percent(margin)}"
-    return Claim(verdict, f"{place}: {said}", basis, between(over.pooled))
+    return Headline(verdict, f"{place}: {said}", basis, between(over.pooled))
 
 
-def _headline_over_cases(over: OverHosts, findings: HostsFindings) -> Claim:
+def _headline_over_cases(over: OverHosts, findings: HostsFindings) -> Headline:
     margin = findings.first.first.study.plan.margin
     same = [of for of in findings.primary if (of.baseline, of.arm) == (over.baseline, over.arm)]
     verdicts = [of.verdict(margin) for of in same]
@@ -131,7 +116,7 @@ def _headline_over_cases(over: OverHosts, findings: HostsFindings) -> Claim:
     basis = (
         f"on the average over the cases that every host has {_change(percent)}: {over.name}, {_basis(over)}"
     )
-    return Claim(over.verdict(margin), claim, basis, between(over.pooled))
+    return Headline(over.verdict(margin), claim, basis, between(over.pooled))
 
 
 def _change(percent: Estimate) -> str:
@@ -185,8 +170,3 @@ def _doubts(findings: HostsFindings, studies: Mapping[str, StudyReport]) -> list
         everywhere = len(where) == len(studies)
         found.append(doubt if everywhere else replace(doubt, sentence=f"{listed(where)}: {doubt.sentence}"))
     return found
-
-
-def host_of(findings: HostsFindings, file: str) -> Host:
-    """The one that a file is of."""
-    return next(host for host in findings.hosts if file in host.studies)

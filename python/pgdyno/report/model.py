@@ -10,7 +10,6 @@ from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.verdict import BLOCKS_MIN, POWER, Verdict
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import NO_BREAK, Better, counted, decimals_of, given_percent, grouped, share_text
-from pgdyno.evidence.records import Arm
 from pgdyno.report import background, tables, telemetry, telemetry_of_parts
 from pgdyno.report.method import DERIVED_FROM_TPC_C, how_it_was_measured
 from pgdyno.report.tables import Table
@@ -43,10 +42,9 @@ UNFINISHED = "The study is still running, or ended without notice: this is what 
 class Headline:
     """The verdict on one arm: a claim and what it rests on.
 
-    ``more`` says what to do about an undecided one; else it is empty.
+    ``more`` says what to do about an undecided one, or what sets several hosts apart; else it is empty.
     """
 
-    arm: Arm
     verdict: Verdict
     claim: str
     basis: str
@@ -140,7 +138,7 @@ def _headline(comparison: Comparison, findings: Findings) -> Headline:
     margin = f"margin {given_percent(comparison.margin)}"
     if effect is None:
         claim = f"Undecided whether {b} is faster or slower than {a}"
-        return Headline(comparison.arm, Verdict.UNDECIDED, claim, f"no block counts yet; {margin}", "")
+        return Headline(Verdict.UNDECIDED, claim, f"no block counts yet; {margin}", "")
     estimate = effect.percent
     interval = estimate.signed_interval_text
     match comparison.verdict:
@@ -162,7 +160,7 @@ def _headline(comparison: Comparison, findings: Findings) -> Headline:
     if estimate.better is Better.LESS and comparison.verdict in {Verdict.SAME, Verdict.UNDECIDED}:
         basis = f"{findings.primary.name}, {basis}"
     basis = f"{basis}, {counted(estimate.n, 'block')}; {margin}"
-    return Headline(comparison.arm, comparison.verdict, claim, basis, _more(comparison, findings.block_s))
+    return Headline(comparison.verdict, claim, basis, _more(comparison, findings.block_s))
 
 
 def _size(percent: float, decimals: int) -> str:
