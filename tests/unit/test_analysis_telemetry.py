@@ -362,6 +362,34 @@ def test_series_are_told_over_the_trials_own_slices() -> None:
     assert "host.driver_share" not in found.values
 
 
+def test_what_is_so_much_at_a_moment_is_told_by_the_sample_that_matters() -> None:
+    at = np.arange(21.0)
+    (span,) = [(piece.opened_s, piece.drained_s) for piece in trial(1).measured]
+    inside = (at >= span[0]) & (at <= span[1])
+    worst = at == at[inside][1]
+    columns = ("cpu_busy_s", "cpu_idle_s", "cpu_iowait_s", "cpu_steal_s", "swap_out_bytes")
+    gauges = {
+        "memory_available_bytes": np.where(worst, 100.0, 900.0) * MIB,
+        "memory_cached_bytes": np.where(at < 12, 40.0, 60.0) * MIB,
+        "memory_dirty_bytes": np.where(worst, 8.0, np.nan) * MIB,
+    }
+    host = [at, 0 * at, at, at, 0 * at, 0 * at, 3.0 * MIB * at, *gauges.values()]
+    server = [at, 0 * at, np.where(at % 2 == 0, 4.0, 0.0)]
+    found = of_trial(
+        trial(1),
+        [],
+        {
+            "host": Series("host", ("at_s", "late_s", *columns, *gauges), np.array(host).T),
+            "server": Series("server", ("at_s", "late_s", "waiting_backends"), np.array(server).T),
+        },
+    ).values
+    assert found["host.memory_available"] == 100
+    assert found["host.page_cache"] == pytest.approx(np.mean(np.where(at < 12, 40.0, 60.0)[inside]))
+    assert found["host.memory_dirty"] == 8
+    assert found["host.swapped_out_per_s"] == pytest.approx(3)
+    assert found["locks.waiting_backends"] == pytest.approx(np.mean(np.where(at % 2 == 0, 4.0, 0.0)[inside]))
+
+
 def test_of_a_total_that_grows_with_the_throughput_neither_direction_is_good() -> None:
     totals = [
         of

@@ -211,6 +211,18 @@ def growth_per_s(series: Series, column: str, spans: Sequence[Span]) -> float | 
     return float(np.sum(edges[:, 1] - edges[:, 0])) / took_s if took_s > 0 else None
 
 
+def gauge(series: Series, column: str, spans: Sequence[Span]) -> Floats | None:
+    """The samples of what is so much at a moment; None where there are none that resolve the spans."""
+    if not spans or not resolvable(series, spans)[1]:
+        return None
+    at, values = series.points[:, 0], series.column(column)
+    inside = np.zeros(len(at), dtype=bool)
+    for from_s, to_s in spans:
+        inside |= (at >= from_s) & (at <= to_s)
+    found = values[inside & np.isfinite(values)]
+    return found if len(found) else None
+
+
 def resolvable(series: Series, spans: Sequence[Span]) -> tuple[list[Span], bool]:
     """The spans, or all the time from the first to the last where the samples are too far apart for them."""
     if min(to_s - from_s for from_s, to_s in spans) >= STEPS_RESOLVED * step_s(series):

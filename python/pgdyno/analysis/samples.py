@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
 
 from pgdyno.analysis.quantities import PER_MIB
-from pgdyno.analysis.sampled import HOST, WAITS, Span, cpu, growth_per_s, lateness, own_spans, waits
+from pgdyno.analysis.sampled import (
+    HOST,
+    SERVER,
+    WAITS,
+    Floats,
+    Span,
+    cpu,
+    gauge,
+    growth_per_s,
+    lateness,
+    own_spans,
+    waits,
+)
 from pgdyno.evidence.records import Series, Trial
 
 PERCENT = 100.0
@@ -17,8 +31,19 @@ GROWN = {
     "host.cpu_pressure": ("pressure_cpu_some_s", PERCENT),
     "host.io_pressure": ("pressure_io_some_s", PERCENT),
     "host.memory_pressure": ("pressure_memory_some_s", PERCENT),
+    "host.swapped_in_per_s": ("swap_in_bytes", PER_MIB),
+    "host.swapped_out_per_s": ("swap_out_bytes", PER_MIB),
+    "host.network_in_per_s": ("network_in_bytes", PER_MIB),
+    "host.network_out_per_s": ("network_out_bytes", PER_MIB),
 }
 """Of the whole machine, per second: told, as shares of its CPU are, where an arm's spans are resolved."""
+
+GAUGED: Mapping[str, tuple[str, Callable[[Floats], float]]] = {
+    "host.memory_available": ("memory_available_bytes", np.min),
+    "host.page_cache": ("memory_cached_bytes", np.mean),
+    "host.memory_dirty": ("memory_dirty_bytes", np.max),
+}
+"""As GROWN, of what is so much at a moment: which of its samples is told."""
 
 
 def keyed(key: str, part: str) -> str:
@@ -35,6 +60,8 @@ def of_samples(trial: Trial, series: Mapping[str, Series]) -> tuple[dict[str, fl
         values |= {keyed("wait.share", name): PERCENT * share for name, share in seen.share.items()}
         if seen.backends is not None:
             values["waits.backends"] = seen.backends
+    if SERVER in series and (waiting := gauge(series[SERVER], "waiting_backends", spans)) is not None:
+        values["locks.waiting_backends"] = float(np.mean(waiting))
     late = [found.worst_s for of in series.values() if (found := lateness(of)) is not None]
     if late:
         values["probes.late_s"] = max(late)
@@ -58,4 +85,7 @@ def _host(series: Series, spans: Sequence[Span]) -> dict[str, float]:
         growth = growth_per_s(series, column, spans)
         if growth is not None:
             values[key] = scale * growth
+    for key, (column, of) in GAUGED.items():
+        if (samples := gauge(series, column, spans)) is not None:
+            values[key] = PER_MIB * float(of(samples))
     return values
