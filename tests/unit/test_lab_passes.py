@@ -11,10 +11,12 @@ from test_study import make_study
 
 from pgdyno.evidence.records import BlockStatus, Ending
 from pgdyno.interruption import Interruption
+from pgdyno.lab import block as lab_block
 from pgdyno.lab import run
+from pgdyno.lab.progress import BlockEnded
 from pgdyno.lab.run import run_study
 from pgdyno.lab.trial import Lab
-from pgdyno.study.plan import Block
+from pgdyno.study.plan import Block, blocks_of
 
 
 class Played:
@@ -94,3 +96,28 @@ def test_time_that_is_spent_ends_all_cases(monkeypatch: pytest.MonkeyPatch) -> N
     # A block takes 50 s, and both cases together have 120 s: of a third one not even half would fit.
     assert run_study(labs([9, 9])) is Ending.BUDGET
     assert len(played.ran) == 2
+
+
+def test_trials_that_a_resumed_sequence_keeps_are_shown_with_their_rates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    study = make_study(schedule="sequential", blocks_max=2)
+    seen: list[object] = []
+    writer = SimpleNamespace(begin_block=lambda *_: None, finish_block=lambda *_: None)
+    arms = [SimpleNamespace(index=0), SimpleNamespace(index=1)]
+    lab = Lab(
+        study,
+        cast(Any, arms),
+        cast(Any, writer),
+        seen.append,
+        cast(Interruption, SimpleNamespace(requested=False)),
+        kept={(0, 0): 100.0, (1, 0): None},
+    )
+
+    def run(_lab: Lab, _block: Block, group: Sequence[int], rates: dict[int, float | None]) -> BlockStatus:
+        rates[group[0]] = 90.0
+        return BlockStatus.DONE
+
+    monkeypatch.setattr(lab_block, "run_group", run)
+    assert lab_block.run_in_sequence(lab, list(blocks_of(study))) is BlockStatus.DONE
+    assert seen == [BlockEnded(0, (100.0, 90.0)), BlockEnded(1, (None, 90.0))]

@@ -51,11 +51,13 @@ def run_block(lab: Lab, block: Block) -> BlockStatus:
 def run_in_sequence(lab: Lab, blocks: Sequence[Block]) -> BlockStatus:
     """All blocks' trials of the first arm, then those of the next: the blocks overlap in time."""
     rates: dict[int, dict[int, float | None]] = {block.index: {} for block in blocks}
+    for (index, arm), rate in lab.kept.items():
+        rates[index][arm] = rate
     status = {block.index: BlockStatus.DONE for block in blocks}
     for block in blocks:
         _begin_block(lab, block)
     for arm, block in itertools.product(range(len(lab.arms)), blocks):
-        if (block.index, arm) in lab.finished:
+        if (block.index, arm) in lab.kept:
             continue
         if lab.interruption.requested:
             status[block.index] = BlockStatus.INTERRUPTED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -94,7 +95,7 @@ def resume_study(
                     interruption,
                     number,
                     case.name,
-                    case.finished,
+                    case.kept,
                 )
                 for number, (case, prepared) in enumerate(zip(done, ready, strict=True))
             ]
@@ -103,13 +104,13 @@ def resume_study(
 
 @dataclass(frozen=True)
 class _Progress:
-    """Of a case. ``finished``: (block, arm) of the trials that came to an end, which sequential ones keep."""
+    """Of a case. ``kept``: (block, arm) of the trials that ended, with the rates of those that count."""
 
     name: str
     study: Study
     next_block: int
     spent_s: float
-    finished: frozenset[tuple[int, int]]
+    kept: Mapping[tuple[int, int], float | None]
 
 
 def _read_progress(path: Path) -> list[_Progress]:
@@ -136,8 +137,18 @@ def _progress_of(path: Path, evidence: Evidence, case: int) -> _Progress:
         study=study,
         next_block=max((b.block + 1 for b in blocks), default=0),
         spent_s=sum((ended or begun) - begun for begun, ended in spent),
-        finished=frozenset((t.block, t.arm) for t in trials),
+        kept={(t.block, t.arm): _rate(study, t) for t in trials},
     )
+
+
+def _rate(study: Study, trial: records.Trial) -> float | None:
+    counted_s = sum(piece.counted_s for piece in trial.measured)
+    if trial.status is not TrialStatus.OK or counted_s <= 0:
+        return None
+    ok = Counter[str]()
+    for piece in trial.measured:
+        ok.update({kind: counts.ok for kind, counts in piece.kinds.items()})
+    return study.driving(trial.arm).workload.PACE.of(ok, counted_s)
 
 
 HOST_FACTS = ("processor", "cores", "memory_bytes", "kernel", "architecture")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pgdyno.caveats import Caveat, Code
@@ -36,7 +36,8 @@ class Lab:
     interruption: Interruption
     case: int = 0
     name: str = ""  # of the case
-    finished: frozenset[tuple[int, int]] = frozenset()  # (block, arm) of trials that need not be repeated
+    kept: Mapping[tuple[int, int], float | None] = field(default_factory=dict)
+    """(block, arm) of trials that need not be repeated, and the rate of those that count."""
 
 
 @dataclass
