@@ -39,9 +39,10 @@ days for `cache prune`). What an arm can be: [Arms](arms.md). What to do with th
 
 | exit status | meaning |
 |---|---|
-| 0 | done, whatever the verdict is |
+| 0 | done, whatever the verdict is, unless `--fail-if` asks |
 | 1 | failed, or a condition of `check` does not hold |
 | 2 | the command line is wrong; one line on standard error says what |
+| 3 | a condition of `--fail-if` holds ([Gates](gates.md)); everything was measured, shown and written |
 | 130 | stopped by Ctrl-C; what was measured is in the evidence |
 
 | environment variable | meaning |

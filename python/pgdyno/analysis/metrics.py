@@ -78,6 +78,10 @@ DRIVER_CPU = Metric(
 )
 
 
+MEDIAN_LATENCY = "median_latency"
+"""The key of the metric that takes throughput's place under a fixed load."""
+
+
 def of_plan(plan: Plan, median_ms: Mapping[int, float | None]) -> Sequence[Metric]:
     """The metrics of a study, the primary one (which the verdict is about) first.
 
@@ -92,7 +96,7 @@ def _median_latency(median_ms: Mapping[int, float | None]) -> Metric:
     def value(trial: Trial, _slices: Sequence[Slice]) -> float | None:
         return median_ms.get(trial.trial)
 
-    return Metric("median_latency", "median latency", "median latency, ms", "ms", Better.LESS, value)
+    return Metric(MEDIAN_LATENCY, "median latency", "median latency, ms", "ms", Better.LESS, value)
 
 
 _BY_WORKLOAD: Mapping[str, Sequence[Metric]] = {"tpcc": (NOPM, TPM, SERVER_CPU, DRIVER_CPU)}

@@ -13,8 +13,10 @@ from typing import Annotated, Literal, get_args
 import typer
 
 from pgdyno.cli import options
+from pgdyno.cli.gating import Gating
 from pgdyno.cli.groups import expanded
-from pgdyno.cli.measuring import require_place, run_and_report
+from pgdyno.cli.measuring import run_and_report
+from pgdyno.cli.place import require_place
 from pgdyno.cli.workload import PgbenchData, PgbenchScripts, TpccCalls, TpccData, Which, parameters_of
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
@@ -136,6 +138,7 @@ def compare(
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
+    gating: Gating,
 ) -> int:
     """Say which server is faster, by how much, and how sure.
 
@@ -154,12 +157,15 @@ def compare(
     """
     if minutes is not None and not 0 < minutes <= options.MINUTES_MAX:  # nan is neither
         raise UsageError(f"--minutes: {minutes:g} is no budget: give more than 0, such as 5")
+    gating.check()
     if html is not None:
         require_place(html)
     if resume is not None:
         if arms:
             raise UsageError("--resume takes the arms from the evidence file: name none")
-        return run_and_report(resume, None, more_minutes=minutes, html=html, json=json, quiet=quiet)
+        return run_and_report(
+            resume, None, more_minutes=minutes, html=html, json=json, quiet=quiet, gating=gating
+        )
     if not arms or len(arms) < 2:
         raise UsageError("name two arms or more, the baseline first; for example: pgdyno compare 17 18")
     machine = options.this_machine()
@@ -208,7 +214,15 @@ def compare(
     study = Study.model_validate(fields)
     path = evidence or Path(time.strftime("pgdyno-%Y%m%d-%H%M%S.sqlite"))
     require_place(path)
-    return run_and_report(path, request_of(study), heading=describe(study), html=html, json=json, quiet=quiet)
+    return run_and_report(
+        path,
+        request_of(study),
+        heading=describe(study),
+        html=html,
+        json=json,
+        quiet=quiet,
+        gating=gating,
+    )
 
 
 def asked_probes(names: Sequence[str] | None) -> Sequence[str]:

@@ -60,7 +60,7 @@ def _program(
 
 
 def main() -> None:
-    """Runs the command line. Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    """Runs the command line. Exit status: 0 done, 1 failed, 2 wrong usage, 3 a gate, 130 interrupted."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=PLAIN)

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from pgdyno.cli.console import say
+from pgdyno.cli.gating import NOTHING_ASKED, Gating
 from pgdyno.cli.live import LiveView
-from pgdyno.cli.report import print_report, write_html
-from pgdyno.errors import UsageError
+from pgdyno.cli.report import print_report, read_report, write_html
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Ending, TrialStatus
 from pgdyno.interruption import Interruption
 from pgdyno.lab.study import Request, resume_study, start_study
-
-
-def require_place(path: Path) -> None:
-    """Before minutes go into loading data. Raises UsageError where a file could not be written."""
-    try:
-        # The answer that counts is the file system's: root may write everywhere, but not on a read-only disk.
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {path}: {error.strerror}: name another file, or make the directory writable"
-        ) from None
-    if path.is_dir():
-        raise UsageError(f"cannot write {path}: it is a directory")
 
 
 def run_and_report(
@@ -41,6 +26,7 @@ def run_and_report(
     html: Path | None = None,
     json: bool = False,
     quiet: bool = False,
+    gating: Gating = NOTHING_ASKED,
 ) -> int:
     """Runs a new study, or (``request`` None) goes on with one; then reports. Gives the exit status.
 
@@ -56,17 +42,20 @@ def run_and_report(
         else:
             ending = start_study(path, request, watch_for, interruption)
     html = html or path.with_suffix(".html")
-    write_html(path, html)
-    print_report(path, "json" if json else "terminal")
+    built = read_report(path)
+    write_html(built, html)
+    found = gating.gate(built)
+    print_report(built, "json" if json else "terminal", found)
     if not quiet:
         say(f"evidence {path}   report {html}")
+    gating.summarise(built, found, [path, html])
     if ending is Ending.INTERRUPTED:
         say(f"stopped at your request; go on with: {resumed_by} {path}")
         return 130
     if why := why_no_block_counts(path):
         say(f"pgdyno: no block counts, so there is no result: {why}")
         return 1
-    return 1 if ending is Ending.FAILED else 0
+    return 1 if ending is Ending.FAILED else gating.status(found, quiet=quiet)
 
 
 def why_no_block_counts(path: Path) -> str:

@@ -9,9 +9,12 @@ from typing import Annotated, Literal
 
 import typer
 
+from pgdyno.analysis.gate import Gate
 from pgdyno.analysis.hosts import find_hosts
 from pgdyno.analysis.study import find_study
 from pgdyno.cli.console import out, say
+from pgdyno.cli.gating import Gating
+from pgdyno.cli.groups import expanded
 from pgdyno.errors import PgdynoError, UsageError
 from pgdyno.evidence.reader import Evidence
 from pgdyno.report.as_csv import to_csv
@@ -22,9 +25,10 @@ from pgdyno.report.markdown import published_as_markdown, to_markdown
 from pgdyno.report.study import StudyReport, build_study
 from pgdyno.report.terminal import print_published, print_terminal
 
-_TEXTS = {"md": to_markdown, "json": to_json, "csv": to_csv}
+_TEXTS = {"md": to_markdown, "csv": to_csv}
 
 
+@expanded
 def report(
     evidence: Annotated[
         list[Path],
@@ -33,6 +37,7 @@ def report(
             help="The evidence file of a study, also while it runs; or of the same study from several hosts.",
         ),
     ],
+    *,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write it as one HTML file that needs no network.")
     ] = None,
@@ -45,7 +50,8 @@ def report(
     csv: Annotated[
         bool, typer.Option("--csv", help="One row per trial and metric on standard output.")
     ] = False,
-) -> None:
+    gating: Gating,
+) -> int:
     """Show what a study found: verdict, numbers, caveats. Several hosts' evidence is pooled.
 
     Examples:
@@ -55,21 +61,28 @@ def report(
       pgdyno report evidence.sqlite --html report.html
       pgdyno report evidence.sqlite --json | jq .verdict
       pgdyno report small.sqlite large.sqlite --html hosts.html
+      pgdyno report evidence.sqlite --fail-if slower --summary auto
     """
+    gating.check()
     wanted = [form for form, asked in (("md", md), ("json", json), ("csv", csv)) if asked]
     if len(wanted) > 1:
         raise UsageError(f"--{wanted[0]} and --{wanted[1]} both go to standard output: ask for one of them")
     if as_ == "published":
         if len(evidence) > 1:
             raise UsageError("--as published is of one file: give each host's file by itself")
+        if gating.is_wanted:
+            raise UsageError("--as published shows tables only: leave --fail-if and --summary away")
         _print_published(read_report(evidence[0]), md=md)
-        return
+        return 0
     built = read_report(evidence[0]) if len(evidence) == 1 else read_hosts(evidence)
     if html is not None:
-        _write(html, to_html(built))
+        write_html(built, html)
         say(f"report {html}")
+    found = gating.gate(built)
     if wanted or html is None:
-        _print(built, wanted[0] if wanted else "terminal")
+        print_report(built, wanted[0] if wanted else "terminal", found)
+    gating.summarise(built, found, [*evidence, *([html] if html else [])])
+    return gating.status(found)
 
 
 def read_report(evidence: Path) -> StudyReport:
@@ -102,14 +115,9 @@ def names_of_files(paths: Sequence[Path]) -> list[str]:
     return ["/".join(of[-length:]) for of in parts]
 
 
-def print_report(evidence: Path, form: str) -> None:
-    """On standard output; ``form`` is terminal, md, json or csv."""
-    _print(read_report(evidence), form)
-
-
-def write_html(evidence: Path, html: Path) -> None:
+def write_html(built: StudyReport | HostsReport, html: Path) -> None:
     """Raises PgdynoError where the file cannot be written."""
-    _write(html, to_html(read_report(evidence)))
+    _write(html, to_html(built))
 
 
 def _print_published(built: StudyReport, *, md: bool) -> None:
@@ -121,9 +129,12 @@ def _print_published(built: StudyReport, *, md: bool) -> None:
         print_published(built, out)
 
 
-def _print(built: StudyReport | HostsReport, form: str) -> None:
+def print_report(built: StudyReport | HostsReport, form: str, gate: Gate | None = None) -> None:
+    """On standard output; ``form`` is terminal, md, json or csv. JSON has what a gate found."""
     if form == "terminal":
         print_terminal(built, out)
+    elif form == "json":
+        _write_out(to_json(built, gate))
     else:
         _write_out(_TEXTS[form](built))
 

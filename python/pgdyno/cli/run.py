@@ -11,7 +11,10 @@ from typing import Annotated
 import typer
 
 from pgdyno.cli import options
-from pgdyno.cli.measuring import require_place, run_and_report
+from pgdyno.cli.gating import Gating
+from pgdyno.cli.groups import expanded
+from pgdyno.cli.measuring import run_and_report
+from pgdyno.cli.place import require_place
 from pgdyno.cli.study import read, study_path, text_of
 from pgdyno.cli.study_plan import size_of
 from pgdyno.errors import UsageError
@@ -26,6 +29,7 @@ from pgdyno.study.fitting.change import Change
 from pgdyno.units import format_duration
 
 
+@expanded
 def run(
     study: Annotated[
         str | None,
@@ -54,6 +58,7 @@ def run(
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
+    gating: Gating,
 ) -> int:
     """Run a study: every case of its factors, with telemetry, and report it beside the published figures.
 
@@ -64,13 +69,21 @@ def run(
     """
     if minutes is not None and not 0 < minutes <= options.MINUTES_MAX:  # nan is neither
         raise UsageError(f"--minutes: {minutes:g} is no time to measure: give more than 0, such as 10")
+    gating.check()
     if html is not None:
         require_place(html)
     if resume is not None:
         if study is not None or fit:
             raise UsageError("--resume takes the study from the evidence: name no other, and fit nothing")
         return run_and_report(
-            resume, None, more_minutes=minutes, html=html, json=json, quiet=quiet, resumed_by=RESUMED_BY
+            resume,
+            None,
+            more_minutes=minutes,
+            html=html,
+            json=json,
+            quiet=quiet,
+            resumed_by=RESUMED_BY,
+            gating=gating,
         )
     if study is None:
         raise UsageError("name a study file, such as mine.toml; `pgdyno study list` has those that there are")
@@ -96,7 +109,14 @@ def run(
     require_place(target)
     heading = "\n".join([describe(file, cases), *(f"  {change.sentence}" for change in changes)])
     return run_and_report(
-        target, request, heading=heading, html=html, json=json, quiet=quiet, resumed_by=RESUMED_BY
+        target,
+        request,
+        heading=heading,
+        html=html,
+        json=json,
+        quiet=quiet,
+        resumed_by=RESUMED_BY,
+        gating=gating,
     )
 
 

@@ -22,6 +22,10 @@ weight}], absent}]), ``caveats`` and ``hosts`` ([{host, facts, files}], ``files`
 one of the above). ``pooled`` and ``own`` are estimates, the n of ``pooled`` is the number of hosts; tau is a
 natural log; case is empty where there is one, and "average" where it is all of them.
 
+Every document has ``verdicts``, of the primary metric [{case, arm, baseline, metric, verdict, percent (an
+estimate or null), p_value}], and ``gate``: null, or {conditions, holds, confidence, family, tripped,
+held_back, absent}; ``tripped`` and ``held_back`` are lists like ``verdicts``, with condition and sentence.
+
 An estimate is ``{value, low, high, confidence, unit, n, better}``; low and high are null where n allows no
 interval. An effect is an estimate in percent of the baseline, with ``log_ratios`` (block → natural log),
 ``p_value`` and ``bootstrap`` (null or [low, high]). Blocks count from 0, as in the evidence. What is not
@@ -36,8 +40,11 @@ from typing import Any
 
 from pgdyno.analysis.comparison import Comparison, Effect
 from pgdyno.analysis.findings import ArmFindings, Findings
+from pgdyno.analysis.gate import Gate
 from pgdyno.analysis.over_hosts import OverHosts
 from pgdyno.estimate import Better, Estimate
+from pgdyno.report.gate import as_object as gate_as_object
+from pgdyno.report.gate import verdicts
 from pgdyno.report.hosts import HostsReport
 from pgdyno.report.model import Headline, Report
 from pgdyno.report.study import StudyReport
@@ -45,9 +52,10 @@ from pgdyno.report.study import StudyReport
 VERSION = 1
 
 
-def to_json(study: StudyReport | HostsReport) -> str:
+def to_json(study: StudyReport | HostsReport, gate: Gate | None = None) -> str:
     """One document, indented, without NaN."""
     whole = _of_hosts(study) if isinstance(study, HostsReport) else _of_study(study)
+    whole |= {"verdicts": verdicts(study.findings), "gate": gate_as_object(gate)}
     return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False)
 
 

@@ -26,7 +26,7 @@ def published_as_markdown(study: StudyReport) -> str:
 
 
 def _published(study: StudyReport) -> Iterator[str]:
-    yield f"# {_escaped(study.title)}"
+    yield f"# {escaped(study.title)}"
     yield ""
     for table in study.published:
         yield from _table(table)
@@ -64,11 +64,11 @@ def _of_cases(study: StudyReport, title: str) -> Iterator[str]:
 def _together(
     study: StudyReport | HostsReport, title: str, headlines: Sequence[str], results: Sequence[Table]
 ) -> Iterator[str]:
-    yield f"# {_escaped(title)}"
+    yield f"# {escaped(title)}"
     yield ""
     for sentence in [*headlines, study.unfinished, study.percent_of]:
         if sentence:
-            yield _escaped(sentence)
+            yield escaped(sentence)
             yield ""
     for table in results:
         yield from _table(table)
@@ -78,17 +78,17 @@ def _together(
 
 
 def _of_case(report: Report, title: str) -> Iterator[str]:
-    yield f"# {_escaped(title)}"
+    yield f"# {escaped(title)}"
     yield ""
     for headline in report.headlines:
-        yield f"**{_escaped(headline.sentence)}**"
+        yield f"**{escaped(headline.sentence)}**"
         if headline.more:
-            yield _escaped(headline.more)
+            yield escaped(headline.more)
         yield ""
     if report.unfinished:
-        yield _escaped(report.unfinished)
+        yield escaped(report.unfinished)
         yield ""
-    yield _escaped(report.percent_of)
+    yield escaped(report.percent_of)
     yield ""
     for table in report.results:
         yield from _table(table)
@@ -97,7 +97,7 @@ def _of_case(report: Report, title: str) -> Iterator[str]:
     yield ""
     for paragraph in [*report.method, report.probes, report.derived]:
         if paragraph:
-            yield _escaped(paragraph)
+            yield escaped(paragraph)
             yield ""
     for table in report.background:
         yield from _table(table)
@@ -108,7 +108,7 @@ def _caveats(doubts: Sequence[Doubt]) -> Iterator[str]:
         yield "## Caveats"
         yield ""
         for doubt in doubts:
-            yield f"- {_escaped(doubt.sentence)} *{_escaped(doubt.remedy)}* ({_escaped(doubt.code)})"
+            yield f"- {escaped(doubt.sentence)} *{escaped(doubt.remedy)}* ({escaped(doubt.code)})"
         yield ""
 
 
@@ -119,22 +119,28 @@ def _repeat(command: str) -> Iterator[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
-    yield f"## {_escaped(table.title)}"
+    yield f"## {escaped(table.title)}"
     yield ""
+    yield from grid(table)
+    yield ""
+    if table.note:
+        yield escaped(table.note)
+        yield ""
+
+
+def grid(table: Table) -> Iterator[str]:
+    """Head and rows."""
     yield _row(table.columns)
     yield "|" + "|".join("---:" if column in table.numeric else "---" for column in table.columns) + "|"
     for row in table.rows:
         yield _row(row)
-    yield ""
-    if table.note:
-        yield _escaped(table.note)
-        yield ""
 
 
 def _row(cells: tuple[str, ...] | list[str] | object) -> str:
     assert isinstance(cells, tuple | list)
-    return "| " + " | ".join(_escaped(cell) for cell in cells) + " |"
+    return "| " + " | ".join(escaped(cell) for cell in cells) + " |"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Of a text from outside nothing becomes markup; it is one line."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split(" ")).replace("\n", " ").replace("\r", " "))

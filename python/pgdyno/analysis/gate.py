@@ -1,0 +1,263 @@
+"""Whether what a study found is a reason to stop a pipeline: conditions on verdicts, of which it is known how
+often they are wrong.
+
+``slower`` and ``faster`` are claims, and many comparisons are many chances to be wrong. So all comparisons
+that such conditions look at (every case, arm and metric) are one family: a condition holds where the verdict
+is so *and* Holm's test ("A simple sequentially rejective multiple test procedure", 1979) over the family
+rejects that there is no difference. Where no arm differs, the chance that a gate trips is then at most
+1 − confidence, whatever the number of cases.
+
+``not-same`` and ``undecided`` are the absence of a proof. A gate that passes by ``not-same`` has shown of all
+of them that they are within the margin; the chance that it passes although one is not is at most
+1 − confidence without any correction, since every one of them must pass (Berger's intersection-union test,
+Technometrics 1982). They take each verdict as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pgdyno.analysis.comparison import Comparison, Effect
+from pgdyno.analysis.effect import holm_confidences
+from pgdyno.analysis.findings import ALL_KINDS, QUANTILES_COMPARED, Findings, latency_key
+from pgdyno.analysis.hosts import LATENCY, HostsFindings
+from pgdyno.analysis.metrics import MEDIAN_LATENCY
+from pgdyno.analysis.over_hosts import AVERAGE, OverHosts
+from pgdyno.analysis.own_values import EVERYWHERE
+from pgdyno.analysis.quantities import OF_TRIALS
+from pgdyno.analysis.quantities_of_parts import OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS
+from pgdyno.analysis.study import OverCases, StudyFindings
+from pgdyno.analysis.telemetry import parted
+from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict, decide
+from pgdyno.errors import UsageError
+from pgdyno.estimate import Better, Estimate
+
+PRIMARY = ""
+"""Stands for the metric that the verdicts are about."""
+
+
+class Outcome(StrEnum):
+    """What a condition asks of a verdict."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    NOT_SAME = "not-same"
+    UNDECIDED = "undecided"
+
+    def is_met_by(self, verdict: Verdict) -> bool:
+        """Of the verdict alone."""
+        return verdict is not Verdict.SAME if self is Outcome.NOT_SAME else verdict.value == self.value
+
+
+CLAIMS = (Outcome.SLOWER, Outcome.FASTER)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """``slower``, or of another metric than the primary one ``slower:latency.all.p99``."""
+
+    outcome: Outcome
+    metric: str = PRIMARY
+
+    @property
+    def text(self) -> str:
+        """As it was asked for."""
+        return f"{self.outcome}:{self.metric}" if self.metric else self.outcome.value
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One arm against the baseline in one metric. ``case`` is empty where there is one, "average" over them.
+
+    ``percent`` and ``p_value`` are None where there is nothing to say them of.
+    """
+
+    case: str
+    baseline: str
+    arm: str
+    metric: str
+    name: str
+    verdict: Verdict
+    percent: Estimate | None
+    p_value: float | None
+    blocks: int
+
+    @property
+    def has_interval(self) -> bool:
+        """One that may be shown: of fewer blocks it rests on a spread that is hardly known."""
+        return self.percent is not None and self.percent.low is not None and self.blocks >= BLOCKS_MIN
+
+
+@dataclass(frozen=True)
+class Tripped:
+    """A condition that holds, and of what."""
+
+    condition: Condition
+    of: Judged
+
+
+@dataclass(frozen=True)
+class Gate:
+    """``family``: among how many comparisons slower and faster were judged.
+
+    ``held_back``: whose verdict alone would have met a condition, but among so many may well be chance.
+    ``absent``: conditions on what no comparison has a number of, so that nothing can be said.
+    """
+
+    conditions: Sequence[Condition]
+    confidence: float
+    family: int
+    tripped: Sequence[Tripped]
+    held_back: Sequence[Tripped]
+    absent: Sequence[Condition]
+
+    @property
+    def holds(self) -> bool:
+        """Whether any condition does."""
+        return bool(self.tripped)
+
+
+def parse_condition(text: str) -> Condition:
+    """``slower``, ``slower:nopm``, ``slower:p99`` (of all transactions). Raises UsageError."""
+    word, _, metric = text.strip().partition(":")
+    if word not in set(Outcome) or text.strip().endswith(":"):
+        raise UsageError(
+            f"{text!r} is no condition: there are {', '.join(Outcome)}, "
+            "and of another metric for example slower:p99"
+        )
+    key = latency_key(ALL_KINDS, metric) if metric in QUANTILES_COMPARED else metric
+    if key and key != AVERAGE and not _is_latency(key):
+        better = _BETTER.get(parted(key)[0])
+        if better is None:
+            raise UsageError(
+                f"{text}: there is no metric {metric}: JSON has their keys under effects and telemetry"
+            )
+        if better is Better.NEITHER:
+            raise UsageError(f"{text}: neither more nor less of {metric} is good, so nothing is slower by it")
+    return Condition(Outcome(word), key)
+
+
+def _is_latency(key: str) -> bool:
+    return key.startswith(LATENCY) and key.endswith(tuple(f".{name}" for name in QUANTILES_COMPARED))
+
+
+_BETTER: Mapping[str, Better] = {
+    **{metric.key: metric.better for metric in EVERYWHERE},
+    **{of.key: of.better for of in (*OF_TRIALS, *OF_RELATIONS)},
+    **{of.key: of.better for of in (*OF_STATEMENTS, *OF_SAMPLES)},
+    MEDIAN_LATENCY: Better.LESS,
+}
+
+
+def gate(findings: StudyFindings | HostsFindings, conditions: Sequence[Condition]) -> Gate:
+    """Hold the conditions against a study."""
+    found = {metric: judged(findings, metric) for metric in dict.fromkeys(of.metric for of in conditions)}
+    first = findings.first.first if isinstance(findings, HostsFindings) else findings.first
+    return hold(conditions, found, first.study.plan.confidence)
+
+
+def hold(conditions: Sequence[Condition], found: dict[str, list[Judged]], confidence: float) -> Gate:
+    """``found``: metric of the conditions → its comparisons."""
+    claimed = dict.fromkeys(of.metric for of in conditions if of.outcome in CLAIMS)
+    family = [one for metric in claimed for one in found[metric]]
+    levels = holm_confidences([one.p_value for one in family], confidence)
+    sure = {
+        id(one)
+        for one, level in zip(family, levels, strict=True)
+        if one.p_value is not None and one.p_value <= 1 - level
+    }
+    met = [
+        Tripped(condition, one)
+        for condition in conditions
+        for one in found[condition.metric]
+        if condition.outcome.is_met_by(one.verdict)
+    ]
+    held_back = [of for of in met if of.condition.outcome in CLAIMS and id(of.of) not in sure]
+    tripped = [of for of in met if of not in held_back]
+    absent = [of for of in conditions if all(one.percent is None for one in found[of.metric])]
+    return Gate(conditions, confidence, len(family), tripped, held_back, absent)
+
+
+def judged(findings: StudyFindings | HostsFindings, metric: str = PRIMARY) -> list[Judged]:
+    """Every arm against the baseline in every case. ``metric``: a key, or "average" for that of the primary
+    metric over the cases. One that has no number of it is undecided.
+    """
+    if isinstance(findings, HostsFindings):
+        return _over_hosts(findings, metric)
+    if metric == AVERAGE:
+        return [_average(over, findings) for over in findings.over_cases]
+    return [_of_case(of, one, metric) for of in findings.cases for one in of.comparisons]
+
+
+def _of_case(findings: Findings, comparison: Comparison, metric: str) -> Judged:
+    key = metric or findings.primary.key
+    effect = comparison.effects.get(key) or findings.telemetry.effects[comparison.arm.arm].get(key)
+    return Judged(
+        case=findings.study.case,
+        baseline=comparison.baseline.name,
+        arm=comparison.arm.name,
+        metric=key,
+        name=effect.name if effect else key,
+        verdict=comparison.verdict if key == findings.primary.key else _verdict(comparison, effect),
+        percent=effect.percent if effect else None,
+        p_value=effect.spread.p_value if effect else None,
+        blocks=effect.spread.n if effect else 0,
+    )
+
+
+def _verdict(comparison: Comparison, effect: Effect | None) -> Verdict:
+    """Of another metric than the primary one. Without the blocks that were too slow to have a number of it,
+    an arm would be flattered.
+    """
+    if effect is None or comparison.stalled or len(effect.log_ratios) < len(comparison.blocks):
+        return Verdict.UNDECIDED
+    return decide(effect.spread, effect.percent.better, comparison.margin).verdict
+
+
+def _average(over: OverCases, findings: StudyFindings) -> Judged:
+    primary, average = findings.first.primary, over.average
+    margin = findings.first.study.plan.margin
+    whole = average is not None and not over.stalled
+    verdict = (
+        decide(average.spread, primary.better, margin).verdict if average and whole else Verdict.UNDECIDED
+    )
+    return Judged(
+        case=AVERAGE,
+        baseline=over.baseline,
+        arm=over.arm,
+        metric=primary.key,
+        name=primary.name,
+        verdict=verdict,
+        percent=average.percent(primary.better) if average else None,
+        p_value=average.spread.p_value if average else None,
+        blocks=average.spread.n if average else 0,
+    )
+
+
+def _over_hosts(findings: HostsFindings, metric: str) -> list[Judged]:
+    first = findings.first.first
+    if metric == AVERAGE and findings.averages:
+        chosen: Sequence[OverHosts] = findings.averages
+    else:
+        chosen = [of for of in findings.effects if of.key == (metric or first.primary.key)]
+    return [
+        Judged(
+            case=of.case,
+            baseline=of.baseline,
+            arm=of.arm,
+            metric=of.key,
+            name=of.name,
+            verdict=of.verdict(first.study.plan.margin),
+            percent=of.percent,
+            p_value=_alone(of) if len(of.pooled.hosts) == 1 else of.pooled.p_value,
+            blocks=of.pooled.blocks,
+        )
+        for of in chosen
+    ]
+
+
+def _alone(of: OverHosts) -> float | None:
+    """A single host's own, as its interval is."""
+    return of.pooled.hosts[0].spread.p_value

@@ -1,0 +1,110 @@
+"""For pipelines: the options --fail-if and --summary, and what becomes of them once a report is there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pgdyno.analysis.gate import Condition, Gate, gate, parse_condition
+from pgdyno.cli.console import say
+from pgdyno.cli.place import require_place
+from pgdyno.errors import PgdynoError, UsageError
+from pgdyno.report import gate as wording
+from pgdyno.report.hosts import HostsReport
+from pgdyno.report.study import StudyReport
+from pgdyno.report.summary import to_summary
+
+TRIPPED = 3
+"""The exit status where a condition holds."""
+
+AUTO = "auto"
+VARIABLE = "GITHUB_STEP_SUMMARY"
+
+
+@dataclass(frozen=True)
+class Gating:
+    """What a pipeline asks for."""
+
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-if",
+            metavar="CONDITION",
+            help="End with status 3 where an arm is so: slower, faster, not-same, undecided; by another "
+            "metric slower:p99 (may be repeated).",
+        ),
+    ] = None
+    summary: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Append a short summary in Markdown; auto: to the file that GITHUB_STEP_SUMMARY names.",
+        ),
+    ] = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anything was asked for."""
+        return bool(self.fail_if) or self.summary is not None
+
+    def check(self) -> None:
+        """Before minutes go into measuring. Raises UsageError."""
+        _ = self.conditions
+        if self.summary_file is not None:
+            require_place(self.summary_file)
+
+    @property
+    def conditions(self) -> list[Condition]:
+        """Raises UsageError."""
+        return [parse_condition(text) for text in self.fail_if or ()]
+
+    @property
+    def summary_file(self) -> Path | None:
+        """Raises UsageError."""
+        if self.summary != AUTO:
+            return None if self.summary is None else Path(self.summary)
+        named = os.environ.get(VARIABLE)
+        if not named:
+            raise UsageError(
+                f"--summary auto: {VARIABLE} is not set; name a file (./auto for one of that name)"
+            )
+        return Path(named)
+
+    def gate(self, built: StudyReport | HostsReport) -> Gate | None:
+        """None where no condition was given."""
+        return gate(built.findings, self.conditions) if self.fail_if else None
+
+    def summarise(self, built: StudyReport | HostsReport, found: Gate | None, files: Sequence[Path]) -> None:
+        """Where it was asked for. Raises PgdynoError."""
+        if self.summary_file is not None:
+            _append(self.summary_file, to_summary(built, found, [str(path) for path in files]))
+
+    def status(self, found: Gate | None, *, quiet: bool = False) -> int:
+        """The exit status, after everything was shown and written. Raises PgdynoError for a gate that cannot
+        be judged: it must not pass.
+        """
+        if found is None:
+            return 0
+        if found.absent and not found.holds:
+            asked = ", ".join(condition.text for condition in found.absent)
+            raise PgdynoError(f"--fail-if {asked} cannot be judged: no block has a number of it")
+        if found.holds or not quiet:
+            for sentence in [*wording.reasons(found), wording.outcome(found)]:
+                say(f"pgdyno: {sentence}")
+        return TRIPPED if found.holds else 0
+
+
+NOTHING_ASKED = Gating()
+
+
+def _append(path: Path, text: str) -> None:
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise PgdynoError(f"cannot write the summary to {path}: {error.strerror}") from error

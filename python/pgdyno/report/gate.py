@@ -1,0 +1,97 @@
+"""A gate in words and as JSON: what tripped it, or that nothing did; and the verdicts as a flat list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from pgdyno.analysis.gate import Gate, Judged, Tripped, judged
+from pgdyno.analysis.hosts import HostsFindings
+from pgdyno.analysis.study import StudyFindings
+from pgdyno.analysis.verdict import Verdict
+from pgdyno.estimate import counted, given_percent, grouped
+from pgdyno.report.tables import change_text
+
+SAID = {
+    Verdict.FASTER: "is faster than",
+    Verdict.SLOWER: "is slower than",
+    Verdict.SAME: "is as fast, within the margin, as",
+    Verdict.UNDECIDED: "is undecided against",
+}
+
+
+def sentence(of: Judged) -> str:
+    """``clients 8: 18 is slower than 17 (new orders per minute −10.6 %, 95 % interval …, 7 blocks)``."""
+    place = f"{of.case}: " if of.case else ""
+    return f"{place}{of.arm} {SAID[of.verdict]} {of.baseline} ({size(of)})"
+
+
+def size(of: Judged) -> str:
+    """The change with its interval, where there is one."""
+    if of.percent is None:
+        return "no block counts"
+    if not of.has_interval:
+        return f"{of.name} {change_text(of.percent, '%')}, no interval yet"
+    interval = f"{given_percent(of.percent.confidence)} interval {of.percent.signed_interval_text}"
+    return f"{of.name} {of.percent.signed_text}, {interval}"
+
+
+REASONS_MAX = 10
+"""Named one by one; of more it says how many."""
+
+
+def outcome(of: Gate) -> str:
+    """One sentence: whether the gate holds, and of how many."""
+    asked = " or ".join(condition.text for condition in of.conditions)
+    if of.holds:
+        return f"Gate failed: {asked} holds of {counted(len(of.tripped), 'comparison')}."
+    return f"Gate passed: {asked} holds of no comparison."
+
+
+def reasons(of: Gate) -> list[str]:
+    """A sentence for each comparison that trips it, and for each that would have, alone."""
+    found = [f"{one.condition.text}: {sentence(one.of)}." for one in of.tripped] + [
+        f"Not counted: {sentence(one.of)}; among {counted(of.family, 'comparison')} that may be chance."
+        for one in of.held_back
+    ]
+    rest = len(found) - REASONS_MAX
+    return [*found[:REASONS_MAX], f"And {grouped(rest, 0)} more."] if rest > 0 else found
+
+
+def verdicts(findings: StudyFindings | HostsFindings) -> list[dict[str, Any]]:
+    """Of the primary metric, case by case."""
+    return [_judged(of) for of in judged(findings)]
+
+
+def as_object(of: Gate | None) -> dict[str, Any] | None:
+    """For JSON; None where no gate was asked for."""
+    if of is None:
+        return None
+    return {
+        "conditions": [condition.text for condition in of.conditions],
+        "holds": of.holds,
+        "confidence": of.confidence,
+        "family": of.family,
+        "tripped": _tripped(of.tripped),
+        "held_back": _tripped(of.held_back),
+        "absent": [condition.text for condition in of.absent],
+    }
+
+
+def _tripped(found: Sequence[Tripped]) -> list[dict[str, Any]]:
+    return [
+        {"condition": one.condition.text, "sentence": sentence(one.of), **_judged(one.of)} for one in found
+    ]
+
+
+def _judged(of: Judged) -> dict[str, Any]:
+    return {
+        "case": of.case,
+        "arm": of.arm,
+        "baseline": of.baseline,
+        "metric": of.metric,
+        "verdict": of.verdict,
+        "percent": None if of.percent is None else asdict(of.percent),
+        "p_value": of.p_value,
+    }

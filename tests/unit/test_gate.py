@@ -1,0 +1,265 @@
+"""Gates: what trips them, how often they are wrong, what they leave behind for programs and pipelines."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy
+from synthetic_study import Synthetic, write_study
+from test_report import HOSTILE, plain
+
+from pgdyno.analysis.comparison import effects_by_arm
+from pgdyno.analysis.gate import Condition, Judged, Outcome, gate, hold, parse_condition
+from pgdyno.analysis.verdict import judge
+from pgdyno.caveats import Caveat, Code
+from pgdyno.cli.main import run
+from pgdyno.cli.report import read_hosts, read_report
+from pgdyno.errors import UsageError
+from pgdyno.estimate import Better
+from pgdyno.report.summary import to_summary
+
+SLOWER = Synthetic(effects=(1, 0.9), blocks=8, slices=4)
+FASTER = replace(SLOWER, effects=(1, 1.1))
+SAME = replace(SLOWER, effects=(1, 1), noise=0.004)
+UNDECIDED = replace(SLOWER, effects=(1, 1), noise=0.08, seed=2)
+NO_BLOCK = replace(SLOWER, blocks=3, stalled=[(block, 1) for block in range(3)])
+
+
+def status(path: Path, *cases: Synthetic, conditions: str, more: tuple[str, ...] = ()) -> int:
+    write_study(path / "e.sqlite", *cases)
+    asked = [part for text in conditions.split() for part in ("--fail-if", text)]
+    return run(["report", str(path / "e.sqlite"), *asked, *more])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "conditions", "expected"),
+    [
+        (SLOWER, "slower", 3),
+        (SLOWER, "faster", 0),
+        (SLOWER, "faster undecided slower", 3),
+        (SLOWER, "not-same", 3),
+        (SLOWER, "slower:nopm", 3),
+        (SLOWER, "slower:p99", 3),
+        (SLOWER, "slower:latency.payment.p50", 3),
+        (SLOWER, "slower:server_cpu", 3),
+        (FASTER, "slower slower:p99 slower:server_cpu", 0),
+        (FASTER, "faster:p50", 3),
+        (FASTER, "not-same", 3),
+        (SAME, "slower faster not-same undecided", 0),
+        (UNDECIDED, "slower faster", 0),
+        (UNDECIDED, "undecided", 3),
+        (UNDECIDED, "not-same", 3),
+        (NO_BLOCK, "slower", 1),
+        (NO_BLOCK, "slower undecided", 3),
+        (SLOWER, "slower:wal.bytes_per_tx", 1),  # it was not probed
+    ],
+)
+def test_a_condition_that_holds_ends_with_status_3(
+    tmp_path: Path, wanted: Synthetic, conditions: str, expected: int
+) -> None:
+    assert status(tmp_path, wanted, conditions=conditions) == expected
+
+
+@pytest.mark.parametrize("text", ["", "slow", "slower:", ":p99", "slower:nope", "slower:wal.bytes", "SLOWER"])
+def test_what_is_no_condition_is_refused_before_anything_is_run(
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["compare", "17", "18", "--fail-if", text, "--evidence", str(tmp_path / "e.sqlite")]) == 2
+    assert not list(tmp_path.iterdir())
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_metric_without_a_good_direction_is_no_condition() -> None:
+    with pytest.raises(UsageError, match="neither more nor less"):
+        parse_condition("slower:statement.calls")
+
+
+def test_what_tripped_the_gate_is_said_after_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status(tmp_path, SLOWER, conditions="slower") == 3
+    shown = capsys.readouterr()
+    assert "18 is" in shown.out and "slower than 17" in shown.out
+    said = plain(shown.err)
+    number = r"−\d+\.\d+"
+    assert re.search(
+        rf"pgdyno: slower: 18 is slower than 17 \(new orders per minute {number} %, "
+        rf"95 % interval {number} … {number} %\)",
+        said,
+    )
+    assert said.endswith("Gate failed: slower holds of 1 comparison.\n")
+
+
+def test_json_has_the_verdicts_and_the_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(tmp_path, SLOWER, conditions="slower undecided", more=("--json",)) == 3
+    found = json.loads(capsys.readouterr().out)
+    (verdict,) = found["verdicts"]
+    assert (verdict["arm"], verdict["baseline"], verdict["metric"]) == ("18", "17", "nopm")
+    assert verdict["verdict"] == "slower" == found["verdict"]
+    assert verdict["percent"] == {
+        key: found["comparisons"][0]["effects"]["nopm"][key] for key in verdict["percent"]
+    }
+    assert found["gate"]["holds"] and found["gate"]["conditions"] == ["slower", "undecided"]
+    (tripped,) = found["gate"]["tripped"]
+    assert tripped["condition"] == "slower" and tripped["p_value"] == verdict["p_value"]
+    assert run(["report", str(tmp_path / "e.sqlite"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["gate"] is None
+
+
+CASES = tuple(
+    replace(
+        SAME,
+        levels={"clients": str(n)},
+        seed=n,
+        slices=2,
+        effects=(1, 1, 1),
+        names=("A", "B", "C"),
+        noise=0.01,
+    )
+    for n in range(1, 7)
+)
+
+
+def test_one_slow_case_of_many_trips_the_gate_and_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = replace(CASES[2], effects=(1, 1, 0.8))
+    assert status(tmp_path, *CASES[:2], slow, *CASES[3:], conditions="slower") == 3
+    said = plain(capsys.readouterr().err)
+    assert "slower: clients 3: C is slower than A" in said and "holds of 1 comparison" in said
+
+
+def test_the_average_over_the_cases_can_be_gated(tmp_path: Path) -> None:
+    slow = [replace(case, effects=(1, 1, 0.9), noise=0.005) for case in CASES[:3]]
+    assert status(tmp_path, *slow, conditions="slower:average faster") == 3
+    (tmp_path / "e.sqlite").unlink()
+    assert status(tmp_path, *CASES[:3], conditions="slower:average") == 0
+
+
+def test_several_hosts_are_gated_by_the_pooled_verdict(tmp_path: Path) -> None:
+    hosts = [{"machine": f"{n}", "processor": f"{n}", "cores": 2, "memory_bytes": 1e9} for n in range(3)]
+    paths = [tmp_path / f"{n}.sqlite" for n in range(3)]
+    for n, (path, host) in enumerate(zip(paths, hosts, strict=True)):
+        write_study(path, replace(SLOWER, host=host, seed=n, noise=0.002))
+    built = read_hosts(paths)
+    found = gate(built.findings, [Condition(Outcome.SLOWER), Condition(Outcome.FASTER)])
+    assert [of.condition.outcome for of in found.tripped] == [Outcome.SLOWER]
+    assert run(["report", *map(str, paths), "--fail-if", "slower:server_cpu"]) == 3
+    shown = plain(to_summary(built, found, []).partition("<details>")[0])
+    assert "18 against 17 | slower" in shown
+
+
+def of_ratios(rng: np.random.Generator, effects: np.ndarray, blocks: int, sd: float) -> list[Judged]:
+    """Cases × arms, by the functions that a study's verdicts come from."""
+    found = []
+    for case, of_arms in enumerate(effects):
+        values = [{b: (1.0, float(np.exp(d + rng.normal(0, sd)))) for b in range(blocks)} for d in of_arms]
+        of_case = effects_by_arm(len(of_arms), {"nopm": values}, {"nopm": ("NOPM", Better.MORE)}, 0.95)
+        for arm, of in enumerate(of_case):
+            effect = of["nopm"]
+            verdict = judge(effect.spread.low, effect.spread.high, blocks, 0.002)
+            found.append(
+                Judged(
+                    f"{case}",
+                    "A",
+                    f"{arm}",
+                    "",
+                    "NOPM",
+                    verdict,
+                    effect.percent,
+                    effect.spread.p_value,
+                    blocks,
+                )
+            )
+    return found
+
+
+def test_a_gate_over_many_cases_and_arms_is_rarely_wrong_and_the_verdicts_alone_would_be_often() -> None:
+    """Where no arm differs, a gate on faster or slower trips in at most 5 % of the studies. 200 studies of 5
+    cases with 2 arms: more than the bound's number would happen in 1 of 1000 such tests.
+    """
+    rng, studies = np.random.default_rng(5), 200
+    conditions = [Condition(Outcome.SLOWER), Condition(Outcome.FASTER)]
+    gates = [hold(conditions, {"": of_ratios(rng, np.zeros((5, 2)), 6, 0.03)}, 0.95) for _ in range(studies)]
+    alarms = sum(of.holds for of in gates)
+    assert alarms <= scipy.stats.binom.ppf(0.999, studies, 0.05)
+    # That the correction is needed: the verdicts of five cases by themselves are wrong far more often.
+    alone = sum(bool(of.tripped or of.held_back) for of in gates)
+    assert alone > scipy.stats.binom.ppf(0.999, studies, 0.05)
+    assert all(of.family == 10 for of in gates)
+
+
+def test_a_difference_in_one_case_of_many_is_found() -> None:
+    rng = np.random.default_rng(6)
+    effects = np.zeros((5, 2))
+    effects[3, 1] = -0.2
+    gates = [
+        hold([Condition(Outcome.SLOWER)], {"": of_ratios(rng, effects, 6, 0.03)}, 0.95) for _ in range(40)
+    ]
+    assert sum(any(of.of.case == "3" for of in one.tripped) for one in gates) >= 38
+
+
+CAVEATS = (
+    Caveat(Code.SHARED_MACHINE, {"cores": 2}),
+    Caveat(Code.DEBUG_SERVER, {"arm": "18", "flags": "--enable-cassert"}),
+)
+
+
+def test_the_summary_is_short_names_the_gravest_caveat_and_folds_the_rest(tmp_path: Path) -> None:
+    file = tmp_path / "summary.md"
+    file.write_text("of an earlier step\n")
+    wanted = replace(SLOWER, caveats=CAVEATS)
+    assert status(tmp_path, wanted, conditions="slower", more=("--summary", str(file))) == 3
+    text = plain(file.read_text())
+    assert text.startswith("of an earlier step\n## ")
+    shown, _, folded = text.partition("<details>")
+    assert "**Gate failed: slower holds of 1 comparison.**" in shown
+    assert "| 18 against 17 | slower | new orders per minute | −1" in shown
+    assert "the gravest: Arm 18 ran on a server built for debugging" in shown
+    assert "e.sqlite" in shown and "Throughput and CPU" not in shown
+    assert "Throughput and CPU" in folded and "2 cores" in folded and "pgdyno compare 17 18" in folded
+    assert text.count("<details>") == text.count("</details>")
+    # GitHub takes what follows for Markdown only after an empty line.
+    assert all(part.startswith("\n\n") for part in text.split("</summary>")[1:])
+    assert max(ord(letter) for letter in text) < 0x2600  # no pictures
+
+
+def test_the_summary_goes_where_the_pipeline_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_study(tmp_path / "e.sqlite", SAME)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "step.md"))
+    assert run(["report", str(tmp_path / "e.sqlite"), "--summary", "auto"]) == 0
+    assert "| 18 against 17 | same |" in (tmp_path / "step.md").read_text()
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY")
+    assert run(["report", str(tmp_path / "e.sqlite"), "--summary", "auto"]) == 2
+    assert run(["report", str(tmp_path / "e.sqlite"), "--summary", str(tmp_path / "no" / "where")]) == 2
+
+
+def test_no_name_from_outside_becomes_markup_in_the_summary(tmp_path: Path) -> None:
+    write_study(tmp_path / "e.sqlite", replace(SLOWER, names=("17", HOSTILE), title=HOSTILE))
+    built = read_report(tmp_path / "e.sqlite")
+    text = to_summary(built, gate(built.findings, [Condition(Outcome.SLOWER)]), [HOSTILE])
+    body = text[: text.index("<details><summary>To repeat it")]
+    assert "<script" not in body.replace("\\<script", "")
+
+
+def test_many_cases_do_not_make_the_summary_long(tmp_path: Path) -> None:
+    cases = [replace(SAME, levels={"clients": str(n)}, blocks=1, slices=2) for n in range(50)]
+    write_study(tmp_path / "e.sqlite", *cases)
+    text = to_summary(read_report(tmp_path / "e.sqlite"), None, [])
+    assert "10 more comparisons in the report." in text
+    assert text.partition("<details>")[0].count("\n| clients") == 40
+
+
+def test_the_page_about_gates_names_what_exists() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    page, options = (docs / "gates.md").read_text(), (docs / "cli.md").read_text()
+    ours = page.replace("--prefix", "")  # of the configure script
+    assert not {name for name in re.findall(r"--[a-z-]+", ours) if name not in options}
+    for text in re.findall(r"`((?:slower|faster|not-same|undecided)(?::[\w.]+)?)`", page):
+        parse_condition(text)
+    assert all(f"| `{outcome}` |" in page for outcome in Outcome)
