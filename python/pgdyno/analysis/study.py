@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pgdyno.analysis.cells import design_of
 from pgdyno.analysis.combined import Combined, combine
 from pgdyno.analysis.comparison import Comparison
+from pgdyno.analysis.factorial import Effects, effects_of
 from pgdyno.analysis.findings import Findings, find_case
 from pgdyno.analysis.own_values import case_values
 from pgdyno.analysis.published import OwnTable, beside
@@ -47,6 +49,7 @@ class StudyFindings:
     cases: Sequence[Findings]
     over_cases: Sequence[OverCases]
     published: Sequence[OwnTable]  # the source's tables with our figures
+    effects: Effects | None  # of the factors, where several vary
 
     @property
     def first(self) -> Findings:
@@ -59,7 +62,14 @@ def find_study(evidence: Evidence) -> StudyFindings:
     with evidence.snapshot():
         cases = [find_case(evidence, case) for case in evidence.cases()]
     names = dict.fromkeys((c.baseline.name, c.arm.name) for of in cases for c in of.comparisons)
-    return StudyFindings(cases, [_over(cases, *pair) for pair in names], _published(cases))
+    design = design_of(cases)
+    confidence = cases[0].study.plan.confidence
+    return StudyFindings(
+        cases=cases,
+        over_cases=[_over(cases, *pair) for pair in names],
+        published=_published(cases),
+        effects=None if design is None else effects_of(design, confidence),
+    )
 
 
 def _published(cases: Sequence[Findings]) -> list[OwnTable]:

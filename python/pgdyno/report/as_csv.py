@@ -24,26 +24,45 @@ COLUMNS_OF_HOSTS = ("host", "file", *COLUMNS)
 def to_csv(study: StudyReport | HostsReport) -> str:
     """With a header. Trials that do not count are there, with their status; blocks count from 0.
 
-    The one case of a comparison has no name. Of several hosts every row begins with its host and file.
+    The one case of a comparison has no name. Of several hosts every row begins with its host and file. Of a
+    study file every row ends with the levels of its factors, a column each.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if isinstance(study, HostsReport):
-        writer.writerow(COLUMNS_OF_HOSTS)
+        writer.writerow((*COLUMNS_OF_HOSTS, *_factors(next(iter(study.studies.values())))))
         for host in study.findings.hosts:
             for file in host.studies:
                 place = (_plain(host.name), _plain(file))
                 writer.writerows((*place, *row) for row in _rows_of_study(study.studies[file]))
     else:
-        writer.writerow(COLUMNS)
+        writer.writerow((*COLUMNS, *_factors(study)))
         writer.writerows(_rows_of_study(study))
     return text.getvalue()
 
 
 def _rows_of_study(study: StudyReport) -> Iterator[tuple[object, ...]]:
+    factors = _factors(study)
     for name, report in study.cases.items():
+        levels = _levels_by_arm(report.findings)
         for row in _rows(report.findings):
-            yield (_plain(name), *row)
+            own = levels.get(str(row[1]), {})
+            yield (_plain(name), *row, *(_plain(own.get(factor, "")) for factor in factors))
+
+
+def _factors(study: StudyReport) -> list[str]:
+    """Those that make the arms, then those that make the cases."""
+    every = [of for report in study.cases.values() for of in _levels_by_arm(report.findings).values()]
+    return list(dict.fromkeys(factor for levels in every for factor in levels))
+
+
+def _levels_by_arm(findings: Findings) -> dict[str, dict[str, str]]:
+    """Arm's name, as it stands in a row → level by factor."""
+    case, arms = findings.study.levels, findings.study.plan.details.get("arms", ())
+    return {
+        _plain(of.arm.name): {factor: str(level) for factor, level in {**own, **case}.items()}
+        for of, own in zip(findings.arms, arms, strict=False)
+    }
 
 
 def _rows(findings: Findings) -> Iterator[tuple[object, ...]]:

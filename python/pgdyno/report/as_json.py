@@ -14,7 +14,8 @@
 
 A study of several cases has ``over_cases`` ([{arm, baseline, sentence, verdicts: {verdict: n}, primary,
 average}], average an estimate over the passes), ``changes`` (what was fitted to this machine), ``caveats``
-and ``cases``: a document like the above for each, with its ``case`` (name) and ``levels``.
+and ``cases``: a document like the above for each, with its ``case`` (name) and ``levels``. Where several
+factors vary there is ``factors`` (sections_as_json.py).
 
 Of several hosts there are ``sentences``, ``primary``, ``over_hosts`` ([{case, arm, baseline, metric, name,
 verdict (of the primary metric, else null), pooled, tau, i2, p_value, signs_differ, hosts: [{host, own,
@@ -47,6 +48,7 @@ from pgdyno.report.gate import as_object as gate_as_object
 from pgdyno.report.gate import verdicts
 from pgdyno.report.hosts import HostsReport
 from pgdyno.report.model import Headline, Report
+from pgdyno.report.sections_as_json import over_all
 from pgdyno.report.study import StudyReport
 
 VERSION = 1
@@ -61,7 +63,9 @@ def to_json(study: StudyReport | HostsReport, gate: Gate | None = None) -> str:
 
 def _of_study(study: StudyReport) -> dict[str, Any]:
     whole = as_object(study.only) if study.only else _of_cases(study)
-    return whole | ({"published": [asdict(of) for of in study.findings.published]} if study.published else {})
+    if study.published:
+        whole["published"] = [asdict(of) for of in study.findings.published]
+    return whole | over_all(study.findings)
 
 
 def _of_hosts(study: HostsReport) -> dict[str, Any]:

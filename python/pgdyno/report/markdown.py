@@ -41,6 +41,7 @@ def _of_study(study: StudyReport, title: str) -> Iterator[str]:
 
 def _of_one(study: StudyReport, only: Report, title: str) -> Iterator[str]:
     yield from _of_case(only, title)
+    yield from _sections(study)
     for table in [*study.published, *study.background]:
         yield from _table(table)
 
@@ -72,9 +73,21 @@ def _together(
             yield ""
     for table in results:
         yield from _table(table)
+    if isinstance(study, StudyReport):
+        yield from _sections(study)
     yield from _caveats(study.doubts)
     for table in study.background:
         yield from _table(table)
+
+
+def _sections(study: StudyReport) -> Iterator[str]:
+    for section in study.sections:
+        yield f"## {_escaped(section.title)}"
+        yield ""
+        yield from (f"- {_escaped(sentence)}" for sentence in section.sentences)
+        yield ""
+        for table in section.tables:
+            yield from _table(table)
 
 
 def _of_case(report: Report, title: str) -> Iterator[str]:

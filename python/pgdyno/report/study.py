@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pgdyno.analysis.study import OverCases, StudyFindings
 from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict
 from pgdyno.estimate import ABSENT, Better, counted, given_percent
 from pgdyno.report import tables
+from pgdyno.report.factors import factors_section
 from pgdyno.report.model import Doubt, Report, build
 from pgdyno.report.published import beside_ours
+from pgdyno.report.sections import Section
 from pgdyno.report.tables import Table, listed
 
 WORDS = {
@@ -45,6 +47,7 @@ class StudyReport:
     percent_of: str
     published: Sequence[Table]  # the source's, with ours beside
     results: Sequence[Table]
+    sections: Sequence[Section]  # about all cases together
     doubts: Sequence[Doubt]
     fitted: Sequence[str]  # sentences: what is not as the study file has it
     cases: Mapping[str, Report]
@@ -71,6 +74,7 @@ def build_study(findings: StudyFindings) -> StudyReport:
         percent_of="Percentages are (B − A) / A, where A is the baseline.",
         published=[beside_ours(table, first.study.plan.confidence) for table in findings.published],
         results=[table for table in results if table.rows],
+        sections=list(_sections(findings)),
         doubts=_doubts(cases),
         fitted=[
             f"{change['key']}: {change['before']} → {change['after']} ({change['why']})"
@@ -82,6 +86,11 @@ def build_study(findings: StudyFindings) -> StudyReport:
         background=[table for table in background if table.rows],
         command=first.study.command,
     )
+
+
+def _sections(findings: StudyFindings) -> Iterator[Section]:
+    if findings.effects is not None:
+        yield factors_section(findings.effects, findings.first.study.plan)
 
 
 def _headline(over: OverCases, findings: StudyFindings) -> OverCasesHeadline:

@@ -47,7 +47,7 @@ def print_terminal(study: StudyReport | HostsReport, console: Console) -> None:
         return
     console.print(render(study.only, console.width))
     _print_beside(study, console)
-    console.print(Group(*_fitted(study, min(console.width, WIDTH_MAX))))
+    console.print(Group(*_sections(study, console.width), *_fitted(study, min(console.width, WIDTH_MAX))))
 
 
 def print_published(study: StudyReport, console: Console) -> None:
@@ -99,6 +99,16 @@ def _print_cases(study: StudyReport, console: Console) -> None:
     console.print(Group(*_below_headlines(study, study.results, width), *_fitted(study, prose)))
 
 
+def _sections(study: StudyReport, width: int) -> list[RenderableType]:
+    """Sentences, then tables."""
+    parts: list[RenderableType] = []
+    for section in study.sections:
+        parts.append(Text(section.title, style="bold"))
+        parts += [_wrapped(sentence, min(width, WIDTH_MAX), begin="- ") for sentence in section.sentences]
+        parts += [Text(), *_tables(section.tables, width)]
+    return parts
+
+
 def _below_headlines(
     study: StudyReport | HostsReport, results: Sequence[Table], width: int
 ) -> list[RenderableType]:
@@ -108,6 +118,7 @@ def _below_headlines(
         parts.append(_wrapped(study.unfinished, prose, "bold"))
     parts += [_wrapped(study.percent_of, prose, "dim"), Text()]
     parts += _tables(results, width)
+    parts += _sections(study, width) if isinstance(study, StudyReport) else []
     parts += _caveats(study.doubts, prose)
     return parts
 

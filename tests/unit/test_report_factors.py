@@ -1,0 +1,132 @@
+"""What a report says of a study's factors: effects, on what they depend, in every form."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from synthetic_study import Synthetic, write_study
+from test_report import FORMS, plain
+
+from pgdyno.analysis.cells import design_of
+from pgdyno.analysis.study import find_study
+from pgdyno.cli.report import read_report
+from pgdyno.evidence.reader import Evidence
+from pgdyno.report.study import StudyReport
+
+ARMS = tuple({"server": server, "settings": of} for server in ("17", "18") for of in ("old", "new"))
+CASE = Synthetic(
+    names=[", ".join(levels.values()) for levels in ARMS], arms=ARMS, blocks=6, slices=2, noise=0.004
+)
+EFFECTS = (1, 1.1, 1.2, 1.32)
+CASES = (
+    replace(CASE, levels={"clients": "8"}, effects=EFFECTS, rate_per_s=1000),
+    replace(CASE, levels={"clients": "64"}, effects=(1, 1.1, 0.8, 0.88), rate_per_s=2000, seed=2),
+)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> StudyReport:
+    path = tmp_path_factory.mktemp("factors") / "e"
+    write_study(path, *CASES)
+    return read_report(path)
+
+
+def test_an_average_over_what_it_depends_on_is_said_to_mislead(built: StudyReport) -> None:
+    (section,) = built.sections
+    server, settings, clients = map(plain, section.sentences)
+    assert server.startswith("server: 18 instead of 17 changes new orders per minute by ")
+    assert "on the average over settings and clients, 6 passes" in server
+    assert "misleads, as it depends on clients: with clients 64 the ratio of 18 to 17 is 3" in server
+    assert "lower than with 8" in server and "misleads" in clients and "misleads" not in settings
+    assert "new instead of old changes new orders per minute by +" in settings
+
+
+def test_what_depends_is_told_level_by_level(built: StudyReport) -> None:
+    table = built.sections[0].tables[2]
+    assert [row[:2] for row in table.rows] == [
+        ["server 17 → 18", "clients 8"],
+        ["server 17 → 18", "clients 64"],
+    ]
+    assert [row[3] for row in table.rows] == ["higher", "lower"]
+
+
+@pytest.mark.parametrize("form", ["terminal", "md", "html"])
+def test_every_form_for_people_has_the_sentences_and_the_tables(built: StudyReport, form: str) -> None:
+    text = " ".join(plain(FORMS[form](built)).replace("\\", "").replace("\n  ", " ").split())
+    for sentence in built.sections[0].sentences:
+        assert plain(sentence) in text
+    for table in built.sections[0].tables:
+        assert table.title in text
+    assert form != "html" or text.count("Change by server at each level of") == 2
+
+
+def test_programs_get_the_effects_with_their_intervals(built: StudyReport) -> None:
+    found = json.loads(FORMS["json"](built))["factors"]
+    assert [of["name"] for of in found["names"]] == ["server", "settings", "clients"]
+    server = found["main"][0]
+    assert server["effect"]["low"] < server["effect"]["value"] < server["effect"]["high"]
+    assert server["combinations"] == server["of_combinations"] == 4
+    (of_clients,) = [
+        of for of in found["interactions"] if of["by"]["factor"] == "clients" and of["factor"] == "server"
+    ]
+    assert of_clients["effect"]["value"] == pytest.approx(100 * (0.8 / 1.2 - 1), abs=3)
+    assert {(of["factor"], of["other"], of["at"]) for of in found["at"]} >= {("server", "clients", "64")}
+
+
+def test_a_spreadsheet_has_a_column_for_each_factor(built: StudyReport) -> None:
+    rows = list(csv.DictReader(io.StringIO(FORMS["csv"](built))))
+    told = {(row["arm"], row["server"], row["settings"], row["case"], row["clients"]) for row in rows}
+    assert len(told) == 8 and ("18, new", "18", "new", "clients 64", "64") in told
+
+
+def test_a_comparison_of_several_factors_without_cases_has_them_too(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", replace(CASE, effects=EFFECTS))
+    built = read_report(tmp_path / "e")
+    (section,) = built.sections
+    assert [plain(of).split(":")[0] for of in section.sentences] == ["server", "settings"]
+    for form in ("terminal", "md", "html"):
+        assert "on the average over server, 6 passes" in " ".join(plain(FORMS[form](built)).split())
+
+
+def test_one_factor_is_what_the_comparison_says(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", Synthetic(blocks=2, slices=2, arms=({"server": "17"}, {"server": "18"})))
+    assert read_report(tmp_path / "e").sections == []
+
+
+def test_few_passes_give_no_interval_and_decide_nothing(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", *(replace(case, blocks=3) for case in CASES))
+    (section,) = read_report(tmp_path / "e").sections
+    assert "(no interval yet)" in section.sentences[0]
+    assert "depends on settings or clients is undecided" in section.sentences[0]
+    assert not [row for table in section.tables for row in table.rows if row[-3] not in ("undecided",)]
+
+
+def test_cells_are_as_the_study_file_orders_their_levels_and_without_twins_and_stalled_ones(
+    tmp_path: Path,
+) -> None:
+    twins = [*ARMS, ARMS[0]]
+    names = [*CASE.names, "17, old (again 2)"]
+    cases = (
+        # An exclusion took 17 away from the first case.
+        replace(CASES[0], arms=ARMS[2:], names=CASE.names[2:], effects=EFFECTS[2:]),
+        replace(CASES[1], arms=twins, names=names, effects=(*EFFECTS, 1), stalled=[(1, 3)]),
+    )
+    write_study(tmp_path / "e", *cases)
+    with Evidence(tmp_path / "e") as evidence:
+        found = find_study(evidence)
+    design = design_of(found.cases)
+    assert design is not None
+    assert [tuple(factor.levels) for factor in design.factors] == [
+        ("17", "18"),
+        ("old", "new"),
+        ("8", "64"),
+    ]
+    assert len(design.cells) == 6 and [cell.stalled for cell in design.cells].count(True) == 1
+    assert found.effects is not None
+    server = found.effects.main[0].combined
+    assert server is not None and server.names == ["settings old, clients 64"]
