@@ -82,9 +82,9 @@ def _together(
 
 def _sections(study: StudyReport) -> Iterator[str]:
     for section in study.sections:
-        yield f"## {_escaped(section.title)}"
+        yield f"## {escaped(section.title)}"
         yield ""
-        yield from (f"- {_escaped(sentence)}" for sentence in section.sentences)
+        yield from (f"- {escaped(sentence)}" for sentence in section.sentences)
         yield ""
         for table in section.tables:
             yield from _table(table)
