@@ -118,7 +118,7 @@ def test_what_was_done_between_the_readings_is_what_is_told(server: Server) -> N
     assert values[f"statement.calls:{UPDATE}"] == UPDATES
     assert values[f"statement.rows_per_call:{UPDATE}"] == 1
     assert 0 < values[f"statement.mean_ms:{UPDATE}"] < 1000
-    assert 0 < values[f"statement.share_of_time:{UPDATE}"] <= 100
+    assert 0 < values[f"statement.share_of_time:{UPDATE}"] <= 100 + 1e-9
     assert values["relation.updates_per_tx:accounts"] == 1
     # Half of each page was left free, and no index is on the balance: all new versions stay on their page.
     assert values["relation.hot_share:accounts"] == values["relations.hot_share"] == 100

@@ -293,16 +293,17 @@ def test_wal_is_counted_in_bytes(server: Server, database: str, probe: Connectio
         assert after.keys() == {"lsn_bytes"}
 
 
-def test_a_checkpoint_is_counted(probe: Connection, work: Connection) -> None:
+def test_a_checkpoint_is_counted(probe: Connection, work: Connection, major: int) -> None:
     before, sampled = row_of(probe, "checkpoints"), sample(probe)
     work.execute("create table t as select generate_series(1, 10000) as a")
     work.execute("checkpoint")
     until(lambda: row_of(probe, "checkpoints")["num_requested"], before["num_requested"] + 1)
     until(lambda: row_of(probe, "checkpoints")["buffers_written"], before["buffers_written"] + 40)
     after = row_of(probe, "checkpoints")
-    assert after["num_requested"] - before["num_requested"] == 1
+    if major >= 15:  # up to 14 those of the databases made for other tests may arrive only now
+        assert after["num_requested"] - before["num_requested"] == 1
     assert after["write_time"] >= before["write_time"]
-    assert sample(probe)["num_requested"] - sampled["num_requested"] == 1
+    assert sample(probe)["num_requested"] - sampled["num_requested"] >= 1
     assert sample(probe)["buffers_written"] == after["buffers_written"]
 
 
