@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pgdyno.caveats_of_the_machine import OF_THE_MACHINE
+
 Parameter = str | int | float
 
 
@@ -59,6 +61,32 @@ class Code(StrEnum):
     WRITE_BACK_IN_SLICES = "write-back-in-slices"
     WINDOW_WITHOUT_CHECKPOINT = "window-without-checkpoint"
     NO_STEADY_STATE = "no-steady-state"
+    # the machine, as the doctor finds it: worded in caveats_of_the_machine.py
+    GOVERNOR = "governor"
+    BOOST = "boost"
+    HEAT = "heat"
+    ON_BATTERY = "on-battery"
+    SMT = "smt"
+    VIRTUAL_MACHINE = "virtual-machine"
+    NUMA = "numa"
+    HUGE_PAGES = "huge-pages"
+    SWAP_USED = "swap-used"
+    SWAPPING = "swapping"
+    OUT_OF_MEMORY = "out-of-memory"
+    MACHINE_STEAL = "machine-steal"
+    OTHER_LOAD = "other-load"
+    PRESSURE = "pressure"
+    CPU_LIMITED = "cpu-limited"
+    CPU_WITHHELD = "cpu-withheld"
+    MEMORY_LIMITED = "memory-limited"
+    FILES_LIMITED = "files-limited"
+    SLOW_CLOCK = "slow-clock"
+    CLOCK_SET = "clock-set"
+    FILE_SYSTEM = "file-system"
+    SPACE_SHORT = "space-short"
+    FLUSH_TOO_FAST = "flush-too-fast"
+    FLUSH_SLOW = "flush-slow"
+    FLUSH_UNEVEN = "flush-uneven"
     # what the statistics say of themselves
     STOPPED_ON_VERDICT = "stopped-on-verdict"
     THROUGHPUT_FIXED = "throughput-fixed"
@@ -253,6 +281,7 @@ WORDINGS: Mapping[Code, Wording] = {
         "Arm {arm} reached no steady state: its rate still changed by {slope_percent_per_hour} % per hour.",
         "Warm up for longer, or report the slope as the result.",
     ),
+    **{Code(name): Wording(*texts) for name, texts in OF_THE_MACHINE.items()},
     Code.STOPPED_ON_VERDICT: Wording(
         "The study stopped as soon as its interval gave a verdict: "
         "looking after every block makes false alarms likelier than {alarm}.",

@@ -14,7 +14,20 @@ from pydantic import ValidationError
 from typer.exceptions import TyperException
 
 from pgdyno import __version__
-from pgdyno.cli import cache, check, compare, demo, drive, load, pgbench, report, servers, settings, study
+from pgdyno.cli import (
+    cache,
+    check,
+    compare,
+    demo,
+    doctor,
+    drive,
+    load,
+    pgbench,
+    report,
+    servers,
+    settings,
+    study,
+)
 from pgdyno.cli import run as run_study
 from pgdyno.cli.console import PLAIN, say
 from pgdyno.errors import PgdynoError, UsageError
@@ -38,6 +51,7 @@ app.add_typer(study.app, name="study")
 app.add_typer(servers.app, name="servers")
 app.add_typer(settings.app, name="settings")
 app.add_typer(cache.app, name="cache")
+app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
 
 

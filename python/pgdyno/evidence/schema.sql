@@ -18,7 +18,7 @@ CREATE TABLE study (
     pgdyno_version      TEXT NOT NULL,
     engine              TEXT NOT NULL,      -- JSON: what pgdyno-engine version says (docs/engine.md)
     command             TEXT NOT NULL,      -- the command line that repeats it
-    host                TEXT NOT NULL,      -- JSON: machine facts, name → text or number
+    host                TEXT NOT NULL,      -- JSON: machine facts, name → text or number; states: the machine before and after (docs/doctor.md)
     file                TEXT NOT NULL,      -- the study file as it was given; empty for a comparison without one
     changes             TEXT NOT NULL,      -- JSON: list of {key, before, after, why}, of a note the last alone: what was fitted to this machine
     published           TEXT NOT NULL       -- JSON: the tables of the source (docs/studies.md), with the levels that were run; null without

@@ -127,6 +127,13 @@ class Writer:
                         f"UPDATE arm SET {column} = ? WHERE case_id = ? AND arm = ?", (value, case, arm)
                     )
 
+    def add_machine_state(self, state: Json) -> None:
+        """How the machine was before the study or after it: one more under ``states`` of its host."""
+        with self._transaction() as connection:
+            host = json.loads(connection.execute("SELECT host FROM study").fetchone()[0])
+            host["states"] = [*host.get("states", ()), state]
+            connection.execute("UPDATE study SET host = ?", (masked_json(host),))
+
     def begin_block(self, block: Block) -> None:
         """A block starts, or starts again after an interruption."""
         with self._transaction() as connection:

@@ -17,6 +17,7 @@ from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import BlockStatus, Ending, Schedule, TrialStatus
 from pgdyno.evidence.writer import Writer
 from pgdyno.interruption import Interruption
+from pgdyno.lab.doctor.attendance import Attendance
 from pgdyno.lab.prepare import Prepared, prepare
 from pgdyno.lab.progress import Watch
 from pgdyno.lab.run import run_study
@@ -69,7 +70,7 @@ def start_study(path: Path, request: Request, watch_for: WatchFor, interruption:
                 Lab(prepared.study, prepared.arms, writer, watch, interruption, number, request.name_of(case))
                 for number, (case, prepared) in enumerate(zip(request.cases, ready, strict=True))
             ]
-            return _measure(writer, labs)
+            return _measure(writer, labs, ready[0].data_path)
 
 
 def resume_study(
@@ -99,7 +100,7 @@ def resume_study(
                 )
                 for number, (case, prepared) in enumerate(zip(done, ready, strict=True))
             ]
-            return _measure(writer, labs, [case.next_block for case in done], spent_s)
+            return _measure(writer, labs, ready[0].data_path, [case.next_block for case in done], spent_s)
 
 
 @dataclass(frozen=True)
@@ -177,11 +178,17 @@ def require_comparable(path: Path, ready: Sequence[Prepared]) -> None:
 
 
 def _measure(
-    writer: Writer, labs: Sequence[Lab], first_blocks: Sequence[int] | None = None, spent_s: float = 0.0
+    writer: Writer,
+    labs: Sequence[Lab],
+    data_path: Path,
+    first_blocks: Sequence[int] | None = None,
+    spent_s: float = 0.0,
 ) -> Ending:
     ending = Ending.FAILED
     try:
+        doctor = Attendance.begin(writer, [lab.study for lab in labs], data_path, labs[0].watch)
         ending = run_study(labs, first_blocks, spent_s)
+        doctor.end()
     except KeyboardInterrupt:
         ending = Ending.INTERRUPTED
         raise

@@ -4,7 +4,7 @@
 
     pgdyno_report   1 title, command, created_unix_s, ended_because (null while it runs), pgdyno_version
     percent_of      of what the percentages are, in words verdict         with two arms the verdict of the
-    one comparison, else null plan            as in the evidence arms            [{name, spec, clients,
+    one comparison, else null plan, host      as in the evidence arms            [{name, spec, clients,
     server, settings_requested, safety, trials: {status: n}, levels: {metric: estimate}, latency_ms: {kind:
     {n, p50 … max}}, counts: {kind: counts}, driver_memory_bytes}], the baseline first comparisons
     [{arm, baseline, verdict, sentence, margin, primary, effects: {metric or latency key: effect}, telemetry:
@@ -159,6 +159,7 @@ def as_object(report: Report) -> dict[str, Any]:
         "created_unix_s": study.created_unix_s,
         "ended_because": study.ended_because,
         "pgdyno_version": study.pgdyno_version,
+        "host": study.host,
         "percent_of": report.percent_of,
         "verdict": comparisons[0]["verdict"] if len(comparisons) == 1 else None,
         "plan": asdict(study.plan),

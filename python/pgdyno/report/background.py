@@ -176,12 +176,34 @@ def trials(findings: Findings) -> Table:
 def host(findings: Findings) -> Table:
     """The machine, the driver, the plan's place in time."""
     study = findings.study
-    facts = _flat(study.host)
+    facts = _flat({name: fact for name, fact in study.host.items() if name != "states"})
     facts |= {f"engine {key}": value for key, value in _flat(study.engine).items()}
     facts["pgdyno"] = study.pgdyno_version
     return Table(
         "Machine and driver", ("", "value"), [[name, value] for name, value in facts.items()], long=True
     )
+
+
+def machine(findings: Findings) -> Table:
+    """What the doctor found before the study and after it, in the words that it has for each check."""
+    states = findings.study.host.get("states", ())
+    told = [{one["about"]: one for one in state["checks"]} for state in states]
+    names = list(dict.fromkeys(name for of_state in told for name in of_state))
+    rows = [[name, *(_said(of_state.get(name)) for of_state in told)] for name in names]
+    columns = ("check", *_distinct([str(state["when"]) for state in states]))
+    note = "What disturbs is among the caveats, with its remedy (pgdyno doctor)."
+    return Table("State of the machine", columns, rows, note, long=True)
+
+
+def _said(one: Mapping[str, str] | None) -> str:
+    if one is None:
+        return ABSENT
+    return one["text"] if one["found"] == "fine" else f"{one['found']}: {one['text']}"
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """A resumed study has each moment several times."""
+    return [name if names.count(name) == 1 else f"{name}, {i // 2 + 1}" for i, name in enumerate(names)]
 
 
 def _flat(facts: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -115,6 +115,7 @@ def build(findings: Findings) -> Report:
         background.servers(findings),
         background.trials(findings),
         background.host(findings),
+        background.machine(findings),
     ]
     return Report(
         title=findings.study.title,

@@ -1,0 +1,76 @@
+"""The doctor at a study: before its first block and after its last one.
+
+What is found goes into the evidence: the state of the machine into ``study.host`` under ``states``, findings
+as caveats of every case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgdyno.caveats import Caveat
+from pgdyno.evidence.writer import Writer
+from pgdyno.lab.doctor.checked import Checked
+from pgdyno.lab.doctor.examine import AFTER, BEFORE, caveats_after, caveats_of, examine, passing
+from pgdyno.lab.progress import Doubt, Step, Watch
+from pgdyno.probe.machine.state import State, examine_machine
+from pgdyno.study.plan import Study
+
+WATCH_SHARE = 0.005
+WATCH_S_MIN, WATCH_S_MAX = 0.2, 2.0
+"""Of the time that a study will measure: what the doctor takes, it takes from the measurement."""
+
+
+@dataclass(frozen=True)
+class Attendance:
+    """``data_path``: None where all servers run already, wherever their data lie."""
+
+    writer: Writer
+    cases: int
+    watch_s: float
+    data_path: Path | None
+    state: State
+    found: Sequence[Caveat]
+
+    @classmethod
+    def begin(cls, writer: Writer, studies: Sequence[Study], data_path: Path, watch: Watch) -> Attendance:
+        """Examines the machine, and says at once what can still be helped."""
+        watch(Step("look at the machine"))
+        watch_s = watch_s_of(studies)
+        ours = any(not arm.is_dsn for study in studies for arm in study.arms)
+        place = data_path if ours else None
+        state = examine_machine(watch_s, place, watch_s / 2)
+        checked = examine(state, BEFORE)
+        attendance = cls(writer, len(studies), watch_s, place, state, caveats_of(checked))
+        attendance.note(BEFORE, state, checked, attendance.found)
+        for caveat in caveats_of(list(passing(state, BEFORE))):
+            watch(Doubt(caveat.sentence))
+        return attendance
+
+    def end(self) -> None:
+        """Examines it once more: only what has changed is a caveat."""
+        state = examine_machine(self.watch_s, self.data_path, self.watch_s / 2)
+        known = {caveat.code for caveat in self.found}
+        self.note(AFTER, state, examine(state, AFTER), caveats_after(self.state, state, known))
+
+    def note(self, when: str, state: State, checked: Sequence[Checked], caveats: Sequence[Caveat]) -> None:
+        """Into the evidence."""
+        told = [{"about": one.about, "found": one.found, "text": one.text} for one in checked]
+        self.writer.add_machine_state({"when": when, **state.as_json(), "checks": told})
+        for case in range(self.cases):
+            for caveat in caveats:
+                self.writer.add_caveat(caveat, case)
+
+
+def watch_s_of(studies: Sequence[Study]) -> float:
+    """How long to watch the machine before, and once more after."""
+    return min(WATCH_S_MAX, max(WATCH_S_MIN, WATCH_SHARE * sum(map(_likely_s, studies))))
+
+
+def _likely_s(study: Study) -> float:
+    if study.blocks_max is None:
+        return study.budget_s
+    groups = 1 if study.schedule == "slices" else len(study.arms)
+    return min(study.budget_s, study.blocks_max * groups * study.window_likely_s())

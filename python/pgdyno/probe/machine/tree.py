@@ -1,0 +1,38 @@
+"""The files of /proc and /sys, or of a machine that is made up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Paths are those of the real files, from the root on."""
+
+    root: Path = Path("/")
+
+    def text(self, path: str) -> str | None:
+        """A file's text without the blanks around it; None where it is not there or not for us."""
+        try:
+            return (self.root / path.lstrip("/")).read_text().strip()
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def number(self, path: str) -> int | None:
+        """A file of one number; None where it is none."""
+        text = self.text(path)
+        try:
+            return None if text is None else int(text)
+        except ValueError:
+            return None
+
+    def texts(self, pattern: str) -> list[str]:
+        """Of all files that match, in the order of their names."""
+        found = sorted(self.root.glob(pattern.lstrip("/")))
+        texts = (self.text(str(path.relative_to(self.root))) for path in found)
+        return [text for text in texts if text is not None]
+
+    def names(self, pattern: str) -> list[str]:
+        """Of all files and directories that match."""
+        return sorted(path.name for path in self.root.glob(pattern.lstrip("/")))

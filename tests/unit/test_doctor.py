@@ -1,0 +1,290 @@
+"""The doctor: every check with what is fine, what disturbs, and what is not known."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from synthetic_study import Synthetic, write_study
+
+from pgdyno.caveats import WORDINGS, Caveat, Code
+from pgdyno.caveats_of_the_machine import OF_THE_MACHINE
+from pgdyno.cli import doctor as command
+from pgdyno.cli.main import run
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.writer import Writer
+from pgdyno.lab.doctor import attendance
+from pgdyno.lab.doctor.attendance import Attendance, watch_s_of
+from pgdyno.lab.doctor.examine import AFTER, BEFORE, DURING, caveats_after, caveats_of, examine, passing
+from pgdyno.lab.progress import Doubt, Progress
+from pgdyno.probe.machine.clock import Clock
+from pgdyno.probe.machine.disk import Disk, Syncs
+from pgdyno.probe.machine.limits import Limits
+from pgdyno.probe.machine.load import Counters, Load
+from pgdyno.probe.machine.memory import Memory
+from pgdyno.probe.machine.processor import Processor
+from pgdyno.probe.machine.state import State
+from pgdyno.study.arm import ArmSpec
+from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.plan import Study
+
+GB = 2**30
+COUNTERS = Counters(100.0, 200.0, 20.0, 0.0, 5.0, {"io": 1.0}, 0, 0, 0, 0.0)
+QUIET = State(
+    unix_s=1.0,
+    processor=Processor(
+        2, ("performance",), boost=False, smt=False, hypervisor="", nodes=1, on_battery=False
+    ),
+    memory=Memory(16 * GB, 12 * GB, 2 * GB, 0, "madvise", 0, 0, 0),
+    limits=Limits(cpu_cores=None, memory_bytes=None, files=1024),
+    clock=Clock("tsc", 45.0),
+    disk=Disk("ext4", "sda", "ssd", "write back", 100 * GB, 50 * GB, Syncs(500, 3e-4, 9e-4, 2e-3)),
+    load=Load(2.0, 0.0, 0.01, (("idler", 0.01),), {"cpu": 0.0, "io": 0.0, "memory": 0.0}, 0, 0, 0, 0.0, 0.0),
+    counters=COUNTERS,
+)
+"""On which nothing disturbs."""
+
+
+def like(**changed: dict[str, Any]) -> State:
+    """The quiet machine, with these fields of these parts changed."""
+    return replace(QUIET, **{part: replace(getattr(QUIET, part), **of) for part, of in changed.items()})
+
+
+DISTURBS = [
+    (Code.GOVERNOR, "powersave", like(processor={"governors": ("performance", "powersave")})),
+    (Code.BOOST, "boost", like(processor={"boost": True})),
+    (Code.SMT, "twin", like(processor={"smt": True})),
+    (Code.VIRTUAL_MACHINE, "KVM", like(processor={"hypervisor": "KVM"})),
+    (
+        Code.NUMA,
+        "2 nodes of memory (numa_balancing 1, zone_reclaim_mode 0)",
+        like(processor={"nodes": 2}, memory={"numa_balancing": 1}),
+    ),
+    (Code.ON_BATTERY, "battery", like(processor={"on_battery": True})),
+    (Code.HEAT, "3 times now", like(load={"throttled": 3})),
+    (Code.HUGE_PAGES, "always", like(memory={"huge_pages": "always"})),
+    (Code.SWAP_USED, "1 GB are swapped out", like(memory={"swap_used_bytes": GB})),
+    (Code.SWAPPING, "2 MB went to swap or came from it now", like(load={"swapped_bytes": 2 * 2**20})),
+    (Code.OUT_OF_MEMORY, "want of memory now: 1", like(load={"oom_kills": 1})),
+    (Code.MACHINE_STEAL, "took away 3.0% of the CPU time", like(load={"steal": 0.03})),
+    (
+        Code.OTHER_LOAD,
+        "used 30.0% of the CPU now (limit 5%; the busiest: backup 25.0%)",
+        like(load={"others": 0.3, "busiest": (("backup", 0.25),)}),
+    ),
+    (Code.OTHER_LOAD, "short-lived ones", like(load={"others": 0.3, "busiest": ()})),
+    (Code.PRESSURE, "want of CPU for 11.0%", like(load={"pressure": {"cpu": 0.11}})),
+    (Code.PRESSURE, "want of the disk for 6.0%", like(load={"pressure": {"io": 0.06}})),
+    (Code.PRESSURE, "want of memory for 2.0%", like(load={"pressure": {"memory": 0.02}})),
+    (Code.CPU_LIMITED, "1.5 cores' time of the 2", like(limits={"cpu_cores": 1.5})),
+    (Code.CPU_WITHHELD, "withheld CPU for 500 ms now", like(load={"limited_s": 0.5})),
+    (Code.MEMORY_LIMITED, "2 GB of the machine's 16 GB", like(limits={"memory_bytes": 2 * GB})),
+    (Code.FILES_LIMITED, "only 256 files", like(limits={"files": 256})),
+    (Code.SLOW_CLOCK, "1200 ns (source hpet", like(clock={"source": "hpet", "read_ns": 1200.4})),
+    (Code.CLOCK_SET, "by -2 s now", like(load={"clock_step_s": -2.0})),
+    (Code.FILE_SYSTEM, "tmpfs: it is memory", like(disk={"file_system": "tmpfs"})),
+    (Code.FILE_SYSTEM, "overlay: files are copied up", like(disk={"file_system": "overlay"})),
+    (Code.FILE_SYSTEM, "btrfs: it copies", like(disk={"file_system": "btrfs"})),
+    (Code.FILE_SYSTEM, "another program", like(disk={"file_system": "fuse.sshfs"})),
+    (Code.SPACE_SHORT, "1 GB are free", like(disk={"free_bytes": GB, "size_bytes": 10 * GB})),
+    (Code.SPACE_SHORT, "4.0% of that", like(disk={"free_bytes": 4 * GB})),
+    (Code.FLUSH_TOO_FAST, "took 1.50 us", like(disk={"syncs": Syncs(500, 1.5e-6, 2e-6, 1e-5)})),
+    (
+        Code.FLUSH_TOO_FAST,
+        "limit 1 ms",
+        like(disk={"kind": "rotational", "syncs": Syncs(500, 3e-4, 3e-4, 3e-4)}),
+    ),
+    (Code.FLUSH_SLOW, "took 30 ms", like(disk={"syncs": Syncs(20, 0.03, 0.05, 0.05)})),
+    (Code.FLUSH_UNEVEN, "but 20 ms at the 99th", like(disk={"syncs": Syncs(500, 3e-4, 0.02, 0.05)})),
+]
+
+
+def test_a_quiet_machine_has_nothing_said_against_it() -> None:
+    checked = examine(QUIET)
+    assert {one.found for one in checked} == {"fine"}
+    assert len({one.about for one in checked}) == len(checked)
+
+
+@pytest.mark.parametrize(("code", "words", "state"), DISTURBS, ids=lambda value: str(value)[:20])
+def test_what_disturbs_is_found_alone_and_said_with_its_numbers(code: Code, words: str, state: State) -> None:
+    found = caveats_of(examine(state))
+    assert [caveat.code for caveat in found] == [code]
+    assert words in found[0].sentence
+
+
+def test_the_table_has_every_caveat_of_the_machine() -> None:
+    assert {code for code, _, _ in DISTURBS} == {Code(name) for name in OF_THE_MACHINE}
+
+
+BARELY_FINE = [
+    like(processor={"hypervisor": "", "nodes": 1}),
+    like(memory={"huge_pages": "never"}),
+    like(memory={"swap_used_bytes": int(0.009 * 16 * GB)}),
+    like(load={"swapped_bytes": 2**20}),
+    like(load={"steal": 0.02, "others": 0.05, "pressure": {"cpu": 0.1, "io": 0.05, "memory": 0.01}}),
+    like(load={"limited_s": 0.02}),
+    like(limits={"cpu_cores": 2.0, "memory_bytes": 16 * GB}),
+    like(clock={"source": "kvm-clock", "read_ns": 250.0}),  # as quick as tsc: the name says nothing
+    like(load={"clock_step_s": 0.1}),
+    like(load={"elapsed_s": 3600.0, "clock_step_s": 1.5}),  # slewed for an hour
+    like(disk={"free_bytes": 5 * GB}),
+    like(disk={"kind": "nvme", "syncs": Syncs(500, 1.2e-5, 3e-5, 1e-4)}),  # capacitors
+    like(disk={"syncs": Syncs(500, 3e-4, 4e-3, 0.05)}),
+    like(disk={"syncs": Syncs(50, 3e-4, 0.02, 0.02)}),  # too few for a percentile
+]
+
+
+@pytest.mark.parametrize("state", BARELY_FINE)
+def test_what_is_just_within_its_limit_is_fine(state: State) -> None:
+    assert not caveats_of(examine(state))
+
+
+def test_what_is_not_told_is_unknown_and_neither_fine_nor_a_finding() -> None:
+    silent = like(
+        processor={"governors": (), "boost": None, "smt": None, "hypervisor": None, "nodes": None}
+        | {"on_battery": None},
+        memory={"huge_pages": None, "swap_used_bytes": None},
+        clock={"source": None},
+        load={"pressure": {}, "swapped_bytes": None, "oom_kills": None, "throttled": None, "limited_s": None},
+        disk={"file_system": None, "syncs": None},
+    )
+    by_kind = {kind: {c.about for c in examine(silent) if c.found == kind} for kind in ("fine", "unknown")}
+    assert len(by_kind["unknown"]) == 18
+    assert by_kind["fine"] == {
+        *("limit of CPU time", "limit of memory", "open files of a process"),
+        *("other load", "stolen CPU time", "free space for the data", "time of day"),
+    }
+    assert not caveats_of(examine(silent))
+
+
+def test_a_virtual_disk_is_fine_with_a_word_on_its_host() -> None:
+    told = {one.about: one.text for one in examine(like(disk={"device": "vda"}))}
+    assert "not seen from here" in told["flush of a page (write and fdatasync)"]
+
+
+def test_without_data_of_ours_nothing_is_said_of_disks() -> None:
+    assert not [
+        one for one in examine(replace(QUIET, disk=None)) if "data" in one.about or "flush" in one.about
+    ]
+
+
+def test_after_a_study_only_what_changed_is_a_caveat() -> None:
+    noisy = like(processor={"hypervisor": "KVM"}, load={"others": 0.3})
+    grown = replace(COUNTERS, at_s=200.0, throttled=4, oom_kills=1, swapped_bytes=2**30, limited_s=2.0)
+    grown = replace(grown, wall_ahead_s=7.0)
+    after = replace(noisy, counters=grown)
+    known = {caveat.code for caveat in caveats_of(examine(noisy, BEFORE))}
+    assert known == {Code.VIRTUAL_MACHINE, Code.OTHER_LOAD}
+    assert not caveats_after(noisy, noisy, known)
+    counted = {Code.HEAT, Code.OUT_OF_MEMORY, Code.SWAPPING, Code.CPU_WITHHELD, Code.CLOCK_SET}
+    found = caveats_after(noisy, after, known)
+    assert {caveat.code for caveat in found} == counted
+    assert {caveat.parameters["when"] for caveat in found} == {DURING}
+    assert {caveat.code for caveat in caveats_after(QUIET, after, ())} == counted | known
+    load = next(of for of in caveats_after(QUIET, noisy, ()) if of.code is Code.OTHER_LOAD)
+    assert load.parameters["when"] == AFTER
+
+
+def test_the_doctor_writes_into_the_evidence_before_and_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "study.sqlite"
+    write_study(path, Synthetic(blocks=2), Synthetic(blocks=2, levels={"clients": "8"}))
+    states = [like(load={"others": 0.3}), like(disk={"free_bytes": GB})]
+    asked: list[tuple[float, Path | None, float]] = []
+
+    def given(watch_s: float, data_path: Path | None, sync_s: float) -> State:
+        asked.append((watch_s, data_path, sync_s))
+        return states[len(asked) - 1]
+
+    monkeypatch.setattr(attendance, "examine_machine", given)
+    seen: list[Progress] = []
+    with Writer.resume(path) as writer:
+        doctor = Attendance.begin(writer, [study(), study()], tmp_path, seen.append)
+        doctor.end()
+    assert asked == [(pytest.approx(0.6), tmp_path, pytest.approx(0.3))] * 2
+    assert [one.text for one in seen if isinstance(one, Doubt)] == [
+        caveat.sentence for caveat in caveats_of(passing(states[0], BEFORE))
+    ]
+    with Evidence(path) as evidence:
+        for case in (0, 1):
+            stored = [caveat.code for caveat in evidence.caveats(case)]
+            assert stored == [Code.OTHER_LOAD, Code.SPACE_SHORT]
+        noted = evidence.study(0).host["states"]
+    assert [state["when"] for state in noted] == [BEFORE, AFTER]
+    assert noted[0]["load"]["others"] == 0.3
+    assert {check["about"] for check in noted[1]["checks"]} == {one.about for one in examine(QUIET)}
+
+
+def study(**changed: Any) -> Study:
+    fields = {
+        "title": "t",
+        "workload": PgbenchParameters(scale=1),
+        "clients": 2,
+        "warmup_s": 1.0,
+        "rounds": 10,
+    }
+    fields |= {"arms": (ArmSpec(name="17", server="17"), ArmSpec(name="18", server="18"))}
+    return Study.model_validate(fields | {"budget_s": 60.0, "seed": 1} | changed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "watch_s"),
+    [
+        ({"budget_s": 1.0}, 0.2),
+        ({"budget_s": 200.0}, 1.0),
+        ({"budget_s": 36_000.0}, 2.0),
+        ({"budget_s": 1e9, "blocks_max": 10}, 1.0),  # ten blocks of two arms' ten slices of a second
+        ({"budget_s": 1e9, "blocks_max": 10, "schedule": "blocks"}, 1.0),
+    ],
+)
+def test_the_doctor_takes_little_of_a_studys_time(changed: dict[str, Any], watch_s: float) -> None:
+    assert watch_s_of([study(**changed)]) == pytest.approx(watch_s)
+
+
+@pytest.fixture
+def swift(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found(monkeypatch, tmp_path, like(load={"others": 0.3}))
+
+
+def found(monkeypatch: pytest.MonkeyPatch, cache: Path, state: State) -> None:
+    """By a command that looks at no machine, and has no cache."""
+    monkeypatch.setattr(command, "Cache", SimpleNamespace(open=lambda: SimpleNamespace(root=cache)))
+    monkeypatch.setattr(command, "examine_machine", lambda *_: state)
+
+
+@pytest.mark.usefixtures("swift")
+def test_findings_come_first_and_what_is_fine_takes_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor"]) == 0
+    told = capsys.readouterr().out
+    assert re.match(
+        r"1 of \d+ checks found what disturbs measurements\n- other-load: Other programs used", told
+    )
+    assert "Stop them, or measure when they do not run." in told
+    assert "\nfine\n  CPU frequency governor: performance\n" in told
+    assert "unknown" not in told
+
+
+@pytest.mark.usefixtures("swift")
+def test_strict_makes_findings_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", "--strict", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    finding = next(check for check in told["checks"] if check["found"] == "disturbs")
+    assert (finding["code"], finding["remedy"]) == (Code.OTHER_LOAD, WORDINGS[Code.OTHER_LOAD].remedy)
+    assert told["machine"]["clock"] == {"source": "tsc", "read_ns": 45.0}
+
+
+def test_strict_is_content_with_a_quiet_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found(monkeypatch, tmp_path, QUIET)
+    assert run(["doctor", "--strict"]) == 0
+
+
+def test_the_guide_has_every_finding_with_its_remedy() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text("utf-8")
+    assert not [name for name in OF_THE_MACHINE if f"caveats.md#{name})" not in page]
+    assert Caveat(Code.BOOST).sentence

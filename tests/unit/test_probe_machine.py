@@ -1,0 +1,255 @@
+"""What is read of a machine: from texts as kernels write them, and of this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pgdyno.probe.machine import limits, load, memory, processor
+from pgdyno.probe.machine.disk import summary, try_syncs
+from pgdyno.probe.machine.limits import places, read_limits, throttled_s
+from pgdyno.probe.machine.load import TICK_S, between, read_counters
+from pgdyno.probe.machine.memory import read_memory
+from pgdyno.probe.machine.processor import read_processor
+from pgdyno.probe.machine.state import examine_machine
+from pgdyno.probe.machine.tree import Tree
+
+CPU = "sys/devices/system/cpu"
+
+
+def tree(root: Path, files: dict[str, str]) -> Tree:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Tree(root)
+
+
+@pytest.mark.parametrize(
+    ("generic", "no_turbo", "boost"),
+    [
+        ("1\n".strip(), None, True),
+        ("0", None, False),
+        (None, "0", True),
+        (None, "1", False),
+        ("1", "1", False),  # intel_pstate decides where it is in charge
+        (None, None, None),
+        ("?", None, None),
+    ],
+)
+def test_whether_boost_is_on_comes_from_the_driver_that_there_is(
+    generic: str | None, no_turbo: str | None, boost: bool | None
+) -> None:
+    assert processor.boost(generic, no_turbo) is boost
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "kind", "product", "name"),
+    [
+        ("flags\t\t: fpu vme hypervisor sse\n", None, None, "unnamed"),
+        ("flags\t\t: fpu vme hypervisor sse\n", None, "KVM", "KVM"),
+        ("flags\t\t: fpu vme sse\n", None, "ThinkPad", ""),
+        ("flags : fpu\n", "xen", None, "xen"),
+        ("Features : fp asimd\n", None, None, None),
+        (None, None, None, None),
+    ],
+)
+def test_a_hypervisor_shows_in_the_flags_of_the_processor(
+    cpuinfo: str | None, kind: str | None, product: str | None, name: str | None
+) -> None:
+    assert processor.hypervisor(cpuinfo, kind, product) == name
+
+
+def test_a_battery_counts_while_it_is_emptied() -> None:
+    assert processor.on_battery([("Mains", ""), ("Battery", "Discharging")])
+    assert not processor.on_battery([("Battery", "Charging"), ("Mains", "")])
+    assert not processor.on_battery([])
+
+
+def test_a_processor_is_read_core_by_core(tmp_path: Path) -> None:
+    files = {
+        f"{CPU}/cpu0/cpufreq/scaling_governor": "performance\n",
+        f"{CPU}/cpu1/cpufreq/scaling_governor": "powersave\n",
+        f"{CPU}/cpufreq/boost": "1\n",
+        f"{CPU}/smt/active": "1\n",
+        "sys/devices/system/node/node0/x": "",
+        "sys/devices/system/node/node1/x": "",
+        "proc/cpuinfo": "processor : 0\nflags : fpu\n",
+    }
+    found = read_processor(tree(tmp_path, files))
+    assert found.governors == ("performance", "powersave")
+    assert (found.boost, found.smt, found.nodes, found.hypervisor) == (True, True, 2, "")
+
+
+def test_what_a_machine_does_not_tell_is_not_known(tmp_path: Path) -> None:
+    silent = Tree(tmp_path)
+    found = read_processor(silent)
+    assert (found.governors, found.boost, found.smt, found.nodes, found.hypervisor) == (
+        (),
+        None,
+        None,
+        None,
+        None,
+    )
+    assert set(vars(read_memory(silent)).values()) == {None}
+    counters = read_counters(silent)
+    assert (counters.throttled, counters.limited_s, counters.oom_kills, counters.swapped_bytes) == (None,) * 4
+    assert not counters.pressure_s
+
+
+def test_memory_is_read_in_bytes(tmp_path: Path) -> None:
+    files = {
+        "proc/meminfo": "MemTotal:  4000 kB\nMemAvailable: 3000 kB\nSwapTotal: 100 kB\n"
+        "SwapFree: 40 kB\nHugePages_Total: 0\n",
+        "sys/kernel/mm/transparent_hugepage/enabled": "[always] madvise never\n",
+        "proc/sys/vm/zone_reclaim_mode": "1\n",
+    }
+    found = read_memory(tree(tmp_path, files))
+    assert (found.total_bytes, found.swap_bytes, found.swap_used_bytes) == (4096000, 102400, 61440)
+    assert (found.huge_pages, found.zone_reclaim, found.overcommit) == ("always", 1, None)
+    assert memory.chosen("always madvise never") is None
+
+
+V1 = "4:memory:/a/b\n3:cpu,cpuacct:/a\n0::/\n"
+V2 = "0::/outer/inner\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "cores", "size"),
+    [
+        ({"proc/self/cgroup": V2}, None, None),
+        ({"proc/self/cgroup": V2, "sys/fs/cgroup/outer/cpu.max": "150000 100000\n"}, 1.5, None),
+        (
+            {
+                "proc/self/cgroup": V2,
+                "sys/fs/cgroup/outer/inner/cpu.max": "max 100000\n",
+                "sys/fs/cgroup/outer/cpu.max": "200000 100000\n",
+                "sys/fs/cgroup/outer/inner/memory.max": "max\n",
+                "sys/fs/cgroup/memory.max": "1000\n",
+            },
+            2.0,
+            1000,
+        ),
+        (
+            {
+                "proc/self/cgroup": V1,
+                "sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us": "50000\n",
+                "sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_period_us": "100000\n",
+                "sys/fs/cgroup/memory/a/b/memory.limit_in_bytes": "9223372036854771712\n",
+                "sys/fs/cgroup/memory/a/memory.limit_in_bytes": "2000\n",
+            },
+            0.5,
+            2000,
+        ),
+        (
+            {
+                "proc/self/cgroup": V1,
+                "sys/fs/cgroup/cpu/a/cpu.cfs_quota_us": "-1\n",
+                "sys/fs/cgroup/cpu/a/cpu.cfs_period_us": "100000\n",
+            },
+            None,
+            None,
+        ),
+        ({}, None, None),
+    ],
+)
+def test_the_tightest_limit_of_our_groups_counts(
+    tmp_path: Path, files: dict[str, str], cores: float | None, size: int | None
+) -> None:
+    found = read_limits(tree(tmp_path, files))
+    assert (found.cpu_cores, found.memory_bytes) == (cores, size)
+
+
+def test_groups_are_looked_for_from_our_own_upwards(tmp_path: Path) -> None:
+    found = list(places(tree(tmp_path, {"proc/self/cgroup": V2}), "cpu"))
+    assert found == [f"/sys/fs/cgroup{path}" for path in ("/outer/inner", "/outer", "")]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("usage_usec 5\nnr_throttled 2\nthrottled_usec 2500000\n", 2.5),
+        ("nr_periods 0\nthrottled_time 1500000000\n", 1.5),
+        ("nr_periods 0\n", None),
+    ],
+)
+def test_what_a_limit_withheld_is_read_in_both_versions(
+    tmp_path: Path, text: str, seconds: float | None
+) -> None:
+    files = {"proc/self/cgroup": V2, "sys/fs/cgroup/outer/inner/cpu.stat": text}
+    assert throttled_s(tree(tmp_path, files)) == seconds
+    assert limits.GROUPS == "/sys/fs/cgroup"
+
+
+STAT = "cpu  {user} 0 0 {idle} 0 0 0 {steal} 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n"
+PROCESS = "{pid} ({name}) R 1 1 1 0 -1 0 0 0 0 0 {user} {system} 0 0 20 0 1 0\n"
+
+
+def test_shares_are_of_what_passed_between_two_moments(tmp_path: Path) -> None:
+    def machine(at: str, user: int, idle: int, steal: int, other: int, ours: int, stalled_us: int) -> Tree:
+        files = {
+            "proc/stat": STAT.format(user=user, idle=idle, steal=steal),
+            "proc/7/stat": PROCESS.format(pid=7, name="a) b (c", user=other, system=0),
+            "proc/9/stat": PROCESS.format(pid=9, name="pgdyno", user=0, system=ours),
+            "proc/pressure/io": f"some avg10=0.00 total={stalled_us}\nfull avg10=0.00 total=0\n",
+            "proc/vmstat": f"pswpin {user}\npswpout 0\noom_kill 1\n",
+            f"{CPU}/cpu0/thermal_throttle/core_throttle_count": f"{user}\n",
+        }
+        return tree(tmp_path / at, files)
+
+    before = read_counters(
+        machine("before", user=100, idle=900, steal=0, other=50, ours=10, stalled_us=10**6)
+    )
+    after = read_counters(machine("after", user=150, idle=940, steal=10, other=85, ours=20, stalled_us=10**6))
+    found = between(before, after, own=9)
+    assert found.others == pytest.approx(0.4)  # 50 + 10 busy, 10 of them stolen and 10 ours, of 100
+    assert found.steal == pytest.approx(10 / 60)
+    assert found.busiest == (("a) b (c", pytest.approx(0.35)),)
+    assert found.pressure == {"io": pytest.approx(0.0)}
+    assert found.swapped_bytes == 50 * load.PAGE_BYTES
+    assert (found.oom_kills, found.throttled) == (0, 50)
+
+
+def test_a_process_that_began_in_between_is_nobodys(tmp_path: Path) -> None:
+    empty = read_counters(tree(tmp_path / "a", {"proc/stat": STAT.format(user=0, idle=0, steal=0)}))
+    files = {
+        "proc/stat": STAT.format(user=50, idle=50, steal=0),
+        "proc/7/stat": PROCESS.format(pid=7, name="new", user=50, system=0),
+    }
+    found = between(empty, read_counters(tree(tmp_path / "b", files)), own=1)
+    assert (found.others, found.busiest) == (pytest.approx(0.5), ())
+
+
+def test_this_machine_counts_this_process() -> None:
+    counters = read_counters(Tree())
+    assert os.getpid() in counters.processes
+    assert 0 <= counters.steal_s <= counters.busy_s <= counters.total_s
+    assert load.cpu_times("intr 5\n") == (0.0, 0.0, 0.0)
+    assert load.process_of("") is None
+    assert TICK_S > 0
+
+
+def test_percentiles_of_flushes_are_by_rank() -> None:
+    found = summary([float(n) for n in range(200, 0, -1)])
+    assert (found.n, found.median_s, found.p99_s, found.worst_s) == (200, 101.0, 199.0, 200.0)
+    assert summary([3.0]).p99_s == 3.0
+
+
+def test_flushes_leave_nothing_behind_and_fail_quietly(tmp_path: Path) -> None:
+    found = try_syncs(tmp_path, 0.001)
+    assert found is not None
+    assert 0 < found.median_s <= found.worst_s
+    assert not list(tmp_path.iterdir())
+    assert try_syncs(tmp_path / "nowhere", 0.001) is None
+
+
+def test_a_state_of_this_machine_goes_into_json(tmp_path: Path) -> None:
+    waited: list[float] = []
+    found = examine_machine(0.5, tmp_path, 0.001, wait=waited.append).as_json()
+    assert waited == [0.5]
+    assert "counters" not in found
+    assert found["disk"]["free_bytes"] <= found["disk"]["size_bytes"]
+    assert found["clock"]["read_ns"] > 0
+    assert examine_machine(0.0, None, 0.001, wait=waited.append).disk is None
