@@ -119,6 +119,10 @@ class Engine:
         """Lets the engine pass the barrier at which it waits."""
         self._send({"do": "continue"})
 
+    def measure(self) -> None:
+        """Ends the warm-up: its open slice closes, the rest of it is left out."""
+        self._send({"do": "measure"})
+
     def stop(self) -> None:
         """Asks for a graceful end: in-flight transactions finish and the result is written."""
         self._send({"do": "stop"})

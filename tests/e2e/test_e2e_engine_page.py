@@ -124,7 +124,7 @@ def test_the_page_names_every_key_of_the_events_of_a_drive(driven_events: list[E
 def test_the_page_names_every_key_of_the_result_of_a_drive(driven_events: list[Event]) -> None:
     result = driven_events[-1]
     assert result.keys() - {"event"} == set(
-        re.findall(r'"(stopped|lost|unfinished|targets|driver)":', line_after("`result`: "))
+        re.findall(r'"(stopped|lost|unfinished|left_out|targets|driver)":', line_after("`result`: "))
     )
     target = result["targets"][0]
     assert target.keys() == keys(line_after("Per target: `kinds`").replace(": {kind", "kinds: {kind", 1))

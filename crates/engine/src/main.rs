@@ -93,6 +93,7 @@ fn listen(orders: &mpsc::Sender<Input>) {
         let order = serde_json::from_str::<Value>(&line).ok();
         let input = match order.as_ref().and_then(|order| order.get("do")).and_then(Value::as_str) {
             Some("continue") => Input::Continue,
+            Some("measure") => Input::Measure,
             Some("stop") => Input::Stop,
             _ => Input::Misunderstood(line),
         };

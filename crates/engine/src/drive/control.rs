@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::event::Events;
 use super::job::Job;
-use super::spec::{Role, Slice, Spec};
+use super::spec::{Role, Spec};
 use super::worker::{ERRORS_MAX, Input, Order, Report};
 use crate::io::{Clock, Nanos, Sender};
 use crate::record::Counts;
@@ -64,6 +64,10 @@ pub struct Control<'a, 'e> {
     pub measured: Vec<Vec<Counts>>,
     /// Slices bound by transactions that ended before all of these were done.
     pub unfinished: Vec<usize>,
+    /// Slices of the warm-up that were not carried out, because it was ended on order.
+    pub left_out: Vec<usize>,
+    /// Whether the order to end the warm-up has come.
+    pub is_warm: bool,
     /// Errors passed on, by target and SQLSTATE.
     pub errors: Vec<(usize, Option<String>, u32)>,
 }
@@ -79,12 +83,15 @@ impl Control<'_, '_> {
 
     fn drive(&mut self) -> Result<(), Halt> {
         self.connect()?;
-        let is_measured = |slice: &Slice| slice.role == Role::Measure;
-        let first = self.spec.slices.iter().position(is_measured);
-        let last = self.spec.slices.iter().rposition(is_measured);
+        let last = self.spec.slices.iter().rposition(|slice| slice.role == Role::Measure);
         for (index, slice) in self.spec.slices.iter().enumerate() {
-            if Some(index) == first {
+            if index == self.spec.warm_ups() {
                 self.barrier("measure")?;
+            }
+            self.take_what_waits()?;
+            if self.warm_up_is_over(index) {
+                self.left_out.push(index);
+                continue;
             }
             self.slice(index, *slice)?;
             if Some(index) == last {
@@ -94,6 +101,11 @@ impl Control<'_, '_> {
         Ok(())
     }
 
+    /// Whether this slice is of a warm-up that was ended on order.
+    pub fn warm_up_is_over(&self, slice: usize) -> bool {
+        self.is_warm && slice < self.spec.warm_ups()
+    }
+
     // ---- connecting
 
     fn connect(&mut self) -> Result<(), Halt> {
@@ -101,7 +113,7 @@ impl Control<'_, '_> {
         let mut missing = self.spec.drivings().map(|driving| driving.clients).collect::<Vec<_>>();
         let mut connected_at = vec![began; missing.len()];
         while missing.iter().any(|&missing| missing > 0) {
-            if let Report::Connected(target) = self.next_report(Nanos::MAX)?.ok_or_else(gone)? {
+            if let Some(Report::Connected(target)) = self.next_report(Nanos::MAX)? {
                 missing[target] -= 1;
                 connected_at[target] = self.clock.now();
             }
@@ -109,8 +121,8 @@ impl Control<'_, '_> {
         for (target, connected_at) in connected_at.into_iter().enumerate() {
             self.order(&Order::Calibrate(target))?;
             let (round_trips, server_version) = loop {
-                if let Report::Calibrated { round_trips, server_version } =
-                    self.next_report(Nanos::MAX)?.ok_or_else(gone)?
+                if let Some(Report::Calibrated { round_trips, server_version }) =
+                    self.next_report(Nanos::MAX)?
                 {
                     break (round_trips, server_version);
                 }
@@ -150,22 +162,26 @@ impl Control<'_, '_> {
 
     // ---- what comes in, what goes out
 
-    /// The next report, if one comes before the instant `until`. An error is a reason not to go on.
+    /// Deals with all that has come in already. Between slices no report is due.
+    fn take_what_waits(&mut self) -> Result<(), Halt> {
+        while let Ok(input) = self.inputs.try_recv() {
+            self.take(input)?;
+        }
+        Ok(())
+    }
+
+    /// What comes in next, before the instant `until`: a report, or `None` where it is something else, or nothing. An
+    /// error is a reason not to go on.
     pub fn next_report(&mut self, until: Nanos) -> Result<Option<Report>, Halt> {
-        loop {
-            let input = if until == Nanos::MAX {
-                self.inputs.recv().map_err(|_| gone())?
-            } else {
-                let left = until - self.clock.now();
-                match self.inputs.recv_timeout(Duration::from_nanos(left.0)) {
-                    Ok(input) => input,
-                    Err(RecvTimeoutError::Timeout) => return Ok(None),
-                    Err(RecvTimeoutError::Disconnected) => return Err(gone()),
-                }
-            };
-            if let Some(report) = self.take(input)? {
-                return Ok(Some(report));
-            }
+        if until == Nanos::MAX {
+            let input = self.inputs.recv().map_err(|_| gone())?;
+            return self.take(input);
+        }
+        let left = until - self.clock.now();
+        match self.inputs.recv_timeout(Duration::from_nanos(left.0)) {
+            Ok(input) => self.take(input),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(gone()),
         }
     }
 
@@ -173,11 +189,15 @@ impl Control<'_, '_> {
     fn take(&mut self, input: Input) -> Result<Option<Report>, Halt> {
         match input {
             Input::Continue => Ok(None),
+            Input::Measure => {
+                self.is_warm = true;
+                Ok(None)
+            }
             Input::Stop => Err(Halt::Stopped(Stopped::Stop)),
             Input::Misunderstood(line) => Err(failed(
                 "drive",
                 None,
-                format!("not an order: {line}; expected {{\"do\":\"continue\"}} or stop"),
+                format!("not an order: {line}; expected {{\"do\":\"continue\"}}, measure or stop"),
                 None,
             )),
             Input::Report(Report::Error { target, sqlstate, message }) => {

@@ -125,6 +125,8 @@ impl Run<'_> {
             totals: vec![Vec::new(); spec.targets.len()],
             measured: vec![Vec::new(); spec.targets.len()],
             unfinished: Vec::new(),
+            left_out: Vec::new(),
+            is_warm: false,
             errors: Vec::new(),
         };
         let (halt, legacies) = match self.employ(&crew, &mut control, &sender) {
@@ -187,6 +189,7 @@ impl Run<'_> {
         let mut result = self.result(legacies);
         result["stopped"] = stopped.into();
         result["unfinished"] = std::mem::take(&mut control.unfinished).into();
+        result["left_out"] = std::mem::take(&mut control.left_out).into();
         result["lost"] = lost.map(|target| self.spec.targets[target].name.clone()).into();
         match halt {
             Halt::Stopped(_) => {

@@ -19,6 +19,8 @@ enum EndedBy {
     Time,
     /// Every client had done its transactions.
     Transactions,
+    /// The warm-up was ended on order.
+    Measure,
     /// The run was stopped, or the server lost.
     Stop,
 }
@@ -47,6 +49,8 @@ struct Progress {
     threads_sharing: usize,
     /// When the last of them had.
     done_at: Nanos,
+    /// Whether it was closed by the order that ends the warm-up.
+    is_warm: bool,
 }
 
 impl Progress {
@@ -57,6 +61,8 @@ impl Progress {
     fn ended_by(&self) -> EndedBy {
         if self.is_done() && self.done_at <= self.window.closes {
             EndedBy::Transactions
+        } else if self.is_warm {
+            EndedBy::Measure
         } else if self.window.closes < self.window.opened + self.slice.duration {
             EndedBy::Stop
         } else {
@@ -107,6 +113,7 @@ impl Control<'_, '_> {
             threads_done: 0,
             threads_sharing: self.spec.threads_of(target) as usize,
             done_at: opened,
+            is_warm: false,
         };
         let usage_before = usage();
         self.order(&Order::Open(window))?;
@@ -116,14 +123,17 @@ impl Control<'_, '_> {
     }
 
     /// Drives the slice to its end. A reason to stop closes it early, and is given back when it is drained. It closes
-    /// early, too, when every client has done its share.
+    /// early, too, when every client has done its share, and when the warm-up is ended.
     fn until_drained(&mut self, progress: &mut Progress) -> Result<Option<Halt>, Halt> {
         let mut halt = None;
         let (mut is_closed, mut is_abandoned) = (false, false);
         while progress.drained.count < self.threads.len() {
             let now = self.clock.now();
             let closes = progress.window.closes;
-            if !is_closed && (now >= closes || progress.is_done() || halt.is_some()) {
+            let is_over = now >= closes || progress.is_done() || halt.is_some();
+            let is_warm = !is_over && self.warm_up_is_over(progress.index);
+            if !is_closed && (is_over || is_warm) {
+                progress.is_warm = is_warm;
                 progress.window.closes = closes.min(now);
                 is_closed = true;
                 self.order(&Order::Close)?;

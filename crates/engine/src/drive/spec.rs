@@ -276,6 +276,12 @@ impl Spec {
         })
     }
 
+    /// How many slices come before the first measured one: all of them warm up.
+    #[must_use]
+    pub fn warm_ups(&self) -> usize {
+        self.slices.iter().take_while(|slice| slice.role == Role::WarmUp).count()
+    }
+
     /// The start of a measured slice that is not counted. All that one of transactions was asked for counts.
     #[must_use]
     pub fn discarded(&self, slice: &Slice) -> Nanos {

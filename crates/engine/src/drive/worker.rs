@@ -41,6 +41,8 @@ pub enum Input {
     Report(Report),
     /// From outside: pass the barrier.
     Continue,
+    /// From outside: the servers are warm.
+    Measure,
     /// From outside: end gracefully.
     Stop,
     /// From outside: a line that is no order.

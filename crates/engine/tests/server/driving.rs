@@ -22,6 +22,7 @@ fn whole_runs() {
     each_target_may_be_driven_in_its_own_way(&server);
     transactions_bound_a_slice(&server);
     time_and_a_stop_end_what_transactions_bound(&server);
+    an_order_to_measure_ends_the_warm_up(&server);
     a_wrong_workload_of_a_target_is_refused_with_its_name(&server);
     a_lost_server_is_named(&server);
 }
@@ -151,6 +152,33 @@ fn time_and_a_stop_end_what_transactions_bound(server: &Server) {
     assert_eq!(ended, ["time", "stop"]);
     let result = events.last().unwrap();
     assert_eq!((&result["stopped"], &result["unfinished"]), (&json!("stop"), &json!([0, 1])));
+}
+
+/// Given in the second of three slices of an hour each; once more at the barrier and within the measured part, where it
+/// is of no consequence.
+fn an_order_to_measure_ends_the_warm_up(server: &Server) {
+    let mut specification = specification(server);
+    let slice = |target: u32, role: &str, duration_s: f64| json!({"target": target, "role": role, "duration_s": duration_s});
+    specification["interval_s"] = json!(0.02);
+    specification["slices"] = json!([
+        slice(0, "warm-up", 0.1),
+        slice(1, "warm-up", 3600.0),
+        slice(0, "warm-up", 3600.0),
+        slice(0, "measure", 0.1),
+        slice(1, "warm-up", 0.1),
+        slice(1, "measure", 0.1)
+    ]);
+    let events = drive_with(&specification, &|event| match event["event"].as_str()? {
+        "barrier" => Some(Input::Continue),
+        "interval" if event["slice"] != 0 => Some(Input::Measure),
+        _ => None,
+    });
+    let ended: Vec<_> = slices(&events).map(|slice| (&slice["slice"], &slice["ended_by"])).collect();
+    let expected = [(0, "time"), (1, "measure"), (3, "time"), (4, "time"), (5, "time")];
+    let expected = expected.map(|(slice, ended_by)| (json!(slice), json!(ended_by)));
+    assert_eq!(ended, expected.iter().map(|(slice, ended_by)| (slice, ended_by)).collect::<Vec<_>>());
+    let result = events.last().unwrap();
+    assert_eq!((&result["stopped"], &result["left_out"]), (&json!("done"), &json!([2])));
 }
 
 fn a_wrong_workload_of_a_target_is_refused_with_its_name(server: &Server) {

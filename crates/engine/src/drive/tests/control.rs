@@ -44,12 +44,16 @@ struct Conducted {
     unfinished: Vec<usize>,
 }
 
-/// Drives one slice of 20 ms, or of one transaction, by two threads, with intervals of a millisecond.
+/// Drives one measured slice of 20 ms, or of one transaction, by two threads, with intervals of a millisecond.
 fn conduct(transactions: Option<u64>, obey: Obey) -> Conducted {
+    conduct_as("measure", transactions, obey)
+}
+
+fn conduct_as(role: &str, transactions: Option<u64>, obey: Obey) -> Conducted {
     let workload = json!({"kind": "select-only", "accounts": 1});
     let spec = json!({"targets": [{"name": "a", "conninfo": ""}], "workload": workload, "clients": 2, "threads": 2,
         "seed": 1, "retries_max": 0, "discard_s": 0, "interval_s": 0.001, "connect_timeout_s": 1, "drain_timeout_s": 60,
-        "slices": [{"target": 0, "role": "measure", "duration_s": 0.02, "transactions": transactions}]});
+        "slices": [{"target": 0, "role": role, "duration_s": 0.02, "transactions": transactions}]});
     let spec = Spec::read(&spec.to_string()).expect("sound");
     let jobs = [job(SelectOnly::read(&workload).expect("sound"))];
     let (sender, inputs) = mpsc::channel();
@@ -65,6 +69,8 @@ fn conduct(transactions: Option<u64>, obey: Obey) -> Conducted {
         totals: vec![Vec::new()],
         measured: vec![Vec::new()],
         unfinished: Vec::new(),
+        left_out: Vec::new(),
+        is_warm: false,
         errors: Vec::new(),
     };
     let orders = thread::scope(|scope| {
@@ -208,4 +214,33 @@ fn an_order_to_stop_ends_a_slice() {
     });
     assert_eq!((conducted.closed_ns(), &conducted.slice["ended_by"]), (MS, &json!("stop")));
     assert_eq!(conducted.unfinished, [0]);
+}
+
+/// Says after a millisecond that the server is warm.
+fn warm(_: u32, order: &Order, time: &AtomicU64) -> Vec<Input> {
+    match order {
+        Order::Open(_) => {
+            time.store(MS, SeqCst);
+            vec![Input::Measure]
+        }
+        // Where the order closes nothing, time goes on.
+        Order::Publish => {
+            time.store(20 * MS, SeqCst);
+            vec![nudge()]
+        }
+        Order::Close => vec![drained(time.load(SeqCst))],
+        _ => vec![],
+    }
+}
+
+#[test]
+fn an_order_to_measure_ends_a_slice_of_the_warm_up() {
+    let conducted = conduct_as("warm-up", None, warm);
+    assert_eq!((conducted.closed_ns(), &conducted.slice["ended_by"]), (MS, &json!("measure")));
+}
+
+#[test]
+fn an_order_to_measure_ends_no_measured_slice() {
+    let conducted = conduct(None, warm);
+    assert_eq!((conducted.closed_ns(), &conducted.slice["ended_by"]), (20 * MS, &json!("time")));
 }
