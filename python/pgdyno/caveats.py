@@ -91,6 +91,8 @@ class Code(StrEnum):
     STOPPED_ON_VERDICT = "stopped-on-verdict"
     THROUGHPUT_FIXED = "throughput-fixed"
     INTERVALS_DISAGREE = "intervals-disagree"
+    UNDER_NOISE_FLOOR = "under-noise-floor"
+    AA_DIFFERS = "aa-differs"
     HOSTS_DISAGREE = "hosts-disagree"
     ONE_MACHINE = "one-machine"
     HOSTS_FITTED_DIFFERENTLY = "hosts-fitted-differently"
@@ -296,6 +298,18 @@ WORDINGS: Mapping[Code, Wording] = {
         "For {arm} against {baseline} the bootstrap interval ({bootstrap}) would give another verdict than "
         "Student's ({student}): the blocks are not normally spread.",
         "Look at the blocks for outliers, and add blocks.",
+    ),
+    Code.UNDER_NOISE_FLOOR: Wording(
+        "The effect of {arm} against {baseline} ({effect}) is under the noise floor ({floor}): arms that are "
+        "the same show as much in so many blocks on this machine ({aa_blocks} A/A blocks), so it is not "
+        "called a difference.",
+        "Measure more blocks, which lowers the floor; or quieten the machine.",
+    ),
+    Code.AA_DIFFERS: Wording(
+        "An arm against itself was called a difference ({effect}, interval {interval}, {aa_blocks} A/A "
+        "blocks): chance does that in {alarm} of all studies, else something here favours one of two equal "
+        "servers, and the effects may hold as much of it.",
+        "Run the study again; where it comes again, look for what the two servers do not share alike.",
     ),
     Code.HOSTS_DISAGREE: Wording(
         "The hosts disagree about which of {arm} and {baseline} has more {metric}: {hosts}. "

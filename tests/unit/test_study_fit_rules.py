@@ -250,6 +250,17 @@ def test_servers_that_would_take_each_others_memory_do_not_take_turns() -> None:
     assert fitted.file.run.schedule == "blocks"  # 16 of 24 GB for buffers are more than 0.6
 
 
+def test_aa_blocks_go_where_the_time_gives_no_five_blocks_beside_them() -> None:
+    factors = {"server": ["17", "18"], "clients": [1, 2, 4, 8, 16]}
+    file = a_study(drive={}, factors=factors)
+    machine = Machine(2, 24 * GB, 100 * GB)
+    long, short = (fit(file, machine, minutes) for minutes in (20, 1))
+    assert long.file.run.aa
+    assert not short.file.run.aa
+    assert [change.before for change in short.changes if change.key == "run.aa"] == ["true"]
+    assert not [change for change in long.changes if change.key == "run.aa"]
+
+
 def test_factors_lose_their_middle_levels_last_of_all() -> None:
     factors = {"server": ["17", "18"], "clients": [1, 2, 4, 8, 16]}
     file = a_study(drive={}, factors=factors)

@@ -12,6 +12,8 @@ from pgdyno.analysis.doubts import doubts
 from pgdyno.analysis.drift import Drift, drifts
 from pgdyno.analysis.latency import QUANTILES
 from pgdyno.analysis.metrics import Metric
+from pgdyno.analysis.noise import Noise, with_noise
+from pgdyno.analysis.noise import doubts as noise_doubts
 from pgdyno.analysis.sampled import SERVER
 from pgdyno.analysis.series import Point, throughput
 from pgdyno.caveats import Caveat, Code
@@ -78,6 +80,7 @@ class Findings:
     block_s: float | None  # the mean duration of a finished block
     telemetry: CaseTelemetry
     drifts: Mapping[int, Sequence[Drift]]  # by arm; none of short windows
+    noise: Noise
 
     @property
     def primary(self) -> Metric:
@@ -85,8 +88,10 @@ class Findings:
         return self.metrics[0]
 
 
-def find_case(evidence: Evidence, case: int) -> Findings:
-    """Read all of one case, and compute. The caller holds a snapshot."""
+def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
+    """Read all of one case, and compute; its verdicts are held against the noise. The caller holds a
+    snapshot.
+    """
     study, arms = evidence.study(case), evidence.arms(case)
     blocks, trials = evidence.blocks(case), evidence.trials(case)
     histograms = {
@@ -107,7 +112,7 @@ def find_case(evidence: Evidence, case: int) -> Findings:
     p50_ms = {of.arm.arm: of.quantiles_ms(ALL_KINDS)["p50"] for of in of_arms}
     told = read_case(evidence, study, arms, trials)
     drifting = {arm.arm: _drifts(arm, trials, series, told, study.plan) for arm in arms}
-    computed = doubts(study, arms, trials, comparisons, p50_ms)
+    computed = [*doubts(study, arms, trials, comparisons, p50_ms), *noise_doubts(comparisons, noise)]
     computed += telemetry.doubts(arms, trials, told.by_trial)
     for arm in arms:
         window_s = _window_s([trial for trial in trials if trial.arm == arm.arm])
@@ -122,7 +127,7 @@ def find_case(evidence: Evidence, case: int) -> Findings:
         metrics=chosen,
         kinds=kinds,
         arms=of_arms,
-        comparisons=comparisons,
+        comparisons=[with_noise(comparison, noise) for comparison in comparisons],
         blocks=blocks,
         trials=trials,
         series=series,
@@ -131,6 +136,7 @@ def find_case(evidence: Evidence, case: int) -> Findings:
         block_s=sum(durations) / len(durations) if durations else None,
         telemetry=told,
         drifts=drifting,
+        noise=noise,
     )
 
 

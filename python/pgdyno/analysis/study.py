@@ -12,6 +12,7 @@ from pgdyno.analysis.combined import Combined, combine
 from pgdyno.analysis.comparison import Comparison
 from pgdyno.analysis.factorial import Effects, effects_of
 from pgdyno.analysis.findings import Findings, find_case
+from pgdyno.analysis.noise import read_noise
 from pgdyno.analysis.own_values import case_values
 from pgdyno.analysis.published import OwnTable, beside
 from pgdyno.analysis.verdict import Verdict
@@ -60,7 +61,8 @@ class StudyFindings:
 def find_study(evidence: Evidence) -> StudyFindings:
     """Read all of it, at one moment, and compute."""
     with evidence.snapshot():
-        cases = [find_case(evidence, case) for case in evidence.cases()]
+        noise = read_noise(evidence)
+        cases = [find_case(evidence, case, noise[case]) for case in evidence.cases()]
     names = dict.fromkeys((c.baseline.name, c.arm.name) for of in cases for c in of.comparisons)
     design = design_of(cases)
     confidence = cases[0].study.plan.confidence

@@ -124,6 +124,7 @@ def compare(
         bool, typer.Option("--nearest", help="Where a version is not to be had, take the nearest; say so.")
     ] = False,
     into_existing: options.IntoExisting = False,
+    no_aa: options.NoAa = False,
     evidence: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Everything measured, as SQLite. [default: pgdyno-TIME.sqlite]"),
@@ -210,6 +211,7 @@ def compare(
         "on_failure": on_failure,
         "nearest": nearest,
         "into_existing": into_existing,
+        "aa": not no_aa,
     }
     study = Study.model_validate(fields)
     path = evidence or Path(time.strftime("pgdyno-%Y%m%d-%H%M%S.sqlite"))

@@ -40,6 +40,13 @@ Threads = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
+NoAa = Annotated[
+    bool,
+    typer.Option(
+        "--no-aa",
+        help="No hidden A/A blocks. They take a sixth of the time of two arms, and show the machine's noise.",
+    ),
+]
 IntoExisting = Annotated[
     bool,
     typer.Option(

@@ -47,6 +47,7 @@ def run(
     nearest: Annotated[
         bool, typer.Option("--nearest", help="Where a version is not to be had, take the nearest one.")
     ] = False,
+    no_aa: options.NoAa = False,
     evidence: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where it goes. [default: STUDY-TIME.sqlite]")
     ] = None,
@@ -88,7 +89,7 @@ def run(
     if study is None:
         raise UsageError("name a study file, such as mine.toml; `pgdyno study list` has those that there are")
     path = study_path(study)
-    file, changes = _as_asked(read(study), fit=fit, minutes=minutes, nearest=nearest)
+    file, changes = _as_asked(read(study), fit=fit, minutes=minutes, nearest=nearest, no_aa=no_aa)
     cases = cases_of(file)
     request = Request(
         title=file.title,
@@ -124,11 +125,13 @@ RESUMED_BY = "pgdyno run --resume"
 
 
 def _as_asked(
-    file: StudyFile, *, fit: bool, minutes: float | None, nearest: bool
+    file: StudyFile, *, fit: bool, minutes: float | None, nearest: bool, no_aa: bool
 ) -> tuple[StudyFile, tuple[Change, ...]]:
     """Raises UsageError: --fit without --minutes, a disk that is too small."""
     if nearest:
         file = file.model_copy(update={"run": file.run.model_copy(update={"nearest": True})})
+    if no_aa:
+        file = file.model_copy(update={"run": file.run.model_copy(update={"aa": False})})
     if fit:
         if minutes is None:
             raise UsageError("--fit needs a time to fit the study into; for example: --fit --minutes 10")

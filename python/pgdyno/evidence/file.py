@@ -11,7 +11,7 @@ from pathlib import Path
 from pgdyno.errors import DiskFullError, EvidenceError
 
 APPLICATION_ID = 0x7067646E
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 BUSY_TIMEOUT_S = 10.0
 """How long a statement waits for another process's lock: only a change of journal mode ever takes one."""

@@ -78,8 +78,17 @@ class Evidence:
             self._connection.execute("COMMIT")
 
     def cases(self) -> list[int]:
-        """The numbers of its cases: 0, 1, …"""
-        return [row["case_id"] for row in self._rows("SELECT case_id FROM study_case ORDER BY case_id")]
+        """The numbers of its cases: 0, 1, … Those of hidden A/A blocks are not among them."""
+        rows = self._rows("SELECT case_id FROM study_case WHERE aa_of IS NULL ORDER BY case_id")
+        return [row["case_id"] for row in rows]
+
+    def aa_cases(self) -> dict[int, int]:
+        """The numbers under which hidden A/A blocks are kept, each with the case whose arm they double.
+
+        With them every method gives what it gives of a case: arm 1 is the twin of arm 0.
+        """
+        rows = self._rows("SELECT case_id, aa_of FROM study_case WHERE aa_of IS NOT NULL ORDER BY case_id")
+        return {row["case_id"]: row["aa_of"] for row in rows}
 
     def study(self, case: int = 0) -> Study:
         """The study, seen from one of its cases."""
@@ -104,6 +113,7 @@ class Evidence:
                 file=row["file"],
                 changes=self._json(row["changes"]),
                 published=self._json(row["published"]),
+                aa_of=row["aa_of"],
             )
 
     def arms(self, case: int = 0) -> list[Arm]:

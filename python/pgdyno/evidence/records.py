@@ -105,7 +105,8 @@ class Study:
 
     ``case`` is that case's name, empty where there is just one; ``levels`` its factors' levels. ``file`` and
     ``changes`` are of a study file: its text, and what was fitted to this machine; ``published`` its tables
-    of the source, as ``study.published`` reads them.
+    of the source, as ``study.published`` reads them. ``aa_of``: of hidden A/A blocks, the case whose arm they
+    double.
     """
 
     title: str
@@ -122,6 +123,7 @@ class Study:
     file: str = ""
     changes: Sequence[Json] = ()
     published: Json | None = None
+    aa_of: int | None = None
 
 
 class Kept(StrEnum):

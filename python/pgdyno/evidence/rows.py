@@ -45,7 +45,7 @@ def of_study(study: Study) -> Row:
 
 def of_case(case: int, study: Study) -> Row:
     """Of ``study_case``."""
-    return (case, study.case, masked_json(study.levels), masked_json(asdict(study.plan)))
+    return (case, study.case, masked_json(study.levels), masked_json(asdict(study.plan)), study.aa_of)
 
 
 def of_arm(case: int, arm: Arm) -> Row:

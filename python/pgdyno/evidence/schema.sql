@@ -6,7 +6,7 @@
 -- all trials of a block share one. JSON columns hold one JSON value as text. Passwords are masked before they get here.
 
 PRAGMA application_id = 0x7067646E;  -- "pgdn"
-PRAGMA user_version = 2;             -- the version of this schema; another one is refused, never guessed at
+PRAGMA user_version = 3;             -- the version of this schema; another one is refused, never guessed at
 
 -- One row.
 CREATE TABLE study (
@@ -24,12 +24,15 @@ CREATE TABLE study (
     published           TEXT NOT NULL       -- JSON: the tables of the source (docs/studies.md), with the levels that were run; null without
 ) STRICT;
 
--- One comparison of arms. A study file has one for each combination of the factors that are not compared.
+-- One comparison of arms. A study file has one for each combination of the factors that are not compared. What is shown are
+-- those where aa_of is null; the others, after them, hold the hidden A/A blocks, and their block numbers are those of the
+-- blocks beside which they ran.
 CREATE TABLE study_case (
     case_id             INTEGER PRIMARY KEY,    -- 0, 1, …
     name                TEXT NOT NULL UNIQUE,   -- empty where there is just one
     levels              TEXT NOT NULL,          -- JSON: factor → level
-    plan                TEXT NOT NULL           -- JSON: see records.Plan
+    plan                TEXT NOT NULL,          -- JSON: see records.Plan
+    aa_of               INTEGER REFERENCES study_case  -- of A/A blocks: the case of which they double an arm; its arms are that and its twin. Else null
 ) STRICT;
 
 -- One row per arm of a case; index 0 is the baseline.

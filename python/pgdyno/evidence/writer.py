@@ -274,7 +274,7 @@ class Writer:
                 "INSERT INTO study VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows.of_study(cases[0][0])
             )
             for case, (study, arms) in enumerate(cases):
-                connection.execute("INSERT INTO study_case VALUES (?, ?, ?, ?)", rows.of_case(case, study))
+                connection.execute("INSERT INTO study_case VALUES (?, ?, ?, ?, ?)", rows.of_case(case, study))
                 connection.executemany(
                     "INSERT INTO arm VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     [rows.of_arm(case, arm) for arm in arms],

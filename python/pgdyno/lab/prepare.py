@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from pgdyno.evidence import records
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arm import LabArm
 from pgdyno.lab.build_arm import BuildArm
-from pgdyno.lab.dataset import Maker, dataset_key, init_options, require_space
+from pgdyno.lab.dataset import WAL_RESERVE_BYTES, Maker, dataset_key, init_options, require_space
 from pgdyno.lab.dsn_arm import DsnArm, open_dsn_arm, require_usable
 from pgdyno.lab.progress import Doubt, Watch
 from pgdyno.lab.wanted import Wanted, fit_schedule, resolve
@@ -21,19 +21,26 @@ from pgdyno.server.cache import Cache
 from pgdyno.server.datasets import Dataset
 from pgdyno.server.runs import Run
 from pgdyno.server.settings.machine import this_machine
+from pgdyno.server.user import free_bytes
+from pgdyno.study.aa import aa_study, doubled_arms, why_none
 from pgdyno.study.arm import ArmSpec
 from pgdyno.study.plan import Study
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Arms that can be run. ``study`` is the one asked for, or the same with the schedule that fits."""
+    """Arms that can be run. ``study`` is the one asked for, or the same with the schedule that fits.
+
+    ``aa``: for each arm that is doubled the comparison with its twin; where there is none, ``why_no_aa``.
+    """
 
     study: Study
     arms: Sequence[LabArm]
     records: Sequence[records.Arm]
     caveats: list[Caveat]
     data_path: Path
+    aa: Mapping[int, Prepared] = field(default_factory=dict)
+    why_no_aa: str = ""
 
 
 @contextlib.contextmanager
@@ -61,8 +68,10 @@ def prepare(
         places = _Places(cache, watch, interruption, stack)
         ready = [_ready(study, wanted, caveats, places) for study, wanted, caveats in checked]
         places.require_room_for_copies()
+        ready = [_with_twins(prepared, places) for prepared in ready]
         for prepared in ready:
-            for arm in prepared.arms:
+            twins = [arm for doubled in prepared.aa.values() for arm in doubled.arms]
+            for arm in [*prepared.arms, *twins]:
                 stack.callback(arm.stop)
             if any(arm.is_local() for arm in prepared.arms):
                 prepared.caveats.append(Caveat(Code.SHARED_MACHINE, {"cores": machine.cores}))
@@ -129,9 +138,35 @@ class _Places:
             smaller = "take a smaller study"
             require_space(self.cache.root, 0, 0, smaller, promised_bytes=self._promised_bytes())
 
+    def has_room_for(self, copies: Collection[tuple[str, int]]) -> bool:
+        """Whether live copies of these datasets at these places fit beside what is promised."""
+        more = sum(self.datasets[name].snapshot.size_bytes for name, _ in {*copies} - self.runs.keys())
+        return self._promised_bytes() + more + WAL_RESERVE_BYTES <= free_bytes(self.cache.root)
+
     def _promised_bytes(self) -> int:
         """Of the live copies that the restores will make."""
         return sum(self.datasets[name].snapshot.size_bytes for name, _ in self.runs)
+
+
+def _with_twins(prepared: Prepared, places: _Places) -> Prepared:
+    """With the arms of its A/A blocks, unless their data have no room: they are never why a study fails."""
+    study, arms = prepared.study, prepared.arms
+    reason = why_none(study)
+    doubled = {index: arms[index] for index in doubled_arms(study)} if not reason else {}
+    datasets = {index: str(prepared.records[index].dataset["name"]) for index in doubled}
+    if doubled and not places.has_room_for([(name, k) for name in datasets.values() for k in (0, 1)]):
+        doubled, reason = {}, "the disk has no room for the data of a twin"
+    aa = {}
+    for index, arm in doubled.items():
+        assert isinstance(arm, BuildArm)
+        own, dataset = aa_study(study, index), places.datasets[datasets[index]]
+        both = [
+            replace(arm, index=k, name=spec.name, run=places.run(dataset, k))
+            for k, spec in enumerate(own.arms)
+        ]
+        described = [replace(prepared.records[index], arm=k, name=one.name) for k, one in enumerate(both)]
+        aa[index] = Prepared(own, both, described, [], prepared.data_path)
+    return replace(prepared, aa=aa, why_no_aa=reason)
 
 
 def _ready(study: Study, wanted: Mapping[int, Wanted], caveats: list[Caveat], places: _Places) -> Prepared:

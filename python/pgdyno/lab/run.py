@@ -15,6 +15,7 @@ from pgdyno.evidence.records import BlockStatus, Ending
 from pgdyno.lab.block import run_block, run_in_sequence
 from pgdyno.lab.progress import BlockBegan
 from pgdyno.lab.trial import Lab
+from pgdyno.study.aa import doubled_after, share_of_time
 from pgdyno.study.cases import UNLIMITED_S
 from pgdyno.study.plan import block_of, blocks_of
 
@@ -24,11 +25,15 @@ FAILED_BLOCKS_IN_A_ROW_MAX = 3
 
 @dataclass
 class Budget:
-    """Time for measuring: what was spent before a resume counts. ``block_s``: of each case's last block."""
+    """Time for measuring: what was spent before a resume counts. ``block_s``: of each case's last block.
+
+    ``aa_share``: what the A/A blocks beside them take, as a share of theirs.
+    """
 
     budget_s: float
     spent_s: float
     block_s: dict[int, float] = field(default_factory=dict)
+    aa_share: float = 0.0
 
     def allows_another(self, case: int = 0) -> bool:
         """Whether the next block, taking as long as the last one, ends within half a block of the budget. The
@@ -42,7 +47,8 @@ class Budget:
         """How many blocks each of the cases will have in all."""
         if len(self.block_s) < cases:
             return None
-        return done + max(0, round((self.budget_s - self.spent_s) / sum(self.block_s.values())))
+        pass_s = (1 + self.aa_share) * sum(self.block_s.values())
+        return done + max(0, round((self.budget_s - self.spent_s) / pass_s))
 
     def total_s(self, left: Mapping[int, int | None]) -> float | None:
         """From beginning to end, as far as can be told; ``left`` is case → its blocks to come."""
@@ -50,7 +56,7 @@ class Budget:
             return self.budget_s
         if self.block_s:
             needed_s = sum((blocks or 0) * self._likely_s(case) for case, blocks in left.items())
-            return min(self.budget_s, self.spent_s + needed_s)
+            return min(self.budget_s, self.spent_s + (1 + self.aa_share) * needed_s)
         return self.budget_s if self.budget_s < UNLIMITED_S else None
 
     def _likely_s(self, case: int) -> float:
@@ -93,7 +99,8 @@ def run_study(labs: Sequence[Lab], first_blocks: Sequence[int] | None = None, sp
 
     One lab a case; ``first_blocks``: where each goes on.
     """
-    budget = Budget(sum(lab.study.budget_s for lab in labs), spent_s)
+    aa_share = max(share_of_time(lab.study) if lab.aa else 0.0 for lab in labs)
+    budget = Budget(sum(lab.study.budget_s for lab in labs), spent_s, aa_share=aa_share)
     cases = [_Case(lab, first) for lab, first in zip(labs, first_blocks or [0] * len(labs), strict=True)]
     number = min(case.next_block for case in cases)
     while active := [case for case in cases if not case.is_done]:
@@ -105,7 +112,10 @@ def run_study(labs: Sequence[Lab], first_blocks: Sequence[int] | None = None, sp
                 return Ending.INTERRUPTED
             if not budget.allows_another(case.lab.case):
                 return Ending.BUDGET
+            block = case.next_block
             status = _run_next(case, budget, active)
+            if status is BlockStatus.DONE:
+                status = _run_aa(case, block, budget)
             if status is BlockStatus.INTERRUPTED:
                 return Ending.INTERRUPTED
             if status is BlockStatus.FAILED and case.lab.study.on_failure == "stop":
@@ -138,4 +148,29 @@ def _run_next(case: _Case, budget: Budget, cases: Sequence[_Case]) -> BlockStatu
     if status is not BlockStatus.INTERRUPTED:
         case.next_block = ran
     case.note(status)
+    return status
+
+
+def _run_aa(case: _Case, block: int, budget: Budget) -> BlockStatus:
+    """The A/A block beside a block of a case, where there is one and it fits. It is not repeated by a resume,
+    and its failures are shown in its trials: they do not give the case up.
+    """
+    arm = doubled_after(case.lab.study, block)
+    twins = None if arm is None else case.lab.aa.get(arm)
+    if twins is None or not budget.allows_another(case.lab.case):
+        return BlockStatus.DONE
+    twins.watch(
+        BlockBegan(
+            block=block,
+            blocks_expected=None,
+            elapsed_s=budget.spent_s,
+            total_s=budget.total_s({case.lab.case: case.left}),
+            unit=twins.study.workload.PACE.unit,
+            case=twins.name,
+            arms=tuple(one.name for one in twins.arms),
+        )
+    )
+    begun_s = time.monotonic()
+    status = run_block(twins, block_of(twins.study, block))
+    budget.spent_s += time.monotonic() - begun_s
     return status

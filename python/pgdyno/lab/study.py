@@ -17,6 +17,7 @@ from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import BlockStatus, Ending, Schedule, TrialStatus
 from pgdyno.evidence.writer import Writer
 from pgdyno.interruption import Interruption
+from pgdyno.lab import aa
 from pgdyno.lab.doctor.attendance import Attendance
 from pgdyno.lab.prepare import Prepared, prepare
 from pgdyno.lab.progress import Watch
@@ -62,6 +63,7 @@ def start_study(path: Path, request: Request, watch_for: WatchFor, interruption:
             (study_record(request, case, prepared), prepared.records)
             for case, prepared in zip(request.cases, ready, strict=True)
         ]
+        described += aa.aa_records([study for study, _ in described], ready)
         with Writer.create(path, *described[0], *described[1:]) as writer:
             for case, prepared in enumerate(ready):
                 for caveat in prepared.caveats:
@@ -70,6 +72,7 @@ def start_study(path: Path, request: Request, watch_for: WatchFor, interruption:
                 Lab(prepared.study, prepared.arms, writer, watch, interruption, number, request.name_of(case))
                 for number, (case, prepared) in enumerate(zip(request.cases, ready, strict=True))
             ]
+            labs = aa.with_aa(labs, ready, aa.new_numbers(ready))
             return _measure(writer, labs, ready[0].data_path)
 
 
@@ -79,7 +82,9 @@ def resume_study(
     """Goes on with the first blocks that are not done. ``more_minutes`` come on top of the time spent."""
     done = _read_progress(path)
     studies = [case.study for case in done]
-    spent_s = sum(case.spent_s for case in done)
+    with Evidence(path) as evidence:
+        spent_s = sum(case.spent_s for case in done) + aa.spent_s(evidence)
+        numbers = aa.numbers_of(evidence)
     if more_minutes is not None:
         budget_s = (spent_s + 60 * more_minutes) / len(studies)
         studies = [study.model_copy(update={"budget_s": budget_s}) for study in studies]
@@ -100,6 +105,7 @@ def resume_study(
                 )
                 for number, (case, prepared) in enumerate(zip(done, ready, strict=True))
             ]
+            labs = aa.with_aa(labs, ready, numbers)
             return _measure(writer, labs, ready[0].data_path, [case.next_block for case in done], spent_s)
 
 
@@ -207,7 +213,12 @@ def study_record(request: Request, case: Case, ready: Prepared) -> records.Study
         pgdyno_version=__version__,
         engine=build_info(),
         command=request.command,
-        plan=plan_record(study, study.model_copy(update={"arms": arms}).model_dump(mode="json"), case.arms),
+        plan=plan_record(
+            study,
+            study.model_copy(update={"arms": arms}).model_dump(mode="json"),
+            case.arms,
+            ready.why_no_aa,
+        ),
         host=describe_host(ready.data_path),
         case=request.name_of(case),
         levels=dict(case.levels),
@@ -225,7 +236,7 @@ def _as_read(published: Published | None) -> records.Json | None:
 
 
 def plan_record(
-    study: Study, stored: Mapping[str, object], arms: Sequence[Mapping[str, str]]
+    study: Study, stored: Mapping[str, object], arms: Sequence[Mapping[str, str]], why_no_aa: str = ""
 ) -> records.Plan:
     """What the analysis knows of the plan; ``arms`` are their levels of the factors compared."""
     return records.Plan(
@@ -243,5 +254,5 @@ def plan_record(
         confidence=study.confidence,
         pacing=study.pacing,
         rate_per_s=study.rate.per_s if study.rate else None,
-        details={"study": stored, "arms": [dict(levels) for levels in arms]},
+        details={"study": stored, "arms": [dict(levels) for levels in arms], "why_no_aa": why_no_aa},
     )

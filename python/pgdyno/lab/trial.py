@@ -38,6 +38,7 @@ class Lab:
     name: str = ""  # of the case
     kept: Mapping[tuple[int, int], float | None] = field(default_factory=dict)
     """(block, arm) of trials that need not be repeated, and the rate of those that count."""
+    aa: Mapping[int, Lab] = field(default_factory=dict)  # by arm: its comparison with its twin
 
 
 @dataclass

@@ -44,6 +44,7 @@ from pgdyno.analysis.findings import ArmFindings, Findings
 from pgdyno.analysis.gate import Gate
 from pgdyno.analysis.over_hosts import OverHosts
 from pgdyno.estimate import Better, Estimate
+from pgdyno.report import noise
 from pgdyno.report.gate import as_object as gate_as_object
 from pgdyno.report.gate import verdicts
 from pgdyno.report.hosts import HostsReport
@@ -169,6 +170,7 @@ def as_object(report: Report) -> dict[str, Any]:
         "method": list(report.method),
         "derived": report.derived,
         "probes": _probes(findings),
+        "noise": noise.as_value(findings),
     }
 
 

@@ -108,7 +108,7 @@ def _of_case(report: Report, title: str) -> Iterator[str]:
     yield from _caveats(report.doubts)
     yield "## How it was measured"
     yield ""
-    for paragraph in [*report.method, report.probes, report.derived]:
+    for paragraph in [*report.method, report.noise, report.probes, report.derived]:
         if paragraph:
             yield escaped(paragraph)
             yield ""

@@ -10,7 +10,7 @@ from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.verdict import BLOCKS_MIN, POWER, Verdict
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import NO_BREAK, Better, counted, decimals_of, given_percent, grouped, share_text
-from pgdyno.report import background, tables, telemetry, telemetry_of_parts
+from pgdyno.report import background, noise, tables, telemetry, telemetry_of_parts
 from pgdyno.report.method import DERIVED_FROM_TPC_C, how_it_was_measured
 from pgdyno.report.tables import Table
 
@@ -79,6 +79,7 @@ class Report:
     safety: Sequence[str]  # sentences: what is given up, and by which arms
     background: Sequence[Table]
     method: Sequence[str]  # paragraphs
+    noise: str  # what hidden A/A blocks say of the machine
     probes: str  # what the probes themselves cost; empty where there were none
     derived: str  # the statement the TPC asks for; empty for other workloads
     command: str
@@ -102,6 +103,7 @@ def build(findings: Findings) -> Report:
         telemetry_of_parts.statements(findings),
         tables.safety(findings),
         tables.checks(findings),
+        noise.table(findings),
     ]
     behind = [
         telemetry_of_parts.relations(findings),
@@ -128,6 +130,7 @@ def build(findings: Findings) -> Report:
         safety=tables.given_up(findings),
         background=[table for table in behind if table.rows],
         method=how_it_was_measured(findings),
+        noise=noise.sentence(findings),
         probes=telemetry.probes_cost(findings),
         derived=DERIVED_FROM_TPC_C if tpcc else "",
         command=findings.study.command,

@@ -49,6 +49,7 @@ class StudyReport:
     results: Sequence[Table]
     sections: Sequence[Section]  # about all cases together
     doubts: Sequence[Doubt]
+    noise: Sequence[str]  # of cases with the same layout one sentence
     fitted: Sequence[str]  # sentences: what is not as the study file has it
     cases: Mapping[str, Report]
     background: Sequence[Table]
@@ -76,6 +77,7 @@ def build_study(findings: StudyFindings) -> StudyReport:
         results=[table for table in results if table.rows],
         sections=list(_sections(findings)),
         doubts=_doubts(cases),
+        noise=list(dict.fromkeys(report.noise for report in cases.values())),
         fitted=[
             f"{change['key']}: {change['before']} → {change['after']} ({change['why']})"
             if change["key"]

@@ -96,7 +96,10 @@ def _print_cases(study: StudyReport, console: Console) -> None:
         Group(*[_wrapped(headline.sentence, prose, "bold") for headline in study.headlines], Text())
     )
     _print_beside(study, console)
-    console.print(Group(*_below_headlines(study, study.results, width), *_fitted(study, prose)))
+    noise = [_wrapped(sentence, prose, "dim") for sentence in study.noise]
+    console.print(
+        Group(*_below_headlines(study, study.results, width), *noise, Text(), *_fitted(study, prose))
+    )
 
 
 def _sections(study: StudyReport, width: int) -> list[RenderableType]:
@@ -151,6 +154,7 @@ def render(report: Report, width: int) -> RenderableType:
         parts += [_wrapped(sentence, prose, begin="- ") for sentence in report.safety]
         parts.append(Text())
     parts += _caveats(report.doubts, prose)
+    parts += [_wrapped(report.noise, prose, "dim"), Text()]
     if report.probes:
         parts += [_wrapped(report.probes, prose, "dim"), Text()]
     if report.derived:

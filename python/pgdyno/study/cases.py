@@ -113,6 +113,7 @@ def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case
         "seed": seed_of(file.run.seed, name),
         "on_failure": file.run.on_failure,
         "nearest": file.run.nearest,
+        "aa": file.run.aa,
         **layout,
         **_measuring(file),
     }

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pgdyno.study.aa import share_of_time
 from pgdyno.study.cases import Case
 from pgdyno.study.pgbench import COPY, PgbenchParameters, index_parts
 from pgdyno.study.plan import Study
@@ -197,12 +198,21 @@ def transactions_per_s(study: Study, machine: Machine) -> float:
 
 
 def pass_s(cases: Sequence[Case], machine: Machine) -> float:
-    """One block of every case."""
+    """One block of every case, and the share of A/A blocks beside it."""
     costs = costs_of(cases)
     driven_s = sum(
         len(case.study.arms) * (case.study.warmup_s + window_s(case.study, machine)) for case in cases
     )
-    return driven_s + data_s(costs, cases[0].study) + trials_s(costs, cases[0].study)
+    fixed_s = data_s(costs, cases[0].study) + trials_s(costs, cases[0].study)
+    return (1 + aa_share(cases)) * (driven_s + fixed_s)
+
+
+def aa_share(cases: Sequence[Case], *, in_slices: bool = False) -> float:
+    """What A/A blocks take beside the others, as a share of these; ``in_slices``: if the arms take turns."""
+    studies = [case.study for case in cases]
+    if in_slices:
+        studies = [study.model_copy(update={"schedule": "slices"}) for study in studies]
+    return sum(map(share_of_time, studies)) / len(studies)
 
 
 WalSize = Callable[[ArmCost, float], int]

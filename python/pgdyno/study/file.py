@@ -119,6 +119,10 @@ class Run(Part):
     )
     seed: int = Field(default=1, ge=0, lt=2**53, description="Of everything random.")
     on_failure: Literal["continue", "stop"] = Field(default="continue", description="When a trial fails.")
+    aa: bool = Field(
+        default=True,
+        description="Hidden A/A blocks, an arm against a twin of its own: they show the machine's noise.",
+    )
     nearest: bool = Field(
         default=False,
         description="Where a version is not to be had, take the nearest one; the report says so.",

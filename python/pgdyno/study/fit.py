@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pgdyno.study.cases import Case, cases_of
-from pgdyno.study.cost import Costs, costs_of, data_s, pass_s, trials_s, window_s
+from pgdyno.study.cost import Costs, aa_share, costs_of, data_s, pass_s, trials_s, window_s
 from pgdyno.study.file import FittedTo, StudyFile
 from pgdyno.study.fitting.change import Change
 from pgdyno.study.fitting.clients import fit_clients
@@ -113,6 +113,8 @@ def fit(file: StudyFile, machine: Machine, minutes: float) -> Fitted:
     with_clients, found = fit_clients(file, task.cores)
     changes += found
     draft = _unhurried(task, with_clients) or _hurried(task, with_clients)
+    if draft.wanted.aa_share and draft.layout is not None and draft.layout.blocks < BLOCKS_BETTER:
+        return _without_aa(fit(_refusing_aa(file), machine, minutes))
     changes += level_changes(with_clients, draft.file, minutes)
     fitted, found = _carried_out(task, draft)
     changes += found
@@ -125,6 +127,16 @@ def fit(file: StudyFile, machine: Machine, minutes: float) -> Fitted:
         update = {"machine": _as_made_for(machine)}
         fitted = fitted.model_copy(update={"fit": fitted.fit.model_copy(update=update)})
     return Fitted(fitted, tuple(changes))
+
+
+def _refusing_aa(file: StudyFile) -> StudyFile:
+    return file.model_copy(update={"run": file.run.model_copy(update={"aa": False})})
+
+
+def _without_aa(fitted: Fitted) -> Fitted:
+    """A verdict comes before what holds it against the noise."""
+    why = f"beside A/A blocks the time would not give {BLOCKS_BETTER} blocks of the arms"
+    return Fitted(fitted.file, (*fitted.changes, Change("run.aa", "true", "false", why)))
 
 
 def _as_made_for(machine: Machine) -> FittedTo:
@@ -214,6 +226,7 @@ def _factor(task: _Fit, file: StudyFile, cases: tuple[Case, ...], blocks: int | 
         blocks=blocks if task.is_from_elsewhere else None,
         is_settled=task.is_settled,
         scales_settings=task.is_from_elsewhere,
+        aa_share=aa_share(cases, in_slices=not file.fit.keep_schedule),
     )
     return factor_of(costs_of(cases), room, task.memory, task.contrasted)
 
@@ -266,6 +279,7 @@ def _wanted(
         slice_s=slice_s,
         blocks_max=file.run.repeats,
         least_s=file.fit.window_min_s or 0.0,
+        aa_share=aa_share(cases, in_slices=slice_s is not None),
     )
 
 

@@ -96,6 +96,7 @@ class Study(Driving):
     on_failure: Literal["continue", "stop"] = "continue"
     nearest: bool = False
     into_existing: bool = False
+    aa: bool = True
 
     @model_validator(mode="after")
     def _slices_have_a_counted_part(self) -> Self:

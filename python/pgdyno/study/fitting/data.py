@@ -48,7 +48,8 @@ class Room:
 
     ``study`` is of any case: what its trials do with the data.
     ``is_settled``: the data were fitted to this machine before, and only the disk can make them smaller.
-    ``scales_settings``: sizes in the settings follow the data.
+    ``scales_settings``: sizes in the settings follow the data. ``aa_share``: what A/A blocks take beside the
+    others.
     """
 
     study: Study
@@ -59,6 +60,7 @@ class Room:
     blocks: int | None
     is_settled: bool
     scales_settings: bool
+    aa_share: float = 0.0
 
     def limits(self, costs: Costs, contrasted: Collection[str]) -> dict[str, Callable[[float], bool]]:
         """By name: whether a factor of the data keeps within it."""
@@ -75,7 +77,7 @@ class Room:
 
         def measured(factor: float) -> bool:
             spent_s = 0.0 if self.blocks is None else self.blocks * data_s(costs, self.study, factor)
-            return spent_s <= DATA_SHARE * 60 * self.minutes
+            return (1 + self.aa_share) * spent_s <= DATA_SHARE * 60 * self.minutes
 
         return {"disk": on_disk, "load": loaded, "time": measured}
 

@@ -29,7 +29,8 @@ WARMUP_MIN_S = 2.0
 class Wanted:
     """What the file asks for, and what there is to share out. ``slice_s``: None where arms do not take turns.
 
-    ``least_s`` is the shortest window that the file allows.
+    ``least_s`` is the shortest window that the file allows; ``aa_share`` what A/A blocks take
+    beside the others.
     """
 
     time_s: float
@@ -40,6 +41,7 @@ class Wanted:
     slice_s: float | None
     blocks_max: int | None
     least_s: float = 0.0
+    aa_share: float = 0.0
 
     @property
     def window_min_s(self) -> float:
@@ -51,7 +53,11 @@ class Wanted:
 
     def pass_s(self, window_s: float) -> float:
         """One block of every case with such windows."""
-        return self.fixed_s + self.trials * (window_s + self.warmup_of(window_s))
+        return (1 + self.aa_share) * (self.fixed_s + self.driven_s(window_s))
+
+    def driven_s(self, window_s: float) -> float:
+        """Of it what the clients drive, without the A/A blocks."""
+        return self.trials * (window_s + self.warmup_of(window_s))
 
     def warmup_of(self, window_s: float) -> float:
         """The same share of the window as in the file, in whole seconds; WARMUP_MIN_S at least."""
@@ -83,7 +89,7 @@ def lay_out(wanted: Wanted, least: int) -> Layout | None:
         window_s = _window_s(wanted, wanted.time_s / blocks)
         if window_s is None:
             continue
-        driven_s = blocks * (wanted.pass_s(window_s) - wanted.fixed_s)
+        driven_s = blocks * wanted.driven_s(window_s)
         if blocks <= BLOCKS_BETTER or driven_s >= DRIVEN_SHARE * wanted.time_s:
             return Layout(blocks, window_s, wanted.warmup_of(window_s))
     return None

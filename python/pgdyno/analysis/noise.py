@@ -1,0 +1,197 @@
+"""The machine's noise, as hidden A/A blocks show it: an arm against itself, under the same rule as the arms.
+
+Every A/A block gives one number as any block does, d = ln(twin / arm), and its true value is 0. So the
+spread of these numbers is taken about 0 and not about their mean: s² = Σd² / m, and m·s²/σ² has the
+chi-squared distribution with m degrees of freedom. The mean of n other such numbers, over s / √n, is
+Student's t with m degrees of freedom ("The probable error of a mean", Biometrika 1908), for it does not
+depend on s. The noise floor of n blocks is therefore t · s / √n: arms that are the same show a mean effect
+beyond it with a chance of 1 − confidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import scipy  # its parts load when first used: stats alone takes a second
+
+from pgdyno.analysis import latency, metrics
+from pgdyno.analysis.comparison import Comparison, compare
+from pgdyno.analysis.effect import Spread, percent_of, student
+from pgdyno.analysis.verdict import POWER, Verdict, judge
+from pgdyno.caveats import Caveat, Code
+from pgdyno.estimate import share_text
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import Measure, Plan, TrialStatus
+
+FLOOR_BLOCKS_MIN = 5
+"""A/A blocks, of this study and of earlier ones: a spread of fewer is hardly known, and no verdict is held
+against it."""
+
+NO_BLOCK_YET = "none is done yet"
+
+
+@dataclass(frozen=True)
+class Noise:
+    """``log_ratios`` are of this study's A/A blocks, ``before`` those of earlier studies of this machine with
+    the same load and layout (docs/method.md). ``why_none``: in words, where there are none.
+    """
+
+    log_ratios: Sequence[float]
+    before: Sequence[float]
+    confidence: float
+    margin: float
+    why_none: str = ""
+
+    @property
+    def n(self) -> int:
+        """A/A blocks that the spread rests on."""
+        return len(self.log_ratios) + len(self.before)
+
+    @property
+    def sd(self) -> float | None:
+        """Of one block's log ratio, about its true value 0; None without a block."""
+        every = [*self.log_ratios, *self.before]
+        return math.sqrt(sum(d * d for d in every) / len(every)) if every else None
+
+    @property
+    def sd_interval(self) -> tuple[float, float] | None:
+        """Of the spread, by chi-squared."""
+        if self.sd is None:
+            return None
+        tail, square = (1 - self.confidence) / 2, self.n * self.sd**2
+        low, high = (float(square / scipy.stats.chi2.ppf(p, self.n)) for p in (1 - tail, tail))
+        return math.sqrt(low), math.sqrt(high)
+
+    @property
+    def spread(self) -> Spread | None:
+        """Of this study's A/A blocks as if they were of two arms."""
+        return student(list(self.log_ratios), self.confidence) if self.log_ratios else None
+
+    @property
+    def verdict(self) -> Verdict:
+        """On this study's A/A blocks, by the rule for arms: faster or slower is a false alarm."""
+        spread = self.spread
+        return judge(spread.low, spread.high, spread.n, self.margin) if spread else Verdict.UNDECIDED
+
+    @property
+    def is_false_alarm(self) -> bool:
+        """Whether an arm was called different from itself."""
+        return self.verdict in {Verdict.FASTER, Verdict.SLOWER}
+
+    def floor(self, blocks: int, confidence: float | None = None) -> float | None:
+        """The log ratio that so many blocks of equal arms show with a chance of 1 − confidence; None while
+        too few A/A blocks are known.
+        """
+        if self.sd is None or self.n < FLOOR_BLOCKS_MIN or blocks < 1:
+            return None
+        level = self.confidence if confidence is None else confidence
+        return float(scipy.stats.t.ppf((1 + level) / 2, self.n)) * self.sd / math.sqrt(blocks)
+
+    def detectable(self, blocks: int) -> float | None:
+        """The log ratio that so many blocks find with a chance of POWER: (t_{α/2} + t_β) · s / √n."""
+        floor = self.floor(blocks)
+        if floor is None or self.sd is None:
+            return None
+        return floor + float(scipy.stats.t.ppf(POWER, self.n)) * self.sd / math.sqrt(blocks)
+
+    def is_over(self, comparison: Comparison) -> bool:
+        """Whether a comparison that was called a difference shows more than noise does."""
+        effect = comparison.primary
+        if effect is None or comparison.verdict not in {Verdict.FASTER, Verdict.SLOWER}:
+            return True
+        floor = self.floor(effect.spread.n, effect.spread.confidence)
+        return floor is None or abs(effect.spread.mean) >= floor
+
+    def blocks_needed(self, comparison: Comparison) -> int:
+        """How many more until the floor is as low as the effect, were it as estimated."""
+        assert comparison.primary is not None
+        spread = comparison.primary.spread
+        of_one = self.floor(1, spread.confidence)
+        assert of_one is not None
+        return max(1, math.ceil((of_one / abs(spread.mean)) ** 2) - spread.n)
+
+
+def with_noise(comparison: Comparison, noise: Noise) -> Comparison:
+    """An effect under the noise floor is never called real: it is undecided."""
+    if noise.is_over(comparison) or comparison.decision is None:
+        return comparison
+    needed = noise.blocks_needed(comparison)
+    decision = replace(comparison.decision, verdict=Verdict.UNDECIDED, blocks_needed=needed)
+    return replace(comparison, decision=decision)
+
+
+def doubts(comparisons: Sequence[Comparison], noise: Noise) -> Iterator[Caveat]:
+    """``comparisons`` as they were judged before they were held against the noise."""
+    for comparison in comparisons:
+        effect = comparison.primary
+        if effect is not None and not noise.is_over(comparison):
+            floor = noise.floor(effect.spread.n, effect.spread.confidence)
+            assert floor is not None
+            names = {"arm": comparison.arm.name, "baseline": comparison.baseline.name}
+            shown = {"effect": signed_percent(effect.spread.mean), "floor": floor_text(floor)}
+            yield Caveat(Code.UNDER_NOISE_FLOOR, {**names, **shown, "aa_blocks": noise.n})
+    spread = noise.spread
+    if noise.is_false_alarm and spread is not None and spread.low is not None and spread.high is not None:
+        interval = f"{signed_percent(spread.low)} … {signed_percent(spread.high)}"
+        alarm = share_text(1 - noise.confidence)
+        yield Caveat(
+            Code.AA_DIFFERS,
+            {
+                "effect": signed_percent(spread.mean),
+                "interval": interval,
+                "aa_blocks": spread.n,
+                "alarm": alarm,
+            },
+        )
+
+
+def signed_percent(log_ratio: float) -> str:
+    """``+1.23 %``, with a no-break space."""
+    return f"{percent_of(log_ratio):+.2f}\N{NO-BREAK SPACE}%".replace("-", "\N{MINUS SIGN}")
+
+
+def floor_text(log_ratio: float) -> str:
+    """``1.23 %``, of a size on either side."""
+    return f"±{percent_of(log_ratio):.2g}\N{NO-BREAK SPACE}%"
+
+
+def read_noise(evidence: Evidence) -> dict[int, Noise]:
+    """Of every case. Its A/A blocks are those of all cases with the same layout: what the machine does to a
+    block depends on how long that is more than on what is driven in it.
+    """
+    plans = {case: evidence.study(case).plan for case in evidence.cases()}
+    found: dict[object, list[float]] = {}
+    for number, case in evidence.aa_cases().items():
+        if evidence.blocks(number):
+            found.setdefault(_layout(plans[case]), []).extend(_log_ratios(evidence, number))
+    return {case: _noise(plan, found.get(_layout(plan), [])) for case, plan in plans.items()}
+
+
+def _noise(plan: Plan, log_ratios: Sequence[float]) -> Noise:
+    details: Mapping[str, object] = plan.details
+    why = str(details.get("why_no_aa", "it was not asked for"))
+    before = details.get("aa_before", ())
+    assert isinstance(before, list | tuple)
+    why_none = why or ("" if log_ratios else NO_BLOCK_YET)
+    return Noise(log_ratios, [float(d) for d in before], plan.confidence, plan.margin, why_none)
+
+
+def _layout(plan: Plan) -> object:
+    """Cases for which this is equal have blocks alike."""
+    return plan.schedule, plan.slice_s, plan.slices_per_arm, plan.window_s, plan.load_is_fixed
+
+
+def _log_ratios(evidence: Evidence, case: int) -> list[float]:
+    """Of the metric that the verdicts are about; blocks that do not count are left out as of any arms."""
+    plan, trials = evidence.study(case).plan, evidence.trials(case)
+    median_ms = {}
+    if plan.load_is_fixed:
+        for trial in trials:
+            if trial.status is TrialStatus.OK:
+                pairs = [h.pairs for h in evidence.histograms(trial.trial, Measure.LATENCY)]
+                median_ms[trial.trial] = latency.quantiles_ms(latency.merge(pairs))["p50"]
+    primary = metrics.of_plan(plan, median_ms)[:1]
+    (comparison,) = compare(evidence.arms(case), trials, plan, primary, {})
+    return list(comparison.primary.log_ratios.values()) if comparison.primary else []

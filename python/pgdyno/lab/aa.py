@@ -1,0 +1,86 @@
+"""The hidden A/A blocks of a study in the lab: where they are kept in the evidence, and who runs them.
+
+They are cases of their own, numbered after the study's cases, one for each arm that is doubled; which of them
+runs beside which block is for ``study/aa.py`` to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from pgdyno.evidence import records
+from pgdyno.evidence.reader import Evidence
+from pgdyno.lab.prepare import Prepared
+from pgdyno.lab.trial import Lab
+from pgdyno.study.plan import Study
+
+Numbers = Mapping[tuple[int, int], int]
+"""(case, arm of it that is doubled) → number of the case that holds its A/A blocks."""
+
+
+def new_numbers(ready: Sequence[Prepared]) -> Numbers:
+    """Of a study that begins: after its cases."""
+    doubled = [(case, arm) for case, prepared in enumerate(ready) for arm in prepared.aa]
+    return {place: len(ready) + i for i, place in enumerate(doubled)}
+
+
+def numbers_of(evidence: Evidence) -> Numbers:
+    """Of a study that goes on."""
+    return {
+        (case, int(evidence.study(number).plan.details["aa_arm"])): number
+        for number, case in evidence.aa_cases().items()
+    }
+
+
+def spent_s(evidence: Evidence) -> float:
+    """On the A/A blocks so far."""
+    blocks = [block for case in evidence.aa_cases() for block in evidence.blocks(case)]
+    return sum((block.ended_unix_s or block.started_unix_s) - block.started_unix_s for block in blocks)
+
+
+def aa_records(
+    described: Sequence[records.Study], ready: Sequence[Prepared]
+) -> Iterator[tuple[records.Study, Sequence[records.Arm]]]:
+    """As the evidence keeps them, in the order of ``new_numbers``. ``described``: the study's cases."""
+    for case, prepared in enumerate(ready):
+        for arm, doubled in prepared.aa.items():
+            yield _record(described[case], case, arm, doubled.study), doubled.records
+
+
+def _record(whole: records.Study, case: int, arm: int, study: Study) -> records.Study:
+    name = f"A/A of {study.arms[0].name}"
+    plan = replace(
+        whole.plan,
+        workload=study.workload.model_dump(),
+        seed=study.seed,
+        blocks_max=None,
+        pacing=study.pacing,
+        rate_per_s=study.rate.per_s if study.rate else None,
+        details={"study": study.model_dump(mode="json"), "arms": [{}, {}], "aa_arm": arm},
+    )
+    return replace(
+        whole, case=f"{whole.case}: {name}" if whole.case else name, levels={}, plan=plan, aa_of=case
+    )
+
+
+def with_aa(labs: Sequence[Lab], ready: Sequence[Prepared], numbers: Numbers) -> list[Lab]:
+    """The labs of the cases, each with those of its A/A blocks that the evidence has a place for."""
+    return [
+        replace(
+            lab,
+            aa={
+                arm: replace(
+                    lab,
+                    study=doubled.study,
+                    arms=doubled.arms,
+                    case=numbers[case, arm],
+                    name=f"{lab.name}: {doubled.study.title}" if lab.name else doubled.study.title,
+                    kept={},
+                )
+                for arm, doubled in prepared.aa.items()
+                if (case, arm) in numbers
+            },
+        )
+        for case, (lab, prepared) in enumerate(zip(labs, ready, strict=True))
+    ]

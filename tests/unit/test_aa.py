@@ -1,0 +1,238 @@
+"""When A/A blocks run, what they are, and what they decide."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic_study import Synthetic, arms_of, study_of, write_block
+from test_study import make_study
+
+from pgdyno.analysis.noise import FLOOR_BLOCKS_MIN, Noise
+from pgdyno.analysis.study import StudyFindings, find_study
+from pgdyno.analysis.verdict import Verdict
+from pgdyno.caveats import Code
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import Ending
+from pgdyno.evidence.writer import Writer
+from pgdyno.report import as_json, html, markdown
+from pgdyno.report.study import build_study
+from pgdyno.study.aa import BLOCKS_PER_AA, aa_study, doubled_after, share_of_time, why_none
+from pgdyno.study.arm import parse_arms
+from pgdyno.study.plan import block_of
+
+seeds = st.integers(0, 2**53 - 1)
+
+
+@given(seed=seeds, arms=st.integers(2, 5), groups=st.integers(1, 12))
+def test_of_every_five_blocks_one_has_an_aa_block_beside_it_and_never_the_first(
+    seed: int, arms: int, groups: int
+) -> None:
+    study = make_study(arms=parse_arms(["18"] * arms), seed=seed)
+    for group in range(groups):
+        blocks = range(group * BLOCKS_PER_AA, (group + 1) * BLOCKS_PER_AA)
+        doubled = [block for block in blocks if doubled_after(study, block) is not None]
+        assert len(doubled) == 1
+        assert doubled[0] % BLOCKS_PER_AA != 0
+
+
+@given(seed=seeds, arms=st.integers(2, 5))
+def test_the_arms_are_doubled_equally_often(seed: int, arms: int) -> None:
+    study = make_study(arms=parse_arms(["18"] * arms), seed=seed)
+    found = Counter(doubled_after(study, block) for block in range(BLOCKS_PER_AA * arms * 3))
+    assert {found[arm] for arm in range(arms)} == {3}
+
+
+@given(seed=seeds, block=st.integers(0, 500))
+def test_what_is_doubled_is_a_function_of_the_seed(seed: int, block: int) -> None:
+    study = make_study(seed=seed)
+    again = study.model_validate(study.model_dump())
+    assert doubled_after(study, block) == doubled_after(again, block)
+    assert block_of(aa_study(study, 1), block) == block_of(aa_study(again, 1), block)
+
+
+def test_the_cases_of_a_study_do_not_have_their_aa_blocks_in_the_same_pass() -> None:
+    places = {
+        next(
+            block for block in range(BLOCKS_PER_AA) if doubled_after(make_study(seed=seed), block) is not None
+        )
+        for seed in range(40)
+    }
+    assert places == set(range(1, BLOCKS_PER_AA))
+
+
+def test_of_two_arms_a_sixth_of_the_time_is_theirs() -> None:
+    share = share_of_time(make_study())
+    assert share / (1 + share) == pytest.approx(1 / 6)
+    assert share_of_time(make_study(aa=False)) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"aa": False}, "refused"),
+        ({"schedule": "sequential", "blocks_max": 5}, "one arm run before"),
+        ({"arms": parse_arms(["host=a", "host=b"])}, "no arm is a server that pgdyno starts"),
+    ],
+)
+def test_where_there_is_no_twin_the_reason_is_told(changes: dict[str, object], reason: str) -> None:
+    study = make_study(**changes)
+    assert reason in why_none(study)
+    assert not any(doubled_after(study, block) is not None for block in range(50))
+
+
+def test_only_servers_that_pgdyno_starts_are_doubled() -> None:
+    study = make_study(arms=parse_arms(["host=a", "18"]))
+    assert {doubled_after(study, block) for block in range(50)} == {None, 1}
+
+
+def test_an_arm_and_its_twin_are_driven_as_the_arm_is() -> None:
+    plain = make_study()
+    drivings = tuple(plain.driving(0).model_copy(update={"clients": n}) for n in (3, 7))
+    study = make_study(drivings=drivings, recovery=True, blocks_max=4)
+    twins = aa_study(study, 1)
+    assert [arm.server for arm in twins.arms] == [study.arms[1].server] * 2
+    assert len({arm.name for arm in twins.arms}) == 2
+    assert (twins.driving(0).clients, twins.driving(1).clients) == (7, 7)
+    assert (twins.schedule, twins.slice_s, twins.rounds) == (study.schedule, study.slice_s, study.rounds)
+    assert not twins.recovery
+    assert twins.seed != study.seed
+
+
+# --- what is made of them
+
+
+def noise_of(log_ratios: list[float], before: list[float] | None = None) -> Noise:
+    return Noise(log_ratios, before or [], 0.95, 0.02)
+
+
+def test_the_spread_is_about_zero_and_its_interval_is_chi_squared() -> None:
+    noise = noise_of([0.03, 0.01, 0.02, -0.02], [0.01, -0.01])
+    assert noise.sd == pytest.approx(math.sqrt((9 + 1 + 4 + 4 + 1 + 1) * 1e-4 / 6))
+    low, high = noise.sd_interval or (0, 0)
+    # Tables of chi-squared with 6 degrees of freedom: 14.449 and 1.237.
+    assert low == pytest.approx(math.sqrt(20e-4 / 14.449), rel=1e-3)
+    assert high == pytest.approx(math.sqrt(20e-4 / 1.2373), rel=1e-3)
+
+
+def test_the_floor_is_students_t_of_the_aa_blocks_over_the_root_of_the_blocks() -> None:
+    noise = noise_of([0.02, -0.02] * 5)
+    # t of 10 degrees of freedom is 2.228 at 95 %, 0.879 at 80 % one-sided; the spread is 0.02, of 16 blocks
+    # 0.005.
+    assert noise.floor(16) == pytest.approx(2.2281 * 0.005, rel=1e-4)
+    assert noise.detectable(16) == pytest.approx((2.2281 + 0.8791) * 0.005, rel=1e-4)
+
+
+def test_too_few_aa_blocks_have_no_floor() -> None:
+    assert noise_of([0.02] * (FLOOR_BLOCKS_MIN - 1)).floor(12) is None
+    assert noise_of([0.02], [0.02] * (FLOOR_BLOCKS_MIN - 1)).floor(12) is not None
+
+
+def test_equal_arms_are_over_the_floor_no_oftener_than_it_says() -> None:
+    """Of means of 12 blocks and floors of 6 A/A blocks, all with the same spread, 5 % are over it."""
+    rng, studies = np.random.default_rng(20261122), 4000
+    over = 0
+    for _ in range(studies):
+        noise = noise_of(list(rng.normal(0, 0.02, 6)))
+        floor = noise.floor(12)
+        assert floor is not None
+        over += abs(rng.normal(0, 0.02, 12).mean()) > floor
+    low, high = scipy.stats.binom.interval(0.999, studies, 0.05)
+    assert low <= over <= high
+
+
+def with_aa(
+    path: Path, wanted: Synthetic, log_ratios: list[float], before: list[float] | None = None
+) -> StudyFindings:
+    """The study with A/A blocks in which the twin is exactly that much faster; with no noise of their own."""
+    plan = study_of(wanted).plan
+    details = {**plan.details, "why_no_aa": "", "aa_before": before or []}
+    study = replace(study_of(wanted), plan=replace(plan, details=details))
+    twins = replace(wanted, names=("17", "17 (twin)"), noise=0.0, case=1)
+    hidden = replace(study_of(twins), case="A/A of 17", aa_of=0)
+    with Writer.create(path, study, arms_of(wanted), (hidden, arms_of(twins))) as writer:
+        rng = np.random.default_rng(wanted.seed)
+        for block in range(wanted.blocks):
+            write_block(writer, wanted, block, rng)
+        for block, d in enumerate(log_ratios):
+            quiet = replace(twins, effects=(1.0, math.exp(d)))
+            write_block(writer, quiet, block, np.random.default_rng(block))
+        writer.finish_study(Ending.BLOCKS, 1.8e9)
+    with Evidence(path) as evidence:
+        return find_study(evidence)
+
+
+QUIET = Synthetic(blocks=12, slices=4, noise=0.001, effects=(1.0, 1.03), rate_per_s=10_000.0)
+
+
+def test_aa_blocks_are_in_no_result(tmp_path: Path) -> None:
+    found = with_aa(tmp_path / "e.sqlite", QUIET, [0.01, -0.01, 0.02, -0.02, 0.0, 0.01])
+    assert len(found.cases) == 1
+    first = found.first
+    assert [of.arm.name for of in first.arms] == ["17", "18"]
+    assert {trial.block for trial in first.trials} == set(range(12))
+    assert len(first.trials) == 24
+    report = build_study(found)
+    assert report.only is not None
+    for text in (html.to_html(report), markdown.to_markdown(report), as_json.to_json(report)):
+        assert "twin)" not in text
+    assert "noise floor" in report.only.noise
+    assert "no false alarm" in report.only.noise
+
+
+def test_an_effect_over_the_noise_floor_is_a_verdict(tmp_path: Path) -> None:
+    found = with_aa(tmp_path / "e.sqlite", QUIET, [0.01, -0.01, 0.01, -0.01, 0.01, -0.01]).first
+    assert found.comparisons[0].verdict is Verdict.FASTER
+    assert Code.UNDER_NOISE_FLOOR not in {caveat.code for caveat in found.caveats}
+
+
+def test_an_effect_under_the_noise_floor_is_never_called_real(tmp_path: Path) -> None:
+    found = with_aa(tmp_path / "e.sqlite", QUIET, [0.06, -0.06, 0.06, -0.06, 0.06, -0.06]).first
+    (comparison,) = found.comparisons
+    assert comparison.primary is not None
+    assert (comparison.primary.spread.low or 0) > 0  # its own interval would have called it faster
+    assert comparison.verdict is Verdict.UNDECIDED
+    assert Code.UNDER_NOISE_FLOOR in {caveat.code for caveat in found.caveats}
+    decision = comparison.decision
+    assert decision is not None
+    assert decision.blocks_needed is not None
+    # With so many more the floor is as low as the effect, and with one less it is not.
+    effect, blocks = comparison.primary.spread.mean, 12 + decision.blocks_needed
+    floors = [found.noise.floor(n) or 0.0 for n in (blocks, blocks - 1)]
+    assert floors[0] <= effect < floors[1]
+
+
+def test_earlier_studies_of_the_machine_count(tmp_path: Path) -> None:
+    loud = [0.06, -0.06] * 4
+    found = with_aa(tmp_path / "e.sqlite", QUIET, [0.001, -0.001], before=loud).first
+    assert found.noise.n == 10
+    assert found.comparisons[0].verdict is Verdict.UNDECIDED
+    assert "8 of them of earlier studies" in build_study_noise(found)
+
+
+def build_study_noise(found: object) -> str:
+    from pgdyno.report.noise import sentence
+
+    return sentence(found)  # type: ignore[arg-type]
+
+
+def test_an_arm_that_is_called_different_from_itself_is_a_caveat(tmp_path: Path) -> None:
+    biased = [0.05, 0.06, 0.055, 0.052, 0.058, 0.054]
+    found = with_aa(tmp_path / "e.sqlite", replace(QUIET, effects=(1.0, 1.2)), biased)
+    first = found.first
+    assert first.noise.is_false_alarm
+    assert first.comparisons[0].verdict is Verdict.FASTER  # 20 % are far over the floor
+    assert Code.AA_DIFFERS in {caveat.code for caveat in first.caveats}
+
+
+def test_a_study_without_aa_blocks_says_why(tmp_path: Path) -> None:
+    found = with_aa(tmp_path / "e.sqlite", QUIET, []).first
+    assert found.noise.sd is None
+    assert build_study_noise(found) == "Noise: no A/A block, none is done yet."
