@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from synthetic_telemetry import PROBE_CPU_S, readings, series
+from synthetic_telemetry import PROBE_CPU_S, machine_readings, readings, series
 
 from pgdyno.caveats import Caveat
 from pgdyno.evidence.packing import pairs_from
@@ -27,6 +27,7 @@ from pgdyno.evidence.records import (
     Measure,
     Outcome,
     Plan,
+    Reading,
     Role,
     Schedule,
     Slice,
@@ -80,6 +81,8 @@ class Synthetic:
     published: Mapping[str, object] | None = None
     probed: bool = False  # with readings and series
     arms: Sequence[Mapping[str, str]] = ()  # the levels of each
+    slowed: Mapping[tuple[int, int], float] = field(default_factory=dict)  # (block, arm) → of its rate
+    stolen: Mapping[tuple[int, int], float] | None = None  # (block, arm) → share of the CPU time
 
     @property
     def case_name(self) -> str:
@@ -178,7 +181,7 @@ def write_block(writer: Writer, wanted: Synthetic, block: int, rng: np.random.Ge
         for effect in wanted.effects
     ]
     for arm in order:
-        write_trial(writer, wanted, (block, arm), rates[arm], rng)
+        write_trial(writer, wanted, (block, arm), rates[arm] * wanted.slowed.get((block, arm), 1.0), rng)
     writer.finish_block(block, BlockStatus.DONE, started + 38.0, wanted.case)
 
 
@@ -232,9 +235,16 @@ def write_trial(
             ],
             server_log="LOG:  database system is ready to accept connections\n",
             probe_cpu_s=PROBE_CPU_S if wanted.probed else None,
-            readings=readings(arm, executed, end_s) if wanted.probed else (),
+            readings=_readings(wanted, place, executed, end_s),
         ),
     )
+
+
+def _readings(wanted: Synthetic, place: tuple[int, int], executed: int, end_s: float) -> list[Reading]:
+    found = readings(place[1], executed, end_s) if wanted.probed else []
+    if wanted.stolen is not None:
+        found += machine_readings(end_s, wanted.stolen.get(place, 0.001))
+    return found
 
 
 def _failures(wanted: Synthetic) -> list[Failure]:

@@ -37,6 +37,18 @@ def readings(arm: int, transactions: int, end_s: float) -> list[Reading]:
     return found
 
 
+def machine_readings(end_s: float, stolen: float) -> list[Reading]:
+    """Of two cores, half of whose time is used; ``stolen`` is a share of all."""
+    every_s = 2 * end_s
+    names = ("cpu_busy_s", "cpu_idle_s", "cpu_iowait_s", "cpu_steal_s", "pressure_io_some_s")
+    ends = dict(zip(names, (every_s / 2, every_s / 2, 0.0, stolen * every_s, 0.02 * end_s), strict=True))
+    begins = dict.fromkeys(names, 0.0)
+    return [
+        Reading("host", Moment.BEGIN, 0.0, 0.001, [begins]),
+        Reading("host", Moment.END, end_s, 0.001, [ends]),
+    ]
+
+
 def statement(text: str, calls: int, mean_ms: float) -> dict[str, float | str]:
     times = {"total_exec_time": calls * mean_ms, "mean_exec_time": mean_ms, "stddev_exec_time": mean_ms / 4}
     return {"queryid": str(hash(text) % 1000), "query": text, "calls": calls, "rows": calls, **times}

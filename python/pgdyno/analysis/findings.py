@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.analysis import drift, effect, latency, metrics, telemetry
+from pgdyno.analysis.anomalies import Anomalies, find_anomalies
 from pgdyno.analysis.case_telemetry import CaseTelemetry, read_case
 from pgdyno.analysis.comparison import Comparison, compare
 from pgdyno.analysis.doubts import doubts
@@ -81,6 +82,7 @@ class Findings:
     telemetry: CaseTelemetry
     drifts: Mapping[int, Sequence[Drift]]  # by arm; none of short windows
     noise: Noise
+    anomalies: Anomalies
 
     @property
     def primary(self) -> Metric:
@@ -137,6 +139,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         telemetry=told,
         drifts=drifting,
         noise=noise,
+        anomalies=find_anomalies(arms, trials, comparisons, chosen[0], told.by_trial, study.plan.margin),
     )
 
 

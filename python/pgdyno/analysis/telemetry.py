@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from pgdyno.analysis.counters import OTHERS, identity
+from pgdyno.analysis.counters import OTHERS, identity, number
 from pgdyno.analysis.effect import level_of
 from pgdyno.analysis.metrics import US_PER_S, Metric
 from pgdyno.analysis.quantities import OF_TRIALS, Quantity
@@ -50,6 +50,7 @@ class Telemetry:
 
     ``statements``, ``relations`` and ``waits``: their names, the one with the most time or bytes first.
     ``missing``: why a probe gave nothing, by its name. ``elapsed_s``: from the first reading to the last.
+    ``machine``: what its counters grew by in that time.
     """
 
     values: Mapping[str, float]
@@ -58,6 +59,7 @@ class Telemetry:
     missing: Mapping[str, str]
     waits: Sequence[str] = ()
     elapsed_s: float | None = None
+    machine: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def reset(self) -> list[str]:
@@ -92,8 +94,23 @@ def of_trial(
     if trial.probe_cpu_s is not None and trial.transactions:
         values["probes.us_per_tx"] = US_PER_S * trial.probe_cpu_s / trial.transactions
     return Telemetry(
-        values, [statement.text for statement in found], list(relations), w.missing, waits, w.elapsed_s
+        values,
+        [statement.text for statement in found],
+        list(relations),
+        w.missing,
+        waits,
+        w.elapsed_s,
+        _machine(w),
     )
+
+
+def _machine(w: Window) -> dict[str, float]:
+    """Of its gauges it is a difference, too, which nobody asks for."""
+    rows = [row for gauges in (w.first, w.last) for row in gauges.get("host", ())[:1]]
+    if len(rows) < 2:
+        return {}
+    found = {name: (number(rows[0], name), number(rows[1], name)) for name in rows[1]}
+    return {name: b - a for name, (a, b) in found.items() if a is not None and b is not None}
 
 
 def _values(quantities: Iterable[Quantity], w: Window) -> dict[str, float]:

@@ -10,7 +10,8 @@
     [{arm, baseline, verdict, sentence, margin, primary, effects: {metric or latency key: effect}, telemetry:
     {key of docs/metrics.md: effect}, statements_average, blocks, blocks_dropped, blocks_needed,
     detectable_percent}] caveats         [{code, sentence, remedy}] method, derived the texts probes
-    {cpu_share, us_per_transaction}: what they cost, or null
+    {cpu_share, us_per_transaction}: what they cost, or null anomalies       {trials: [{trial, block, arm,
+    value, named, own: {off_percent, score, limit}, ratio, causes}], the most anomalous first, without}
 
 A study of several cases has ``over_cases`` ([{arm, baseline, sentence, verdicts: {verdict: n}, primary,
 average}], average an estimate over the passes), ``changes`` (what was fitted to this machine), ``caveats``
@@ -44,7 +45,7 @@ from pgdyno.analysis.findings import ArmFindings, Findings
 from pgdyno.analysis.gate import Gate
 from pgdyno.analysis.over_hosts import OverHosts
 from pgdyno.estimate import Better, Estimate
-from pgdyno.report import noise
+from pgdyno.report import anomalies, noise
 from pgdyno.report.gate import as_object as gate_as_object
 from pgdyno.report.gate import verdicts
 from pgdyno.report.hosts import HostsReport
@@ -171,6 +172,7 @@ def as_object(report: Report) -> dict[str, Any]:
         "derived": report.derived,
         "probes": _probes(findings),
         "noise": noise.as_value(findings),
+        "anomalies": anomalies.as_object(findings.anomalies),
     }
 
 

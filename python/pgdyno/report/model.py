@@ -10,7 +10,7 @@ from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.verdict import BLOCKS_MIN, POWER, Verdict
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import NO_BREAK, Better, counted, decimals_of, given_percent, grouped, share_text
-from pgdyno.report import background, noise, tables, telemetry, telemetry_of_parts
+from pgdyno.report import anomalies, background, noise, tables, telemetry, telemetry_of_parts
 from pgdyno.report.method import DERIVED_FROM_TPC_C, how_it_was_measured
 from pgdyno.report.tables import Table
 
@@ -98,6 +98,7 @@ def build(findings: Findings) -> Report:
         tables.levels(findings),
         tables.latencies(findings),
         tables.latency_changes(findings),
+        anomalies.trials_that_stand_out(findings),
         telemetry_of_parts.drifts(findings),
         telemetry.brief(findings),
         telemetry_of_parts.statements(findings),

@@ -1,0 +1,191 @@
+"""Trials that stand out: named with what was different, rarely without a reason, and never dropped."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy
+from synthetic_study import Synthetic, write_study
+
+from pgdyno.analysis.circumstances import CIRCUMSTANCES, causes
+from pgdyno.analysis.findings import Findings
+from pgdyno.analysis.outlying import (
+    ALPHAS,
+    FALSE_ALARM,
+    LIMITS,
+    SIZES,
+    limit,
+    simulated_limits,
+    standings,
+)
+from pgdyno.analysis.study import find_study
+from pgdyno.estimate import Better
+from pgdyno.evidence.reader import Evidence
+from pgdyno.report.as_json import as_object
+from pgdyno.report.model import build
+
+STEAL = Synthetic(blocks=10, slices=2, slowed={(7, 1): 0.5}, stolen={(7, 1): 0.12})
+
+
+def found(tmp_path: Path, wanted: Synthetic) -> Findings:
+    path = tmp_path / "study.sqlite"
+    write_study(path, wanted)
+    with Evidence(path) as evidence:
+        return find_study(evidence).first
+
+
+def test_a_value_is_held_against_the_others_alone() -> None:
+    # Of 1, 2, 3, 4, 5 the median is 3 and the MAD 1: computed by hand.
+    far = standings([1.0, 2.0, 3.0, 4.0, 5.0, 103.0])[-1]
+    assert (far.usual, far.off) == (3.0, 100.0)
+    assert far.score == pytest.approx(100 / 1.4826)
+    ours = standings([0.0, 1.0, 3.0, 7.0, 2.0, 9.0])[0]
+    assert ours.score == pytest.approx(
+        -3.0 / scipy.stats.median_abs_deviation([1, 3, 7, 2, 9], scale="normal"), rel=1e-4
+    )
+
+
+def test_few_values_or_equal_ones_have_no_score() -> None:
+    assert [one.score for one in standings([1.0, 2.0, 3.0, 100.0])] == [None] * 4
+    assert [one.score for one in standings([1.0] * 5 + [2.0])][-1] is None
+    assert standings([4.0])[0].off == 0.0
+    assert standings([]) == []
+
+
+def test_scores_do_not_depend_on_the_unit() -> None:
+    values = np.random.default_rng(3).normal(10, 1, 9)
+    scores = [one.score for one in standings(list(values))]
+    assert [one.score for one in standings(list(5 - 1000 * values))] == pytest.approx(
+        [-s for s in scores if s]
+    )
+
+
+@pytest.mark.parametrize("n", [5, 10, 20])
+def test_the_limits_are_those_of_the_simulation(n: int) -> None:
+    resamples = 20_000
+    again = simulated_limits(n, resamples, seed=99)
+    row = LIMITS[SIZES.index(n)]
+    # The share beyond a quantile has this relative error (4 standard errors); as the tails fall at least as
+    # fast as 1 / score, the score's own is no larger. The table was made of ten times as many.
+    for alpha, given, one in zip(ALPHAS, row, again, strict=True):
+        spread = 4 * np.sqrt(alpha * (1 - alpha) / resamples) / alpha
+        assert given == pytest.approx(one, rel=0.01 + spread)
+
+
+def test_more_values_narrow_a_limit_and_more_groups_widen_it() -> None:
+    assert [limit(n, 3) for n in (5, 8, 9, 10, 1000)] == [24.8, 12.3, 12.3, 9.0, 4.3]
+    assert [limit(10, groups) for groups in (1, 2, 3, 4, 5, 10)] == [6.5, 8.0, 9.0, 9.7, 10.4, 12.7]
+    assert limit(10, 100) > 12.7
+
+
+@pytest.mark.parametrize(("blocks", "spread"), [(6, 0.02), (12, 0.02)])
+def test_of_clean_studies_few_name_a_trial(blocks: int, spread: float) -> None:
+    rng, studies, alarms = np.random.default_rng(5), 400, 0
+    for _ in range(studies):
+        drift = rng.normal(0, 0.08, blocks)
+        a, b = (drift + rng.normal(0, spread, blocks) for _ in range(2))
+        scores = [one.score or 0.0 for of in (a, b, b - a) for one in standings(list(of))]
+        alarms += max(map(abs, scores)) > limit(blocks, 3)
+    assert alarms <= scipy.stats.binom.ppf(0.999, studies, FALSE_ALARM)
+
+
+def test_a_slow_trial_is_named_with_the_steal_it_had(tmp_path: Path) -> None:
+    findings = found(tmp_path, STEAL)
+    (named,) = findings.anomalies.named
+    assert (named.block, named.arm.name) == (7, "18")
+    assert named is findings.anomalies.trials[0]
+    assert named.ratio is not None
+    assert named.ratio.off_percent == pytest.approx(-50, abs=5)
+    cause = named.causes[0]
+    assert (cause.circumstance.key, cause.value, cause.usual) == (
+        "steal",
+        pytest.approx(12.0),
+        pytest.approx(0.1),
+    )
+    assert len(findings.comparisons[0].blocks) == STEAL.blocks  # and it counts
+
+
+def test_a_slow_trial_of_the_baseline_is_the_baselines(tmp_path: Path) -> None:
+    (named,) = found(tmp_path, replace(STEAL, slowed={(3, 0): 0.5}, stolen={(3, 0): 0.2})).anomalies.named
+    assert (named.block, named.arm.name, named.causes[0].circumstance.key) == (3, "17", "steal")
+
+
+def test_without_a_difference_nothing_is_made_up(tmp_path: Path) -> None:
+    findings = found(tmp_path, replace(STEAL, stolen={}))
+    (named,) = findings.anomalies.named
+    # Its server used as much CPU a transaction as its rate says, which is all that there is to be seen.
+    assert {cause.circumstance.key for cause in named.causes} <= {"server_cpu"}
+
+
+def test_a_fast_trial_is_not_explained_by_more_of_what_disturbs(tmp_path: Path) -> None:
+    fast = replace(STEAL, slowed={(7, 1): 1.8}, stolen={(7, 1): 0.12})
+    (named,) = found(tmp_path, fast).anomalies.named
+    assert "steal" not in {cause.circumstance.key for cause in named.causes}
+
+
+def test_a_block_that_is_slow_as_a_whole_leaves_the_ratio_alone(tmp_path: Path) -> None:
+    findings = found(
+        tmp_path, replace(STEAL, slowed={(7, 0): 0.2, (7, 1): 0.2}, stolen={(7, 0): 0.3, (7, 1): 0.3})
+    )
+    assert {(one.block, one.arm.arm) for one in findings.anomalies.named} == {(7, 0), (7, 1)}
+    assert all(one.own.off_percent < -70 for one in findings.anomalies.named)
+    assert not any(one.ratio and one.ratio.share > 1 for one in findings.anomalies.named)
+
+
+def test_a_clean_study_names_none_and_ranks_all(tmp_path: Path) -> None:
+    anomalies = found(tmp_path, replace(STEAL, slowed={}, stolen={})).anomalies
+    assert not anomalies.named
+    assert len(anomalies.trials) == 2 * STEAL.blocks
+    ranks = [one.rank for one in anomalies.trials]
+    assert ranks == sorted(ranks, reverse=True)
+
+
+def test_what_is_left_without_the_farthest_block_is_the_mean_of_the_others(tmp_path: Path) -> None:
+    findings = found(tmp_path, STEAL)
+    (left,) = findings.anomalies.without
+    effect = findings.comparisons[0].primary
+    assert effect is not None
+    rest = [d for block, d in effect.log_ratios.items() if block != 7]
+    assert left.block == 7
+    assert left.without.value == pytest.approx(100 * np.expm1(np.mean(rest)))
+    assert (left.without.n, left.all.n) == (STEAL.blocks - 1, STEAL.blocks)
+    assert left.without.better is Better.MORE
+
+
+def test_five_blocks_are_too_few_to_do_without_one(tmp_path: Path) -> None:
+    assert not found(tmp_path, replace(STEAL, blocks=5, slowed={})).anomalies.without
+
+
+def test_reports_say_which_trial_and_why(tmp_path: Path) -> None:
+    report = build(found(tmp_path, STEAL))
+    table = next(table for table in report.results if table.title == "Trials that stand out")
+    assert table.rows[0][:2] == ["8", "18"]
+    assert "CPU time stolen by the hypervisor 12 % (else 0.10 %)" in table.rows[0][-1].replace("\u00a0", " ")
+    assert "Without block 8, whose ratio is the farthest off" in table.note
+    told = json.loads(json.dumps(as_object(report)["anomalies"]))
+    assert (told["trials"][0]["block"], told["trials"][0]["causes"][0]["what"]) == (7, "steal")
+    assert told["without"][0]["block"] == 7
+
+
+def test_nothing_named_is_a_folded_table(tmp_path: Path) -> None:
+    report = build(found(tmp_path, replace(STEAL, slowed={}, stolen={})))
+    table = next(table for table in report.results if table.title == "Trials that stand out: none")
+    assert table.long
+    assert {row[-1] for row in table.rows} == {""}
+
+
+@pytest.mark.parametrize("circumstance", CIRCUMSTANCES, ids=lambda one: one.key)
+def test_every_circumstance_can_explain_and_needs_its_least_difference(circumstance) -> None:  # type: ignore[no-untyped-def]
+    usual = 100.0 if circumstance.key == "server_cpu" else 1.0
+    others = {trial: {circumstance.key: usual + 0.001 * trial} for trial in range(1, 8)}
+    more = {0: {circumstance.key: usual + 1.1 * circumstance.least}}
+    less = {0: {circumstance.key: usual + 0.9 * circumstance.least}}
+    (cause,) = causes(0, range(1, 8), {**others, **more}, slow=True)
+    assert cause.circumstance is circumstance
+    assert not causes(0, range(1, 8), {**others, **less}, slow=True)
+    assert not causes(0, range(1, 8), {**others, **more}, slow=False)
+    assert not causes(0, range(1, 8), {**others, 0: {}}, slow=True)
