@@ -29,6 +29,7 @@ def design(logs: Mapping[tuple[str, ...], Sequence[float]], factors: Sequence[Fa
     cells = [
         Cell(
             dict(zip(names, levels, strict=True)),
+            8,
             {number: value for number, value in enumerate(of) if not math.isnan(value)},
             stalled=False,
         )

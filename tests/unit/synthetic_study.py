@@ -149,7 +149,7 @@ def arms_of(wanted: Synthetic) -> list[Arm]:
                 Badge("torn pages repaired", Kept.YES, "full_page_writes = on"),
             ],
             workload={"kind": "tpcc", "warehouses": 10},
-            clients=8,
+            clients=int({**wanted.levels, **(wanted.arms[i] if wanted.arms else {})}.get("clients", 8)),
             dataset={"workload": "tpcc", "warehouses": 10, "size_bytes": 1_050_000_000, "seed": 7},
         )
         for i, name in enumerate(wanted.names)

@@ -25,7 +25,7 @@ SIZES = {
     "moppel-2022-a-billion-transactions": (1, 2),
     "upgrade": (1, 3),
     "settings": (1, 3),
-    "clients-sweep": (4, 2),
+    "clients-sweep": (7, 2),
     "memory-sizes": (2, 3),
     "checkpoint-settings": (1, 3),
     "wal-compression": (1, 2),

@@ -41,6 +41,7 @@ class Cell:
     """
 
     levels: Levels
+    clients: int
     logs: Mapping[int, float]
     stalled: bool
 
@@ -103,7 +104,7 @@ def _cells(placed: Iterable[tuple[Levels, Findings, int]], varying: set[str]) ->
             seen.append(own)
             values = _values(of, arm)
             known = {block: math.log(value) for block, value in values.items() if value}
-            yield Cell(own, known, stalled=len(known) < len(values))
+            yield Cell(own, of.arms[arm].arm.clients, known, stalled=len(known) < len(values))
 
 
 def _arms(of: Findings) -> Sequence[Levels]:

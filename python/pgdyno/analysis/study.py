@@ -15,6 +15,7 @@ from pgdyno.analysis.findings import Findings, find_case
 from pgdyno.analysis.noise import read_noise
 from pgdyno.analysis.own_values import case_values
 from pgdyno.analysis.published import OwnTable, beside
+from pgdyno.analysis.scalability import Scalability, scalability_of
 from pgdyno.analysis.verdict import Verdict
 from pgdyno.evidence.reader import Evidence
 from pgdyno.study.published import Published
@@ -51,6 +52,7 @@ class StudyFindings:
     over_cases: Sequence[OverCases]
     published: Sequence[OwnTable]  # the source's tables with our figures
     effects: Effects | None  # of the factors, where several vary
+    scalability: Scalability | None  # where the clients vary enough
 
     @property
     def first(self) -> Findings:
@@ -71,6 +73,7 @@ def find_study(evidence: Evidence) -> StudyFindings:
         over_cases=[_over(cases, *pair) for pair in names],
         published=_published(cases),
         effects=None if design is None else effects_of(design, confidence),
+        scalability=None if design is None else scalability_of(design, confidence),
     )
 
 

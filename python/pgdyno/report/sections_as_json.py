@@ -2,27 +2,42 @@
 
 ::
 
-    factors     {metric, names: [{name, levels, compared}], main: [contrast], interactions: [contrast],
+    factors      {metric, names: [{name, levels, compared}], main: [contrast], interactions: [contrast],
                 at: [contrast with other and at: that factor and its level], sentences}
+    scalability  {metric, curves: [{name, levels, passes, rate_of_one, sigma, kappa, knee, peak, measured,
+                fitted, lack_of_fit: {f, p_value}, left_out}], differences: [{curve, baseline, rate_of_one,
+                sigma, kappa, peak, ratios}], untold, sentences}
 
 A contrast is ``{factor, first, level, by: null or {factor, first, level}, effect, p_value, combinations,
 of_combinations}``. ``effect`` is an estimate in percent whose n counts passes, of an interaction the ratio
 after against the ratio before; null where it cannot be told.
+
+Of a curve everything is an estimate but ``fitted``; ``measured``, ``fitted`` and ``ratios`` are by number of
+clients. Sigma is in percent, kappa per million. A knee without a ``high`` may lie anywhere above its ``low``.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import Any
 
 from pgdyno.analysis.factorial import Contrast, Effects
+from pgdyno.analysis.scalability import Curve, Scalability
 from pgdyno.analysis.study import StudyFindings
+from pgdyno.estimate import Estimate
+from pgdyno.report import scalability
 from pgdyno.report.factors import sentence
 
 
 def over_all(findings: StudyFindings) -> dict[str, Any]:
     """The keys that a study has of itself; none of a comparison in which one thing varies."""
-    return {} if findings.effects is None else {"factors": _effects(findings.effects, findings)}
+    found = {}
+    if findings.effects is not None:
+        found["factors"] = _effects(findings.effects, findings)
+    if findings.scalability is not None:
+        found["scalability"] = _scalability(findings.scalability, findings)
+    return found
 
 
 def _effects(effects: Effects, findings: StudyFindings) -> dict[str, Any]:
@@ -50,4 +65,52 @@ def _contrast(contrast: Contrast, effects: Effects) -> dict[str, Any]:
         "p_value": None if combined is None else combined.spread.p_value,
         "combinations": 0 if combined is None else len(combined.names),
         "of_combinations": contrast.among,
+    }
+
+
+def _scalability(found: Scalability, findings: StudyFindings) -> dict[str, Any]:
+    return {
+        "metric": found.metric.key,
+        "curves": [_curve(curve) for curve in found.curves],
+        "differences": [
+            {
+                "curve": of.name,
+                "baseline": of.baseline,
+                "rate_of_one": _estimate(of.rate_of_one),
+                "sigma": _estimate(of.sigma),
+                "kappa": _estimate(of.kappa),
+                "peak": _estimate(of.peak),
+                "ratios": {str(clients): _estimate(ratio) for clients, ratio in of.ratios.items()},
+            }
+            for of in found.differences
+        ],
+        "untold": list(found.untold),
+        "sentences": scalability.sentences(found, findings.first.study.plan),
+    }
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    return {
+        "name": curve.name,
+        "levels": dict(curve.levels),
+        "passes": list(curve.passes),
+        "rate_of_one": _estimate(curve.rate_of_one),
+        "sigma": _estimate(curve.sigma),
+        "kappa": _estimate(curve.kappa),
+        "knee": _estimate(curve.knee),
+        "peak": _estimate(curve.peak),
+        "measured": {str(clients): _estimate(level) for clients, level in curve.measured.items()},
+        "fitted": {str(clients): float(curve.law.at(clients)[0]) for clients in curve.clients},
+        "lack_of_fit": {"f": curve.fitting.f, "p_value": curve.fitting.p_value},
+        "left_out": list(curve.left_out),
+    }
+
+
+def _estimate(estimate: Estimate | None) -> dict[str, Any] | None:
+    """JSON has no infinity: that end is not known."""
+    if estimate is None:
+        return None
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in asdict(estimate).items()
     }

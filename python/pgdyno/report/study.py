@@ -12,6 +12,7 @@ from pgdyno.report import tables
 from pgdyno.report.factors import factors_section
 from pgdyno.report.model import Doubt, Report, build
 from pgdyno.report.published import beside_ours
+from pgdyno.report.scalability import scalability_section
 from pgdyno.report.sections import Section
 from pgdyno.report.tables import Table, listed
 
@@ -93,6 +94,8 @@ def build_study(findings: StudyFindings) -> StudyReport:
 def _sections(findings: StudyFindings) -> Iterator[Section]:
     if findings.effects is not None:
         yield factors_section(findings.effects, findings.first.study.plan)
+    if findings.scalability is not None:
+        yield scalability_section(findings.scalability, findings.first.study.plan)
 
 
 def _headline(over: OverCases, findings: StudyFindings) -> OverCasesHeadline:

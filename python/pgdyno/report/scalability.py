@@ -1,0 +1,253 @@
+"""How throughput grows with the number of clients, in words and tables (analysis/scalability.py)."""
+
+from __future__ import annotations
+
+import math
+
+from pgdyno.analysis.scalability import REACH, Curve, Difference, Scalability
+from pgdyno.estimate import ABSENT, NO_BREAK, Estimate, decimals_of, given_percent, grouped, signed
+from pgdyno.evidence.records import Plan
+from pgdyno.report import charts_of_scalability, tables
+from pgdyno.report.sections import Section
+from pgdyno.report.tables import Table, listed
+
+LAW = "X(N) = λN / (1 + σ(N − 1) + κN(N − 1))"
+
+UNFIT_P = 0.01
+"""Below it the law does not fit. Of a hundred curves that it does fit one is called so."""
+
+ROWS_MAX = 14
+"""Of a longer table the terminal shows so many, and the page folds it away."""
+
+
+def scalability_section(found: Scalability, plan: Plan) -> Section:
+    """All that is said of the curves."""
+    made = [parameters(found, plan), differences(found, plan), ratios(found, plan), points(found)]
+    return Section(
+        title="Scalability",
+        sentences=sentences(found, plan),
+        tables=[table for table in made if table.rows],
+        panels=charts_of_scalability.curves(found) if found.curves else [],
+    )
+
+
+def sentences(found: Scalability, plan: Plan) -> list[str]:
+    """Of each curve, then of what cannot be told."""
+    said = [curve_sentence(curve, plan) for curve in found.curves]
+    if found.untold:
+        few = "too few numbers of clients have blocks that count for a curve"
+        said.append(f"{listed(found.untold)}: {few}.")
+    return said
+
+
+def curve_sentence(curve: Curve, plan: Plan) -> str:
+    """Where throughput ends to grow, why, and whether one may believe it."""
+    parts = [f"{curve.name}: {_end(curve, plan)}"]
+    if not fits(curve):
+        clients, left = max(zip(curve.clients, curve.fitting.left, strict=True), key=lambda at: abs(at[1]))
+        parts.append(
+            f"The law does not fit: measured is {signed(100 * math.expm1(left), 1, '%')} beside it at "
+            f"{clients} clients, more than the spread of the passes explains (F test, "
+            f"{_p(curve.fitting.p_value)}). Look at the points, not at its parameters."
+        )
+    elif curve.fitting.p_value is None:
+        parts.append("With a single pass nothing tells whether the law fits.")
+    if curve.left_out:
+        parts.append(f"Without {listed(curve.left_out)} clients, which lack blocks that count.")
+    return " ".join(parts)
+
+
+def fits(curve: Curve) -> bool:
+    """As far as can be told."""
+    return curve.fitting.p_value is None or curve.fitting.p_value >= UNFIT_P
+
+
+def _end(curve: Curve, plan: Plan) -> str:
+    largest = curve.clients_max
+    if curve.knee is None or curve.peak is None:
+        return (
+            f"throughput has no maximum within {grouped(REACH * largest, 0)} clients, twice as many as were "
+            f"measured; where it ends to grow these numbers do not tell. {_losses(curve)}"
+        )
+    knee, peak = curve.knee, curve.peak
+    sure = f"{given_percent(plan.confidence)} interval "
+    said = (
+        f"throughput is largest with about {grouped(knee.value, _places(knee.value))} clients"
+        f"{f' ({sure}{_knee_interval(curve)})' if knee.low is not None else ' (no interval yet)'}, "
+        f"with {peak.value_text}{f' ({sure}{peak.interval_text})' if peak.low is not None else ''}."
+    )
+    if knee.value > largest:
+        said += f" That is an extrapolation: no more than {largest} were measured."
+    elif knee.value < curve.clients[0]:
+        said += f" That is an extrapolation: no fewer than {curve.clients[0]} were measured."
+    return f"{said} {_losses(curve)}"
+
+
+def _losses(curve: Curve) -> str:
+    """Of σ and κ: at which number of clients they take how much."""
+    n, sigma, kappa = curve.clients_max, curve.sigma.value / 1e2, curve.kappa.value / 1e6
+    contention, coherency = sigma * (n - 1), kappa * n * (n - 1)
+    whole = 1 + contention + coherency
+    shares = [f"{grouped(100 * part / whole, 0)}{NO_BREAK}%" for part in (contention, coherency)]
+    return (
+        f"Of the time that a transaction takes at {n} clients the fit gives {shares[0]} to waiting in turn "
+        f"(σ) and {shares[1]} to agreeing with each other (κ)."
+    )
+
+
+def _knee_interval(curve: Curve) -> str:
+    """An end beyond what can be told is said to be."""
+    knee, reach = curve.knee, REACH * curve.clients_max
+    assert knee is not None and knee.low is not None and knee.high is not None
+    low = grouped(knee.low, _places(knee.low))
+    if not math.isfinite(knee.high):
+        return f"{low} … more than {grouped(reach, 0)}"
+    return f"{low} … {grouped(knee.high, _places(knee.high))}"
+
+
+def _places(clients: float) -> int:
+    return 1 if clients < 10 else 0
+
+
+def _p(p_value: float | None) -> str:
+    if p_value is None:
+        return ABSENT
+    return "p < 0.0001" if p_value < 1e-4 else f"p = {grouped(p_value, decimals_of(p_value, 2))}"
+
+
+def parameters(found: Scalability, plan: Plan) -> Table:
+    """A row a curve."""
+    rows = [
+        [
+            curve.name,
+            _with_interval(curve.rate_of_one),
+            _with_interval(curve.sigma),
+            _with_interval(curve.kappa),
+            _knee(curve),
+            ABSENT if curve.peak is None else _with_interval(curve.peak),
+            _p(curve.fitting.p_value).removeprefix("p = ").removeprefix("p "),
+            str(len(curve.passes)),
+        ]
+        for curve in found.curves
+    ]
+    unit = found.metric.unit
+    numeric = (
+        f"λ, {unit}",
+        "σ, %",
+        "κ, per million",
+        "knee, clients",
+        f"peak, {unit}",
+        "lack of fit, p",
+        "passes",
+    )
+    return Table(
+        title=f"Throughput over clients: {LAW}",
+        columns=("arm", *numeric),
+        rows=rows,
+        note=(
+            "λ: throughput of one client. σ: the share of the work that one at a time can do. κ: what each "
+            f"pair of clients costs to agree. {ABSENT}: no maximum within twice the clients that were "
+            "measured. A small p: the law does not fit. Intervals follow the passes, each by itself "
+            f"{given_percent(plan.confidence)}."
+        ),
+        numeric=frozenset(numeric),
+        dispensable=("passes", numeric[0]),
+    )
+
+
+def _knee(curve: Curve) -> str:
+    if curve.knee is None:
+        return ABSENT
+    value = grouped(curve.knee.value, _places(curve.knee.value))
+    return value if curve.knee.low is None else f"{value} ({_tight(_knee_interval(curve))})"
+
+
+def _with_interval(estimate: Estimate) -> str:
+    value = grouped(estimate.value, estimate.decimals)
+    return value if estimate.low is None else f"{value} ({_tight(estimate.interval_text)})"
+
+
+def _tight(interval: str) -> str:
+    """On one line."""
+    return interval.replace(" ", NO_BREAK)
+
+
+def differences(found: Scalability, plan: Plan) -> Table:
+    """A row a curve after its baseline's."""
+    numeric = ("λ, %", "σ, points", "κ, per million", "peak, %", "passes")
+    rows = []
+    for of in found.differences:
+        cells = [_signed(of.rate_of_one), _signed(of.sigma), _signed(of.kappa)]
+        cells.append(ABSENT if of.peak is None else _signed(of.peak))
+        rows.append([of.name, of.baseline, *cells, str(of.rate_of_one.n)])
+    return Table(
+        title="What is different in the curves",
+        columns=("arm", "against", *numeric),
+        rows=rows,
+        note=f"Paired by pass; each interval by itself, {given_percent(plan.confidence)}.",
+        numeric=frozenset(numeric),
+        dispensable=("passes",),
+    )
+
+
+def _signed(estimate: Estimate) -> str:
+    value = signed(estimate.value, estimate.decimals, "")
+    if estimate.low is None:
+        return value
+    low, high = (signed(end, estimate.decimals, "") for end in (estimate.low, estimate.high or 0.0))
+    return f"{value} ({low}{NO_BREAK}…{NO_BREAK}{high})"
+
+
+def ratios(found: Scalability, plan: Plan) -> Table:
+    """A row a number of clients and curve."""
+    rows = [
+        [of.name if first else "", str(clients), tables.with_interval(ratio, plan.confidence), str(ratio.n)]
+        for of in found.differences
+        for first, clients, ratio in _numbered(of)
+    ]
+    against = listed(list(dict.fromkeys(of.baseline for of in found.differences)))
+    return Table(
+        title=f"Change of throughput from {against} at each number of clients, %",
+        columns=("arm", "clients", "change, %", "passes"),
+        rows=rows,
+        note=(
+            "As measured, without the law. They hold together (Holm): an interval without a confidence has "
+            f"{given_percent(plan.confidence)}."
+        ),
+        numeric=frozenset({"clients", "change, %", "passes"}),
+        dispensable=("passes",),
+        long=len(rows) > ROWS_MAX,
+        rows_on_terminal=ROWS_MAX,
+    )
+
+
+def _numbered(of: Difference) -> list[tuple[bool, int, Estimate]]:
+    return [(i == 0, clients, ratio) for i, (clients, ratio) in enumerate(of.ratios.items())]
+
+
+def points(found: Scalability) -> Table:
+    """What was measured, beside the curve."""
+    rows = []
+    for curve in found.curves:
+        for i, (clients, level) in enumerate(curve.measured.items()):
+            fitted = float(curve.law.at(clients)[0])
+            rows.append(
+                [
+                    curve.name if i == 0 else "",
+                    str(clients),
+                    tables.level_text(level),
+                    grouped(fitted, decimals_of(fitted, 4)),
+                    signed(100 * math.expm1(float(curve.fitting.left[i])), 1, ""),
+                ]
+            )
+    unit = found.metric.unit
+    numeric = ("clients", f"measured, {unit}", f"fitted, {unit}", "measured / fitted − 1, %")
+    return Table(
+        title="Measured throughput beside the law",
+        columns=("arm", *numeric),
+        rows=rows,
+        note="Geometric means over the passes.",
+        numeric=frozenset(numeric),
+        long=True,
+        rows_on_terminal=0,
+    )

@@ -1,0 +1,120 @@
+"""What a report says of a sweep of clients: where throughput ends to grow, and how arms differ in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from synthetic_study import Synthetic, write_study
+from test_report import FORMS, plain
+
+from pgdyno.cli.report import read_report
+from pgdyno.estimate import ABSENT
+from pgdyno.report.sections import Section
+from pgdyno.report.study import StudyReport
+
+ARMS = ({"server": "17"}, {"server": "18"})
+CASE = Synthetic(arms=ARMS, blocks=6, slices=1, noise=0.004, effects=(1, 1.1))
+
+
+def sweep(sigma: float, kappa: float, *numbers: int, bend: float = 1.0) -> list[Synthetic]:
+    """``bend``: of the third number of clients, off the law by so much."""
+    rates = [1000 * n / (1 + sigma * (n - 1) + kappa * n * (n - 1)) for n in numbers]
+    return [
+        replace(
+            CASE,
+            levels={"clients": str(n)},
+            rate_per_s=rate * (bend if i == 2 else 1),
+            seed=i,
+        )
+        for i, (n, rate) in enumerate(zip(numbers, rates, strict=True))
+    ]
+
+
+def report_of(path: Path, cases: list[Synthetic]) -> StudyReport:
+    write_study(path / "e", *cases)
+    return read_report(path / "e")
+
+
+def section(built: StudyReport) -> Section:
+    return next(section for section in built.sections if section.title == "Scalability")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> StudyReport:
+    return report_of(tmp_path_factory.mktemp("sweep"), sweep(0.04, 0.002, 1, 4, 8, 16, 64))
+
+
+def test_each_arm_has_a_sentence_that_says_where_throughput_ends_to_grow(built: StudyReport) -> None:
+    old, new = map(plain, section(built).sentences)
+    number = r"\d[\d ]*"
+    assert re.match(
+        rf"17: throughput is largest with about {number} clients \(95 % interval {number} … {number}\), "
+        rf"with {number} NOPM \(95 % interval {number} … {number}\)\. Of the time that a transaction takes "
+        rf"at 64 clients the fit gives {number} % to waiting in turn \(σ\) and {number} % to agreeing",
+        old,
+    )
+    assert new.startswith("18: ") and "extrapolation" not in old
+
+
+def test_ratios_at_each_number_of_clients_need_no_law(built: StudyReport) -> None:
+    ratios = next(table for table in section(built).tables if "at each number of clients" in table.title)
+    assert [row[1] for row in ratios.rows] == ["1", "4", "8", "16", "64"]
+    assert all(5 < float(row[2].split(" ")[0]) < 15 for row in ratios.rows)
+
+
+@pytest.mark.parametrize("form", ["terminal", "md", "html"])
+def test_every_form_for_people_has_them(built: StudyReport, form: str) -> None:
+    text = " ".join(plain(FORMS[form](built)).replace("\\", "").split())
+    for sentence in section(built).sentences:
+        assert plain(sentence) in text
+    assert "lack of fit" in text and "What is different in the curves" in text
+    assert form != "html" or ("Throughput over clients" in text and "Change over clients" in text)
+
+
+def test_programs_get_parameters_and_points(built: StudyReport) -> None:
+    found = json.loads(FORMS["json"](built))["scalability"]
+    assert [curve["name"] for curve in found["curves"]] == ["17", "18"]
+    curve = found["curves"][0]
+    assert list(curve["measured"]) == list(curve["fitted"]) == ["1", "4", "8", "16", "64"]
+    assert curve["kappa"]["low"] < curve["kappa"]["value"] < curve["kappa"]["high"]
+    assert found["differences"][0]["rate_of_one"]["value"] == pytest.approx(10, abs=3)
+
+
+def test_where_no_maximum_shows_none_is_told(tmp_path: Path) -> None:
+    built = report_of(tmp_path, sweep(0.01, 0.0, 1, 2, 4, 8))
+    found = section(built)
+    assert "no maximum within 16 clients, twice as many as were measured" in plain(found.sentences[0])
+    assert {row[-4] for row in found.tables[0].rows} == {ABSENT}
+    curve = json.loads(FORMS["json"](built))["scalability"]["curves"][0]
+    assert curve["knee"] is None and curve["peak"] is None
+
+
+def test_a_maximum_beyond_what_was_measured_is_called_an_extrapolation(tmp_path: Path) -> None:
+    built = report_of(tmp_path, sweep(0.01, 0.01, 1, 2, 4, 8))
+    assert "That is an extrapolation: no more than 8 were measured." in plain(section(built).sentences[0])
+
+
+def test_a_law_that_does_not_fit_is_said_not_to(tmp_path: Path) -> None:
+    built = report_of(tmp_path, sweep(0.04, 0.002, 1, 4, 8, 16, bend=0.5))
+    sentence = plain(section(built).sentences[0])
+    assert "The law does not fit: measured is −" in sentence and "at 8 clients" in sentence
+
+
+def test_few_numbers_of_clients_have_no_curve_and_few_passes_no_interval(tmp_path: Path) -> None:
+    assert not [of for of in report_of(tmp_path, sweep(0, 0, 1, 2, 4)).sections if of.title == "Scalability"]
+    (tmp_path / "few").mkdir()
+    built = report_of(tmp_path / "few", [replace(of, blocks=1) for of in sweep(0.04, 0.02, 1, 2, 4, 8)])
+    sentence = plain(section(built).sentences[0])
+    assert "(no interval yet)" in sentence and "nothing tells whether the law fits" in sentence
+
+
+def test_a_number_of_clients_in_which_an_arm_stalled_is_left_out_and_named(tmp_path: Path) -> None:
+    cases = [replace(of, blocks=2) for of in sweep(0.04, 0.002, 1, 4, 8, 16, 64)]
+    cases[3] = replace(cases[3], stalled=[(0, 0)])
+    built = report_of(tmp_path, cases)
+    old, new = map(plain, section(built).sentences)
+    assert "Without 16 clients, which lack blocks that count." in old and "Without" not in new
