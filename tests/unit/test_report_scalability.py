@@ -71,7 +71,7 @@ def test_every_form_for_people_has_them(built: StudyReport, form: str) -> None:
     text = " ".join(plain(FORMS[form](built)).replace("\\", "").split())
     for sentence in section(built).sentences:
         assert plain(sentence) in text
-    assert "lack of fit" in text and "What is different in the curves" in text
+    assert "F test of lack of fit" in text and "What is different in the curves" in text
     assert form != "html" or ("Throughput over clients" in text and "Change over clients" in text)
 
 

@@ -137,7 +137,7 @@ def parameters(found: Scalability, plan: Plan) -> Table:
         "κ, per million",
         "knee, clients",
         f"peak, {unit}",
-        "lack of fit, p",
+        "fit, p",
         "passes",
     )
     return Table(
@@ -147,8 +147,8 @@ def parameters(found: Scalability, plan: Plan) -> Table:
         note=(
             "λ: throughput of one client. σ: the share of the work that one at a time can do. κ: what each "
             f"pair of clients costs to agree. {ABSENT}: no maximum within twice the clients that were "
-            "measured. A small p: the law does not fit. Intervals follow the passes, each by itself "
-            f"{given_percent(plan.confidence)}."
+            "measured. A small p (F test of lack of fit): the law does not fit. Intervals follow the passes, "
+            f"each by itself {given_percent(plan.confidence)}."
         ),
         numeric=frozenset(numeric),
         dispensable=("passes", numeric[0]),
