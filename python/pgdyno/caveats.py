@@ -25,6 +25,7 @@ class Code(StrEnum):
     CLUSTERS_DIFFER = "clusters-differ"
     SEVERAL_THINGS_CHANGED = "several-things-changed"
     UNSAFE_SETTINGS = "unsafe-settings"
+    UNSAFE_ARM = "unsafe-arm"
     NEAREST_VERSION = "nearest-version"
     SETTINGS_DROPPED = "settings-dropped"
     DEBUG_SERVER = "debug-server"
@@ -132,6 +133,11 @@ WORDINGS: Mapping[Code, Wording] = {
         "The arms {baseline} and {arm} do not keep the same promises ({difference}): "
         "a part of the effect may be the price of safety.",
         "Compare arms of equal safety, or read the effect as that price.",
+    ),
+    Code.UNSAFE_ARM: Wording(
+        "Arm {arm} ran with {settings}: after a crash or a fault of the disk its data may be lost, and its "
+        "speed is not that of a server that keeps them.",
+        "Leave these settings at their defaults, or do not conclude from it for servers that matter.",
     ),
     Code.NEAREST_VERSION: Wording(
         "Version {requested} was not to be had; {resolved} was measured in its place.",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_block
 
-from pgdyno.analysis.differences import debugged, differences
+from pgdyno.analysis.differences import debugged, differences, unsafe
 from pgdyno.caveats import Caveat, Code
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Arm, Schedule, Trial
@@ -92,3 +92,26 @@ def test_a_server_built_for_debugging_is_told(
     _, arm = pair(server={"compiled": {"CFLAGS": cflags}})
     effective = with_settings(trials, ({}, {"debug_assertions": assertions}))
     assert [caveat.parameters["flags"] for caveat in debugged(arm, effective)] == ([flags] if flags else [])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ({"fsync": "on"}, {"fsync": "on"}, {}),
+        ({"fsync": "off"}, {"fsync": "off"}, {"17": "fsync = off", "other": "fsync = off"}),
+        ({"fsync": "on"}, {"fsync": "off"}, {}),  # which the badges of safety tell
+        (
+            {"fsync": "off", "full_page_writes": "off"},
+            {"fsync": "off", "full_page_writes": "on"},
+            {"17": "fsync = off", "other": "fsync = off"},
+        ),
+        ({}, {"data_sync_retry": "on", "zero_damaged_pages": "off"}, {"other": "data_sync_retry = on"}),
+        ({"synchronous_commit": "off"}, {"synchronous_commit": "off"}, {}),
+    ],
+)
+def test_settings_that_give_data_up_are_said_where_all_arms_have_them(
+    trials: list[Trial], first: dict[str, str], second: dict[str, str], said: dict[str, str]
+) -> None:
+    found = unsafe(pair(), with_settings(trials, (first, second)))
+    assert {caveat.parameters["arm"]: caveat.parameters["settings"] for caveat in found} == said
+    assert {caveat.code for caveat in found} <= {Code.UNSAFE_ARM}

@@ -18,7 +18,7 @@ from pgdyno.cli import doctor as command
 from pgdyno.cli.main import run
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.writer import Writer
-from pgdyno.lab.doctor import attendance
+from pgdyno.lab.doctor import attendance, programs
 from pgdyno.lab.doctor.attendance import Attendance, watch_s_of
 from pgdyno.lab.doctor.examine import AFTER, BEFORE, DURING, caveats_after, caveats_of, examine, passing
 from pgdyno.lab.progress import Doubt, Progress
@@ -29,6 +29,7 @@ from pgdyno.probe.machine.load import Counters, Load
 from pgdyno.probe.machine.memory import Memory
 from pgdyno.probe.machine.processor import Processor
 from pgdyno.probe.machine.state import State
+from pgdyno.server.catalogue import Catalogue
 from pgdyno.study.arm import ArmSpec
 from pgdyno.study.pgbench import PgbenchParameters
 from pgdyno.study.plan import Study
@@ -254,7 +255,9 @@ def swift(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def found(monkeypatch: pytest.MonkeyPatch, cache: Path, state: State) -> None:
     """By a command that looks at no machine, and has no cache."""
-    monkeypatch.setattr(command, "Cache", SimpleNamespace(open=lambda: SimpleNamespace(root=cache)))
+    place = SimpleNamespace(root=cache)
+    monkeypatch.setattr(command, "Cache", SimpleNamespace(open=lambda: place))
+    monkeypatch.setattr(command, "_programs", lambda _: [programs.engine("release")])
     monkeypatch.setattr(command, "examine_machine", lambda *_: state)
 
 
@@ -282,6 +285,38 @@ def test_strict_makes_findings_a_failure(capsys: pytest.CaptureFixture[str]) -> 
 def test_strict_is_content_with_a_quiet_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found(monkeypatch, tmp_path, QUIET)
     assert run(["doctor", "--strict"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("cflags", "assertions", "flags"),
+    [
+        ("-g -O2", "off", None),
+        ("-O0 -ggdb", "off", "-O0"),
+        ("-Og", "on", "-Og --enable-cassert"),
+        ("-O2", "on", "--enable-cassert"),
+        ("", None, None),
+    ],
+)
+def test_a_server_says_itself_whether_it_was_built_for_debugging(
+    cflags: str, assertions: str | None, flags: str | None
+) -> None:
+    initial = {} if assertions is None else {"debug_assertions": assertions}
+    checked = programs.server("17.5 (system)", Catalogue("PostgreSQL 17.5", {"CFLAGS": cflags}, {}, initial))
+    assert (checked.caveat.parameters["flags"] if checked.caveat else None) == flags
+
+
+def test_servers_are_told_together_but_for_those_that_disturb() -> None:
+    good = Catalogue("", {"CFLAGS": "-O2"}, {}, {})
+    bad = Catalogue("", {"CFLAGS": "-O0"}, {}, {})
+    found = programs.servers({"17": good, "18": good, "19": bad, "20": None})
+    assert [(one.found, one.about) for one in found] == [
+        ("disturbs", "server 19"),
+        ("fine", "servers that are here"),
+    ]
+    assert found[1].text == "2 not built for debugging, 1 not asked yet"
+    assert [one.found for one in programs.servers({"20": None})] == ["unknown"]
+    assert programs.engine("debug").caveat == Caveat(Code.DEBUG_ENGINE)
+    assert programs.engine(None).found == "unknown"
 
 
 def test_the_guide_has_every_finding_with_its_remedy() -> None:

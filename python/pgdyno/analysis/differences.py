@@ -15,6 +15,19 @@ NAMES_MAX = 5
 """How many names a sentence lists before it counts the rest."""
 
 
+UNSAFE_VALUES = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "data_sync_retry": "on",
+    "zero_damaged_pages": "on",
+    "ignore_checksum_failure": "on",
+    "ignore_invalid_pages": "on",
+}
+"""Settings by which data may be lost or damage go unnoticed. synchronous_commit is not among them: it gives
+up the last commits, and nothing else."""
+
+IN_BADGES = frozenset({"fsync", "full_page_writes"})
+
 WAITS_FOR_DISK = ("fsync", "synchronous_commit", "wal_sync_method")
 """Settings that decide whether a commit waits until the disk has it."""
 
@@ -48,6 +61,30 @@ def debugged(arm: Arm, trials: Sequence[Trial]) -> list[Caveat]:
     if effective(arm, trials).get("debug_assertions") == "on":
         flags.append("--enable-cassert")
     return [Caveat(Code.DEBUG_SERVER, {"arm": arm.name, "flags": " ".join(flags)})] if flags else []
+
+
+def unsafe(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]:
+    """Of each arm, whether asked for or inherited from a template: what gives its data up. Where arms differ
+    in what their badges of safety tell, UNSAFE_SETTINGS says that.
+    """
+    given_up = {
+        arm.arm: [
+            f"{name} = {value}"
+            for name, value in UNSAFE_VALUES.items()
+            if effective(arm, trials).get(name) == value
+        ]
+        for arm in arms
+    }
+    in_all = set.intersection(*(set(settings) for settings in given_up.values()))
+    told = {
+        arm.name: [one for one in given_up[arm.arm] if one in in_all or one.split(" ")[0] not in IN_BADGES]
+        for arm in arms
+    }
+    return [
+        Caveat(Code.UNSAFE_ARM, {"arm": arm, "settings": listed(settings)})
+        for arm, settings in told.items()
+        if settings
+    ]
 
 
 def effective(arm: Arm, trials: Sequence[Trial]) -> Mapping[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pgdyno.analysis.comparison import Comparison
-from pgdyno.analysis.differences import debugged, differences, listed
+from pgdyno.analysis.differences import debugged, differences, listed, unsafe
 from pgdyno.analysis.verdict import BLOCKS_MIN
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import share_text
@@ -42,6 +42,7 @@ def doubts(
         found += differences(arms[0], comparison.arm, trials, study.plan.schedule)
     for arm in arms:
         found += debugged(arm, trials)
+    found += unsafe(arms, trials)
     return found + _of_study(study) + _of_scripts(study.plan, arms)
 
 

@@ -7,15 +7,18 @@ from typing import Annotated
 
 import typer
 
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import Json
 from pgdyno.engine import build_info
 from pgdyno.errors import EngineError
-from pgdyno.lab.doctor.checked import Checked, disturbs, fine, unknown
+from pgdyno.lab.doctor import programs
+from pgdyno.lab.doctor.checked import Checked
 from pgdyno.lab.doctor.examine import examine
 from pgdyno.probe.machine.state import State, examine_machine
 from pgdyno.server.cache import Cache
+from pgdyno.server.catalogue import known_catalogue
+from pgdyno.server.find import system_builds
 
 WATCH_S = 3.0
 """Long enough for a share of a hundredth of two cores, in the kernel's ticks of 10 ms."""
@@ -43,7 +46,7 @@ def doctor(
         say(f"watching this machine for {WATCH_S + SYNC_S:.0f} s …")
     cache = Cache.open()
     state = examine_machine(WATCH_S, cache.root, SYNC_S)
-    found = [*examine(state), _engine()]
+    found = [*examine(state), *_programs(cache)]
     if as_json:
         print_json(_as_json(state, found))
     else:
@@ -68,13 +71,14 @@ def _told(caveat: Caveat) -> str:
     return f"- {caveat.code}: {caveat.sentence}\n  {caveat.remedy}"
 
 
-def _engine() -> Checked:
-    about = "pgdyno's engine"
+def _programs(cache: Cache) -> list[Checked]:
     try:
         profile = build_info().get("profile")
-    except EngineError as error:
-        return unknown(about, str(error))
-    return disturbs(about, Code.DEBUG_ENGINE) if profile == "debug" else fine(about, f"a {profile} build")
+    except EngineError:
+        profile = None
+    builds = [*system_builds(), *cache.store().cached()]
+    known = {build.label: known_catalogue(build, cache) for build in builds}
+    return [programs.engine(profile), *programs.servers(known)]
 
 
 def _as_json(state: State, found: Sequence[Checked]) -> dict[str, object]:

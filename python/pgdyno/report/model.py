@@ -24,6 +24,7 @@ SAID_ONCE_OF_ALL_ARMS = frozenset(
         Code.SERVER_NOT_RESTARTED,
         Code.DATA_NOT_RESTORED,
         Code.DEBUG_SERVER,
+        Code.UNSAFE_ARM,
         Code.FEW_BLOCKS,
         Code.STEAL,
         Code.DRIVER_BUSY,
