@@ -14,6 +14,8 @@ from psycopg.conninfo import make_conninfo
 from server_of_major import build_of
 
 from pgdyno.probe import server as probe_server
+from pgdyno.probe.clients import find_clients
+from pgdyno.probe.cpu import scheduled
 from pgdyno.probe.reading import Reading
 from pgdyno.probe.sample import COUNTERS, GAUGES, SERIES, sample, sample_waits
 from pgdyno.probe.server import PROBES, STATTUPLE_TIMEOUT_S, read
@@ -172,6 +174,42 @@ def test_the_statements_of_probes_are_not_counted(server: Server, database: str)
         marked = "from pg_stat_statements where query like '%pgdyno probe%'"
         users = other.execute(f"select distinct pg_get_userbyid(userid) {marked}").fetchall()
         assert users == [("watcher",)]
+
+
+def test_a_statement_inside_of_a_function_is_told_apart_where_the_version_can(
+    probe: Connection, work: Connection, major: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work.execute("set pg_stat_statements.track = 'all'")
+    inner = "select count(*) from generate_series(1, 1000)"
+    work.execute(f"create function f() returns bigint language plpgsql as $$ begin return ({inner}); end $$")
+    for _ in range(3):
+        work.execute("select f()")
+    rows = rows_of(read(probe, "statements"))
+    nested = [row for row in rows if "generate_series" in row["query"] and "create" not in row["query"]]
+    (outer,) = (row for row in rows if row["query"] == "select f()")
+    assert nested
+    told = [1, *[0 for _ in nested]] if major >= 14 else [None, *[None for _ in nested]]
+    assert [row.get("toplevel") for row in (outer, *nested)] == told
+    monkeypatch.setattr(probe_server, "ROWS_MAX", 0)
+    others = rows_of(read(probe, "statements"))
+    assert [row.get("toplevel") for row in others] == ([0, 1] if major >= 14 else [None])
+    assert sum(row["calls"] for row in others) == sum(row["calls"] for row in rows)
+
+
+def test_the_processes_of_clients_are_found_and_what_the_kernel_counts_of_them(
+    server: Server, probe: Connection, work: Connection
+) -> None:
+    clients = find_clients(probe)
+    assert work.info.backend_pid in clients
+    assert probe.info.backend_pid not in clients
+    before = scheduled([work.info.backend_pid])
+    if before is None:
+        pytest.skip("NOT TESTED: this kernel does not count how long processes are ready (CONFIG_SCHED_INFO)")
+    work.execute("select count(*) from generate_series(1, 200000)")
+    after = scheduled([work.info.backend_pid])
+    assert after is not None
+    assert after.on_cpu_s > before.on_cpu_s
+    assert after.ready_s >= before.ready_s
 
 
 def test_a_statement_that_names_a_password_is_not_quoted(probe: Connection, work: Connection) -> None:

@@ -1,7 +1,8 @@
 """Test data: readings and series of a trial, with numbers that can be computed by hand.
 
 Arm a writes 1000 − 100·a bytes of WAL a transaction, finds 90 + 5·a % of its blocks in memory; its UPDATE
-takes 2 / (1 + a) ms, its SELECT 0.5 ms; of 4 cores its server takes one, the driver half of one.
+takes 2 / (1 + a) ms, its SELECT 0.5 ms; its server's processes are on a CPU for 400 / (1 + a) µs of it and
+ready without one for 100 µs; of 4 cores its server takes one, the driver half of one.
 """
 
 from __future__ import annotations
@@ -25,6 +26,12 @@ def readings(arm: int, transactions: int, end_s: float) -> list[Reading]:
             statement(UPDATE, transactions, 2.0 / (1 + arm)),
             statement(SELECT, 4 * transactions, 0.5),
             statement("BEGIN", transactions, 1e-6 * (1 + 9 * arm)),
+        ],
+        "host": [
+            {
+                "clients_on_cpu_s": 400e-6 * transactions / (1 + arm),
+                "clients_ready_s": 100e-6 * transactions,
+            }
         ],
         "relations": [
             {"kind": "table", "schema": "public", "name": "accounts", "bytes": 16 * MIB}

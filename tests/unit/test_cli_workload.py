@@ -113,7 +113,12 @@ def test_pgbenchs_tables_take_no_seed(capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.parametrize(
     ("names", "probes"),
-    [(None, DEFAULT_PROBES), (["none"], ()), (["wal", "statements", "wal"], ("wal", "statements"))],
+    [
+        (None, DEFAULT_PROBES),
+        (["none"], ()),
+        (["wal", "statements", "wal"], ("wal", "statements")),
+        (["default", "statements", "wal"], (*DEFAULT_PROBES, "statements")),
+    ],
 )
 def test_probes_are_asked_for_by_name(names: list[str] | None, probes: tuple[str, ...]) -> None:
     assert asked_probes(names) == probes

@@ -81,3 +81,16 @@ def test_a_servers_cpu_is_that_of_its_children_too() -> None:
 def test_a_server_that_is_gone_is_told() -> None:
     with pytest.raises(ProcessLookupError):
         cpu.server_cpu_s(2**22 + 1)
+
+
+def test_what_the_scheduler_counted_is_summed_over_the_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "PROC", tmp_path)
+    for pid, counted in ((7, "1500000000 250000000 12"), (8, "500000000 750000000 3")):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "schedstat").write_text(f"{counted}\n")
+    assert cpu.scheduled([7, 8]) == cpu.Scheduled(on_cpu_s=2.0, ready_s=1.0)
+    assert cpu.scheduled([7, 9]) is None  # one is gone: the sum would fall
+    (tmp_path / "8" / "schedstat").write_text("")
+    assert cpu.scheduled([7, 8]) is None  # a kernel that does not count

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pgdyno.lab.telemetry import ON_CPU, READY
 from pgdyno.probe import block_device, host_counters
 from pgdyno.probe import host as probe_host
 from pgdyno.probe.cpu import machine_cpu
@@ -97,7 +98,8 @@ def test_every_column_is_documented_and_no_other(machine: Path) -> None:
     table = page.partition("## The machine")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    assert named == {*HostCounters([Path("/data")], os.getpid()).read(), "server_cpu_s"}
+    of_servers = {"server_cpu_s", ON_CPU, READY}
+    assert named == {*HostCounters([Path("/data")], os.getpid()).read(), *of_servers}
 
 
 def test_the_disks_of_data_and_wal_are_summed(machine: Path) -> None:

@@ -49,7 +49,7 @@ def test_no_line_is_kept_by_a_comment_that_is_nearly_one(file: Path) -> None:
 
 
 def test_every_file_is_used() -> None:
-    assert {file.stem for file in FILES} == {*PROBES, "sample", "sample_waits", "extension"}
+    assert {file.stem for file in FILES} == {*PROBES, "sample", "sample_waits", "extension", "clients"}
 
 
 def test_the_series_are_the_columns_of_the_newest_version() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from sys import intern
 
 from pgdyno.analysis import telemetry
+from pgdyno.analysis.client_time import ClientTime
 from pgdyno.analysis.combined import Combined, combine
 from pgdyno.analysis.comparison import Effect, Values, effects_by_arm, ok_by_block
 from pgdyno.analysis.metrics import Metric
@@ -135,7 +136,14 @@ def _shared(of: Telemetry) -> Telemetry:
         values={intern(key): value for key, value in of.values.items()},
         statements=[intern(text) for text in of.statements],
         relations=[intern(name) for name in of.relations],
+        time=_interned(of.time),
     )
+
+
+def _interned(of: ClientTime) -> ClientTime:
+    if of.statements is None:
+        return of
+    return replace(of, statements={intern(text): us for text, us in of.statements.items()})
 
 
 def _kept(series: Series) -> Series:

@@ -101,6 +101,13 @@ def number(row: Row, column: str) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
+def is_nested(row: Growth) -> bool:
+    """Whether a statement ran inside of another one, whose time and blocks have its own in them. Known from
+    14 on; before, and of sums of old evidence, all are taken for statements of clients.
+    """
+    return row.end.get("toplevel") == 0
+
+
 def identity(probe: str, row: Row) -> tuple[object, ...]:
     """What tells a row of this probe from its others."""
     return tuple(row.get(column) for column in IDENTITY.get(probe, ()))

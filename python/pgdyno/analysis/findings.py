@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pgdyno.analysis import drift, effect, latency, metrics, telemetry
+from pgdyno.analysis import drift, effect, latency, metrics, telemetry, why
 from pgdyno.analysis.anomalies import Anomalies, find_anomalies
 from pgdyno.analysis.case_telemetry import CaseTelemetry, read_case
 from pgdyno.analysis.comparison import Comparison, compare
@@ -17,6 +17,7 @@ from pgdyno.analysis.noise import Noise, with_noise
 from pgdyno.analysis.noise import doubts as noise_doubts
 from pgdyno.analysis.sampled import SERVER
 from pgdyno.analysis.series import Point, throughput
+from pgdyno.analysis.why import Why
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import Estimate
 from pgdyno.evidence.reader import Evidence
@@ -83,6 +84,7 @@ class Findings:
     drifts: Mapping[int, Sequence[Drift]]  # by arm; none of short windows
     noise: Noise
     anomalies: Anomalies
+    why: Mapping[int, Why]  # by arm after the first
 
     @property
     def primary(self) -> Metric:
@@ -140,6 +142,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         drifts=drifting,
         noise=noise,
         anomalies=find_anomalies(arms, trials, comparisons, chosen[0], told.by_trial, study.plan.margin),
+        why=_why(evidence, arms, trials, told, study.plan),
     )
 
 
@@ -168,6 +171,27 @@ def _drifts(
 ) -> list[Drift]:
     series = {trial: {SERVER: of} for trial, of in told.series.items()}
     return drifts(arm, trials, points, series, told.by_trial, plan.confidence)
+
+
+def _why(
+    evidence: Evidence, arms: Sequence[Arm], trials: Sequence[Trial], told: CaseTelemetry, plan: Plan
+) -> dict[int, Why]:
+    times = {trial: of.time for trial, of in told.by_trial.items()}
+    mean_us = _mean_latencies_us(evidence, times) if plan.load_is_fixed else None
+    return why.explain(arms, trials, times, mean_us, plan.confidence)
+
+
+def _mean_latencies_us(evidence: Evidence, trials: Iterable[int]) -> dict[int, tuple[float, float]]:
+    """Of each trial: latency and lag."""
+    found = {}
+    for trial in trials:
+        of = [
+            latency.mean_us(latency.merge(h.pairs for h in evidence.histograms(trial, measure)))
+            for measure in (Measure.LATENCY, Measure.LAG)
+        ]
+        if of[0] is not None and of[1] is not None:
+            found[trial] = (of[0], of[1])
+    return found
 
 
 def _window_s(trials: Sequence[Trial]) -> float:

@@ -61,3 +61,9 @@ def curve_ms(pairs: Pairs, points: int = 120) -> list[tuple[float, float]]:
     ranks = np.clip(np.ceil((1 - beyond) * n * (1 - 1e-12)), 1, n)
     values = pairs[np.searchsorted(cumulated, ranks), 0]
     return [(float(share), float(value) / 1e6) for share, value in zip(beyond, values, strict=True)]
+
+
+def mean_us(pairs: Pairs) -> float | None:
+    """The mean, within the precision of the buckets (HdrHistogram: three digits); None of an empty one."""
+    n = int(pairs[:, 1].sum()) if len(pairs) else 0
+    return float(pairs[:, 0].astype(float) @ pairs[:, 1].astype(float)) / n / 1e3 if n else None

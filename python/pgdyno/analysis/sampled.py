@@ -155,7 +155,7 @@ def waits(series: Series, spans: Sequence[Span]) -> Waits | None:
     if len(series.points) < 2 or not spans:
         return None
     within, resolved = resolvable(series, spans)
-    weight = _overlap(series.points[:, 0], within)
+    weight = overlap(series.points[:, 0], within)
     looks = float(np.nansum(weight * series.column(SAMPLES)))
     names = [name for name in series.columns[2:] if name != SAMPLES]
     seen = {name: float(np.nansum(weight * series.column(name))) for name in names}
@@ -230,7 +230,7 @@ def resolvable(series: Series, spans: Sequence[Span]) -> tuple[list[Span], bool]
     return [(spans[0][0], spans[-1][1])], len(spans) == 1
 
 
-def _overlap(at: Floats, spans: Sequence[Span]) -> Floats:
+def overlap(at: Floats, spans: Sequence[Span]) -> Floats:
     """Which part of the time that each sample stands for, since the one before it, lies in the spans."""
     step = float(np.median(np.diff(at)))
     begins = np.concatenate([[at[0] - step], at[:-1]])

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pgdyno.analysis.counters import COUNTERS, Growth, number
+from pgdyno.analysis.counters import COUNTERS, Growth, is_nested, number
 
 BLOCK_COLUMNS = ("hit", "read", "dirtied", "written")
 
@@ -56,11 +56,16 @@ class Moments:
 
 @dataclass(frozen=True)
 class Statement:
-    """One text, over all users and ids that it has. ``sums`` are the counters' differences by column."""
+    """One text, over all users and ids that it has. ``sums`` are the counters' differences by column.
+
+    ``top_ms`` is the time of the calls that clients sent. Those inside of functions, which are counted with
+    ``pg_stat_statements.track = all``, are in the times of the statements that called the functions.
+    """
 
     text: str
     time_ms: Moments
     sums: Mapping[str, float]
+    top_ms: float
 
     @property
     def calls(self) -> float:
@@ -73,7 +78,7 @@ class Statement:
         return self.calls * self.time_ms.mean
 
     def values(self, of_all_ms: float) -> dict[str, float]:
-        """By the keys of ``quantities.OF_STATEMENTS``. ``of_all_ms``: the time of all statements together."""
+        """By the keys of ``quantities.OF_STATEMENTS``. ``of_all_ms``: the time of all that clients sent."""
         found = {
             "calls": self.calls,
             "mean_ms": self.time_ms.mean,
@@ -114,10 +119,12 @@ def statements(rows: Iterable[Growth]) -> list[Statement]:
         sums = {
             column: delta for column in COUNTERS["statements"] if (delta := row.delta(column)) is not None
         }
+        top_ms = 0.0 if is_nested(row) else moments.n * moments.mean
         if text in found:
             moments += found[text].time_ms
             sums = {column: sums.get(column, 0.0) + found[text].sums.get(column, 0.0) for column in sums}
-        found[text] = Statement(text, moments, sums)
+            top_ms += found[text].top_ms
+        found[text] = Statement(text, moments, sums, top_ms)
     return sorted(found.values(), key=lambda statement: -statement.total_ms)
 
 

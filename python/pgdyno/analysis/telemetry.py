@@ -16,11 +16,14 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pgdyno.analysis import client_time
+from pgdyno.analysis.client_time import ClientTime
 from pgdyno.analysis.counters import OTHERS, identity, number
 from pgdyno.analysis.effect import level_of
 from pgdyno.analysis.metrics import US_PER_S, Metric
 from pgdyno.analysis.quantities import OF_TRIALS, Quantity
 from pgdyno.analysis.quantities_of_parts import BY_KEY, OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS, Told
+from pgdyno.analysis.sampled import WAITS
 from pgdyno.analysis.samples import keyed, of_samples
 from pgdyno.analysis.statements import statements
 from pgdyno.analysis.window import RESET, Gauges, Window, window
@@ -51,6 +54,7 @@ class Telemetry:
     ``statements``, ``relations`` and ``waits``: their names, the one with the most time or bytes first.
     ``missing``: why a probe gave nothing, by its name. ``elapsed_s``: from the first reading to the last.
     ``machine``: what its counters grew by in that time.
+    ``time``: what it tells of where transactions spend theirs.
     """
 
     values: Mapping[str, float]
@@ -60,6 +64,7 @@ class Telemetry:
     waits: Sequence[str] = ()
     elapsed_s: float | None = None
     machine: Mapping[str, float] = field(default_factory=dict)
+    time: ClientTime = field(default_factory=ClientTime)
 
     @property
     def reset(self) -> list[str]:
@@ -81,7 +86,7 @@ def of_trial(
     w = window(readings, trial.transactions, driven_s)
     values = _values(OF_TRIALS, w)
     found = statements(w.growths.get("statements", ()))
-    of_all_ms = max(w.delta("statements", "total_exec_time") or 0.0, sum(one.total_ms for one in found))
+    of_all_ms = max(w.delta("statements", "total_exec_time") or 0.0, sum(one.top_ms for one in found))
     for statement in found:
         for key, value in statement.values(of_all_ms).items():
             values[keyed(f"statement.{key}", statement.text)] = value
@@ -93,6 +98,7 @@ def of_trial(
     values |= sampled | {f"trial.{key}": value for key, value in own.items() if value is not None}
     if trial.probe_cpu_s is not None and trial.transactions:
         values["probes.us_per_tx"] = US_PER_S * trial.probe_cpu_s / trial.transactions
+    time = client_time.of_trial(trial, w, found, (series or {}).get(WAITS))
     return Telemetry(
         values,
         [statement.text for statement in found],
@@ -101,6 +107,7 @@ def of_trial(
         waits,
         w.elapsed_s,
         _machine(w),
+        time,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pgdyno.analysis.counters import Growth, Row, StatisticsReset, grown, number
+from pgdyno.analysis.counters import Growth, Row, StatisticsReset, grown, is_nested, number
 from pgdyno.evidence.records import Moment, Reading
 
 Gauges = Mapping[str, Sequence[Row]]
@@ -36,10 +36,12 @@ class Window:
 
     def delta(self, probe: str, column: str, where: tuple[str, str] | None = None) -> float | None:
         """What a counter grew by, over all rows or those that have this value in this column; None where the
-        server does not have it.
+        server does not have it. A statement inside of another one is in that one's counters.
         """
         rows = [
-            row for row in self.growths.get(probe, ()) if where is None or row.end.get(where[0]) == where[1]
+            row
+            for row in self.growths.get(probe, ())
+            if (where is None or row.end.get(where[0]) == where[1]) and not is_nested(row)
         ]
         found = [delta for row in rows if (delta := row.delta(column)) is not None]
         return sum(found) if found else None

@@ -108,7 +108,8 @@ def compare(
         typer.Option(
             "--probe",
             metavar="NAME",
-            help="Telemetry (may be repeated): statements, wal, …, or none. [default: all that cost little]",
+            help="Telemetry (may be repeated): statements, wal, …; default: all that cost little; or none. "
+            "[default: default]",
         ),
     ] = None,
     confidence: Annotated[str, typer.Option(metavar="PERCENT", help="Of the intervals.")] = "95%",
@@ -227,15 +228,23 @@ def compare(
     )
 
 
+ALL_BY_DEFAULT = "default"
+"""Of ``--probe``: those that are read where none is named, so that another one can be added."""
+
+
 def asked_probes(names: Sequence[str] | None) -> Sequence[str]:
     """Raises UsageError: one that does not exist."""
     known = get_args(ProbeName)
     if not names:
         return DEFAULT_PROBES
     for name in names:
-        if name not in known and list(names) != ["none"]:
-            raise UsageError(f"--probe: there is no {name}; there are {', '.join(known)}, or none by itself")
-    return () if list(names) == ["none"] else tuple(dict.fromkeys(names))
+        if name not in (*known, ALL_BY_DEFAULT) and list(names) != ["none"]:
+            there = f"{', '.join(known)}, or {ALL_BY_DEFAULT} for all that cost little, or none by itself"
+            raise UsageError(f"--probe: there is no {name}; there are {there}")
+    if list(names) == ["none"]:
+        return ()
+    each = (DEFAULT_PROBES if name == ALL_BY_DEFAULT else (name,) for name in names)
+    return tuple(dict.fromkeys(probe for of in each for probe in of))
 
 
 def request_of(study: Study) -> Request:

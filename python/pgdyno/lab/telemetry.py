@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import psycopg
@@ -19,6 +19,8 @@ from pgdyno.errors import ServerError
 from pgdyno.evidence.records import Moment, Reading, Series
 from pgdyno.lab.arm import Connection, LabArm
 from pgdyno.lab.trial import Lab, Trial
+from pgdyno.probe.clients import find_clients
+from pgdyno.probe.cpu import scheduled
 from pgdyno.probe.host_counters import HostCounters
 from pgdyno.probe.sample import sample, sample_waits
 from pgdyno.probe.sampled_server import Target
@@ -28,6 +30,14 @@ from pgdyno.probe.server import EXTENSIONS, PROBES, read
 
 AFTER_VACUUM = ("relations", "database", "pgstattuple")
 """What is read once more after a VACUUM: sizes, and how full they are."""
+
+ON_CPU, READY = "clients_on_cpu_s", "clients_ready_s"
+"""Of the readings of ``host``: what the scheduler has counted of the clients' server processes."""
+
+LOOKS_APART_S_MAX = 600.0
+"""Of a run: up to it each look at the waits is kept by itself, so that even a slice of half a second has its
+own. In longer runs slices are long, or there is just one; and five rows a second would be a lot.
+"""
 
 SAMPLED = frozenset(name for name, probe in PROBES.items() if probe.in_series)
 """Probes of which something is in the one-second series of the server."""
@@ -45,6 +55,7 @@ class Telemetry:
     _host: HostCounters | None = None
     _cost: Cost | None = None
     _readings: dict[int, list[Reading]] = field(default_factory=dict)
+    _clients: dict[int, tuple[int, ...]] = field(default_factory=dict)  # by trial: their server processes
 
     @classmethod
     @contextlib.contextmanager
@@ -79,6 +90,7 @@ class Telemetry:
                 sample if asked & SAMPLED else None,
                 sample_waits if "waits" in asked else None,
                 trial.arm.postmaster_pid,
+                each_look=self.lab.study.window_likely_s() <= LOOKS_APART_S_MAX,
             )
             for number, trial in enumerate(self.trials)
         ]
@@ -140,18 +152,26 @@ class Telemetry:
         readings = self._readings.setdefault(trial.id, [])
         try:
             with contextlib.closing(trial.arm.connect()) as connection:
-                readings += [self._reading(connection, moment, probe) for probe in probes]
+                if moment is Moment.BEGIN and trial.arm.postmaster_pid() is not None:
+                    self._clients[trial.id] = find_clients(connection)
+                readings += [self._reading(trial, connection, moment, probe) for probe in probes]
         except (psycopg.Error, ServerError) as error:
             at_s, lost = self._now_s(), f"the server was lost: {_in_one_line(error)}"
             readings += [Reading(probe, moment, at_s, 0.0, None, lost) for probe in probes]
 
-    def _reading(self, connection: Connection, moment: Moment, probe: str) -> Reading:
+    def _reading(self, trial: Trial, connection: Connection, moment: Moment, probe: str) -> Reading:
         at_s, begun_s = self._now_s(), time.monotonic()
         if probe == "host":
-            rows = [dict(self._host.read())] if self._host else None
+            rows = [{**self._host.read(), **self._scheduled(trial)}] if self._host else None
             return Reading(probe, moment, at_s, time.monotonic() - begun_s, rows)
         found = read(connection, probe)
         return Reading(probe, moment, at_s, found.took_s, found.rows, found.reason)
+
+    def _scheduled(self, trial: Trial) -> Mapping[str, float]:
+        """Of the server's processes that serve the driver's clients."""
+        clients = self._clients.get(trial.id)
+        of = scheduled(clients) if clients else None
+        return {} if of is None else {ON_CPU: of.on_cpu_s, READY: of.ready_s}
 
     def _now_s(self) -> float:
         return time.time() - self.epoch_unix_s

@@ -2,18 +2,21 @@
 
 Sources: each process's CPU-time clock (clock_getcpuclockid(3): nanoseconds, up to this moment, all threads;
 the clock ticks of ``/proc``, of 10 ms, serve where a sandbox has no such clock), and the postmaster's time
-for children that it has reaped.
+for children that it has reaped. How long processes were ready without a CPU: ``/proc/PID/schedstat``
+(proc_schedstat in the kernel's Documentation/scheduler/sched-stats.rst).
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 PROC = Path("/proc")
+NS_PER_S = 1e9
 
 READS_MAX = 3
 """Of the list of a postmaster's children, until two in a row agree: the kernel may leave one out of it while
@@ -60,6 +63,29 @@ def process_cpu_s(pid: int) -> float:
     except OSError:
         # No such process any more, or a kernel that is none.
         return _ticks_s(pid)
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """Seconds of some processes together: on a CPU, and ready to run but without one."""
+
+    on_cpu_s: float
+    ready_s: float
+
+
+def scheduled(pids: Iterable[int]) -> Scheduled | None:
+    """What the kernel's scheduler has counted of these processes of one thread each, since they began; None
+    where one is gone, or the kernel does not count it (no CONFIG_SCHED_INFO).
+    """
+    on_cpu_ns = ready_ns = 0
+    try:
+        for pid in pids:
+            counted = (PROC / str(pid) / "schedstat").read_text().split()
+            on_cpu_ns += int(counted[0])
+            ready_ns += int(counted[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return Scheduled(on_cpu_ns / NS_PER_S, ready_ns / NS_PER_S)
 
 
 def _children(pid: int) -> list[int]:

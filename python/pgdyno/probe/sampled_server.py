@@ -35,7 +35,8 @@ class Target:
     """What the sampler needs of an arm. ``number`` is the caller's own, and stands on its chunks.
 
     ``sample`` and ``sample_waits`` are left out where there is nothing to sample. ``postmaster_pid`` gives
-    None where the server's processes are none of this machine.
+    None where the server's processes are none of this machine. ``each_look``: every look at the waits is a
+    sample of its own, so that it is known which slice it lies in; else a sample sums those since the last.
     """
 
     number: int
@@ -43,6 +44,7 @@ class Target:
     sample: Sample | None = None
     sample_waits: Sample | None = None
     postmaster_pid: Callable[[], int | None] = lambda: None
+    each_look: bool = False
 
 
 class SampledServer:
@@ -76,15 +78,17 @@ class SampledServer:
             if found is not None:
                 self._counters.add(*moment, found)
             yield from ended
-        yield from self.look()
+        yield from self.look(due_s)
         self._note_looks(due_s)
 
-    def look(self) -> Iterator[Chunk]:
+    def look(self, due_s: float) -> Iterator[Chunk]:
         """At what the backends wait for now; yields series that end."""
         if self.target.sample_waits is not None and self._connection is not None:
             found, ended = self._ask(self.target.sample_waits, self._waits)
             if found is not None:
                 self._looks.update({SAMPLES: 1, **found})
+                if self.target.each_look:
+                    self._note_looks(due_s)
             yield from ended
         self._note_cpu()
 

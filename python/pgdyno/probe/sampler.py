@@ -161,7 +161,7 @@ class Sampler:
                 self._tick(tick * self._step_s)
             else:
                 for server in self._servers:
-                    self._hand_over(server.look())
+                    self._hand_over(server.look(slot * self._slot_s))
             if self._now_s() - chunk_from_s >= CHUNK_S:
                 chunk_from_s += CHUNK_S * math.floor((self._now_s() - chunk_from_s) / CHUNK_S)
                 for server in self._servers:

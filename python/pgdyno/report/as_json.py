@@ -3,15 +3,23 @@
 ::
 
     pgdyno_report   1 title, command, created_unix_s, ended_because (null while it runs), pgdyno_version
-    percent_of      of what the percentages are, in words verdict         with two arms the verdict of the
-    one comparison, else null plan, host      as in the evidence arms            [{name, spec, clients,
-    server, settings_requested, safety, trials: {status: n}, levels: {metric: estimate}, latency_ms: {kind:
-    {n, p50 … max}}, counts: {kind: counts}, driver_memory_bytes}], the baseline first comparisons
-    [{arm, baseline, verdict, sentence, margin, primary, effects: {metric or latency key: effect}, telemetry:
-    {key of docs/metrics.md: effect}, statements_average, blocks, blocks_dropped, blocks_needed,
-    detectable_percent}] caveats         [{code, sentence, remedy}] method, derived the texts probes
-    {cpu_share, us_per_transaction}: what they cost, or null anomalies       {trials: [{trial, block, arm,
-    value, named, own: {off_percent, score, limit}, ratio, causes}], the most anomalous first, without}
+    percent_of      of what the percentages are, in words
+    verdict         with two arms the verdict of the one comparison, else null
+    plan, host      as in the evidence
+    arms            [{name, spec, clients, server, settings_requested, safety, trials: {status: n}, levels:
+                    {metric: estimate}, latency_ms: {kind: {n, p50 … max}}, counts: {kind: counts},
+                    driver_memory_bytes}], the baseline first
+    comparisons     [{arm, baseline, verdict, sentence, margin, primary, effects: {metric or latency key:
+                    effect}, telemetry: {key of docs/metrics.md: effect}, statements_average, why, blocks,
+                    blocks_dropped, blocks_needed, detectable_percent}]
+    caveats         [{code, sentence, remedy}]
+    method, derived the texts
+    probes          {cpu_share, us_per_transaction}: what they cost, or null
+    anomalies       {trials: [{trial, block, arm, value, named, own: {off_percent, score, limit}, ratio,
+                    causes}], the most anomalous first, without}
+
+``why`` is null or ``{sentences, whole_is, unit, by_resource, by_statement, looks, …}``; the two are null or
+``{whole, parts: {key: {a, b, difference, low, high, confidence, n, p_value, significant, by_block}}}``.
 
 A study of several cases has ``over_cases`` ([{arm, baseline, sentence, verdicts: {verdict: n}, primary,
 average}], average an estimate over the passes), ``changes`` (what was fitted to this machine), ``caveats``
@@ -52,6 +60,8 @@ from pgdyno.report.hosts import HostsReport
 from pgdyno.report.model import Headline, Report
 from pgdyno.report.sections_as_json import over_all
 from pgdyno.report.study import StudyReport
+from pgdyno.report.why import WhyReport
+from pgdyno.report.why import as_object as as_reason
 
 VERSION = 1
 
@@ -148,8 +158,9 @@ def _of_cases(study: StudyReport) -> dict[str, Any]:
 def as_object(report: Report) -> dict[str, Any]:
     """The document as Python values."""
     findings, study = report.findings, report.findings.study
+    reasons = {one.why.arm.arm: one for one in report.why}
     comparisons = [
-        _comparison(comparison, headline, findings)
+        _comparison(comparison, headline, findings, reasons.get(comparison.arm.arm))
         for comparison, headline in zip(findings.comparisons, report.headlines, strict=True)
     ]
     return {
@@ -213,7 +224,9 @@ def _arm(of: ArmFindings, findings: Findings) -> dict[str, Any]:
     }
 
 
-def _comparison(comparison: Comparison, headline: Headline, findings: Findings) -> dict[str, Any]:
+def _comparison(
+    comparison: Comparison, headline: Headline, findings: Findings, why: WhyReport | None
+) -> dict[str, Any]:
     decision, arm, told = comparison.decision, comparison.arm.arm, findings.telemetry
     average = told.average.get(arm)
     return {
@@ -226,6 +239,7 @@ def _comparison(comparison: Comparison, headline: Headline, findings: Findings) 
         "effects": {key: _effect(effect) for key, effect in comparison.effects.items()},
         "telemetry": {key: _effect(effect) for key, effect in told.effects[arm].items()},
         "statements_average": _estimate(average.percent(Better.LESS)) if average else None,
+        "why": None if why is None else {"sentences": list(why.sentences), **as_reason(why.why)},
         "blocks": list(comparison.blocks),
         "blocks_dropped": list(comparison.dropped),
         "blocks_needed": decision.blocks_needed if decision else None,

@@ -10,8 +10,9 @@ from jinja2 import Environment, StrictUndefined
 
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.study import StudyFindings
-from pgdyno.report import charts, charts_of_hosts, timelines
+from pgdyno.report import charts, charts_of_hosts, charts_of_why, timelines
 from pgdyno.report.hosts import HostsReport
+from pgdyno.report.model import Report
 from pgdyno.report.study import StudyReport
 
 
@@ -31,8 +32,7 @@ def to_html(study: StudyReport | HostsReport) -> str:
         forest=charts_of_hosts.forest(study.findings) if isinstance(study, HostsReport) else [],
         style=folder.joinpath("report.css").read_text("utf-8"),
         pictures={
-            file: [_pictures(report.findings) for report in one.cases.values()]
-            for file, one in studies.items()
+            file: [_pictures(report) for report in one.cases.values()] for file, one in studies.items()
         },
         when=datetime.fromtimestamp(created_unix_s, UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
@@ -43,11 +43,13 @@ def _first(study: StudyReport | HostsReport) -> Findings:
     return found.first if isinstance(found, StudyFindings) else found
 
 
-def _pictures(findings: Findings) -> dict[str, Any]:
+def _pictures(report: Report) -> dict[str, Any]:
     """Of one case."""
+    findings = report.findings
     return {
         "arms": [(of.arm, charts.arm_class(of.arm.arm)) for of in findings.arms],
         "effects": charts.effects(findings),
+        "why": charts_of_why.waterfalls(report.why),
         "throughput": timelines.throughput(findings),
         "checkpoints": timelines.has_checkpoints(findings),
         "wal": timelines.wal_rates(findings),

@@ -98,6 +98,10 @@ def _of_case(report: Report, title: str) -> Iterator[str]:
         if headline.more:
             yield escaped(headline.more)
         yield ""
+    for reason in report.why:
+        if reason.sentences:
+            yield escaped(" ".join(reason.sentences))
+            yield ""
     if report.unfinished:
         yield escaped(report.unfinished)
         yield ""

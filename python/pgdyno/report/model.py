@@ -10,9 +10,10 @@ from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.verdict import BLOCKS_MIN, POWER, Verdict
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import NO_BREAK, Better, counted, decimals_of, given_percent, grouped, share_text
-from pgdyno.report import anomalies, background, noise, tables, telemetry, telemetry_of_parts
+from pgdyno.report import anomalies, background, noise, tables, telemetry, telemetry_of_parts, why
 from pgdyno.report.method import DERIVED_FROM_TPC_C, how_it_was_measured
 from pgdyno.report.tables import Table
+from pgdyno.report.why import WhyReport
 
 LIKE_IT_MAX = 3
 """Of the same caveat on many trials so many are shown, and the rest counted."""
@@ -73,6 +74,7 @@ class Report:
     title: str
     findings: Findings
     headlines: Sequence[Headline]
+    why: Sequence[WhyReport]
     unfinished: str  # that the study has not ended; empty where it has
     percent_of: str  # of what the percentages are
     results: Sequence[Table]
@@ -95,11 +97,13 @@ def build(findings: Findings) -> Report:
     """Word the findings."""
     baseline = findings.arms[0].arm
     tpcc = findings.study.plan.workload.get("kind") == "tpcc"
+    reasons = why.build(findings)
     results = [
         tables.levels(findings),
         tables.latencies(findings),
         tables.latency_changes(findings),
         anomalies.trials_that_stand_out(findings),
+        *(table for one in reasons for table in one.tables),
         telemetry_of_parts.drifts(findings),
         telemetry.brief(findings),
         telemetry_of_parts.statements(findings),
@@ -125,6 +129,7 @@ def build(findings: Findings) -> Report:
         title=findings.study.title,
         findings=findings,
         headlines=[_headline(comparison, findings) for comparison in findings.comparisons],
+        why=reasons,
         unfinished=UNFINISHED if findings.study.ended_because is None else "",
         percent_of=f"Percentages are (B − A) / A, where A is {baseline.name}, the baseline.",
         results=[table for table in results if table.rows],

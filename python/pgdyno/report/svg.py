@@ -25,6 +25,10 @@ class Scale:
         share = (self._flat(value) - low) / (high - low) if high != low else 0.5
         return round(self.start + share * (self.end - self.start), 1)
 
+    def inside(self, value: float) -> float:
+        """The place, or the end of the scale where it lies beyond."""
+        return self(min(max(value, self.low), self.high))
+
     def _flat(self, value: float) -> float:
         return math.log10(value) if self.log else value
 

@@ -145,6 +145,8 @@ def render(report: Report, width: int) -> RenderableType:
         parts.append(_wrapped(headline.sentence, prose, _VERDICT_STYLE[headline.verdict]))
         if headline.more:
             parts.append(_wrapped(headline.more, prose))
+    for reason in report.why:
+        parts += [_wrapped(sentence, prose) for sentence in reason.sentences]
     if report.unfinished:
         parts.append(_wrapped(report.unfinished, prose, "bold"))
     parts += [_wrapped(report.percent_of, prose, "dim"), Text()]

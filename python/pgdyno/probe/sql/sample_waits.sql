@@ -1,9 +1,10 @@
--- What the active backends of the current database wait for at this moment, without probes: how many of them.
+-- What the active backends of the current database's clients wait for at this moment, without probes: how many of them.
 SELECT /* pgdyno probe */
     coalesce(wait_event_type || '/' || wait_event, 'running') AS wait,
     count(*)::float8 AS backends
 FROM pg_stat_get_activity(NULL)
 WHERE datid = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND backend_type = 'client backend'
   AND state = 'active'
   AND pid <> pg_backend_pid()
   AND application_name <> 'pgdyno probe'

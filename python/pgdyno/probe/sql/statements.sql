@@ -1,5 +1,6 @@
 -- pg_stat_statements of the current database, without our own: times in ms, blocks of the server's block_size, WAL in bytes.
--- One row a statement (the first {rows_max} by time), and one, kind 'others', that sums the rest and those whose text we may not see.
+-- One row a statement (the first {rows_max} by time), and one, kind 'others', that sums the rest and those whose text we may not see
+-- (from 14 on one more of those inside of functions).
 -- Versions are those of the server that the extension is of. A statement that names a password is not quoted.
 WITH /* pgdyno probe */ numbered AS (
     SELECT
@@ -26,7 +27,7 @@ SELECT
     count(*) FILTER (WHERE queryid IS NULL) AS hidden,
     CASE WHEN row_number IS NOT NULL THEN max(queryid)::text END AS queryid,
     CASE WHEN row_number IS NOT NULL THEN pg_get_userbyid(max(userid::bigint)::oid)::text END AS username,
-    CASE WHEN row_number IS NOT NULL THEN bool_and(toplevel)::int END AS toplevel,  -- from 14
+    bool_and(toplevel)::int AS toplevel,  -- from 14: 0 of those inside of functions, which are in the times of their callers
     CASE
         WHEN row_number IS NULL THEN NULL
         WHEN max(query) ~* 'passw' AND max(query) !~* '^\s*(select|insert|update|delete|merge|with)\M'
@@ -81,5 +82,8 @@ SELECT
     sum(temp_blks_read)::bigint AS temp_blks_read,
     sum(temp_blks_written)::bigint AS temp_blks_written
 FROM listed
-GROUP BY row_number
-ORDER BY row_number
+GROUP BY
+    CASE WHEN row_number IS NULL THEN toplevel END,  -- from 14
+    row_number
+ORDER BY
+    row_number

@@ -1,0 +1,346 @@
+"""Where the time goes: the parts add up to the whole, in both arms and in their difference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthetic_study import Synthetic, arms_of
+
+from pgdyno.analysis import why
+from pgdyno.analysis.client_time import ClientTime, Looks, kind_of, looks_at, of_trial
+from pgdyno.analysis.counters import Growth
+from pgdyno.analysis.effect import student
+from pgdyno.analysis.statements import statements
+from pgdyno.analysis.why import CPU, DRIVER, OUTSIDE, PLANNING, READY, UNEXPLAINED, Waterfall, Why, explain
+from pgdyno.analysis.window import Window
+from pgdyno.evidence.records import Counts, Role, Series, Slice, Trial, TrialStatus
+from pgdyno.report.why import sentences
+
+CLIENTS, CONFIDENCE = 8, 0.95
+ARMS = arms_of(Synthetic())
+
+
+def trial(block: int, arm: int, per_s: float, counted_s: float = 2.0) -> Trial:
+    """``counted_s`` is that of its one slice."""
+    n = round(per_s * counted_s)
+    piece = Slice(
+        0, Role.MEASURE, 0.0, 0.0, counted_s, counted_s, 0.1 * counted_s, 0.1 * counted_s, {"tx": Counts(n)}
+    )
+    return Trial(
+        trial=10 * block + arm,
+        block=block,
+        arm=arm,
+        attempt=1,
+        status=TrialStatus.OK,
+        reason="",
+        started_unix_s=0.0,
+        ended_unix_s=None,
+        epoch_unix_s=None,
+        restore_s=None,
+        start_s=None,
+        server_cpu_s=None,
+        transactions=n,
+        committed_new_orders=None,
+        driver_memory_bytes=None,
+        driver={},
+        settings={},
+        slices=[piece],
+        failures=[],
+        checks=[],
+    )
+
+
+def explained(rates: Sequence[tuple[float, float]], times: Sequence[tuple[ClientTime, ClientTime]]) -> Why:
+    """Of blocks with these rates and times of both arms."""
+    trials = [trial(block, arm, per_s) for block, of in enumerate(rates) for arm, per_s in enumerate(of)]
+    by_trial = {10 * block + arm: time for block, of in enumerate(times) for arm, time in enumerate(of)}
+    return explain(ARMS, trials, by_trial, None, CONFIDENCE)[1]
+
+
+def us(waterfall: Waterfall | None) -> dict[str, tuple[float, float]]:
+    assert waterfall is not None
+    return {part.key: (part.a_us, part.b_us) for part in waterfall.parts}
+
+
+microseconds = st.floats(0, 20_000)
+backends = st.floats(0, 4)
+looks = st.none() | st.builds(
+    Looks,
+    st.fixed_dictionaries(
+        {"running": backends, "lock": backends}, optional={"wal": backends, "client": backends}
+    ),
+    st.just(50.0),
+)
+client_times = st.builds(
+    ClientTime,
+    statements=st.none() | st.dictionaries(st.sampled_from("abcdefghijklmnop"), microseconds),
+    others_us=microseconds,
+    planning_us=st.none() | microseconds,
+    on_cpu_us=st.none() | microseconds,
+    ready_us=st.none() | microseconds,
+    driver_us=microseconds,
+    looks=looks,
+)
+blocks_of = st.lists(
+    st.tuples(st.floats(100, 10_000), st.floats(100, 10_000), client_times, client_times),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(blocks_of)
+def test_the_parts_add_up_to_the_whole_and_to_its_difference_in_every_block(
+    blocks: list[tuple[float, float, ClientTime, ClientTime]],
+) -> None:
+    found = explained([(a, b) for a, b, *_ in blocks], [(c, d) for *_, c, d in blocks])
+    for waterfall in (found.by_statement, found.by_resource):
+        if waterfall is None:
+            continue
+        whole, parts = waterfall.whole, waterfall.parts
+        assert sum(part.a_us for part in parts) == pytest.approx(whole.a_us)
+        assert sum(part.b_us for part in parts) == pytest.approx(whole.b_us)
+        assert sum(part.difference.value for part in parts) == pytest.approx(
+            whole.difference.value, abs=1e-9 * whole.a_us
+        )
+        for block, difference in whole.by_block.items():
+            assert sum(part.by_block[block] for part in parts) == pytest.approx(difference, abs=1e-6)
+            assert difference == pytest.approx(_whole_us(blocks[block][1]) - _whole_us(blocks[block][0]))
+
+
+def _whole_us(per_s: float) -> float:
+    return CLIENTS * 2.0 * 1e6 / round(per_s * 2.0)
+
+
+@settings(max_examples=30, deadline=None)
+@given(blocks_of)
+def test_swapping_the_arms_mirrors_every_part(
+    blocks: list[tuple[float, float, ClientTime, ClientTime]],
+) -> None:
+    there = explained([(a, b) for a, b, *_ in blocks], [(c, d) for *_, c, d in blocks])
+    back = explained([(b, a) for a, b, *_ in blocks], [(d, c) for *_, c, d in blocks])
+    for one, other in ((there.by_statement, back.by_statement), (there.by_resource, back.by_resource)):
+        assert (one is None) == (other is None)
+        if one is None or other is None:
+            continue
+        mirrored = {part.key: part for part in other.parts}
+        assert {part.key for part in one.parts} == mirrored.keys()
+        for part in one.parts:
+            assert part.difference.value == pytest.approx(-mirrored[part.key].difference.value, abs=1e-6)
+
+
+def test_each_part_is_what_its_source_says() -> None:
+    """1000 tx/s of 8 clients: 8000 µs each. Of 8 backends 3 wait for locks and 1 runs, 4 are idle."""
+    a = ClientTime(
+        statements={"UPDATE": 4000.0, "SELECT": 500.0},
+        others_us=100.0,
+        planning_us=200.0,
+        on_cpu_us=400.0,
+        ready_us=100.0,
+        driver_us=50.0,
+        looks=Looks({"running": 1.0, "lock": 3.0}, 100),
+    )
+    found = explained([(1000.0, 1000.0)], [(a, replace(a, statements={"UPDATE": 3000.0, "SELECT": 500.0}))])
+    by_statement = us(found.by_statement)
+    assert by_statement["statement:UPDATE"] == (4000.0, 3000.0)
+    assert by_statement[PLANNING] == (200.0, 200.0)
+    assert by_statement[OUTSIDE] == (8000.0 - 4800.0, 8000.0 - 3800.0)
+    by_resource = us(found.by_resource)
+    # A backend that is always there is 1000 µs of each transaction: what runs and is not on a CPU, nor ready
+    # for one, is unexplained.
+    assert {key: a for key, (a, _) in by_resource.items()} == pytest.approx(
+        {CPU: 400.0, READY: 100.0, "lock": 3000.0, DRIVER: 50.0, "client": 3950.0, UNEXPLAINED: 500.0}
+    )
+    assert found.scaled is None
+
+
+def test_what_has_been_woken_and_waits_for_a_cpu_is_counted_once() -> None:
+    """The kernel saw the server's processes blocked for 4000 of 8000 µs, the looks for 7000."""
+    a = ClientTime(
+        on_cpu_us=1000.0, ready_us=3000.0, driver_us=0.0, looks=Looks({"running": 1.0, "lock": 3.5}, 100)
+    )
+    found = explained([(1000.0, 1000.0)], [(a, a)])
+    assert found.scaled == pytest.approx(4 / 7)
+    parts = us(found.by_resource)
+    assert parts["lock"][0] == pytest.approx(2000.0)
+    assert parts["client"][0] == pytest.approx(2000.0)
+    assert UNEXPLAINED not in parts
+
+
+def test_of_a_server_elsewhere_the_looks_alone_make_up_the_whole() -> None:
+    a = ClientTime(driver_us=0.0, looks=Looks({"running": 2.0, "io": 1.0}, 100))
+    parts = us(explained([(1000.0, 500.0)], [(a, a)]).by_resource)
+    assert parts == {"executing": (2000.0, 4000.0), "io": (1000.0, 2000.0), "client": (5000.0, 10_000.0)}
+
+
+def test_without_looks_it_is_said_what_is_not_known() -> None:
+    a = ClientTime(on_cpu_us=1000.0, ready_us=2000.0, driver_us=10.0)
+    assert us(explained([(1000.0, 1000.0)], [(a, a)]).by_resource) == {
+        CPU: (1000.0, 1000.0),
+        READY: (2000.0, 2000.0),
+        "unknown": (5000.0, 5000.0),
+    }
+
+
+def test_of_a_fixed_load_the_whole_is_the_latency_and_the_lag_is_a_part() -> None:
+    a = ClientTime(
+        on_cpu_us=300.0, ready_us=100.0, driver_us=10.0, looks=Looks({"running": 0.5, "wal": 1.0}, 9)
+    )
+    trials = [trial(0, 0, 1000.0), trial(0, 1, 1000.0)]
+    found = explain(ARMS, trials, {0: a, 1: a}, {0: (4000.0, 500.0), 1: (5000.0, 1500.0)}, CONFIDENCE)[1]
+    assert found.latency
+    assert us(found.by_resource) == {
+        "lag": (500.0, 1500.0),
+        CPU: (300.0, 300.0),
+        READY: (100.0, 100.0),
+        "wal": (1000.0, 1000.0),
+        "remainder": (2100.0, 2100.0),
+    }
+
+
+def noisy(rng: np.random.Generator, update_us: float, n: int = 12) -> Why:
+    """An UPDATE that takes another time in B, and nothing else that differs."""
+    rates, times = [], []
+    for _ in range(n):
+        own = [2000.0 + float(rng.normal(0, 20)), 2000.0 + update_us + float(rng.normal(0, 20))]
+        of = [ClientTime(statements={"UPDATE": one, "SELECT": float(rng.normal(300, 20))}) for one in own]
+        rates.append((8e6 / (own[0] + 1000.0), 8e6 / (own[1] + 1000.0)))
+        times.append((of[0], of[1]))
+    return explained(rates, times)
+
+
+def test_the_sentence_names_the_part_that_differs_and_no_other() -> None:
+    found = noisy(np.random.default_rng(5), -400.0)
+    said = " ".join(sentences(found, CONFIDENCE)).replace("\u00a0", " ")
+    assert "18 needs" in said
+    assert "less per transaction than 17" in said
+    assert "By statement:" in said
+    assert "less in “UPDATE”" in said
+    assert "SELECT" not in said
+    assert found.by_statement is not None
+    assert [part.key for part in found.by_statement.parts if part.significant] == ["statement:UPDATE"]
+
+
+def test_with_nothing_beyond_the_noise_the_sentence_says_so() -> None:
+    said = " ".join(sentences(noisy(np.random.default_rng(6), 0.0), CONFIDENCE))
+    assert "18 and 17 do not differ in the time per transaction beyond the noise" in said
+    assert "No part of it differs beyond the noise." in said
+
+
+def test_fewer_blocks_than_an_interval_needs_explain_nothing() -> None:
+    assert sentences(noisy(np.random.default_rng(7), -400.0, n=4), CONFIDENCE) == []
+
+
+def test_among_parts_that_do_not_differ_one_is_named_by_chance_in_five_of_a_hundred_studies_at_most() -> None:
+    """Holm over the parts: the chance of one false part or more is 5 %; of 400 studies binomially ≤ 32."""
+    rng = np.random.default_rng(8)
+    named = 0
+    for _ in range(400):
+        found = noisy(rng, 0.0, n=6)
+        assert found.by_statement is not None
+        named += any(part.significant for part in found.by_statement.parts)
+    assert named <= 32  # scipy.stats.binom.ppf(0.995, 400, 0.05)
+
+
+def test_the_interval_of_a_part_is_students_on_the_differences_of_the_blocks() -> None:
+    found = noisy(np.random.default_rng(9), -50.0)
+    assert found.by_statement is not None
+    for part in found.by_statement.parts:
+        spread = student(list(part.by_block.values()), part.difference.confidence)
+        assert (part.difference.low, part.difference.high) == (spread.low, spread.high)
+
+
+def row(text: str, toplevel: int | None, total_ms: float, calls: int = 10) -> Growth:
+    times = {"total_exec_time": total_ms, "mean_exec_time": total_ms / calls, "stddev_exec_time": 0.0}
+    level: Mapping[str, int] = {} if toplevel is None else {"toplevel": toplevel}
+    kind = "others" if not text else "statement"
+    return Growth({}, {"kind": kind, "calls": calls, **times, **level, **({"query": text} if text else {})})
+
+
+def test_what_runs_inside_of_a_function_is_not_counted_twice() -> None:
+    rows = [
+        row("SELECT f()", 1, 90.0),
+        row("UPDATE t", 0, 70.0),
+        row("UPDATE t", 1, 5.0),
+        row("", 1, 3.0),
+        row("", 0, 8.0),
+    ]
+    w = Window(100, 1.0, 1.0, {"statements": rows})
+    assert w.delta("statements", "total_exec_time") == 98.0
+    found = of_trial(trial(0, 0, 50.0), w, statements(rows), None)
+    assert found.statements == {"SELECT f()": 900.0, "UPDATE t": 50.0}
+    assert found.others_us == pytest.approx(30.0)
+
+
+def test_a_version_that_does_not_tell_them_apart_counts_all() -> None:
+    rows = [row("SELECT f()", None, 90.0), row("UPDATE t", None, 70.0)]
+    assert Window(100, 1.0, 1.0, {"statements": rows}).delta("statements", "total_exec_time") == 160.0
+
+
+def waits(at: Sequence[float], samples: float, lock: Sequence[float]) -> Series:
+    n = len(at)
+    return Series(
+        "waits", ("at_s", "late_s", "samples", "Lock/tuple"), np.array([at, [0.0] * n, [samples] * n, lock]).T
+    )
+
+
+def piece(from_s: float, to_s: float) -> Slice:
+    return Slice(0, Role.MEASURE, from_s, from_s, to_s, to_s, 0.0, 0.0, {})
+
+
+def test_looks_count_where_they_lie_within_the_arms_own_slices() -> None:
+    at = [0.1, 0.3, 0.6, 0.8, 1.1, 1.3]
+    found = looks_at(waits(at, 1, [4, 2, 7, 7, 0, 2]), [piece(0.0, 0.5), piece(1.0, 1.5)])
+    assert found == Looks({"lock": 2.0}, 4)
+
+
+def test_samples_that_sum_more_time_than_a_slice_lasts_tell_nothing_of_it() -> None:
+    at = [float(i) for i in range(8)]
+    assert looks_at(waits(at, 5, [1.0] * 8), [piece(0.0, 0.5), piece(1.0, 1.5)]) is None
+    whole = looks_at(waits(at, 5, [10.0] * 8), [piece(0.0, 7.0)])
+    assert whole is not None
+    assert whole.backends == {"lock": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("event", "kind"),
+    [
+        ("running", "running"),
+        ("IO/WALSync", "wal"),
+        ("IO/WalSync", "wal"),
+        ("LWLock/WALWrite", "wal"),
+        ("LWLock/WALWriteLock", "wal"),
+        ("LWLock/WALInsert", "lwlock"),
+        ("IO/DataFileRead", "io"),
+        ("LWLock/buffer_io", "io"),
+        ("Lock/transactionid", "lock"),
+        ("Timeout/PgSleep", "sleep"),
+        ("Timeout/SpinDelay", "lwlock"),
+        ("IPC/SyncRep", "ipc"),
+        ("Client/ClientRead", "client"),
+        ("Extension/Extension", "other"),
+    ],
+)
+def test_events_are_of_the_same_kind_in_every_version(event: str, kind: str) -> None:
+    assert kind_of(event) == kind
+
+
+def test_arms_of_old_servers_say_that_nested_statements_are_counted_twice() -> None:
+    time = ClientTime(statements={"SELECT f()": 10.0})
+    tracked = {"pg_stat_statements.track": "all", "server_version_num": "130023"}
+    trials = [replace(trial(0, 0, 100.0), settings=tracked), trial(0, 1, 100.0)]
+    assert explain(ARMS, trials, {0: time, 1: time}, None, CONFIDENCE)[1].twice == ["17"]
+
+
+def test_blocks_of_which_an_arm_has_no_trial_do_not_count() -> None:
+    time = ClientTime(statements={"a": 1.0})
+    trials = [trial(0, 0, 100.0), trial(0, 1, 100.0), trial(1, 0, 100.0)]
+    found = explain(ARMS, trials, dict.fromkeys((0, 1, 10), time), None, CONFIDENCE)[1]
+    assert found.by_statement is not None
+    assert found.by_statement.whole.difference.n == 1
+    assert why.explain(ARMS, trials[2:], {10: time}, None, CONFIDENCE) == {}

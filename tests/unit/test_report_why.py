@@ -1,0 +1,83 @@
+"""Why an arm is faster, in every form of a report: the same sentence, the same parts, and a picture."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from synthetic_study import Synthetic, write_study
+from test_report import FORMS
+
+from pgdyno.cli.report import read_report
+from pgdyno.report.as_json import to_json
+from pgdyno.report.html import to_html
+from pgdyno.report.study import StudyReport
+
+FASTER = Synthetic(effects=(1.0, 1.25), blocks=6, probed=True, noise=0.004)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> StudyReport:
+    path = tmp_path_factory.mktemp("why") / "e"
+    write_study(path, FASTER)
+    return read_report(path)
+
+
+@pytest.mark.parametrize("form", ["terminal", "md", "json", "html"])
+def test_the_sentence_is_on_top_of_every_form(built: StudyReport, form: str) -> None:
+    text = " ".join(re.sub(r"\\(.)", r"\1", FORMS[form](built)).replace("\u00a0", " ").split())
+    said = text.index("18 needs")
+    assert "less per transaction than 17" in text[said : said + 200]
+    assert "200.00 µs less of the server's CPU time" in text.replace("&#39;", "'")
+    if form != "json":
+        assert said < text.index("Throughput and CPU")
+
+
+def test_the_tables_have_every_part_and_mark_those_beyond_the_noise(built: StudyReport) -> None:
+    assert built.only is not None
+    tables = {
+        table.title: table for table in built.only.tables if table.title.startswith("Where the time goes")
+    }
+    assert len(tables) == 2
+    (by_resource,) = (table for title, table in tables.items() if "by resource" in title)
+    rows = {row[0]: row[1:] for row in by_resource.rows}
+    assert by_resource.rows[0][0] == "whole"
+    assert rows["server on a CPU"][:2] == ["400", "200"]
+    assert rows["server on a CPU"][2].endswith("*")
+    assert not rows["server ready, no CPU free"][2].endswith("*")
+
+
+def test_statements_that_took_more_than_the_whole_are_said_and_not_clipped(built: StudyReport) -> None:
+    """Of the test data: 4 ms of statements in a transaction of 2.7 ms."""
+    assert built.only is not None
+    (table,) = (table for table in built.only.tables if "by statement" in table.title)
+    (outside,) = (row for row in table.rows if row[0] == "outside of statements")
+    assert outside[1].startswith("−")
+    assert "more than the whole" in table.note
+
+
+def test_the_json_adds_up(built: StudyReport) -> None:
+    why = json.loads(to_json(built))["comparisons"][0]["why"]
+    for waterfall in (why["by_resource"], why["by_statement"]):
+        for of in ("a", "b", "difference"):
+            parts = sum(part[of] for part in waterfall["parts"].values())
+            assert parts == pytest.approx(waterfall["whole"][of])
+
+
+def test_the_picture_leads_from_one_arm_to_the_other(built: StudyReport) -> None:
+    page = to_html(built)
+    (steps, *_) = re.findall(r'<svg[^>]*class="steps".*?</svg>', page, re.DOTALL)
+    assert re.search(r"17: [\d\u00a0]+ µs.*server on a CPU.*18: [\d\u00a0]+ µs", steps, re.DOTALL)
+    assert 'class="step less"' in steps
+    for place in re.findall(r'x="(-?[\d.]+)"', steps):
+        assert 0 <= float(place) <= 560
+
+
+def test_evidence_without_probes_explains_nothing(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", Synthetic(blocks=6))
+    report = read_report(tmp_path / "e")
+    assert report.only is not None
+    assert report.only.why == []
+    assert "Where the time goes" not in to_html(report)
