@@ -1,19 +1,19 @@
 """``python -m bench [--smoke] [--record] [--init-scale N] [NAME…]``: measures, prints a table, and with
---record keeps one line."""
+--record keeps one line. ``python -m bench stopping`` has options of its own and measures nothing else."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
 
-from bench import load, pgbench, restore, scripts, telemetry, tpcc
+from bench import load, pgbench, restore, scripts, stopping, telemetry, tpcc
 from bench.figure import Figure, markdown
 from bench.setting import FULL, SMOKE, Place, Sizes, place
 from pgdyno.engine import build_info
@@ -31,8 +31,14 @@ BENCHMARKS: Mapping[str, Callable[[Place, Sizes], Iterator[Figure]]] = {
 }
 
 
+OWN: Mapping[str, Callable[[Sequence[str]], int]] = {"stopping": stopping.main}
+"""Those that need no server that waits for them, and say what they found in their own way."""
+
+
 def main(arguments: list[str]) -> int:
     """The command line. A figure that does not hold is no failure: benchmarks inform, they do not gate."""
+    if arguments and arguments[0] in OWN:
+        return OWN[arguments[0]](arguments[1:])
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; default: all")
     parser.add_argument("--smoke", action="store_true", help="tiny, in seconds: do they all still run?")

@@ -89,7 +89,6 @@ class Code(StrEnum):
     FLUSH_SLOW = "flush-slow"
     FLUSH_UNEVEN = "flush-uneven"
     # what the statistics say of themselves
-    STOPPED_ON_VERDICT = "stopped-on-verdict"
     THROUGHPUT_FIXED = "throughput-fixed"
     INTERVALS_DISAGREE = "intervals-disagree"
     UNDER_NOISE_FLOOR = "under-noise-floor"
@@ -290,11 +289,6 @@ WORDINGS: Mapping[Code, Wording] = {
         "Warm up for longer, or report the slope as the result.",
     ),
     **{Code(name): Wording(*texts) for name, texts in OF_THE_MACHINE.items()},
-    Code.STOPPED_ON_VERDICT: Wording(
-        "The study stopped as soon as its interval gave a verdict: "
-        "looking after every block makes false alarms likelier than {alarm}.",
-        "Fix the number of blocks beforehand, or confirm the verdict by a second study.",
-    ),
     Code.THROUGHPUT_FIXED: Wording(
         "The load was fixed ({load}), so throughput says little about speed: the verdict is about the median "
         "latency.",

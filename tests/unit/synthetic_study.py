@@ -67,6 +67,7 @@ class Synthetic:
     stalled: Collection[tuple[int, int]] = ()  # (block, arm) that did nothing
     ended: Ending | None = Ending.BLOCKS
     schedule: Schedule = Schedule.SLICES
+    stops_on_verdict: bool = False
     failed_per_slice: int = 0
     title: str = "test data, never measured"
     host: Mapping[str, Any] = field(default_factory=lambda: HOST)
@@ -114,6 +115,7 @@ def study_of(wanted: Synthetic) -> Study:
             blocks_max=wanted.blocks,
             budget_s=600.0,
             rate_per_s=wanted.fixed_rate_per_s,
+            stops_on_verdict=wanted.stops_on_verdict,
             details={"arms": [dict(levels) for levels in wanted.arms]},
         ),
         host=wanted.host,

@@ -15,7 +15,7 @@ from pgdyno.analysis.study import find_study
 from pgdyno.analysis.verdict import Verdict
 from pgdyno.caveats import Caveat, Code
 from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Counts, Ending, Role, Schedule, Slice, TrialStatus
+from pgdyno.evidence.records import Counts, Role, Schedule, Slice, TrialStatus
 from pgdyno.evidence.writer import Writer
 
 
@@ -103,7 +103,6 @@ def test_a_study_without_a_finished_block_is_undecided(tmp_path: Path) -> None:
         (Synthetic(blocks=5, failed_per_slice=100), Code.FAILURES_OVER_SHARE),
         (Synthetic(blocks=5, unsafe_arms=(1,)), Code.UNSAFE_SETTINGS),
         (Synthetic(blocks=5, schedule=Schedule.SEQUENTIAL), Code.SEQUENTIAL),
-        (Synthetic(blocks=5, ended=Ending.VERDICT), Code.STOPPED_ON_VERDICT),
         (Synthetic(blocks=5), Code.NO_KEYING_AND_THINKING),
         (Synthetic(blocks=5, rate_per_s=100.0), Code.SLICES_TOO_SHORT),
     ],

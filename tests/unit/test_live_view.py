@@ -6,9 +6,11 @@ import re
 import pytest
 from rich.console import Console
 
+from pgdyno.analysis.verdict import Verdict
 from pgdyno.cli import live
-from pgdyno.cli.live import LiveView
-from pgdyno.lab.progress import BlockBegan, BlockEnded, Load, Running, Step
+from pgdyno.cli.live import LiveView, standing_text
+from pgdyno.estimate import Better, Estimate
+from pgdyno.lab.progress import BlockBegan, BlockEnded, Load, Looked, Running, Standing, Step
 
 
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> io.StringIO:
@@ -27,7 +29,8 @@ def play(view: LiveView) -> None:
             Running(0, "warm-up", 900.0, None),
             Running(1, "measure", 1234.0, 0.0125, 0.25),
             BlockEnded(0, (600.0, None)),
-            BlockBegan(1, 5, 30.0, 240.0, "NOPM"),
+            Looked((Standing("18", "17", Verdict.UNDECIDED, None, 4),), 30.0),
+            BlockBegan(1, 5, 30.0, 240.0, "NOPM", may_stop=True),
         ):
             view(progress)
 
@@ -52,6 +55,7 @@ def test_without_a_terminal_it_is_a_line_a_block(
         "load tpcc of 4 warehouses for 17: copy",
         "block 1",
         "  17: 600 NOPM   18: does not count",
+        "  18 against 17: no block counts yet",
         "block 2 of about 5",
     ]
 
@@ -73,3 +77,32 @@ def test_a_long_window_says_how_far_it_is_and_how_long_it_takes(monkeypatch: pyt
             view(Running(1, "measure", 1234.0, 0.0125, share))
     # A fifth of it took a minute, and seven tenths are left.
     assert "measure 15: 30%, 3 min 30 s left of it" in written.getvalue()
+
+
+CHANGE = Estimate(4.2, "%", 6, Better.MORE, 0.9, 7.6)
+
+
+@pytest.mark.parametrize(
+    ("standing", "block_s", "said"),
+    [
+        (
+            Standing("18", "17", Verdict.FASTER, CHANGE, None),
+            30.0,
+            "18 against 17: +4.2 % (+0.9 … +7.6 %), faster",
+        ),
+        (
+            Standing("18", "17", Verdict.UNDECIDED, Estimate(1.0, "%", 6, Better.MORE, -2.5, 4.6), 4),
+            30.0,
+            "18 against 17: +1.0 % (−2.5 … +4.6 %), undecided, about 4 more blocks (2 min)",
+        ),
+        (
+            Standing("18", "17", Verdict.UNDECIDED, Estimate(1.04, "%", 3, Better.MORE), 2),
+            None,
+            "18 against 17: +1.0 %, no interval yet",
+        ),
+    ],
+)
+def test_after_a_block_it_says_how_the_arms_stand(
+    standing: Standing, block_s: float | None, said: str
+) -> None:
+    assert standing_text(standing, block_s).replace("\u00a0", " ") == said

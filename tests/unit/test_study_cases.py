@@ -144,6 +144,23 @@ def test_arms_that_are_driven_alike_have_one_driving() -> None:
     assert {case.study.drivings for case in cases_of(study_file())} == {None}
 
 
+@pytest.mark.parametrize(
+    ("run", "stops"),
+    [
+        ({"budget": "1h", "window": "10s"}, True),
+        ({"repeats": 20, "window": "10s"}, True),
+        ({"repeats": 5, "window": "10s"}, False),  # one look, after the last
+        ({"budget": "1h", "window": "10s", "stop": "budget"}, False),
+        ({"repeats": 20, "window": "10s", "schedule": "sequential"}, False),
+    ],
+)
+def test_a_study_stops_on_its_verdict_unless_there_is_one_look_only(
+    run: dict[str, object], stops: bool
+) -> None:
+    for case in cases_of(study_file(run=run, factors=PLAIN)):
+        assert case.study.stops_on_verdict is stops
+
+
 def test_what_is_asked_for_beside_a_comparison_reaches_the_plan() -> None:
     run = {
         "schedule": "sequential",

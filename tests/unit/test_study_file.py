@@ -253,6 +253,14 @@ WRONG = {
             "cut short: give repeats"
         ],
     ),
+    "sequential by its verdict": (
+        'schedule = "blocks"',
+        'schedule = "sequential"\nstop = "verdict"',
+        [
+            "x.toml:20: run.stop: sequential measures all of one arm before the next, so no verdict can end "
+            "it: leave stop away"
+        ],
+    ),
     "warm-up changes the data": (
         "[run]",
         "[warmup_workload]\nfillfactor = 50\n[run]",

@@ -20,9 +20,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # its parts load when first used: stats alone takes a second
 
-from pgdyno.analysis.effect import Spread
+from pgdyno.analysis.effect import Method, Spread, with_error
 from pgdyno.estimate import Better, Estimate
 
 LogRatios = Mapping[int, float]
@@ -45,7 +44,9 @@ class Combined:
         return self.spread.percent(better)
 
 
-def combine(ratios: Mapping[str, LogRatios], confidence: float) -> Combined | None:
+def combine(
+    ratios: Mapping[str, LogRatios], confidence: float, method: Method = Method.STUDENT
+) -> Combined | None:
     """The average over cases or statements, by name. None where none has a block.
 
     One with a single block says nothing about its own spread: it is left out as soon as another has two. If
@@ -64,15 +65,17 @@ def combine(ratios: Mapping[str, LogRatios], confidence: float) -> Combined | No
     return Combined(
         names=list(counted),
         left_out=[name for name in ratios if name not in counted],
-        spread=_spread(float(np.mean(list(means.values()))), list(parts.values()), least > 1, confidence),
+        spread=with_error(
+            float(np.mean(list(means.values()))),
+            _sd(list(parts.values())) if least > 1 else None,
+            len(parts),
+            confidence,
+            method,
+        ),
     )
 
 
-def _spread(mean: float, parts: Sequence[float], replicated: bool, confidence: float) -> Spread:
+def _sd(parts: Sequence[float]) -> float:
+    """Whose error is √(n / (n − 1) Σ part²)."""
     n = len(parts)
-    if not replicated:
-        return Spread(mean, n, None, None, None, confidence, None)
-    error = math.sqrt(n / (n - 1) * sum(part**2 for part in parts))
-    reach = error * float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1))
-    p_value = float(2 * scipy.stats.t.sf(abs(mean) / error, n - 1)) if error > 0 else float(mean == 0)
-    return Spread(mean, n, error * math.sqrt(n), mean - reach, mean + reach, confidence, p_value)
+    return n * math.sqrt(sum(part**2 for part in parts) / (n - 1))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgdyno.analysis import effect
-from pgdyno.analysis.effect import Spread
+from pgdyno.analysis.effect import Method, Spread
 from pgdyno.analysis.metrics import Metric
 from pgdyno.analysis.verdict import Decision, Verdict, decide, judge
 from pgdyno.estimate import Better, Estimate
@@ -25,7 +25,8 @@ Values = Mapping[int, tuple[float, float]]
 class Effect:
     """What an arm changes in one metric. ``log_ratios`` is block → ln(x_arm / x_baseline).
 
-    ``bootstrap`` is there for the primary metric, whose verdict it checks.
+    ``bootstrap`` is there for the primary metric, whose verdict it checks: that by Student's interval, for it
+    is of one look, too.
     """
 
     key: str
@@ -40,8 +41,21 @@ class Effect:
         if self.bootstrap is None or self.bootstrap.low is None or self.bootstrap.high is None:
             return None
         low, high = (float(np.log1p(end / 100)) for end in (self.bootstrap.low, self.bootstrap.high))
+        return self._judged(low, high, margin)
+
+    def student(self) -> Spread:
+        """Of one look, whatever the interval of ``spread`` is."""
+        return effect.student(list(self.log_ratios.values()), self.spread.confidence)
+
+    def is_disputed(self, margin: float) -> bool:
+        """Whether Student's interval says one thing and the bootstrap's another."""
+        student = self.student()
+        judged = self._judged(student.low, student.high, margin)
+        return self.bootstrap_verdict(margin) not in {None, judged}
+
+    def _judged(self, low: float | None, high: float | None, margin: float) -> Verdict:
         if self.percent.better is Better.LESS:
-            low, high = -high, -low
+            low, high = (None if end is None else -end for end in (high, low))
         return judge(low, high, self.spread.n, margin)
 
 
@@ -95,7 +109,9 @@ def compare(
     for key, of_trial in latencies.items():
         values[key] = [_trial_values(by_block, arm.arm, of_trial) for arm in arms[1:]]
         names[key] = (key, Better.LESS)
-    effects = effects_by_arm(len(arms) - 1, values, names, plan.confidence, checked=metrics[0].key)
+    effects = effects_by_arm(
+        len(arms) - 1, values, names, plan.confidence, primary=metrics[0].key, method=method_of(plan)
+    )
     return [
         _comparison(
             arms[0],
@@ -110,21 +126,29 @@ def compare(
     ]
 
 
+def method_of(plan: Plan) -> Method:
+    """Of the intervals that verdicts rest on."""
+    return Method.ANYTIME if plan.stops_on_verdict else Method.STUDENT
+
+
 def effects_by_arm(
     arms: int,
     values: Mapping[str, Sequence[Values]],
     names: Mapping[str, tuple[str, Better]],
     confidence: float,
-    checked: str = "",
+    primary: str = "",
+    method: Method = Method.STUDENT,
 ) -> list[dict[str, Effect]]:
     """Of each arm after the first: key → effect, where a block has values. ``values``: key → arm by arm.
 
-    Holm's correction is over the arms, of each key by itself: more keys widen no interval. ``checked`` is
-    the key that the bootstrap checks.
+    Holm's correction is over the arms, of each key by itself: more keys widen no interval. ``primary`` is
+    the key that the verdict is about: its intervals are made by ``method``, and the bootstrap checks them.
     """
     found: list[dict[str, Effect]] = [{} for _ in range(arms)]
     for key, of_arms in values.items():
-        of_key = _effects(key, *names[key], of_arms, confidence, checked=key == checked)
+        checked = key == primary
+        how = method if checked else Method.STUDENT
+        of_key = _effects(key, *names[key], of_arms, confidence, how, checked=checked)
         for of_arm, one in zip(found, of_key, strict=True):
             if one is not None:
                 of_arm[key] = one
@@ -162,30 +186,37 @@ def _dropped(trials: Sequence[Trial], arm: int) -> list[int]:
 
 
 def _effects(
-    key: str, name: str, better: Better, values: Sequence[Values], confidence: float, *, checked: bool
+    key: str,
+    name: str,
+    better: Better,
+    values: Sequence[Values],
+    confidence: float,
+    method: Method,
+    *,
+    checked: bool,
 ) -> list[Effect | None]:
     ratios = [{block: float(np.log(b / a)) for block, (a, b) in of_arm.items()} for of_arm in values]
-    unadjusted = [effect.student(list(d.values()), confidence) if d else None for d in ratios]
+    unadjusted = [effect.spread_of(list(d.values()), confidence, method) if d else None for d in ratios]
     levels = effect.holm_confidences(
         [spread.p_value if spread else None for spread in unadjusted], confidence
     )
     return [
-        _effect(key, name, better, d, level, checked=checked) if d else None
+        _effect(key, name, better, d, effect.spread_of(list(d.values()), level, method), checked=checked)
+        if d
+        else None
         for d, level in zip(ratios, levels, strict=True)
     ]
 
 
 def _effect(
-    key: str, name: str, better: Better, ratios: Mapping[int, float], confidence: float, *, checked: bool
+    key: str, name: str, better: Better, ratios: Mapping[int, float], spread: Spread, *, checked: bool
 ) -> Effect:
-    d = list(ratios.values())
-    spread = effect.student(d, confidence)
     percent = spread.percent(better)
-    resampled = effect.bootstrap(d, confidence) if checked else None
+    resampled = effect.bootstrap(list(ratios.values()), spread.confidence) if checked else None
     bootstrap = None
     if resampled is not None:
         low, high = (effect.percent_of(end) for end in resampled)
-        bootstrap = Estimate(percent.value, "%", spread.n, better, low, high, confidence)
+        bootstrap = Estimate(percent.value, "%", spread.n, better, low, high, spread.confidence)
     return Effect(key, name, ratios, spread, percent, bootstrap)
 
 

@@ -9,7 +9,7 @@ from pgdyno.analysis.differences import debugged, differences, listed, unsafe
 from pgdyno.analysis.verdict import BLOCKS_MIN
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import share_text
-from pgdyno.evidence.records import Arm, Counts, Ending, Plan, Schedule, Study, Trial, TrialStatus
+from pgdyno.evidence.records import Arm, Counts, Plan, Schedule, Study, Trial, TrialStatus
 
 FAILURES_SHARE_MAX = 0.01
 """More failed transactions than this, and the workload is not what was asked for."""
@@ -123,15 +123,14 @@ def _of_comparison(comparison: Comparison) -> list[Caveat]:
         )
     effect = comparison.primary
     enough = len(comparison.blocks) >= BLOCKS_TO_DISAGREE_MIN
-    if enough and effect and effect.bootstrap_verdict(comparison.margin) not in {None, comparison.verdict}:
-        assert effect.bootstrap is not None
+    if enough and effect and effect.bootstrap and effect.is_disputed(comparison.margin):
         found.append(
             Caveat(
                 Code.INTERVALS_DISAGREE,
                 {
                     **names,
                     "bootstrap": effect.bootstrap.signed_interval_text,
-                    "student": effect.percent.signed_interval_text,
+                    "student": effect.student().percent(effect.percent.better).signed_interval_text,
                 },
             )
         )
@@ -144,8 +143,6 @@ def _of_study(study: Study) -> list[Caveat]:
         found.append(Caveat(Code.SEQUENTIAL))
     if study.engine.get("profile") == "debug":
         found.append(Caveat(Code.DEBUG_ENGINE))
-    if study.ended_because is Ending.VERDICT:
-        found.append(Caveat(Code.STOPPED_ON_VERDICT, {"alarm": share_text(1 - plan.confidence)}))
     if plan.rate_per_s is not None:
         found.append(Caveat(Code.THROUGHPUT_FIXED, {"load": f"{plan.rate_per_s:g} transactions a second"}))
     elif plan.pacing != "none":

@@ -1,9 +1,10 @@
 """The effect of an arm against the baseline: one log ratio per block, and an interval on their mean.
 
 A block is the unit of replication (ADR 4). In block b both arms give x_A and x_B; d_b = ln(x_B / x_A).
-The estimate is exp(mean d), its interval Student's t on d, mapped by exp; a BCa bootstrap (Efron, "Better
-bootstrap confidence intervals", JASA 1987) checks it. On the log scale swapping A and B mirrors the result,
-and a machine twice as fast gives the same one.
+The estimate is exp(mean d), its interval Student's t on d, mapped by exp, or, where a study stops on its
+verdict, one that is valid at any stopping time (``sequential``, ADR 9); a BCa bootstrap (Efron, "Better
+bootstrap confidence intervals", JASA 1987) checks Student's. On the log scale swapping A and B mirrors the
+result, and a machine twice as fast gives the same one.
 
 In the slices schedule x is the transactions counted over all slices of the block's pairs, divided by the
 time counted over them: the ratio of the two arms' mean rates over the slice pairs. We take this and not the
@@ -14,12 +15,15 @@ round) is left out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 import scipy  # its parts load when first used: stats alone takes a second
 
+from pgdyno.analysis import sequential
 from pgdyno.estimate import Better, Estimate
 from pgdyno.evidence.records import Slice, Trial
 
@@ -30,11 +34,20 @@ BOOTSTRAP_SEED = 20261121
 BOOTSTRAP_BLOCKS_MIN = 5
 
 
+class Method(StrEnum):
+    """How an interval is made: for one look after a number of blocks fixed beforehand, or for any."""
+
+    STUDENT = "student"
+    ANYTIME = "anytime"
+
+
 @dataclass(frozen=True)
 class Spread:
-    """The log ratios of the blocks and what follows from them. ``sd`` and the interval need two blocks.
+    """The log ratios of the blocks and what follows from them. ``sd`` needs two blocks, as does Student's
+    interval; the one for any stopping time ``sequential.FIRST_LOOK``.
 
-    Logs are natural; ``p_value`` is of the two-sided t test of mean d = 0.
+    Logs are natural; ``p_value`` is two-sided, of mean d = 0, and below 1 − ``confidence`` exactly where the
+    interval leaves 0 out.
     """
 
     mean: float
@@ -44,6 +57,7 @@ class Spread:
     high: float | None
     confidence: float
     p_value: float | None
+    method: Method = Method.STUDENT
 
     def mirrored(self) -> Spread:
         """Of the baseline against the arm."""
@@ -70,15 +84,48 @@ def percent_of(log_ratio: float) -> float:
 
 def student(d: Sequence[float], confidence: float) -> Spread:
     """The mean of ``d`` with Student's interval. ``d`` must not be empty."""
-    n, mean = len(d), float(np.mean(d))
-    if n < 2:
-        return Spread(mean, n, None, None, None, confidence, None)
-    sd = float(np.std(d, ddof=1))
-    error = sd / np.sqrt(n)
-    half_width = float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1) * error)
+    return with_error(float(np.mean(d)), _sd(d), len(d), confidence, Method.STUDENT)
+
+
+def anytime(d: Sequence[float], confidence: float) -> Spread:
+    """The mean of ``d`` with the interval that is valid at any stopping time. ``d`` must not be empty."""
+    return with_error(float(np.mean(d)), _sd(d), len(d), confidence, Method.ANYTIME)
+
+
+def spread_of(d: Sequence[float], confidence: float, method: Method) -> Spread:
+    """By either method. ``d`` must not be empty."""
+    return student(d, confidence) if method is Method.STUDENT else anytime(d, confidence)
+
+
+def with_error(mean: float, sd: float | None, n: int, confidence: float, method: Method) -> Spread:
+    """The interval and the p-value of a mean of ``n`` blocks with the standard error ``sd`` / √n."""
+    if sd is None:
+        return Spread(mean, n, None, None, None, confidence, None, method)
+    error = sd / math.sqrt(n)
     # Blocks that are all alike (which only synthetic ones are) leave no doubt at all.
-    p_value = float(2 * scipy.stats.t.sf(abs(mean) / error, n - 1)) if error > 0 else float(mean == 0)
-    return Spread(mean, n, sd, mean - half_width, mean + half_width, confidence, p_value)
+    t = mean / error if error > 0 else math.copysign(math.inf, mean) if mean else 0.0
+    p_value, reach = _p_value(t, n, method), critical(n, confidence, method)
+    if math.isinf(reach):
+        return Spread(mean, n, sd, None, None, confidence, p_value, method)
+    low, high = mean - reach * error, mean + reach * error
+    return Spread(mean, n, sd, low, high, confidence, p_value, method)
+
+
+def critical(n: int, confidence: float, method: Method) -> float:
+    """Half an interval's width in standard errors; infinite where ``n`` blocks allow none."""
+    if method is Method.ANYTIME:
+        return sequential.critical(n, confidence)
+    return float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1)) if n > 1 else math.inf
+
+
+def _p_value(t: float, n: int, method: Method) -> float | None:
+    if method is Method.ANYTIME:
+        return sequential.p_value(t, n)
+    return float(2 * scipy.stats.t.sf(abs(t), n - 1))
+
+
+def _sd(d: Sequence[float]) -> float | None:
+    return float(np.std(d, ddof=1)) if len(d) > 1 else None
 
 
 def bootstrap(d: Sequence[float], confidence: float) -> tuple[float, float] | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pgdyno.analysis.comparison import Comparison, Effect
-from pgdyno.analysis.effect import student
+from pgdyno.analysis.effect import spread_of
 from pgdyno.analysis.over_hosts import OverHosts, average_over_hosts, average_over_parts, over_hosts
 from pgdyno.analysis.same_study import machines, require_same, unlike
 from pgdyno.analysis.study import StudyFindings
@@ -231,7 +231,7 @@ def _merged(comparisons: Sequence[Comparison]) -> Comparison:
 def _merged_effect(effects: Sequence[Effect]) -> Effect:
     ratios = {block: d for effect in effects for block, d in effect.log_ratios.items()}
     first = effects[0]
-    spread = student(list(ratios.values()), first.spread.confidence)
+    spread = spread_of(list(ratios.values()), first.spread.confidence, first.spread.method)
     return replace(
         first,
         log_ratios=ratios,

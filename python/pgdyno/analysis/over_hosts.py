@@ -8,7 +8,7 @@ from functools import partial
 
 from pgdyno.analysis.combined import combine
 from pgdyno.analysis.comparison import Comparison
-from pgdyno.analysis.effect import Spread, holm_confidences, student
+from pgdyno.analysis.effect import Method, Spread, holm_confidences, spread_of
 from pgdyno.analysis.pooling import HostEffect, Pooled, disagreement, pool
 from pgdyno.analysis.verdict import Verdict, judge
 from pgdyno.caveats import Caveat
@@ -86,6 +86,7 @@ def over_hosts(by_host: ByHost, confidence: float) -> list[OverHosts]:
     (Holm); a host's own intervals are at the confidence of the pooled one.
     """
     told: dict[tuple[str, str], Told] = {}
+    methods: dict[tuple[str, str], Method] = {}
     found: dict[tuple[str, str], dict[Pair, dict[str, Ratios]]] = {}
     stalled: dict[tuple[str, Pair], list[str]] = {}
     for host, case, pair, comparison in _comparisons(by_host):
@@ -93,11 +94,12 @@ def over_hosts(by_host: ByHost, confidence: float) -> list[OverHosts]:
             stalled.setdefault((case, pair), []).append(host)
         for key, effect in comparison.effects.items():
             told.setdefault((case, key), (effect.name, effect.percent.better))
+            methods.setdefault((case, key), effect.spread.method)
             of_pair = found.setdefault((case, key), {}).setdefault(pair, {})
             of_pair[host] = effect.log_ratios
     result = []
     for (case, key), by_pair in found.items():
-        poolings = [partial(_pooled, ratios) for ratios in by_pair.values()]
+        poolings = [partial(_pooled, ratios, methods[case, key]) for ratios in by_pair.values()]
         for pair, pooled in zip(by_pair, together(poolings, confidence), strict=True):
             held = stalled.get((case, pair), ())
             absent = _absent(by_host, pooled)
@@ -110,15 +112,17 @@ def average_over_hosts(by_host: ByHost, key: str, confidence: float) -> list[Ove
     has count: else hosts would differ by which cases they have.
     """
     told: dict[Pair, Told] = {}
+    method = Method.STUDENT
     found: dict[Pair, dict[str, dict[str, Ratios]]] = {}
     for host, case, pair, comparison in _comparisons(by_host):
         effect = comparison.effects.get(key)
         if effect is not None and all(case in cases for cases in by_host.values()):
             told.setdefault(pair, (effect.name, effect.percent.better))
+            method = effect.spread.method
             found.setdefault(pair, {}).setdefault(host, {})[case] = effect.log_ratios
     return [
         OverHosts(AVERAGE, *pair, key, *told[pair], pooled, _absent(by_host, pooled))
-        for pair, pooled in _averages(found, confidence)
+        for pair, pooled in _averages(found, confidence, method)
     ]
 
 
@@ -136,17 +140,17 @@ def average_over_parts(by_host: ByHost, key: str, confidence: float) -> list[Ove
     return [
         OverHosts(case, *pair, key, AVERAGE, better, pooled, _absent(by_host, pooled))
         for case, by_pair in found.items()
-        for pair, pooled in _averages(by_pair, confidence)
+        for pair, pooled in _averages(by_pair, confidence, Method.STUDENT)
     ]
 
 
 def _averages(
-    found: Mapping[Pair, Mapping[str, Mapping[str, Ratios]]], confidence: float
+    found: Mapping[Pair, Mapping[str, Mapping[str, Ratios]]], confidence: float, method: Method
 ) -> list[tuple[Pair, Pooled]]:
     """``found``: pair → host → what is averaged → ratios. Only what all of its hosts have."""
     everywhere = {pair: _everywhere(of_hosts) for pair, of_hosts in found.items()}
     pairs = [pair for pair, of_hosts in everywhere.items() if all(of_hosts.values())]
-    poolings = [partial(_pooled_average, everywhere[pair]) for pair in pairs]
+    poolings = [partial(_pooled_average, everywhere[pair], method) for pair in pairs]
     return list(zip(pairs, together(poolings, confidence), strict=True))
 
 
@@ -172,13 +176,15 @@ def _everywhere(of_hosts: Mapping[str, Mapping[str, Ratios]]) -> dict[str, dict[
     return {host: {c: d for c, d in cases.items() if c in common} for host, cases in of_hosts.items()}
 
 
-def _pooled(of_hosts: Mapping[str, Ratios], confidence: float) -> Pooled:
-    spreads = {host: student(list(ratios.values()), confidence) for host, ratios in of_hosts.items()}
+def _pooled(of_hosts: Mapping[str, Ratios], method: Method, confidence: float) -> Pooled:
+    spreads = {host: spread_of(list(d.values()), confidence, method) for host, d in of_hosts.items()}
     return pool([HostEffect(host, spread) for host, spread in spreads.items()], confidence)
 
 
-def _pooled_average(of_hosts: Mapping[str, Mapping[str, Ratios]], confidence: float) -> Pooled:
-    found = {host: combine(cases, confidence) for host, cases in of_hosts.items()}
+def _pooled_average(
+    of_hosts: Mapping[str, Mapping[str, Ratios]], method: Method, confidence: float
+) -> Pooled:
+    found = {host: combine(cases, confidence, method) for host, cases in of_hosts.items()}
     return pool([HostEffect(host, of.spread) for host, of in found.items() if of], confidence)
 
 

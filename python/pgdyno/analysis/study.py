@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pgdyno.analysis.cells import design_of
 from pgdyno.analysis.combined import Combined, combine
-from pgdyno.analysis.comparison import Comparison
+from pgdyno.analysis.comparison import Comparison, method_of
 from pgdyno.analysis.factorial import Effects, effects_of
 from pgdyno.analysis.findings import Findings, find_case
 from pgdyno.analysis.noise import read_noise
@@ -95,4 +95,5 @@ def _over(cases: Sequence[Findings], baseline: str, arm: str) -> OverCases:
     # Of a case with a stalled block those that are left would flatter the arm that stalled.
     whole = {case: c.primary for case, c in found.items() if c.primary is not None and not c.stalled}
     ratios = {case: primary.log_ratios for case, primary in whole.items()}
-    return OverCases(baseline, arm, found, combine(ratios, cases[0].study.plan.confidence))
+    plan = cases[0].study.plan
+    return OverCases(baseline, arm, found, combine(ratios, plan.confidence, method_of(plan)))

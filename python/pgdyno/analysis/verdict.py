@@ -13,11 +13,12 @@ from enum import StrEnum
 
 import scipy  # its parts load when first used: stats alone takes a second
 
-from pgdyno.analysis.effect import Spread, percent_of
+from pgdyno.analysis.effect import Method, Spread, critical, percent_of
+from pgdyno.analysis.sequential import FIRST_LOOK
 from pgdyno.estimate import Better
 
-BLOCKS_MIN = 5
-"""With fewer, Student's interval rests on a spread that is hardly known."""
+BLOCKS_MIN = FIRST_LOOK
+"""With fewer, an interval rests on a spread that is hardly known."""
 
 POWER = 0.80
 """1 − β: the chance with which the blocks still needed shall suffice."""
@@ -75,10 +76,13 @@ def judge(low: float | None, high: float | None, n: int, margin: float) -> Verdi
 
 
 def detectable_percent(spread: Spread) -> float | None:
-    """(t_{α/2} + t_β) · s · √(1/n): the effect that so many blocks find with a chance of POWER."""
+    """(t_{α/2} + t_β) · s · √(1/n): the effect that so many blocks find with a chance of POWER. Instead of
+    t_{α/2} what the interval has; None where so few blocks have none.
+    """
     if spread.sd is None:
         return None
-    return percent_of(_reach(spread.sd, spread.n, spread.confidence))
+    reach = _reach(spread.sd, spread.n, spread.confidence, spread.method)
+    return None if math.isinf(reach) else percent_of(reach)
 
 
 def blocks_needed(spread: Spread, margin: float) -> int:
@@ -92,13 +96,13 @@ def blocks_needed(spread: Spread, margin: float) -> int:
         return least
     distance = abs(spread.mean)
     reach = max(distance, math.log1p(margin) - distance)
-    sd, confidence = spread.sd, spread.confidence
+    sd, confidence, method = spread.sd, spread.confidence, spread.method
     candidates = range(spread.n + least, BLOCKS_NEEDED_MAX)
     # The reach shrinks with every block, so the first number that suffices is found by halving.
-    return least + bisect_left(candidates, True, key=lambda n: _reach(sd, n, confidence) <= reach)
+    return least + bisect_left(candidates, True, key=lambda n: _reach(sd, n, confidence, method) <= reach)
 
 
-def _reach(sd: float, n: int, confidence: float) -> float:
-    t_alpha = float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1))
+def _reach(sd: float, n: int, confidence: float, method: Method) -> float:
+    t_alpha = critical(n, confidence, method)
     t_beta = float(scipy.stats.t.ppf(POWER, n - 1))
     return (t_alpha + t_beta) * sd * math.sqrt(1 / n)

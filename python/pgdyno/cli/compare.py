@@ -100,6 +100,10 @@ def compare(
         int | None,
         typer.Option(metavar="N", help="Measured instead of a time: N of each client, one arm at a time."),
     ] = None,
+    stop: Annotated[
+        Literal["verdict", "budget"],
+        typer.Option(help="At the first verdict on every arm, or when the time is up."),
+    ] = "verdict",
     blocks: Annotated[
         int | None, typer.Option(metavar="N", help="Stop after so many blocks, or when the time is up.")
     ] = None,
@@ -205,6 +209,7 @@ def compare(
         if window is None
         else whole_rounds(parse_duration_s(window), slice_s, schedule),
         "budget_s": budget_s,
+        "stop": stop,
         "blocks_max": blocks,
         "margin": options.parse_percent(margin),
         "confidence": options.parse_percent(confidence),

@@ -91,6 +91,7 @@ class Plan:
     confidence: float = 0.95
     pacing: str = "none"
     rate_per_s: float | None = None  # of an open loop
+    stops_on_verdict: bool = False  # looks after every block, and ends where all is decided
     details: Json = field(default_factory=dict)  # anything else that is needed to repeat it
 
     @property

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pgdyno.analysis.verdict import Verdict
+from pgdyno.estimate import Estimate
 from pgdyno.study.plan import Role
 
 
@@ -27,8 +29,9 @@ class Load:
 @dataclass(frozen=True)
 class BlockBegan:
     """A block begins. ``blocks_expected`` counts all of its case that fit in the budget, as far as can be
-    told, and ``total_s`` is the time that all will take, None where that is not known yet; ``unit`` is that
-    of the rates that end it; ``case`` is empty where there is just one.
+    told, and ``total_s`` is the time that all will take, None where that is not known yet; a verdict may end
+    it before (``may_stop``). ``unit`` is that of the rates that end it; ``case`` is empty where there is just
+    one.
     """
 
     block: int
@@ -38,6 +41,7 @@ class BlockBegan:
     unit: str
     case: str = ""
     arms: tuple[str, ...] = ()
+    may_stop: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,11 +67,34 @@ class BlockEnded:
 
 
 @dataclass(frozen=True)
+class Standing:
+    """One arm against the baseline so far. ``change``: None where no block counts; ``blocks_needed`` where it
+    is decided, or an arm stalled.
+    """
+
+    arm: str
+    baseline: str
+    verdict: Verdict
+    change: Estimate | None
+    blocks_needed: int | None
+
+
+@dataclass(frozen=True)
+class Looked:
+    """After a block of a study that stops on its verdict: what all finished blocks of its case say.
+    ``block_s``: how long a block takes, where one was run.
+    """
+
+    standings: tuple[Standing, ...]
+    block_s: float | None
+
+
+@dataclass(frozen=True)
 class Doubt:
     """Something the user should know at once: a failed trial, a caveat."""
 
     text: str
 
 
-Progress = Step | Load | BlockBegan | Running | BlockEnded | Doubt
+Progress = Step | Load | BlockBegan | Running | BlockEnded | Looked | Doubt
 Watch = Callable[[Progress], None]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from pgdyno.evidence.records import BlockStatus, Ending
 from pgdyno.lab.block import run_block, run_in_sequence
+from pgdyno.lab.looking import Look
 from pgdyno.lab.progress import BlockBegan
 from pgdyno.lab.trial import Lab
 from pgdyno.study.aa import doubled_after, share_of_time
@@ -76,6 +77,7 @@ class _Case:
     next_block: int
     failed: int = 0  # blocks in a row
     given_up: bool = False
+    decided: bool = False  # every comparison of it
 
     @property
     def is_done(self) -> bool:
@@ -94,15 +96,24 @@ class _Case:
         self.given_up = self.failed >= FAILED_BLOCKS_IN_A_ROW_MAX
 
 
-def run_study(labs: Sequence[Lab], first_blocks: Sequence[int] | None = None, spent_s: float = 0.0) -> Ending:
-    """Runs blocks until the budget, the number of blocks or the user says stop, and says which it was.
+def run_study(
+    labs: Sequence[Lab],
+    look: Look,
+    first_blocks: Sequence[int] | None = None,
+    spent_s: float = 0.0,
+) -> Ending:
+    """Runs blocks until all is decided, or the budget, the number of blocks or the user says stop, and says
+    which it was.
 
-    One lab a case; ``first_blocks``: where each goes on.
+    One lab a case; ``first_blocks``: where each goes on. Passes stay whole: a case that is decided goes on
+    with the others. What is decided already is resumed for a narrower interval, and no verdict ends it.
     """
     aa_share = max(share_of_time(lab.study) if lab.aa else 0.0 for lab in labs)
     budget = Budget(sum(lab.study.budget_s for lab in labs), spent_s, aa_share=aa_share)
     cases = [_Case(lab, first) for lab, first in zip(labs, first_blocks or [0] * len(labs), strict=True)]
     number = min(case.next_block for case in cases)
+    looks = labs[0].study.stops_on_verdict
+    may_stop = looks and not (number > 0 and all(look(lab, None) for lab in labs))
     while active := [case for case in cases if not case.is_done]:
         # A resumed study may have cases that are a block ahead: they wait for the others.
         turn = [case for case in active if case.next_block <= number]
@@ -113,18 +124,22 @@ def run_study(labs: Sequence[Lab], first_blocks: Sequence[int] | None = None, sp
             if not budget.allows_another(case.lab.case):
                 return Ending.BUDGET
             block = case.next_block
-            status = _run_next(case, budget, active)
+            status = _run_next(case, budget, active, may_stop=may_stop)
+            if status is not BlockStatus.INTERRUPTED:
+                case.decided = looks and look(case.lab, budget.block_s[case.lab.case])
             if status is BlockStatus.DONE:
                 status = _run_aa(case, block, budget)
             if status is BlockStatus.INTERRUPTED:
                 return Ending.INTERRUPTED
             if status is BlockStatus.FAILED and case.lab.study.on_failure == "stop":
                 return Ending.FAILED
+        if may_stop and all(case.decided and not case.given_up for case in cases):
+            return Ending.VERDICT
         number += 1
     return Ending.FAILED if any(case.given_up for case in cases) else Ending.BLOCKS
 
 
-def _run_next(case: _Case, budget: Budget, cases: Sequence[_Case]) -> BlockStatus:
+def _run_next(case: _Case, budget: Budget, cases: Sequence[_Case], *, may_stop: bool) -> BlockStatus:
     """The next block of a case; of one in sequence all blocks, which overlap."""
     lab, study = case.lab, case.lab.study
     expected = study.blocks_max or budget.passes_expected(case.next_block, len(cases))
@@ -137,6 +152,7 @@ def _run_next(case: _Case, budget: Budget, cases: Sequence[_Case]) -> BlockStatu
             unit=study.workload.PACE.unit,
             case=lab.name,
             arms=tuple(arm.name for arm in lab.arms),
+            may_stop=may_stop,
         )
     )
     begun_s = time.monotonic()

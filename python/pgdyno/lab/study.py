@@ -19,6 +19,7 @@ from pgdyno.evidence.writer import Writer
 from pgdyno.interruption import Interruption
 from pgdyno.lab import aa
 from pgdyno.lab.doctor.attendance import Attendance
+from pgdyno.lab.looking import looks_into
 from pgdyno.lab.prepare import Prepared, prepare
 from pgdyno.lab.progress import Watch
 from pgdyno.lab.run import run_study
@@ -73,7 +74,7 @@ def start_study(path: Path, request: Request, watch_for: WatchFor, interruption:
                 for number, (case, prepared) in enumerate(zip(request.cases, ready, strict=True))
             ]
             labs = aa.with_aa(labs, ready, aa.new_numbers(ready))
-            return _measure(writer, labs, ready[0].data_path)
+            return _measure(path, writer, labs, ready[0].data_path)
 
 
 def resume_study(
@@ -106,7 +107,8 @@ def resume_study(
                 for number, (case, prepared) in enumerate(zip(done, ready, strict=True))
             ]
             labs = aa.with_aa(labs, ready, numbers)
-            return _measure(writer, labs, ready[0].data_path, [case.next_block for case in done], spent_s)
+            firsts = [case.next_block for case in done]
+            return _measure(path, writer, labs, ready[0].data_path, firsts, spent_s)
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,7 @@ def require_comparable(path: Path, ready: Sequence[Prepared]) -> None:
 
 
 def _measure(
+    path: Path,
     writer: Writer,
     labs: Sequence[Lab],
     data_path: Path,
@@ -193,7 +196,7 @@ def _measure(
     ending = Ending.FAILED
     try:
         doctor = Attendance.begin(writer, [lab.study for lab in labs], data_path, labs[0].watch)
-        ending = run_study(labs, first_blocks, spent_s)
+        ending = run_study(labs, looks_into(path), first_blocks, spent_s)
         doctor.end()
     except KeyboardInterrupt:
         ending = Ending.INTERRUPTED
@@ -254,5 +257,6 @@ def plan_record(
         confidence=study.confidence,
         pacing=study.pacing,
         rate_per_s=study.rate.per_s if study.rate else None,
+        stops_on_verdict=study.stops_on_verdict,
         details={"study": stored, "arms": [dict(levels) for levels in arms], "why_no_aa": why_no_aa},
     )

@@ -38,7 +38,8 @@ held_back, absent}; ``tripped`` and ``held_back`` are lists like ``verdicts``, w
 
 An estimate is ``{value, low, high, confidence, unit, n, better}``; low and high are null where n allows no
 interval. An effect is an estimate in percent of the baseline, with ``log_ratios`` (block → natural log),
-``p_value`` and ``bootstrap`` (null or [low, high]). Blocks count from 0, as in the evidence. What is not
+``p_value``, ``interval`` ("student", or "anytime": valid at any stopping time) and ``bootstrap`` (null or
+[low, high]). Blocks count from 0, as in the evidence. What is not
 known is null.
 """
 
@@ -252,6 +253,7 @@ def _effect(effect: Effect) -> dict[str, Any]:
     return {
         **(_estimate(effect.percent) or {}),
         "p_value": effect.spread.p_value,
+        "interval": effect.spread.method,
         "bootstrap": None if checked is None else [checked.low, checked.high],
         "log_ratios": {str(block): d for block, d in effect.log_ratios.items()},
     }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.verdict import BLOCKS_MIN
-from pgdyno.estimate import given_percent
-from pgdyno.evidence.records import Plan, Schedule
+from pgdyno.estimate import counted, given_percent
+from pgdyno.evidence.records import BlockStatus, Ending, Plan, Schedule
 from pgdyno.units import format_duration
 
 DERIVED_FROM_TPC_C = (
@@ -39,14 +39,13 @@ def how_it_was_measured(findings: Findings) -> list[str]:
     plan = findings.study.plan
     statistics = (
         "The block is the unit of replication. Each gives one ratio per arm; the effect is their geometric "
-        "mean, its "
-        f"interval ({given_percent(plan.confidence)} unless said otherwise) Student's t on the log ratios, "
-        "checked by a BCa bootstrap. "
+        f"mean, {_interval(findings)} "
         f"The margin is {given_percent(plan.margin)}: an interval within it means same, one on one side of "
         "zero faster or "
         f"slower, anything else undecided, as does having fewer than {BLOCKS_MIN} blocks. The verdict is "
         "about "
-        f"{findings.primary.name}. Intervals of the other metrics are for reading, each by itself."
+        f"{findings.primary.name}. Intervals of the other metrics are {_of_others(plan)}for reading, each by "
+        "itself."
     )
     if len(findings.arms) > 2:
         statistics += " Against the one baseline, several arms are corrected after Holm."
@@ -57,6 +56,27 @@ def how_it_was_measured(findings: Findings) -> list[str]:
         "system time of all processes of the server, and of the driver, over the measured slices."
     )
     return [f"{_SCHEDULES[plan.schedule]} {_restored(findings)} {_sizes(plan)}".strip(), statistics, latency]
+
+
+def _interval(findings: Findings) -> str:
+    plan = findings.study.plan
+    said = f"({given_percent(plan.confidence)} unless said otherwise)"
+    if not plan.stops_on_verdict:
+        return f"its interval {said} Student's t on the log ratios, checked by a BCa bootstrap."
+    blocks = counted(sum(block.status is BlockStatus.DONE for block in findings.blocks), "block")
+    ended = "and stopped when all was decided" if findings.study.ended_because is Ending.VERDICT else ""
+    looked = f"The study looked after each block from the {BLOCKS_MIN}th on, {blocks} in all, {ended}".strip(
+        ", "
+    )
+    return (
+        f"its interval {said} one on the log ratios that is valid at any stopping time, however often one "
+        "looks (a t test by a mixture of effects): wider than Student's, which a BCa bootstrap checks. "
+        f"{looked}."
+    )
+
+
+def _of_others(plan: Plan) -> str:
+    return "Student's, " if plan.stops_on_verdict else ""
 
 
 def _restored(findings: Findings) -> str:

@@ -62,6 +62,7 @@ def levels(findings: Findings) -> Table:
         rows=rows,
         note=(
             "A level's interval holds the machine's drift from block to block, which cancels in the change."
+            + _at_any_time(findings)
             + _of_several_arms(findings)
         ),
         numeric=frozenset(numeric),
@@ -110,6 +111,15 @@ def _of_every_block(findings: Findings, arm: int, key: str) -> Estimate | None:
     change = _change(findings, arm, key)
     blocks = next(len(c.blocks) for c in findings.comparisons if c.arm.arm == arm)
     return change if change and change.n == blocks else None
+
+
+def _at_any_time(findings: Findings) -> str:
+    if not findings.study.plan.stops_on_verdict:
+        return ""
+    return (
+        f" The change of {findings.primary.label} has an interval that is valid at any stopping time, for "
+        "the study looked after every block; the others have Student's."
+    )
 
 
 def _of_several_arms(findings: Findings) -> str:

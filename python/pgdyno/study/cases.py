@@ -108,6 +108,7 @@ def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case
         **dict(drivings[0]),
         "title": f"{file.title}: {name}" if cases > 1 else file.title,
         "arms": tuple(_arm(file, {**case, **arm}, label_of(names_of(arm))) for arm in arms),
+        "stop": file.run.stop or "verdict",
         "margin": file.run.margin,
         "confidence": file.run.confidence,
         "seed": seed_of(file.run.seed, name),

@@ -130,6 +130,11 @@ def _run(file: StudyFile) -> Complaints:
         yield StudyFileError(("run", "budget"), words)
     elif run.repeats is None and run.budget_s is None:
         yield StudyFileError(("run",), "say when it ends: repeats (blocks of every case), budget, or both")
+    if run.schedule == "sequential" and run.stop == "verdict":
+        words = (
+            "sequential measures all of one arm before the next, so no verdict can end it: leave stop away"
+        )
+        yield StudyFileError(("run", "stop"), words)
     if not given and run.budget_s is None:
         yield StudyFileError(("run",), "say how much is measured: window, transactions, rounds, or a budget")
     for name in ("window", "budget", "slice"):

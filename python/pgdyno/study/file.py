@@ -99,6 +99,11 @@ class Run(Part):
     budget_s: Duration | None = Field(
         default=None, alias="budget", description="Measuring ends after this time, for all cases together."
     )
+    stop: Literal["verdict", "budget"] | None = Field(
+        default=None,
+        description="verdict: when every comparison of every case is decided, if that is before the budget "
+        "or the repeats end it; budget: not before. [default: verdict; of sequential budget]",
+    )
     margin: float = Field(
         default=0.02, gt=0, lt=1, description="Differences that are surely smaller count as the same."
     )

@@ -58,6 +58,10 @@ class Driving(BaseModel):
         return self
 
 
+LOOKS_FROM = 5
+"""Blocks before which no verdict is given: the spread of fewer is hardly known."""
+
+
 LIMIT_S = 90 * 86_400.0
 """Of a window bound by transactions: what is not done after 90 days will not be done."""
 
@@ -89,6 +93,7 @@ class Study(Driving):
     warmup_s: float = Field(ge=0, le=86_400)
     rounds: int = Field(ge=2, le=10_000)
     budget_s: float = Field(gt=0)
+    stop: Literal["verdict", "budget"] = "verdict"
     blocks_max: int | None = Field(default=None, ge=1)
     margin: float = Field(default=0.02, gt=0, lt=1)
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
@@ -123,6 +128,14 @@ class Study(Driving):
         if len({driving.workload.kind for driving in self.drivings}) > 1:
             raise ValueError("arms with different workloads cannot be compared")
         return self
+
+    @property
+    def stops_on_verdict(self) -> bool:
+        """Whether it looks after every block. Not where there is one look only: all of one arm come first, or
+        there are no more blocks than a verdict needs.
+        """
+        several = self.blocks_max is None or self.blocks_max > LOOKS_FROM
+        return self.stop == "verdict" and self.schedule != "sequential" and several
 
     def driving(self, arm: int) -> Driving:
         """How the clients of one arm drive it."""

@@ -1,0 +1,143 @@
+"""Noise of blocks, made up or recorded: series of d_b as a study would see them, many at a time.
+
+Everything is (paths, blocks): a path is the noise of one study. Seeds are the caller's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from scipy.signal import lfilter
+
+from pgdyno.analysis.effect import paired
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import TrialStatus
+
+Floats = npt.NDArray[np.float64]
+Noise = Callable[[np.random.Generator, int, int], Floats]
+"""(rng, paths, blocks) → d_b of arms that are alike."""
+
+SD = 0.025
+"""Of a block, where noise is made up: 2.5 %, as blocks of half a minute a side have on a small machine."""
+
+RECORDED = Path(__file__).parents[1] / "tests" / "oracle" / "data" / "aa_noise.json"
+
+
+def gaussian(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
+    """What the interval's proof assumes."""
+    return rng.normal(0, SD, (paths, blocks))
+
+
+def heavy_tails(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
+    """Student's t with three degrees of freedom: stalls now and then."""
+    return SD / np.sqrt(3) * rng.standard_t(3, (paths, blocks))
+
+
+def outliers(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
+    """One block in twenty is spread six times as far, to either side: which arm is hit is chance."""
+    usual = rng.normal(0, SD, (paths, blocks))
+    return np.where(rng.random((paths, blocks)) < 0.05, 6 * usual, usual)
+
+
+def one_sided_outliers(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
+    """One block in ten loses about 10 % of one and the same arm, and the mean over all blocks is 0."""
+    hit = rng.random((paths, blocks)) < 0.1
+    return rng.normal(0, SD, (paths, blocks)) - np.where(hit, rng.exponential(0.1, hit.shape), 0) + 0.01
+
+
+def autocorrelated(share: float) -> Noise:
+    """First order: a block remembers ``share`` of the one before it."""
+
+    def noise(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
+        fresh = rng.normal(0, SD, (paths, blocks))
+        fresh[:, 1:] *= np.sqrt(1 - share**2)
+        return np.asarray(lfilter([1.0], [1.0, -share], fresh, axis=1))
+
+    return noise
+
+
+def drift(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
+    """Slices as the driver runs them, while the machine loses a third of its speed in every block: rounds
+    A B, then mirrored. A block's ratio is that of the totals, as the analysis forms it.
+    """
+    rounds = 20
+    first = np.repeat(rng.integers(0, 2, (paths, blocks, rounds // 2)), 2, axis=2)
+    first[:, :, 1::2] ^= 1  # the arm whose slice comes first in each round
+    at = np.arange(rounds)
+    rates = []
+    for arm in (0, 1):
+        position = 2 * at + np.where(first == arm, 0, 1)
+        noise = rng.normal(0, SD * np.sqrt(rounds / 2), (paths, blocks, rounds))
+        rates.append(np.exp(noise - position / (2 * rounds) / 3).sum(axis=2))
+    return np.log(rates[1] / rates[0])
+
+
+PAIRS_OF_A_BLOCK = 20
+BLOCKS_TOGETHER = 5
+"""Taken one behind the other out of the recording, so that what a block remembers of the one before stays."""
+
+
+def recorded(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
+    """Pieces of a recording of two servers that are alike, drawn with replacement (a moving block bootstrap:
+    Künsch, Annals of Statistics 1989): of each block of the recording some slices in a row. Which arm is
+    called A is drawn for each piece: they are alike.
+    """
+    ratios = _ratios_by_beginning()
+    pieces = -(-blocks // BLOCKS_TOGETHER)
+    first = rng.integers(0, len(ratios) - BLOCKS_TOGETHER + 1, (paths, pieces, 1))
+    beginning = rng.integers(0, ratios.shape[1], (paths, pieces, BLOCKS_TOGETHER))
+    drawn = ratios[first + np.arange(BLOCKS_TOGETHER), beginning] * rng.choice([-1.0, 1.0], first.shape)
+    return drawn.reshape(paths, -1)[:, :blocks]
+
+
+def _ratios_by_beginning() -> Floats:
+    """(blocks, beginnings): the ratio of so many pairs of slices from that one on; every other pair is the
+    mirror image of the one before.
+    """
+    found = []
+    for block in json.loads(RECORDED.read_text("utf-8"))["blocks"]:
+        a, b = (np.cumsum([0, *block[arm]]) for arm in ("a", "b"))
+        begin = np.arange(0, len(a) - PAIRS_OF_A_BLOCK, 2)
+        end = begin + PAIRS_OF_A_BLOCK
+        found.append(np.log((b[end] - b[begin]) / (a[end] - a[begin])))
+    return np.array(found)
+
+
+def record(evidence: Path) -> None:
+    """Keeps the transactions of every slice of a study of two arms that are alike, block by block."""
+    with Evidence(evidence) as opened:
+        study, arms, trials = opened.study(), opened.arms(), opened.trials()
+    blocks = []
+    for number in sorted({trial.block for trial in trials}):
+        of = {t.arm: t for t in trials if t.block == number and t.status is TrialStatus.OK}
+        if {0, 1} <= of.keys():
+            slices = paired(of[0], of[1])
+            counts = [[sum(k.executed for k in piece.kinds.values()) for piece in arm] for arm in slices]
+            blocks.append({"a": counts[0], "b": counts[1]})
+    kept = {
+        "what": "Transactions in each slice of two arms that are alike, the k-th of a beside the k-th of b",
+        "command": study.command,
+        "servers": [arm.server.get("version_text") or arm.server.get("version") for arm in arms],
+        "host": {key: study.host.get(key) for key in ("processor", "cores", "memory_bytes", "kernel")},
+        "counted_s": round(trials[0].measured[0].counted_s, 6),
+        "blocks": blocks,
+    }
+    RECORDED.write_text(
+        json.dumps(kept).replace('{"a"', '\n{"a"').replace('], "b"', '],\n "b"') + "\n", "utf-8"
+    )
+
+
+SCENARIOS: Mapping[str, Noise] = {
+    "Gaussian": gaussian,
+    "heavy tails (Student's t, 3 degrees of freedom)": heavy_tails,
+    "outliers: a block in 20 spread six times as far": outliers,
+    "the machine loses a third of its speed in every block": drift,
+    "recorded: two servers that are alike": recorded,
+    "blocks that remember a tenth of the one before": autocorrelated(0.1),
+    "blocks that remember 30 %": autocorrelated(0.3),
+    "a block in 10 loses about 10 %, always of the same arm": one_sided_outliers,
+}

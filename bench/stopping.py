@@ -1,0 +1,191 @@
+"""``python -m bench stopping``: writes docs/stopping.md, what looking after every block costs and keeps.
+
+Simulation only: series of block ratios (``noise``) are judged after every block by the interval that verdicts
+rest on, and by Student's. ``--record EVIDENCE`` first takes the recorded noise from a study of two arms that
+are alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bench.noise import BLOCKS_TOGETHER, PAIRS_OF_A_BLOCK, RECORDED, SCENARIOS, SD, Floats, Noise, record
+from pgdyno.analysis.effect import Method, critical
+from pgdyno.analysis.verdict import BLOCKS_MIN
+
+PAGE = Path(__file__).parents[1] / "docs" / "stopping.md"
+TEMPLATE = Path(__file__).with_name("stopping.txt")
+OF_RECORDED = "recorded: two servers that are alike"
+PATHS = 4000
+BLOCKS = 60
+CONFIDENCE = 0.95
+MARGIN = 0.02
+EFFECTS = (0.0, 0.02, 0.05, 0.10)
+SPREADS = (0.01, 0.025, 0.04)
+SEED = 20261122
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Of many studies that look after every block. ``stopped`` is the number of blocks at the verdict, and
+    that of all blocks where there was none.
+    """
+
+    stopped: Floats
+    verdict: Floats  # +1 faster, −1 slower, 0 same, nan undecided
+    covered: Floats  # whether the interval at the stop holds the truth
+    alarmed: Floats  # whether it left the truth out at any look, stop or no stop
+
+
+def judged(noise: Floats, effect: float, method: Method) -> Judged:
+    """``effect`` is a share of the baseline: 0.05."""
+    truth, limit = math.log1p(effect), math.log1p(MARGIN)
+    d = truth + noise
+    n = np.arange(1, d.shape[1] + 1)
+    mean = np.cumsum(d, axis=1) / n
+    squares = np.cumsum((d - truth) ** 2, axis=1) - n * (mean - truth) ** 2
+    error = np.sqrt(np.maximum(squares, 0) / np.maximum(n - 1, 1) / n)
+    looks = slice(BLOCKS_MIN - 1, None)
+    reach = np.array([critical(int(k), CONFIDENCE, method) for k in n[looks]]) * error[:, looks]
+    low, high = mean[:, looks] - reach, mean[:, looks] + reach
+    same = (low >= -limit) & (high <= limit)
+    verdict = np.where(same, 0.0, np.where(low > 0, 1.0, np.where(high < 0, -1.0, np.nan)))
+    decided = ~np.isnan(verdict)
+    stop = np.where(decided.any(axis=1), decided.argmax(axis=1), decided.shape[1] - 1)
+    at = np.arange(len(d)), stop
+    held = (low <= truth) & (truth <= high)
+    return Judged(stop + float(BLOCKS_MIN), verdict[at], held[at], ~held.all(axis=1))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of 95 % under one kind of noise, as shares. Without an effect: studies that call the arms
+    different at any look, by the interval of the verdict and by Student's. ``coverage`` at the stop: the
+    least over the effects.
+    """
+
+    name: str
+    alarms: float
+    student: float
+    coverage: float
+
+
+def kept(name: str, noise: Noise, paths: int = PATHS) -> Kept:
+    """The same noise under every effect."""
+    drawn = noise(np.random.default_rng(SEED), paths, BLOCKS)
+    covered = [float(judged(drawn, effect, Method.ANYTIME).covered.mean()) for effect in EFFECTS]
+    alarmed = {method: judged(drawn, 0.0, method).alarmed for method in Method}
+    alarms, student = (float(alarmed[method].mean()) for method in (Method.ANYTIME, Method.STUDENT))
+    return Kept(name, alarms, student, min(covered))
+
+
+def other_metric(share: float, paths: int = PATHS) -> float:
+    """How often Student's interval of a metric without an effect, of whose blocks' variance ``share`` is the
+    primary one's, leaves out the truth when the primary's verdict stops the study.
+    """
+    rng = np.random.default_rng(SEED)
+    primary, own = (rng.normal(0, SD, (paths, BLOCKS)) for _ in range(2))
+    stop = judged(primary, 0.0, Method.ANYTIME).stopped.astype(int)
+    d = math.sqrt(share) * primary + math.sqrt(1 - share) * own
+    missed = 0
+    for n in np.unique(stop):
+        of = d[stop == n, :n]
+        reach = critical(int(n), CONFIDENCE, Method.STUDENT) * of.std(axis=1, ddof=1) / math.sqrt(n)
+        missed += int((np.abs(of.mean(axis=1)) > reach).sum())
+    return missed / paths
+
+
+def lengths(name: str, noise: Noise, paths: int = PATHS) -> list[list[str]]:
+    """A row an effect: how often which verdict within BLOCKS, and blocks to it."""
+    drawn = noise(np.random.default_rng(SEED), paths, BLOCKS)
+    rows = []
+    for effect in EFFECTS:
+        found = judged(drawn, effect, Method.ANYTIME)
+        shares = [float((found.verdict == verdict).mean()) for verdict in (1.0, 0.0, -1.0)]
+        shares.append(float(np.isnan(found.verdict).mean()))
+        needed = [_blocks(found, share) for share in (0.5, 0.9)]
+        rows.append([name, f"{effect:.0%}", *needed, *map(_percent, shares)])
+    return rows
+
+
+def _blocks(found: Judged, share: float) -> str:
+    """So many suffice for this share of the studies."""
+    blocks = np.where(np.isnan(found.verdict), np.inf, found.stopped)
+    needed = float(np.quantile(blocks, share, method="inverted_cdf"))
+    return f"{needed:.0f}" if math.isfinite(needed) else f"> {BLOCKS}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def page(paths: int = PATHS) -> str:
+    """docs/stopping.md."""
+    rows = [kept(name, noise, paths) for name, noise in SCENARIOS.items()]
+    guarantees = table(
+        ("noise", "false alarms", "coverage at the stop", "false alarms of Student's interval"),
+        [[of.name, _percent(of.alarms), _percent(of.coverage), _percent(of.student)] for of in rows],
+    )
+    made_up = SCENARIOS["Gaussian"]
+    of_spreads = [
+        (f"{100 * sd:g} %", lambda rng, n, k, scale=sd / SD: scale * made_up(rng, n, k)) for sd in SPREADS
+    ]
+    spread = float(SCENARIOS[OF_RECORDED](np.random.default_rng(SEED), paths, BLOCKS).std())
+    of_spreads.append((f"recorded, {100 * spread:.1f} %", SCENARIOS[OF_RECORDED]))
+    needed = table(
+        (
+            "spread of a block",
+            "true effect",
+            "blocks, median",
+            "blocks, 9 of 10",
+            "faster",
+            "same",
+            "slower",
+            "undecided",
+        ),
+        [line for name, noise in of_spreads for line in lengths(name, noise, paths)],
+    )
+    others = [f"{_percent(other_metric(share, paths))} ({share:.0%})" for share in (0.0, 0.5, 1.0)]
+    text = TEMPLATE.read_text("utf-8")
+    return text.format(
+        paths=f"{paths:,}".replace(",", "\u00a0"),
+        blocks=BLOCKS,
+        guarantees=guarantees,
+        needed=needed,
+        others=", ".join(others),
+        pairs=PAIRS_OF_A_BLOCK,
+        together=BLOCKS_TOGETHER,
+        sd=f"{100 * SD:g} %",
+        widths=table(
+            ("blocks", "at any stopping time", "Student's, one look", "ratio"),
+            [_width(n) for n in (5, 6, 8, 10, 15, 20, 30, 60)],
+        ),
+    )
+
+
+def _width(n: int) -> list[str]:
+    ours, student = (critical(n, CONFIDENCE, method) for method in (Method.ANYTIME, Method.STUDENT))
+    return [str(n), f"{ours:.2f}", f"{student:.2f}", f"{ours / student:.2f}"]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """In Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes the page."""
+    parser = argparse.ArgumentParser(prog="python -m bench stopping", description=__doc__)
+    parser.add_argument("--record", type=Path, metavar="EVIDENCE", help=f"renews {RECORDED.name} before")
+    chosen = parser.parse_args(arguments)
+    if chosen.record:
+        record(chosen.record)
+    PAGE.write_text(page(), "utf-8")
+    return 0

@@ -1,0 +1,184 @@
+"""The interval for any stopping time: against the integrals that define it, and under many looks."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from bench.noise import SCENARIOS
+from bench.stopping import BLOCKS, EFFECTS, PAGE, PATHS, Judged, judged, other_metric, page
+from scipy import integrate, stats
+
+from pgdyno.analysis.effect import Method, anytime, holm_confidences
+from pgdyno.analysis.sequential import FIRST_LOOK, PRIOR, bayes_factor, critical, p_value
+from pgdyno.analysis.verdict import Verdict, decide
+from pgdyno.estimate import Better
+
+SERIES = {
+    "close to zero": [0.01, -0.02, 0.015, -0.005, 0.012],
+    "an effect": [0.04, 0.055, 0.03, 0.06, 0.048, 0.035, 0.052],
+    "negative": [-0.1, -0.02, -0.3, 0.05, -0.2, -0.11],
+}
+
+
+def t_of(d: list[float]) -> float:
+    return math.sqrt(len(d)) * float(np.mean(d)) / float(np.std(d, ddof=1))
+
+
+def binomial_low(n: int, share: float) -> float:
+    """Fewer than these of n come once in ten thousand simulations, if the share is right."""
+    return float(stats.binom.ppf(1e-4, n, share))
+
+
+def binomial_high(n: int, share: float) -> float:
+    return float(stats.binom.ppf(1 - 1e-4, n, share))
+
+
+@pytest.mark.parametrize("name", SERIES)
+@pytest.mark.parametrize("prior", [0.5, PRIOR])
+def test_the_bayes_factor_is_the_ratio_of_the_likelihoods_integrated_over_effect_and_spread(
+    name: str, prior: float
+) -> None:
+    d = np.array(SERIES[name]) / np.std(SERIES[name])
+    log_sigma = np.linspace(-3, 5, 401)[:, None]  # dσ / σ is d ln σ: the right Haar prior
+    delta = np.linspace(-8, 8, 801)[None, :] * math.sqrt(prior)
+    squares = sum((x * np.exp(-log_sigma) - delta) ** 2 for x in d)
+    mixed = np.exp(-squares / 2 - len(d) * log_sigma) * stats.norm.pdf(delta, 0, math.sqrt(prior))
+    some = integrate.trapezoid(integrate.trapezoid(mixed, delta, axis=1), log_sigma[:, 0])
+    alike = np.exp(-sum(d**2) * np.exp(-2 * log_sigma[:, 0]) / 2 - len(d) * log_sigma[:, 0])
+    none = integrate.trapezoid(alike, log_sigma[:, 0])
+    assert bayes_factor(t_of(list(d)), len(d), prior) == pytest.approx(some / none, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_the_bayes_factor_stays_on_the_average_as_it_is_whatever_comes_next(name: str) -> None:
+    # Without an effect the next block, given those before up to their scale, is Student's with n degrees of
+    # freedom times their root mean square: the density of d_{n+1} with σ integrated out.
+    d = SERIES[name]
+    n, scale = len(d), math.sqrt(float(np.mean(np.square(d))))
+
+    def after(x: float) -> float:
+        return bayes_factor(t_of([*d, x * scale]), n + 1) * float(stats.t.pdf(x, n))
+
+    expected = sum(integrate.quad(after, *ends, limit=200)[0] for ends in ((-np.inf, 0), (0, np.inf)))
+    assert expected == pytest.approx(bayes_factor(t_of(d), n), rel=1e-6)
+
+
+@pytest.mark.parametrize("bound", [0.5, 3.0, 14.0, 20.0, 1e3, 1e6])
+def test_the_p_value_is_the_chance_to_get_so_far_from_the_first_look_on(bound: float) -> None:
+    # E min(1, BF / b) over Student's t at the first look, by integration.
+    def capped(t: float) -> float:
+        return min(1.0, bayes_factor(t, FIRST_LOOK) / bound) * float(stats.t.pdf(t, FIRST_LOOK - 1))
+
+    expected = 2 * sum(
+        integrate.quad(capped, *ends, limit=500)[0] for ends in ((0, 3), (3, 30), (30, np.inf))
+    )
+    n = 40
+    r = 1 + n * PRIOR
+    ratio = (bound * math.sqrt(r)) ** (2 / n)
+    t = math.sqrt((n - 1) * (ratio - 1) / (1 - ratio / r))
+    assert bayes_factor(t, n) == pytest.approx(bound)
+    assert p_value(t, n) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.9, 0.95, 0.975, 0.99, 0.999])
+@pytest.mark.parametrize("n", [5, 6, 9, 20, 60, 1000])
+def test_the_interval_leaves_zero_out_exactly_where_the_p_value_says_so(n: int, confidence: float) -> None:
+    reach = critical(n, confidence)
+    if math.isinf(reach):
+        sure = p_value(1e12, n)
+        assert sure is not None and sure > 1 - confidence
+        return
+    just_within, just_beyond = p_value(0.9999 * reach, n), p_value(1.0001 * reach, n)
+    assert just_within is not None and just_beyond is not None
+    assert just_beyond < 1 - confidence < just_within
+    assert reach > float(stats.t.ppf((1 + confidence) / 2, n - 1))
+
+
+def test_before_the_first_look_there_is_no_interval() -> None:
+    found = anytime([0.1, 0.11, 0.09, 0.1], 0.95)
+    assert (found.low, found.high, found.p_value) == (None, None, None)
+    assert found.sd is not None
+
+
+PROMISED = [name for name in SCENARIOS if "remember" not in name and "always of the same" not in name]
+
+
+@pytest.fixture(scope="module")
+def drawn() -> dict[str, np.ndarray]:
+    return {name: SCENARIOS[name](np.random.default_rng(7), PATHS, BLOCKS) for name in SCENARIOS}
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_to_look_after_every_block_makes_no_more_false_alarms_than_promised(
+    drawn: dict[str, np.ndarray], name: str
+) -> None:
+    assert judged(drawn[name], 0.0, Method.ANYTIME).alarmed.sum() <= binomial_high(PATHS, 0.05)
+    # The same noise does make false alarms where the interval is that of one look.
+    assert judged(drawn[name], 0.0, Method.STUDENT).alarmed.sum() > 3 * binomial_high(PATHS, 0.05)
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_at_the_stop_the_interval_covers_the_truth_as_often_as_it_says(
+    drawn: dict[str, np.ndarray], name: str
+) -> None:
+    for effect in EFFECTS:
+        found = judged(drawn[name], effect, Method.ANYTIME)
+        assert found.covered.sum() >= binomial_low(PATHS, 0.95)
+        assert len(np.unique(found.stopped)) > 1 or effect == 0.1
+
+
+def test_what_is_resumed_after_a_verdict_keeps_the_promise(drawn: dict[str, np.ndarray]) -> None:
+    # Stopped at the first verdict, resumed for as many blocks again, and looked at once more.
+    d = drawn["Gaussian"]
+    stop = judged(d, 0.0, Method.ANYTIME).stopped.astype(int)
+    later = np.minimum(2 * stop, BLOCKS)
+    spreads = [anytime(list(row[:n]), 0.95) for row, n in zip(d, later, strict=True)]
+    missed = sum(s.low is None or s.high is None or not s.low <= 0 <= s.high for s in spreads)
+    assert missed <= binomial_high(PATHS, 0.05)
+
+
+def test_of_three_arms_like_the_baseline_one_is_seldom_called_different_when_all_are_decided() -> None:
+    # Holm at the look at which every comparison has its verdict, or at the last one.
+    rng, studies, alarms = np.random.default_rng(10), 300, 0
+    for _ in range(studies):
+        baseline = rng.normal(0, 0.012, 30)
+        arms = [list(rng.normal(0, 0.012, 30) - baseline) for _ in range(3)]
+        for n in range(FIRST_LOOK, 31):
+            levels = holm_confidences([anytime(d[:n], 0.95).p_value for d in arms], 0.95)
+            spreads = [anytime(d[:n], level) for d, level in zip(arms, levels, strict=True)]
+            ends = [(s.low, s.high) for s in spreads if s.low is not None and s.high is not None]
+            different = [low > 0 or high < 0 for low, high in ends]
+            same = [max(-low, high) <= math.log1p(0.02) for low, high in ends]
+            if len(ends) == 3 and all(a or b for a, b in zip(different, same, strict=True)):
+                break
+        alarms += any(different)
+    assert alarms <= binomial_high(studies, 0.05)
+
+
+def test_intervals_of_other_metrics_err_at_the_stop_about_as_often_as_they_say() -> None:
+    # They are Student's, and the stop is chosen by another metric, however much of their noise it shares.
+    for share in (0.0, 0.5, 1.0):
+        assert other_metric(share) * PATHS <= binomial_high(PATHS, 0.06)
+
+
+def test_the_simulation_judges_as_the_analysis_does(drawn: dict[str, np.ndarray]) -> None:
+    d, truth = drawn["Gaussian"][:60], math.log1p(0.05)
+    found: Judged = judged(d, 0.05, Method.ANYTIME)
+    words = {1.0: Verdict.FASTER, 0.0: Verdict.SAME, -1.0: Verdict.SLOWER}
+    for of, n, covered, verdict in zip(
+        d, found.stopped.astype(int), found.covered, found.verdict, strict=True
+    ):
+        decisions = [
+            decide(spread, Better.MORE, 0.02).verdict
+            for spread in (anytime(list(truth + of[:k]), 0.95) for k in range(1, n + 1))
+        ]
+        assert decisions == [Verdict.UNDECIDED] * (n - 1) + [words[float(verdict)]]
+        spread = anytime(list(truth + of[:n]), 0.95)
+        assert spread.low is not None and spread.high is not None
+        assert (spread.low <= truth <= spread.high) == covered
+
+
+def test_the_page_on_stopping_is_what_the_simulation_gives() -> None:
+    assert PAGE.read_text("utf-8") == page(), "run `python -m bench stopping`"

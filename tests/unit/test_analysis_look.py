@@ -1,0 +1,111 @@
+"""The look after a block: the same numbers as the report's, told to whoever watches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from synthetic_study import Synthetic, write_study
+
+from pgdyno.analysis.effect import Method, student
+from pgdyno.analysis.look import look_at
+from pgdyno.analysis.study import StudyFindings, find_study
+from pgdyno.analysis.verdict import Verdict
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import Ending
+from pgdyno.lab.looking import looks_into
+from pgdyno.lab.progress import Looked, Progress
+from pgdyno.lab.trial import Lab
+from pgdyno.report.as_json import to_json
+from pgdyno.report.markdown import to_markdown
+from pgdyno.report.study import build_study
+
+STOPPING = Synthetic(stops_on_verdict=True, ended=Ending.VERDICT)
+
+
+def found_in(path: Path, *cases: Synthetic) -> StudyFindings:
+    write_study(path, *cases)
+    with Evidence(path) as evidence:
+        return find_study(evidence)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        STOPPING,
+        Synthetic(stops_on_verdict=True, effects=(1.0, 1.0, 0.97), names=("17", "18", "19"), noise=0.03),
+        Synthetic(stops_on_verdict=True, fixed_rate_per_s=500.0),
+        Synthetic(stops_on_verdict=True, blocks=4),
+    ],
+    ids=["two arms", "three arms", "a fixed rate", "few blocks"],
+)
+def test_a_look_sees_what_the_report_says(tmp_path: Path, wanted: Synthetic) -> None:
+    path = tmp_path / "e.sqlite"
+    reported = found_in(path, wanted).first.comparisons
+    with Evidence(path) as evidence:
+        seen = look_at(evidence, 0)
+    assert [(of.primary, of.decision) for of in seen.comparisons] == [
+        (of.primary, of.decision) for of in reported
+    ]
+    assert seen.is_decided == all(of.verdict is not Verdict.UNDECIDED for of in reported)
+
+
+def test_a_case_is_looked_at_by_itself(tmp_path: Path) -> None:
+    path = tmp_path / "e.sqlite"
+    clear = Synthetic(stops_on_verdict=True, levels={"clients": "1"})
+    noisy = Synthetic(stops_on_verdict=True, levels={"clients": "8"}, effects=(1.0, 1.03), noise=0.2)
+    write_study(path, clear, noisy)
+    look = looks_into(path)
+    said: list[Progress] = []
+    labs = [cast(Lab, SimpleNamespace(case=case, watch=said.append)) for case in (0, 1)]
+    assert [look(lab, 12.0) for lab in labs] == [True, False]
+    decided, undecided = (cast(Looked, one).standings[0] for one in said)
+    assert (decided.verdict, decided.blocks_needed) == (Verdict.FASTER, None)
+    assert undecided.verdict is Verdict.UNDECIDED and (undecided.blocks_needed or 0) > 0
+
+
+def test_only_the_metric_of_the_verdict_has_the_wider_interval(tmp_path: Path) -> None:
+    comparison = found_in(tmp_path / "e.sqlite", STOPPING).first.comparisons[0]
+    assert {key for key, of in comparison.effects.items() if of.spread.method is Method.ANYTIME} == {"nopm"}
+    primary = comparison.primary
+    assert primary is not None and primary.spread.low is not None
+    once = student(list(primary.log_ratios.values()), 0.95)
+    assert once.low is not None
+    assert primary.spread.mean - primary.spread.low > 1.4 * (once.mean - once.low)
+
+
+def test_the_average_over_the_cases_has_it_too(tmp_path: Path) -> None:
+    cases = [Synthetic(stops_on_verdict=True, levels={"clients": n}, seed=int(n)) for n in ("1", "8")]
+    average = found_in(tmp_path / "e.sqlite", *cases).over_cases[0].average
+    assert average is not None and average.spread.method is Method.ANYTIME
+
+
+def document(path: Path) -> dict[str, Any]:
+    with Evidence(path) as evidence:
+        return cast(dict[str, Any], json.loads(to_json(build_study(find_study(evidence)))))
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_report_says_which_interval_it_is(tmp_path: Path, stops: bool) -> None:
+    path = tmp_path / "e.sqlite"
+    findings = found_in(path, Synthetic(stops_on_verdict=stops, ended=Ending.VERDICT if stops else None))
+    text = " ".join(to_markdown(build_study(findings)).split())
+    assert ("valid at any stopping time" in text) == stops
+    assert ("looked after each block from the 5th on, 12 blocks in all" in text) == stops
+    effects = document(path)["comparisons"][0]["effects"]
+    assert effects["nopm"]["interval"] == ("anytime" if stops else "student")
+    assert effects["server_cpu"]["interval"] == "student"
+
+
+def test_an_undecided_study_says_how_many_blocks_its_own_interval_needs(tmp_path: Path) -> None:
+    wanted = Synthetic(effects=(1.0, 1.03), noise=0.03, blocks=8)
+    needed = {}
+    for stops in (True, False):
+        of = Synthetic(**{**vars(wanted), "stops_on_verdict": stops})
+        decision = found_in(tmp_path / f"{stops}.sqlite", of).first.comparisons[0].decision
+        assert decision is not None and decision.detectable_percent is not None
+        needed[stops] = (decision.blocks_needed or 0, decision.detectable_percent)
+    assert needed[True][0] > needed[False][0] and needed[True][1] > 1.3 * needed[False][1]
