@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from bench import load, pgbench, restore, scripts, stopping, telemetry, tpcc
+from bench import analysis, load, pgbench, restore, scripts, stopping, telemetry, tpcc
 from bench.figure import Figure, markdown
 from bench.setting import FULL, SMOKE, Place, Sizes, place
 from pgdyno.engine import build_info
@@ -26,6 +26,7 @@ BENCHMARKS: Mapping[str, Callable[[Place, Sizes], Iterator[Figure]]] = {
     "load": load.figures,
     "restore": restore.figures,
     "telemetry": telemetry.figures,
+    "analysis": analysis.figures,
     "pgbench-startup": pgbench.startup,
     "pgbench-init": pgbench.initialise,
 }

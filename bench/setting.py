@@ -31,6 +31,8 @@ class Sizes:
     duration_s: float
     pairs: int
     settings: Mapping[str, str]
+    analysis_trials: int = 200
+    analysis_window_s: int = 3600
 
 
 # Minimal WAL, as the lab loads: COPY into a table of the same transaction then skips the WAL, for both sides.
@@ -43,7 +45,7 @@ _COMMON = {
 FULL = Sizes(
     10, 50, 100, (1, 8, 64, 256), 1000, 3.0, 3, {**_COMMON, "shared_buffers": "4GB", "max_wal_size": "16GB"}
 )
-SMOKE = Sizes(1, 1, 1, (2,), 16, 0.3, 1, {**_COMMON, "shared_buffers": "64MB"})
+SMOKE = Sizes(1, 1, 1, (2,), 16, 0.3, 1, {**_COMMON, "shared_buffers": "64MB"}, 4, 700)
 
 
 @dataclass(frozen=True)

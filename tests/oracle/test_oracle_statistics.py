@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pgdyno.analysis.effect import bootstrap, holm_confidences, student
+from pgdyno.analysis import students_t
+from pgdyno.analysis.effect import BOOTSTRAP_RESAMPLES, BOOTSTRAP_SEED, bootstrap, holm_confidences, student
 from pgdyno.analysis.latency import merge, quantile_ns
 from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict, blocks_needed, detectable_percent, judge
 from pgdyno.evidence.packing import pairs_from
@@ -35,6 +36,29 @@ def test_the_interval_is_that_of_scipy(n: int, confidence: float) -> None:
     assert (found.low, found.high, found.p_value) == pytest.approx(
         (interval.low, interval.high, known.pvalue)
     )
+
+
+@pytest.mark.parametrize("freedom", [1, 4, 11, 99])
+@pytest.mark.parametrize("x", [0.001, 0.3, 2.5, 40.0])
+def test_students_distribution_is_that_of_scipy(x: float, freedom: int) -> None:
+    assert students_t.beyond(x, freedom) == pytest.approx(stats.t.sf(x, freedom), rel=1e-12)
+    probability = float(stats.t.cdf(x, freedom))
+    assert students_t.quantile(probability, freedom) == pytest.approx(stats.t.ppf(probability, freedom))
+
+
+@pytest.mark.parametrize("n", [5, 12, 60])
+@pytest.mark.parametrize("confidence", [0.9, 0.95, 0.9917])
+def test_the_bootstrap_is_that_of_scipy(n: int, confidence: float) -> None:
+    d = np.random.default_rng(n).exponential(0.05, n)
+    known = stats.bootstrap(
+        (d,),
+        np.mean,
+        confidence_level=confidence,
+        n_resamples=BOOTSTRAP_RESAMPLES,
+        method="BCa",
+        rng=np.random.default_rng(BOOTSTRAP_SEED),
+    ).confidence_interval
+    assert bootstrap(list(d), confidence) == pytest.approx((known.low, known.high), rel=1e-12)
 
 
 def test_holms_steps_are_those_of_the_worked_example() -> None:

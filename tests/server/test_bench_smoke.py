@@ -20,6 +20,7 @@ FIGURES = {
     "load": {"copy phase", "engine's share of the copy phase's CPU", "whole"},
     "restore": {"into nothing", "over a used copy"},
     "telemetry": {"throughput", "CPU of the sampler"},
+    "analysis": {"CPU time", "peak memory"},
     "pgbench-startup": {"start to end", "beside pgbench"},
     "pgbench-init": {"tables made", "CPU of client and server"},
 }

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,9 @@ import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_study
 
 from pgdyno.caveats import Caveat, Code
+from pgdyno.cli.report import read_report
 from pgdyno.errors import DiskFullError, EvidenceError
+from pgdyno.evidence import file
 from pgdyno.evidence.file import SCHEMA_VERSION
 from pgdyno.evidence.packing import pairs_from
 from pgdyno.evidence.reader import Evidence
@@ -393,6 +396,19 @@ def test_a_file_that_is_not_sound_evidence_is_refused(tmp_path: Path, spoil: obj
         Writer.resume(path)
     assert "\n" not in str(reading.value)
     assert not (tmp_path / "e.lock").exists()
+
+
+@pytest.mark.parametrize("spoil", [make_truncated, make_scribbled])
+def test_damage_of_a_file_too_large_to_look_through_is_found_where_it_is_read(
+    tmp_path: Path, spoil: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file, "CHECKED_BYTES_MAX", 0)
+    write_study(tmp_path / "e", SMALL)
+    spoil(tmp_path / "e")
+    with pytest.raises(EvidenceError, match=r"damaged .*: restore it from a copy"):
+        read_report(tmp_path / "e")
+    with pytest.raises(EvidenceError, match=r"damaged .*: restore it from a copy"):
+        Writer.resume(tmp_path / "e")
 
 
 def test_a_histogram_that_does_not_add_up_is_refused(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ MIB = 1 << 20
 
 
 def test_a_long_window_keeps_its_mean_rate_in_few_points() -> None:
-    warm = [Executed(Role.WARM_UP, float(s), s + 1.0, 7) for s in range(10)]
-    measured = [Executed(Role.MEASURE, float(s), s + 1.0, s % 5) for s in range(10, 5410)]
-    points = throughput([*warm, *measured])
+    warm = [(Role.WARM_UP, float(s), s + 1.0, 7) for s in range(10)]
+    measured = [(Role.MEASURE, float(s), s + 1.0, s % 5) for s in range(10, 5410)]
+    points = throughput(Executed(*zip(*warm, *measured, strict=True)))
     assert len(points) <= POINTS_MAX + 2
     assert {point.per_s for point in points if point.role is Role.WARM_UP} == {7.0}
     rates = [point.per_s for point in points if point.role is Role.MEASURE]
@@ -30,7 +30,7 @@ def test_a_long_window_keeps_its_mean_rate_in_few_points() -> None:
 
 
 def test_a_short_window_keeps_every_interval() -> None:
-    points = throughput([Executed(Role.MEASURE, 0.0, 0.5, 10), Executed(Role.MEASURE, 0.5, 0.5, 9)])
+    points = throughput(Executed([Role.MEASURE] * 2, [0.0, 0.5], [0.5, 0.5], [10, 9]))
     assert [(point.at_s, point.per_s) for point in points] == [(0.25, 20.0)]
 
 
@@ -42,7 +42,7 @@ def test_intervals_are_counted_over_all_kinds(tmp_path: Path) -> None:
             (of.role, of.from_s, of.to_s, sum(counts.executed for counts in of.kinds.values()))
             for of in evidence.intervals(trial)
         ]
-        assert [tuple(of) for of in evidence.executed(trial)] == expected
+        assert list(zip(*evidence.executed(trial), strict=True)) == expected
     assert all(n > 0 for *_, n in expected)
 
 

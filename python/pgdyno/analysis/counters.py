@@ -148,7 +148,7 @@ def _require_no_reset(probe: str, growth: Growth) -> None:
         return
     if any(growth.begin.get(column) != growth.end.get(column) for column in RESETS):
         raise StatisticsReset
-    for column in COUNTERS.get(probe, ()):
+    for column in COUNTERS.get(probe, frozenset()) & growth.end.keys():
         first, last = number(growth.begin, column), number(growth.end, column)
         if first is not None and last is not None and last < first:
             raise StatisticsReset

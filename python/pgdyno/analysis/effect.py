@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
-import scipy  # its parts load when first used: stats alone takes a second
 
-from pgdyno.analysis import sequential
+from pgdyno.analysis import sequential, students_t
+from pgdyno.analysis.bca import bca
 from pgdyno.estimate import Better, Estimate
 from pgdyno.evidence.records import Slice, Trial
 
@@ -115,13 +115,13 @@ def critical(n: int, confidence: float, method: Method) -> float:
     """Half an interval's width in standard errors; infinite where ``n`` blocks allow none."""
     if method is Method.ANYTIME:
         return sequential.critical(n, confidence)
-    return float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1)) if n > 1 else math.inf
+    return students_t.quantile((1 + confidence) / 2, n - 1) if n > 1 else math.inf
 
 
 def _p_value(t: float, n: int, method: Method) -> float | None:
     if method is Method.ANYTIME:
         return sequential.p_value(t, n)
-    return float(2 * scipy.stats.t.sf(abs(t), n - 1))
+    return 2 * students_t.beyond(abs(t), n - 1)
 
 
 def _sd(d: Sequence[float]) -> float | None:
@@ -134,15 +134,7 @@ def bootstrap(d: Sequence[float], confidence: float) -> tuple[float, float] | No
         return None
     if np.ptp(d) == 0:
         return d[0], d[0]
-    found = scipy.stats.bootstrap(
-        (np.asarray(d),),
-        np.mean,
-        confidence_level=confidence,
-        n_resamples=BOOTSTRAP_RESAMPLES,
-        method="BCa",
-        rng=np.random.default_rng(BOOTSTRAP_SEED),
-    ).confidence_interval
-    return float(found.low), float(found.high)
+    return bca(np.asarray(d), confidence, BOOTSTRAP_RESAMPLES, BOOTSTRAP_SEED)
 
 
 def holm_confidences(p_values: Sequence[float | None], confidence: float) -> list[float]:

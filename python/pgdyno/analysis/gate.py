@@ -16,11 +16,11 @@ Technometrics 1982). They take each verdict as it is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from pgdyno.analysis.comparison import Comparison, Effect
-from pgdyno.analysis.effect import holm_confidences
+from pgdyno.analysis.comparison import Comparison, Effect, method_of
+from pgdyno.analysis.effect import Method, holm_confidences, spread_of
 from pgdyno.analysis.findings import ALL_KINDS, QUANTILES_COMPARED, Findings, latency_key
 from pgdyno.analysis.hosts import LATENCY, HostsFindings
 from pgdyno.analysis.metrics import MEDIAN_LATENCY
@@ -194,6 +194,8 @@ def judged(findings: StudyFindings | HostsFindings, metric: str = PRIMARY) -> li
 def _of_case(findings: Findings, comparison: Comparison, metric: str) -> Judged:
     key = metric or findings.primary.key
     effect = comparison.effects.get(key) or findings.telemetry.effects[comparison.arm.arm].get(key)
+    if effect is not None and key != findings.primary.key:
+        effect = _as_often_looked_at(effect, method_of(findings.study.plan))
     return Judged(
         case=findings.study.case,
         baseline=comparison.baseline.name,
@@ -205,6 +207,12 @@ def _of_case(findings: Findings, comparison: Comparison, metric: str) -> Judged:
         p_value=effect.spread.p_value if effect else None,
         blocks=effect.spread.n if effect else 0,
     )
+
+
+def _as_often_looked_at(effect: Effect, method: Method) -> Effect:
+    """A study that stops on the verdict of one metric is no study of a fixed length in another one."""
+    spread = spread_of(list(effect.log_ratios.values()), effect.spread.confidence, method)
+    return replace(effect, spread=spread, percent=spread.percent(effect.percent.better))
 
 
 def _verdict(comparison: Comparison, effect: Effect | None) -> Verdict:

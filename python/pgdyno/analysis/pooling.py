@@ -27,8 +27,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # its parts load when first used: stats alone takes a second
 
+from pgdyno.analysis import students_t
 from pgdyno.analysis.effect import Spread, percent_of
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import Better, Estimate
@@ -162,11 +162,11 @@ def _hartung_knapp(means: Floats, weights: Floats, mean: float, *, floored: bool
 
 
 def _student(confidence: float, freedom: int) -> float:
-    return float(scipy.stats.t.ppf((1 + confidence) / 2, freedom))
+    return students_t.quantile((1 + confidence) / 2, freedom)
 
 
 def _p_value(mean: float, error: float, freedom: int) -> float:
-    return float(2 * scipy.stats.t.sf(abs(mean) / error, freedom)) if error > 0 else float(mean == 0)
+    return 2 * students_t.beyond(abs(mean) / error, freedom) if error > 0 else float(mean == 0)
 
 
 def disagreement(pooled: Pooled, *, arm: str, baseline: str, metric: str) -> list[Caveat]:

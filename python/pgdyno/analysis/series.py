@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter, sub
 
 from pgdyno.evidence.records import Executed, Role
 
@@ -22,18 +23,15 @@ class Point:
     role: Role
 
 
-def throughput(intervals: Iterable[Executed]) -> list[Point]:
+def throughput(executed: Executed) -> list[Point]:
     """Transactions carried out (ok or rolled back by design) per second."""
-    known = [interval for interval in intervals if interval.to_s > interval.from_s]
+    known = [row for row in zip(*executed, strict=True) if row[2] > row[1]]
     together = math.ceil(len(known) / POINTS_MAX)
-    by_role = [(role, list(of)) for role, of in groupby(known, key=lambda interval: interval.role)]
+    by_role = [(role, list(of)) for role, of in groupby(known, key=itemgetter(0))]
     return [_point(role, of[i : i + together]) for role, of in by_role for i in range(0, len(of), together)]
 
 
-def _point(role: Role, intervals: Sequence[Executed]) -> Point:
-    took_s = sum(interval.to_s - interval.from_s for interval in intervals)
-    return Point(
-        at_s=(intervals[0].from_s + intervals[-1].to_s) / 2,
-        per_s=sum(interval.n for interval in intervals) / took_s,
-        role=role,
-    )
+def _point(role: Role, rows: Sequence[tuple[Role, float, float, int]]) -> Point:
+    _, from_s, to_s, n = zip(*rows, strict=True)
+    took_s = sum(map(sub, to_s, from_s))
+    return Point(at_s=(from_s[0] + to_s[-1]) / 2, per_s=sum(n) / took_s, role=role)

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # its parts load when first used: stats alone takes a second
 
+from pgdyno.analysis import students_t
 from pgdyno.analysis.effect import student
 from pgdyno.estimate import Better, Estimate
 
@@ -87,11 +87,20 @@ def trend(
     parts = _parts(at)
     if any(not mask.any() for mask in parts):
         return None
-    line = scipy.stats.linregress(
-        [float(at[mask].mean()) for mask in parts], [float(value[mask].mean()) for mask in parts]
+    per_s, error = _line(
+        np.array([at[mask].mean() for mask in parts]), np.array([value[mask].mean() for mask in parts])
     )
-    reach = float(scipy.stats.t.ppf((1 + confidence) / 2, PARTS - 2)) * float(line.stderr)
-    return _slope(float(line.slope), reach, confidence, at, value)
+    reach = students_t.quantile((1 + confidence) / 2, PARTS - 2) * error
+    return _slope(per_s, reach, confidence, at, value)
+
+
+def _line(x: Floats, y: Floats) -> tuple[float, float]:
+    """The slope of the least-squares line, and its standard error."""
+    of_x, of_both, _, of_y = np.cov(x, y, bias=True).flat
+    if of_y == 0:
+        return 0.0, 0.0
+    r = np.clip(of_both / np.sqrt(of_x * of_y), -1.0, 1.0)
+    return float(of_both / of_x), float(np.sqrt((1 - r**2) * of_y / of_x / (len(x) - 2)))
 
 
 def growth(

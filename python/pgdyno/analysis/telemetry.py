@@ -13,12 +13,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from pgdyno.analysis import client_time
 from pgdyno.analysis.client_time import ClientTime
-from pgdyno.analysis.counters import OTHERS, identity, number
+from pgdyno.analysis.counters import OTHERS, Row, identity, number
 from pgdyno.analysis.effect import level_of
 from pgdyno.analysis.metrics import US_PER_S, Metric
 from pgdyno.analysis.quantities import OF_TRIALS, Quantity
@@ -131,25 +133,40 @@ def _relations(w: Window) -> dict[str, Window]:
     Named without its schema, but where two schemas have the same name.
     """
     listed = [row for row in w.last.get("relations", ()) if row.get("kind") != OTHERS]
-    names = [str(row.get("name")) for row in listed]
+    times = Counter(str(row.get("name")) for row in listed)
+    growths = _grouped((identity("relations", of.end), of) for of in w.growths.get("relations", ()))
+    first, last, final = (_by_relation(gauges) for gauges in (w.first, w.last, w.final))
     found = {}
-    for row, name in zip(listed, names, strict=True):
-        own = name if names.count(name) == 1 else f"{row.get('schema')}.{name}"
-        found[own] = _only(w, identity("relations", row))
+    for row in listed:
+        name, own = str(row.get("name")), identity("relations", row)
+        found[name if times[name] == 1 else f"{row.get('schema')}.{name}"] = replace(
+            w,
+            growths={"relations": growths.get(own, [])},
+            first={probe: of.get(own, []) for probe, of in first.items()},
+            last={probe: of.get(own, []) for probe, of in last.items()},
+            final={probe: of.get(own, []) for probe, of in final.items()},
+        )
     return found
 
 
-def _only(w: Window, relation: tuple[object, ...]) -> Window:
-    def rows(gauges: Gauges) -> Gauges:
-        return {
-            probe: [row for row in gauges.get(probe, ()) if identity(probe, row) == relation]
-            for probe in ("relations", "pgstattuple")
-        }
+T = TypeVar("T")
+Relation = tuple[object, ...]
+"""What tells a table or an index from others."""
 
-    growths = [row for row in w.growths.get("relations", ()) if identity("relations", row.end) == relation]
-    return replace(
-        w, growths={"relations": growths}, first=rows(w.first), last=rows(w.last), final=rows(w.final)
-    )
+
+def _by_relation(gauges: Gauges) -> dict[str, dict[Relation, list[Row]]]:
+    """The rows of the probes that have some of each."""
+    return {
+        probe: _grouped((identity(probe, row), row) for row in gauges.get(probe, ()))
+        for probe in ("relations", "pgstattuple")
+    }
+
+
+def _grouped(rows: Iterable[tuple[Relation, T]]) -> dict[Relation, list[T]]:
+    found: dict[Relation, list[T]] = {}
+    for relation, row in rows:
+        found.setdefault(relation, []).append(row)
+    return found
 
 
 def told_of(telemetry: Mapping[int, Telemetry]) -> list[Metric]:

@@ -11,8 +11,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from enum import StrEnum
 
-import scipy  # its parts load when first used: stats alone takes a second
-
+from pgdyno.analysis import students_t
 from pgdyno.analysis.effect import Method, Spread, critical, percent_of
 from pgdyno.analysis.sequential import FIRST_LOOK
 from pgdyno.estimate import Better
@@ -104,5 +103,5 @@ def blocks_needed(spread: Spread, margin: float) -> int:
 
 def _reach(sd: float, n: int, confidence: float, method: Method) -> float:
     t_alpha = critical(n, confidence, method)
-    t_beta = float(scipy.stats.t.ppf(POWER, n - 1))
+    t_beta = students_t.quantile(POWER, n - 1)
     return (t_alpha + t_beta) * sd * math.sqrt(1 / n)

@@ -79,12 +79,12 @@ def pack_points(points: Points) -> bytes:
     return zlib.compress(np.ascontiguousarray(points, dtype="<f8").tobytes(), 6)
 
 
-def unpack_points(blob: bytes, columns: int) -> Points:
-    """The reverse, a row of so many columns a sample."""
-    data = _unpack(blob)
-    if columns < 1 or len(data) % (8 * columns):
+def unpack_points(blobs: Iterable[bytes], columns: int) -> Points:
+    """The reverse, of several one behind the other: a row of so many columns a sample. Read-only."""
+    chunks = [_unpack(blob) for blob in blobs]
+    if columns < 1 or any(len(data) % (8 * columns) for data in chunks):
         raise EvidenceError("a series in the evidence is damaged: restore the file from a copy")
-    return np.frombuffer(data, dtype="<f8").astype(np.float64).reshape(-1, columns)
+    return np.frombuffer(b"".join(chunks), dtype="<f8").astype(np.float64, copy=False).reshape(-1, columns)
 
 
 def _unpack(blob: bytes) -> bytes:

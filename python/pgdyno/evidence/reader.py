@@ -71,11 +71,12 @@ class Evidence:
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Within it all methods see the file at one moment: a report of a running study fits together."""
-        self._connection.execute("BEGIN")
-        try:
-            yield
-        finally:
-            self._connection.execute("COMMIT")
+        with file.translated(self.path):
+            self._connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._connection.execute("COMMIT")
 
     def cases(self) -> list[int]:
         """The numbers of its cases: 0, 1, … Those of hidden A/A blocks are not among them."""
@@ -207,19 +208,19 @@ class Evidence:
                 for row in self._rows("SELECT * FROM interval WHERE trial = ? ORDER BY from_s", trial)
             ]
 
-    def executed(self, trial: int) -> list[Executed]:
+    def executed(self, trial: int) -> Executed:
         """How many transactions in each interval, all kinds together, in order of time."""
         query = """
             SELECT from_s, sum(ok + rolled_back) FROM interval_count
             WHERE trial = ? GROUP BY from_s ORDER BY from_s"""
-        n = dict(map(tuple, self._rows(query, trial)))
+        n = dict(self._tuples(query, trial))
         query = "SELECT role, from_s, to_s FROM interval WHERE trial = ? ORDER BY from_s"
+        names, from_s, to_s = list(zip(*self._tuples(query, trial), strict=True)) or ((), (), ())
         roles = {str(role): role for role in Role}
         with self._understood():
-            return [
-                Executed(roles[role], from_s, to_s, n.get(from_s, 0))
-                for role, from_s, to_s in self._rows(query, trial)
-            ]
+            return Executed(
+                [roles[name] for name in names], from_s, to_s, [n.get(begin_s, 0) for begin_s in from_s]
+            )
 
     def histograms(self, trial: int, measure: Measure) -> list[Histogram]:
         """One per kind of transaction."""
@@ -258,17 +259,17 @@ class Evidence:
 
     def series(self, trial: int) -> dict[str, Series]:
         """What was sampled, by probe."""
-        rows = self._rows("SELECT * FROM series WHERE trial = ? ORDER BY probe, from_s", trial)
+        query = "SELECT probe, columns, points FROM series WHERE trial = ? ORDER BY probe, from_s"
+        rows = self._tuples(query, trial)
         with self._understood():
+            columns = {text: self._json(text) for text in dict.fromkeys(text for _, text, _ in rows)}
+            chunks = [
+                (probe, columns[text], unpack_points([points for *_, points in group], len(columns[text])))
+                for (probe, text), group in groupby(rows, key=lambda row: (str(row[0]), row[1]))
+            ]
             return {
-                probe: joined(
-                    probe,
-                    [
-                        (columns := self._json(row["columns"]), unpack_points(row["points"], len(columns)))
-                        for row in group
-                    ],
-                )
-                for probe, group in groupby(rows, key=lambda row: str(row["probe"]))
+                probe: joined(probe, [(names, points) for _, names, points in group])
+                for probe, group in groupby(chunks, key=lambda chunk: chunk[0])
             }
 
     def caveats(self, case: int = 0) -> list[Caveat]:
@@ -327,6 +328,13 @@ class Evidence:
             found.setdefault((row["trial"], row[owner]), {})[row["kind"]] = counts
         return found
 
+    def _tuples(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Where there are many rows: their columns by place."""
+        with file.translated(self.path):
+            cursor = self._connection.cursor()
+            cursor.row_factory = None
+            return cursor.execute(query, values).fetchall()
+
     def _rows(self, query: str, *values: object) -> list[sqlite3.Row]:
         with file.translated(self.path):
             return self._connection.execute(query, values).fetchall()
@@ -348,8 +356,8 @@ class Evidence:
 def joined(probe: str, chunks: Sequence[tuple[Sequence[str], Points]]) -> Series:
     """Chunks one behind the other. A column that only some of them have is NaN in the others."""
     columns = list(dict.fromkeys(name for names, _ in chunks for name in names))
-    if all(list(names) == columns for names, _ in chunks):
-        return Series(probe, columns, np.concatenate([points for _, points in chunks]))
+    if len(chunks) == 1:
+        return Series(probe, columns, chunks[0][1])
     whole = np.full((sum(len(points) for _, points in chunks), len(columns)), np.nan)
     begin = 0
     for names, points in chunks:

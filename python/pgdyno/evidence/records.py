@@ -245,12 +245,15 @@ class Interval:
 
 
 class Executed(NamedTuple):
-    """Of an interval what is drawn of it: ``n`` transactions carried out to their designed end."""
+    """Of a trial's intervals what is drawn of them, column by column: an hour has thousands.
 
-    role: Role
-    from_s: float
-    to_s: float
-    n: int
+    ``n`` counts the transactions carried out to their designed end.
+    """
+
+    roles: Sequence[Role]
+    from_s: Sequence[float]
+    to_s: Sequence[float]
+    n: Sequence[int]
 
 
 @dataclass(frozen=True)
