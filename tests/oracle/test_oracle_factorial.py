@@ -30,6 +30,7 @@ def design(logs: Mapping[tuple[str, ...], Sequence[float]], factors: Sequence[Fa
         Cell(
             dict(zip(names, levels, strict=True)),
             8,
+            None,
             {number: value for number, value in enumerate(of) if not math.isnan(value)},
             stalled=False,
         )

@@ -150,7 +150,7 @@ def scalability(faster: float, sigma: float = 0.05, kappa: float = 1e-3, seed: i
         for i, clients in enumerate(CLIENTS):
             logs = {number: float(own[number, i]) for number in range(passes)}
             cells.append(
-                Cell({"server": server, "clients": f"{clients:g}"}, int(clients), logs, stalled=False)
+                Cell({"server": server, "clients": f"{clients:g}"}, int(clients), None, logs, stalled=False)
             )
     numbers = tuple(f"{clients:g}" for clients in CLIENTS)
     factors = (Factor("server", ("17", "18"), True), Factor("clients", numbers, False))

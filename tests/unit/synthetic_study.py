@@ -80,6 +80,8 @@ class Synthetic:
     levels: Mapping[str, str] = field(default_factory=dict)  # of the case
     changes: Sequence[Mapping[str, str]] = ()
     published: Mapping[str, object] | None = None
+    capacity: str | None = None
+    latencies: Sequence[float] = ()  # arm by arm, times as long as else
     probed: bool = False  # with readings and series
     arms: Sequence[Mapping[str, str]] = ()  # the levels of each
     slowed: Mapping[tuple[int, int], float] = field(default_factory=dict)  # (block, arm) → of its rate
@@ -116,7 +118,10 @@ def study_of(wanted: Synthetic) -> Study:
             budget_s=600.0,
             rate_per_s=wanted.fixed_rate_per_s,
             stops_on_verdict=wanted.stops_on_verdict,
-            details={"arms": [dict(levels) for levels in wanted.arms]},
+            details={
+                "arms": [dict(levels) for levels in wanted.arms],
+                **({"study": {"capacity": wanted.capacity}} if wanted.capacity else {}),
+            },
         ),
         host=wanted.host,
         case=wanted.case_name,
@@ -214,6 +219,7 @@ def write_trial(
     for sampled in series(arm, end_s) if wanted.probed else ():
         writer.add_series(trial, sampled)
     status = wanted.statuses.get((block, arm), TrialStatus.OK)
+    slower = wanted.latencies[arm] if wanted.latencies else 1.0
     writer.finish_trial(
         trial,
         Outcome(
@@ -230,7 +236,7 @@ def write_trial(
             driver={"threads": 2},
             settings={"shared_buffers": "128MB" if arm == 0 else "2GB", "fsync": "on"},
             failures=_failures(wanted),
-            histograms=_histograms(rate_per_s, executed, rng),
+            histograms=_histograms(rate_per_s / slower, executed, rng),
             checks=[
                 Check("condition 1", status is not TrialStatus.EXCLUDED, detail="W_YTD = sum of D_YTD"),
                 Check("mix", True, 3.2, 0.52, "23 cards"),

@@ -26,6 +26,7 @@ SIZES = {
     "upgrade": (1, 3),
     "settings": (1, 3),
     "clients-sweep": (7, 2),
+    "capacity": (6, 2),
     "memory-sizes": (2, 3),
     "checkpoint-settings": (1, 3),
     "wal-compression": (1, 2),

@@ -53,6 +53,26 @@ WRONG = {
     ),
     "missing": ('title = "a study"\n', "", ["x.toml:1: title: is missing"]),
     "type": ('title = "a study"', "title = 1", ["x.toml:1: title: must be a text in quotes"]),
+    "no limit": (
+        "repeats = 3",
+        'repeats = 3\ncapacity = "20ms"',
+        ['x.toml:23: run.capacity: must be a limit of latency, such as "p99 < 20ms"'],
+    ),
+    "a limit without rates": (
+        "repeats = 3",
+        'repeats = 3\ncapacity = "p99 < 20ms"',
+        ["x.toml:23: run.capacity: needs at least 3 levels of rate, as a factor that is not compared"],
+    ),
+    "slices too short for a limit": (
+        '[run]\nschedule = "blocks"',
+        '[factors.rate]\na = 1\nb = 2\nc = 3\n[run]\nslice = "300ms"\ncapacity = "p50 < 20ms"',
+        ["x.toml:24: run.capacity: needs slices of 20 times the limit: a queue takes time to grow"],
+    ),
+    "window too short for a limit": (
+        "[run]",
+        '[factors.rate]\na = 0.1\nb = 0.2\nc = 0.3\n[run]\ncapacity = "p99 < 1s"',
+        ["x.toml:23: run.capacity: needs 1000 transactions in a window, also at the lowest rate"],
+    ),
     "choice": (
         'schedule = "blocks"',
         'schedule = "block"',

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -42,6 +42,7 @@ class Cell:
 
     levels: Levels
     clients: int
+    rate_per_s: float | None  # of an open loop
     logs: Mapping[int, float]
     stalled: bool
 
@@ -77,8 +78,14 @@ class Design:
         ]
 
 
-def design_of(cases: Sequence[Findings]) -> Design | None:
-    """None where nothing varies that has a name, or where the cases' verdicts are about different metrics."""
+Value = Callable[[Findings, Trial], float | None]
+
+
+def design_of(cases: Sequence[Findings], value: Value | None = None) -> Design | None:
+    """None where nothing varies that has a name, or where the cases' verdicts are about different metrics.
+
+    ``value``: of a trial, in place of the metric.
+    """
     placed = [(levels, of, arm) for of in cases for arm, levels in enumerate(_levels_of_arms(of))]
     every = [levels for levels, _, _ in placed]
     names = list(dict.fromkeys(name for levels in every for name in levels))
@@ -90,21 +97,25 @@ def design_of(cases: Sequence[Findings]) -> Design | None:
     first = cases[0]
     return Design(
         factors=[factor for factor in factors if len(factor.levels) > 1],
-        cells=list(_cells(placed, {factor.name for factor in factors if len(factor.levels) > 1})),
+        cells=list(_cells(placed, {factor.name for factor in factors if len(factor.levels) > 1}, value)),
         metric=first.primary,
         schedule=first.study.plan.schedule,
     )
 
 
-def _cells(placed: Iterable[tuple[Levels, Findings, int]], varying: set[str]) -> Iterator[Cell]:
+def _cells(
+    placed: Iterable[tuple[Levels, Findings, int]], varying: set[str], value: Value | None
+) -> Iterator[Cell]:
     seen: list[Levels] = []
     for levels, of, arm in placed:
         own = {name: level for name, level in levels.items() if name in varying}
         if own not in seen:  # an arm that is there twice is a check of the machine, not another cell
             seen.append(own)
-            values = _values(of, arm)
-            known = {block: math.log(value) for block, value in values.items() if value}
-            yield Cell(own, of.arms[arm].arm.clients, known, stalled=len(known) < len(values))
+            values = _values(of, arm, value)
+            known = {block: math.log(measured) for block, measured in values.items() if measured}
+            rate_per_s = of.study.plan.rate_per_s
+            stalled = len(known) < len(values)
+            yield Cell(own, of.arms[arm].arm.clients, rate_per_s, known, stalled=stalled)
 
 
 def _arms(of: Findings) -> Sequence[Levels]:
@@ -120,14 +131,15 @@ def _levels_of_arms(of: Findings) -> list[Levels]:
     return [{**levels, **case} for levels in _arms(of)[: len(of.arms)] if levels or case]
 
 
-def _values(of: Findings, arm: int) -> dict[int, float | None]:
+def _values(of: Findings, arm: int, value: Value | None) -> dict[int, float | None]:
     """Block → the metric, of the blocks in which the arm's trial counts."""
     found = {}
     for block, by_arm in ok_by_block(of.trials).items():
         if arm in by_arm:
             slices = _whole_rounds(by_arm, of.study.plan.schedule)
             trial = by_arm[arm]
-            found[block] = of.primary.value(trial, trial.measured[:slices])
+            whole = trial.measured[:slices]
+            found[block] = value(of, trial) if value else of.primary.value(trial, whole)
     return found
 
 

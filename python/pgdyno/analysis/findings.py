@@ -12,6 +12,7 @@ from pgdyno.analysis.comparison import Comparison, compare
 from pgdyno.analysis.doubts import doubts
 from pgdyno.analysis.drift import Drift, drifts
 from pgdyno.analysis.latency import QUANTILES
+from pgdyno.analysis.limited import limited_by_trial
 from pgdyno.analysis.metrics import Metric
 from pgdyno.analysis.noise import Noise, with_noise
 from pgdyno.analysis.noise import doubts as noise_doubts
@@ -78,6 +79,7 @@ class Findings:
     trials: Sequence[Trial]
     series: Mapping[int, Sequence[Point]]
     latency_ms: Mapping[tuple[int, str], float | None]  # (trial id, latency_key) → of that ok trial alone
+    limited_ms: Mapping[int, float | None]  # trial id → the quantile that the study limits; may be infinite
     caveats: Sequence[Caveat]
     block_s: float | None  # the mean duration of a finished block
     telemetry: CaseTelemetry
@@ -136,6 +138,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         trials=trials,
         series=series,
         latency_ms=latency_ms,
+        limited_ms=limited_by_trial(study.plan, trials, histograms),
         caveats=_together(computed, stored),
         block_s=sum(durations) / len(durations) if durations else None,
         telemetry=told,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -46,6 +47,23 @@ def quantiles_ms(pairs: Pairs) -> dict[str, float | None]:
     """Every one of QUANTILES, in milliseconds."""
     found = {name: quantile_ns(pairs, quantile) for name, quantile in QUANTILES.items()}
     return {name: None if value is None else value / 1e6 for name, value in found.items()}
+
+
+def limited_ms(pairs: Pairs, answered: int, unanswered: int, quantile: float) -> float | None:
+    """The quantile of all transactions, where those that were never answered (failed, or skipped as the slice
+    ended before their turn) have taken longer than any other: infinite where these are too many.
+
+    None where all of them are too few for it, as in ``quantile_ns``.
+    """
+    every = answered + unanswered
+    if every * (1 - quantile) < BEYOND_MIN or not len(pairs):
+        return None
+    share = quantile * every / answered if answered else math.inf
+    if share > 1:
+        return math.inf
+    cumulated = np.cumsum(pairs[:, 1])
+    rank = np.ceil(share * int(cumulated[-1]) * (1 - 1e-12))
+    return int(pairs[int(np.searchsorted(cumulated, rank)), 0]) / 1e6
 
 
 def curve_ms(pairs: Pairs, points: int = 120) -> list[tuple[float, float]]:

@@ -47,6 +47,8 @@ class Curve:
     rate_of_one: Estimate
     sigma: Estimate  # %
     kappa: Estimate  # per million
+    contention: Estimate  # what waiting in turn has of a transaction's time at the most clients, %
+    coherency: Estimate  # what agreeing has
     knee: Estimate | None  # clients
     peak: Estimate | None
 
@@ -117,7 +119,8 @@ def scalability_of(design: Design, confidence: float) -> Scalability | None:
 
 def _curve(sweep: Sweep, metric: Metric, confidence: float) -> Curve:
     laws, n = Laws.of(sweep), len(sweep.passes)
-    reach = REACH * sweep.clients[-1]
+    n_max = float(sweep.clients[-1])
+    reach = REACH * n_max
 
     def told(unit: str, better: Better, of: Callable[[Law], Floats], draws: Law | None) -> Estimate:
         value = float(of(laws.law)[0])
@@ -142,9 +145,18 @@ def _curve(sweep: Sweep, metric: Metric, confidence: float) -> Curve:
         rate_of_one=told(metric.unit, Better.MORE, lambda of: of.rate_of_one, laws.free),
         sigma=told("%", Better.LESS, lambda of: PER_CENT * of.sigma, laws.free),
         kappa=told("per million", Better.LESS, lambda of: PER_MILLION * of.kappa, laws.free),
+        contention=told("%", Better.LESS, lambda of: _shares(of, n_max)[0], laws.bounded),
+        coherency=told("%", Better.LESS, lambda of: _shares(of, n_max)[1], laws.bounded),
         knee=knee if shows else None,
         peak=peak if shows else None,
     )
+
+
+def _shares(law: Law, clients: float) -> tuple[Floats, Floats]:
+    """Of σ and κ in 1 + σ(N − 1) + κN(N − 1), which a transaction's time is proportional to; %."""
+    contention, coherency = law.sigma * (clients - 1), law.kappa * clients * (clients - 1)
+    whole = 1 + contention + coherency
+    return PER_CENT * contention / whole, PER_CENT * coherency / whole
 
 
 def _measured(sweep: Sweep, metric: Metric, confidence: float) -> dict[int, Estimate]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pgdyno.analysis.capacity import Capacity, capacity_of
 from pgdyno.analysis.cells import design_of
 from pgdyno.analysis.combined import Combined, combine
 from pgdyno.analysis.comparison import Comparison, method_of
@@ -53,6 +54,7 @@ class StudyFindings:
     published: Sequence[OwnTable]  # the source's tables with our figures
     effects: Effects | None  # of the factors, where several vary
     scalability: Scalability | None  # where the clients vary enough
+    capacity: Capacity | None  # where the study limits the latency
 
     @property
     def first(self) -> Findings:
@@ -74,6 +76,7 @@ def find_study(evidence: Evidence) -> StudyFindings:
         published=_published(cases),
         effects=None if design is None else effects_of(design, confidence),
         scalability=None if design is None else scalability_of(design, confidence),
+        capacity=capacity_of(cases),
     )
 
 

@@ -26,11 +26,11 @@ def name_of(context: Levels) -> str:
     return label_of(context) or "all arms"
 
 
-def baseline_of(design: Design, levels: Levels) -> Levels:
-    """The same case with the first levels of what is compared; where only clients are compared, of what makes
-    cases.
+def baseline_of(design: Design, levels: Levels, swept: str = FACTOR) -> Levels:
+    """The same case with the first levels of what is compared; where only ``swept`` is compared, of what
+    makes cases.
     """
-    others = [factor for factor in design.factors if factor.name != FACTOR]
+    others = [factor for factor in design.factors if factor.name != swept]
     varying = [factor for factor in others if factor.compared] or others
     return {**levels, **{factor.name: factor.levels[0] for factor in varying}}
 

@@ -46,7 +46,7 @@ def _numbers(every: Sequence[Sequence[int]]) -> list[int]:
     return sorted({n for clients in every for n in clients})
 
 
-def _legend(names: Mapping[str, int]) -> list[Markup]:
+def legend(names: Mapping[str, int]) -> list[Markup]:
     """Below the picture, a line each."""
     parts = []
     for i, (name, number) in enumerate(names.items()):
@@ -56,7 +56,8 @@ def _legend(names: Mapping[str, int]) -> list[Markup]:
     return parts
 
 
-def _height(names: int) -> float:
+def height(names: int) -> float:
+    """Of a picture with so many names below it."""
     return HEIGHT + LEGEND_LINE * names
 
 
@@ -80,7 +81,7 @@ def _throughput(shown: Sequence[Curve], unit: str) -> Markup:
             parts.append(line(x(clients), y(low), x(clients), y(high), class_=f"cap {colour}"))
             parts.append(circle(x(clients), y(level.value), 3.2, title, class_=f"dot {colour}"))
     names = {curve.name: number for number, curve in enumerate(shown)}
-    return drawing(WIDTH, _height(len(names)), "Throughput over clients", [*parts, *_legend(names)], "curves")
+    return drawing(WIDTH, height(len(names)), "Throughput over clients", [*parts, *legend(names)], "curves")
 
 
 def _ratios(differences: Sequence[Difference], numbers: Mapping[str, int]) -> Markup:
@@ -104,7 +105,7 @@ def _ratios(differences: Sequence[Difference], numbers: Mapping[str, int]) -> Ma
             parts.append(line(at, y(ends[0]), at, y(ends[1]), class_=f"cap {colour}"))
             parts.append(circle(at, place, 3.2, title, class_=f"dot {colour}"))
     names = {of.name: numbers[of.name] for of in differences}
-    return drawing(WIDTH, _height(len(names)), "Change over clients", [*parts, *_legend(names)], "curves")
+    return drawing(WIDTH, height(len(names)), "Change over clients", [*parts, *legend(names)], "curves")
 
 
 def _ends(estimate: Estimate) -> tuple[float, float]:

@@ -67,7 +67,7 @@ def _end(curve: Curve, plan: Plan) -> str:
     if curve.knee is None or curve.peak is None:
         return (
             f"throughput has no maximum within {grouped(REACH * largest, 0)} clients, twice as many as were "
-            f"measured; where it ends to grow these numbers do not tell. {_losses(curve)}"
+            f"measured; where it ends to grow these numbers do not tell.{_losses(curve)}"
         )
     knee, peak = curve.knee, curve.peak
     sure = f"{given_percent(plan.confidence)} interval "
@@ -80,18 +80,17 @@ def _end(curve: Curve, plan: Plan) -> str:
         said += f" That is an extrapolation: no more than {largest} were measured."
     elif knee.value < curve.clients[0]:
         said += f" That is an extrapolation: no fewer than {curve.clients[0]} were measured."
-    return f"{said} {_losses(curve)}"
+    return f"{said}{_losses(curve)}"
 
 
 def _losses(curve: Curve) -> str:
-    """Of σ and κ: at which number of clients they take how much."""
-    n, sigma, kappa = curve.clients_max, curve.sigma.value / 1e2, curve.kappa.value / 1e6
-    contention, coherency = sigma * (n - 1), kappa * n * (n - 1)
-    whole = 1 + contention + coherency
-    shares = [f"{grouped(100 * part / whole, 0)}{NO_BREAK}%" for part in (contention, coherency)]
+    """Of σ and κ: at the most clients they take how much. Without an interval that would be a guess."""
+    if curve.contention.low is None or not fits(curve):
+        return ""
     return (
-        f"Of the time that a transaction takes at {n} clients the fit gives {shares[0]} to waiting in turn "
-        f"(σ) and {shares[1]} to agreeing with each other (κ)."
+        f" Of the time that a transaction takes at {curve.clients_max} clients the fit gives "
+        f"{curve.contention.value_text} ({curve.contention.interval_text}) to waiting in turn (σ) and "
+        f"{curve.coherency.value_text} ({curve.coherency.interval_text}) to agreeing with each other (κ)."
     )
 
 
@@ -186,7 +185,7 @@ def differences(found: Scalability, plan: Plan) -> Table:
         rows=rows,
         note=f"Paired by pass; each interval by itself, {given_percent(plan.confidence)}.",
         numeric=frozenset(numeric),
-        dispensable=("passes",),
+        dispensable=("passes", numeric[2], numeric[0]),
     )
 
 

@@ -3,10 +3,12 @@
 ::
 
     factors      {metric, names: [{name, levels, compared}], main: [contrast], interactions: [contrast],
-                at: [contrast with other and at: that factor and its level], sentences}
-    scalability  {metric, curves: [{name, levels, passes, rate_of_one, sigma, kappa, knee, peak, measured,
-                fitted, lack_of_fit: {f, p_value}, left_out}], differences: [{curve, baseline, rate_of_one,
-                sigma, kappa, peak, ratios}], untold, sentences}
+                 at: [contrast with other and at: that factor and its level], sentences}
+    scalability  {metric, curves: [{name, levels, passes, rate_of_one, sigma, kappa, contention, coherency,
+                 knee, peak, measured, fitted, lack_of_fit: {f, p_value}, left_out}], differences: [{curve,
+                 baseline, rate_of_one, sigma, kappa, peak, ratios}], untold, sentences}
+    capacity     {limit, arms: [{name, capacity, by_pass, passes_above, passes_below, latency_ms: {rate:
+                 estimate}, sentence}], changes: [{arm, baseline, effect, verdict, sentence}]}
 
 A contrast is ``{factor, first, level, by: null or {factor, first, level}, effect, p_value, combinations,
 of_combinations}``. ``effect`` is an estimate in percent whose n counts passes, of an interaction the ratio
@@ -14,6 +16,7 @@ after against the ratio before; null where it cannot be told.
 
 Of a curve everything is an estimate but ``fitted``; ``measured``, ``fitted`` and ``ratios`` are by number of
 clients. Sigma is in percent, kappa per million. A knee without a ``high`` may lie anywhere above its ``low``.
+A latency without a value is infinite: too many transactions were never answered.
 """
 
 from __future__ import annotations
@@ -22,17 +25,20 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from pgdyno.analysis.capacity import Capacity
 from pgdyno.analysis.factorial import Contrast, Effects
 from pgdyno.analysis.scalability import Curve, Scalability
 from pgdyno.analysis.study import StudyFindings
 from pgdyno.estimate import Estimate
-from pgdyno.report import scalability
+from pgdyno.report import capacity, scalability
 from pgdyno.report.factors import sentence
 
 
 def over_all(findings: StudyFindings) -> dict[str, Any]:
     """The keys that a study has of itself; none of a comparison in which one thing varies."""
     found = {}
+    if findings.capacity is not None:
+        found["capacity"] = _capacity(findings.capacity)
     if findings.effects is not None:
         found["factors"] = _effects(findings.effects, findings)
     if findings.scalability is not None:
@@ -68,6 +74,34 @@ def _contrast(contrast: Contrast, effects: Effects) -> dict[str, Any]:
     }
 
 
+def _capacity(found: Capacity) -> dict[str, Any]:
+    return {
+        "limit": found.text,
+        "arms": [
+            {
+                "name": kept.name,
+                "capacity": _estimate(kept.capacity),
+                "by_pass": {str(number): rate for number, rate in kept.by_pass.items()},
+                "passes_above": kept.above,
+                "passes_below": kept.below,
+                "latency_ms": {f"{rate:g}": _estimate(level) for rate, level in kept.latency_ms.items()},
+                "sentence": capacity.kept_sentence(kept, found),
+            }
+            for kept in found.arms
+        ],
+        "changes": [
+            {
+                "arm": change.name,
+                "baseline": change.baseline,
+                "effect": _estimate(change.percent),
+                "verdict": change.decision.verdict,
+                "sentence": capacity.change_sentence(change),
+            }
+            for change in found.changes
+        ],
+    }
+
+
 def _scalability(found: Scalability, findings: StudyFindings) -> dict[str, Any]:
     return {
         "metric": found.metric.key,
@@ -97,6 +131,8 @@ def _curve(curve: Curve) -> dict[str, Any]:
         "rate_of_one": _estimate(curve.rate_of_one),
         "sigma": _estimate(curve.sigma),
         "kappa": _estimate(curve.kappa),
+        "contention": _estimate(curve.contention),
+        "coherency": _estimate(curve.coherency),
         "knee": _estimate(curve.knee),
         "peak": _estimate(curve.peak),
         "measured": {str(clients): _estimate(level) for clients, level in curve.measured.items()},

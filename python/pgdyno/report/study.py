@@ -9,6 +9,7 @@ from pgdyno.analysis.study import OverCases, StudyFindings
 from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict
 from pgdyno.estimate import ABSENT, Better, counted, given_percent
 from pgdyno.report import tables
+from pgdyno.report.capacity import capacity_section
 from pgdyno.report.factors import factors_section
 from pgdyno.report.model import Doubt, Report, build
 from pgdyno.report.published import beside_ours
@@ -92,6 +93,8 @@ def build_study(findings: StudyFindings) -> StudyReport:
 
 
 def _sections(findings: StudyFindings) -> Iterator[Section]:
+    if findings.capacity is not None:
+        yield capacity_section(findings.capacity, findings.first.study.plan)
     if findings.effects is not None:
         yield factors_section(findings.effects, findings.first.study.plan)
     if findings.scalability is not None:

@@ -111,6 +111,7 @@ def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case
         "stop": file.run.stop or "verdict",
         "margin": file.run.margin,
         "confidence": file.run.confidence,
+        "capacity": file.run.capacity,
         "seed": seed_of(file.run.seed, name),
         "on_failure": file.run.on_failure,
         "nearest": file.run.nearest,

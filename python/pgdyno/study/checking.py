@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pgdyno.errors import StudyFileError
 from pgdyno.study.cases import COMBINATIONS_MAX, PASSWORD, has_password, own_settings_of
 from pgdyno.study.file import PARAMETERS, Drive, StudyFile, excludes, level_names
+from pgdyno.study.limit import parse_limit
 from pgdyno.study.lines import Path
 from pgdyno.study.published import Reference
+from pgdyno.study.sizing import SLICE_S
 from pgdyno.study.values import Level, Scalar
 
 Complaints = Iterator[StudyFileError]
@@ -43,6 +45,7 @@ def complaints_of(file: StudyFile) -> Complaints:
     wrong_factors = list(_factors(file))
     yield from wrong_factors
     yield from _run(file)
+    yield from _capacity(file)
     yield from _initdb(file)
     if not wrong_factors:
         yield from _exclusions(file)
@@ -140,6 +143,33 @@ def _run(file: StudyFile) -> Complaints:
     for name in ("window", "budget", "slice"):
         if getattr(run, f"{name}_s") == 0:
             yield StudyFileError(("run", name), "must be more than 0")
+
+
+RATES_MIN = 3
+"""Of a search for the capacity: with fewer, what is between them is a guess."""
+
+SLICE_PER_LIMIT_MIN = 20
+"""A slice must be long against the limit: a queue that grows needs time to reach it."""
+
+
+def _capacity(file: StudyFile) -> Complaints:
+    run, place = file.run, ("run", "capacity")
+    if run.capacity is None:
+        return
+    limit, rates = parse_limit(run.capacity), file.factors.get("rate", ())
+    numbers = [float(level.value) for level in rates if isinstance(level.value, int | float)]
+    if len(numbers) < RATES_MIN or "rate" in file.compare:
+        words = f"needs at least {RATES_MIN} levels of rate, as a factor that is not compared"
+        yield StudyFileError(place, words)
+        return
+    slice_s = run.slice_s or SLICE_S
+    if run.schedule in ("slices", "duet") and slice_s < SLICE_PER_LIMIT_MIN * limit.latency_s:
+        words = f"needs slices of {SLICE_PER_LIMIT_MIN} times the limit: a queue takes time to grow"
+        yield StudyFileError(place, words)
+    window_s = run.window_s or (run.rounds * slice_s if run.rounds else None)
+    if window_s is not None and window_s * min(numbers) < limit.transactions_min:
+        words = f"needs {limit.transactions_min} transactions in a window, also at the lowest rate"
+        yield StudyFileError(place, words)
 
 
 def _initdb(file: StudyFile) -> Complaints:

@@ -18,6 +18,7 @@ from pgdyno.study.tpcc import TpccParameters
 from pgdyno.study.values import (
     Duration,
     Level,
+    Limit,
     Part,
     Scalar,
     Settings,
@@ -108,6 +109,11 @@ class Run(Part):
         default=0.02, gt=0, lt=1, description="Differences that are surely smaller count as the same."
     )
     confidence: float = Field(default=0.95, gt=0.5, lt=1, description="Of the intervals.")
+    capacity: Limit | None = Field(
+        default=None,
+        description="A limit of latency, such as p99 < 20ms: the report tells up to which rate each arm "
+        "keeps it. It needs the factor rate.",
+    )
     cache_state: Literal["restored", "cold", "prewarmed"] = Field(
         default="restored",
         description="Before each trial: as the restore leaves the operating system's cache; cold: dropped; "

@@ -97,6 +97,7 @@ class Study(Driving):
     blocks_max: int | None = Field(default=None, ge=1)
     margin: float = Field(default=0.02, gt=0, lt=1)
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    capacity: str | None = None  # a limit of latency (limit.py): up to which rate is it kept?
     seed: int = Field(ge=0, lt=2**53)
     on_failure: Literal["continue", "stop"] = "continue"
     nearest: bool = False

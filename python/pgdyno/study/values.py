@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from pgdyno.errors import UsageError
+from pgdyno.study.limit import parse_limit
 from pgdyno.units import parse_duration_s, parse_size_bytes
 
 NAME_LENGTH_MAX = 60
@@ -75,6 +76,18 @@ Size = Annotated[
 """In bytes."""
 
 Scalar = str | int | float | bool
+
+
+def _limit(given: Any) -> str:
+    try:
+        parse_limit(given if isinstance(given, str) else "")
+    except UsageError:
+        raise ValueError('must be a limit of latency, such as "p99 < 20ms"') from None
+    return str(given)
+
+
+Limit = Annotated[str, BeforeValidator(_limit)]
+"""Of latency; ``study/limit.py`` reads it."""
 
 
 def level_name(value: Scalar) -> str:

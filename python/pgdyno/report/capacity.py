@@ -1,0 +1,148 @@
+"""Up to which rate each arm keeps a limit of latency, in words and tables (analysis/capacity.py)."""
+
+from __future__ import annotations
+
+import math
+
+from pgdyno.analysis.capacity import UNIT, Capacity, Change, Kept
+from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict
+from pgdyno.estimate import ABSENT, NO_BREAK, Estimate, decimals_of, given_percent, grouped
+from pgdyno.evidence.records import Plan
+from pgdyno.report import charts_of_capacity, tables
+from pgdyno.report.factors import counted_passes
+from pgdyno.report.sections import Section
+from pgdyno.report.tables import Table
+
+LARGER = {
+    Verdict.FASTER: "larger",
+    Verdict.SLOWER: "smaller",
+    Verdict.SAME: "same",
+    Verdict.UNDECIDED: "undecided",
+}
+
+
+def capacity_section(found: Capacity, plan: Plan) -> Section:
+    """All that is said of it."""
+    made = [capacities(found, plan), latencies(found)]
+    return Section(
+        title=f"Capacity: the highest rate with {limit_text(found)}",
+        sentences=[
+            *(kept_sentence(kept, found) for kept in found.arms),
+            *(change_sentence(change) for change in found.changes),
+        ],
+        tables=[table for table in made if table.rows],
+        panels=charts_of_capacity.latencies(found),
+    )
+
+
+def limit_text(found: Capacity) -> str:
+    """``p99 < 20 ms``."""
+    percentile = f"p{100 * found.limit.quantile:.6g}"
+    limit_ms = found.limit.latency_s * 1e3
+    return f"{percentile} < {limit_ms:.6g}{NO_BREAK}ms"
+
+
+def kept_sentence(kept: Kept, found: Capacity) -> str:
+    """Up to which rate, or which rates are missing to tell."""
+    passes = len(kept.by_pass) + kept.above + kept.below
+    if not passes:
+        return f"{kept.name}: no pass has enough transactions at every rate to tell."
+    parts = []
+    if kept.above:
+        highest = f"{grouped(kept.rates[-1], 0)}{NO_BREAK}{UNIT}"
+        parts.append(
+            f"in {kept.above} of {counted_passes(passes)} it keeps {limit_text(found)} at {highest}, too, "
+            "the highest rate that was tried: higher ones would tell its capacity"
+        )
+    if kept.below:
+        lowest = f"{grouped(kept.rates[0], 0)}{NO_BREAK}{UNIT}"
+        parts.append(
+            f"in {kept.below} of {counted_passes(passes)} it misses {limit_text(found)} at {lowest} already, "
+            "the lowest rate that was tried: lower ones would tell its capacity"
+        )
+    if parts or kept.capacity is None:
+        return f"{kept.name}: {'; '.join(parts)}."
+    interval = _interval(kept.capacity)
+    rate = _rate(kept.capacity)
+    return f"{kept.name} keeps {limit_text(found)} up to {rate}{NO_BREAK}{UNIT} ({interval})."
+
+
+def _rate(capacity: Estimate) -> str:
+    decimals = decimals_of(capacity.value, 3) if capacity.n < BLOCKS_MIN else capacity.decimals
+    return grouped(capacity.value, decimals)
+
+
+def _interval(estimate: Estimate, text: str | None = None) -> str:
+    if estimate.low is None or estimate.n < BLOCKS_MIN:
+        return f"no interval yet, {counted_passes(estimate.n)}"
+    said = f"{given_percent(estimate.confidence)} interval {text or estimate.interval_text}"
+    return f"{said}, {counted_passes(estimate.n)}"
+
+
+def change_sentence(change: Change) -> str:
+    """``18 against 17: capacity +4.2 % (…): larger.``"""
+    verdict = {
+        Verdict.SAME: f"same within the margin ({given_percent(change.decision.margin)})",
+    }.get(change.decision.verdict, LARGER[change.decision.verdict])
+    size = tables.change_text(change.percent, "%")
+    interval = _interval(change.percent, change.percent.signed_interval_text)
+    return f"{change.name} against {change.baseline}: capacity {size} ({interval}): {verdict}."
+
+
+def capacities(found: Capacity, plan: Plan) -> Table:
+    """A row an arm."""
+    changes = {change.name: change for change in found.changes}
+    numeric = (f"capacity, {UNIT}", "change, %", "passes")
+    rows = []
+    for kept in found.arms:
+        change, capacity = changes.get(kept.name), kept.capacity
+        cell = ABSENT
+        if capacity is not None:
+            cell = _rate(capacity)
+            if capacity.low is not None and capacity.n >= BLOCKS_MIN:
+                cell += f" ({capacity.interval_text})".replace(" ", NO_BREAK)
+        rows.append(
+            [
+                kept.name,
+                cell,
+                tables.with_interval(change.percent, plan.confidence) if change else "",
+                LARGER[change.decision.verdict] if change else "",
+                str(len(kept.by_pass) + kept.above + kept.below),
+            ]
+        )
+    return Table(
+        title="Capacity (more is better)",
+        columns=("arm", *numeric[:2], "verdict", numeric[2]),
+        rows=rows,
+        note=(
+            "In each pass between the last rate that keeps the limit, going up, and the first that misses "
+            "it, by interpolation of the latency. What was never answered has missed it. The changes "
+            f"hold together (Holm): an interval without a confidence has {given_percent(plan.confidence)}."
+        ),
+        numeric=frozenset(numeric),
+        dispensable=("passes",),
+    )
+
+
+def latencies(found: Capacity) -> Table:
+    """The limited quantile at each rate, an arm a row."""
+    rates = sorted({rate for kept in found.arms for rate in kept.rates})
+    columns = [f"{grouped(rate, 0)}{NO_BREAK}{UNIT}" for rate in rates]
+    rows = [[kept.name, *(_latency(kept.latency_ms.get(rate)) for rate in rates)] for kept in found.arms]
+    percentile = limit_text(found).split(" ")[0]
+    return Table(
+        title=f"{percentile} at each rate, ms (less is better)",
+        columns=("arm", *columns),
+        rows=rows,
+        note=(
+            "Geometric means over the passes, from the intended start. ∞: in some pass so many transactions "
+            "were never answered that the percentile is one of them."
+        ),
+        numeric=frozenset(columns),
+    )
+
+
+def _latency(level: Estimate | None) -> str:
+    if level is None:
+        return ABSENT
+    return "∞" if math.isinf(level.value) else grouped(level.value, decimals_of(level.value, 3))

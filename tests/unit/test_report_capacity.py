@@ -1,0 +1,151 @@
+"""Capacity from a sweep of rates: the limit read, the crossing by hand, what a report says of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from synthetic_study import Synthetic, write_study
+from test_report import FORMS, plain
+
+from pgdyno.analysis.capacity import crossing
+from pgdyno.analysis.latency import limited_ms
+from pgdyno.cli.report import read_report
+from pgdyno.errors import UsageError
+from pgdyno.report.sections import Section
+from pgdyno.report.study import StudyReport
+from pgdyno.study.limit import LatencyLimit, parse_limit
+
+RATES = (500, 1000, 2000, 4000)
+LIMIT = "p99 < 25ms"
+FASTER = 0.81
+"""The latency of 18 as a share of that of 17, which grows with the square of the rate: so its capacity is
+1 / 0.9 of that of 17.
+"""
+
+
+def sweep(limit: str, blocks: int = 6) -> list[Synthetic]:
+    return [
+        Synthetic(
+            levels={"rate": str(rate)},
+            arms=({"server": "17"}, {"server": "18"}),
+            fixed_rate_per_s=rate,
+            latencies=[(rate / 1000) ** 2, FASTER * (rate / 1000) ** 2],
+            capacity=limit,
+            blocks=blocks,
+            slices=1,
+            noise=0.0,
+            effects=(1, 1),
+            seed=rate,
+        )
+        for rate in RATES
+    ]
+
+
+def report_of(path: Path, cases: list[Synthetic]) -> StudyReport:
+    write_study(path / "e", *cases)
+    return read_report(path / "e")
+
+
+def section(built: StudyReport) -> Section:
+    return next(of for of in built.sections if of.title.startswith("Capacity"))
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> StudyReport:
+    return report_of(tmp_path_factory.mktemp("capacity"), sweep(LIMIT))
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("p99 < 20ms", LatencyLimit(0.99, 0.02)),
+        ("p99.9<1s", LatencyLimit(0.999, 1.0)),
+        (" p50 < 0.5 ms", LatencyLimit(0.5, 0.0005)),
+    ],
+)
+def test_a_limit_is_read(text: str, limit: LatencyLimit) -> None:
+    found = parse_limit(text)
+    assert found.quantile == pytest.approx(limit.quantile) and found.latency_s == pytest.approx(
+        limit.latency_s
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["p99", "20ms", "p100 < 1s", "p99 > 1s", "p99 < 0ms", "p99 < soon", "p0 < 1s"]
+)
+def test_what_is_no_limit_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"p99 < 20ms|duration"):
+        parse_limit(text)
+
+
+def test_a_limit_needs_ten_transactions_beyond_it() -> None:
+    assert LatencyLimit(0.99, 1).transactions_min == 1000
+    assert LatencyLimit(0.999, 1).transactions_min == 10_000
+
+
+@pytest.mark.parametrize(
+    ("latencies_ms", "rate"),
+    [
+        ((1, 4, 16, 64), 300),  # 9 ms: at 300, as latency is the square of the rate by 100
+        ((9, 20, 30, 40), 0),  # the limit is already reached
+        ((1, 2, 3, 4), math.inf),
+        ((1, math.inf, 2, 3), 100 * math.sqrt(2)),  # no interpolation to infinity
+        ((1, 16, 2, 3), 100 * 2 ** (math.log(9) / math.log(16))),  # what comes after a miss does not count
+    ],
+)
+def test_the_capacity_is_where_the_latency_first_comes_to_the_limit(
+    latencies_ms: tuple[float, ...], rate: float
+) -> None:
+    logs = [math.log(latency) for latency in latencies_ms]
+    assert crossing([100, 200, 400, 800], logs, math.log(9)) == pytest.approx(rate)
+
+
+def test_what_was_never_answered_has_missed_the_limit() -> None:
+    pairs = np.array([[n * 1_000_000, 1] for n in range(1, 1001)], dtype=np.uint64)  # 1 … 1000 ms
+    assert limited_ms(pairs, 1000, 0, 0.99) == 990
+    # Of 1005 five were never answered: the 995th of them is the 99th percentile.
+    assert limited_ms(pairs, 1000, 5, 0.99) == 995
+    assert limited_ms(pairs, 1000, 20, 0.99) == math.inf
+    assert limited_ms(pairs[:900], 900, 0, 0.99) is None
+
+
+def test_a_report_tells_the_capacity_and_the_change(built: StudyReport) -> None:
+    old, new, change = map(plain, section(built).sentences)
+    assert old.startswith("17 keeps p99 < 25 ms up to ") and "95 % interval" in old and "6 passes" in old
+    assert new.startswith("18 keeps ") and change.startswith("18 against 17: capacity +1")
+    assert change.endswith(": larger.")
+    found = json.loads(FORMS["json"](built))["capacity"]
+    effect = found["changes"][0]["effect"]
+    assert effect["low"] < 100 * (1 / 0.9 - 1) < effect["high"]
+    assert [of["passes_above"] + of["passes_below"] for of in found["arms"]] == [0, 0]
+
+
+@pytest.mark.parametrize("form", ["terminal", "md", "html"])
+def test_every_form_for_people_has_it(built: StudyReport, form: str) -> None:
+    text = " ".join(plain(FORMS[form](built)).replace("\\", "").replace("&lt;", "<").split())
+    for sentence in section(built).sentences:
+        assert plain(sentence) in text
+    assert "p99 at each rate, ms" in text and (form != "html" or "Latency over the rate" in text)
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("p99 < 1s", "in 2 of 2 passes it keeps p99 < 1000 ms at 4 000 tx/s, too"),
+        ("p99 < 1ms", "in 2 of 2 passes it misses p99 < 1 ms at 500 tx/s already"),
+    ],
+)
+def test_rates_that_are_all_too_low_or_too_high_are_said_to_be(tmp_path: Path, limit: str, said: str) -> None:
+    built = report_of(tmp_path, sweep(limit, blocks=2))
+    assert said in plain(section(built).sentences[0])
+    assert json.loads(FORMS["json"](built))["capacity"]["changes"] == []
+
+
+def test_a_study_without_a_limit_has_no_capacity(tmp_path: Path) -> None:
+    cases = [replace(of, capacity=None) for of in sweep(LIMIT, blocks=1)]
+    assert not [of for of in report_of(tmp_path, cases).sections if of.title.startswith("Capacity")]
