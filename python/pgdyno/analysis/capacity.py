@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.analysis.cells import Design, Levels, design_of
-from pgdyno.analysis.effect import holm_confidences, own_level, student
+from pgdyno.analysis.effect import Method, holm_confidences, own_level, spread_of
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.sweeps import baseline_of, name_of
 from pgdyno.analysis.verdict import Decision, decide
@@ -85,7 +85,7 @@ def capacity_of(cases: Sequence[Findings]) -> Capacity | None:
         limit=limit,
         text=text,
         arms=list(arms.values()),
-        changes=_changes(known, arms, plan.confidence, plan.margin),
+        changes=_changes(known, arms, plan.confidence, plan.margin, design.method),
     )
 
 
@@ -133,15 +133,19 @@ def _level(logs: Sequence[float], confidence: float) -> Estimate | None:
 
 
 def _changes(
-    pairs: Sequence[tuple[str, str]], arms: Mapping[str, Kept], confidence: float, margin: float
+    pairs: Sequence[tuple[str, str]],
+    arms: Mapping[str, Kept],
+    confidence: float,
+    margin: float,
+    method: Method,
 ) -> list[Change]:
     logs = []
     for name, baseline in pairs:
         one, other = arms[name].by_pass, arms[baseline].by_pass
         logs.append([math.log(one[number] / other[number]) for number in sorted(set(one) & set(other))])
     there = [(pair, d) for pair, d in zip(pairs, logs, strict=True) if d]
-    levels = holm_confidences([student(d, confidence).p_value for _, d in there], confidence)
-    spreads = [(pair, student(d, level)) for (pair, d), level in zip(there, levels, strict=True)]
+    levels = holm_confidences([spread_of(d, confidence, method).p_value for _, d in there], confidence)
+    spreads = [(pair, spread_of(d, level, method)) for (pair, d), level in zip(there, levels, strict=True)]
     return [
         Change(name, baseline, spread.percent(Better.MORE), decide(spread, Better.MORE, margin))
         for (name, baseline), spread in spreads

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from pgdyno.analysis.comparison import ok_by_block
+from pgdyno.analysis.comparison import method_of, ok_by_block
+from pgdyno.analysis.effect import Method
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.metrics import Metric
 from pgdyno.evidence.records import Schedule, Trial
@@ -55,6 +56,7 @@ class Design:
     cells: Sequence[Cell]
     metric: Metric
     schedule: Schedule
+    method: Method = Method.STUDENT  # of intervals that a study may have stopped on
 
     def factor(self, name: str) -> Factor:
         """By its name."""
@@ -100,6 +102,7 @@ def design_of(cases: Sequence[Findings], value: Value | None = None) -> Design |
         cells=list(_cells(placed, {factor.name for factor in factors if len(factor.levels) > 1}, value)),
         metric=first.primary,
         schedule=first.study.plan.schedule,
+        method=method_of(first.study.plan),
     )
 
 

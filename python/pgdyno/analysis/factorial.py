@@ -8,10 +8,11 @@ differ in nothing else:
   d = (y_bg − y_ag) − (y_bf − y_af), a ratio of ratios. Seen from the other factor it is the same number.
 
 Either is averaged over the combinations of the remaining factors, each with the same weight, and has its
-interval from the passes (``combined.combine``): where nothing is missing, the contrast of Yates ("The design
-and analysis of factorial experiments", 1937) with Student's interval on its values pass by pass. This needs
-no variance that is the same for all cells, as an analysis of variance does; what drifts from pass to pass
-cancels, and so does what drifts from block to block where the factor is one of those compared.
+interval from the passes (``combined.combine``, by the method of the verdicts): where nothing is missing, the
+contrast of Yates ("The design and analysis of factorial experiments", 1937) with Student's interval on its
+values pass by pass. This needs no variance that is the same for all cells, as an analysis of variance does;
+what drifts from pass to pass cancels, and so does what drifts from block to block where the factor is one of
+those compared.
 
 Where combinations were excluded, or have no blocks, a contrast is averaged over those that have all its two
 or four cells, and says over how many of how many; where there is none it is not estimated. To fill such holes
@@ -29,7 +30,7 @@ from dataclasses import dataclass, replace
 
 from pgdyno.analysis.cells import Cell, Design, Factor, Levels
 from pgdyno.analysis.combined import Combined, combine
-from pgdyno.analysis.effect import holm_confidences
+from pgdyno.analysis.effect import Method, holm_confidences
 from pgdyno.analysis.verdict import Verdict, judge
 
 LogRatios = Mapping[int, float]
@@ -122,13 +123,16 @@ def changes(factor: Factor) -> list[Change]:
 def _family(
     design: Design, wanted: Sequence[tuple[Change, Change | None]], confidence: float
 ) -> list[Contrast]:
-    return _holm([_Ratios.of(design, change, by) for change, by in wanted], confidence)
+    return _holm([_Ratios.of(design, change, by) for change, by in wanted], confidence, design.method)
 
 
 def _at_each(design: Design, one: Factor, other: Factor, confidence: float) -> list[tuple[str, Contrast]]:
     places = [(change, level) for change in changes(one) for level in other.levels]
     found = [_Ratios.of(design, change, None, {other.name: level}) for change, level in places]
-    return [(level, contrast) for (_, level), contrast in zip(places, _holm(found, confidence), strict=True)]
+    return [
+        (level, contrast)
+        for (_, level), contrast in zip(places, _holm(found, confidence, design.method), strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -186,13 +190,15 @@ def _within_passes(corners: Corners) -> LogRatios:
     return {number: sum(sign * cell.logs[number] for sign, cell in corners) for number in sorted(passes)}
 
 
-def _holm(found: Sequence[_Ratios], confidence: float) -> list[Contrast]:
+def _holm(found: Sequence[_Ratios], confidence: float, method: Method) -> list[Contrast]:
     """Each with an interval at the confidence at which Holm judges it; what has no data is no part of it."""
-    alone = [combine(one.ratios, confidence) for one in found]
+    alone = [combine(one.ratios, confidence, method) for one in found]
     there = [i for i, combined in enumerate(alone) if combined is not None]
     p_values = [combined.spread.p_value for combined in alone if combined is not None]
     levels = dict(zip(there, holm_confidences(p_values, confidence), strict=True))
     return [
-        Contrast(one.change, one.by, one.among, combine(one.ratios, levels[i]) if i in levels else None)
+        Contrast(
+            one.change, one.by, one.among, combine(one.ratios, levels[i], method) if i in levels else None
+        )
         for i, one in enumerate(found)
     ]

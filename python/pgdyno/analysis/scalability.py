@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgdyno.analysis.cells import Design, Levels
-from pgdyno.analysis.effect import holm_confidences, own_level, student
+from pgdyno.analysis.effect import Method, holm_confidences, own_level, spread_of
 from pgdyno.analysis.metrics import NOPM, TPM, TPS, Metric
 from pgdyno.analysis.sweeps import FACTOR, NUMBERS_MIN, Laws, Sweep, baseline_of, name_of, sweep_of
 from pgdyno.analysis.usl import Floats, LackOfFit, Law, lack_of_fit
@@ -112,7 +112,7 @@ def scalability_of(design: Design, confidence: float) -> Scalability | None:
     return Scalability(
         metric=design.metric,
         curves=[_curve(sweep, design.metric, confidence) for sweep in made.values()],
-        differences=_differences([(made[name], made[of]) for name, of in pairs], confidence),
+        differences=_differences([(made[name], made[of]) for name, of in pairs], confidence, design.method),
         untold=untold,
     )
 
@@ -178,16 +178,16 @@ def _ends(values: Floats, value: float, confidence: float) -> tuple[float, float
     return min(float(low), value), max(float(high), value)
 
 
-def _differences(pairs: Sequence[tuple[Sweep, Sweep]], confidence: float) -> list[Difference]:
+def _differences(pairs: Sequence[tuple[Sweep, Sweep]], confidence: float, method: Method) -> list[Difference]:
     """Each curve with its baseline's, of the passes that both have. The family of the ratios is all numbers
     of clients of all curves.
     """
     alike = [both for one, baseline in pairs if (both := _of_the_same_passes(one, baseline)) is not None]
     flat = [(i, clients, d) for i, both in enumerate(alike) for clients, d in _ratios(*both).items()]
-    levels = holm_confidences([student(d, confidence).p_value for _, _, d in flat], confidence)
+    levels = holm_confidences([spread_of(d, confidence, method).p_value for _, _, d in flat], confidence)
     ratios: list[dict[int, Estimate]] = [{} for _ in alike]
     for (i, clients, d), level in zip(flat, levels, strict=True):
-        ratios[i][clients] = student(d, level).percent(Better.MORE)
+        ratios[i][clients] = spread_of(d, level, method).percent(Better.MORE)
     return [_difference(*both, of, confidence) for both, of in zip(alike, ratios, strict=True)]
 
 

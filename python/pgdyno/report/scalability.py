@@ -147,11 +147,15 @@ def parameters(found: Scalability, plan: Plan) -> Table:
             "λ: throughput of one client. σ: the share of the work that one at a time can do. κ: what each "
             f"pair of clients costs to agree. {ABSENT}: no maximum within twice the clients that were "
             "measured. A small p (F test of lack of fit): the law does not fit. Intervals follow the passes, "
-            f"each by itself {given_percent(plan.confidence)}."
+            f"each by itself {given_percent(plan.confidence)}{_as_if_fixed(plan)}."
         ),
         numeric=frozenset(numeric),
         dispensable=("passes", numeric[0]),
     )
+
+
+def _as_if_fixed(plan: Plan) -> str:
+    return ", as if the number of passes had been known beforehand" if plan.stops_on_verdict else ""
 
 
 def _knee(curve: Curve) -> str:
