@@ -1,5 +1,5 @@
 """``python -m bench [--smoke] [--record] [--init-scale N] [NAME…]``: measures, prints a table, and with
---record keeps one line. ``python -m bench stopping`` has options of its own and measures nothing else."""
+--record keeps one line. ``stopping`` and ``verdict`` have options of their own, and are run by themselves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from bench import analysis, load, pgbench, restore, scripts, stopping, telemetry, tpcc
+from bench import analysis, load, pgbench, restore, scripts, stopping, telemetry, tpcc, verdict
 from bench.figure import Figure, markdown
 from bench.setting import FULL, SMOKE, Place, Sizes, place
 from pgdyno.engine import build_info
@@ -32,7 +32,7 @@ BENCHMARKS: Mapping[str, Callable[[Place, Sizes], Iterator[Figure]]] = {
 }
 
 
-OWN: Mapping[str, Callable[[Sequence[str]], int]] = {"stopping": stopping.main}
+OWN: Mapping[str, Callable[[Sequence[str]], int]] = {"stopping": stopping.main, "verdict": verdict.main}
 """Those that need no server that waits for them, and say what they found in their own way."""
 
 

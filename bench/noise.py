@@ -27,9 +27,13 @@ SD = 0.025
 RECORDED = Path(__file__).parents[1] / "tests" / "oracle" / "data" / "aa_noise.json"
 
 
-def gaussian(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
+def normal(sd: float) -> Noise:
     """What the interval's proof assumes."""
-    return rng.normal(0, SD, (paths, blocks))
+
+    def noise(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
+        return np.asarray(rng.normal(0, sd, (paths, blocks)))
+
+    return noise
 
 
 def heavy_tails(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
@@ -73,7 +77,7 @@ def drift(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
         position = 2 * at + np.where(first == arm, 0, 1)
         noise = rng.normal(0, SD * np.sqrt(rounds / 2), (paths, blocks, rounds))
         rates.append(np.exp(noise - position / (2 * rounds) / 3).sum(axis=2))
-    return np.log(rates[1] / rates[0])
+    return np.asarray(np.log(rates[1] / rates[0]))
 
 
 PAIRS_OF_A_BLOCK = 20
@@ -91,7 +95,7 @@ def recorded(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
     first = rng.integers(0, len(ratios) - BLOCKS_TOGETHER + 1, (paths, pieces, 1))
     beginning = rng.integers(0, ratios.shape[1], (paths, pieces, BLOCKS_TOGETHER))
     drawn = ratios[first + np.arange(BLOCKS_TOGETHER), beginning] * rng.choice([-1.0, 1.0], first.shape)
-    return drawn.reshape(paths, -1)[:, :blocks]
+    return np.asarray(drawn.reshape(paths, -1)[:, :blocks])
 
 
 def _ratios_by_beginning() -> Floats:
@@ -132,7 +136,7 @@ def record(evidence: Path) -> None:
 
 
 SCENARIOS: Mapping[str, Noise] = {
-    "Gaussian": gaussian,
+    "Gaussian": normal(SD),
     "heavy tails (Student's t, 3 degrees of freedom)": heavy_tails,
     "outliers: a block in 20 spread six times as far": outliers,
     "the machine loses a third of its speed in every block": drift,

@@ -15,7 +15,17 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.noise import BLOCKS_TOGETHER, PAIRS_OF_A_BLOCK, RECORDED, SCENARIOS, SD, Floats, Noise, record
+from bench.noise import (
+    BLOCKS_TOGETHER,
+    PAIRS_OF_A_BLOCK,
+    RECORDED,
+    SCENARIOS,
+    SD,
+    Floats,
+    Noise,
+    normal,
+    record,
+)
 from pgdyno.analysis.effect import Method, critical
 from pgdyno.analysis.verdict import BLOCKS_MIN
 
@@ -132,10 +142,7 @@ def page(paths: int = PATHS) -> str:
         ("noise", "false alarms", "coverage at the stop", "false alarms of Student's interval"),
         [[of.name, _percent(of.alarms), _percent(of.coverage), _percent(of.student)] for of in rows],
     )
-    made_up = SCENARIOS["Gaussian"]
-    of_spreads = [
-        (f"{100 * sd:g} %", lambda rng, n, k, scale=sd / SD: scale * made_up(rng, n, k)) for sd in SPREADS
-    ]
+    of_spreads = [(f"{100 * sd:g} %", normal(sd)) for sd in SPREADS]
     spread = float(SCENARIOS[OF_RECORDED](np.random.default_rng(SEED), paths, BLOCKS).std())
     of_spreads.append((f"recorded, {100 * spread:.1f} %", SCENARIOS[OF_RECORDED]))
     needed = table(

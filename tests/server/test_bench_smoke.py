@@ -43,6 +43,15 @@ def test_every_benchmark_runs_and_prints_its_figures(build: Build, name: str) ->
     assert all(float(row[2].replace(",", "")) > 0 for row in rows)
 
 
+def test_the_benchmark_of_verdicts_runs_a_study_of_each_kind(build: Build) -> None:
+    done = bench("verdict", "--smoke", "--server", str(build.bin_dir))
+    assert done.returncode == 0, done.stderr
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines()[2:]]
+    assert [row[0] for row in rows] == ["none", "100 %"]
+    for row in rows:
+        assert row[3] == "1" and sum(map(int, row[4:8])) == 1
+
+
 def test_an_unknown_benchmark_is_a_usage_error() -> None:
     done = bench("--smoke", "speed")
     assert done.returncode == 2

@@ -248,6 +248,15 @@ def test_a_budget_is_laid_out_in_whole_pairs_of_rounds(minutes: int, arms: int) 
     assert rhythm.warmup_s >= 2
 
 
+@pytest.mark.parametrize("minutes", [1, 5, 7, 60, 600])
+def test_a_budget_that_a_verdict_may_end_before_its_time_is_cut_into_more_blocks_not_into_longer_ones(
+    minutes: int,
+) -> None:
+    stopping, fixed = (fit_rhythm(minutes * 60, 2, slice_s=1.0, may_stop=may) for may in (True, False))
+    assert stopping.warmup_s + stopping.rounds <= 20
+    assert stopping == fixed if minutes < 6 else stopping.rounds < fixed.rounds
+
+
 @pytest.mark.parametrize("slice_s", [0.1, 0.5, 1.0, 20.0])
 @pytest.mark.parametrize("warmup_s", [0.0, 0.2, 1.0, 2.0, 7.0])
 def test_the_warm_up_takes_the_time_asked_for_in_pairs_of_rounds(slice_s: float, warmup_s: float) -> None:

@@ -93,7 +93,7 @@ def compare(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="Measured, per arm and block. [default: so that about 8 blocks fit the budget]",
+            help="Measured, per arm and block. [default: so that 8 blocks or more fit the budget]",
         ),
     ] = None,
     transactions: Annotated[
@@ -186,7 +186,8 @@ def compare(
     if slice_s <= 0:
         raise UsageError(f"--slice: {slice_length!r} is no length of a slice; for example: 1s")
     budget_s = 60 * (DEFAULT_MINUTES if minutes is None else minutes)
-    rhythm = fit_rhythm(budget_s, len(specs), slice_s)
+    may_stop = stop == "verdict" and schedule == "slices"
+    rhythm = fit_rhythm(budget_s, len(specs), slice_s, may_stop=may_stop)
     fields = options.driving(
         workload=workload,
         clients=n_clients,

@@ -287,7 +287,8 @@ def _layout(file: StudyFile, cases: int, arms: int) -> dict[str, Any]:
     elif run.rounds is not None:
         rhythm = Rhythm(min(30.0, max(2.0, round(run.rounds * slice_s / 3))), run.rounds)
     else:
-        rhythm = fit_rhythm(min(budget_s, 86_400.0), arms, slice_s)
+        may_stop = run.stop != "budget" and run.schedule == "slices"
+        rhythm = fit_rhythm(min(budget_s, 86_400.0), arms, slice_s, may_stop=may_stop)
     return {
         "schedule": run.schedule,
         "slice_s": slice_s,

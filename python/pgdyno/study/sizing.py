@@ -74,8 +74,12 @@ class Rhythm:
 
 
 BLOCKS_WANTED = 8
-"""How many blocks a budget is cut into: an interval by Student's t needs 5 (docs/method.md), and its width
-still falls steeply from 5 (t = 2.78) to 8 (t = 2.36)."""
+"""How many blocks a budget is cut into, at least: an interval needs 5 (docs/method.md), and its width still
+falls steeply from 5 (by Student's t 2.78 standard errors, at any stopping time 4.95) to 8 (2.36, 4.00)."""
+
+PER_ARM_S_MAX = 20.0
+"""Of a block's driving, where slices may stop on a verdict: that needs 5 blocks, so long ones would keep a
+plain answer waiting, and several short ones say more than a long one. Not shorter: restarts take seconds."""
 
 BLOCK_OVERHEAD_S = 6.0
 """Restore, start, checks and stop of one block, roughly; only the first layout is made from it."""
@@ -85,13 +89,14 @@ ROUNDS_MIN_S = 8.0  # but no longer than this by itself: one pair of rounds is t
 ROUNDS_MAX = 60
 
 
-def fit_rhythm(budget_s: float, arms: int, slice_s: float) -> Rhythm:
-    """Lays a block out so that about BLOCKS_WANTED of them fit in the budget; an even number of rounds.
+def fit_rhythm(budget_s: float, arms: int, slice_s: float, *, may_stop: bool = False) -> Rhythm:
+    """Lays a block out so that about BLOCKS_WANTED of them fit in the budget; an even number of rounds. Of
+    slices that ``may_stop`` before the budget's end a block is no longer than PER_ARM_S_MAX allows.
 
     A quarter of the running time, at least 2 s and at most 30 s an arm, is warm-up.
     """
     block_s = budget_s / BLOCKS_WANTED - BLOCK_OVERHEAD_S
-    per_arm_s = max(block_s / arms, 0.0)
+    per_arm_s = min(max(block_s / arms, 0.0), PER_ARM_S_MAX if may_stop else math.inf)
     warmup_s = min(30.0, max(2.0, round(per_arm_s / 4)))
     rounds = math.floor((per_arm_s - warmup_s) / slice_s / 2) * 2
     least = ROUNDS_MIN if ROUNDS_MIN * slice_s <= ROUNDS_MIN_S else 2

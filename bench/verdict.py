@@ -1,0 +1,223 @@
+"""``python -m bench verdict``: how long a verdict takes on this machine, and how often it is wrong.
+
+An arm has a known slowdown: each of its transactions does so much more of the same work in the server. Whole
+studies are run as ``pgdyno compare`` runs them, with restores, restarts, checks and A/A blocks, until their
+verdict or the limit; studies of two arms that are alike stand between them. What is told of each: whether the
+right verdict came in time, and minutes from the beginning of the first block to the end of the last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from bench.stopping import table
+from pgdyno.analysis.effect import percent_of, student
+from pgdyno.analysis.look import look_at
+from pgdyno.analysis.verdict import Verdict
+from pgdyno.cli.options import this_machine
+from pgdyno.estimate import Better
+from pgdyno.evidence.reader import Evidence
+from pgdyno.interruption import Interruption
+from pgdyno.lab.progress import Progress, Watch
+from pgdyno.lab.study import Request, start_study
+from pgdyno.server.find import system_builds
+from pgdyno.study.arm import parse_arm
+from pgdyno.study.cases import only_case
+from pgdyno.study.pgbench import PgbenchParameters, Script
+from pgdyno.study.plan import Driving, Study
+from pgdyno.study.sizing import default_clients, discard_s, fit_rhythm
+
+WORKS = {
+    "cpu": "SELECT count(*) FROM generate_series(1, :work);",
+    "update": (
+        "\\set aid random(1, 100000 * :scale)\n"
+        "BEGIN;\n"
+        "UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = :aid;\n"
+        "SELECT count(*) FROM generate_series(1, :work);\n"
+        "END;"
+    ),
+}
+"""Nearly all of a transaction's time is the loop of ``:work`` turns; update commits besides."""
+
+TURNS = 20_000
+"""Milliseconds of a core: what comes beside the loop, a round trip and a plan, is a few per cent of it."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """``effects``: slowdowns as shares of the work, 0.05; 0 is no effect."""
+
+    effects: tuple[float, ...]
+    trials: int
+    minutes_max: float
+    schedule: str
+    slice_s: float
+    work: str
+    server: str
+    turns: int = TURNS
+    window_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One study. ``log_ratios`` are those of its blocks."""
+
+    effect: float
+    verdict: Verdict
+    minutes: float
+    log_ratios: tuple[float, ...]
+
+
+def run(wanted: Wanted) -> Iterator[Ran]:
+    """Every effect in turn, so that what drifts on the machine over hours meets all alike."""
+    with tempfile.TemporaryDirectory(prefix="pgdyno-verdict-") as directory, Interruption() as interruption:
+        for trial in range(wanted.trials):
+            for effect in wanted.effects:
+                path = Path(directory) / f"{trial}-{effect}.sqlite"
+                study = study_of(wanted, effect, seed=1000 * trial + round(1e4 * effect))
+                start_study(path, Request(study.title, [only_case(study)], ""), _unwatched, interruption)
+                if interruption.requested:
+                    return
+                yield _ran(path, effect)
+                path.unlink()
+
+
+def study_of(wanted: Wanted, effect: float, seed: int) -> Study:
+    """As ``pgdyno compare --slice … --minutes … --schedule …`` would lay it out."""
+    machine, budget_s = this_machine(), 60 * wanted.minutes_max
+    rhythm = fit_rhythm(budget_s, 2, wanted.slice_s, may_stop=True)
+    rounds = rhythm.rounds
+    if wanted.window_s is not None:
+        rounds = max(2, 2 * round(wanted.window_s / wanted.slice_s / 2))
+    drivings = tuple(_driving(wanted, share, default_clients(machine)) for share in (0.0, effect))
+    return Study.model_validate(
+        {
+            **dict(drivings[0]),
+            "title": f"{effect:.1%} more work",
+            "arms": [parse_arm(wanted.server).model_copy(update={"name": name}) for name in "AB"],
+            "drivings": drivings,
+            "schedule": wanted.schedule,
+            "slice_s": wanted.slice_s,
+            "discard_s": discard_s(wanted.slice_s),
+            "warmup_s": rhythm.warmup_s,
+            "rounds": rounds,
+            "budget_s": budget_s,
+            "seed": seed,
+        }
+    )
+
+
+def _driving(wanted: Wanted, effect: float, clients: int) -> Driving:
+    workload = PgbenchParameters(
+        scale=1 if wanted.work == "cpu" else clients,
+        scripts=(Script(name=wanted.work, text=WORKS[wanted.work]),),
+        protocol="prepared",
+        define={"work": str(round(wanted.turns * (1 + effect)))},
+    )
+    return Driving(workload=workload, clients=clients)
+
+
+@contextmanager
+def _unwatched(_names: Sequence[str]) -> Iterator[Watch]:
+    def watch(_: Progress) -> None:
+        pass
+
+    yield watch
+
+
+def _ran(path: Path, effect: float) -> Ran:
+    with Evidence(path) as evidence:
+        comparison = look_at(evidence, 0).comparisons[0]
+        blocks = [block for block in evidence.blocks(0) if block.ended_unix_s is not None]
+    lasted_s = max(b.ended_unix_s or 0.0 for b in blocks) - min(b.started_unix_s for b in blocks)
+    ratios = comparison.primary.log_ratios.values() if comparison.primary else ()
+    return Ran(effect, comparison.verdict, lasted_s / 60, tuple(ratios))
+
+
+def report(ran: Sequence[Ran], wanted: Wanted) -> str:
+    """The table."""
+    rows = [_row([one for one in ran if one.effect == effect], wanted) for effect in wanted.effects]
+    head = (
+        "slowdown of the work",
+        "change measured, all blocks",
+        "spread of a block",
+        "studies",
+        "slower",
+        "same",
+        "faster",
+        f"undecided in {wanted.minutes_max:g} min",
+        "minutes, median",
+        "minutes, 9 of 10",
+    )
+    return table(head, rows)
+
+
+def _row(ran: Sequence[Ran], wanted: Wanted) -> list[str]:
+    if not ran:
+        return ["–"] * 10
+    every = [d for one in ran for d in one.log_ratios]
+    spread = student(every, 0.95)
+    verdicts = [one.verdict for one in ran]
+    minutes = [one.minutes if one.verdict is not Verdict.UNDECIDED else math.inf for one in ran]
+    nine = float(np.quantile(minutes, 0.9, method="inverted_cdf"))
+    limit = f"> {wanted.minutes_max:g}"
+    return [
+        f"{100 * ran[0].effect:g} %" if ran[0].effect else "none",
+        f"{spread.percent(Better.MORE).signed_text} ({spread.percent(Better.MORE).signed_interval_text})",
+        "–" if spread.sd is None else f"{percent_of(spread.sd):.1f} %",
+        str(len(ran)),
+        *(
+            str(verdicts.count(of))
+            for of in (Verdict.SLOWER, Verdict.SAME, Verdict.FASTER, Verdict.UNDECIDED)
+        ),
+        *(f"{of:.1f}" if math.isfinite(of) else limit for of in (median(minutes), nine)),
+    ]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Prints a line a study on standard error, and the table at the end."""
+    parser = argparse.ArgumentParser(prog="python -m bench verdict", description=__doc__)
+    parser.add_argument("--effect", type=float, action="append", metavar="PERCENT", help="[default: 2, 5]")
+    parser.add_argument("--trials", type=int, default=10, metavar="N", help="studies of each [default: 10]")
+    parser.add_argument("--minutes-max", type=float, default=25.0, metavar="N", help="of each [default: 25]")
+    parser.add_argument("--schedule", default="slices", help="[default: slices]")
+    parser.add_argument("--slice", type=float, default=1.0, metavar="S", help="seconds [default: 1]")
+    parser.add_argument(
+        "--window", type=float, metavar="S", help="seconds per arm and block [default: fitted]"
+    )
+    parser.add_argument("--work", choices=sorted(WORKS), default="update", help="[default: update]")
+    parser.add_argument("--server", help="a version or a directory [default: the installed one]")
+    parser.add_argument("--smoke", action="store_true", help="tiny, in seconds: does it still run?")
+    chosen = parser.parse_args(arguments)
+    builds = system_builds()
+    server = chosen.server or (str(builds[0].bin_dir) if builds else "18")
+    effects = tuple(percent / 100 for percent in chosen.effect or (2.0, 5.0))
+    wanted = Wanted(
+        effects=(0.0, *effects),
+        trials=chosen.trials,
+        minutes_max=chosen.minutes_max,
+        schedule=chosen.schedule,
+        slice_s=chosen.slice,
+        work=chosen.work,
+        server=server,
+        window_s=chosen.window,
+    )
+    if chosen.smoke:
+        wanted = Wanted((0.0, 1.0), 1, 0.15, chosen.schedule, 0.2, chosen.work, server, 2000, 0.4)
+    ran = []
+    for one in run(wanted):
+        ran.append(one)
+        found = f"{one.verdict} after {one.minutes:.1f} min, {len(one.log_ratios)} blocks"
+        print(f"{100 * one.effect:g} % more work: {found}", file=sys.stderr, flush=True)
+    print(report(ran, wanted))
+    return 0
