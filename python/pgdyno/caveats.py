@@ -61,7 +61,13 @@ class Code(StrEnum):
     SLICES_TOO_SHORT = "slices-too-short"
     WRITE_BACK_IN_SLICES = "write-back-in-slices"
     WINDOW_WITHOUT_CHECKPOINT = "window-without-checkpoint"
+    CHECKPOINT_NOT_ORDERED = "checkpoint-not-ordered"
+    FEW_CHECKPOINT_CYCLES = "few-checkpoint-cycles"
+    WARM_UP_TOO_SHORT = "warm-up-too-short"
     NO_STEADY_STATE = "no-steady-state"
+    RATE_CHANGES = "rate-changes"
+    EFFECT_CHANGES = "effect-changes"
+    RATE_STEPS = "rate-steps"
     # the machine, as the doctor finds it: worded in caveats_of_the_machine.py
     GOVERNOR = "governor"
     BOOST = "boost"
@@ -279,10 +285,41 @@ WORDINGS: Mapping[Code, Wording] = {
         "Use the blocks schedule (--schedule blocks), where one arm runs at a time.",
     ),
     Code.WINDOW_WITHOUT_CHECKPOINT: Wording(
-        "The trials of arm {arm} began just after a checkpoint and met no other: the whole pages that first "
-        "changes put into the WAL (full_page_writes) weigh too much, and writing pages back is left out.",
-        "Use the blocks schedule with two or more checkpoint cycles in a window "
-        "(--window, checkpoint_timeout).",
+        "No checkpoint began while arm {arm} was measured: writing pages back is left out, and first changes "
+        "of pages, which go whole into the WAL (full_page_writes), have not the share that they have over a "
+        "cycle.",
+        "Measure whole checkpoint cycles (--window checkpoints:2; a shorter checkpoint_timeout makes them "
+        "shorter).",
+    ),
+    Code.CHECKPOINT_NOT_ORDERED: Wording(
+        "The windows of arm {arm} do not begin with a checkpoint, for it was refused: {reason}.",
+        "GRANT pg_checkpoint to the user (from PostgreSQL 15 on), or connect as a superuser.",
+    ),
+    Code.FEW_CHECKPOINT_CYCLES: Wording(
+        "Whole checkpoint cycles in a window of arm {arm}: {cycles}, fewer than {wanted} (checkpoints begun "
+        "in it, in the mean: {checkpoints}): it shows a part of what writing costs.",
+        "Measure whole checkpoint cycles (--window checkpoints:2), where max_wal_size does not make them "
+        "come early.",
+    ),
+    Code.WARM_UP_TOO_SHORT: Wording(
+        "Warm-ups of arm {arm} that looked steady at no time: {trials} of {of}; they were cut off after "
+        "{time}, and a part of what was measured belongs to them.",
+        "Let it warm up for longer (--warmup MIN..MAX, warmup in a study file).",
+    ),
+    Code.RATE_CHANGES: Wording(
+        "Arm {arm} was not steady: over its windows of {window} its rate changed by {change} (interval "
+        "{interval}, {trials} trials); {cut}.",
+        "Warm up for longer (--warmup), or read its figures as those of a server that is still changing.",
+    ),
+    Code.EFFECT_CHANGES: Wording(
+        "The effect of {arm} against {baseline} was not steady: over the blocks' windows of {window} it "
+        "changed by {change} (interval {interval}, {trials} blocks).",
+        "Warm up for longer (--warmup), or take longer windows: the estimate is a mean over that change.",
+    ),
+    Code.RATE_STEPS: Wording(
+        "Trials of arm {arm} in which its rate went to another level while it was measured: {trials} of "
+        "{of}; the largest step is {size} after {at} of the window, in block {block}.",
+        "Look at that time in the block's picture: what else ran, a checkpoint, autovacuum, another load.",
     ),
     Code.NO_STEADY_STATE: Wording(
         "Arm {arm} reached no steady state: its rate still changed by {slope_percent_per_hour} % per hour.",

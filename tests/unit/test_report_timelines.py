@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from synthetic_study import Synthetic, write_study
 
+from pgdyno.analysis.cycles import begun
 from pgdyno.analysis.series import POINTS_MAX, throughput
 from pgdyno.cli.report import read_report
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Executed, Role, Series
 from pgdyno.report.html import to_html
-from pgdyno.report.timelines import checkpoints, wal_rate
+from pgdyno.report.timelines import wal_rate
 
 MIB = 1 << 20
 
@@ -62,7 +63,7 @@ def test_wal_is_drawn_of_windows_that_are_long_enough() -> None:
 
 
 def test_a_checkpoint_is_where_a_counter_of_them_grew() -> None:
-    assert checkpoints(series(40)) == [20.0, 25.0]
+    assert begun(series(40)) == [20.0, 25.0]
 
 
 def test_the_page_draws_wal_and_checkpoints(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ WRONG = {
     "no length": (
         'window = "1h"',
         "",
-        ["x.toml:18: run: say how much is measured: window, transactions, rounds, or a budget"],
+        ["x.toml:18: run: say how much is measured: window, transactions, checkpoints, rounds, or a budget"],
     ),
     "odd rounds": (
         'schedule = "blocks"\nwarmup = "5min"\nwindow = "1h"',

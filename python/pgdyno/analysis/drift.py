@@ -9,6 +9,7 @@ from pgdyno.analysis.effect import student
 from pgdyno.analysis.sampled import SERVER
 from pgdyno.analysis.series import Point
 from pgdyno.analysis.slopes import S_PER_HOUR, SPAN_S_MIN, Slope, growth, together, trend
+from pgdyno.analysis.stationary import ALARM_OF_TRENDS
 from pgdyno.analysis.telemetry import Telemetry
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import Better, Estimate, grouped
@@ -63,11 +64,15 @@ def drifts(
     return found + [drift for key in SIZES for drift in _sizes(key, known, confidence)]
 
 
-def doubts(arm: Arm, found: Sequence[Drift], window_s: float, margin: float) -> list[Caveat]:
-    """No steady state: the rate surely changed, and during the window by more than the margin."""
+def doubts(arm: Arm, found: Sequence[Drift], window_s: float, margin: float, arms: int = 1) -> list[Caveat]:
+    """No steady state: the rate surely changed, and during the window by more than the margin. That holds at
+    the alarm of trends for all of the study's arms together (Bonferroni).
+    """
     for drift in found:
         slope = drift.slope
-        if drift.key != RATE or slope is None or slope.steady or drift.percent is None:
+        if drift.key != RATE or slope is None or slope.p_value is None or drift.percent is None:
+            continue
+        if slope.p_value > ALARM_OF_TRENDS / arms:
             continue
         if abs(drift.percent.value) / 100 * window_s / S_PER_HOUR > margin:
             percent = grouped(drift.percent.value, drift.percent.decimals)

@@ -18,6 +18,8 @@ from pgdyno.analysis.noise import Noise, with_noise
 from pgdyno.analysis.noise import doubts as noise_doubts
 from pgdyno.analysis.sampled import SERVER
 from pgdyno.analysis.series import Point, throughput
+from pgdyno.analysis.steadiness import Steadiness, steadiness
+from pgdyno.analysis.steadiness import doubts as of_steadiness
 from pgdyno.analysis.why import Why
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import Estimate
@@ -87,6 +89,7 @@ class Findings:
     noise: Noise
     anomalies: Anomalies
     why: Mapping[int, Why]  # by arm after the first
+    steadiness: Sequence[Steadiness]  # of each arm
 
     @property
     def primary(self) -> Metric:
@@ -119,10 +122,12 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
     told = read_case(evidence, study, arms, trials)
     drifting = {arm.arm: _drifts(arm, trials, series, told, study.plan) for arm in arms}
     computed = [*doubts(study, arms, trials, comparisons, p50_ms), *noise_doubts(comparisons, noise)]
+    steady = steadiness(study.plan, arms, trials, series, told.series, told.by_trial)
+    computed += of_steadiness(study.plan, steady)
     computed += telemetry.doubts(arms, trials, told.by_trial)
     for arm in arms:
         window_s = _window_s([trial for trial in trials if trial.arm == arm.arm])
-        computed += drift.doubts(arm, drifting[arm.arm], window_s, study.plan.margin)
+        computed += drift.doubts(arm, drifting[arm.arm], window_s, study.plan.margin, len(arms))
     durations = [
         block.ended_unix_s - block.started_unix_s
         for block in blocks
@@ -146,6 +151,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         noise=noise,
         anomalies=find_anomalies(arms, trials, comparisons, chosen[0], told.by_trial, study.plan.margin),
         why=_why(evidence, arms, trials, told, study.plan),
+        steadiness=steady,
     )
 
 

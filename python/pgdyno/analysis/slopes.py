@@ -56,6 +56,7 @@ class Slope:
     mean: float
     n: int
     span_s: float
+    p_value: float | None = None  # that it is 0
 
     def estimate(self, unit: str, better: Better) -> Estimate:
         """As it is shown; ``unit`` is that of the thing itself: ``tx/s`` becomes ``tx/s per hour``."""
@@ -91,7 +92,8 @@ def trend(
         np.array([at[mask].mean() for mask in parts]), np.array([value[mask].mean() for mask in parts])
     )
     reach = students_t.quantile((1 + confidence) / 2, PARTS - 2) * error
-    return _slope(per_s, reach, confidence, at, value)
+    p_value = 2 * students_t.beyond(abs(per_s) / error, PARTS - 2) if error > 0 else float(per_s == 0)
+    return _slope(per_s, reach, confidence, at, value, p_value)
 
 
 def _line(x: Floats, y: Floats) -> tuple[float, float]:
@@ -118,7 +120,7 @@ def growth(
     rates = np.diff(np.interp(edges, at, value)) / np.diff(edges)
     spread = student([float(rate) for rate in rates], confidence)
     assert spread.low is not None and spread.high is not None
-    return _slope(spread.mean, (spread.high - spread.low) / 2, confidence, at, value)
+    return _slope(spread.mean, (spread.high - spread.low) / 2, confidence, at, value, spread.p_value)
 
 
 def together(slopes: Sequence[Slope], confidence: float) -> Slope | None:
@@ -138,6 +140,7 @@ def together(slopes: Sequence[Slope], confidence: float) -> Slope | None:
         mean=float(np.mean([slope.mean for slope in slopes])),
         n=len(slopes),
         span_s=min(slope.span_s for slope in slopes),
+        p_value=spread.p_value,
     )
 
 
@@ -156,7 +159,9 @@ def _parts(at: Floats) -> list[npt.NDArray[np.bool_]]:
     return [part == i for i in range(PARTS)]
 
 
-def _slope(per_s: float, reach_per_s: float, confidence: float, at: Floats, value: Floats) -> Slope:
+def _slope(
+    per_s: float, reach_per_s: float, confidence: float, at: Floats, value: Floats, p_value: float | None
+) -> Slope:
     per_hour, reach = per_s * S_PER_HOUR, reach_per_s * S_PER_HOUR
     return Slope(
         per_hour=per_hour,
@@ -166,4 +171,5 @@ def _slope(per_s: float, reach_per_s: float, confidence: float, at: Floats, valu
         mean=float(value.mean()),
         n=PARTS,
         span_s=float(at[-1] - at[0]),
+        p_value=p_value,
     )

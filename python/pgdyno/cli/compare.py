@@ -15,6 +15,7 @@ import typer
 from pgdyno.cli import options
 from pgdyno.cli.gating import Gating
 from pgdyno.cli.groups import expanded
+from pgdyno.cli.lengths import asked_warm_up, asked_window, warm_up_text, window_text
 from pgdyno.cli.measuring import run_and_report
 from pgdyno.cli.place import require_place
 from pgdyno.cli.workload import PgbenchData, PgbenchScripts, TpccCalls, TpccData, Which, parameters_of
@@ -32,7 +33,6 @@ from pgdyno.study.sizing import (
     default_warehouses,
     discard_s,
     fit_rhythm,
-    whole_rounds,
 )
 from pgdyno.units import format_duration, parse_duration_s
 
@@ -85,15 +85,17 @@ def compare(
     warmup: Annotated[
         str | None,
         typer.Option(
-            metavar="DURATION",
-            help="Driven before measuring, per arm and block. [default: a quarter of a block's driving]",
+            metavar="auto|DURATION|MIN..MAX",
+            help="Driven before measuring, per arm and block: a time, or until the rates have come to rest. "
+            "[default: auto, at most half of a block's driving]",
         ),
     ] = None,
     window: Annotated[
         str | None,
         typer.Option(
-            metavar="DURATION",
-            help="Measured, per arm and block. [default: so that 8 blocks or more fit the budget]",
+            metavar="DURATION|checkpoints:N",
+            help="Measured, per arm and block; checkpoints:2 is two whole cycles of them, one arm at a time. "
+            "[default: so that 8 blocks or more fit the budget]",
         ),
     ] = None,
     transactions: Annotated[
@@ -188,6 +190,7 @@ def compare(
     budget_s = 60 * (DEFAULT_MINUTES if minutes is None else minutes)
     may_stop = stop == "verdict" and schedule == "slices"
     rhythm = fit_rhythm(budget_s, len(specs), slice_s, may_stop=may_stop)
+    warm_up = asked_warm_up(warmup, rhythm.warmup_s, slice_s)
     fields = options.driving(
         workload=workload,
         clients=n_clients,
@@ -205,10 +208,9 @@ def compare(
         "probes": asked_probes(probes),
         "slice_s": slice_s,
         "discard_s": discard_s(slice_s),
-        "warmup_s": rhythm.warmup_s if warmup is None else parse_duration_s(warmup),
-        "rounds": rhythm.rounds
-        if window is None
-        else whole_rounds(parse_duration_s(window), slice_s, schedule),
+        "warmup_s": warm_up.most_s,
+        "warmup_min_s": warm_up.least_s,
+        **asked_window(window, rhythm, slice_s, schedule, specs),
         "budget_s": budget_s,
         "stop": stop,
         "blocks_max": blocks,
@@ -265,15 +267,11 @@ def title_of(names: Sequence[str]) -> str:
 
 def describe(study: Study) -> str:
     """The sizes that were chosen, in two lines that fit a terminal."""
-    window = format_duration(study.rounds * study.slice_s)
-    if study.transactions is not None:
-        window = f"{counted(study.transactions, 'transaction')} of each client"
-    turns = f" in slices of {format_duration(study.slice_s)}" if study.schedule == "slices" else ""
     return (
         f"{study.title}: {study.workload.name}, "
         f"{counted(study.clients, 'client')}; "
         f"{format_duration(study.budget_s)} in all\n"
-        f"per arm and block: warm-up {format_duration(study.warmup_s)}, measured {window}{turns}"
+        f"per arm and block: warm-up {warm_up_text(study)}, measured {window_text(study)}"
     )
 
 

@@ -134,6 +134,7 @@ OPTION_OF_FIELD = {
     "per_s": "--rate",
     "slice_s": "--slice",
     "warmup_s": "--warmup",
+    "warmup_min_s": "--warmup",
     "rounds": "--window",
     "indexes": "--index",
 }

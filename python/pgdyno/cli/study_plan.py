@@ -66,6 +66,7 @@ def as_json(file: StudyFile, found: Outlook, changes: Sequence[Change]) -> dict[
                 "arms": [arm.name for arm in case.study.arms],
                 "workload": case.study.workload.name,
                 "warmup_s": case.study.warmup_s,
+                "warmup_min_s": case.study.warmup_min_s,
                 "window_s": None if case.study.transactions else case.study.rounds * case.study.slice_s,
                 "transactions": case.study.transactions,
             }
@@ -107,7 +108,8 @@ def _trial(found: Outlook) -> str:
     else:
         measured = f"{counted(study.transactions, 'transaction')} of each client, some {measured}"
     warmups_s = sorted(case.study.warmup_s for case in found.cases)
-    warmup = f"{_range((warmups_s[0], warmups_s[-1]))} of warm-up, then " if warmups_s[-1] else ""
+    least = "" if study.warmup_min_s is None else "at most "
+    warmup = f"{least}{_range((warmups_s[0], warmups_s[-1]))} of warm-up, then " if warmups_s[-1] else ""
     return f"{warmup}{measured}; {SCHEDULES[study.schedule]}"
 
 

@@ -57,9 +57,10 @@ def run_drive(
     on_event: Callable[[Event], None],
     read: Callable[[], Reading],
     on_start: Callable[[int], None] = lambda _: None,
+    ends_warm_up: Callable[[Event], bool] = lambda _: False,
 ) -> Run:
     """Carries a specification out (docs/engine.md). ``read`` is called at each barrier, ``on_start`` with the
-    driver's process id.
+    driver's process id. ``ends_warm_up`` says of each event whether what is left of the warm-up is skipped.
 
     Raises EngineError when the engine ends without a result or finds the specification wrong; a server
     that fails is no exception but ``Run.failure``.
@@ -72,6 +73,8 @@ def run_drive(
             if event["event"] == "barrier":
                 run.readings[event["name"]] = read()
                 engine.proceed()
+            if ends_warm_up(event):
+                engine.measure()
             on_event(event)
     if run.failure is not None and run.failure["stage"] == "specification":
         raise EngineError(f"the engine refuses its specification: {run.failure['message']}")

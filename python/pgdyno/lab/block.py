@@ -157,8 +157,10 @@ def _with_what_comes_after(lab: Lab, trial: Trial, outcome: Outcome, telemetry: 
                 outcome = replace(outcome, recovery_s=trial.arm.recover(), restart_s=trial.arm.restart())
         except FAULTS as error:
             outcome = replace(outcome, status=TrialStatus.FAILED, reason=in_one_line(error))
+    known = {"warm_up": trial.warmed, "ordered_checkpoint_s": trial.ordered_checkpoint_s}
     return replace(
         outcome,
+        driver={**outcome.driver, **{name: value for name, value in known.items() if value is not None}},
         ended_unix_s=time.time(),
         readings=telemetry.readings_of(trial),
         probe_cpu_s=telemetry.cpu_s(trial),

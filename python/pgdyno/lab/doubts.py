@@ -18,6 +18,7 @@ from pgdyno.evidence.records import Role, Slice
 from pgdyno.lab.arm import LabArm
 from pgdyno.probe.autovacuum import autovacuum_runs
 from pgdyno.probe.cpu import MachineCpu, machine_cpu
+from pgdyno.study.pgbench import PgbenchParameters
 from pgdyno.study.plan import Study
 
 DRIVER_SHARE_MAX = 0.25
@@ -84,8 +85,15 @@ def doubts_of_trial(
     checkpoints = (arm.log() or "").count("checkpoint starting")
     if study.schedule == "slices" and checkpoints:
         yield Caveat(Code.CHECKPOINT_IN_SLICES, {"arm": arm.name, "n": checkpoints}, trial)
-    if arm.log() is not None and not checkpoints:
+    is_told = "checkpoints" in study.probes  # then the analysis knows better
+    if arm.log() is not None and not checkpoints and not is_told and _writes(study, arm):
         yield Caveat(Code.WINDOW_WITHOUT_CHECKPOINT, {"arm": arm.name})
+
+
+def _writes(study: Study, arm: LabArm) -> bool:
+    """Whether there is anything that a checkpoint could write."""
+    workload = study.driving(arm.index).workload
+    return not (isinstance(workload, PgbenchParameters) and workload.effects == {"none"})
 
 
 def driver_busy(trial: int, arm: LabArm, slices: Sequence[Slice], cores: int) -> Iterator[Caveat]:

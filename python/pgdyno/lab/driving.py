@@ -12,10 +12,12 @@ from pgdyno.errors import EngineError
 from pgdyno.evidence import records
 from pgdyno.evidence.events import interval_from, slice_from
 from pgdyno.lab.arm import LabArm
+from pgdyno.lab.checkpoints import order_checkpoints
 from pgdyno.lab.doubts import Surroundings, read_surroundings
 from pgdyno.lab.progress import Running, Step
 from pgdyno.lab.telemetry import Telemetry
 from pgdyno.lab.trial import Lab, Trial
+from pgdyno.lab.warming import WarmUp
 from pgdyno.probe.cpu import server_cpu_s
 from pgdyno.probe.series import step_for
 from pgdyno.study.plan import Block, Driving, Slice, Study
@@ -34,9 +36,11 @@ def drive_trials(
         _warm_up(lab, block, slices, targets, [lab.study.driving(index).clients for index in arms])
         slices = [s for s in slices if s.role == "measure"]
     drivings = [lab.study.driving(index) for index in arms]
+    interval_s = step_for(lab.study.window_likely_s())
     specification = drive_specification(
-        drivings[0], block.seed, slices, targets, drivings, interval_s=step_for(lab.study.window_likely_s())
+        drivings[0], block.seed, slices, targets, drivings, interval_s=interval_s
     )
+    warm_up = WarmUp(lab.study, len(arms), interval_s)
 
     def on_event(event: Event) -> None:
         match event["event"]:
@@ -55,6 +59,8 @@ def drive_trials(
         # count.
         ours = [trials[index].arm for index in arms]
         if not seen:
+            if lab.study.checkpoints is not None:
+                order_checkpoints(lab, list(trials.values()))
             seen["measure"] = read_surroundings(ours)
             telemetry.begin()
             return [_server_cpu_s(arm) for arm in ours]
@@ -64,7 +70,10 @@ def drive_trials(
         return used
 
     lab.watch(Step("connect"))
-    return run_drive(specification, lab.interruption, on_event, read, telemetry.note_driver)
+    run = run_drive(specification, lab.interruption, on_event, read, telemetry.note_driver, warm_up.ends_with)
+    for target, index in enumerate(arms):
+        trials[index].warmed = warm_up.found(target)
+    return run
 
 
 def _warm_up(

@@ -24,6 +24,7 @@ from pgdyno.server.settings.machine import this_machine
 from pgdyno.server.user import free_bytes
 from pgdyno.study.aa import aa_study, doubled_arms, why_none
 from pgdyno.study.arm import ArmSpec
+from pgdyno.study.checkpoints import CHECKPOINT_TIMEOUT, timeout_s, with_window
 from pgdyno.study.plan import Study
 
 
@@ -187,7 +188,17 @@ def _ready(study: Study, wanted: Mapping[int, Wanted], caveats: list[Caveat], pl
             server, settings = _server_facts(wanted[index]), wanted[index].requested.settings
             described.append(_record(index, study, server, settings, facts))
     caveats += shared_servers(study, arms)
+    if study.checkpoints is not None:
+        study = with_window(study, [_timeout_s(arm, wanted.get(arm.index)) for arm in arms])
     return Prepared(study, arms, described, caveats, places.cache.root)
+
+
+def _timeout_s(arm: LabArm, wanted: Wanted | None) -> float | None:
+    """The checkpoint_timeout that the arm's server will have, or has."""
+    if wanted is None:
+        return timeout_s(arm.effective().get(CHECKPOINT_TIMEOUT, ""))
+    initial = wanted.catalogue.initial.get(CHECKPOINT_TIMEOUT, "")
+    return timeout_s(wanted.requested.settings.get(CHECKPOINT_TIMEOUT, initial))
 
 
 def shared_servers(study: Study, arms: Sequence[LabArm]) -> Iterator[Caveat]:

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.evidence import records
@@ -56,6 +57,8 @@ class Trial:
     slices: list[records.Slice] = field(default_factory=list)
     measured_s: float = 0.0  # of the window, so far
     measured_n: int = 0  # transactions in it, however they ended
+    warmed: Mapping[str, Any] | None = None  # how its warm-up ended
+    ordered_checkpoint_s: float | None = None  # how long the one before its window took
 
 
 def begin_trial(lab: Lab, block: int, arm: LabArm) -> Trial:

@@ -54,7 +54,7 @@ from pgdyno.analysis.findings import ArmFindings, Findings
 from pgdyno.analysis.gate import Gate
 from pgdyno.analysis.over_hosts import OverHosts
 from pgdyno.estimate import Better, Estimate
-from pgdyno.report import anomalies, noise
+from pgdyno.report import anomalies, noise, steadiness
 from pgdyno.report.gate import as_object as gate_as_object
 from pgdyno.report.gate import verdicts
 from pgdyno.report.hosts import HostsReport
@@ -218,6 +218,7 @@ def _arm(of: ArmFindings, findings: Findings) -> dict[str, Any]:
         "driver_memory_bytes": of.driver_memory_bytes,
         "telemetry": {key: _estimate(level) for key, level in told.levels[arm].items()},
         "not_in_version": dict(told.missing.get(arm, {})),
+        "steadiness": steadiness.as_objects(findings.steadiness, arm),
         "per_hour": {
             drift.key: {**(_estimate(drift.estimate) or {}), "percent_of_mean": _estimate(drift.percent)}
             for drift in findings.drifts[arm]

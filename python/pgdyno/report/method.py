@@ -6,6 +6,7 @@ from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.verdict import BLOCKS_MIN
 from pgdyno.estimate import counted, given_percent
 from pgdyno.evidence.records import BlockStatus, Ending, Plan, Schedule
+from pgdyno.report import steadiness
 from pgdyno.units import format_duration
 
 DERIVED_FROM_TPC_C = (
@@ -55,7 +56,9 @@ def how_it_was_measured(findings: Findings) -> list[str]:
         "are read from histograms merged over all blocks, never averaged. CPU per transaction is user and "
         "system time of all processes of the server, and of the driver, over the measured slices."
     )
-    return [f"{_SCHEDULES[plan.schedule]} {_restored(findings)} {_sizes(plan)}".strip(), statistics, latency]
+    laid_out = [_SCHEDULES[plan.schedule], _restored(findings), _sizes(plan)]
+    laid_out += [steadiness.how_it_ended(findings), steadiness.how_windows_began(plan)]
+    return [" ".join(sentence for sentence in laid_out if sentence), statistics, latency]
 
 
 def _interval(findings: Findings) -> str:
@@ -97,8 +100,8 @@ def _restored(findings: Findings) -> str:
 
 def _sizes(plan: Plan) -> str:
     parts = []
-    if plan.warm_up_s is not None:
-        parts.append(f"warm-up {format_duration(plan.warm_up_s)}")
+    if warm_up := steadiness.warm_up_text(plan):
+        parts.append(warm_up)
     if plan.slices_per_arm is not None and plan.slice_s is not None:
         parts.append(f"{plan.slices_per_arm} slices of {format_duration(plan.slice_s)} per arm and block")
     elif plan.window_s is not None:

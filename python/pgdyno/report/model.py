@@ -10,7 +10,16 @@ from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.verdict import BLOCKS_MIN, POWER, Verdict
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import NO_BREAK, Better, counted, decimals_of, given_percent, grouped, share_text
-from pgdyno.report import anomalies, background, noise, tables, telemetry, telemetry_of_parts, why
+from pgdyno.report import (
+    anomalies,
+    background,
+    noise,
+    steadiness,
+    tables,
+    telemetry,
+    telemetry_of_parts,
+    why,
+)
 from pgdyno.report.method import DERIVED_FROM_TPC_C, how_it_was_measured
 from pgdyno.report.tables import Table
 from pgdyno.report.why import WhyReport
@@ -112,6 +121,7 @@ def build(findings: Findings) -> Report:
         noise.table(findings),
     ]
     behind = [
+        steadiness.table(findings),
         telemetry_of_parts.relations(findings),
         *telemetry.groups(findings),
         background.scripts(findings),

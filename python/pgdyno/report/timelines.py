@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from markupsafe import Markup
 
+from pgdyno.analysis.cycles import begun
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.sampled import rates
 from pgdyno.analysis.series import POINTS_MAX, Point
@@ -20,15 +21,13 @@ WINDOW_S_MIN = 30.0
 
 PER_MIB = 1 / (1 << 20)
 
-BEGUN = ("num_timed", "num_requested")
-
 LEFT, RIGHT, TOP, BOTTOM, WIDTH, HEIGHT = 38.0, 10.0, 16.0, 122.0, 280.0, 140.0
 
 
 def throughput(findings: Findings) -> list[Panel]:
     """Every arm's rate, interval by interval, all blocks on one scale."""
-    begun = {trial: checkpoints(series) for trial, series in findings.telemetry.series.items()}
-    return _panels(findings, findings.series, "tx/s", begun)
+    ticks = {trial: begun(series) for trial, series in findings.telemetry.series.items()}
+    return _panels(findings, findings.series, "tx/s", ticks)
 
 
 def wal_rates(findings: Findings) -> list[Panel]:
@@ -43,16 +42,7 @@ def wal_rates(findings: Findings) -> list[Panel]:
 
 def has_checkpoints(findings: Findings) -> bool:
     """Whether any began while a trial was measured."""
-    return any(checkpoints(series) for series in findings.telemetry.series.values())
-
-
-def checkpoints(series: Series) -> list[float]:
-    """When one was seen to have begun, in seconds since the epoch."""
-    found: set[float] = set()
-    for name in BEGUN:
-        grew = np.diff(series.column(name)) > 0
-        found.update(float(at_s) for at_s in series.points[1:, 0][grew])
-    return sorted(found)
+    return any(begun(series) for series in findings.telemetry.series.values())
 
 
 def wal_rate(series: Series) -> list[Point]:

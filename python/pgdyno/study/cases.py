@@ -19,10 +19,11 @@ from pydantic import ValidationError
 from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.study import sizing
 from pgdyno.study.arm import SECRET_WORDS, ArmSpec, parse_arm
+from pgdyno.study.checkpoints import likely_timeout_s, rounds_for
 from pgdyno.study.file import Drive, StudyFile
 from pgdyno.study.pgbench import Script
 from pgdyno.study.plan import Driving, Study
-from pgdyno.study.sizing import SLICE_S, Rhythm, fit_rhythm, whole_rounds
+from pgdyno.study.sizing import SLICE_S, Rhythm, by_evidence, fit_rhythm, whole_rounds
 from pgdyno.study.values import Level, Settings, frozen
 from pgdyno.study.variants import variant_of
 from pgdyno.study.wording import plain_words
@@ -101,14 +102,15 @@ def _arms(file: StudyFile, case: Levels) -> list[Levels]:
 
 
 def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case:
-    layout = _layout(file, cases, len(arms))
+    specs = tuple(_arm(file, {**case, **arm}, label_of(names_of(arm))) for arm in arms)
+    layout = _layout(file, cases, specs)
     drivings = tuple(_driving(file, {**case, **arm}, layout["discard_s"]) for arm in arms)
     name = label_of(names_of(case)) or drivings[0].workload.kind
     fields: dict[str, Any] = {
         **dict(drivings[0]),
         "title": f"{file.title}: {name}" if cases > 1 else file.title,
-        "arms": tuple(_arm(file, {**case, **arm}, label_of(names_of(arm))) for arm in arms),
         "stop": file.run.stop or "verdict",
+        "arms": specs,
         "margin": file.run.margin,
         "confidence": file.run.confidence,
         "capacity": file.run.capacity,
@@ -274,30 +276,44 @@ def _warmup_workload(file: StudyFile, case: Levels, driving: Driving) -> Any:
     return made
 
 
-def _layout(file: StudyFile, cases: int, arms: int) -> dict[str, Any]:
+def _layout(file: StudyFile, cases: int, arms: Sequence[ArmSpec]) -> dict[str, Any]:
     """Slices, rounds, warm-up, and when it ends."""
     run = file.run
     budget_s = UNLIMITED_S if run.budget_s is None else run.budget_s / cases
     slice_s = run.slice_s or SLICE_S
     if run.schedule != "slices" and run.window_s is not None:
         slice_s = _unit_s(run.window_s)
-    if run.window_s is not None:
+    if run.checkpoints is not None:
+        rounds, slice_s = rounds_for(run.checkpoints, likely_timeout_s(arms))
+        rhythm = Rhythm(30.0, rounds)
+    elif run.window_s is not None:
         rounds = whole_rounds(run.window_s, slice_s, run.schedule)
         rhythm = Rhythm(min(30.0, max(2.0, round(run.window_s / 3))), rounds)
     elif run.rounds is not None:
         rhythm = Rhythm(min(30.0, max(2.0, round(run.rounds * slice_s / 3))), run.rounds)
     else:
         may_stop = run.stop != "budget" and run.schedule == "slices"
-        rhythm = fit_rhythm(min(budget_s, 86_400.0), arms, slice_s, may_stop=may_stop)
+        rhythm = fit_rhythm(min(budget_s, 86_400.0), len(arms), slice_s, may_stop=may_stop)
     return {
         "schedule": run.schedule,
         "slice_s": slice_s,
         "discard_s": sizing.discard_s(slice_s),
-        "warmup_s": rhythm.warmup_s if run.warmup_s is None else run.warmup_s,
+        **_warmup(file, rhythm.warmup_s, slice_s),
         "rounds": rhythm.rounds,
         "budget_s": budget_s,
         "blocks_max": run.repeats,
     }
+
+
+def _warmup(file: StudyFile, likely_s: float, slice_s: float) -> dict[str, Any]:
+    """By evidence where the file gives no time, and where it says how short it may be."""
+    run = file.run
+    if run.warmup_s is not None or file.warmup_workload is not None:
+        most_s = likely_s if run.warmup_s is None else run.warmup_s
+        return {"warmup_s": most_s, "warmup_min_s": run.warmup_min_s}
+    found = by_evidence(likely_s, likely_s, slice_s)
+    least_s = found.least_s if run.warmup_min_s is None else run.warmup_min_s
+    return {"warmup_s": max(found.most_s, least_s or 0.0), "warmup_min_s": least_s}
 
 
 def _unit_s(window_s: float) -> float:
@@ -312,6 +328,7 @@ def _measuring(file: StudyFile) -> dict[str, Any]:
     run, initdb = file.run, file.initdb
     return {
         "transactions": run.transactions,
+        "checkpoints": run.checkpoints,
         "cache_state": run.cache_state,
         "recovery": run.recovery,
         "vacuum_after": run.vacuum_after,

@@ -115,13 +115,22 @@ def _run(file: StudyFile) -> Complaints:
         yield StudyFileError(("run", "schedule"), "duet is not there yet: take slices or blocks")
     if run.rounds is not None and run.rounds % 2 and run.schedule == "slices":
         yield StudyFileError(("run", "rounds"), "must be even: each round is followed by its mirror image")
-    lengths = {"window": run.window_s, "transactions": run.transactions, "rounds": run.rounds}
+    lengths = {
+        "window": run.window_s,
+        "transactions": run.transactions,
+        "checkpoints": run.checkpoints,
+        "rounds": run.rounds,
+    }
     given = [name for name, value in lengths.items() if value is not None]
     for name in given[1:]:
         yield StudyFileError(("run", name), f"excludes {given[0]}: each says how much is measured")
     if run.transactions is not None and run.schedule == "slices":
         yield StudyFileError(
             ("run", "transactions"), "slices are measured by time: take the schedule blocks or sequential"
+        )
+    if run.checkpoints is not None and run.schedule == "slices":
+        yield StudyFileError(
+            ("run", "checkpoints"), "are measured one arm at a time: take the schedule blocks or sequential"
         )
     if run.schedule == "sequential" and run.repeats is None:
         words = "sequential needs to know beforehand how often each arm is run: give repeats"
@@ -139,7 +148,10 @@ def _run(file: StudyFile) -> Complaints:
         )
         yield StudyFileError(("run", "stop"), words)
     if not given and run.budget_s is None:
-        yield StudyFileError(("run",), "say how much is measured: window, transactions, rounds, or a budget")
+        yield StudyFileError(
+            ("run",), "say how much is measured: window, transactions, checkpoints, rounds, or a budget"
+        )
+    yield from _warmup(file)
     for name in ("window", "budget", "slice"):
         if getattr(run, f"{name}_s") == 0:
             yield StudyFileError(("run", name), "must be more than 0")
@@ -170,6 +182,15 @@ def _capacity(file: StudyFile) -> Complaints:
     if window_s is not None and window_s * min(numbers) < limit.transactions_min:
         words = f"needs {limit.transactions_min} transactions in a window, also at the lowest rate"
         yield StudyFileError(place, words)
+
+
+def _warmup(file: StudyFile) -> Complaints:
+    run = file.run
+    if run.warmup_min_s is not None and run.warmup_s is not None and run.warmup_min_s > run.warmup_s:
+        yield StudyFileError(("run", "warmup_min"), "is longer than warmup")
+    elif run.warmup_min_s is not None and file.warmup_workload is not None:
+        words = "excludes warmup_workload: by another workload nothing comes to rest that is measured"
+        yield StudyFileError(("run", "warmup_min"), words)
 
 
 def _initdb(file: StudyFile) -> Complaints:

@@ -82,13 +82,27 @@ class Run(Part):
         "duet is not there yet.",
     )
     warmup_s: Duration | None = Field(
-        default=None, alias="warmup", description="Driven before measuring, per arm and block."
+        default=None,
+        alias="warmup",
+        description="Driven before measuring, per arm and block; the longest, where warmup_min is given. "
+        "[default: until the rates have come to rest]",
+    )
+    warmup_min_s: Duration | None = Field(
+        default=None,
+        alias="warmup_min",
+        description="The shortest warm-up: from then on it ends as soon as the rates have come to rest.",
     )
     window_s: Duration | None = Field(
         default=None, alias="window", description="Measured by time, per arm and block."
     )
     transactions: int | None = Field(
         default=None, ge=1, description="Measured by transactions instead: so many of each client."
+    )
+    checkpoints: int | None = Field(
+        default=None,
+        ge=1,
+        le=1000,
+        description="Measured by checkpoint cycles instead: so many times the longest checkpoint_timeout.",
     )
     slice_s: Duration | None = Field(
         default=None, alias="slice", description="One arm's turn, with the schedule slices. [default: 1s]"

@@ -74,7 +74,9 @@ class Study(Driving):
     """Everything that decides what is run in one comparison, or one case of a study file.
 
     It is stored in the evidence, and a resume reads it from there. Where arms differ in how they are driven,
-    ``drivings`` has one for each, and what the study says itself is of the baseline.
+    ``drivings`` has one for each, and what the study says itself is of the baseline. With ``warmup_min_s`` a
+    warm-up ends by evidence between it and ``warmup_s``, without it takes ``warmup_s``. Each window of whole
+    ``checkpoints`` cycles begins with a checkpoint; how long it is, ``rounds`` and ``slice_s`` say.
     """
 
     title: str
@@ -82,6 +84,7 @@ class Study(Driving):
     drivings: tuple[Driving, ...] | None = None
     schedule: Literal["slices", "blocks", "sequential"] = "slices"
     transactions: int | None = Field(default=None, ge=1, le=10**9)
+    checkpoints: int | None = Field(default=None, ge=1, le=1000)
     warmup_workload: Workload | None = None
     cache_state: Literal["restored", "cold", "prewarmed"] = "restored"
     probes: tuple[ProbeName, ...] = DEFAULT_PROBES
@@ -91,6 +94,7 @@ class Study(Driving):
     wal_segment_mb: int | None = Field(default=None, ge=1, le=1024)
     slice_s: float = Field(default=1.0, ge=0.1, le=60)
     warmup_s: float = Field(ge=0, le=86_400)
+    warmup_min_s: float | None = Field(default=None, ge=0, le=86_400)
     rounds: int = Field(ge=2, le=10_000)
     budget_s: float = Field(gt=0)
     stop: Literal["verdict", "budget"] = "verdict"
@@ -113,9 +117,26 @@ class Study(Driving):
         return self
 
     @model_validator(mode="after")
+    def _warmup_can_end(self) -> Self:
+        if self.warmup_min_s is None:
+            return self
+        if self.warmup_min_s > self.warmup_s:
+            raise ValueError(
+                f"the shortest warm-up ({self.warmup_min_s:g} s) is longer than the longest "
+                f"({self.warmup_s:g} s)"
+            )
+        if self.warmup_workload is not None:
+            raise ValueError("a warm-up by another workload is not watched: give it a time")
+        return self
+
+    @model_validator(mode="after")
     def _schedule_can_be_kept(self) -> Self:
         if self.transactions is not None and self.schedule == "slices":
             raise ValueError("a window bound by transactions is one piece: take the schedule blocks")
+        if self.checkpoints is not None and self.schedule == "slices":
+            raise ValueError("checkpoint cycles are measured one arm at a time: take the schedule blocks")
+        if self.checkpoints is not None and self.transactions is not None:
+            raise ValueError("a window is bound by transactions or by checkpoints, not by both")
         if self.schedule == "sequential" and self.blocks_max is None:
             raise ValueError("the schedule sequential needs to know its repeats (blocks) beforehand")
         return self

@@ -84,6 +84,28 @@ plain answer waiting, and several short ones say more than a long one. Not short
 BLOCK_OVERHEAD_S = 6.0
 """Restore, start, checks and stop of one block, roughly; only the first layout is made from it."""
 
+WARMUP_MIN_S = 2.0
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """How long an arm is warmed up: ``most_s``, or by evidence between ``least_s`` and that."""
+
+    most_s: float
+    least_s: float | None = None
+
+
+WARMUP_VALUES_MIN = 6
+"""Slices, or seconds where those are shorter: of fewer nothing can be told, and a warm-up takes its time."""
+
+
+def by_evidence(likely_s: float, most_s: float, slice_s: float) -> WarmUp:
+    """From a quarter of what is likely on, not below WARMUP_MIN_S: what is steady at once needs no more."""
+    if most_s / min(1.0, slice_s) < WARMUP_VALUES_MIN:
+        return WarmUp(likely_s)
+    return WarmUp(most_s, min(most_s, max(WARMUP_MIN_S, likely_s / 4)))
+
+
 ROUNDS_MIN = 4
 ROUNDS_MIN_S = 8.0  # but no longer than this by itself: one pair of rounds is the least there is
 ROUNDS_MAX = 60

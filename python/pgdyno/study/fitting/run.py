@@ -39,11 +39,15 @@ def fit_run(
 
 
 def _window(file: StudyFile, layout: Layout, machine: Machine) -> dict[str, object]:
+    shortest_s = cases_of(file)[0].study.warmup_min_s
+    warmup: dict[str, object] = {"warmup_s": layout.warmup_s}
+    if shortest_s is not None:
+        warmup["warmup_min_s"] = min(shortest_s, layout.warmup_s)
     if file.run.transactions is None:
-        return {"window_s": layout.window_s, "rounds": None, "warmup_s": layout.warmup_s}
+        return {"window_s": layout.window_s, "rounds": None, "checkpoints": None, **warmup}
     studies = [case.study for case in cases_of(file)]
     number = min(layout.window_s * transactions_per_s(study, machine) / study.clients for study in studies)
-    return {"transactions": _two_digits(number), "warmup_s": layout.warmup_s}
+    return {"transactions": _two_digits(number), **warmup}
 
 
 def _two_digits(number: float) -> int:
@@ -76,6 +80,9 @@ def run_changes(
 
 def _lengths(before: StudyFile, after: StudyFile, time: str) -> Iterator[Change]:
     was, now = before.run, after.run
+    if was.checkpoints != now.checkpoints:
+        why = f"whole checkpoint cycles do not fit into {time}"
+        yield Change("run.checkpoints", f"{was.checkpoints}", "none, but a window", why)
     if was.transactions != now.transactions:
         why = f"as many as fit into {time} with few of them a second"
         yield Change("run.transactions", f"{was.transactions}", f"{now.transactions}", why)

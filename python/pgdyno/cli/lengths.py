@@ -1,0 +1,58 @@
+"""Options that say how long something takes, where a plain duration is not all that they can be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pgdyno.errors import UsageError
+from pgdyno.estimate import counted
+from pgdyno.study.arm import ArmSpec
+from pgdyno.study.checkpoints import likely_timeout_s, rounds_for
+from pgdyno.study.plan import Study
+from pgdyno.study.sizing import Rhythm, WarmUp, by_evidence, whole_rounds
+from pgdyno.units import format_duration, parse_duration_s
+
+
+def asked_warm_up(text: str | None, likely_s: float, slice_s: float) -> WarmUp:
+    """``10s``, ``5s..60s`` or ``auto``; ``likely_s`` is what a block has for it. Raises UsageError."""
+    if text is None or text == "auto":
+        return by_evidence(likely_s, 2 * likely_s, slice_s)
+    least, dots, most = text.partition("..")
+    if not dots:
+        return WarmUp(parse_duration_s(text))
+    return WarmUp(parse_duration_s(most), parse_duration_s(least))
+
+
+def warm_up_text(study: Study) -> str:
+    """``10 s``, or ``2 s to 8 s``."""
+    longest = format_duration(study.warmup_s)
+    least_s = study.warmup_min_s
+    return longest if least_s is None else f"{format_duration(least_s)} to {longest}"
+
+
+CHECKPOINTS = "checkpoints:"
+
+
+def asked_window(
+    text: str | None, rhythm: Rhythm, slice_s: float, schedule: str, arms: Sequence[ArmSpec]
+) -> dict[str, object]:
+    """``20s`` or ``checkpoints:2`` as fields of a study; None: what the rhythm has. Raises UsageError."""
+    if text is None:
+        return {"rounds": rhythm.rounds}
+    if not text.startswith(CHECKPOINTS):
+        return {"rounds": whole_rounds(parse_duration_s(text), slice_s, schedule)}
+    number = text.removeprefix(CHECKPOINTS)
+    if not number.isdecimal() or int(number) < 1:
+        raise UsageError(f"--window: {text!r} is no number of checkpoint cycles; for example: checkpoints:2")
+    rounds, unit_s = rounds_for(int(number), likely_timeout_s(arms))
+    return {"checkpoints": int(number), "rounds": rounds, "slice_s": unit_s, "schedule": "blocks"}
+
+
+def window_text(study: Study) -> str:
+    """What is measured of an arm in a block: ``20 s in slices of 1 s``, ``2 checkpoint cycles``."""
+    if study.transactions is not None:
+        return f"{counted(study.transactions, 'transaction')} of each client"
+    if study.checkpoints is not None:
+        return counted(study.checkpoints, "checkpoint cycle")
+    turns = f" in slices of {format_duration(study.slice_s)}" if study.schedule == "slices" else ""
+    return f"{format_duration(study.rounds * study.slice_s)}{turns}"

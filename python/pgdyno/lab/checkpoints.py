@@ -1,0 +1,33 @@
+"""A checkpoint right before a window that is to hold whole cycles, so that it begins with one."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+
+import psycopg
+
+from pgdyno.caveats import Caveat, Code
+from pgdyno.errors import ServerError
+from pgdyno.lab.progress import Doubt, Step
+from pgdyno.lab.trial import Lab, Trial, in_one_line
+
+
+def order_checkpoints(lab: Lab, trials: Sequence[Trial]) -> None:
+    """At the barrier before the measured part, when no transaction runs. Where the user may not, a caveat; a
+    server that is gone the driver finds out about.
+    """
+    for trial in trials:
+        lab.watch(Step(f"checkpoint of {trial.arm.name}"))
+        begun_s = time.monotonic()
+        try:
+            with contextlib.closing(trial.arm.connect()) as connection:
+                connection.execute("CHECKPOINT")
+        except (psycopg.Error, ServerError) as error:
+            names = {"arm": trial.arm.name, "reason": in_one_line(error)}
+            caveat = Caveat(Code.CHECKPOINT_NOT_ORDERED, names)
+            lab.watch(Doubt(caveat.sentence))
+            lab.writer.add_caveat(caveat, lab.case)
+        else:
+            trial.ordered_checkpoint_s = time.monotonic() - begun_s

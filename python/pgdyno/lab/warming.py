@@ -1,0 +1,107 @@
+"""Watches the warm-up while it runs, and says when it is over: when every arm's rate has come to rest.
+
+It looks where it may end: with one arm at each interval, with arms that take turns when all have had as many
+slices, so that none is warmed up for longer than another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pgdyno.analysis.steady import VALUES_MIN, is_steady
+from pgdyno.engine import Event
+from pgdyno.study.plan import Study
+
+_NS_PER_S = 1e9
+
+INTERVAL_SHARE_MIN = 0.5
+"""Of the interval asked for: a shorter one is the rest of a slice, and counts with the one before."""
+
+
+@dataclass
+class _Warming:
+    """One arm's warm-up so far. Of each observation: transactions, seconds, the latency's median in ns."""
+
+    seen: list[tuple[float, float, float | None]] = field(default_factory=list)
+    slices: int = 0  # that are over
+    driven_s: float = 0.0
+    is_in_slice: bool = False  # whether the last observation is of the slice that is still open
+    looks: int = 0  # how often it was asked whether it is steady, and what it was then
+    looks_steady: int = 0
+
+    def add(self, event: Event, interval_s: float) -> None:
+        took_s = (event["to_ns"] - event["from_ns"]) / _NS_PER_S
+        n = float(sum(kind["ok"] + kind["rolled_back"] for kind in event["kinds"].values()))
+        p50_ns = event["latency_ns"].get("p50") if n else None
+        self.driven_s += took_s
+        if took_s < INTERVAL_SHARE_MIN * interval_s and self.is_in_slice:
+            before_n, before_s, before_p50 = self.seen[-1]
+            self.seen[-1] = (before_n + n, before_s + took_s, before_p50)
+        elif took_s > 0:
+            self.seen.append((n, took_s, p50_ns))
+            self.is_in_slice = True
+
+    def looks_so(self, *, of_latency: bool) -> bool:
+        """Whether it is steady now; it is kept that it was asked."""
+        found = is_steady(self.values(of_latency=of_latency))
+        self.looks += 1
+        self.looks_steady += found
+        return found
+
+    def values(self, *, of_latency: bool) -> list[float]:
+        if of_latency:
+            return [float(p50_ns) for _, _, p50_ns in self.seen if p50_ns is not None]
+        return [n / took_s for n, took_s, _ in self.seen]
+
+
+class WarmUp:
+    """Of the arms that are up together, ``targets`` of them. Where the study gives a time, it looks on."""
+
+    def __init__(self, study: Study, targets: int, interval_s: float) -> None:
+        self._study = study
+        self._interval_s = interval_s
+        self._arms = [_Warming() for _ in range(targets)]
+        # Where clients start by the clock, it is their latency that comes to rest, and not their rate.
+        self._of_latency = study.rate is not None or study.pacing != "none"
+        self._is_over = False
+
+    def ends_with(self, event: Event) -> bool:
+        """Takes notice of an event of the run. True, once, when the warm-up may end with it."""
+        if event.get("role") != "warm-up":
+            return False
+        arm = self._arms[event["target"]]
+        if event["event"] == "interval":
+            arm.add(event, self._interval_s)
+        elif event["event"] == "slice":
+            arm.slices += 1
+            arm.is_in_slice = False
+        if self._is_over or not self._may_end(event):
+            return False
+        found = [of.looks_so(of_latency=self._of_latency) for of in self._arms]  # each is asked
+        self._is_over = all(found)
+        return self._is_over
+
+    def found(self, target: int) -> Mapping[str, Any] | None:
+        """How an arm's warm-up ended, ``by`` evidence or time, and how often it looked steady before. None
+        where there was none.
+        """
+        arm = self._arms[target]
+        if not arm.seen:
+            return None
+        return {
+            "driven_s": arm.driven_s,
+            "by": "evidence" if self._is_over else "time",
+            "values": len(arm.seen),
+            "looks": arm.looks,
+            "looks_steady": arm.looks_steady,
+        }
+
+    def _may_end(self, event: Event) -> bool:
+        least_s = self._study.warmup_min_s
+        if least_s is None or any(of.driven_s < least_s or len(of.seen) < VALUES_MIN for of in self._arms):
+            return False
+        if len(self._arms) == 1:
+            return bool(event["event"] == "interval")
+        return bool(event["event"] == "slice") and len({of.slices for of in self._arms}) == 1

@@ -1,0 +1,85 @@
+"""How many checkpoint cycles a window held, and what is said where it held none, or too few."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from test_analysis_telemetry import trial
+
+from pgdyno.analysis.cycles import Cycles, begun, doubts, of_arm
+from pgdyno.analysis.telemetry import Telemetry
+from pgdyno.caveats import Code
+from pgdyno.evidence.records import Plan, Schedule, Series, Trial
+
+ORDERED = {"ordered_checkpoint_s": 0.4}
+
+
+def plan(schedule: Schedule = Schedule.BLOCKS, checkpoints: int | None = None) -> Plan:
+    details = {"study": {"checkpoints": checkpoints}}
+    return Plan(schedule, {"kind": "tpcc"}, margin=0.02, seed=1, details=details)
+
+
+def told(timed: float, requested: float = 0.0, wal_mib: float = 500.0) -> Telemetry:
+    values = {"checkpoints.timed": timed, "checkpoints.requested": requested, "wal.bytes": wal_mib}
+    return Telemetry(values, [], [], {})
+
+
+def found(
+    telemetry: Mapping[int, Telemetry], driver: Mapping[str, Any] | None = None, of: Plan | None = None
+) -> Cycles | None:
+    trials: list[Trial] = [replace(trial(number), driver=driver or {}) for number in telemetry]
+    return of_arm(of or plan(), trials, {}, telemetry)
+
+
+def code(of: Plan, cycles: Cycles | None) -> Code | None:
+    assert cycles is not None
+    caveats = doubts(of, "18", cycles)
+    assert all(caveat.sentence for caveat in caveats)
+    return caveats[0].code if caveats else None
+
+
+def test_a_cycle_goes_from_one_checkpoint_to_the_next() -> None:
+    cycles = found({1: told(2, 1), 2: told(3, 1)})
+    assert cycles == Cycles(trials=2, checkpoints=3.5, without=0, whole=2, wanted=1, writes=True)
+    assert code(plan(), cycles) is None
+
+
+def test_a_window_that_begins_with_a_checkpoint_begins_with_a_cycle() -> None:
+    cycles = found({1: told(2), 2: told(2)}, ORDERED, plan(checkpoints=2))
+    assert cycles is not None and (cycles.whole, cycles.wanted) == (2, 2)
+    assert code(plan(checkpoints=2), cycles) is None
+
+
+@pytest.mark.parametrize(
+    ("telemetry", "checkpoints", "expected"),
+    [
+        ({1: told(0), 2: told(0)}, None, Code.WINDOW_WITHOUT_CHECKPOINT),
+        ({1: told(1), 2: told(1)}, None, Code.FEW_CHECKPOINT_CYCLES),
+        ({1: told(2), 2: told(2)}, 2, Code.FEW_CHECKPOINT_CYCLES),
+        ({1: told(0, wal_mib=0.1)}, None, None),  # nothing was written
+    ],
+)
+def test_too_few_are_a_caveat(
+    telemetry: Mapping[int, Telemetry], checkpoints: int | None, expected: Code | None
+) -> None:
+    of = plan(checkpoints=checkpoints)
+    assert code(of, found(telemetry, of=of)) is expected
+
+
+def test_of_slices_a_checkpoint_is_told_block_by_block() -> None:
+    assert code(plan(Schedule.SLICES), found({1: told(1)})) is None
+    assert code(plan(Schedule.SLICES), found({1: told(0)})) is Code.WINDOW_WITHOUT_CHECKPOINT
+
+
+def test_without_counters_the_samples_tell_and_without_these_nobody() -> None:
+    columns = ("at_s", "late_s", "num_timed", "num_requested")
+    series = Series("server", columns, np.array([[0, 0, 5, 1], [1, 0, 6, 1], [2, 0, 6, 2], [3, 0, 6, 2.0]]))
+    assert begun(series) == [1.0, 2.0]
+    bare = Telemetry({}, [], [], {})
+    cycles = of_arm(plan(), [trial(1)], {1: series}, {1: bare})
+    assert cycles is not None and (cycles.checkpoints, cycles.whole, cycles.writes) == (2, 1, True)
+    assert of_arm(plan(), [trial(1)], {}, {1: bare}) is None

@@ -1,0 +1,48 @@
+"""How warm-ups ended is told, and a doubt where more never looked steady than chance would have it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from test_analysis_telemetry import arm, trial
+
+from pgdyno.analysis.warm_up import doubts, warm_ups
+from pgdyno.caveats import Code
+from pgdyno.evidence.records import Role, Slice, Trial
+
+
+def warmed(number: int, driven_s: float, by: str, looks: int, looks_steady: int) -> Trial:
+    piece = Slice(0, Role.WARM_UP, 0.0, 0.0, driven_s, driven_s, 0, 0, {})
+    told = {"by": by, "values": looks + 4, "looks": looks, "looks_steady": looks_steady}
+    return replace(trial(number), slices=[piece], driver={"warm_up": told})
+
+
+def test_what_is_told_of_them() -> None:
+    trials = [
+        warmed(1, 5.0, "evidence", 1, 1),
+        warmed(2, 8.0, "time", 4, 0),
+        warmed(3, 6.0, "evidence", 2, 1),
+    ]
+    found = warm_ups(arm(0, "15"), trials)
+    assert found is not None
+    assert (found.trials, found.by_evidence, found.shortest_s, found.longest_s) == (3, 2, 5.0, 8.0)
+    assert (found.looked, found.unsteady) == (1, 1)
+    assert warm_ups(arm(0, "15"), [trial(1)]) is None
+
+
+@pytest.mark.parametrize(
+    ("trials", "unsteady", "looks", "is_told"),
+    [
+        (1, 1, 4, False),  # one in three is so by chance
+        (4, 4, 4, True),
+        (8, 4, 4, False),
+        (8, 7, 4, True),
+        (1, 1, 40, True),  # so many looks are not unsteady by chance
+        (4, 0, 40, False),
+    ],
+)
+def test_a_doubt_is_raised_beyond_chance(trials: int, unsteady: int, looks: int, is_told: bool) -> None:
+    of = [warmed(n, 8.0, "time", looks, 0 if n < unsteady else 1) for n in range(trials)]
+    caveats = doubts({"15": warm_ups(arm(0, "15"), of), "18": None})
+    assert [caveat.code for caveat in caveats] == [Code.WARM_UP_TOO_SHORT] * is_told

@@ -1,0 +1,110 @@
+"""The warm-up ends when every arm is steady and all have had as much of it, and not before its least time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pgdyno.analysis.steady import VALUES_MIN
+from pgdyno.engine import Event
+from pgdyno.lab.warming import WarmUp
+from pgdyno.study.arm import ArmSpec
+from pgdyno.study.plan import Study
+from pgdyno.study.tpcc import TpccParameters
+
+S = 1_000_000_000
+STEADY = [1000, 1004, 998, 1002, 999, 1001, 1000, 1003, 997, 1000]
+RISING = [100, 200, 300, 400, 500, 600, 700, 800, 900, 1000]
+
+
+def study(**fields: Any) -> Study:
+    return Study(
+        title="test",
+        arms=(ArmSpec(server="17", name="17"), ArmSpec(server="18", name="18")),
+        workload=TpccParameters(warehouses=1),
+        clients=2,
+        rounds=2,
+        budget_s=60,
+        seed=1,
+        **{"warmup_s": 30.0, "warmup_min_s": 2.0, **fields},
+    )
+
+
+def interval(target: int, at: int, n: float, took_s: float = 1.0, p50_ns: int = 1000) -> Event:
+    return {
+        "event": "interval",
+        "role": "warm-up",
+        "target": target,
+        "from_ns": at * S,
+        "to_ns": int((at + took_s) * S),
+        "kinds": {"new_order": {"ok": int(n * took_s), "rolled_back": 0, "failed": 3}},
+        "latency_ns": {"p50": p50_ns},
+    }
+
+
+def closed(target: int) -> Event:
+    return {"event": "slice", "role": "warm-up", "target": target}
+
+
+def ended_after(warm_up: WarmUp, first: list[int], second: list[int]) -> int | None:
+    """In how many rounds of a slice of each arm."""
+    for number, rates in enumerate(zip(first, second, strict=True)):
+        for target, n in enumerate(rates):
+            assert not warm_up.ends_with(interval(target, 2 * number + target, n))
+            if warm_up.ends_with(closed(target)):
+                assert target == 1  # the other arm has had its slice of the round, too
+                return number + 1
+    return None
+
+
+def test_it_ends_when_all_arms_are_steady_and_have_had_as_many_slices() -> None:
+    warm_up = WarmUp(study(), 2, 1.0)
+    assert ended_after(warm_up, STEADY, STEADY) == VALUES_MIN
+    assert warm_up.found(0) == {"driven_s": 5.0, "by": "evidence", "values": 5, "looks": 1, "looks_steady": 1}
+    assert not warm_up.ends_with(closed(1)), "once is enough"
+
+
+def test_one_arm_that_still_rises_keeps_the_others_waiting() -> None:
+    warm_up = WarmUp(study(), 2, 1.0)
+    assert ended_after(warm_up, STEADY, RISING) is None
+    first, second = warm_up.found(0), warm_up.found(1)
+    assert first is not None and second is not None
+    assert (first["by"], first["looks"], second["looks_steady"]) == ("time", 6, 0)
+    assert first["looks_steady"] > 0
+
+
+def test_it_takes_its_least_time_and_without_one_all_its_time() -> None:
+    found = ended_after(WarmUp(study(warmup_min_s=8.0), 2, 1.0), STEADY, STEADY)
+    assert found is not None and found >= 8
+    constant = WarmUp(study(warmup_min_s=None), 2, 1.0)
+    assert ended_after(constant, STEADY, STEADY) is None
+    assert constant.found(1) == {"driven_s": 10.0, "by": "time", "values": 10, "looks": 0, "looks_steady": 0}
+
+
+def test_an_arm_alone_is_asked_at_every_interval() -> None:
+    warm_up = WarmUp(study(schedule="blocks"), 1, 1.0)
+    found = [warm_up.ends_with(interval(0, at, n)) for at, n in enumerate(STEADY)]
+    assert found == [at + 1 == VALUES_MIN for at in range(len(STEADY))]
+
+
+def test_the_rest_of_a_slice_counts_with_the_interval_before_it() -> None:
+    warm_up = WarmUp(study(), 1, 1.0)
+    warm_up.ends_with(interval(0, 0, 1000))
+    warm_up.ends_with(interval(0, 1, 0, took_s=0.01))
+    found = warm_up.found(0)
+    assert found is not None and (found["values"], found["driven_s"]) == (1, pytest.approx(1.01))
+
+
+def test_under_a_fixed_load_it_is_the_latency_that_comes_to_rest() -> None:
+    falling = WarmUp(study(schedule="blocks", rate={"per_s": 100}), 1, 1.0)
+    level = WarmUp(study(schedule="blocks", rate={"per_s": 100}), 1, 1.0)
+    assert not any(falling.ends_with(interval(0, at, 100, p50_ns=10_000 - 900 * at)) for at in range(10))
+    assert any(level.ends_with(interval(0, at, 100, p50_ns=10_000 + at % 2)) for at in range(10))
+
+
+def test_what_is_measured_is_no_warm_up() -> None:
+    warm_up = WarmUp(study(schedule="blocks", warmup_s=0.0, warmup_min_s=0.0), 1, 1.0)
+    measured = [{**interval(0, at, n), "role": "measure"} for at, n in enumerate(STEADY)]
+    assert not any(warm_up.ends_with(event) for event in measured)
+    assert warm_up.found(0) is None

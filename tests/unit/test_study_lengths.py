@@ -1,0 +1,113 @@
+"""How long a warm-up and a window are: bounds, checkpoint cycles, and what cannot be asked for together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from test_study import make_study
+
+from pgdyno.cli.lengths import asked_warm_up, asked_window, warm_up_text, window_text
+from pgdyno.errors import UsageError
+from pgdyno.study.arm import ArmSpec, parse_arms
+from pgdyno.study.cases import cases_of
+from pgdyno.study.checkpoints import likely_timeout_s, rounds_for, with_window
+from pgdyno.study.file import StudyFile
+from pgdyno.study.sizing import Rhythm, WarmUp
+
+ARMS = parse_arms(["17", "18,checkpoint_timeout=10min", "18,checkpoint_timeout=30"])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, WarmUp(16.0, 2.0)),
+        ("auto", WarmUp(16.0, 2.0)),
+        ("10s", WarmUp(10.0)),
+        ("0s", WarmUp(0.0)),
+        ("5s..1min", WarmUp(60.0, 5.0)),
+    ],
+)
+def test_a_warm_up_is_a_time_or_two_bounds(text: str | None, expected: WarmUp) -> None:
+    assert asked_warm_up(text, 8.0, 1.0) == expected
+
+
+def test_a_warm_up_too_short_to_tell_anything_takes_its_time() -> None:
+    assert asked_warm_up(None, 2.0, 1.0) == WarmUp(2.0)
+    assert asked_warm_up(None, 2.0, 0.5) == WarmUp(4.0, 2.0)
+
+
+@pytest.mark.parametrize("text", ["5s..", "..5s", "soon", "5s..1min..2min"])
+def test_what_is_no_warm_up_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="not a duration"):
+        asked_warm_up(text, 8.0, 1.0)
+
+
+def test_the_shortest_warm_up_is_not_longer_than_the_longest() -> None:
+    with pytest.raises(ValidationError, match="longer than the longest"):
+        make_study(warmup_s=1.0, warmup_min_s=2.0)
+    assert warm_up_text(make_study(warmup_s=8.0, warmup_min_s=2.0)) == "2 s to 8 s"
+
+
+def test_a_window_of_checkpoints_is_as_long_as_the_longest_timeout_and_one_piece() -> None:
+    fields = asked_window("checkpoints:2", Rhythm(5.0, 10), 1.0, "slices", ARMS)
+    assert fields == {"checkpoints": 2, "rounds": 1203, "slice_s": 1.0, "schedule": "blocks"}
+    assert window_text(make_study(**fields)) == "2 checkpoint cycles"
+    assert rounds_for(1000, 3600.0) == (9973, 361.0)  # no more than a study may have
+
+
+@pytest.mark.parametrize("text", ["checkpoints:", "checkpoints:0", "checkpoints:-1", "checkpoints:1.5"])
+def test_what_is_no_number_of_cycles_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="no number of checkpoint cycles"):
+        asked_window(text, Rhythm(5.0, 10), 1.0, "blocks", ARMS)
+
+
+def test_the_servers_own_timeouts_decide_and_a_resumed_study_has_the_same() -> None:
+    asked = make_study(schedule="blocks", checkpoints=2)
+    found = with_window(asked, [300.0, None, 30.0])
+    assert found.rounds * found.slice_s == 603
+    again = type(found).model_validate(found.model_dump())
+    assert with_window(again, [30.0, 300.0]) == found
+    assert with_window(make_study(), [300.0]) == make_study()
+    assert likely_timeout_s([ArmSpec(server="17", name="17")]) == 300.0
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"schedule": "slices", "checkpoints": 1}, "one arm at a time"),
+        ({"schedule": "blocks", "checkpoints": 1, "transactions": 5}, "not by both"),
+    ],
+)
+def test_cycles_are_of_one_arm_and_not_counted_in_transactions(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        make_study(**fields)
+
+
+def file_of(**run: Any) -> StudyFile:
+    return StudyFile.of(
+        {
+            "title": "t",
+            "compare": ["server"],
+            "workload": {"kind": "pgbench", "scale": 1},
+            "drive": {"clients": 2},
+            "factors": {"server": ["17", "18"]},
+            "settings": {"checkpoint_timeout": "1min"},
+            "run": {"repeats": 5, **run},
+        }
+    )
+
+
+def test_a_study_file_without_a_warm_up_leaves_it_to_the_evidence() -> None:
+    (case,) = cases_of(file_of(window="30s"))
+    assert (case.study.warmup_s, case.study.warmup_min_s) == (10, 2.5)
+    (case,) = cases_of(file_of(window="30s", warmup="10s"))
+    assert (case.study.warmup_s, case.study.warmup_min_s) == (10, None)
+    (case,) = cases_of(file_of(window="30s", warmup="60s", warmup_min="5s"))
+    assert (case.study.warmup_s, case.study.warmup_min_s) == (60, 5)
+
+
+def test_a_study_file_can_ask_for_checkpoint_cycles() -> None:
+    (case,) = cases_of(file_of(checkpoints=2, schedule="blocks"))
+    assert case.study.checkpoints == 2 and case.study.rounds * case.study.slice_s == 123
