@@ -65,9 +65,9 @@ def test_children_are_found_with_and_without_the_kernels_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with a_process_that_has_worked(WORK) as pid:
-        assert pid in cpu._children(os.getpid())
+        assert pid in cpu.child_pids(os.getpid())
         monkeypatch.setattr(cpu, "PROC", tmp_path)
-        assert pid in cpu._children(os.getpid())
+        assert pid in cpu.child_pids(os.getpid())
 
 
 def test_a_servers_cpu_is_that_of_its_children_too() -> None:

@@ -16,6 +16,7 @@ from pgdyno.analysis.limited import limited_by_trial
 from pgdyno.analysis.metrics import Metric
 from pgdyno.analysis.noise import Noise, with_noise
 from pgdyno.analysis.noise import doubts as noise_doubts
+from pgdyno.analysis.profile_comparison import ProfileComparison, compare_profiles
 from pgdyno.analysis.sampled import SERVER
 from pgdyno.analysis.series import Point, throughput
 from pgdyno.analysis.steadiness import Steadiness, steadiness
@@ -88,6 +89,7 @@ class Findings:
     drifts: Mapping[int, Sequence[Drift]]  # by arm; none of short windows
     noise: Noise
     anomalies: Anomalies
+    profiles: Sequence[ProfileComparison]  # of the arms after the first; none without profiles
     why: Mapping[int, Why]  # by arm after the first
     steadiness: Sequence[Steadiness]  # of each arm
 
@@ -149,6 +151,9 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         telemetry=told,
         drifts=drifting,
         noise=noise,
+        profiles=compare_profiles(
+            arms, trials, {trial: of.profile for trial, of in told.by_trial.items()}, study.plan.confidence
+        ),
         anomalies=find_anomalies(arms, trials, comparisons, chosen[0], told.by_trial, study.plan.margin),
         why=_why(evidence, arms, trials, told, study.plan),
         steadiness=steady,

@@ -23,6 +23,7 @@ from pgdyno.analysis.client_time import ClientTime
 from pgdyno.analysis.counters import OTHERS, Row, identity, number
 from pgdyno.analysis.effect import level_of
 from pgdyno.analysis.metrics import US_PER_S, Metric
+from pgdyno.analysis.profile import PROFILE, Profile, profile_of
 from pgdyno.analysis.quantities import OF_TRIALS, Quantity
 from pgdyno.analysis.quantities_of_parts import BY_KEY, OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS, Told
 from pgdyno.analysis.sampled import WAITS
@@ -66,6 +67,7 @@ class Telemetry:
     waits: Sequence[str] = ()
     elapsed_s: float | None = None
     machine: Mapping[str, float] = field(default_factory=dict)
+    profile: Profile | None = None
     time: ClientTime = field(default_factory=ClientTime)
 
     @property
@@ -109,6 +111,7 @@ def of_trial(
         waits,
         w.elapsed_s,
         _machine(w),
+        profile_of(w.last.get(PROFILE, ()), trial.transactions),
         time,
     )
 

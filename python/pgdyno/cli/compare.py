@@ -118,6 +118,10 @@ def compare(
             "[default: default]",
         ),
     ] = None,
+    profile: Annotated[
+        bool,
+        typer.Option("--profile", help="CPU profiles of the servers, by perf, and what differs in them."),
+    ] = False,
     confidence: Annotated[str, typer.Option(metavar="PERCENT", help="Of the intervals.")] = "95%",
     threads: options.Threads = None,
     seed: Annotated[
@@ -205,7 +209,7 @@ def compare(
         "arms": specs,
         "schedule": schedule if transactions is None else "blocks",
         "transactions": transactions,
-        "probes": asked_probes(probes),
+        "probes": asked_probes(probes, profile=profile),
         "slice_s": slice_s,
         "discard_s": discard_s(slice_s),
         "warmup_s": warm_up.most_s,
@@ -240,8 +244,10 @@ ALL_BY_DEFAULT = "default"
 """Of ``--probe``: those that are read where none is named, so that another one can be added."""
 
 
-def asked_probes(names: Sequence[str] | None) -> Sequence[str]:
-    """Raises UsageError: one that does not exist."""
+def asked_probes(names: Sequence[str] | None, *, profile: bool = False) -> Sequence[str]:
+    """``profile``: one more than what is named. Raises UsageError: one that does not exist."""
+    if profile:
+        return tuple(dict.fromkeys((*asked_probes(names), "profile")))
     known = get_args(ProbeName)
     if not names:
         return DEFAULT_PROBES

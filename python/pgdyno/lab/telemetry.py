@@ -7,6 +7,7 @@ the trial by the driver's word, not by theirs.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from pgdyno.lab.trial import Lab, Trial
 from pgdyno.probe.clients import find_clients
 from pgdyno.probe.cpu import scheduled
 from pgdyno.probe.host_counters import HostCounters
+from pgdyno.probe.profile import ProfileError, Profiler, hz_for
 from pgdyno.probe.sample import sample, sample_waits
 from pgdyno.probe.sampled_server import Target
 from pgdyno.probe.sampler import Cost, Sampler, monotonic_of
@@ -43,6 +45,9 @@ SAMPLED = frozenset(name for name, probe in PROBES.items() if probe.in_series)
 """Probes of which something is in the one-second series of the server."""
 
 
+PROFILE = "profile"
+
+
 @dataclass
 class Telemetry:
     """Of the trials that are up together. ``epoch_unix_s``, ``driver_pid``: known when the run starts."""
@@ -55,6 +60,7 @@ class Telemetry:
     _host: HostCounters | None = None
     _cost: Cost | None = None
     _readings: dict[int, list[Reading]] = field(default_factory=dict)
+    _profilers: dict[int, Profiler] = field(default_factory=dict)
     _clients: dict[int, tuple[int, ...]] = field(default_factory=dict)  # by trial: their server processes
 
     @classmethod
@@ -69,6 +75,8 @@ class Telemetry:
             yield telemetry
         finally:
             telemetry._stop_sampling()
+            for profiler in telemetry._profilers.values():
+                profiler.give_up()
 
     def note_driver(self, pid: int) -> None:
         """The driver has started."""
@@ -99,11 +107,17 @@ class Telemetry:
             targets, host, monotonic_of(self.epoch_unix_s), step_s=step_for(self.lab.study.window_likely_s())
         )
         self._sampler.start()
+        if PROFILE in asked:
+            for trial in self.trials:
+                self._start_profile(trial)
 
     def end(self) -> None:
         """At the barrier after it."""
         if not self.lab.study.probes:
             return
+        if PROFILE in self.lab.study.probes:
+            for trial in self.trials:
+                self._end_profile(trial)
         self._stop_sampling()
         self._read(Moment.END)
 
@@ -145,7 +159,7 @@ class Telemetry:
 
     def _read(self, moment: Moment) -> None:
         for trial in self.trials:
-            self._read_trial(trial, moment, self.lab.study.probes)
+            self._read_trial(trial, moment, [probe for probe in self.lab.study.probes if probe != PROFILE])
 
     def _read_trial(self, trial: Trial, moment: Moment, probes: Sequence[str]) -> None:
         """Over a connection that is made for it: while the sampler samples, its own is the only one."""
@@ -172,6 +186,31 @@ class Telemetry:
         clients = self._clients.get(trial.id)
         of = scheduled(clients) if clients else None
         return {} if of is None else {ON_CPU: of.on_cpu_s, READY: of.ready_s}
+
+    def _start_profile(self, trial: Trial) -> None:
+        pid, window_s = trial.arm.postmaster_pid(), self.lab.study.window_likely_s()
+        reason = ""
+        try:
+            if pid is None:
+                raise ProfileError("the server is not ours to profile: let pgdyno start it")
+            self._profilers[trial.id] = Profiler.start(pid, hz_for(window_s, len(os.sched_getaffinity(0))))
+        except ProfileError as error:
+            reason = str(error)
+        begun = Reading(PROFILE, Moment.BEGIN, self._now_s(), 0.0, None if reason else (), reason)
+        self._readings.setdefault(trial.id, []).append(begun)
+
+    def _end_profile(self, trial: Trial) -> None:
+        profiler = self._profilers.pop(trial.id, None)
+        if profiler is None:
+            return
+        at_s, begun_s = self._now_s(), time.monotonic()
+        rows, reason = None, ""
+        try:
+            rows = profiler.stop()
+        except ProfileError as error:
+            reason = str(error)
+        took_s = time.monotonic() - begun_s
+        self._readings[trial.id].append(Reading(PROFILE, Moment.END, at_s, took_s, rows, reason))
 
     def _now_s(self) -> float:
         return time.time() - self.epoch_unix_s

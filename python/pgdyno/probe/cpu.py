@@ -47,7 +47,7 @@ def server_cpu_s(postmaster_pid: int) -> float:
     """
     try:
         reaped = psutil.Process(postmaster_pid).cpu_times()
-        living_s = sum(process_cpu_s(child) for child in _children(postmaster_pid))
+        living_s = sum(process_cpu_s(child) for child in child_pids(postmaster_pid))
         return process_cpu_s(postmaster_pid) + living_s + reaped.children_user + reaped.children_system
     except psutil.NoSuchProcess as error:
         raise ProcessLookupError(postmaster_pid) from error
@@ -88,9 +88,9 @@ def scheduled(pids: Iterable[int]) -> Scheduled | None:
     return Scheduled(on_cpu_ns / NS_PER_S, ready_ns / NS_PER_S)
 
 
-def _children(pid: int) -> list[int]:
-    """Of a process of one thread, as the postmaster is. Looking for them in the whole of /proc, as psutil
-    does, takes a hundred times as long.
+def child_pids(pid: int) -> list[int]:
+    """The children of a process of one thread, as the postmaster is. Looking for them in the whole of
+    /proc, as psutil does, takes a hundred times as long.
     """
     path = PROC / str(pid) / "task" / str(pid) / "children"
     before = ""

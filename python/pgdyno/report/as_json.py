@@ -17,6 +17,7 @@
     probes          {cpu_share, us_per_transaction}: what they cost, or null
     anomalies       {trials: [{trial, block, arm, value, named, own: {off_percent, score, limit}, ratio,
                     causes}], the most anomalous first, without}
+    profiles        [{arm, baseline, blocks, samples, hz, functions}]
 
 ``why`` is null or ``{sentences, whole_is, unit, by_resource, by_statement, looks, …}``; the two are null or
 ``{whole, parts: {key: {a, b, difference, low, high, confidence, n, p_value, significant, by_block}}}``.
@@ -59,6 +60,7 @@ from pgdyno.report.gate import as_object as gate_as_object
 from pgdyno.report.gate import verdicts
 from pgdyno.report.hosts import HostsReport
 from pgdyno.report.model import Headline, Report
+from pgdyno.report.profile import as_object as profiles_as_object
 from pgdyno.report.sections_as_json import over_all
 from pgdyno.report.study import StudyReport
 from pgdyno.report.why import WhyReport
@@ -185,6 +187,7 @@ def as_object(report: Report) -> dict[str, Any]:
         "probes": _probes(findings),
         "noise": noise.as_value(findings),
         "anomalies": anomalies.as_object(findings.anomalies),
+        "profiles": profiles_as_object(findings),
     }
 
 

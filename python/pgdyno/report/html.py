@@ -10,7 +10,7 @@ from jinja2 import Environment, StrictUndefined
 
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.study import StudyFindings
-from pgdyno.report import charts, charts_of_hosts, charts_of_why, timelines
+from pgdyno.report import charts, charts_of_hosts, charts_of_why, flames, timelines
 from pgdyno.report.hosts import HostsReport
 from pgdyno.report.model import Report
 from pgdyno.report.study import StudyReport
@@ -54,4 +54,5 @@ def _pictures(report: Report) -> dict[str, Any]:
         "checkpoints": timelines.has_checkpoints(findings),
         "wal": timelines.wal_rates(findings),
         "latencies": charts.latencies(findings),
+        "flames": flames.flames(findings),
     }

@@ -21,6 +21,7 @@ from pgdyno.report import (
     why,
 )
 from pgdyno.report.method import DERIVED_FROM_TPC_C, how_it_was_measured
+from pgdyno.report.profile import cpu_by_function
 from pgdyno.report.tables import Table
 from pgdyno.report.why import WhyReport
 
@@ -116,6 +117,7 @@ def build(findings: Findings) -> Report:
         telemetry_of_parts.drifts(findings),
         telemetry.brief(findings),
         telemetry_of_parts.statements(findings),
+        cpu_by_function(findings),
         tables.safety(findings),
         tables.checks(findings),
         noise.table(findings),

@@ -12,6 +12,7 @@ ProbeName = Literal[
     "io",
     "locks",
     "pgstattuple",
+    "profile",
     "relations",
     "replication",
     "statements",
@@ -34,4 +35,4 @@ DEFAULT_PROBES: tuple[ProbeName, ...] = (
     "wraparound",
 )
 """All but those that cost: statements must be loaded by the server, and slows every statement down a little;
-pgstattuple reads whole tables."""
+pgstattuple reads whole tables; profile needs perf, and the right to use it."""

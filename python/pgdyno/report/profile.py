@@ -1,0 +1,76 @@
+"""CPU profiles in words: the functions that took the most time, and what an arm changes in them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from pgdyno.analysis.findings import Findings
+from pgdyno.analysis.profile_comparison import FunctionChange, ProfileComparison
+from pgdyno.analysis.verdict import BLOCKS_MIN
+from pgdyno.estimate import counted, decimals_of, grouped, signed
+from pgdyno.report.tables import Table
+
+ON_TERMINAL_MAX = 8
+
+
+def cpu_by_function(findings: Findings) -> Table:
+    """A row a function and arm, those with the most time first."""
+    baseline = findings.arms[0].arm.name
+    rows = [
+        [change.name, profile.arm.name, _us(change.baseline_us), _us(change.arm_us), _change(change)]
+        for profile in findings.profiles
+        for change in profile.functions
+    ]
+    numeric = (f"{baseline}, µs/tx", "arm, µs/tx", "change, µs/tx")
+    return Table(
+        title="CPU by function of the server (less is better)",
+        columns=("function", "arm", *numeric),
+        rows=rows,
+        note=" ".join(map(_note, findings.profiles)) + NOTE if findings.profiles else "",
+        numeric=frozenset(numeric),
+        long=True,
+        rows_on_terminal=ON_TERMINAL_MAX,
+    )
+
+
+NOTE = (
+    " In the function itself, without what it calls, per transaction. Intervals hold together over an arm's "
+    "functions (Holm). A function that a stripped program does not name counts as the one before it, or as "
+    "unknown; a name may be another one's in another version."
+)
+
+
+def _note(profile: ProfileComparison) -> str:
+    a, b = profile.samples
+    return (
+        f"Of {profile.arm.name}: {counted(len(profile.blocks), 'block')}, {grouped(a, 0)} samples of "
+        f"{profile.baseline.name} and {grouped(b, 0)} of {profile.arm.name}, {profile.hz} in a second of CPU."
+    )
+
+
+def _us(us: float) -> str:
+    return grouped(us, decimals_of(us, 3)) if us else "0"
+
+
+def _change(change: FunctionChange) -> str:
+    of = change.change
+    if of.low is None or of.high is None or of.n < BLOCKS_MIN:
+        return signed(of.value, decimals_of(of.value, 2), "")
+    low, high = (signed(end, of.decimals, "") for end in (of.low, of.high))
+    return f"{signed(of.value, of.decimals, '')} ({low} … {high})"
+
+
+def as_object(findings: Findings) -> list[dict[str, Any]]:
+    """For JSON. The stacks are in the evidence."""
+    return [
+        {
+            "arm": profile.arm.name,
+            "baseline": profile.baseline.name,
+            "blocks": list(profile.blocks),
+            "samples": list(profile.samples),
+            "hz": profile.hz,
+            "functions": [asdict(change) for change in profile.functions],
+        }
+        for profile in findings.profiles
+    ]

@@ -1,0 +1,35 @@
+"""A profile of a real server, where perf is there and permitted."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgdyno.probe.profile import ProfileError, Profiler
+from pgdyno.server.running import Server
+
+BUSY = "SELECT count(*) FROM generate_series(1, 2000000) AS i WHERE i % 7 = 3"
+
+
+def test_backends_that_begin_later_are_sampled_too(running_server: Server) -> None:
+    try:
+        profiler = Profiler.start(running_server.postmaster_pid, 99)
+    except ProfileError as error:
+        pytest.skip(str(error))
+    with running_server.connect() as connection:
+        connection.execute(BUSY)
+    rows = profiler.stop()
+    samples = int(rows[0]["samples"] or 0)
+    assert samples > 0
+    assert sum(int(row["n"] or 0) for row in rows[1:]) == samples
+    assert not profiler.folder.exists()
+    assert profiler.process.poll() is not None
+
+
+def test_a_profile_that_is_given_up_leaves_nothing(running_server: Server) -> None:
+    try:
+        profiler = Profiler.start(running_server.postmaster_pid, 99)
+    except ProfileError as error:
+        pytest.skip(str(error))
+    profiler.give_up()
+    assert profiler.process.poll() is not None
+    assert not profiler.folder.exists()

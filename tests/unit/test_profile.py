@@ -1,0 +1,244 @@
+"""CPU profiles: what perf prints becomes stacks, these become time per transaction, and differences."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy
+from synthetic_study import Synthetic, arms_of, write_study
+
+from pgdyno.analysis.findings import Findings
+from pgdyno.analysis.profile import Profile, profile_of
+from pgdyno.analysis.profile_comparison import FUNCTIONS_MAX, ProfileComparison, compare_profiles
+from pgdyno.analysis.study import find_study
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import Trial
+from pgdyno.probe.profile import (
+    DEPTH_MAX,
+    HZ_MAX,
+    SAMPLES_MAX,
+    STACKS_MAX,
+    ProfileError,
+    Profiler,
+    hz_for,
+    reason_of,
+    rows_of,
+    stacks_of,
+)
+from pgdyno.report import profile as words
+from pgdyno.report.flames import NARROWEST, WIDTH, flames, tree
+
+SCRIPT = """postgres
+\t          55a1c3 pg_comp_crc32c
+\t          55a100 XLogInsert
+\t               0 [unknown]
+\t          55a0ff main
+
+postgres
+\t    ffffffff81 copy_user
+\t          55a0ff main
+
+postgres
+\t            7f00 [unknown]
+
+postgres
+\t          55a1c3 pg_comp_crc32c
+\t          55a100 XLogInsert
+\t          55a0ff main
+"""
+
+
+def test_a_sample_is_a_stack_from_the_outermost_function_to_the_innermost() -> None:
+    assert stacks_of(SCRIPT.splitlines()) == {
+        ("main", "XLogInsert", "pg_comp_crc32c"): 2,
+        ("main", "copy_user"): 1,
+        ("[unknown]",): 1,
+    }
+    assert not stacks_of([])
+
+
+def test_a_stack_that_never_ends_is_cut_where_it_began() -> None:
+    lines = ["postgres", *(f"\t {i:x} f{i}" for i in range(500)), ""]
+    (stack,) = stacks_of(lines)
+    assert (len(stack), stack[-1]) == (DEPTH_MAX, "f0")
+
+
+def test_what_is_rare_counts_for_its_innermost_function() -> None:
+    stacks = Counter({("main", f"f{i}", "leaf"): 2 for i in range(STACKS_MAX)})
+    stacks |= Counter({("main", "rare", f"leaf{i % 2}"): 1 for i in range(2)})
+    rows = rows_of(stacks, 99)
+    assert rows[0] == {"event": "cpu-clock", "hz": 99, "samples": 2 * STACKS_MAX + 2}
+    assert sum(int(row["n"] or 0) for row in rows[1:]) == 2 * STACKS_MAX + 2
+    assert rows[-2:] == [{"stack": "leaf0", "n": 1}, {"stack": "leaf1", "n": 1}]
+
+
+def test_long_windows_are_sampled_more_rarely() -> None:
+    assert hz_for(10, 2) == HZ_MAX
+    assert hz_for(86_400, 2) == 2
+    assert hz_for(1e9, 64) == 1
+    assert hz_for(3600, 2) * 3600 * 2 <= SAMPLES_MAX
+
+
+@pytest.mark.parametrize(
+    ("errors", "words"),
+    [
+        (
+            "Error:\nAccess to performance monitoring … perf_event_paranoid setting",
+            "kernel.perf_event_paranoid",
+        ),
+        ("couldn't open: Permission denied", "not permitted"),
+        ("unknown option", "perf failed: unknown option"),
+        ("", "it said nothing"),
+    ],
+)
+def test_where_perf_fails_the_reason_says_what_would_help(errors: str, words: str) -> None:
+    assert words in reason_of(errors)
+
+
+def test_without_perf_there_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ProfileError, match="install it"):
+        Profiler.start(os.getpid(), 99)
+
+
+def test_a_perf_that_refuses_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    perf = tmp_path / "perf"
+    perf.write_text("#!/bin/sh\necho 'see perf_event_paranoid' >&2\nexit 255\n")
+    perf.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(ProfileError, match="not permitted"):
+        Profiler.start(os.getpid(), 99)
+    assert list(tmp_path.iterdir()) == [perf]
+
+
+ROWS = rows_of(Counter({("main", "a"): 30, ("main", "b"): 10, ("b",): 10}), 100)
+
+
+def test_time_is_per_transaction_and_own_time_is_without_what_was_called() -> None:
+    found = profile_of(ROWS, 1000)
+    assert found is not None
+    # 30 samples at 100 a second are 300 ms: of 1000 transactions 300 µs each.
+    assert found.us_per_tx == pytest.approx({("main", "a"): 300, ("main", "b"): 100, ("b",): 100})
+    assert found.own == pytest.approx({"a": 300, "b": 200})
+    assert found.samples == 50
+    for rows, transactions in (([], 5), (ROWS, None), (ROWS, 0), ([{"event": "x"}], 5)):
+        assert profile_of(rows, transactions) is None
+
+
+@pytest.fixture(scope="module")
+def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
+    path = tmp_path_factory.mktemp("evidence") / "e"
+    write_study(path, Synthetic(blocks=6, slices=2))
+    with Evidence(path) as evidence:
+        return find_study(evidence).first
+
+
+def profiles(trials: list[Trial], changed: float) -> dict[int, Profile | None]:
+    """crc takes the arm ``changed`` µs more; parse is alike but for noise; only the baseline has gone."""
+    rng = np.random.default_rng(2)
+    found: dict[int, Profile | None] = {}
+    for trial in trials:
+        crc = 50.0 + (changed if trial.arm else 0.0) + rng.normal(0, 1)
+        stacks = {("main", "crc"): crc, ("main", "parse"): 20 + rng.normal(0, 3)}
+        stacks |= {} if trial.arm else {("main", "gone"): 5.0}
+        found[trial.trial] = Profile(stacks, 1000, 99)
+    return found
+
+
+def compared(findings: Findings, changed: float = 10.0) -> ProfileComparison:
+    trials = list(findings.trials)
+    (found,) = compare_profiles(arms_of(Synthetic()), trials, profiles(trials, changed), 0.95)
+    return found
+
+
+def test_the_function_that_grew_is_found_with_its_interval(findings: Findings) -> None:
+    found = compared(findings)
+    by_name = {change.name: change for change in found.functions}
+    assert list(by_name) == ["crc", "parse", "gone"]
+    crc, parse = by_name["crc"].change, by_name["parse"].change
+    assert crc.low is not None and crc.high is not None and parse.low is not None and parse.high is not None
+    assert 5 < crc.low < 10 < crc.high < 15
+    assert parse.low < 0 < parse.high
+    assert (by_name["gone"].baseline_us, by_name["gone"].arm_us) == (pytest.approx(5.0), 0.0)
+    assert (found.blocks, found.samples) == ([0, 1, 2, 3, 4, 5], (6000, 6000))
+
+
+def test_the_interval_is_students_over_the_blocks(findings: Findings) -> None:
+    trials = list(findings.trials)
+    given = profiles(trials, 10.0)
+    by_place = {(trial.block, trial.arm): given[trial.trial] for trial in trials}
+    d = []
+    for block in range(6):
+        a, b = by_place[block, 0], by_place[block, 1]
+        assert a is not None and b is not None
+        d.append(b.own["crc"] - a.own["crc"])
+    crc = compared(findings).functions[0].change
+    low, high = scipy.stats.t.interval(crc.confidence, 5, np.mean(d), scipy.stats.sem(d))
+    assert (crc.low, crc.high) == (pytest.approx(low), pytest.approx(high))
+    assert crc.confidence > 0.95  # Holm, over three functions
+
+
+def test_only_blocks_with_both_profiles_count(findings: Findings) -> None:
+    trials = list(findings.trials)
+    given = profiles(trials, 10.0)
+    given[trials[0].trial] = None
+    (found,) = compare_profiles(arms_of(Synthetic()), trials, given, 0.95)
+    assert len(found.blocks) == 5
+    assert not compare_profiles(arms_of(Synthetic()), trials, {}, 0.95)
+
+
+def test_functions_are_told_by_their_size(findings: Findings) -> None:
+    stacks = {("main", f"f{i:03}"): float(i) for i in range(100)}
+    given: dict[int, Profile | None] = {t.trial: Profile(stacks, 1, 99) for t in findings.trials}
+    (found,) = compare_profiles(arms_of(Synthetic()), list(findings.trials), given, 0.95)
+    assert [change.name for change in found.functions] == [f"f{99 - i:03}" for i in range(FUNCTIONS_MAX)]
+
+
+def test_frames_hold_what_they_called_and_widths_add_up(findings: Findings) -> None:
+    root = tree(compared(findings))
+    main = root.within["main"]
+    assert root.width_us == pytest.approx(sum(frame.width_us for frame in main.within.values()))
+    assert main.b - main.a == pytest.approx(root.b - root.a)
+    assert main.within["gone"].b == 0
+
+
+def test_a_flame_graph_says_its_numbers_and_shows_what_grew_and_shrank(findings: Findings) -> None:
+    (panel,) = flames(replace(findings, profiles=[compared(findings)]))
+    picture = str(panel.picture)
+    assert re.search(r"<title>crc: 5\d(\.\d)? → 6\d(\.\d)? µs per transaction", picture)
+    crc = picture[picture.index("<title>crc") :]
+    assert re.match(r'[^"]*"frame"[^>]*></rect><rect class="grew"', crc)
+    gone = picture[picture.index("<title>gone") :]
+    assert re.match(r'[^"]*"frame"[^>]*></rect><rect class="shrank"', gone)
+    widths = [float(width) for width in re.findall(r'class="frame"[^>]* width="([\d.]+)"', picture)]
+    assert max(widths) == WIDTH
+    assert min(widths) >= NARROWEST
+    assert "<script" not in picture
+
+
+def test_names_from_a_program_cannot_become_markup(findings: Findings) -> None:
+    given: dict[int, Profile | None] = {
+        t.trial: Profile({("operator<<", "<b>&"): 5.0}, 1, 99) for t in findings.trials
+    }
+    found = compare_profiles(arms_of(Synthetic()), list(findings.trials), given, 0.95)
+    (panel,) = flames(replace(findings, profiles=found))
+    assert "<b>" not in str(panel.picture)
+
+
+def test_the_table_and_json_have_every_function(findings: Findings) -> None:
+    with_profile = replace(findings, profiles=[compared(findings)])
+    table = words.cpu_by_function(with_profile)
+    assert [row[0] for row in table.rows] == ["crc", "parse", "gone"]
+    assert "(" in table.rows[0][-1]
+    told = json.loads(json.dumps(words.as_object(with_profile)))
+    assert told[0]["functions"][0]["change"]["low"] > 5
+    assert not words.cpu_by_function(findings).rows
+    assert words.as_object(findings) == []
