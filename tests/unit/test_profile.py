@@ -15,6 +15,7 @@ import scipy
 from synthetic_study import Synthetic, arms_of, write_study
 
 from pgdyno.analysis.findings import Findings
+from pgdyno.analysis.frames import frames_of
 from pgdyno.analysis.profile import Profile, profile_of
 from pgdyno.analysis.profile_comparison import FUNCTIONS_MAX, ProfileComparison, compare_profiles
 from pgdyno.analysis.study import find_study
@@ -33,7 +34,7 @@ from pgdyno.probe.profile import (
     stacks_of,
 )
 from pgdyno.report import profile as words
-from pgdyno.report.flames import NARROWEST, WIDTH, flames, tree
+from pgdyno.report.flames import NARROWEST, WIDTH, flames
 
 SCRIPT = """postgres
 \t          55a1c3 pg_comp_crc32c
@@ -203,21 +204,55 @@ def test_functions_are_told_by_their_size(findings: Findings) -> None:
 
 
 def test_frames_hold_what_they_called_and_widths_add_up(findings: Findings) -> None:
-    root = tree(compared(findings))
-    main = root.within["main"]
-    assert root.width_us == pytest.approx(sum(frame.width_us for frame in main.within.values()))
-    assert main.b - main.a == pytest.approx(root.b - root.a)
-    assert main.within["gone"].b == 0
+    root = compared(findings).frames
+    (main,) = root.within
+    assert (main.name, [frame.name for frame in main.within]) == ("main", ["crc", "gone", "parse"])
+    assert main.mean_us == pytest.approx(sum(frame.mean_us for frame in main.within))
+    assert main.change_us == pytest.approx(root.change_us)
+    assert main.within[1].arm_us == 0
+    assert [frame.differs for frame in main.within] == [True, True, False]
+
+
+def test_frames_of_arms_that_are_alike_rarely_differ(findings: Findings) -> None:
+    rng, alarms, studies = np.random.default_rng(4), 0, 200
+    for _ in range(studies):
+        pairs = [tuple(_noisy(rng) for _ in range(2)) for _ in range(6)]
+        root = frames_of(pairs, 0.95)  # type: ignore[arg-type]
+        alarms += any(frame.differs for frame in (root, *root.within))
+    assert alarms <= scipy.stats.binom.ppf(0.999, studies, 0.05)
+
+
+def _noisy(rng: np.random.Generator) -> Profile:
+    return Profile({(f"f{i}",): 10 + rng.normal(0, 1) for i in range(20)}, 1, 99)
+
+
+def test_a_few_blocks_colour_no_frame_and_small_frames_go() -> None:
+    pair = (
+        Profile({("a",): 100.0, ("b", "c"): 0.01}, 1, 99),
+        Profile({("a",): 200.0, ("b", "c"): 0.02}, 1, 99),
+    )
+    root = frames_of([pair] * 4, 0.95)
+    assert [frame.name for frame in root.within] == ["a"]
+    assert (root.baseline_us, root.arm_us) == (pytest.approx(100.01), pytest.approx(200.02))
+    assert not root.differs
+    assert frames_of([pair] * 5, 0.95).differs
 
 
 def test_a_flame_graph_says_its_numbers_and_shows_what_grew_and_shrank(findings: Findings) -> None:
     (panel,) = flames(replace(findings, profiles=[compared(findings)]))
     picture = str(panel.picture)
     assert re.search(r"<title>crc: 5\d(\.\d)? → 6\d(\.\d)? µs per transaction", picture)
-    crc = picture[picture.index("<title>crc") :]
-    assert re.match(r'[^"]*"frame"[^>]*></rect><rect class="grew"', crc)
-    gone = picture[picture.index("<title>gone") :]
-    assert re.match(r'[^"]*"frame"[^>]*></rect><rect class="shrank"', gone)
+    kinds = {
+        name: re.match(
+            r'[^"]*"frame"[^>]*></rect><rect class="(\w+)"', picture[picture.index(f"<title>{name}") :]
+        )
+        for name in ("crc", "gone", "parse")
+    }
+    assert {name: kind[1] for name, kind in kinds.items() if kind} == {
+        "crc": "grew",
+        "gone": "shrank",
+        "parse": "even",
+    }
     widths = [float(width) for width in re.findall(r'class="frame"[^>]* width="([\d.]+)"', picture)]
     assert max(widths) == WIDTH
     assert min(widths) >= NARROWEST

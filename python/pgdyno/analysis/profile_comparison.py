@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from pgdyno.analysis.comparison import ok_by_block
 from pgdyno.analysis.effect import holm_confidences, student
-from pgdyno.analysis.profile import Profile, Stack
+from pgdyno.analysis.frames import Frame, frames_of
+from pgdyno.analysis.profile import Profile
 from pgdyno.estimate import Better, Estimate
 from pgdyno.evidence.records import Arm, Trial
 
@@ -32,8 +33,8 @@ class FunctionChange:
 
 @dataclass(frozen=True)
 class ProfileComparison:
-    """``stacks``: stack → (µs of the baseline, µs of the arm), means over the blocks that have both.
-    ``samples``: of the baseline and of the arm, over these blocks.
+    """``blocks``: those that have both profiles. ``samples``: of the baseline and of the arm, over these
+    blocks. ``frames``: the root of the tree.
     """
 
     baseline: Arm
@@ -42,7 +43,7 @@ class ProfileComparison:
     samples: tuple[int, int]
     hz: int
     functions: Sequence[FunctionChange]
-    stacks: Mapping[Stack, tuple[float, float]]
+    frames: Frame
 
 
 def compare_profiles(
@@ -75,7 +76,7 @@ def _comparison(
         samples=(sum(a.samples for a, _ in either), sum(b.samples for _, b in either)),
         hz=either[0][0].hz,
         functions=_functions(either, confidence),
-        stacks=_stacks(either),
+        frames=frames_of(either, confidence),
     )
 
 
@@ -104,16 +105,3 @@ def _change(name: str, values: Sequence[tuple[float, float]], confidence: float)
         arm_us=sum(b for _, b in values) / n,
         change=Estimate(spread.mean, "µs", spread.n, Better.LESS, spread.low, spread.high, confidence),
     )
-
-
-def _stacks(pairs: Sequence[tuple[Profile, Profile]]) -> dict[Stack, tuple[float, float]]:
-    n = len(pairs)
-    found: dict[Stack, tuple[float, float]] = {}
-    for a, b in pairs:
-        for stack, us in a.us_per_tx.items():
-            before = found.get(stack, (0.0, 0.0))
-            found[stack] = (before[0] + us / n, before[1])
-        for stack, us in b.us_per_tx.items():
-            before = found.get(stack, (0.0, 0.0))
-            found[stack] = (before[0], before[1] + us / n)
-    return found
