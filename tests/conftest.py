@@ -22,6 +22,14 @@ settings.register_profile("no clock", deadline=None, suppress_health_check=[Heal
 settings.load_profile("no clock")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _state_of_its_own() -> Iterator[None]:
+    """What is remembered of machines is not that of whoever runs the tests."""
+    with tempfile.TemporaryDirectory(prefix="pgdyno-state-") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", folder)
+        yield
+
+
 def _reachable_directory() -> Path:
     path = Path(tempfile.mkdtemp(prefix="pgdyno-test-"))
     path.chmod(0o755)

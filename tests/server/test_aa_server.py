@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,14 +10,18 @@ from pathlib import Path
 import pytest
 
 from pgdyno.analysis.study import find_study
+from pgdyno.cli.calibrate import Asked, run
+from pgdyno.cli.calibrations import calibrated_slice
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Ending
 from pgdyno.interruption import Interruption
+from pgdyno.lab.noise_history import History, history_path
 from pgdyno.lab.progress import BlockBegan, Progress, Watch
 from pgdyno.lab.study import Request, resume_study, start_study
 from pgdyno.report import as_csv, as_json, html, markdown
 from pgdyno.report.study import build_study
 from pgdyno.server.build import Build
+from pgdyno.study import calibration
 from pgdyno.study.aa import doubled_after
 from pgdyno.study.arm import parse_arms
 from pgdyno.study.cases import only_case
@@ -45,7 +50,10 @@ def the_smallest(server: str, blocks: int) -> Study:
     return next(study for study in studies if doubled_after(study, 1) == 1)
 
 
-def test_an_aa_block_runs_beside_the_arms_and_is_shown_nowhere(build: Build, tmp_path: Path) -> None:
+def test_an_aa_block_runs_beside_the_arms_is_shown_nowhere_and_remembered(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     began: list[str] = []
 
     @contextmanager
@@ -78,3 +86,45 @@ def test_an_aa_block_runs_beside_the_arms_and_is_shown_nowhere(build: Build, tmp
     for text in (html.to_html(report), markdown.to_markdown(report), as_csv.to_csv(report)):
         assert "twin)" not in text
     assert '"aa_blocks": 1' in as_json.to_json(report)
+    # The next study of the same load, here of a single block, begins with what this one has seen.
+    again = tmp_path / "again.sqlite"
+    with Interruption() as interruption:
+        request = Request("t", [only_case(study.model_copy(update={"blocks_max": 1}))], "pgdyno compare")
+        start_study(again, request, watching, interruption)
+    with Evidence(again) as evidence:
+        later = find_study(evidence).first.noise
+    assert list(later.before) == list(found.first.noise.log_ratios)
+    assert list(later.log_ratios) == []
+
+
+def test_a_calibration_measures_tells_and_remembers(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(calibration, "WINDOW_S", 0.8)
+    monkeypatch.setattr(calibration, "WARMUP_S", 0.2)
+    asked = Asked(
+        "6s",
+        server=str(build.bin_dir),
+        clients=1,
+        schedules=["slices"],
+        slices=["0.2s"],
+        evidence=tmp_path / "c.sqlite",
+        json=True,
+        quiet=True,
+    )
+    kept = False
+    for _ in range(12):  # the second call goes on with the evidence of the first; three blocks are kept
+        assert run(asked) == 0
+        told = json.loads(capsys.readouterr().out)
+        if kept := told["kept"]:
+            break
+    assert kept
+    (row,) = told["results"]
+    assert row["blocks"] >= 3
+    assert row["units"] == 2 * row["blocks"]
+    assert row["sd_root_min"] > 0
+    assert told["best"] == {"slices": 0.2}
+    (remembered,) = History(history_path()).calibrations()
+    assert remembered["results"] == told["results"]
+    assert calibrated_slice("slices")[0] == 0.2

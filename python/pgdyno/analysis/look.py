@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from pgdyno.analysis import latency, metrics
 from pgdyno.analysis.comparison import Comparison, compare
+from pgdyno.analysis.noise import read_noise, with_noise
 from pgdyno.analysis.verdict import Verdict
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Measure, Plan, Trial, TrialStatus
@@ -32,7 +33,8 @@ def look_at(evidence: Evidence, case: int) -> Look:
     with evidence.snapshot():
         plan, arms, trials = evidence.study(case).plan, evidence.arms(case), evidence.trials(case)
         chosen = metrics.of_plan(plan, _medians_ms(evidence, plan, trials))
-    return Look(compare(arms, trials, plan, chosen[:1], {}))
+        noise = read_noise(evidence)[case]
+    return Look([with_noise(found, noise) for found in compare(arms, trials, plan, chosen[:1], {})])
 
 
 def _medians_ms(evidence: Evidence, plan: Plan, trials: Sequence[Trial]) -> dict[int, float | None]:

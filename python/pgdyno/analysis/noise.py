@@ -165,7 +165,7 @@ def read_noise(evidence: Evidence) -> dict[int, Noise]:
     found: dict[object, list[float]] = {}
     for number, case in evidence.aa_cases().items():
         if evidence.blocks(number):
-            found.setdefault(_layout(plans[case]), []).extend(_log_ratios(evidence, number))
+            found.setdefault(_layout(plans[case]), []).extend(aa_log_ratios(evidence, number))
     return {case: _noise(plan, found.get(_layout(plan), [])) for case, plan in plans.items()}
 
 
@@ -183,8 +183,10 @@ def _layout(plan: Plan) -> object:
     return plan.schedule, plan.slice_s, plan.slices_per_arm, plan.window_s, plan.load_is_fixed
 
 
-def _log_ratios(evidence: Evidence, case: int) -> list[float]:
-    """Of the metric that the verdicts are about; blocks that do not count are left out as of any arms."""
+def aa_log_ratios(evidence: Evidence, case: int) -> list[float]:
+    """Of hidden A/A blocks, by the metric that the verdicts are about; those that do not count are left out
+    as of any arms.
+    """
     plan, trials = evidence.study(case).plan, evidence.trials(case)
     median_ms = {}
     if plan.load_is_fixed:

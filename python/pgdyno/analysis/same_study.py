@@ -16,7 +16,7 @@ from pgdyno.analysis.study import StudyFindings
 from pgdyno.errors import EvidenceError
 from pgdyno.evidence.records import Arm, Json
 
-FREE = frozenset({"title", "seed", "budget_s", "blocks_max", "on_failure", "aa"})
+FREE = frozenset({"title", "seed", "budget_s", "blocks_max", "on_failure", "aa", "slice_from"})
 """Of a study's plan: what may differ between hosts. Seeds had better."""
 
 MEMORY_TOLERANCE = 0.02

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, get_args
 import typer
 
 from pgdyno.cli import options
+from pgdyno.cli.calibrations import AUTO, asked_slice
 from pgdyno.cli.gating import Gating
 from pgdyno.cli.groups import expanded
 from pgdyno.cli.lengths import asked_warm_up, asked_window, warm_up_text, window_text
@@ -34,7 +35,7 @@ from pgdyno.study.sizing import (
     discard_s,
     fit_rhythm,
 )
-from pgdyno.units import format_duration, parse_duration_s
+from pgdyno.units import format_duration
 
 DEFAULT_MINUTES = 5.0
 DEFAULT_SIZES = {"tpcc": default_warehouses, "pgbench": default_scale}
@@ -79,7 +80,8 @@ def compare(
         typer.Option(
             "--slice",
             metavar="DURATION",
-            help="How long one arm's turn is. [default: 1s; longer with more than 50 clients per core]",
+            help="How long one arm's turn is; auto: what `pgdyno doctor --calibrate` found best. "
+            "[default: 1s; longer with more than 50 clients per core]",
         ),
     ] = None,
     warmup: Annotated[
@@ -188,9 +190,7 @@ def compare(
         *(tpcc_data, tpcc_calls, pgbench_data, pgbench_scripts),
         default_size=lambda kind: DEFAULT_SIZES[kind](machine, n_clients, len(specs)),
     )
-    slice_s = default_slice_s(machine, n_clients) if slice_length is None else parse_duration_s(slice_length)
-    if slice_s <= 0:
-        raise UsageError(f"--slice: {slice_length!r} is no length of a slice; for example: 1s")
+    slice_s, slice_from = asked_slice(slice_length, schedule, default_slice_s(machine, n_clients))
     budget_s = 60 * (DEFAULT_MINUTES if minutes is None else minutes)
     may_stop = stop == "verdict" and schedule == "slices"
     rhythm = fit_rhythm(budget_s, len(specs), slice_s, may_stop=may_stop)
@@ -211,6 +211,7 @@ def compare(
         "transactions": transactions,
         "probes": asked_probes(probes, profile=profile),
         "slice_s": slice_s,
+        "slice_from": slice_from,
         "discard_s": discard_s(slice_s),
         "warmup_s": warm_up.most_s,
         "warmup_min_s": warm_up.least_s,
@@ -273,11 +274,13 @@ def title_of(names: Sequence[str]) -> str:
 
 def describe(study: Study) -> str:
     """The sizes that were chosen, in two lines that fit a terminal."""
+    found_by = f"\nthe length of a slice: the best by {study.slice_from}" if study.slice_from else ""
     return (
         f"{study.title}: {study.workload.name}, "
         f"{counted(study.clients, 'client')}; "
         f"{format_duration(study.budget_s)} in all\n"
         f"per arm and block: warm-up {warm_up_text(study)}, measured {window_text(study)}"
+        f"{found_by}"
     )
 
 
@@ -288,6 +291,9 @@ def command_of(study: Study, typed: Sequence[str]) -> str:
     """
     shown = {arm.server: arm.without_password().server for arm in study.arms if arm.is_dsn}
     words = ["pgdyno", *(shown.get(word.strip(), word) for word in typed)]
+    if study.slice_from:  # another day's calibration may say another length
+        words = [f"{study.slice_s:g}s" if word == AUTO else word for word in words]
+        words = [f"--slice={study.slice_s:g}s" if word == f"--slice={AUTO}" else word for word in words]
     if not any(word == "--seed" or word.startswith("--seed=") for word in words):
         words += ["--seed", str(study.seed)]
     return shlex.join(words)

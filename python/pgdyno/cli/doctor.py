@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
 import typer
 
 from pgdyno.caveats import Caveat
+from pgdyno.cli.calibrate import Asked
+from pgdyno.cli.calibrate import run as run_calibration
+from pgdyno.cli.calibrations import show
 from pgdyno.cli.console import out, print_json, say
-from pgdyno.cli.options import Json
+from pgdyno.cli.options import Json, Quiet
 from pgdyno.engine import build_info
 from pgdyno.errors import EngineError
 from pgdyno.lab.doctor import programs
@@ -31,6 +35,50 @@ def doctor(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with status 1 where something disturbs measurements.")
     ] = False,
+    calibrate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="Measure this machine's noise for so long, such as 10m: a server against itself, in "
+            "slices of several lengths. It is remembered.",
+        ),
+    ] = None,
+    calibrations: Annotated[
+        bool, typer.Option("--calibrations", help="Show the calibrations that are remembered.")
+    ] = False,
+    server: Annotated[
+        str | None,
+        typer.Option(metavar="SERVER", help="To calibrate with. [default: the newest at hand]"),
+    ] = None,
+    workload: Annotated[
+        Literal["pgbench", "tpcc"],
+        typer.Option(help="To calibrate with; of pgbench simple-update. [default: pgbench]"),
+    ] = "pgbench",
+    clients: Annotated[
+        int | None, typer.Option(metavar="N", help="To calibrate with. [default: 4 per core]")
+    ] = None,
+    schedule: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="To calibrate (may be repeated). [default: all there are]"),
+    ] = None,
+    slice_length: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--slice",
+            metavar="DURATION",
+            help="To calibrate (may be repeated). [default: 0.25s, 0.5s, 1s, 2s]",
+        ),
+    ] = None,
+    evidence: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Keep what the calibration measured; where it is there, go on with it."
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Of the calibration. [default: drawn]")
+    ] = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> int:
     """Say what on this machine disturbs measurements, and how to quiet it.
@@ -41,7 +89,25 @@ def doctor(
     \b
       pgdyno doctor
       pgdyno doctor --strict --json
+      pgdyno doctor --calibrate 10m
     """
+    if calibrations:
+        return show(as_json)
+    if calibrate is not None:
+        return run_calibration(
+            Asked(
+                duration=calibrate,
+                server=server,
+                workload=workload,
+                clients=clients,
+                schedules=schedule or (),
+                slices=slice_length or (),
+                evidence=evidence,
+                seed=seed,
+                json=as_json,
+                quiet=quiet,
+            )
+        )
     if not as_json:
         say(f"watching this machine for {WATCH_S + SYNC_S:.0f} s …")
     cache = Cache.open()

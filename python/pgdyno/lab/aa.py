@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+from pgdyno.analysis.noise import aa_log_ratios
 from pgdyno.evidence import records
 from pgdyno.evidence.reader import Evidence
+from pgdyno.lab.noise_history import History, machine_of
 from pgdyno.lab.prepare import Prepared
+from pgdyno.lab.progress import Doubt, Watch
 from pgdyno.lab.trial import Lab
 from pgdyno.study.plan import Study
 
@@ -46,6 +51,68 @@ def aa_records(
     for case, prepared in enumerate(ready):
         for arm, doubled in prepared.aa.items():
             yield _record(described[case], case, arm, doubled.study), doubled.records
+
+
+def load_of(study: Study) -> dict[str, Any]:
+    """Of a comparison of an arm with its twin: what must be the same for its noise to be that of another
+    study's. The server may be another one: a release more does not change what a machine does.
+    """
+    fields = (
+        "workload",
+        "clients",
+        "pacing",
+        "rate",
+        "schedule",
+        "slice_s",
+        "rounds",
+        "warmup_s",
+        "checkpoints",
+    )
+    dumped, arm = study.model_dump(mode="json"), study.arms[0]
+    further = {"transactions": study.transactions, "settings": arm.settings, "profiles": list(arm.profiles)}
+    return {**{name: dumped[name] for name in fields}, **further}
+
+
+def with_before(
+    described: Sequence[tuple[records.Study, Sequence[records.Arm]]],
+    ready: Sequence[Prepared],
+    history: History,
+) -> list[tuple[records.Study, Sequence[records.Arm]]]:
+    """With A/A blocks of earlier studies in each case's plan: a report is made from the evidence alone."""
+    found = []
+    for (study, arms), prepared in zip(described, ready, strict=True):
+        loads: list[dict[str, Any]] = []
+        for doubled in prepared.aa.values():
+            if (load := load_of(doubled.study)) not in loads:
+                loads.append(load)
+        before = [d for load in loads for d in history.aa_before(study.host, load)]
+        details = {**study.plan.details, "aa_before": before}
+        found.append((replace(study, plan=replace(study.plan, details=details)), arms))
+    return found
+
+
+def remember(path: Path, history: History, watch: Watch) -> None:
+    """What this study's A/A blocks have shown, for later ones; of one that goes on the last word counts."""
+    with Evidence(path) as evidence:
+        entries = [_entry(evidence, number) for number in evidence.aa_cases() if evidence.blocks(number)]
+    try:
+        for entry in entries:
+            if entry["log_ratios"]:
+                history.append(entry)
+    except OSError as error:
+        watch(Doubt(f"the machine's noise cannot be remembered in {history.path}: {error.strerror}"))
+
+
+def _entry(evidence: Evidence, number: int) -> dict[str, Any]:
+    study = evidence.study(number)
+    return {
+        "kind": "aa",
+        "id": f"aa {study.created_unix_s} {number}",
+        "at_unix_s": study.created_unix_s,
+        "machine": machine_of(study.host),
+        "load": load_of(Study.model_validate(study.plan.details["study"])),
+        "log_ratios": aa_log_ratios(evidence, number),
+    }
 
 
 def _record(whole: records.Study, case: int, arm: int, study: Study) -> records.Study:

@@ -127,7 +127,7 @@ def run_study(
             status = _run_next(case, budget, active, may_stop=may_stop)
             if status is not BlockStatus.INTERRUPTED:
                 case.decided = looks and look(case.lab, budget.block_s[case.lab.case])
-            if status is BlockStatus.DONE:
+            if status is BlockStatus.DONE and not (may_stop and case.decided):
                 status = _run_aa(case, block, budget)
             if status is BlockStatus.INTERRUPTED:
                 return Ending.INTERRUPTED

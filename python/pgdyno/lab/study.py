@@ -20,6 +20,7 @@ from pgdyno.interruption import Interruption
 from pgdyno.lab import aa
 from pgdyno.lab.doctor.attendance import Attendance
 from pgdyno.lab.looking import looks_into
+from pgdyno.lab.noise_history import History, history_path
 from pgdyno.lab.prepare import Prepared, prepare
 from pgdyno.lab.progress import Watch
 from pgdyno.lab.run import run_study
@@ -64,6 +65,7 @@ def start_study(path: Path, request: Request, watch_for: WatchFor, interruption:
             (study_record(request, case, prepared), prepared.records)
             for case, prepared in zip(request.cases, ready, strict=True)
         ]
+        described = aa.with_before(described, ready, History(history_path()))
         described += aa.aa_records([study for study, _ in described], ready)
         with Writer.create(path, *described[0], *described[1:]) as writer:
             for case, prepared in enumerate(ready):
@@ -74,7 +76,9 @@ def start_study(path: Path, request: Request, watch_for: WatchFor, interruption:
                 for number, (case, prepared) in enumerate(zip(request.cases, ready, strict=True))
             ]
             labs = aa.with_aa(labs, ready, aa.new_numbers(ready))
-            return _measure(path, writer, labs, ready[0].data_path)
+            ending = _measure(path, writer, labs, ready[0].data_path)
+        aa.remember(path, History(history_path()), watch)
+        return ending
 
 
 def resume_study(
@@ -108,7 +112,9 @@ def resume_study(
             ]
             labs = aa.with_aa(labs, ready, numbers)
             firsts = [case.next_block for case in done]
-            return _measure(path, writer, labs, ready[0].data_path, firsts, spent_s)
+            ending = _measure(path, writer, labs, ready[0].data_path, firsts, spent_s)
+        aa.remember(path, History(history_path()), watch)
+        return ending
 
 
 @dataclass(frozen=True)

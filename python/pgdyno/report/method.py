@@ -103,7 +103,9 @@ def _sizes(plan: Plan) -> str:
     if warm_up := steadiness.warm_up_text(plan):
         parts.append(warm_up)
     if plan.slices_per_arm is not None and plan.slice_s is not None:
-        parts.append(f"{plan.slices_per_arm} slices of {format_duration(plan.slice_s)} per arm and block")
+        slices = f"{plan.slices_per_arm} slices of {format_duration(plan.slice_s)} per arm and block"
+        found_by = plan.details.get("study", {}).get("slice_from")
+        parts.append(f"{slices} (the best length by {found_by})" if found_by else slices)
     elif plan.window_s is not None:
         parts.append(f"measured window {format_duration(plan.window_s)} per arm and block")
     if plan.discard_s:

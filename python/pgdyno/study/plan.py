@@ -107,6 +107,7 @@ class Study(Driving):
     nearest: bool = False
     into_existing: bool = False
     aa: bool = True
+    slice_from: str = ""
 
     @model_validator(mode="after")
     def _slices_have_a_counted_part(self) -> Self:

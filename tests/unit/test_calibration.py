@@ -1,0 +1,187 @@
+"""A calibration: what it runs, what it makes of what it measured, and the slice length that it recommends."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy
+from synthetic_study import Synthetic, arms_of, study_of, write_block
+from test_noise_history import calibration as entry
+from test_study import make_study
+
+from pgdyno.analysis.calibration import (
+    Alarms,
+    Calibration,
+    Measured,
+    as_values,
+    calibration_of,
+    find_calibration,
+    minutes_for,
+)
+from pgdyno.cli import calibrations
+from pgdyno.cli.calibrate import _minutes
+from pgdyno.cli.calibrations import asked_slice
+from pgdyno.cli.compare import command_of, describe
+from pgdyno.errors import UsageError
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import Ending
+from pgdyno.evidence.writer import Writer
+from pgdyno.lab.noise_history import History, history_path
+from pgdyno.study.calibration import calibration_cases, schedules_here
+from pgdyno.study.pgbench import PgbenchParameters
+
+RNG_SEED = 20261122
+
+
+def simulated(
+    sd_unit: float, sd_restart: float, blocks: int, per_block: int, slice_s: float = 1.0, seed: int = RNG_SEED
+) -> Measured:
+    rng = np.random.default_rng(seed)
+    units = [list(rng.normal(0, sd_restart) + rng.normal(0, sd_unit, per_block)) for _ in range(blocks)]
+    return Measured("slices", slice_s, units, 4 * slice_s, 20.0, 0.1)
+
+
+def test_the_spreads_within_and_between_blocks_are_found_again() -> None:
+    """Both within their own chi-squared limits of one in a thousand."""
+    sd_unit, sd_restart, blocks, per_block = 0.05, 0.02, 400, 8
+    one = simulated(sd_unit, sd_restart, blocks, per_block)
+    found = calibration_of([one])
+    free = blocks * (per_block - 1)
+    low, high = (math.sqrt(scipy.stats.chi2.ppf(p, free) / free) for p in (0.0005, 0.9995))
+    assert one.sd_unit is not None
+    assert low <= one.sd_unit / sd_unit <= high
+    # A block's mean has variance 0.02² + 0.05²/8; its estimate has a relative sd of √(2/400).
+    total = sd_restart**2 + sd_unit**2 / per_block
+    assert abs(found.sd_restart**2 - sd_restart**2) < 3.3 * total * math.sqrt(2 / blocks)
+    merit = found.merit(one)
+    assert merit is not None
+    assert merit == pytest.approx(math.sqrt(total * 20 / 60), rel=3.3 / math.sqrt(2 * blocks))
+
+
+def test_the_figure_of_merit_is_worked_out_by_hand() -> None:
+    # Units of ±0.02 about block means of ±0.01: s_u² = Σ 4·0.0004 / (4 − 2); the moments leave nothing for
+    # restarts: 2·0.0001 − 2·0.0008/2 < 0.
+    one = Measured("slices", 1.0, [[0.03, -0.01], [-0.03, 0.01]], 4.0, 15.0, 0.1)
+    found = calibration_of([one])
+    assert one.sd_unit == pytest.approx(math.sqrt(0.0016 / 2))
+    assert found.sd_restart == 0
+    assert found.merit(one) == pytest.approx(math.sqrt(0.0008 / 2 * 15 / 60))
+    assert one.within() == pytest.approx(math.sqrt(0.0008 * 4 / 60))
+
+
+def test_minutes_are_those_of_a_normal_power_calculation() -> None:
+    # z of 95 % and 80 %: 1.95996 + 0.84162 = 2.80159; ln 1.05 = 0.04879.
+    assert minutes_for(0.03, 0.05) == pytest.approx((2.80159 * 0.03 / 0.04879) ** 2, rel=1e-3)
+
+
+def test_the_least_noisy_length_is_the_best() -> None:
+    quiet, loud = simulated(0.02, 0, 6, 8, 0.5), simulated(0.08, 0, 6, 4, 2.0)
+    found = calibration_of([loud, quiet])
+    assert found.best() is quiet
+    assert found.best("duet") is None
+
+
+def test_equal_servers_are_called_different_as_often_as_chance_does() -> None:
+    """Series of five units of different blocks are independent normal ones: 5 % of them leave 0 out."""
+    alarms = calibration_of([simulated(0.05, 0.0, 500, 8)]).alarms
+    assert alarms is not None
+    assert alarms.series == 800
+    low, high = scipy.stats.binom.interval(0.999, 800, 0.05)
+    assert low <= alarms.called <= high
+
+
+def test_a_biased_machine_shows_in_the_alarms() -> None:
+    one = simulated(0.01, 0.0, 10, 4)
+    biased = Measured("slices", 1.0, [[d + 0.05 for d in of] for of in one.units], 4.0, 20.0, 0.1)
+    alarms = calibration_of([biased]).alarms
+    assert alarms == Alarms(8, 8)
+    assert alarms.interval[0] == pytest.approx(0.025 ** (1 / 8))  # Clopper and Pearson's, all of n
+
+
+def test_few_blocks_know_no_rate_of_alarms() -> None:
+    assert calibration_of([simulated(0.05, 0.0, 4, 8)]).alarms is None
+
+
+def test_it_is_read_from_the_evidence(tmp_path: Path) -> None:
+    wanted = Synthetic(
+        effects=(1.0, 1.0), names=("18", "18 (again 2)"), blocks=3, slices=6, noise=0.01, rate_per_s=10_000.0
+    )
+    path = tmp_path / "e.sqlite"
+    with Writer.create(path, study_of(wanted), arms_of(wanted)) as writer:
+        for block in range(wanted.blocks):
+            write_block(writer, wanted, block, np.random.default_rng(block))
+        writer.finish_study(Ending.BUDGET, 1.8e9)
+    with Evidence(path) as evidence:
+        found = find_calibration(evidence)
+    (one,) = found.measured
+    assert [len(of) for of in one.units] == [3, 3, 3]
+    # Slices of 1 s in turn, of which 0.94 s count: two arms' pairs of rounds are 4 s.
+    assert one.unit_s == pytest.approx(4.0)
+    assert one.lost_share == pytest.approx(0.06)
+    assert one.block_s == pytest.approx(38.0)
+    (row,) = as_values(found)
+    assert row["units"] == 9
+
+
+def test_every_schedule_and_length_is_an_aa_comparison_of_its_own() -> None:
+    cases = calibration_cases(
+        "18", PgbenchParameters(scale=2), 4, schedules=["slices"], slices_s=(0.25, 2.0), minutes=10, seed=5
+    )
+    assert [case.study.slice_s for case in cases] == [0.25, 2.0]
+    for case in cases:
+        assert len({arm.server for arm in case.study.arms}) == 1
+        assert len({arm.name for arm in case.study.arms}) == 2
+        assert case.study.rounds * case.study.slice_s == 8.0
+        assert case.study.rounds % 2 == 0
+        assert not case.study.aa
+    assert sum(case.study.budget_s for case in cases) == 600
+    assert len({case.study.seed for case in cases}) == 2
+
+
+def test_a_duet_needs_two_cores() -> None:
+    assert "duet" not in schedules_here(1)
+    assert "slices" in schedules_here(1)
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"), [("10m", 10), ("10min", 10), ("90s", 1.5), ("2", 2), ("1h", 60)]
+)
+def test_how_long_is_said_as_people_say_it(text: str, minutes: float) -> None:
+    assert _minutes(text) == pytest.approx(minutes)
+
+
+@pytest.mark.parametrize("text", ["0m", "ten", "-1m"])
+def test_no_time_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        _minutes(text)
+
+
+def test_the_calibrated_length_is_taken_when_it_is_asked_for_and_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    host: dict[str, Any] = {**dict.fromkeys(("machine", "processor"), "x"), "cores": 2}
+    monkeypatch.setattr(calibrations, "describe_host", lambda _: host)
+    with pytest.raises(UsageError, match="pgdyno doctor --calibrate"):
+        asked_slice("auto", "slices", 1.0)
+    history = History(history_path())
+    history.append(entry(1.0, {0.25: 0.05, 0.5: 0.02}, host))
+    history.append(entry(2.0, {0.25: 0.02, 0.5: 0.03}, host))
+    history.append(entry(3.0, {0.5: 0.01}, {**host, "cores": 64}))
+    slice_s, source = asked_slice("auto", "slices", 1.0)
+    assert slice_s == 0.25
+    assert "18.4" in source
+    assert asked_slice(None, "slices", 1.0) == (1.0, "")
+    assert asked_slice("2s", "slices", 1.0) == (2.0, "")
+    study = make_study(slice_s=0.25, discard_s=0.02, slice_from=source)
+    assert source in describe(study)
+    repeated = command_of(study, ["compare", "17", "18", "--slice", "auto", "--seed", "1"])
+    assert repeated == "pgdyno compare 17 18 --slice 0.25s --seed 1"
+
+
+def test_nothing_measured_has_no_best() -> None:
+    assert Calibration([], 0.0, None).best() is None

@@ -1,0 +1,146 @@
+"""What is remembered of machines' noise: whole after any writer's end, never carried to another machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgdyno.lab import noise_history
+from pgdyno.lab.noise_history import History, drift_of, history_path, machine_of
+
+HOST = {
+    "machine": "a1b2",
+    "processor": "EPYC",
+    "cores": 2,
+    "memory_bytes": 8 << 30,
+    "kernel": "Linux 6.1.0",
+    "architecture": "x86_64",
+    "load_average": [0.1, 0.2, 0.3],
+}
+LOAD = {"workload": {"kind": "pgbench", "scale": 1}, "clients": 2, "slice_s": 1.0}
+
+
+def aa(
+    log_ratios: list[float], at: float = 1.0, host: dict[str, Any] = HOST, **changes: Any
+) -> dict[str, Any]:
+    entry = {"kind": "aa", "id": f"aa {at}", "at_unix_s": at, "machine": machine_of(host), "load": LOAD}
+    return {**entry, "log_ratios": log_ratios, **changes}
+
+
+def calibration(at: float, merits: dict[float, float], host: dict[str, Any] = HOST) -> dict[str, Any]:
+    rows = [{"schedule": "slices", "slice_s": s, "sd_root_min": merit} for s, merit in merits.items()]
+    best = min(merits, key=lambda s: merits[s])
+    return {
+        "kind": "calibration",
+        "id": f"calibration {at}",
+        "at_unix_s": at,
+        "machine": machine_of(host),
+        "server": "18.4",
+        "workload": "pgbench",
+        "clients": 2,
+        "results": rows,
+        "best": {"slices": best},
+    }
+
+
+def test_what_was_appended_is_read_again(tmp_path: Path) -> None:
+    history = History(tmp_path / "state" / "noise.jsonl")
+    assert history.entries() == []
+    entries = [aa([0.01, -0.02], 1.0), calibration(2.0, {1.0: 0.03})]
+    for entry in entries:
+        history.append(entry)
+    assert history.entries() == entries
+    assert history.calibrations(HOST) == [entries[1]]
+
+
+def test_of_a_study_that_goes_on_the_last_word_counts(tmp_path: Path) -> None:
+    history = History(tmp_path / "noise.jsonl")
+    history.append(aa([0.01]))
+    history.append(aa([0.01, 0.02]))
+    assert history.aa_before(HOST, LOAD) == [0.01, 0.02]
+
+
+def test_a_line_that_was_cut_short_costs_only_itself(tmp_path: Path) -> None:
+    history = History(tmp_path / "noise.jsonl")
+    history.append(aa([0.01], 1.0))
+    with history.path.open("a") as file:
+        file.write(json.dumps(aa([0.5], 2.0))[:40])
+    assert history.aa_before(HOST, LOAD) == [0.01]
+    history.append(aa([0.03], 3.0))
+    assert history.aa_before(HOST, LOAD) == [0.01, 0.03]
+
+
+WRITES = """
+import sys
+from pathlib import Path
+from pgdyno.lab.noise_history import History
+for number in range(25):
+    entry = {"kind": "aa", "id": f"{sys.argv[2]} {number}", "at_unix_s": number, "pad": "x" * 9000}
+    History(Path(sys.argv[1])).append(entry)
+"""
+
+
+def test_two_writers_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "noise.jsonl"
+    writers = [subprocess.Popen([sys.executable, "-c", WRITES, path, name]) for name in ("a", "b")]
+    assert [writer.wait(120) for writer in writers] == [0, 0]
+    ids = {entry["id"] for entry in History(path).entries()}
+    assert ids == {f"{name} {number}" for name in ("a", "b") for number in range(25)}
+    assert len(path.read_text().splitlines()) == 50
+
+
+def test_it_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noise_history, "ENTRIES_MAX", 10)
+    history = History(tmp_path / "noise.jsonl")
+    for number in range(25):
+        history.append(aa([0.0], float(number)))
+    kept = [entry["at_unix_s"] for entry in history.entries()]
+    assert len(kept) <= 20
+    assert kept[-1] == 24.0
+    assert kept == sorted(kept)
+
+
+@pytest.mark.parametrize("changed", [{"kernel": "Linux 6.8.0"}, {"cores": 4}, {"machine": "c3d4"}])
+def test_a_machine_that_has_changed_starts_anew(tmp_path: Path, changed: dict[str, Any]) -> None:
+    history = History(tmp_path / "noise.jsonl")
+    history.append(aa([0.01]))
+    history.append(calibration(2.0, {1.0: 0.03}))
+    now = {**HOST, **changed}
+    assert history.aa_before(now, LOAD) == []
+    assert history.calibrations(now) == []
+    assert len(history.calibrations()) == 1
+    assert drift_of(calibration(3.0, {1.0: 0.06}, now), history.calibrations()) is None
+
+
+def test_what_is_only_of_the_moment_is_no_other_machine(tmp_path: Path) -> None:
+    history = History(tmp_path / "noise.jsonl")
+    history.append(aa([0.01]))
+    assert history.aa_before({**HOST, "load_average": [9.0, 9.0, 9.0]}, LOAD) == [0.01]
+
+
+def test_another_load_is_not_pooled_and_only_the_latest_blocks_are(tmp_path: Path) -> None:
+    history = History(tmp_path / "noise.jsonl")
+    history.append(aa([0.9], 0.5, load={**LOAD, "slice_s": 0.5}))
+    for number in range(1, 31):
+        history.append(aa([number / 1000, -number / 1000], float(number)))
+    before = history.aa_before(HOST, LOAD)
+    assert len(before) == noise_history.BLOCKS_BEFORE_MAX
+    assert before[-1] == -0.03
+    assert before[0] == 0.011
+
+
+def test_todays_noise_is_held_against_the_median_of_the_calibrations_before() -> None:
+    before = [calibration(float(i), {0.5: 0.02 * 2**i, 1.0: 0.04 * 2**i}) for i in range(3)]
+    # The medians are 0.04 and 0.08; today both are half as much again.
+    assert drift_of(calibration(9.0, {0.5: 0.06, 1.0: 0.12}), before) == (pytest.approx(1.5), 3)
+    assert drift_of(before[0], before) is None
+
+
+def test_it_lies_with_the_users_state(tmp_path: Path) -> None:
+    assert history_path({"XDG_STATE_HOME": str(tmp_path)}) == tmp_path / "pgdyno" / "noise.jsonl"
+    assert history_path({}).is_relative_to(Path("~/.local/state").expanduser())
