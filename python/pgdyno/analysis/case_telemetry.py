@@ -14,6 +14,7 @@ from pgdyno.analysis import telemetry
 from pgdyno.analysis.client_time import ClientTime
 from pgdyno.analysis.combined import Combined, combine
 from pgdyno.analysis.comparison import Effect, Values, effects_by_arm, ok_by_block
+from pgdyno.analysis.events import Events, events_of
 from pgdyno.analysis.metrics import Metric
 from pgdyno.analysis.probe_cost import ProbeCost, probe_cost
 from pgdyno.analysis.sampled import SERVER
@@ -32,7 +33,8 @@ BRACKETS = frozenset({"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "S
 
 @dataclass(frozen=True)
 class CaseTelemetry:
-    """``by_trial`` and ``series`` (of the server, its columns KEPT) are of the trials that count, by id.
+    """``by_trial`` and ``series`` (of the server, its columns KEPT) are of the trials that count, by id;
+    ``events``: what happened beside the transactions.
 
     ``metrics`` are what is compared, by key; ``levels`` (arm → key) has what any block has a value of, zero
     and less included, ``effects`` what has a ratio in every block that has values of both arms. ``average``
@@ -41,6 +43,7 @@ class CaseTelemetry:
 
     by_trial: Mapping[int, Telemetry]
     series: Mapping[int, Series]
+    events: Mapping[int, Events]
     metrics: Mapping[str, Metric]
     levels: Mapping[int, Mapping[str, Estimate]]
     effects: Mapping[int, Mapping[str, Effect]]
@@ -58,11 +61,13 @@ def read_case(
     evidence: Evidence, study: Study, arms: Sequence[Arm], trials: Sequence[Trial]
 ) -> CaseTelemetry:
     """Of the ok trials. The caller holds a snapshot."""
-    by_trial, series = {}, {}
+    by_trial, series, events = {}, {}, {}
+    clients = {arm.arm: arm.clients for arm in arms}
     ok = [trial for trial in trials if trial.status is TrialStatus.OK]
     for trial in ok:
         sampled = evidence.series(trial.trial)
         by_trial[trial.trial] = _shared(of_trial(trial, evidence.readings(trial.trial), sampled))
+        events[trial.trial] = events_of(sampled, trial.settings, clients[trial.arm])
         if SERVER in sampled:
             series[trial.trial] = _kept(sampled[SERVER])
     by_trial = {
@@ -74,6 +79,7 @@ def read_case(
     return CaseTelemetry(
         by_trial=by_trial,
         series=series,
+        events=events,
         metrics=metrics,
         levels={
             arm.arm: telemetry.levels([t for t in ok if t.arm == arm.arm], by_trial, confidence, metrics)

@@ -9,6 +9,7 @@ from pgdyno.analysis import drift, effect, latency, metrics, telemetry, why
 from pgdyno.analysis.anomalies import Anomalies, find_anomalies
 from pgdyno.analysis.case_telemetry import CaseTelemetry, read_case
 from pgdyno.analysis.comparison import Comparison, compare
+from pgdyno.analysis.dips import ArmDips, Rates, find_dips, rates_of
 from pgdyno.analysis.doubts import doubts
 from pgdyno.analysis.drift import Drift, drifts
 from pgdyno.analysis.latency import QUANTILES
@@ -92,6 +93,7 @@ class Findings:
     profiles: Sequence[ProfileComparison]  # of the arms after the first; none without profiles
     why: Mapping[int, Why]  # by arm after the first
     steadiness: Sequence[Steadiness]  # of each arm
+    dips: Mapping[int, ArmDips]  # by arm; none of arms with too few points
 
     @property
     def primary(self) -> Metric:
@@ -110,7 +112,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         for trial in trials
         if trial.status is TrialStatus.OK
     }
-    series = {trial.trial: throughput(evidence.executed(trial.trial)) for trial in trials}
+    series, rates = _over_time(evidence, trials)
     stored = evidence.caveats(case)
     kinds = _kinds(trials, study.plan)
     latency_ms = _quantiles_by_trial(histograms)
@@ -157,6 +159,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         anomalies=find_anomalies(arms, trials, comparisons, chosen[0], told.by_trial, study.plan.margin),
         why=_why(evidence, arms, trials, told, study.plan),
         steadiness=steady,
+        dips=find_dips([t for t in trials if t.status is TrialStatus.OK], rates, told.events),
     )
 
 
@@ -185,6 +188,17 @@ def _drifts(
 ) -> list[Drift]:
     series = {trial: {SERVER: of} for trial, of in told.series.items()}
     return drifts(arm, trials, points, series, told.by_trial, plan.confidence)
+
+
+def _over_time(
+    evidence: Evidence, trials: Sequence[Trial]
+) -> tuple[dict[int, list[Point]], dict[int, Rates]]:
+    """Throughput, to be drawn, and with every point, to be searched for dips."""
+    series, rates = {}, {}
+    for trial in trials:
+        executed = evidence.executed(trial.trial)
+        series[trial.trial], rates[trial.trial] = throughput(executed), rates_of(executed)
+    return series, rates
 
 
 def _why(

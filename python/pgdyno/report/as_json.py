@@ -55,7 +55,7 @@ from pgdyno.analysis.findings import ArmFindings, Findings
 from pgdyno.analysis.gate import Gate
 from pgdyno.analysis.over_hosts import OverHosts
 from pgdyno.estimate import Better, Estimate
-from pgdyno.report import anomalies, noise, steadiness
+from pgdyno.report import anomalies, dips, noise, steadiness
 from pgdyno.report.gate import as_object as gate_as_object
 from pgdyno.report.gate import verdicts
 from pgdyno.report.hosts import HostsReport
@@ -220,6 +220,7 @@ def _arm(of: ArmFindings, findings: Findings) -> dict[str, Any]:
         "counts": {kind: asdict(counts) for kind, counts in of.counts.items()},
         "driver_memory_bytes": of.driver_memory_bytes,
         "telemetry": {key: _estimate(level) for key, level in told.levels[arm].items()},
+        "dips": dips.as_object(findings.dips.get(arm)),
         "not_in_version": dict(told.missing.get(arm, {})),
         "steadiness": steadiness.as_objects(findings.steadiness, arm),
         "per_hour": {

@@ -102,6 +102,9 @@ def _of_case(report: Report, title: str) -> Iterator[str]:
         if reason.sentences:
             yield escaped(" ".join(reason.sentences))
             yield ""
+    if report.dips:
+        yield escaped(" ".join(report.dips))
+        yield ""
     if report.unfinished:
         yield escaped(report.unfinished)
         yield ""

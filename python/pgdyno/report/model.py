@@ -13,6 +13,7 @@ from pgdyno.estimate import NO_BREAK, Better, counted, decimals_of, given_percen
 from pgdyno.report import (
     anomalies,
     background,
+    dips,
     noise,
     steadiness,
     tables,
@@ -85,6 +86,7 @@ class Report:
     findings: Findings
     headlines: Sequence[Headline]
     why: Sequence[WhyReport]
+    dips: Sequence[str]  # sentences
     unfinished: str  # that the study has not ended; empty where it has
     percent_of: str  # of what the percentages are
     results: Sequence[Table]
@@ -114,6 +116,7 @@ def build(findings: Findings) -> Report:
         tables.latency_changes(findings),
         anomalies.trials_that_stand_out(findings),
         *(table for one in reasons for table in one.tables),
+        dips.table(findings),
         telemetry_of_parts.drifts(findings),
         telemetry.brief(findings),
         telemetry_of_parts.statements(findings),
@@ -142,6 +145,7 @@ def build(findings: Findings) -> Report:
         findings=findings,
         headlines=[_headline(comparison, findings) for comparison in findings.comparisons],
         why=reasons,
+        dips=dips.sentences(findings),
         unfinished=UNFINISHED if findings.study.ended_because is None else "",
         percent_of=f"Percentages are (B − A) / A, where A is {baseline.name}, the baseline.",
         results=[table for table in results if table.rows],

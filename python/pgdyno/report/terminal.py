@@ -147,6 +147,7 @@ def render(report: Report, width: int) -> RenderableType:
             parts.append(_wrapped(headline.more, prose))
     for reason in report.why:
         parts += [_wrapped(sentence, prose) for sentence in reason.sentences]
+    parts += [_wrapped(sentence, prose) for sentence in report.dips]
     if report.unfinished:
         parts.append(_wrapped(report.unfinished, prose, "bold"))
     parts += [_wrapped(report.percent_of, prose, "dim"), Text()]

@@ -8,12 +8,14 @@ import numpy as np
 from markupsafe import Markup
 
 from pgdyno.analysis.cycles import begun
+from pgdyno.analysis.dips import Dip
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.sampled import rates
 from pgdyno.analysis.series import POINTS_MAX, Point
 from pgdyno.estimate import decimals_of, grouped
 from pgdyno.evidence.records import Role, Series, Trial
 from pgdyno.report.charts import DOTS_MAX, Panel, arm_class
+from pgdyno.report.dips import label
 from pgdyno.report.svg import Scale, circle, drawing, element, line, nice_ticks, polyline, text
 
 WINDOW_S_MIN = 30.0
@@ -25,9 +27,13 @@ LEFT, RIGHT, TOP, BOTTOM, WIDTH, HEIGHT = 38.0, 10.0, 16.0, 122.0, 280.0, 140.0
 
 
 def throughput(findings: Findings) -> list[Panel]:
-    """Every arm's rate, interval by interval, all blocks on one scale."""
+    """Every arm's rate, interval by interval, all blocks on one scale; with its checkpoints and dips."""
     ticks = {trial: begun(series) for trial, series in findings.telemetry.series.items()}
-    return _panels(findings, findings.series, "tx/s", ticks)
+    dips: dict[int, list[Dip]] = {}
+    for of_arm in findings.dips.values():
+        for dip in of_arm.dips:
+            dips.setdefault(dip.trial, []).append(dip)
+    return _panels(findings, findings.series, "tx/s", ticks, dips)
 
 
 def wal_rates(findings: Findings) -> list[Panel]:
@@ -36,6 +42,7 @@ def wal_rates(findings: Findings) -> list[Panel]:
         findings,
         {trial: wal_rate(series) for trial, series in findings.telemetry.series.items()},
         "MiB/s",
+        {},
         {},
     )
 
@@ -64,6 +71,7 @@ def _panels(
     points: Mapping[int, Sequence[Point]],
     unit: str,
     ticks: Mapping[int, Sequence[float]],
+    dips: Mapping[int, Sequence[Dip]],
 ) -> list[Panel]:
     by_block: dict[int, list[Trial]] = {}
     for trial in findings.trials:
@@ -73,7 +81,7 @@ def _panels(
     if top <= 0:
         return []
     return [
-        Panel(f"block {block + 1}", _picture(trials, points, top, unit, ticks))
+        Panel(f"block {block + 1}", _picture(trials, points, top, unit, ticks, dips))
         for block, trials in sorted(by_block.items())
     ]
 
@@ -84,6 +92,7 @@ def _picture(
     top_rate: float,
     unit: str,
     ticks: Mapping[int, Sequence[float]],
+    dips: Mapping[int, Sequence[Dip]],
 ) -> Markup:
     end = max(point.at_s for trial in trials for point in points[trial.trial])
     x, y = Scale(0, end, LEFT, WIDTH - RIGHT), Scale(0, top_rate, BOTTOM, TOP)
@@ -99,6 +108,7 @@ def _picture(
     for trial in trials:
         colour = arm_class(trial.arm)
         parts += [_begun(at_s, x, colour) for at_s in ticks.get(trial.trial, ()) if at_s <= end]
+        parts += [_dip(dip, x, colour) for dip in dips.get(trial.trial, ())]
         for role, kind in ((Role.WARM_UP, "faint"), (Role.MEASURE, "")):
             chosen = [point for point in points[trial.trial] if point.role is role]
             parts += _one_line(chosen, x, y, unit, f"{colour} {kind}".strip())
@@ -109,6 +119,14 @@ def _begun(at_s: float, x: Scale, colour: str) -> Markup:
     title = element("title", f"a checkpoint began by {at_s:.0f} s")
     attributes = {"x1": x(at_s), "y1": TOP - 9, "x2": x(at_s), "y2": TOP - 1}
     return element("line", title, **attributes, class_=f"tick {colour}")
+
+
+def _dip(dip: Dip, x: Scale, colour: str) -> Markup:
+    """A triangle at the axis that points up to it."""
+    at = x.inside((dip.from_s + dip.to_s) / 2)
+    title = element("title", label(dip))
+    corners = f"{at:g},{BOTTOM - 6:g} {at - 3.2:g},{BOTTOM - 0.5:g} {at + 3.2:g},{BOTTOM - 0.5:g}"
+    return element("polygon", title, points=corners, class_=f"dot {colour}")
 
 
 def _one_line(points: Sequence[Point], x: Scale, y: Scale, unit: str, class_: str) -> list[Markup]:

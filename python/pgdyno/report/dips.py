@@ -1,0 +1,119 @@
+"""Dips of the throughput in words and a table: how many, what they cost, and what coincided with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pgdyno.analysis.dips import DEPTH_MIN, SDS, ArmDips, Dip
+from pgdyno.analysis.findings import Findings
+from pgdyno.estimate import ABSENT, counted, decimals_of, given_percent, grouped, share_text
+from pgdyno.report.tables import Table, listed
+
+UNEXPLAINED = "unexplained"
+
+TITLE = "Dips of the throughput and their causes"
+
+
+def sentences(findings: Findings) -> list[str]:
+    """An arm with dips each."""
+    names = {of.arm.arm: of.arm.name for of in findings.arms}
+    return [_sentence(names[arm], of) for arm, of in findings.dips.items() if of.dips]
+
+
+def _sentence(name: str, of: ArmDips) -> str:
+    lost = share_text(max(0.0, of.share_of_transactions(of.dips)))
+    parts = [
+        f"{len(of.of(one.event))} with {one.event}" if len(of.dips) > 1 else f"with {one.event}"
+        for one in of.coincidences
+        if one.is_cause
+    ]
+    if of.unexplained:
+        parts.append(f"{len(of.unexplained)} unexplained" if len(of.dips) > 1 else "unexplained")
+    return (
+        f"{name} had {counted(len(of.dips), 'dip')}, which cost {lost} of its transactions: {listed(parts)}."
+    )
+
+
+def table(findings: Findings) -> Table:
+    """A row a cause; what cannot be explained is one of them."""
+    rows: list[list[str]] = []
+    for findings_of in findings.arms:
+        of = findings.dips.get(findings_of.arm.arm)
+        if of is not None and of.dips:
+            rows += _rows(findings_of.arm.name, of)
+    numeric = ("dips", "by chance", "time, %", "transactions lost, %")
+    if not rows:
+        return Table(TITLE, ("arm",), [])
+    known = ((one.arm.name, findings.dips.get(one.arm.arm)) for one in findings.arms)
+    peaks = [f"{counted(of.peaks, 'peak')} of {name}" for name, of in known if of is not None and of.dips]
+    note = (
+        f"A dip: below the median by more than {SDS:g} robust standard deviations and by "
+        f"{given_percent(DEPTH_MIN)}. "
+        "A cause: what coincides with more dips than it would by chance; a dip may have several. "
+        f"As far above the median: {listed(peaks)}."
+    )
+    return Table(
+        TITLE,
+        ("arm", "with", *numeric),
+        rows,
+        note,
+        frozenset(numeric),
+        dispensable=("by chance",),
+    )
+
+
+def _rows(name: str, of: ArmDips) -> list[list[str]]:
+    rows = [[name, "all", *_cells(of, of.dips, ABSENT)]]
+    for one in of.coincidences:
+        if one.is_cause:
+            chance = grouped(one.by_chance, decimals_of(one.by_chance, 2))
+            rows.append(["", one.event, *_cells(of, of.of(one.event), chance)])
+    if of.unexplained:
+        rows.append(["", UNEXPLAINED, *_cells(of, of.unexplained, ABSENT)])
+    return rows
+
+
+def _cells(of: ArmDips, dips: Sequence[Dip], chance: str) -> list[str]:
+    shares = (100 * of.share_of_time(dips), 100 * of.share_of_transactions(dips))
+    return [str(len(dips)), chance, *(grouped(share, decimals_of(share, 2)) for share in shares)]
+
+
+def label(dip: Dip) -> str:
+    """For who points at it."""
+    cause = ", ".join(dip.causes) or UNEXPLAINED
+    return f"a dip of {share_text(dip.depth)} at {dip.from_s:.1f} … {dip.to_s:.1f} s: {cause}"
+
+
+def as_object(of: ArmDips | None) -> dict[str, object] | None:
+    """For JSON."""
+    if of is None:
+        return None
+    return {
+        "n": len(of.dips),
+        "share_of_time": of.share_of_time(of.dips),
+        "share_of_transactions": of.share_of_transactions(of.dips),
+        "peaks": of.peaks,
+        "points": of.points,
+        "unexplained": len(of.unexplained),
+        "coincidences": [
+            {
+                "event": str(one.event),
+                "dips": one.dips,
+                "by_chance": one.by_chance,
+                "p_value": one.p_value,
+                "is_cause": one.is_cause,
+            }
+            for one in of.coincidences
+        ],
+        "dips": [
+            {
+                "trial": dip.trial,
+                "from_s": dip.from_s,
+                "to_s": dip.to_s,
+                "depth": dip.depth,
+                "lost": dip.lost,
+                "causes": [str(cause) for cause in dip.causes],
+            }
+            for dip in of.dips
+        ],
+    }

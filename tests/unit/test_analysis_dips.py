@@ -1,0 +1,238 @@
+"""Dips of the throughput: found where they are planted, hardly ever in noise, and named by what coincides."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthetic_telemetry import MIB
+from test_analysis_why import trial
+
+from pgdyno.analysis.dips import POINTS_MIN, ArmDips, Rates, at_least, find_dips, rates_of
+from pgdyno.analysis.events import Event, Events, events_of, joined, overlapped
+from pgdyno.evidence.records import Executed, Role, Series
+
+
+def rates(per_s: Sequence[float], gap_s: float = 0.0) -> Rates:
+    """Of intervals of a second each, with the other arm's slices in between."""
+    from_s = np.arange(len(per_s)) * (1.0 + gap_s)
+    return Rates(from_s, from_s + 1.0, np.array(per_s, dtype=float))
+
+
+def dips_of(per_s: Sequence[float], events: Events | None = None, gap_s: float = 0.0) -> ArmDips:
+    found = find_dips([trial(0, 0, 100.0)], {0: rates(per_s, gap_s)}, {0: events or {}})
+    return found[0]
+
+
+def noise(rng: np.random.Generator, n: int, kind: str, sd: float = 0.04) -> np.ndarray:
+    """Stationary, around 1000 a second."""
+    match kind:
+        case "normal":
+            x = rng.normal(0, 1, n)
+        case "heavy":
+            x = rng.standard_t(5, n) / np.sqrt(5 / 3)
+        case _:  # autocorrelated: 0.7 from one second to the next
+            x = np.zeros(n + 50)
+            steps = rng.normal(0, np.sqrt(1 - 0.49), n + 50)
+            for i in range(1, n + 50):
+                x[i] = 0.7 * x[i - 1] + steps[i]
+            x = x[50:]
+    return 1000.0 * (1 + sd * x)
+
+
+@pytest.mark.parametrize(
+    ("kind", "per_point"), [("normal", 1e-4), ("autocorrelated", 1e-4), ("heavy", 2.5e-3)]
+)
+def test_stationary_noise_has_hardly_a_dip(kind: str, per_point: float) -> None:
+    """False alarms in 500 windows of a minute: binomially no more than this rate allows for."""
+    rng = np.random.default_rng(11)
+    alarms = sum(len(dips_of(noise(rng, 60, kind)).dips) for _ in range(500))
+    assert alarms <= scipy.stats.binom.ppf(0.995, 500 * 60, per_point)
+
+
+@pytest.mark.parametrize("n", [60, 600])
+def test_a_planted_dip_is_found_with_what_it_cost(n: int) -> None:
+    per_s = noise(np.random.default_rng(12), n, "normal", sd=0.01)
+    per_s[30:33] *= 0.5
+    (dip,) = dips_of(per_s).dips
+    assert (dip.from_s, dip.to_s, dip.points) == (30.0, 33.0, 3)
+    assert dip.depth == pytest.approx(0.5, abs=0.02)
+    assert dip.lost == pytest.approx(1500, abs=60)
+    found = dips_of(per_s)
+    assert found.share_of_time(found.dips) == pytest.approx(3 / n)
+    assert found.share_of_transactions(found.dips) == pytest.approx(dip.lost / float(np.sum(per_s)))
+
+
+def test_slices_apart_are_dips_apart() -> None:
+    per_s = [1000.0 + i % 7 for i in range(40)]
+    per_s[10] = per_s[11] = 300.0
+    assert [dip.points for dip in dips_of(per_s).dips] == [2]
+    assert [(dip.from_s, dip.to_s) for dip in dips_of(per_s, gap_s=1.0).dips] == [(20.0, 21.0), (22.0, 23.0)]
+
+
+def test_a_dip_at_either_end_is_one() -> None:
+    per_s = [1000.0 + i % 7 for i in range(40)]
+    per_s[0] = per_s[38] = per_s[39] = 300.0
+    assert [(dip.from_s, dip.to_s) for dip in dips_of(per_s).dips] == [(0.0, 1.0), (38.0, 40.0)]
+
+
+def test_a_slow_drift_of_a_long_window_is_no_dip() -> None:
+    n = 1200
+    per_s = np.linspace(1000, 400, n) * noise(np.random.default_rng(13), n, "normal", sd=0.01) / 1000
+    per_s[900] *= 0.5
+    assert [dip.from_s for dip in dips_of(per_s).dips] == [900.0]
+
+
+def test_too_few_points_tell_nothing() -> None:
+    assert find_dips([trial(0, 0, 9.0)], {0: rates([1000.0] * (POINTS_MIN - 1))}, {0: {}}) == {}
+
+
+def with_dips(at: Sequence[int], n: int = 120) -> np.ndarray:
+    per_s = noise(np.random.default_rng(14), n, "normal", sd=0.01)
+    per_s[list(at)] *= 0.5
+    return per_s
+
+
+def spans(*of: tuple[float, float]) -> np.ndarray:
+    return np.array(of, dtype=float).reshape(len(of), 2)
+
+
+def test_an_event_that_meets_the_dips_is_their_cause_and_the_others_stay_unexplained() -> None:
+    events = {Event.CHECKPOINT: spans((30.2, 31.0), (60.0, 62.0)), Event.AUTOVACUUM: spans((0.0, 119.0))}
+    found = dips_of(with_dips([30, 61, 90]), events)
+    assert [(dip.from_s, list(dip.causes)) for dip in found.dips] == [
+        (30.0, [Event.CHECKPOINT]),
+        (61.0, [Event.CHECKPOINT]),
+        (90.0, []),
+    ]
+    by_event = {one.event: one for one in found.coincidences}
+    # Autovacuum worked all the time: that it met every dip is what chance does.
+    assert by_event[Event.AUTOVACUUM].dips == 3
+    assert not by_event[Event.AUTOVACUUM].is_cause
+    assert by_event[Event.CHECKPOINT].by_chance == pytest.approx(3 * 3 / 120)
+    assert [dip.from_s for dip in found.unexplained] == [90.0]
+
+
+def test_events_at_random_are_called_causes_in_no_more_than_five_of_a_hundred_studies() -> None:
+    rng = np.random.default_rng(15)
+    called = 0
+    for _ in range(300):
+        per_s = with_dips(sorted(rng.choice(118, 4, replace=False)))
+        begins = sorted(rng.choice(118, 6, replace=False).astype(float))
+        events = {Event.WAL_SEGMENT: joined(spans(*((b, b + 1.0) for b in begins)))}
+        called += any(one.is_cause for one in dips_of(per_s, events).coincidences)
+    assert called <= scipy.stats.binom.ppf(0.995, 300, 0.05)
+
+
+def test_the_work_of_a_server_that_is_up_with_it_is_another_arms() -> None:
+    trials = [trial(0, 0, 100.0), trial(0, 1, 100.0), trial(1, 1, 100.0)]
+    others: Mapping[int, Events] = {1: {Event.CHECKPOINT: spans((30.0, 31.0))}, 11: {}}
+    of = {0: rates(with_dips([30])), 1: rates(with_dips([])), 11: rates(with_dips([50]))}
+    found = find_dips(trials, of, others)
+    assert [list(dip.causes) for dip in found[0].dips] == [[Event.OTHER_ARM]]
+    assert [list(dip.causes) for dip in found[1].dips] == [[]]  # of another block
+
+
+def test_as_many_peaks_as_dips_tell_that_it_is_the_noise() -> None:
+    per_s = with_dips([20, 50])
+    per_s[[70, 80, 81]] *= 1.6
+    assert dips_of(per_s).peaks == 2
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=7), st.integers(0, 8))
+@settings(max_examples=60, deadline=None)
+def test_the_chance_of_coincidences_is_that_of_all_ways_to_have_them(chances: list[float], k: int) -> None:
+    ways = itertools.product([0, 1], repeat=len(chances))
+    expected = sum(
+        np.prod([p if hit else 1 - p for p, hit in zip(chances, way, strict=True)])
+        for way in ways
+        if sum(way) >= k
+    )
+    assert at_least(k, chances) == pytest.approx(float(expected), abs=1e-12)
+
+
+def test_equal_chances_are_binomial() -> None:
+    assert at_least(3, [0.2] * 9) == pytest.approx(float(scipy.stats.binom.sf(2, 9, 0.2)))
+
+
+def test_warm_up_and_intervals_cut_short_are_no_points() -> None:
+    roles = [Role.WARM_UP, *[Role.MEASURE] * 3]
+    found = rates_of(Executed(roles, [0.0, 1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 3.1], [900, 1000, 1100, 2]))
+    assert found.per_s.tolist() == [1000.0, 1100.0]
+
+
+def series(probe: str, **columns: Sequence[float]) -> Series:
+    n = len(next(iter(columns.values())))
+    points = [np.arange(n, dtype=float), np.zeros(n), *columns.values()]
+    return Series(probe, ("at_s", "late_s", *columns), np.array(points, dtype=float).T)
+
+
+def test_events_of_a_server_lie_between_the_samples_that_show_them() -> None:
+    server = series(
+        "server",
+        num_timed=[1, 1, 2, 2, 2, 2],
+        num_requested=[0] * 6,
+        buffers_written=[5, 5, 5, 8, 9, 9],
+        autovacuum_workers=[0, 0, 0, 0, 0, 1],
+        lsn_bytes=[15 * MIB, 15.5 * MIB, 16.5 * MIB, 17 * MIB, 18 * MIB, 19 * MIB],
+    )
+    found = events_of({"server": server}, {}, 8)
+    assert {event: of.tolist() for event, of in found.items()} == {
+        Event.CHECKPOINT: [[1.0, 4.0]],
+        Event.AUTOVACUUM: [[4.0, 5.0]],
+        Event.WAL_SEGMENT: [[1.0, 2.0]],
+    }
+    segments = events_of({"server": server}, {"wal_segment_size": "1MB"}, 8)[Event.WAL_SEGMENT]
+    assert segments.tolist() == [[1.0, 5.0]]
+
+
+def test_half_of_the_clients_in_locks_is_an_event() -> None:
+    columns = {"samples": [1.0] * 5, "Lock/relation": [0.0, 3.0, 4.0, 8.0, 0.0]}
+    points = np.array([np.arange(5.0), np.zeros(5), *columns.values()]).T
+    waits = Series("waits", ("at_s", "late_s", *columns), points)
+    assert events_of({"waits": waits}, {}, 8)[Event.LOCKS].tolist() == [[1.0, 3.0]]
+
+
+def test_of_a_machines_shares_only_what_is_unusual_is_an_event() -> None:
+    n = 30
+    busy = np.cumsum(np.full(n, 1.2))
+    steal = np.cumsum([0.02] * 14 + [0.5] + [0.02] * 15)
+    host = series(
+        "host",
+        cpu_busy_s=busy + steal,
+        cpu_idle_s=np.cumsum(np.full(n, 0.8)),
+        cpu_iowait_s=np.zeros(n),
+        cpu_steal_s=steal,
+        server_cpu_s=np.cumsum([0.8] * 20 + [0.2] + [0.8] * 9),
+        driver_cpu_s=np.cumsum(np.full(n, 0.3)),
+        swap_in_bytes=np.zeros(n),
+        swap_out_bytes=np.zeros(n),
+    )
+    found = events_of({"host": host}, {}, 8)
+    assert {event: of.tolist() for event, of in found.items()} == {
+        Event.STEAL: [[13.0, 14.0]],
+        Event.OTHER_LOAD: [[19.0, 20.0]],
+    }
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(1, 5)), max_size=8),
+    st.lists(st.tuples(st.integers(0, 50), st.integers(1, 5)), min_size=1, max_size=8),
+)
+@settings(max_examples=80, deadline=None)
+def test_what_overlaps_is_what_has_time_in_common(
+    of: list[tuple[int, int]], places: list[tuple[int, int]]
+) -> None:
+    every = sorted((float(begin), float(begin + length)) for begin, length in of)
+    ends = np.maximum.accumulate([end for _, end in every]) if every else np.array([])
+    merged = joined(spans(*((begin, float(end)) for (begin, _), end in zip(every, ends, strict=True))))
+    found = overlapped(
+        merged, np.array([float(b) for b, _ in places]), np.array([float(b + length) for b, length in places])
+    )
+    for (begin, length), is_met in zip(places, found, strict=True):
+        assert is_met == any(min(end, begin + length) > max(from_s, begin) for from_s, end in every)

@@ -1,0 +1,81 @@
+"""Dips in every form of a report: how many, what they cost, with what."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from synthetic_study import Synthetic, write_study
+from test_report import FORMS
+
+from pgdyno.analysis.dips import ArmDips, Coincidence, Dip
+from pgdyno.analysis.events import Event
+from pgdyno.cli.report import read_report
+from pgdyno.report import dips
+from pgdyno.report.model import build
+from pgdyno.report.study import StudyReport
+
+CHECKPOINTS = Coincidence(Event.CHECKPOINT, 2, 0.1, 0.004, is_cause=True)
+CHANCE = Coincidence(Event.WAL_SEGMENT, 3, 2.5, 0.6, is_cause=False)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> StudyReport:
+    """Test data with three dips of arm 18 in 60 s."""
+    path = tmp_path_factory.mktemp("dips") / "e"
+    write_study(path, Synthetic(blocks=6, probed=True))
+    study = read_report(path)
+    (findings,) = study.findings.cases
+    trial = next(trial.trial for trial in findings.trials if trial.arm == 1)
+    found = [
+        Dip(trial, 3, 1, 3.0, 4.0, 0.5, 1500.0, [Event.CHECKPOINT]),
+        Dip(trial, 5, 2, 5.0, 7.0, 0.25, 1500.0, [Event.CHECKPOINT]),
+        Dip(trial, 9, 1, 9.0, 10.0, 0.1, 300.0),
+    ]
+    of_arm = ArmDips(found, [CHECKPOINTS, CHANCE], 1, 60, 60.0, 180_000.0)
+    with_dips = replace(findings, dips={1: of_arm})
+    return replace(study, findings=replace(study.findings, cases=[with_dips]), cases={"": build(with_dips)})
+
+
+@pytest.mark.parametrize("form", ["terminal", "md", "html"])
+def test_the_sentence_says_how_many_with_what_and_what_they_cost(built: StudyReport, form: str) -> None:
+    text = " ".join(re.sub(r"\\(.)", r"\1", FORMS[form](built)).replace("\u00a0", " ").split())
+    assert "18 had 3 dips, which cost 1.8 % of its transactions: 2 with checkpoint and 1 unexplained." in text
+    assert "Dips of the throughput and their causes" in text
+
+
+def test_the_table_has_a_row_a_cause_and_one_for_what_is_unexplained(built: StudyReport) -> None:
+    assert built.only is not None
+    (table,) = (table for table in built.only.tables if table.title == dips.TITLE)
+    assert table.rows == [
+        ["18", "all", "3", "–", "6.7", "1.8"],
+        ["", "checkpoint", "2", "0.10", "5.0", "1.7"],
+        ["", "unexplained", "1", "–", "1.7", "0.17"],
+    ]
+    assert "1 peak of 18" in table.note.replace("\u00a0", " ")
+
+
+def test_the_page_marks_each_dip_and_names_its_cause(built: StudyReport) -> None:
+    marks = re.findall(r"<polygon[^>]*><title>(.*?)</title>", FORMS["html"](built))
+    assert [mark.replace("\u00a0", " ") for mark in marks] == [
+        "a dip of 50 % at 3.0 … 4.0 s: checkpoint",
+        "a dip of 25 % at 5.0 … 7.0 s: checkpoint",
+        "a dip of 10 % at 9.0 … 10.0 s: unexplained",
+    ]
+
+
+def test_the_json_has_every_dip(built: StudyReport) -> None:
+    arms = json.loads(FORMS["json"](built))["arms"]
+    assert arms[0]["dips"] is None
+    assert [dip["causes"] for dip in arms[1]["dips"]["dips"]] == [["checkpoint"], ["checkpoint"], []]
+
+
+def test_without_dips_nothing_is_said(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", Synthetic(blocks=6, probed=True))
+    report = read_report(tmp_path / "e").only
+    assert report is not None
+    assert report.dips == []
+    assert dips.TITLE not in [table.title for table in report.tables]
