@@ -122,6 +122,7 @@ def test_pgbenchs_tables_take_no_seed(capsys: pytest.CaptureFixture[str]) -> Non
 )
 def test_probes_are_asked_for_by_name(names: list[str] | None, probes: tuple[str, ...]) -> None:
     assert asked_probes(names) == probes
+    assert asked_probes(names, profile=True) == (*probes, "profile")
 
 
 @pytest.mark.parametrize("names", [["nose"], ["wal", "none"]])

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from synthetic_study import Synthetic, write_study
 
+from pgdyno.analysis.study import find_study
 from pgdyno.caveats import WORDINGS, Caveat, Code
 from pgdyno.caveats_of_the_machine import OF_THE_MACHINE
 from pgdyno.cli import doctor as command
@@ -20,7 +21,16 @@ from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.writer import Writer
 from pgdyno.lab.doctor import attendance, programs
 from pgdyno.lab.doctor.attendance import Attendance, watch_s_of
-from pgdyno.lab.doctor.examine import AFTER, BEFORE, DURING, caveats_after, caveats_of, examine, passing
+from pgdyno.lab.doctor.examine import (
+    AFTER,
+    BEFORE,
+    DURING,
+    RESUMED,
+    caveats_after,
+    caveats_of,
+    examine,
+    passing,
+)
 from pgdyno.lab.progress import Doubt, Progress
 from pgdyno.probe.machine.clock import Clock
 from pgdyno.probe.machine.disk import Disk, Syncs
@@ -29,6 +39,7 @@ from pgdyno.probe.machine.load import Counters, Load
 from pgdyno.probe.machine.memory import Memory
 from pgdyno.probe.machine.processor import Processor
 from pgdyno.probe.machine.state import State
+from pgdyno.report.background import machine
 from pgdyno.server.catalogue import Catalogue
 from pgdyno.study.arm import ArmSpec
 from pgdyno.study.pgbench import PgbenchParameters
@@ -220,6 +231,42 @@ def test_the_doctor_writes_into_the_evidence_before_and_after(
     assert [state["when"] for state in noted] == [BEFORE, AFTER]
     assert noted[0]["load"]["others"] == 0.3
     assert {check["about"] for check in noted[1]["checks"]} == {one.about for one in examine(QUIET)}
+
+
+def test_a_study_that_goes_on_is_told_only_what_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "study.sqlite"
+    write_study(path, Synthetic(blocks=2))
+    busy = like(load={"others": 0.3}, processor={"smt": True})
+    monkeypatch.setattr(attendance, "examine_machine", lambda *_: busy)
+    with Writer.resume(path) as writer:
+        known = frozenset({Code.SMT})
+        Attendance.begin(writer, [study()], tmp_path, lambda _: None, known).end()
+    with Evidence(path) as evidence:
+        (caveat,) = evidence.caveats(0)
+        states = evidence.study(0).host["states"]
+    assert (caveat.code, caveat.parameters["when"]) == (Code.OTHER_LOAD, RESUMED)
+    assert [state["when"] for state in states] == [RESUMED, AFTER]
+
+
+def test_the_table_of_the_machine_says_a_sentence_once(tmp_path: Path) -> None:
+    path = tmp_path / "study.sqlite"
+    write_study(path, Synthetic(blocks=2))
+    checks = [{"about": one.about, "found": one.found, "text": one.text} for one in examine(DISTURBED)]
+    with Writer.resume(path) as writer:
+        for when in (BEFORE, AFTER, RESUMED, AFTER):
+            writer.add_machine_state({"when": when, "checks": checks})
+    with Evidence(path) as evidence:
+        table = machine(find_study(evidence).first)
+    assert table.columns == ("check", BEFORE, "after the study, 1", RESUMED, "after the study, 2")
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["CPU boost"][0].startswith("disturbs: The processor may raise")
+    assert rows["CPU boost"][1:] == ["the same"] * 3
+    assert rows["virtual machine"] == ["no"] * 4
+
+
+DISTURBED = like(processor={"boost": True})
 
 
 def study(**changed: Any) -> Study:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgdyno import __version__
+from pgdyno.caveats import Code
 from pgdyno.engine import build_info
 from pgdyno.errors import EvidenceError
 from pgdyno.evidence import records
@@ -201,7 +202,9 @@ def _measure(
 ) -> Ending:
     ending = Ending.FAILED
     try:
-        doctor = Attendance.begin(writer, [lab.study for lab in labs], data_path, labs[0].watch)
+        studies = [lab.study for lab in labs]
+        known = None if first_blocks is None else _codes(path)
+        doctor = Attendance.begin(writer, studies, data_path, labs[0].watch, known)
         ending = run_study(labs, looks_into(path), first_blocks, spent_s)
         doctor.end()
     except KeyboardInterrupt:
@@ -210,6 +213,12 @@ def _measure(
     finally:
         writer.finish_study(ending, time.time())
     return ending
+
+
+def _codes(path: Path) -> frozenset[Code]:
+    """Of the caveats that a study has that goes on."""
+    with Evidence(path) as evidence:
+        return frozenset(caveat.code for caveat in evidence.caveats(0))
 
 
 def study_record(request: Request, case: Case, ready: Prepared) -> records.Study:

@@ -184,12 +184,15 @@ def host(findings: Findings) -> Table:
     )
 
 
+CELL_REPEATED_MAX = 40
+
+
 def machine(findings: Findings) -> Table:
     """What the doctor found before the study and after it, in the words that it has for each check."""
     states = findings.study.host.get("states", ())
     told = [{one["about"]: one for one in state["checks"]} for state in states]
     names = list(dict.fromkeys(name for of_state in told for name in of_state))
-    rows = [[name, *(_said(of_state.get(name)) for of_state in told)] for name in names]
+    rows = [[name, *_said_once([_said(of_state.get(name)) for of_state in told])] for name in names]
     columns = ("check", *_distinct([str(state["when"]) for state in states]))
     note = "What disturbs is among the caveats, with its remedy (pgdyno doctor)."
     return Table("State of the machine", columns, rows, note, long=True)
@@ -201,9 +204,19 @@ def _said(one: Mapping[str, str] | None) -> str:
     return one["text"] if one["found"] == "fine" else f"{one['found']}: {one['text']}"
 
 
+def _said_once(cells: list[str]) -> list[str]:
+    """A sentence that is there already is not repeated."""
+    long = [i > 0 and cell == cells[i - 1] and len(cell) > CELL_REPEATED_MAX for i, cell in enumerate(cells)]
+    return ["the same" if again else cell for cell, again in zip(cells, long, strict=True)]
+
+
 def _distinct(names: list[str]) -> list[str]:
-    """A resumed study has each moment several times."""
-    return [name if names.count(name) == 1 else f"{name}, {i // 2 + 1}" for i, name in enumerate(names)]
+    """A resumed study has some moments several times."""
+    found = []
+    for i, name in enumerate(names):
+        several = names.count(name) > 1
+        found.append(f"{name}, {names[: i + 1].count(name)}" if several else name)
+    return found
 
 
 def _flat(facts: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgdyno.caveats import Caveat
+from pgdyno.caveats import Caveat, Code
 from pgdyno.evidence.writer import Writer
 from pgdyno.lab.doctor.checked import Checked
-from pgdyno.lab.doctor.examine import AFTER, BEFORE, caveats_after, caveats_of, examine, passing
+from pgdyno.lab.doctor.examine import AFTER, BEFORE, RESUMED, caveats_after, caveats_of, examine, passing
 from pgdyno.lab.progress import Doubt, Step, Watch
 from pgdyno.probe.machine.state import State, examine_machine
 from pgdyno.study.plan import Study
@@ -25,35 +25,48 @@ WATCH_S_MIN, WATCH_S_MAX = 0.2, 2.0
 
 @dataclass(frozen=True)
 class Attendance:
-    """``data_path``: None where all servers run already, wherever their data lie."""
+    """``data_path``: None where all servers run already, wherever their data lie. ``known``: caveats that the
+    study has.
+    """
 
     writer: Writer
     cases: int
     watch_s: float
     data_path: Path | None
     state: State
-    found: Sequence[Caveat]
+    known: frozenset[Code]
 
     @classmethod
-    def begin(cls, writer: Writer, studies: Sequence[Study], data_path: Path, watch: Watch) -> Attendance:
-        """Examines the machine, and says at once what can still be helped."""
+    def begin(
+        cls,
+        writer: Writer,
+        studies: Sequence[Study],
+        data_path: Path,
+        watch: Watch,
+        known: frozenset[Code] | None = None,
+    ) -> Attendance:
+        """Examines the machine, and says at once what can still be helped. ``known``: of a study that goes
+        on, the caveats that it has, which are not said of it again; None: it is new.
+        """
         watch(Step("look at the machine"))
         watch_s = watch_s_of(studies)
         ours = any(not arm.is_dsn for study in studies for arm in study.arms)
         place = data_path if ours else None
         state = examine_machine(watch_s, place, watch_s / 2)
-        checked = examine(state, BEFORE)
-        attendance = cls(writer, len(studies), watch_s, place, state, caveats_of(checked))
-        attendance.note(BEFORE, state, checked, attendance.found)
-        for caveat in caveats_of(list(passing(state, BEFORE))):
+        when = BEFORE if known is None else RESUMED
+        checked = examine(state, when)
+        found = [caveat for caveat in caveats_of(checked) if caveat.code not in (known or ())]
+        codes = frozenset(caveat.code for caveat in found) | (known or frozenset())
+        attendance = cls(writer, len(studies), watch_s, place, state, codes)
+        attendance.note(when, state, checked, found)
+        for caveat in caveats_of(passing(state, when)):
             watch(Doubt(caveat.sentence))
         return attendance
 
     def end(self) -> None:
         """Examines it once more: only what has changed is a caveat."""
         state = examine_machine(self.watch_s, self.data_path, self.watch_s / 2)
-        known = {caveat.code for caveat in self.found}
-        self.note(AFTER, state, examine(state, AFTER), caveats_after(self.state, state, known))
+        self.note(AFTER, state, examine(state, AFTER), caveats_after(self.state, state, self.known))
 
     def note(self, when: str, state: State, checked: Sequence[Checked], caveats: Sequence[Caveat]) -> None:
         """Into the evidence."""

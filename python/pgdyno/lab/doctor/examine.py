@@ -12,6 +12,7 @@ from pgdyno.probe.machine.state import State
 
 NOW = "now"
 BEFORE = "before the study"
+RESUMED = "before the study went on"
 DURING = "during the study"
 AFTER = "after the study"
 
