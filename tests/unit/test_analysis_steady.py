@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgdyno.analysis.steady import batches, is_steady, mser, trend_errors
+from pgdyno.analysis.steady import batches, is_steady, mser, mser_of_mean, trend_errors
 
 Floats = npt.NDArray[np.float64]
 
@@ -44,9 +44,18 @@ def test_a_faster_machine_has_the_same_warm_up(values: list[float], twice: int) 
     assert mser(values) == mser(faster) and is_steady(values) == is_steady(faster)
 
 
+def test_what_trials_have_in_common_stands_out_of_their_noise() -> None:
+    rng = np.random.default_rng(20261122)
+    trials = [rng.uniform(0.5, 2) * series(rng, 40, 0.3, 2.0, 0.15, 0.3) for _ in range(20)]
+    cut = mser_of_mean(trials)
+    assert cut is not None and 3 <= cut <= 12
+    assert mser_of_mean([10 * trial for trial in trials]) == cut
+    assert mser_of_mean([]) is None and mser_of_mean([[0.0] * 8]) is None
+
+
 def test_too_few_values_and_those_that_never_rest_have_no_end() -> None:
     assert mser([1.0, 2.0, 3.0, 4.0]) is None
-    assert mser(np.arange(30.0)) is None
+    assert mser(np.arange(30.0)) is None and mser(np.arange(10.0)) is None
     assert not is_steady(np.arange(30.0) + 100)
 
 

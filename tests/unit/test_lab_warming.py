@@ -103,6 +103,32 @@ def test_under_a_fixed_load_it_is_the_latency_that_comes_to_rest() -> None:
     assert any(level.ends_with(interval(0, at, 100, p50_ns=10_000 + at % 2)) for at in range(10))
 
 
+def test_what_earlier_blocks_have_shown_counts_too() -> None:
+    come_up_at_7 = [200, 300, 420, 530, 640, 760, 880, *STEADY]
+    known = [[rate * factor for rate in come_up_at_7] for factor in (1.0, 1.3)]
+    slow = WarmUp(study(schedule="blocks"), 1, 1.0, [known])
+    assert not any(slow.ends_with(interval(0, at, 1000)) for at in range(6))
+    assert slow.ends_with(interval(0, 6, 1000))
+    never = WarmUp(study(schedule="blocks"), 1, 1.0, [[RISING, RISING]])
+    assert not any(never.ends_with(interval(0, at, n)) for at, n in enumerate(STEADY))
+    found = never.found(0)
+    assert found is not None and found["looks_steady"] > 0
+    single = WarmUp(study(schedule="blocks"), 1, 1.0, [[RISING]])
+    assert any(single.ends_with(interval(0, at, n)) for at, n in enumerate(STEADY[:VALUES_MIN]))
+
+
+def test_later_blocks_learn_from_warm_up_and_window() -> None:
+    warm_up = WarmUp(study(), 1, 1.0)
+    for at, n in enumerate([100, 500]):
+        warm_up.ends_with(interval(0, at, n))
+        warm_up.ends_with(closed(0))
+    for at, n in enumerate([1000] * 20):
+        assert not warm_up.ends_with({**interval(0, 2 + at, n), "role": "measure"})
+        assert not warm_up.ends_with({**closed(0), "role": "measure"})
+    assert warm_up.rates(0) == [100, 500, *[1000] * 8]
+    assert WarmUp(study(), 1, 1.0).rates(0) == []
+
+
 def test_what_is_measured_is_no_warm_up() -> None:
     warm_up = WarmUp(study(schedule="blocks", warmup_s=0.0, warmup_min_s=0.0), 1, 1.0)
     measured = [{**interval(0, at, n), "role": "measure"} for at, n in enumerate(STEADY)]

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from pgdyno.analysis.effect import student
 from pgdyno.analysis.series import Point
-from pgdyno.analysis.steady import BATCH, batches, mser
+from pgdyno.analysis.steady import mser_of_mean
 from pgdyno.estimate import Better, Estimate
 from pgdyno.evidence.records import Role, Trial, TrialStatus
 
@@ -72,7 +72,7 @@ class Observed:
 @dataclass(frozen=True)
 class Trend:
     """By how many per cent it changed over the window, in the mean of n trials; ``p_value`` None of a single
-    one. ``cut_s``: how much of the beginning MSER cuts off the trials' mean, None where more than half.
+    one. ``cut_s``: how much of the beginning MSER cuts off the trials' mean, None where half or more.
     """
 
     percent: Estimate
@@ -151,12 +151,8 @@ def effect_trend(arm: Sequence[Observed], baseline: Sequence[Observed], confiden
 
 
 def _cut_s(trials: Sequence[Observed]) -> float | None:
-    """Of the mean over the trials (Welch, "The statistical analysis of simulation results", 1983)."""
-    n = min(len(one.per_s) for one in trials)
-    mean = np.mean([one.per_s[:n] / one.per_s.mean() for one in trials], axis=0)
-    batch = BATCH if n >= 2 * BATCH * VALUES_MIN else 1
-    cut = mser(batches(mean, batch))
-    return None if cut is None else trials[0].span_s * cut * batch / len(trials[0].per_s)
+    cut = mser_of_mean([one.per_s for one in trials])
+    return None if cut is None else trials[0].span_s * cut / len(trials[0].per_s)
 
 
 def step(trial: Trial, one: Observed) -> Step | None:

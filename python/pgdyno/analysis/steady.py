@@ -7,7 +7,7 @@ Spratt, "A comparison of five steady-state truncation heuristics for simulation"
 2000) does so with the means of batches of five, as single observations of a simulation depend on each other.
 Our values are rates of a second, or of a slice: means of hundreds of transactions already.
 
-A minimum in the second half is taken for none: then the series is too short, or has no steady state.
+A minimum that is not in the first half is taken for none: the series is too short, or has no steady state.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def batches(values: Sequence[float] | Floats, batch: int = BATCH) -> Floats:
 
 
 def mser(values: Sequence[float] | Floats) -> int | None:
-    """How many values to cut off the beginning; None where that is more than half of them, or there are fewer
+    """How many values to cut off the beginning; None where that is half of them or more, or there are fewer
     than ``VALUES_MIN``.
     """
     known = np.asarray(values, dtype=np.float64)
@@ -57,8 +57,25 @@ def mser(values: Sequence[float] | Floats) -> int | None:
     sums, squares = (np.cumsum(of[::-1])[::-1][: n - 1] for of in (known, known**2))
     marginal = np.maximum(squares - sums**2 / left, 0.0) / left**2
     marginal[marginal < ROUNDING * marginal[0]] = 0.0
-    cut = int(np.argmin(marginal[: n // 2 + 1]))
-    return cut if marginal[cut] <= float(np.min(marginal[: max(1, n - VALUES_MIN)])) else None
+    searched = max(n // 2 + 1, n - VALUES_MIN)  # a few at the end may be alike by chance
+    cut = int(np.argmin(marginal[:searched]))
+    return cut if 2 * cut < n - 1 else None
+
+
+def mser_of_mean(trials: Sequence[Sequence[float] | Floats]) -> int | None:
+    """How many values MSER cuts off the mean of trials that began alike, each taken as a share of its second
+    half (Welch, "The statistical analysis of simulation results", in Lavenberg's handbook, 1983): what they
+    have in common stands out, their noise does not. By batches of five where there are enough.
+    """
+    n = min(map(len, trials), default=0)
+    if n < VALUES_MIN:
+        return None
+    shares = [np.asarray(values[:n], dtype=np.float64) for values in trials]
+    levels = [float(values[n // 2 :].mean()) for values in shares]
+    known = [values / level for values, level in zip(shares, levels, strict=True) if level > 0]
+    batch = BATCH if n >= 2 * BATCH * VALUES_MIN else 1
+    cut = mser(batches(np.mean(known, axis=0), batch)) if known else None
+    return None if cut is None else cut * batch
 
 
 def is_steady(values: Sequence[float] | Floats) -> bool:

@@ -40,7 +40,7 @@ def drive_trials(
     specification = drive_specification(
         drivings[0], block.seed, slices, targets, drivings, interval_s=interval_s
     )
-    warm_up = WarmUp(lab.study, len(arms), interval_s)
+    warm_up = WarmUp(lab.study, len(arms), interval_s, [lab.rates.get(index, []) for index in arms])
 
     def on_event(event: Event) -> None:
         match event["event"]:
@@ -73,6 +73,8 @@ def drive_trials(
     run = run_drive(specification, lab.interruption, on_event, read, telemetry.note_driver, warm_up.ends_with)
     for target, index in enumerate(arms):
         trials[index].warmed = warm_up.found(target)
+        if run.complete:
+            lab.rates.setdefault(index, []).append(warm_up.rates(target))
     return run
 
 

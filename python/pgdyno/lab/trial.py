@@ -40,6 +40,8 @@ class Lab:
     kept: Mapping[tuple[int, int], float | None] = field(default_factory=dict)
     """(block, arm) of trials that need not be repeated, and the rate of those that count."""
     aa: Mapping[int, Lab] = field(default_factory=dict)  # by arm: its comparison with its twin
+    rates: dict[int, list[Sequence[float]]] = field(default_factory=dict)
+    """By arm, of each block so far: how its rate came up, for the warm-ups of those to come."""
 
 
 @dataclass

@@ -1,16 +1,17 @@
 """Watches the warm-up while it runs, and says when it is over: when every arm's rate has come to rest.
 
 It looks where it may end: with one arm at each interval, with arms that take turns when all have had as many
-slices, so that none is warmed up for longer than another.
+slices, so that none is warmed up for longer than another. What earlier blocks have shown counts, too: each
+began as this one does, and the mean of their rates says how long a warm-up takes, better than a single one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pgdyno.analysis.steady import VALUES_MIN, is_steady
+from pgdyno.analysis.steady import VALUES_MIN, is_steady, mser_of_mean
 from pgdyno.engine import Event
 from pgdyno.study.plan import Study
 
@@ -20,10 +21,22 @@ INTERVAL_SHARE_MIN = 0.5
 """Of the interval asked for: a shorter one is the rest of a slice, and counts with the one before."""
 
 
+EARLIER_MIN = 2
+"""Blocks whose rates are asked: of one the noise alone would make warm-ups longer."""
+
+EARLIER_TIMES_MAX = 4
+"""As many values of the measured part as of the warm-up: what comes later says nothing of it."""
+
+Rates = Sequence[float]
+
+
 @dataclass
 class _Warming:
-    """One arm's warm-up so far. Of each observation: transactions, seconds, the latency's median in ns."""
+    """One arm's warm-up so far. Of each observation: transactions, seconds, the latency's median in ns.
+    ``least`` observations are needed by what earlier blocks have shown; None: as many as there can be.
+    """
 
+    least: int | None = 0
     seen: list[tuple[float, float, float | None]] = field(default_factory=list)
     slices: int = 0  # that are over
     driven_s: float = 0.0
@@ -59,28 +72,44 @@ class _Warming:
 class WarmUp:
     """Of the arms that are up together, ``targets`` of them. Where the study gives a time, it looks on."""
 
-    def __init__(self, study: Study, targets: int, interval_s: float) -> None:
+    def __init__(
+        self,
+        study: Study,
+        targets: int,
+        interval_s: float,
+        earlier: Sequence[Sequence[Rates]] | None = None,
+    ) -> None:
+        """``earlier``: of each target what ``rates`` gave of the blocks before this one."""
         self._study = study
         self._interval_s = interval_s
-        self._arms = [_Warming() for _ in range(targets)]
+        earlier = earlier or [[] for _ in range(targets)]
+        self._arms = [
+            _Warming(least=mser_of_mean(trials) if len(trials) >= EARLIER_MIN else 0) for trials in earlier
+        ]
+        self._measured = [_Warming() for _ in range(targets)]
         # Where clients start by the clock, it is their latency that comes to rest, and not their rate.
         self._of_latency = study.rate is not None or study.pacing != "none"
         self._is_over = False
 
     def ends_with(self, event: Event) -> bool:
         """Takes notice of an event of the run. True, once, when the warm-up may end with it."""
-        if event.get("role") != "warm-up":
+        if event["event"] not in ("interval", "slice"):
             return False
-        arm = self._arms[event["target"]]
-        if event["event"] == "interval":
-            arm.add(event, self._interval_s)
-        elif event["event"] == "slice":
+        is_warm_up = event["role"] == "warm-up"
+        arm = (self._arms if is_warm_up else self._measured)[event["target"]]
+        if event["event"] == "slice":
             arm.slices += 1
             arm.is_in_slice = False
+        elif is_warm_up or len(arm.seen) < EARLIER_TIMES_MAX * len(self._arms[event["target"]].seen):
+            arm.add(event, self._interval_s)
+        if not is_warm_up:
+            return False
         if self._is_over or not self._may_end(event):
             return False
         found = [of.looks_so(of_latency=self._of_latency) for of in self._arms]  # each is asked
-        self._is_over = all(found)
+        self._is_over = all(found) and all(
+            of.least is not None and len(of.seen) >= of.least for of in self._arms
+        )
         return self._is_over
 
     def found(self, target: int) -> Mapping[str, Any] | None:
@@ -97,6 +126,12 @@ class WarmUp:
             "looks": arm.looks,
             "looks_steady": arm.looks_steady,
         }
+
+    def rates(self, target: int) -> Rates:
+        """From the warm-up's beginning into the measured part: what later blocks can learn from."""
+        of_latency = self._of_latency
+        warm, measured = (of[target].values(of_latency=of_latency) for of in (self._arms, self._measured))
+        return [*warm, *measured]
 
     def _may_end(self, event: Event) -> bool:
         least_s = self._study.warmup_min_s
