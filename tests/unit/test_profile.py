@@ -277,3 +277,11 @@ def test_the_table_and_json_have_every_function(findings: Findings) -> None:
     assert told[0]["functions"][0]["change"]["low"] > 5
     assert not words.cpu_by_function(findings).rows
     assert words.as_object(findings) == []
+
+
+def test_of_several_arms_each_row_says_its_own(findings: Findings) -> None:
+    both = replace(findings, profiles=[compared(findings), compared(findings)])
+    assert words.cpu_by_function(both).columns[:2] == ("function", "arm")
+    assert {row[1] for row in words.cpu_by_function(both).rows} == {"18"}
+    one = words.cpu_by_function(replace(findings, profiles=[compared(findings)]))
+    assert one.columns == ("function", "17, µs/tx", "18, µs/tx", "change, µs/tx")

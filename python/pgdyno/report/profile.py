@@ -9,29 +9,43 @@ from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.profile_comparison import FunctionChange, ProfileComparison
 from pgdyno.analysis.verdict import BLOCKS_MIN
 from pgdyno.estimate import counted, decimals_of, grouped, signed
-from pgdyno.report.tables import Table
+from pgdyno.report.tables import NAME_IN_HEAD_MAX, Table
 
 ON_TERMINAL_MAX = 8
 
 
 def cpu_by_function(findings: Findings) -> Table:
-    """A row a function and arm, those with the most time first."""
-    baseline = findings.arms[0].arm.name
+    """A row a function, and with several arms an arm; those with the most time first."""
+    profiles = findings.profiles
+    several = len(profiles) > 1
     rows = [
-        [change.name, profile.arm.name, _us(change.baseline_us), _us(change.arm_us), _change(change)]
-        for profile in findings.profiles
+        [
+            change.name,
+            *([profile.arm.name] if several else []),
+            _us(change.baseline_us),
+            _us(change.arm_us),
+            _change(change),
+        ]
+        for profile in profiles
         for change in profile.functions
     ]
-    numeric = (f"{baseline}, µs/tx", "arm, µs/tx", "change, µs/tx")
+    baseline = short_name(findings.arms[0].arm.name, "baseline")
+    arm = "arm" if several or not profiles else short_name(profiles[0].arm.name, "arm")
+    numeric = (f"{baseline}, µs/tx", f"{arm}, µs/tx", "change, µs/tx")
     return Table(
         title="CPU by function of the server (less is better)",
-        columns=("function", "arm", *numeric),
+        columns=("function", *(["arm"] if several else []), *numeric),
         rows=rows,
-        note=" ".join(map(_note, findings.profiles)) + NOTE if findings.profiles else "",
+        note=" ".join(map(_note, profiles)) + NOTE if profiles else "",
         numeric=frozenset(numeric),
         long=True,
         rows_on_terminal=ON_TERMINAL_MAX,
     )
+
+
+def short_name(name: str, instead: str) -> str:
+    """Of a column whose cells are short."""
+    return name if len(name) <= NAME_IN_HEAD_MAX else instead
 
 
 NOTE = (
