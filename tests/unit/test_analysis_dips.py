@@ -68,6 +68,12 @@ def test_a_planted_dip_is_found_with_what_it_cost(n: int) -> None:
     assert found.share_of_transactions(found.dips) == pytest.approx(dip.lost / float(np.sum(per_s)))
 
 
+def test_a_stall_does_not_hide_behind_noise() -> None:
+    per_s = noise(np.random.default_rng(16), 60, "normal", sd=0.25)
+    per_s[30] = 10.0
+    assert [dip.from_s for dip in dips_of(per_s).dips] == [30.0]
+
+
 def test_slices_apart_are_dips_apart() -> None:
     per_s = [1000.0 + i % 7 for i in range(40)]
     per_s[10] = per_s[11] = 300.0

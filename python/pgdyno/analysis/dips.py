@@ -31,6 +31,9 @@ SDS = 5.0
 DEPTH_MIN = 0.10
 """Of the baseline: less is not called a dip, however steady the rest is."""
 
+DEPTH_ALWAYS = 0.8
+"""A fifth of the baseline is a dip, however noisy the rest is: a stall must not hide behind that."""
+
 POINTS_MIN = 20
 """Of an arm: fewer do not tell how much it varies."""
 
@@ -172,7 +175,7 @@ def _of_arm(rates: Mapping[int, Rates], events: Mapping[int, Events]) -> ArmDips
     apart = {trial: _relative(rates[trial].per_s, baselines[trial]) for trial in rates}
     every = np.concatenate(list(apart.values()))
     sd = SD_OF_MAD * float(np.median(np.abs(every - np.median(every))))
-    limit = max(SDS * sd, DEPTH_MIN)
+    limit = min(max(SDS * sd, DEPTH_MIN), DEPTH_ALWAYS)
     dips = [
         dip
         for trial, of in rates.items()

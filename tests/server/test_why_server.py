@@ -1,0 +1,199 @@
+"""Causes planted in real servers, a sleep in a statement, locks, a checkpoint: each must be named."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from pgdyno.analysis.dips import find_dips, rates_of
+from pgdyno.analysis.events import Event, events_of
+from pgdyno.analysis.why import Why
+from pgdyno.cli.report import read_report
+from pgdyno.drive.run import run_drive
+from pgdyno.drive.specification import drive_specification
+from pgdyno.engine import Event as Said
+from pgdyno.evidence.events import interval_from
+from pgdyno.evidence.reader import joined
+from pgdyno.evidence.records import Ending, Executed, Interval, Series, Trial, TrialStatus
+from pgdyno.interruption import Interruption
+from pgdyno.lab.progress import Progress, Watch
+from pgdyno.lab.study import Request, start_study
+from pgdyno.probe.sample import sample, sample_waits
+from pgdyno.probe.sampled_server import Target
+from pgdyno.probe.sampler import Sampler, monotonic_of
+from pgdyno.report.model import Report
+from pgdyno.server.build import Build
+from pgdyno.server.running import Server
+from pgdyno.study.arm import parse_arm
+from pgdyno.study.cases import only_case
+from pgdyno.study.pgbench import PgbenchParameters, Script
+from pgdyno.study.plan import Driving, Slice, Study
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
+
+READ = "SELECT abalance FROM pgbench_accounts WHERE aid = 1;\n"
+CLIENTS = 2
+
+
+@contextmanager
+def nobody_watches(_names: Sequence[str]) -> Iterator[Watch]:
+    def watch(_: Progress) -> None:
+        pass
+
+    yield watch
+
+
+def reading(more: str = "") -> Driving:
+    script = Script(name="read", text=READ + more)
+    return Driving(workload=PgbenchParameters(scale=1, scripts=(script,)), clients=CLIENTS, discard_s=0.02)
+
+
+@pytest.fixture(scope="module")
+def slept(build: Build, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """A study in which the second arm sleeps 3 ms in a statement of its own."""
+    plain, slow = reading(), reading("SELECT pg_sleep(0.003);\n")
+    arms = (parse_arm(str(build.bin_dir)), parse_arm(f"{build.bin_dir},work_mem=5MB"))
+    study = Study(
+        title="a sleep",
+        arms=tuple(arm.model_copy(update={"name": name}) for arm, name in zip(arms, "AB", strict=True)),
+        drivings=(plain, slow),
+        workload=plain.workload,
+        clients=CLIENTS,
+        discard_s=0.02,
+        probes=("statements", "waits", "host"),
+        slice_s=0.4,
+        rounds=2,
+        warmup_s=0.2,
+        budget_s=600,
+        blocks_max=5,
+        seed=7,
+        aa=False,
+    )
+    path = tmp_path_factory.mktemp("why") / "e.sqlite"
+    with Interruption() as interruption:
+        request = Request(title=study.title, cases=[only_case(study)], command="")
+        assert start_study(path, request, nobody_watches, interruption) is Ending.BLOCKS
+    report = read_report(path).only
+    assert report is not None
+    return report
+
+
+def why_of(report: Report) -> Why:
+    (one,) = report.why
+    return one.why
+
+
+def test_a_sleep_in_a_statement_is_named_by_statement_and_by_resource(slept: Report) -> None:
+    said = " ".join(slept.why[0].sentences).replace("\u00a0", " ")
+    assert "B needs" in said
+    assert "more in “SELECT pg_sleep($1)”" in said
+    assert "more of sleeping" in said
+    by_statement = why_of(slept).by_statement
+    assert by_statement is not None
+    parts = {part.key: part for part in by_statement.parts}
+    sleep = parts["statement:SELECT pg_sleep($1)"]
+    assert sleep.a_us == 0
+    assert sleep.b_us >= 3000
+    assert parts["statement:SELECT abalance FROM pgbench_accounts WHERE aid = $1"].b_us < 3000
+
+
+def test_of_real_evidence_the_parts_add_up_in_every_block(slept: Report) -> None:
+    why = why_of(slept)
+    for waterfall in (why.by_statement, why.by_resource):
+        assert waterfall is not None
+        assert len(waterfall.whole.by_block) == 5
+        for block, difference in waterfall.whole.by_block.items():
+            assert sum(part.by_block[block] for part in waterfall.parts) == pytest.approx(difference)
+
+
+def test_the_kernels_account_and_the_looks_are_those_of_the_arms_own_slices(slept: Report) -> None:
+    """Who sleeps 3 ms of a transaction is nearly always seen to; who only reads, never."""
+    times = slept.findings.telemetry.by_trial
+    for trial in slept.findings.trials:
+        time_of = times[trial.trial].time
+        assert time_of.looks is not None
+        assert not time_of.cpu_is_of_all
+        assert time_of.on_cpu_us is not None
+        assert 0 < time_of.on_cpu_us < 3000
+        sleeping = time_of.looks.backends.get("sleep", 0.0)
+        assert sleeping <= CLIENTS
+        assert sleeping > 0.5 if trial.arm == 1 else sleeping == 0
+
+
+INTERVAL_S = 0.15
+PLANTED = {20: "", 40: "CHECKPOINT; ", 60: "CHECKPOINT; ", 80: "CHECKPOINT; "}
+"""At which interval a lock is taken, and what is done while it is held."""
+HELD_S = 0.5
+
+
+def test_locks_and_checkpoints_that_stop_the_clients_are_the_causes_of_the_dips(
+    running_server: Server,
+) -> None:
+    """A checkpoint by itself may stop nobody on a good disk: here each is made while a lock stops all."""
+    with running_server.connect() as connection:
+        connection.execute("create database planted")
+    with running_server.connect("planted") as connection:
+        connection.execute("create table pgbench_accounts as select 1 as aid, 0 as abalance")
+    seen, series = driven(running_server, "planted")
+    roles, from_s, to_s, n = zip(
+        *((one.role, one.from_s, one.to_s, sum(c.executed for c in one.kinds.values())) for one in seen),
+        strict=True,
+    )
+    rates = rates_of(Executed(roles, from_s, to_s, n))
+    events = events_of(series, {}, CLIENTS)
+    found = find_dips([TRIAL], {TRIAL.trial: rates}, {TRIAL.trial: events})[0]
+    causes = {one.event for one in found.coincidences if one.is_cause}
+    assert {Event.LOCKS, Event.CHECKPOINT} <= causes, found
+    assert len(found.of(Event.LOCKS)) >= len(PLANTED)
+    assert len(found.of(Event.CHECKPOINT)) >= 3
+    lone = min(found.of(Event.LOCKS), key=lambda dip: dip.from_s)
+    assert Event.CHECKPOINT not in lone.causes
+
+
+TRIAL = Trial(
+    *(0, 0, 0, 1, TrialStatus.OK, "", 0.0, None, None, None, None, None, None, None, None, {}, {}, [], [], [])
+)
+
+
+def driven(server: Server, database: str) -> tuple[list[Interval], dict[str, Series]]:
+    """What the driver streamed while the planted causes happened, and what was sampled."""
+    seen: list[Interval] = []
+    planted: list[threading.Thread] = []
+    samplers: list[Sampler] = []
+
+    def plant(also: str) -> None:
+        with server.connect(database) as connection:
+            connection.execute(
+                f"BEGIN; LOCK TABLE pgbench_accounts; {also}SELECT pg_sleep({HELD_S}); COMMIT".encode()
+            )
+
+    def on_event(event: Said) -> None:
+        if event["event"] == "started":
+            zero_s = monotonic_of(event["epoch_unix_ns"] / 1e9)
+            target = Target(0, lambda: server.connect(database), sample, sample_waits, each_look=True)
+            samplers.append(Sampler([target], dict, zero_s, step_s=INTERVAL_S))
+            samplers[0].start()
+        if event["event"] == "interval":
+            seen.append(interval_from(event))
+            if len(seen) in PLANTED:
+                planted.append(threading.Thread(target=plant, args=[PLANTED[len(seen)]]))
+                planted[-1].start()
+
+    slices = [Slice(0, "measure", 100 * INTERVAL_S, 0)]
+    specification = drive_specification(
+        reading(), 1, slices, [("planted", server.conninfo(database))], interval_s=INTERVAL_S
+    )
+    with Interruption() as interruption:
+        run = run_drive(specification, interruption, on_event, lambda: [None])
+    for thread in planted:
+        thread.join()
+    samplers[0].stop()
+    assert run.complete
+    chunks: dict[str, list[tuple[Sequence[str], object]]] = {}
+    for chunk in samplers[0].drain():
+        assert not chunk.reason
+        chunks.setdefault(chunk.probe, []).append((chunk.columns, chunk.points))
+    return seen, {probe: joined(probe, of) for probe, of in chunks.items()}  # type: ignore[arg-type]
