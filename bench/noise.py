@@ -14,8 +14,9 @@ import numpy.typing as npt
 from scipy.signal import lfilter
 
 from pgdyno.analysis.effect import paired
+from pgdyno.analysis.metrics import DRIVER_CPU, SERVER_CPU
 from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import TrialStatus
+from pgdyno.evidence.records import Trial, TrialStatus
 
 Floats = npt.NDArray[np.float64]
 Noise = Callable[[np.random.Generator, int, int], Floats]
@@ -111,6 +112,27 @@ def _ratios_by_beginning() -> Floats:
     return np.array(found)
 
 
+COVARIATES: Mapping[str, Callable[[Trial], float | None]] = {
+    "server CPU per transaction": lambda trial: SERVER_CPU.value(trial, trial.measured),
+    "driver CPU per transaction": lambda trial: DRIVER_CPU.value(trial, trial.measured),
+}
+"""Of both trials of a block, in microseconds."""
+
+
+def recorded_ratios() -> Mapping[str, Floats]:
+    """Of every whole block of the recording ln(b / a): of the throughput, the median pair of slices, and the
+    covariates.
+    """
+    blocks = json.loads(RECORDED.read_text("utf-8"))["blocks"]
+    a, b = (np.array([block[arm] for block in blocks], dtype=float) for arm in ("a", "b"))
+    pairs = np.log(np.maximum(b, 1) / np.maximum(a, 1))
+    found = {"throughput": np.log(b.sum(axis=1) / a.sum(axis=1)), "median pair": np.median(pairs, axis=1)}
+    for name in COVARIATES:
+        values = np.array([block[name] for block in blocks])
+        found[name] = np.log(values[:, 1] / values[:, 0])
+    return found
+
+
 def record(evidence: Path) -> None:
     """Keeps the transactions of every slice of a study of two arms that are alike, block by block."""
     with Evidence(evidence) as opened:
@@ -121,7 +143,9 @@ def record(evidence: Path) -> None:
         if {0, 1} <= of.keys():
             slices = paired(of[0], of[1])
             counts = [[sum(k.executed for k in piece.kinds.values()) for piece in arm] for arm in slices]
-            blocks.append({"a": counts[0], "b": counts[1]})
+            both = (of[0], of[1])
+            covariates = {name: [value(trial) for trial in both] for name, value in COVARIATES.items()}
+            blocks.append({"a": counts[0], "b": counts[1], **covariates})
     kept = {
         "what": "Transactions in each slice of two arms that are alike, the k-th of a beside the k-th of b",
         "command": study.command,

@@ -25,9 +25,11 @@ from bench.noise import (
     Noise,
     normal,
     record,
+    recorded_ratios,
 )
 from pgdyno.analysis.effect import Method, critical
 from pgdyno.analysis.verdict import BLOCKS_MIN
+from pgdyno.estimate import grouped
 
 PAGE = Path(__file__).parents[1] / "docs" / "stopping.md"
 TEMPLATE = Path(__file__).with_name("stopping.txt")
@@ -158,22 +160,45 @@ def page(paths: int = PATHS) -> str:
         ),
         [line for name, noise in of_spreads for line in lengths(name, noise, paths)],
     )
-    others = [f"{_percent(other_metric(share, paths))} ({share:.0%})" for share in (0.0, 0.5, 1.0)]
+    others = [_percent(other_metric(share, paths)) for share in (0.0, 0.5, 1.0)]
     text = TEMPLATE.read_text("utf-8")
     return text.format(
         paths=f"{paths:,}".replace(",", "\u00a0"),
         blocks=BLOCKS,
         guarantees=guarantees,
         needed=needed,
-        others=", ".join(others),
+        others=f"{', '.join(others[:2])} and {others[2]}",
         pairs=PAIRS_OF_A_BLOCK,
         together=BLOCKS_TOGETHER,
         sd=f"{100 * SD:g} %",
+        covariates=covariates(),
+        recorded_blocks=len(recorded_ratios()["throughput"]),
         widths=table(
             ("blocks", "at any stopping time", "Student's, one look", "ratio"),
             [_width(n) for n in (5, 6, 8, 10, 15, 20, 30, 60)],
         ),
     )
+
+
+def covariates() -> str:
+    """What each would take off the spread of the recording's whole blocks. The line through the other blocks'
+    points tells each block's part: a coefficient from the block itself would flatter.
+    """
+    ratios = dict(recorded_ratios())
+    d = ratios.pop("throughput")
+    rows = [["none", "–", "–", f"{100 * d.std(ddof=1):.2f} %"]]
+    median_pair = ratios.pop("median pair")
+    for name, x in ratios.items():
+        left = np.array([d[i] - _slope(np.delete(x, i), np.delete(d, i)) * x[i] for i in range(len(d))])
+        own, together = f"{100 * x.std(ddof=1):.2f} %", grouped(float(np.corrcoef(x, d)[0, 1]), 2)
+        rows.append([name, own, together, f"{100 * left.std(ddof=1):.2f} %"])
+    rows.append(["(the median pair of slices instead)", "–", "–", f"{100 * median_pair.std(ddof=1):.2f} %"])
+    return table(("covariate", "its own spread", "correlation", "spread of a block that is left"), rows)
+
+
+def _slope(x: Floats, y: Floats) -> float:
+    """Of the line through 0: arms that are alike differ by nothing."""
+    return float(np.sum(x * y) / np.sum(x * x))
 
 
 def _width(n: int) -> list[str]:

@@ -44,6 +44,8 @@ from pgdyno.evidence.records import (
     TrialStatus,
 )
 
+OF_CASE = "WHERE trial IN (SELECT trial FROM trial WHERE case_id = ?)"
+
 
 class Evidence:
     """An open evidence file. Raises EvidenceError for what is not one, is damaged or of another version."""
@@ -153,7 +155,7 @@ class Evidence:
 
     def trials(self, case: int = 0, *, all_attempts: bool = False) -> list[Trial]:
         """Of a case the last attempt of every block and arm, or all attempts; by block, arm and attempt."""
-        slices, failures, checks = self._slices(), self._failures(), self._checks()
+        slices, failures, checks = self._slices(case), self._failures(case), self._checks(case)
         with self._understood():
             every = [
                 Trial(
@@ -280,9 +282,9 @@ class Evidence:
                 for row in self._rows("SELECT * FROM caveat WHERE case_id = ? ORDER BY caveat", case)
             ]
 
-    def _slices(self) -> dict[int, list[Slice]]:
-        kinds = self._counts("slice_count", "position")
-        rows = self._rows("SELECT * FROM slice ORDER BY trial, position")
+    def _slices(self, case: int) -> dict[int, list[Slice]]:
+        kinds = self._counts("slice_count", "position", OF_CASE, case)
+        rows = self._rows(f"SELECT * FROM slice {OF_CASE} ORDER BY trial, position", case)
         with self._understood():
             return {
                 trial: [
@@ -302,15 +304,15 @@ class Evidence:
                 for trial, group in groupby(rows, key=lambda row: int(row["trial"]))
             }
 
-    def _failures(self) -> dict[int, list[Failure]]:
-        rows = self._rows("SELECT * FROM failure ORDER BY trial, kind, sqlstate")
+    def _failures(self, case: int) -> dict[int, list[Failure]]:
+        rows = self._rows(f"SELECT * FROM failure {OF_CASE} ORDER BY trial, kind, sqlstate", case)
         return {
             trial: [Failure(row["kind"], row["sqlstate"], row["n"], row["sample"]) for row in group]
             for trial, group in groupby(rows, key=lambda row: int(row["trial"]))
         }
 
-    def _checks(self) -> dict[int, list[Check]]:
-        rows = self._rows("SELECT * FROM check_result ORDER BY trial, name")
+    def _checks(self, case: int) -> dict[int, list[Check]]:
+        rows = self._rows(f"SELECT * FROM check_result {OF_CASE} ORDER BY trial, name", case)
         return {
             trial: [
                 Check(row["name"], bool(row["passed"]), row["statistic"], row["p_value"], row["detail"])
