@@ -148,6 +148,16 @@ def test_equal_arms_are_over_the_floor_no_oftener_than_it_says() -> None:
     assert low <= over <= high
 
 
+def test_the_rate_of_false_alarms_is_that_of_series_of_five() -> None:
+    around, off = [0.01, -0.012, 0.02, -0.019, 0.002], [0.05, 0.051, 0.052, 0.049, 0.05]
+    assert noise_of(around[:4]).alarms is None
+    alarms = noise_of(around, [*around, *off]).alarms
+    assert alarms is not None
+    assert (alarms.called, alarms.series) == (1, 3)
+    # Clopper and Pearson's interval of 1 in 3, from their tables.
+    assert alarms.interval == pytest.approx((0.0084, 0.9057), abs=1e-4)
+
+
 def with_aa(
     path: Path, wanted: Synthetic, log_ratios: list[float], before: list[float] | None = None
 ) -> StudyFindings:

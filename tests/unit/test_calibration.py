@@ -14,7 +14,6 @@ from test_noise_history import calibration as entry
 from test_study import make_study
 
 from pgdyno.analysis.calibration import (
-    Alarms,
     Calibration,
     Measured,
     as_values,
@@ -22,6 +21,7 @@ from pgdyno.analysis.calibration import (
     find_calibration,
     minutes_for,
 )
+from pgdyno.analysis.noise import Alarms
 from pgdyno.cli import calibrations
 from pgdyno.cli.calibrate import _minutes
 from pgdyno.cli.calibrations import asked_slice
@@ -98,7 +98,7 @@ def test_a_biased_machine_shows_in_the_alarms() -> None:
     one = simulated(0.01, 0.0, 10, 4)
     biased = Measured("slices", 1.0, [[d + 0.05 for d in of] for of in one.units], 4.0, 20.0, 0.1)
     alarms = calibration_of([biased]).alarms
-    assert alarms == Alarms(8, 8)
+    assert alarms == Alarms(8, 8, 0.95)
     assert alarms.interval[0] == pytest.approx(0.025 ** (1 / 8))  # Clopper and Pearson's, all of n
 
 

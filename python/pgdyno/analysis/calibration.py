@@ -23,6 +23,7 @@ import scipy  # its parts load when first used: stats alone takes a second
 
 from pgdyno.analysis.comparison import ok_by_block
 from pgdyno.analysis.effect import paired, student
+from pgdyno.analysis.noise import Alarms
 from pgdyno.analysis.verdict import BLOCKS_MIN, POWER
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import BlockStatus, Slice, Trial
@@ -84,20 +85,6 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Alarms:
-    """Series of equal arms that were called different, of so many, with the binomial interval of the rate."""
-
-    called: int
-    series: int
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """By Clopper and Pearson, "The use of confidence or fiducial limits", Biometrika 1934."""
-        found = scipy.stats.binomtest(self.called, self.series).proportion_ci(CONFIDENCE)
-        return float(found.low), float(found.high)
-
-
-@dataclass(frozen=True)
 class Calibration:
     """All lengths. ``sd_restart`` is σ_b."""
 
@@ -153,7 +140,7 @@ def _alarms(measured: Sequence[Measured]) -> Alarms | None:
     if not series:
         return None
     p_values = [student(one, CONFIDENCE).p_value for one in series]
-    return Alarms(sum(p is not None and p < 1 - CONFIDENCE for p in p_values), len(series))
+    return Alarms(sum(p is not None and p < 1 - CONFIDENCE for p in p_values), len(series), CONFIDENCE)
 
 
 def _measured(evidence: Evidence, case: int) -> Measured | None:

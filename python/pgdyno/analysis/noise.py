@@ -19,7 +19,7 @@ import scipy  # its parts load when first used: stats alone takes a second
 from pgdyno.analysis import latency, metrics
 from pgdyno.analysis.comparison import Comparison, compare
 from pgdyno.analysis.effect import Spread, percent_of, student
-from pgdyno.analysis.verdict import POWER, Verdict, judge
+from pgdyno.analysis.verdict import BLOCKS_MIN, POWER, Verdict, judge
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import share_text
 from pgdyno.evidence.reader import Evidence
@@ -30,6 +30,21 @@ FLOOR_BLOCKS_MIN = 5
 against it."""
 
 NO_BLOCK_YET = "none is done yet"
+
+
+@dataclass(frozen=True)
+class Alarms:
+    """Series of equal arms that were called different, of so many, with the binomial interval of the rate."""
+
+    called: int
+    series: int
+    confidence: float
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """By Clopper and Pearson, "The use of confidence or fiducial limits", Biometrika 1934."""
+        found = scipy.stats.binomtest(self.called, self.series).proportion_ci(self.confidence)
+        return float(found.low), float(found.high)
 
 
 @dataclass(frozen=True)
@@ -79,6 +94,20 @@ class Noise:
     def is_false_alarm(self) -> bool:
         """Whether an arm was called different from itself."""
         return self.verdict in {Verdict.FASTER, Verdict.SLOWER}
+
+    @property
+    def alarms(self) -> Alarms | None:
+        """Of series of BLOCKS_MIN A/A blocks, one after the other, each judged by the rule for arms; None
+        where there is no whole one.
+        """
+        every = [*self.before, *self.log_ratios]
+        series = [every[at : at + BLOCKS_MIN] for at in range(0, len(every) - BLOCKS_MIN + 1, BLOCKS_MIN)]
+        if not series:
+            return None
+        spreads = [student(one, self.confidence) for one in series]
+        verdicts = [judge(spread.low, spread.high, spread.n, self.margin) for spread in spreads]
+        called = sum(verdict in {Verdict.FASTER, Verdict.SLOWER} for verdict in verdicts)
+        return Alarms(called, len(series), self.confidence)
 
     def floor(self, blocks: int, confidence: float | None = None) -> float | None:
         """The log ratio that so many blocks of equal arms show with a chance of 1 − confidence; None while

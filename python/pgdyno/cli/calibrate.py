@@ -161,8 +161,7 @@ def number(value: float | None) -> str:
 def _sentences(calibration: Calibration) -> Iterator[str]:
     yield (
         f"Minutes until a true difference is found with a chance of {given_percent(POWER)}, restores and "
-        "restarts included. These alone make a block differ by "
-        f"{number(percent_of(calibration.sd_restart))} % (standard deviation)."
+        f"restarts included. {_restarts(calibration.sd_restart)}"
     )
     if (alarms := calibration.alarms) is None:
         yield f"False alarms: not known below {BLOCKS_MIN} blocks of a length."
@@ -179,6 +178,12 @@ def _sentences(calibration: Calibration) -> Iterator[str]:
             f"{given_percent(effect)} in about {number(minutes_for(merit, effect))} min" for effect in EFFECTS
         )
         yield f"Best here: {best.schedule} of {format_duration(best.slice_s)}: {took}."
+
+
+def _restarts(sd: float) -> str:
+    if sd == 0:
+        return "These alone do nothing that the noise of the slices does not hide."
+    return f"These alone make a block differ by {number(percent_of(sd))} % (standard deviation)."
 
 
 def _drift_text(drift: tuple[float, int] | None) -> str:

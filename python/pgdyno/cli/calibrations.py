@@ -35,8 +35,8 @@ def show(as_json: bool) -> int:
         out.print(f"no calibration in {history.path}: pgdyno doctor --calibrate 10m", markup=False)
         return 0
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in ("when (UTC)", "machine", "server", "load", "best", "sd × √min, %", "× median before"):
-        table.add_column(column, justify="right" if column[0] in "s×" and column != "server" else "left")
+    for column in ("when (UTC)", "machine", "with", "best", "sd × √min, %", "× median before"):
+        table.add_column(column, justify="right" if column[0] in "s×" else "left")
     for entry in entries:
         table.add_row(*map(Text, _row(entry, entries, host)))
     out.print(table)
@@ -50,8 +50,7 @@ def _row(entry: Entry, entries: Sequence[Entry], host: dict[str, Any]) -> list[s
     return [
         datetime.fromtimestamp(entry["at_unix_s"], UTC).strftime("%Y-%m-%d %H:%M"),
         "this one" if is_of(entry, host) else f"{machine['cores']} cores, {machine['kernel']}",
-        entry["server"],
-        f"{entry['workload']}, {counted(entry['clients'], 'client')}",
+        f"{entry['server']}, {entry['workload']}, {counted(entry['clients'], 'client')}",
         f"{best[0]} of {format_duration(best[1])}" if best else "–",
         number(percent_of(best[2])) if best else "–",
         f"{drift[0]:.2g}" if drift else "–",

@@ -8,7 +8,7 @@ from pgdyno.analysis.effect import percent_of
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.noise import FLOOR_BLOCKS_MIN, Noise, floor_text, signed_percent
 from pgdyno.analysis.verdict import BLOCKS_MIN, POWER
-from pgdyno.estimate import ABSENT, NO_BREAK, counted, given_percent
+from pgdyno.estimate import ABSENT, NO_BREAK, counted, given_percent, share_text
 from pgdyno.report.tables import Table
 
 TITLE = "The machine's noise"
@@ -41,6 +41,11 @@ def table(findings: Findings) -> Table:
         interval = f"{signed_percent(spread.low or 0.0)} … {signed_percent(spread.high or 0.0)}"
         what = f"an arm against itself, in this study: {noise.verdict if known else 'too few to judge'}"
         rows.append([what, signed_percent(spread.mean), interval if known else ABSENT, str(spread.n)])
+    if alarms := noise.alarms:
+        low, high = (share_text(end) for end in alarms.interval)
+        what = f"series of {BLOCKS_MIN} A/A blocks that were called different"
+        told = f"{alarms.called} of {alarms.series}"
+        rows.append([what, told, f"{low} … {high}", str(BLOCKS_MIN * alarms.series)])
     return Table(
         TITLE,
         columns,
@@ -70,8 +75,16 @@ def as_value(findings: Findings) -> dict[str, Any]:
         "detectable_percent": _percent(noise.detectable(blocks)),
         "verdict": noise.verdict if spread is not None and spread.n >= BLOCKS_MIN else None,
         "false_alarm": noise.is_false_alarm,
+        "alarms": _alarms(noise),
         "log_ratios": list(noise.log_ratios),
     }
+
+
+def _alarms(noise: Noise) -> dict[str, Any] | None:
+    found = noise.alarms
+    if found is None:
+        return None
+    return {"called": found.called, "series": found.series, "rate_interval": list(found.interval)}
 
 
 def _percent(log_ratio: float | None) -> float | None:
