@@ -24,7 +24,8 @@ def test_a_comparison_by_builtin_scripts_passes_its_checks(
 ) -> None:
     evidence = tmp_path / "e.sqlite"
     mix = ("-b", "tpcb-like", "-b", "select-only@3", "-M", "prepared", "--index", "pgbench_history (tid)")
-    ended = program.run("compare", *SMALL, "--scale", "1", *mix, "--evidence", evidence, server, server)
+    more = ("--scale", "1", *mix, "--profile", "--evidence", evidence)
+    ended = program.run("compare", *SMALL, *more, server, server)
     assert ended.status == 0, ended.err
     found = ended.json()
     assert [arm["trials"] for arm in found["arms"]] == [{"ok": 1}] * 2
@@ -32,6 +33,12 @@ def test_a_comparison_by_builtin_scripts_passes_its_checks(
     assert list(found["arms"][0]["latency_ms"]) == ["tpcb-like", "select-only", "all"]
     assert found["derived"] == ""
     assert "more-clients-than-branches" in {caveat["code"] for caveat in found["caveats"]}
+    assert [state["when"] for state in found["host"]["states"]] == ["before the study", "after the study"]
+    # Where perf is not there or not permitted, that is said; where it is, both servers used some CPU.
+    missing = [
+        of for of in found["caveats"] if of["code"] == "probe-unavailable" and "profile" in of["sentence"]
+    ]
+    assert bool(missing) != bool(found["profiles"])
     with Evidence(evidence) as opened:
         for trial in opened.trials():
             checks = {check.name: check.passed for check in trial.checks}
