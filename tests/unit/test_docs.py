@@ -99,6 +99,7 @@ def test_every_command_and_every_caveat_has_its_page() -> None:
     commands = (DOCS / "cli.md").read_text()
     for words in (
         "compare",
+        "history",
         "report",
         "load",
         "drive",

@@ -14,7 +14,8 @@ from typing import Any
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.study import StudyFindings
 from pgdyno.errors import EvidenceError
-from pgdyno.evidence.records import Arm, Json
+from pgdyno.evidence.records import Arm, Json, Study
+from pgdyno.study import plan
 
 FREE = frozenset({"title", "seed", "budget_s", "blocks_max", "on_failure", "aa", "slice_from"})
 """Of a study's plan: what may differ between hosts. Seeds had better."""
@@ -32,7 +33,7 @@ def require_same(studies: Mapping[str, StudyFindings]) -> None:
     names = list(studies)
     for i, name in enumerate(names):
         for before in names[:i]:
-            if _is_same_evidence(studies[before], studies[name]):
+            if is_same_evidence(studies[before].first.study, studies[name].first.study):
                 raise EvidenceError(f"{before} and {name} hold the same evidence: give each host's file once")
         difference = difference_of(studies[names[0]], studies[name])
         if difference is not None:
@@ -43,8 +44,8 @@ def require_same(studies: Mapping[str, StudyFindings]) -> None:
             )
 
 
-def _is_same_evidence(one: StudyFindings, other: StudyFindings) -> bool:
-    a, b = one.first.study, other.first.study
+def is_same_evidence(a: Study, b: Study) -> bool:
+    """Whether one is a copy of the other."""
     # A copy that was made while the study ran lacks what was noted later.
     hosts = [{name: fact for name, fact in of.host.items() if name != "states"} for of in (a, b)]
     return (a.created_unix_s, a.command, hosts[0]) == (b.created_unix_s, b.command, hosts[1])
@@ -95,9 +96,20 @@ def _asked(findings: Findings) -> dict[str, Any]:
 
 
 def _stored(findings: Findings) -> Mapping[str, Any]:
-    """The study as pgdyno would resume it, but for what may differ."""
-    stored = findings.study.plan.details.get("study", {})
-    return {key: value for key, value in stored.items() if key not in FREE}
+    """The study as pgdyno would resume it, but for what may differ. An option that the pgdyno of its time did
+    not have yet is as if left alone.
+    """
+    stored = findings.study.plan.details.get("study")
+    if not stored:
+        return {}
+    return {key: value for key, value in (stored | _DEFAULTS | stored).items() if key not in FREE}
+
+
+_DEFAULTS: Mapping[str, Any] = {
+    name: of.get_default(call_default_factory=True)
+    for name, of in plan.Study.model_fields.items()
+    if not of.is_required()
+}
 
 
 def _flat(value: Any, path: str) -> Iterator[tuple[str, Any]]:

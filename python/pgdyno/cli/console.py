@@ -13,6 +13,7 @@ PLAIN = "pgdyno-plain"
 
 _INSTEAD = str.maketrans(
     {"−": "-", "–": "-", "\u00a0": " ", "…": "..", "×": "x", "µ": "u", "’": "'", "▶": ">"}
+    | dict(zip("▁▂▃▄▅▆▇█→", "__--==##>", strict=True))
 )
 
 

@@ -21,6 +21,7 @@ from pgdyno.cli import (
     demo,
     doctor,
     drive,
+    history,
     load,
     pgbench,
     report,
@@ -43,6 +44,7 @@ app = typer.Typer(
 app.command("compare")(compare.compare)
 app.command("run")(run_study.run)
 app.command("report")(report.report)
+app.command("history")(history.history)
 app.command("load")(load.load)
 app.command("drive")(drive.drive)
 app.command("check")(check.check)

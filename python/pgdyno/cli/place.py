@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from pgdyno.errors import UsageError
+from pgdyno.errors import PgdynoError, UsageError
 
 
 def require_place(path: Path) -> None:
@@ -20,3 +20,11 @@ def require_place(path: Path) -> None:
         ) from None
     if path.is_dir():
         raise UsageError(f"cannot write {path}: it is a directory")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Raises PgdynoError."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PgdynoError(f"cannot write the report to {path}: {error.strerror}") from error

@@ -15,7 +15,8 @@ from pgdyno.analysis.study import find_study
 from pgdyno.cli.console import out, say
 from pgdyno.cli.gating import Gating
 from pgdyno.cli.groups import expanded
-from pgdyno.errors import PgdynoError, UsageError
+from pgdyno.cli.place import write_text
+from pgdyno.errors import UsageError
 from pgdyno.evidence.reader import Evidence
 from pgdyno.report.as_csv import to_csv
 from pgdyno.report.as_json import to_json
@@ -117,7 +118,7 @@ def names_of_files(paths: Sequence[Path]) -> list[str]:
 
 def write_html(built: StudyReport | HostsReport, html: Path) -> None:
     """Raises PgdynoError where the file cannot be written."""
-    _write(html, to_html(built))
+    write_text(html, to_html(built))
 
 
 def _print_published(built: StudyReport, *, md: bool) -> None:
@@ -144,10 +145,3 @@ def _write_out(text: str) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write((text if text.endswith("\n") else f"{text}\n").encode())
     sys.stdout.buffer.flush()
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise PgdynoError(f"cannot write the report to {path}: {error.strerror}") from error

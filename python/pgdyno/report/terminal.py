@@ -13,6 +13,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from pgdyno.analysis.verdict import Verdict
+from pgdyno.report import history as history_words
+from pgdyno.report.history import HistoryReport
 from pgdyno.report.hosts import HostsReport
 from pgdyno.report.model import Doubt, Report
 from pgdyno.report.study import StudyReport
@@ -48,6 +50,14 @@ def print_terminal(study: StudyReport | HostsReport, console: Console) -> None:
     console.print(render(study.only, console.width))
     _print_beside(study, console)
     console.print(Group(*_sections(study, console.width), *_fitted(study, min(console.width, WIDTH_MAX))))
+
+
+def print_history(report: HistoryReport, console: Console) -> None:
+    """What changed first, then every series in a line."""
+    prose = min(console.width, WIDTH_MAX)
+    for history in report.histories:
+        said = [_wrapped(sentence, prose, begin="- ") for sentence in history_words.sentences(history)]
+        console.print(Group(*_table(history_words.overview(history), console.width), Text(), *said, Text()))
 
 
 def print_published(study: StudyReport, console: Console) -> None:

@@ -1,0 +1,111 @@
+"""Where a series of values changed: E-divisive means with a permutation test. Pure.
+
+The series is cut where the distance between what lies before and next behind is largest, by the energy
+statistic of Székely and Rizzo, Q = mn/(m + n) · (2 E|X − Y| − E|X − X′| − E|Y − Y′|); whether that is more
+than chance is found by shuffling the series; then each part is cut likewise (Matteson and James, "A
+nonparametric approach for multiple change point analysis of multivariate data", JASA 2014; used on nightly
+benchmarks of a database by Daly et al., "The use of change point detection to identify software performance
+regressions in a continuous integration system", ICPE 2020). Nothing is assumed of how values spread.
+
+The p-value of a cut is exact where values are exchangeable, that is, where nothing changed: it is that of
+Besag and Clifford ("Sequential Monte Carlo p-values", Biometrika 1991), who stop shuffling once it is clear
+that the value will not be small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+SEGMENT_MIN = 3
+"""Values on either side of a cut: of fewer it is not known how they spread."""
+
+EXCEEDED_MAX = 20
+"""So many shuffled series that are cut as well: then the p-value is known well enough, and large."""
+
+BATCH = 64
+"""Series shuffled at once: so many are drawn and thrown away at most."""
+
+BATCH_VALUES = 1 << 21
+"""Distances in a batch: what the memory of it is in proportion to."""
+
+SEED = 20261122
+"""Fixed, so that the same series has the same change points."""
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """``at``: the place of the first value behind it."""
+
+    at: int
+    p_value: float
+
+
+def first_cut(values: Sequence[float], shuffles: int) -> Cut | None:
+    """Where the series is cut first, whether or not that is chance. None of a series too short."""
+    if len(values) < 2 * SEGMENT_MIN:
+        return None
+    distances = np.abs(np.subtract.outer(np.asarray(values), np.asarray(values)))
+    q = _statistics(distances[np.newaxis])[0]
+    at, _ = np.unravel_index(np.argmax(q), q.shape)
+    return Cut(int(at), _p_value(distances, float(q.max()), shuffles))
+
+
+def cuts(values: Sequence[float], level: float, shuffles: int) -> list[Cut]:
+    """All cuts whose p-values are small enough, in order of place: the first one's at most ``level``, and of
+    what a cut leaves either part has half of its level. So the chance of any cut that is none is ``level``.
+    """
+    return sorted(_within(values, 0, level, shuffles), key=lambda cut: cut.at)
+
+
+def _within(values: Sequence[float], begin: int, level: float, shuffles: int) -> Iterator[Cut]:
+    found = first_cut(values, shuffles)
+    if found is None or found.p_value > level:
+        return
+    yield Cut(begin + found.at, found.p_value)
+    yield from _within(values[: found.at], begin, level / 2, shuffles)
+    yield from _within(values[found.at :], begin + found.at, level / 2, shuffles)
+
+
+def _statistics(distances: Floats) -> Floats:
+    """Q of the first ``at`` values against those from there to ``end``, for every pair: (series, at, end) of
+    (series, n, n) distances. Minus infinity where fewer than SEGMENT_MIN are on a side.
+
+    ``end`` is not the end of the series alone: of a level that fell and rose again what lies before and all
+    that lies behind may hardly differ.
+    """
+    n = distances.shape[-1]
+    block = np.zeros((len(distances), n + 1, n + 1))  # sums over the first rows and columns
+    np.cumsum(np.cumsum(distances, axis=1), axis=2, out=block[:, 1:, 1:])
+    whole = np.diagonal(block, axis1=1, axis2=2)
+    before = whole[:, :, np.newaxis]
+    between = block - before
+    behind = whole[:, np.newaxis, :] - 2 * block + before
+    place = np.arange(n + 1)
+    m, k = place[:, np.newaxis], place[np.newaxis, :] - place[:, np.newaxis]
+    allowed = (m >= SEGMENT_MIN) & (k >= SEGMENT_MIN)
+    m, k = np.where(allowed, m, 2), np.where(allowed, k, 2)
+    energy = 2 * between / (m * k) - before / (m * (m - 1)) - behind / (k * (k - 1))
+    return np.where(allowed, m * k / (m + k) * energy, -np.inf)
+
+
+def _p_value(distances: Floats, seen: float, shuffles: int) -> float:
+    rng, n = np.random.default_rng(SEED), len(distances)
+    limit = seen - 1e-12 * abs(seen)  # a shuffled series may be the same one, its sum rounded differently
+    exceeded = 0
+    batch = max(1, min(BATCH, BATCH_VALUES // n**2))
+    for done in range(0, shuffles, batch):
+        size = min(batch, shuffles - done)
+        orders = rng.permuted(np.tile(np.arange(n), (size, 1)), axis=1)
+        shuffled = distances[orders[:, :, np.newaxis], orders[:, np.newaxis, :]]
+        as_large = np.max(_statistics(shuffled), axis=(1, 2)) >= limit
+        if exceeded + np.count_nonzero(as_large) >= EXCEEDED_MAX:
+            last = int(np.flatnonzero(as_large)[EXCEEDED_MAX - exceeded - 1])
+            return EXCEEDED_MAX / (done + last + 1)
+        exceeded += int(np.count_nonzero(as_large))
+    return (exceeded + 1) / (shuffles + 1)

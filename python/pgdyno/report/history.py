@@ -1,0 +1,215 @@
+"""A history in words, tables and JSON: what changed when, by how much, and what else did at that time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from pgdyno.analysis.history import Change, Difference, History, Series
+from pgdyno.analysis.verdict import Verdict
+from pgdyno.estimate import NO_BREAK, counted, given_percent
+from pgdyno.report.tables import Table, level_text
+
+VERSION = 1
+
+BARS = "▁▂▃▄▅▆▇█"
+
+BARS_MAX = 32
+"""Of a long history several files share a bar."""
+
+DIFFERENCES_MAX = 8
+"""Named one by one in words; JSON has all."""
+
+TEXT_MAX = 60
+"""Of a fact that changed, such as the flags of a build."""
+
+NEWEST = 10
+"""Files in which a change is news, unless asked otherwise: an old one is known, and would stop a pipeline for
+ever."""
+
+
+class News(StrEnum):
+    """What a pipeline may be stopped for."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    CHANGE = "change"
+
+
+@dataclass(frozen=True)
+class HistoryReport:
+    """``skipped`` is file → why it is not in any series."""
+
+    histories: Sequence[History]
+    skipped: Mapping[str, str]
+
+
+def heading(history: History) -> str:
+    """Of which study, machine and files a table is."""
+    return f"{history.title}, on machine {history.machine}, {counted(len(history.files), 'file')}"
+
+
+def subject(series: Series) -> str:
+    """``clients 8: 18 against 17``, or ``clients 8: 18`` of an arm's own level."""
+    key = series.key
+    of = f"{key.arm} against {key.baseline}" if key.baseline else key.arm
+    return f"{key.case}: {of}" if key.case else of
+
+
+def changed(series: Series, change: Change) -> str:
+    """A sentence: since which file, by how much, and what that rests on."""
+    point, percent = series.points[change.at], change.percent
+    sure = f"{given_percent(percent.confidence)} interval {percent.signed_interval_text}"
+    files = f"{len(change.before)} files before, {len(change.after)} since"
+    return (
+        f"{subject(series)} became {change.verdict} with {point.file} ({day(point.created_unix_s)}): "
+        f"{series.key.name} {percent.signed_text} ({sure}; {files})."
+    )
+
+
+def what_else(change: Change) -> str:
+    """What the two files say of themselves that is not the same."""
+    if not change.differences:
+        return "Nothing else that the two files tell of is different."
+    named = [_difference(of) for of in change.differences[:DIFFERENCES_MAX]]
+    rest = len(change.differences) - len(named)
+    more = f"; and {rest} more" if rest > 0 else ""
+    return f"Different from the file before: {'; '.join(named)}{more}."
+
+
+def _difference(of: Difference) -> str:
+    return f"{of.what} ({_short(of.before)} → {_short(of.after)})"
+
+
+def _short(fact: str) -> str:
+    if not fact:
+        return "none"
+    return fact if len(fact) <= TEXT_MAX else f"{fact[: TEXT_MAX - 1]}…"
+
+
+def sentences(history: History) -> list[str]:
+    """Every change, the newest first; or that there is none."""
+    found = [
+        (series.points[change.at].created_unix_s, f"{changed(series, change)} {what_else(change)}")
+        for series in history.series
+        for change in series.changes
+    ]
+    if not found:
+        return [f"None of the {len(history.series)} series changed."]
+    return [text for _, text in sorted(found, key=lambda one: -one[0])]
+
+
+def overview(history: History) -> Table:
+    """A row a series."""
+    rows = []
+    several = len({series.key.metric for series in history.series}) > 1
+    for series in history.series:
+        newest = series.points[-1].estimate
+        last = series.changes[-1] if series.changes else None
+        rows.append(
+            [
+                f"{subject(series)}, {series.key.name}" if several else subject(series),
+                str(len(series.points)),
+                newest.signed_text if newest.unit == "%" else f"{level_text(newest)}{NO_BREAK}{newest.unit}",
+                sparkline([point.log for point in series.points]),
+                str(len(series.changes)),
+                f"{last.verdict}, {day(series.points[last.at].created_unix_s)}" if last else "",
+            ]
+        )
+    level = given_percent(1 - history.confidence)
+    return Table(
+        title=heading(history) if several else f"{heading(history)}: {history.series[0].key.name}",
+        columns=("of", "files", "newest", "from old to new", "changes", "the last"),
+        rows=rows,
+        note=(
+            "An arm against the baseline: by how much it differs from it, in which the machine's own drift "
+            "cancels; an arm alone: its own level. If nothing changed, the chance of any change here is "
+            f"{level} at most."
+        ),
+        numeric=frozenset({"files", "newest", "from old to new", "changes", "the last"}),
+        dispensable=("files", "changes"),
+    )
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """A bar a value, or of long ones a bar for several; all as high where they are all the same."""
+    parts = np.array_split(np.asarray(values), min(len(values), BARS_MAX))
+    means = np.array([float(part.mean()) for part in parts])
+    spread = float(np.ptp(means))
+    if spread == 0:
+        return BARS[len(BARS) // 2] * len(means)
+    places = np.minimum(((means - means.min()) / spread * len(BARS)).astype(int), len(BARS) - 1)
+    return "".join(BARS[place] for place in places)
+
+
+def day(unix_s: float) -> str:
+    """Of a file, in UTC."""
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d")
+
+
+def news(report: HistoryReport, asked: Sequence[News], newest: int) -> list[str]:
+    """The changes that one of the conditions holds of: the last one of a series, where it appeared in one of
+    its newest files.
+    """
+    found = []
+    for history in report.histories:
+        for series in history.series:
+            last = series.changes[-1] if series.changes else None
+            if last is not None and last.at >= len(series.points) - newest and _is_asked(last, asked):
+                found.append(f"{changed(series, last)} {what_else(last)}")
+    return found
+
+
+def _is_asked(change: Change, asked: Sequence[News]) -> bool:
+    word = News.FASTER if change.verdict is Verdict.FASTER else News.SLOWER
+    return News.CHANGE in asked or word in asked
+
+
+def as_object(report: HistoryReport, tripped: Sequence[str] | None) -> dict[str, Any]:
+    """For JSON. ``tripped``: None without a gate."""
+    return {
+        "pgdyno_history": VERSION,
+        "skipped": [{"file": file, "why": why} for file, why in report.skipped.items()],
+        "histories": [
+            {
+                "title": history.title,
+                "machine": history.machine,
+                "files": list(history.files),
+                "confidence": history.confidence,
+                "series": [_series(series) for series in history.series],
+            }
+            for history in report.histories
+        ],
+        "gate": None if tripped is None else {"holds": bool(tripped), "tripped": list(tripped)},
+    }
+
+
+def _series(series: Series) -> dict[str, Any]:
+    return {
+        **asdict(series.key),
+        "better": series.better,
+        "level": series.level,
+        "points": [
+            {"file": point.file, "created_unix_s": point.created_unix_s, **asdict(point.estimate)}
+            for point in series.points
+        ],
+        "changes": [
+            {
+                "file": series.points[change.at].file,
+                "at": change.at,
+                "verdict": change.verdict,
+                "percent": asdict(change.percent),
+                "p_value": change.p_value,
+                "files_before": len(change.before),
+                "files_since": len(change.after),
+                "differences": [asdict(of) for of in change.differences],
+                "sentence": changed(series, change),
+            }
+            for change in series.changes
+        ],
+    }

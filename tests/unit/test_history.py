@@ -1,0 +1,212 @@
+"""The history of a study: planted changes and what else changed, none where there is none, machines apart."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy
+from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, write_study
+from test_report import HOSTILE, plain
+
+from pgdyno.analysis.history import Group, History, Key, Recorded, find_history
+from pgdyno.analysis.study import StudyFindings, find_study
+from pgdyno.cli.main import run
+from pgdyno.estimate import Better, Estimate
+from pgdyno.evidence.reader import Evidence
+from pgdyno.report.history import sparkline
+
+DAY_S = 86_400.0
+NIGHT = Synthetic(effects=(1, 1), blocks=5, slices=2, noise=0.01)
+
+
+def write_nights(directory: Path, n: int, changed_at: int, effect: float = 0.9) -> None:
+    """From ``changed_at`` on arm 18 is another build on another kernel, and slower."""
+    directory.mkdir(exist_ok=True)
+    for i in range(n):
+        after = i >= changed_at
+        wanted = replace(
+            NIGHT,
+            effects=(1, effect if after else 1),
+            seed=100 + i,
+            created_unix_s=CREATED_UNIX_S + i * DAY_S,
+            host={**HOST, "kernel": "Linux 6.2.0" if after else "Linux 6.1.0"},
+            versions=("17.1", "18.4" if after else "18.3"),
+        )
+        write_study(directory / f"night-{i:02}.sqlite", wanted)
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("nights")
+    write_nights(directory, 12, 7)
+    write_study(directory / "other-machine.sqlite", replace(NIGHT, host={**HOST, "processor": "another"}))
+    write_study(directory / "running.sqlite", replace(NIGHT, ended=None, seed=99))
+    write_study(
+        directory / "other-study.sqlite", replace(NIGHT, warehouses=99, created_unix_s=CREATED_UNIX_S + 1)
+    )
+    (directory / "torn.sqlite").write_bytes((directory / "night-00.sqlite").read_bytes()[:6000])
+    below = directory / "below"
+    below.mkdir()
+    (below / "copy.sqlite").write_bytes((directory / "night-01.sqlite").read_bytes())
+    return directory
+
+
+def as_json(directory: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, object]:
+    run(["history", str(directory), "--json", *more])
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_planted_change_is_found_with_its_size_and_what_else_changed(
+    nights: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = as_json(nights, capsys)
+    history = max(found["histories"], key=lambda one: len(one["files"]))  # type: ignore[call-overload]
+    series = {(of["arm"], of["baseline"]): of for of in history["series"]}
+    assert set(series) == {("18", "17"), ("17", ""), ("18", "")}
+    (change,) = series["18", "17"]["changes"]
+    assert change["file"] == "night-07.sqlite" and change["verdict"] == "slower"
+    assert change["percent"]["low"] < -10 < change["percent"]["high"] < -5
+    assert (change["files_before"], change["files_since"]) == (7, 5)
+    different = {of["what"]: (of["before"], of["after"]) for of in change["differences"]}
+    assert different == {
+        "the machine's kernel": ("Linux 6.1.0", "Linux 6.2.0"),
+        "the server of 18": ("18.3", "18.4"),
+    }
+    assert series["17", ""]["changes"] == []
+
+
+def test_what_is_not_used_is_said(nights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(["history", str(nights)])
+    said = capsys.readouterr().err
+    assert "running.sqlite: its study has not ended" in said
+    assert "torn.sqlite: " in said and "damaged" in said
+    assert "night-01.sqlite: it holds the same evidence as below/copy.sqlite" in said
+    assert len(said.splitlines()) == 3
+
+
+def test_machines_and_studies_are_never_mixed(nights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    histories = as_json(nights, capsys)["histories"]
+    assert isinstance(histories, list)
+    assert sorted(len(one["files"]) for one in histories) == [1, 1, 12]
+    assert {one["machine"] for one in histories} == {f"1: {HOST['processor']}", "2: another"}
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        (("--fail-if", "slower"), 3),
+        (("--fail-if", "change"), 3),
+        (("--fail-if", "faster"), 0),
+        (("--fail-if", "slower", "--newest", "5"), 3),
+        (("--fail-if", "slower", "--newest", "4"), 0),  # five files ago is no news
+        (("--fail-if", "worse"), 2),
+        (("--metric", "nonsense"), 2),
+        ((), 0),
+    ],
+)
+def test_news_ends_with_status_3(nights: Path, more: tuple[str, ...], status: int) -> None:
+    assert run(["history", str(nights), *more]) == status
+
+
+def test_other_metrics_have_series_of_their_own(nights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = as_json(nights, capsys, "--metric", "server_cpu", "--metric", "p99")
+    history = max(found["histories"], key=lambda one: len(one["files"]))  # type: ignore[call-overload]
+    cpu = [of for of in history["series"] if of["metric"] == "server_cpu" and of["baseline"]]
+    assert [change["verdict"] for of in cpu for change in of["changes"]] == ["slower"]
+    assert any(of["metric"] == "latency.all.p99" for of in history["series"])
+
+
+def test_every_form_tells_the_change(
+    nights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(["history", str(nights)])
+    shown = " ".join(plain(capsys.readouterr().out).split())
+    sentence = "18 against 17 became slower with night-07.sqlite"
+    assert sentence in shown and "the server of 18 (18.3 → 18.4)" in shown
+    assert run(["history", str(nights), "--html", str(tmp_path / "h.html")]) == 0
+    page = (tmp_path / "h.html").read_text()
+    assert sentence in page and page.count("<svg") == 9 and "<script" not in page
+    assert "torn.sqlite" in page and "night-07.sqlite" in page
+
+
+def test_no_name_from_outside_becomes_markup(tmp_path: Path) -> None:
+    for i in range(2):
+        wanted = replace(NIGHT, names=("17", HOSTILE), title=HOSTILE, created_unix_s=1e9 + i, blocks=1)
+        write_study(tmp_path / f"{i}.sqlite", wanted)
+    assert run(["history", str(tmp_path), "--html", str(tmp_path / "h.html")]) == 0
+    assert "<script" not in (tmp_path / "h.html").read_text()
+
+
+def test_an_empty_directory_is_an_error_and_a_file_a_wrong_request(nights: Path, tmp_path: Path) -> None:
+    assert run(["history", str(tmp_path)]) == 1
+    assert run(["history", str(nights / "night-00.sqlite")]) == 2
+
+
+def first_of(path: Path) -> StudyFindings:
+    write_study(path / "e.sqlite", replace(NIGHT, blocks=1))
+    with Evidence(path / "e.sqlite") as opened:
+        return find_study(opened)
+
+
+def history_of(first: StudyFindings, values: np.ndarray) -> History:
+    """``values``: series × files, as logs."""
+    group = Group(first)
+    for i, of_file in enumerate(values.T):
+        told = {
+            Key("", f"{arm}", "A", "nopm", "NOPM"): Estimate(100 * np.expm1(of), "%", 8, Better.MORE)
+            for arm, of in enumerate(of_file)
+        }
+        group.recorded.append(Recorded(f"{i}", float(i), told, {}))
+    return find_history(group, "1")
+
+
+def test_many_series_together_have_rarely_a_change_that_is_none(tmp_path: Path) -> None:
+    """Any change among six series, in at most 5 % of the histories without one: of 80 histories, more than
+    the bound's number would happen in 1 of 1000 such tests. Each series by itself at 5 % would have far more.
+    """
+    first, rng, n = first_of(tmp_path), np.random.default_rng(11), 80
+    found = [history_of(first, rng.normal(0, 0.02, (6, 16))) for _ in range(n)]
+    alarms = sum(any(series.changes for series in one.series) for one in found)
+    assert alarms <= scipy.stats.binom.ppf(0.999, n, 0.05)
+
+
+def test_a_change_in_one_of_many_series_is_found_and_the_others_are_left_alone(tmp_path: Path) -> None:
+    first, rng = first_of(tmp_path), np.random.default_rng(12)
+    values = rng.normal(0, 0.02, (6, 24))
+    values[4, 15:] -= 0.06
+    changes = [series.changes for series in history_of(first, values).series]
+    assert [len(of) for of in changes] == [0, 0, 0, 0, 1, 0]
+    assert changes[4][0].at == pytest.approx(15, abs=1)
+
+
+def test_a_slow_drift_is_told_as_changes_in_its_direction(tmp_path: Path) -> None:
+    first, rng = first_of(tmp_path), np.random.default_rng(13)
+    values = rng.normal(0, 0.01, (1, 40)) + np.linspace(0, 0.2, 40)
+    (series,) = history_of(first, values).series
+    assert series.changes and {change.verdict.value for change in series.changes} == {"faster"}
+
+
+def test_the_interval_of_a_change_covers_it(tmp_path: Path) -> None:
+    """Where the place of the change is plain, in 95 % of the histories."""
+    first, rng, n = first_of(tmp_path), np.random.default_rng(14), 60
+    covered = 0
+    for _ in range(n):
+        values = rng.normal(0, 0.005, (1, 14))
+        values[0, 7:] += 0.1
+        ((change,),) = [series.changes[:1] for series in history_of(first, values).series]
+        low, high = change.percent.low, change.percent.high
+        assert low is not None and high is not None
+        covered += low <= 100 * np.expm1(0.1) <= high
+    assert covered >= scipy.stats.binom.ppf(0.001, n, 0.95)
+
+
+def test_a_sparkline_shows_what_rose() -> None:
+    assert sparkline([1, 2, 3, 4, 5, 6, 7, 8]) == "▁▂▃▄▅▆▇█"
+    assert sparkline([2.0] * 3) == "▅▅▅"
+    assert len(sparkline(list(range(500)))) == 32
