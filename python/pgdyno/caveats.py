@@ -32,6 +32,7 @@ class Code(StrEnum):
     DEBUG_ENGINE = "debug-engine"
     # how it was run
     SEQUENTIAL = "sequential"
+    DUET = "duet"
     SCHEDULE_CHANGED = "schedule-changed"
     SERVER_NOT_RESTARTED = "server-not-restarted"
     DATA_NOT_RESTORED = "data-not-restored"
@@ -165,8 +166,14 @@ WORDINGS: Mapping[Code, Wording] = {
         "whatever drifted on the machine looks like an effect.",
         "Use the slices or blocks schedule.",
     ),
+    Code.DUET: Wording(
+        "Both arms ran at the same time, each on half of the cores, and shared the disk and the memory's "
+        "bandwidth: what shows only with the whole machine, or what a busy neighbour hides or makes, was not "
+        "measured or cannot be told apart.",
+        "Confirm it with the schedule slices or blocks, where each arm has the machine to itself.",
+    ),
     Code.SCHEDULE_CHANGED: Wording(
-        "One arm ran at a time, although slices were asked for: "
+        "One arm ran at a time, although slices or a duet were asked for: "
         "the servers' shared buffers ({size}) do not fit into this machine together.",
         "Give every arm smaller shared_buffers, or ask for --schedule blocks.",
     ),
@@ -253,7 +260,7 @@ WORDINGS: Mapping[Code, Wording] = {
         "pg_stat_statements.max; where the server crashed, read its log.",
     ),
     Code.DRIVER_BUSY: Wording(
-        "The driver used {share} of the machine's CPU while arm {arm} was measured (limit {limit}): "
+        "The driver used {share} of the CPU that arm {arm} was measured on (limit {limit}): "
         "it may be the bottleneck.",
         "Use fewer clients, or drive from a second machine.",
     ),
@@ -280,8 +287,8 @@ WORDINGS: Mapping[Code, Wording] = {
         "Use longer slices (--slice), the blocks schedule, or fewer clients.",
     ),
     Code.WRITE_BACK_IN_SLICES: Wording(
-        "The arms {baseline} and {arm} wait for the disk differently ({settings}) and took turns: what one "
-        "of them has written and not waited for may reach the disk while the other is measured.",
+        "The arms {baseline} and {arm} wait for the disk differently ({settings}) and were up together: what "
+        "one of them has written and not waited for may reach the disk while the other is measured.",
         "Use the blocks schedule (--schedule blocks), where one arm runs at a time.",
     ),
     Code.WINDOW_WITHOUT_CHECKPOINT: Wording(

@@ -21,6 +21,7 @@ FIGURES = {
     "restore": {"into nothing", "over a used copy"},
     "telemetry": {"throughput", "CPU of the sampler"},
     "analysis": {"CPU time", "peak memory"},
+    "slices": {"noise", "not counted", "swap of cores"},
     "pgbench-startup": {"start to end", "beside pgbench"},
     "pgbench-init": {"tables made", "CPU of client and server"},
 }

@@ -103,6 +103,7 @@ def test_a_study_without_a_finished_block_is_undecided(tmp_path: Path) -> None:
         (Synthetic(blocks=5, failed_per_slice=100), Code.FAILURES_OVER_SHARE),
         (Synthetic(blocks=5, unsafe_arms=(1,)), Code.UNSAFE_SETTINGS),
         (Synthetic(blocks=5, schedule=Schedule.SEQUENTIAL), Code.SEQUENTIAL),
+        (Synthetic(blocks=5, schedule=Schedule.DUET), Code.DUET),
         (Synthetic(blocks=5), Code.NO_KEYING_AND_THINKING),
         (Synthetic(blocks=5, rate_per_s=100.0), Code.SLICES_TOO_SHORT),
     ],

@@ -362,6 +362,25 @@ def test_series_are_told_over_the_trials_own_slices() -> None:
     assert "host.driver_share" not in found.values
 
 
+def test_in_a_duet_nothing_of_the_machine_is_an_arms_own_but_its_servers_processes() -> None:
+    # Two slices of a second, which no samples resolve; but its server is driven from the first to the last.
+    pieces = [
+        Slice(n, Role.MEASURE, at, at, at + 1, at + 1, 0.1, 0.1, {}) for n, at in ((0, 10.0), (1, 11.0))
+    ]
+    playing = replace(trial(1), slices=pieces)
+    series = {
+        "host": sampled(
+            "host", cpu_busy_s=1.0, cpu_idle_s=0.9, cpu_iowait_s=0.1, cpu_steal_s=0.1, server_cpu_s=0.6
+        ),
+        "waits": sampled("waits", samples=10, running=15),
+    }
+    found = of_trial(playing, [], series, is_duet=True).values
+    assert {key for key in found if key.startswith("host.")} == {"host.server_share"}
+    assert found["host.server_share"] == pytest.approx(30)
+    assert found["waits.backends"] == pytest.approx(1.5)
+    assert not any(key.startswith("host.") for key in of_trial(playing, [], series).values)
+
+
 def test_what_is_so_much_at_a_moment_is_told_by_the_sample_that_matters() -> None:
     at = np.arange(21.0)
     (span,) = [(piece.opened_s, piece.drained_s) for piece in trial(1).measured]

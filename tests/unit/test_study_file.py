@@ -81,7 +81,10 @@ WRONG = {
     "duet": (
         'schedule = "blocks"',
         'schedule = "duet"',
-        ["x.toml:19: run.schedule: duet is not there yet: take slices or blocks"],
+        [
+            "x.toml:19: run.schedule: duet is for two arms at the same time, and here are 4: "
+            "take the schedule slices"
+        ],
     ),
     "duration": (
         '"5min"',

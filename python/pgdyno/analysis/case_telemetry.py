@@ -22,7 +22,7 @@ from pgdyno.analysis.samples import keyed
 from pgdyno.analysis.telemetry import Telemetry, of_trial, told_of
 from pgdyno.estimate import Estimate
 from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Arm, Series, Study, Trial, TrialStatus
+from pgdyno.evidence.records import Arm, Schedule, Series, Study, Trial, TrialStatus
 
 KEPT = ("at_s", "late_s", "lsn_bytes", "num_timed", "num_requested", "frozen_xid_age")
 """Of the server's series: what is drawn, and what has a slope."""
@@ -63,10 +63,12 @@ def read_case(
     """Of the ok trials. The caller holds a snapshot."""
     by_trial, series, events = {}, {}, {}
     clients = {arm.arm: arm.clients for arm in arms}
+    is_duet = study.plan.schedule is Schedule.DUET
     ok = [trial for trial in trials if trial.status is TrialStatus.OK]
     for trial in ok:
         sampled = evidence.series(trial.trial)
-        by_trial[trial.trial] = _shared(of_trial(trial, evidence.readings(trial.trial), sampled))
+        found = of_trial(trial, evidence.readings(trial.trial), sampled, is_duet=is_duet)
+        by_trial[trial.trial] = _shared(found)
         events[trial.trial] = events_of(sampled, trial.settings, clients[trial.arm])
         if SERVER in sampled:
             series[trial.trial] = _kept(sampled[SERVER])

@@ -234,7 +234,7 @@ def _metric_values(by_block: BlockTrials, arm: int, metric: Metric, schedule: Sc
 
 
 def _slices(a: Trial, b: Trial, schedule: Schedule) -> tuple[Sequence[Slice], Sequence[Slice]]:
-    if schedule in {Schedule.SLICES, Schedule.DUET}:
+    if schedule.is_together:
         return effect.paired(a, b)
     return a.measured, b.measured
 

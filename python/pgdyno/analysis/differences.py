@@ -41,7 +41,7 @@ def differences(baseline: Arm, arm: Arm, trials: Sequence[Trial], schedule: Sche
     if given_up:
         found.append(Caveat(Code.UNSAFE_SETTINGS, {**names, "difference": listed(given_up)}))
     waits = _unequal(WAITS_FOR_DISK, before, after)
-    if waits and schedule is Schedule.SLICES:
+    if waits and schedule.is_together:
         found.append(Caveat(Code.WRITE_BACK_IN_SLICES, {**names, "settings": listed(waits)}))
     clusters = [
         f"{name} is {before[name]} in {baseline.name}, {after[name]} in {arm.name}"

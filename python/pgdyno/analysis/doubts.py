@@ -80,7 +80,7 @@ def _of_trials(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]:
 
 def _of_slices(study: Study, arms: Sequence[Arm], p50_ms: Mapping[int, float | None]) -> list[Caveat]:
     slice_s = study.plan.slice_s
-    if study.plan.schedule is not Schedule.SLICES or not slice_s or study.plan.rate_per_s is not None:
+    if not study.plan.schedule.is_together or not slice_s or study.plan.rate_per_s is not None:
         return []
     found = []
     for arm in arms:
@@ -141,6 +141,8 @@ def _of_study(study: Study) -> list[Caveat]:
     plan, found = study.plan, []
     if plan.schedule is Schedule.SEQUENTIAL:
         found.append(Caveat(Code.SEQUENTIAL))
+    if plan.schedule is Schedule.DUET:
+        found.append(Caveat(Code.DUET))
     if study.engine.get("profile") == "debug":
         found.append(Caveat(Code.DEBUG_ENGINE))
     if plan.rate_per_s is not None:

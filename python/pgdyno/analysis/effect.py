@@ -7,7 +7,8 @@ bootstrap confidence intervals", JASA 1987) checks Student's. On the log scale s
 result, and a machine twice as fast gives the same one.
 
 In the slices schedule x is the transactions counted over all slices of the block's pairs, divided by the
-time counted over them: the ratio of the two arms' mean rates over the slice pairs. We take this and not the
+time counted over them: the ratio of the two arms' mean rates over the slice pairs. So it is in a duet, where
+the two of a pair are at the same time. We take this and not the
 mean of the pairs' log ratios because it is the ratio of work done, agrees with the rates shown in the
 tables, and stays finite where a stall leaves one slice empty; a slice without its pair (an interrupted
 round) is left out.

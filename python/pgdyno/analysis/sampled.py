@@ -6,7 +6,7 @@ late) and others; NaN is what was not there. Counters become rates; one that fal
 ``spans`` are pieces of time (from, to): an arm's own slices, of a series that runs on while other arms are
 driven. Slices hardly longer than a sample are not resolved by it: then waits, which are of the arm's server
 alone, are counted over all the time from the first to the last; of the machine, which the arms share, nothing
-is this arm's own, and nothing is told.
+is this arm's own, and nothing is told. In a duet both arms are driven all the time (``samples.py``).
 """
 
 from __future__ import annotations

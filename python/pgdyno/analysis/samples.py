@@ -46,15 +46,28 @@ GAUGED: Mapping[str, tuple[str, Callable[[Floats], float]]] = {
 """As GROWN, of what is so much at a moment: which of its samples is told."""
 
 
+OWN_IN_DUET = "host.server_share"
+
+
 def keyed(key: str, part: str) -> str:
     """The key of one statement, table, index or wait."""
     return f"{key}:{part}"
 
 
-def of_samples(trial: Trial, series: Mapping[str, Series]) -> tuple[dict[str, float], list[str]]:
-    """Values by key over the trial's measured slices, and the names of the waits, the largest first."""
+def of_samples(
+    trial: Trial, series: Mapping[str, Series], *, is_duet: bool = False
+) -> tuple[dict[str, float], list[str]]:
+    """Values by key over the trial's measured slices, and the names of the waits, the largest first.
+
+    In a duet both arms are driven all the time. So an arm's spans are one, which any samples resolve; but of
+    the machine's numbers the CPU time of the server's own processes alone is this arm's.
+    """
     spans = own_spans(trial.measured)
+    if is_duet and spans:
+        spans = [(spans[0][0], spans[-1][1])]
     values = _host(series[HOST], spans) if HOST in series else {}
+    if is_duet:
+        values = {key: value for key, value in values.items() if key == OWN_IN_DUET}
     seen = waits(series[WAITS], spans) if WAITS in series else None
     if seen is not None:
         values |= {keyed("wait.share", name): PERCENT * share for name, share in seen.share.items()}

@@ -83,7 +83,11 @@ def parted(key: str) -> tuple[str, str]:
 
 
 def of_trial(
-    trial: Trial, readings: Sequence[Reading], series: Mapping[str, Series] | None = None
+    trial: Trial,
+    readings: Sequence[Reading],
+    series: Mapping[str, Series] | None = None,
+    *,
+    is_duet: bool = False,
 ) -> Telemetry:
     """Everything that its probes tell. ``series``: by probe."""
     driven_s = sum(piece.drained_s - piece.opened_s for piece in trial.measured)
@@ -97,7 +101,7 @@ def of_trial(
     relations = _relations(w)
     for name, of in relations.items():
         values |= {keyed(key, name): value for key, value in _values(OF_RELATIONS, of).items()}
-    sampled, waits = of_samples(trial, series or {})
+    sampled, waits = of_samples(trial, series or {}, is_duet=is_duet)
     own = {"start_s": trial.start_s, "restart_s": trial.restart_s, "recovery_s": trial.recovery_s}
     values |= sampled | {f"trial.{key}": value for key, value in own.items() if value is not None}
     if trial.probe_cpu_s is not None and trial.transactions:

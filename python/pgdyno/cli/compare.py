@@ -7,6 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -25,7 +26,7 @@ from pgdyno.estimate import counted
 from pgdyno.lab.study import Request
 from pgdyno.study.arm import parse_arms
 from pgdyno.study.cases import only_case
-from pgdyno.study.plan import Study
+from pgdyno.study.plan import TOGETHER, Study
 from pgdyno.study.probes import DEFAULT_PROBES, ProbeName
 from pgdyno.study.sizing import (
     default_clients,
@@ -49,7 +50,7 @@ def compare(
     which: Which,
     clients: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Connections per arm, 1 to 2000. [default: 4 per core]"),
+        typer.Option(metavar="N", help="Connections per arm, 1 to 2000. [default: 4 per core of an arm]"),
     ] = None,
     minutes: Annotated[
         float | None,
@@ -72,8 +73,11 @@ def compare(
     arrivals: options.Arrivals = "poisson",
     retries: options.Retries = 10,
     schedule: Annotated[
-        Literal["slices", "blocks"],
-        typer.Option(help="The arms take turns within a block, or run one after the other."),
+        Literal["slices", "duet", "blocks"],
+        typer.Option(
+            help="Within a block the arms take turns, run at the same time (two arms, each on half of the "
+            "cores), or run one after the other."
+        ),
     ] = "slices",
     slice_length: Annotated[
         str | None,
@@ -183,6 +187,8 @@ def compare(
     if not arms or len(arms) < 2:
         raise UsageError("name two arms or more, the baseline first; for example: pgdyno compare 17 18")
     machine = options.this_machine()
+    if schedule == "duet":
+        machine = replace(machine, cores=max(1, machine.cores // 2))
     specs = tuple(parse_arms(arms))
     n_clients = default_clients(machine) if clients is None else clients
     workload = parameters_of(
@@ -192,8 +198,9 @@ def compare(
     )
     slice_s, slice_from = asked_slice(slice_length, schedule, default_slice_s(machine, n_clients))
     budget_s = 60 * (DEFAULT_MINUTES if minutes is None else minutes)
-    may_stop = stop == "verdict" and schedule == "slices"
-    rhythm = fit_rhythm(budget_s, len(specs), slice_s, may_stop=may_stop)
+    may_stop = stop == "verdict" and schedule in TOGETHER
+    turns = 1 if schedule == "duet" else len(specs)
+    rhythm = fit_rhythm(budget_s, turns, slice_s, may_stop=may_stop)
     warm_up = asked_warm_up(warmup, rhythm.warmup_s, slice_s)
     fields = options.driving(
         workload=workload,
@@ -207,7 +214,7 @@ def compare(
     fields |= {
         "title": title_of([arm.name for arm in specs]),
         "arms": specs,
-        "schedule": schedule if transactions is None else "blocks",
+        "schedule": "blocks" if transactions is not None and schedule == "slices" else schedule,
         "transactions": transactions,
         "probes": asked_probes(probes, profile=profile),
         "slice_s": slice_s,

@@ -54,5 +54,6 @@ def window_text(study: Study) -> str:
         return f"{counted(study.transactions, 'transaction')} of each client"
     if study.checkpoints is not None:
         return counted(study.checkpoints, "checkpoint cycle")
-    turns = f" in slices of {format_duration(study.slice_s)}" if study.schedule == "slices" else ""
+    turns = f" in slices of {format_duration(study.slice_s)}" if study.is_together else ""
+    turns += ", both at the same time" if study.schedule == "duet" else ""
     return f"{format_duration(study.rounds * study.slice_s)}{turns}"

@@ -15,6 +15,7 @@ from pgdyno.units import format_duration, format_size
 CASES_SHOWN_MAX = 40
 SCHEDULES = {
     "slices": "the arms take turns in slices",
+    "duet": "the arms run at the same time, each on half of the cores",
     "blocks": "the arms run one after the other, in random order",
     "sequential": "all blocks of one arm, then of the next",
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pgdyno.study.plan import Driving, Slice
@@ -17,6 +19,14 @@ a share of 90 %; a transaction that hangs longer is cancelled and counted as fai
 INTERVAL_S = 1.0
 
 
+@dataclass(frozen=True)
+class Pinning:
+    """Which cores are whose in a duet: the two halves, and the postmaster's process of each target."""
+
+    halves: Sequence[Sequence[int]]
+    postmaster_pids: Sequence[int]
+
+
 def drive_specification(
     driving: Driving,
     seed: int,
@@ -25,11 +35,12 @@ def drive_specification(
     drivings: Sequence[Driving] | None = None,
     *,
     interval_s: float = INTERVAL_S,
+    pinning: Pinning | None = None,
 ) -> dict[str, Any]:
     """``targets`` are (name, conninfo); the slices' ``arm`` is an index into them.
 
     ``drivings`` has one for each target, where they are not all driven as ``driving`` says; ``discard_s``
-    is the whole run's. ``interval_s``: how often it tells what it has done.
+    is the whole run's. ``interval_s``: how often it tells what it has done. ``pinning``: of a duet.
     """
     drivings = [driving] * len(targets) if drivings is None else drivings
     if any(one.discard_s != driving.discard_s for one in drivings):
@@ -40,13 +51,15 @@ def drive_specification(
         common["threads"] = None
     return {
         "targets": [
-            {"name": name, "conninfo": conninfo, **_different(_of_a_target(own), common)}
-            for (name, conninfo), own in zip(targets, drivings, strict=True)
+            {"name": name, "conninfo": conninfo, **_different(_of_a_target(own), common), **server}
+            for (name, conninfo), own, server in zip(
+                targets, drivings, _servers(pinning, len(targets)), strict=True
+            )
         ],
         **common,
         "io": "auto",
         "seed": seed,
-        "slices": [_slice(piece) for piece in slices],
+        "slices": [_slice(piece) for piece in slices] if pinning is None else _pairs(slices, pinning),
         "discard_s": driving.discard_s,
         "interval_s": interval_s,
         "barriers": True,
@@ -70,6 +83,23 @@ def _of_a_target(driving: Driving) -> dict[str, Any]:
 def _slice(piece: Slice) -> dict[str, Any]:
     bound = {} if piece.transactions is None else {"transactions": piece.transactions}
     return {"target": piece.arm, "role": piece.role, "duration_s": piece.duration_s, **bound}
+
+
+def _servers(pinning: Pinning | None, targets: int) -> list[dict[str, int]]:
+    if pinning is None:
+        return [{} for _ in range(targets)]
+    return [{"postmaster_pid": pid} for pid in pinning.postmaster_pids]
+
+
+def _pairs(slices: Sequence[Slice], pinning: Pinning) -> list[dict[str, Any]]:
+    """Those of a round are one slice of both targets."""
+    found = []
+    for (role, _), pair in itertools.groupby(slices, key=lambda piece: (piece.role, piece.round)):
+        sides = [(piece.arm, piece.half, piece.duration_s) for piece in pair]
+        cores = [list(pinning.halves[half]) for _, half, _ in sides if half is not None]
+        driven = {"targets": [arm for arm, _, _ in sides], "cores": cores}
+        found.append({**driven, "role": role, "duration_s": sides[0][2]})
+    return found
 
 
 def _different(own: dict[str, Any], common: dict[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,11 @@ class Schedule(StrEnum):
     BLOCKS = "blocks"
     SEQUENTIAL = "sequential"
 
+    @property
+    def is_together(self) -> bool:
+        """Whether the servers of all arms were up at the same time, and their trials cut into slices."""
+        return self in (Schedule.SLICES, Schedule.DUET)
+
 
 class Role(StrEnum):
     """What a slice is for."""

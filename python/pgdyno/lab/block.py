@@ -1,7 +1,7 @@
 """One block: restore and start the arms, drive them, check their work, and put it all into the evidence.
 
-In the slices schedule all arms are up together and the driver takes them in turn; in the others the same is
-done for one arm after the other.
+In the schedule slices all arms are up together and the driver takes them in turn, in a duet it drives both at
+once; in the others the same is done for one arm after the other.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run_block(lab: Lab, block: Block) -> BlockStatus:
     Raises Interrupted only between trials, with the block marked so.
     """
     _begin_block(lab, block)
-    groups = [block.order] if lab.study.schedule == "slices" else [(arm,) for arm in block.order]
+    groups = [block.order] if lab.study.is_together else [(arm,) for arm in block.order]
     rates: dict[int, float | None] = {}
     status = BlockStatus.DONE
     for group in groups:

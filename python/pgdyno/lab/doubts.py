@@ -67,7 +67,8 @@ def doubts_of_trial(
     were passed.
     """
     if arm.is_local():
-        yield from driver_busy(trial, arm, slices, len(os.sched_getaffinity(0)))
+        cores = study.halves.size if study.halves else len(os.sched_getaffinity(0))
+        yield from driver_busy(trial, arm, slices, cores)
     if {"measure", "end"} <= seen.keys():
         yield from _steal(trial, arm, seen["measure"].cpu, seen["end"].cpu)
         before, after = (seen[name].autovacuums[target] for name in ("measure", "end"))
@@ -97,7 +98,9 @@ def _writes(study: Study, arm: LabArm) -> bool:
 
 
 def driver_busy(trial: int, arm: LabArm, slices: Sequence[Slice], cores: int) -> Iterator[Caveat]:
-    """The driver's CPU in the measured slices, as a share of all that the cores had in that time."""
+    """The driver's CPU in the measured slices, as a share of all that the arm's cores had in that
+    time.
+    """
     measured = [piece for piece in slices if piece.role is Role.MEASURE]
     elapsed_s = sum(piece.drained_s - piece.opened_s for piece in measured)
     if elapsed_s <= 0:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pgdyno.drive.run import Run, run_drive
-from pgdyno.drive.specification import drive_specification
+from pgdyno.drive.specification import Pinning, drive_specification
 from pgdyno.engine import Event
 from pgdyno.errors import EngineError
 from pgdyno.evidence import records
@@ -32,13 +32,15 @@ def drive_trials(
     arms = list(trials)
     targets = [(trials[index].arm.name, trials[index].arm.conninfo()) for index in arms]
     slices = [replace(s, arm=arms.index(s.arm)) for s in block.slices if s.arm in trials]
+    pinning = _pinning(lab.study, [trials[index].arm for index in arms])
     if lab.study.warmup_workload is not None:
-        _warm_up(lab, block, slices, targets, [lab.study.driving(index).clients for index in arms])
+        clients = [lab.study.driving(index).clients for index in arms]
+        _warm_up(lab, block, slices, targets, clients, pinning)
         slices = [s for s in slices if s.role == "measure"]
     drivings = [lab.study.driving(index) for index in arms]
     interval_s = step_for(lab.study.window_likely_s())
     specification = drive_specification(
-        drivings[0], block.seed, slices, targets, drivings, interval_s=interval_s
+        drivings[0], block.seed, slices, targets, drivings, interval_s=interval_s, pinning=pinning
     )
     warm_up = WarmUp(lab.study, len(arms), interval_s, [lab.rates.get(index, []) for index in arms])
 
@@ -78,12 +80,20 @@ def drive_trials(
     return run
 
 
+def _pinning(study: Study, arms: Sequence[LabArm]) -> Pinning | None:
+    """Of a duet, whose servers are all ours. One that has died since its start fails the engine's run."""
+    if study.halves is None:
+        return None
+    return Pinning(study.halves.cores, [arm.postmaster_pid() or 0 for arm in arms])
+
+
 def _warm_up(
     lab: Lab,
     block: Block,
     slices: Sequence[Slice],
     targets: Sequence[tuple[str, str]],
     clients: Sequence[int],
+    pinning: Pinning | None,
 ) -> None:
     """By another workload than the one that is measured, in a run of its own. What it did is not kept."""
     assert lab.study.warmup_workload is not None
@@ -91,7 +101,7 @@ def _warm_up(
     workload, threads = lab.study.warmup_workload, lab.study.threads
     drivings = [Driving(workload=workload, clients=n, threads=threads) for n in clients]
     warm = [s for s in slices if s.role == "warm-up"]
-    specification = drive_specification(drivings[0], block.seed, warm, targets, drivings)
+    specification = drive_specification(drivings[0], block.seed, warm, targets, drivings, pinning=pinning)
     run = run_drive(specification, lab.interruption, lambda _: None, lambda: [None for _ in targets])
     if run.failure is not None:
         raise EngineError(f"while warming up: {run.failure['message']}")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.drive.scripts import examine
+from pgdyno.errors import UsageError
 from pgdyno.evidence import records
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arm import LabArm
@@ -18,6 +19,7 @@ from pgdyno.lab.dsn_arm import DsnArm, open_dsn_arm, require_usable
 from pgdyno.lab.progress import Doubt, Watch
 from pgdyno.lab.wanted import Wanted, fit_schedule, resolve
 from pgdyno.server.cache import Cache
+from pgdyno.server.cores import usable_cores
 from pgdyno.server.datasets import Dataset
 from pgdyno.server.runs import Run
 from pgdyno.server.settings.machine import this_machine
@@ -25,6 +27,7 @@ from pgdyno.server.user import free_bytes
 from pgdyno.study.aa import aa_study, doubled_arms, why_none
 from pgdyno.study.arm import ArmSpec
 from pgdyno.study.checkpoints import CHECKPOINT_TIMEOUT, timeout_s, with_window
+from pgdyno.study.halves import halves_of
 from pgdyno.study.plan import Study
 
 
@@ -58,7 +61,7 @@ def prepare(
     cache.sweep()
     machine = this_machine(cache.root)
     checked = []
-    for study in studies:
+    for study in map(with_halves, studies):
         interruption.check()
         caveats = _examined(study, watch)
         wanted = resolve(study, cache, machine, watch, caveats)
@@ -77,6 +80,21 @@ def prepare(
             if any(arm.is_local() for arm in prepared.arms):
                 prepared.caveats.append(Caveat(Code.SHARED_MACHINE, {"cores": machine.cores}))
         yield ready
+
+
+def with_halves(study: Study) -> Study:
+    """A duet with the cores that each server gets here. Raises UsageError: there are too few, or others than
+    those that its blocks had so far.
+    """
+    if study.schedule != "duet":
+        return study
+    halves = halves_of(usable_cores())
+    if study.halves not in (None, halves):
+        raise UsageError(
+            f"this duet was played on the cores {study.halves.cores}, and would go on on {halves.cores}: "
+            "give pgdyno the cores that it had"
+        )
+    return study.model_copy(update={"halves": halves})
 
 
 def _examined(study: Study, watch: Watch) -> list[Caveat]:

@@ -262,7 +262,7 @@ def plan_record(
         workload=study.workload.model_dump(),
         margin=study.margin,
         seed=study.seed,
-        slice_s=study.slice_s if study.schedule == "slices" else None,
+        slice_s=study.slice_s if study.is_together else None,
         slices_per_arm=study.slices_per_trial(),
         discard_s=study.discard_s,
         warm_up_s=study.warmup_s,

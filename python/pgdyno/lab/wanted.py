@@ -6,7 +6,7 @@ All that can be wrong with a request for a server or its settings is found here,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import UsageError
@@ -78,7 +78,9 @@ def _is_what_was_asked(server: str, build: Build) -> bool:
 def request_of(study: Study, index: int, build: Build, known: Catalogue, machine: Machine) -> Requested:
     """The settings of one arm, checked, with what its clients and its probes need."""
     arm = study.arms[index]
-    at_once = len(study.arms) if study.schedule == "slices" else 1
+    at_once = len(study.arms) if study.is_together else 1
+    if study.schedule == "duet":
+        machine = replace(machine, cores=max(1, machine.cores // 2))
     clients = max(study.driving(i).clients for i in range(len(study.arms)))
     connections = max(100, clients + SPARE_CONNECTIONS)
     fit = Fit(machine, build.version, known.definitions, at_once, connections)
@@ -97,14 +99,16 @@ def request_of(study: Study, index: int, build: Build, known: Catalogue, machine
 def fit_schedule(
     study: Study, wanted: Mapping[int, Wanted], machine: Machine, watch: Watch, caveats: list[Caveat]
 ) -> Study:
-    """Slices need all servers up at once; where their shared buffers do not fit, one runs at a time."""
+    """Slices and duets need all servers up at once; where their shared buffers do not fit, one arm runs at a
+    time.
+    """
     shared = sum(
         parse_size_bytes(
             arm.requested.settings.get("shared_buffers", arm.catalogue.initial["shared_buffers"])
         )
         for arm in wanted.values()
     )
-    if study.schedule == "slices" and shared > SHARED_MEMORY_SHARE_MAX * machine.memory_bytes:
+    if study.is_together and shared > SHARED_MEMORY_SHARE_MAX * machine.memory_bytes:
         watch(
             Doubt(
                 f"the servers' shared buffers ({format_size(shared)}) do not fit into this machine together: "
@@ -112,5 +116,5 @@ def fit_schedule(
             )
         )
         caveats.append(Caveat(Code.SCHEDULE_CHANGED, {"size": format_size(shared)}))
-        return study.model_copy(update={"schedule": "blocks"})
+        return study.model_copy(update={"schedule": "blocks", "halves": None})
     return study

@@ -27,8 +27,10 @@ _SCHEDULES = {
         "arms' mean rates over the pairs of slices."
     ),
     Schedule.DUET: (
-        "In each block both servers ran at the same time, each on its half of the cores, swapped after "
-        "every slice."
+        "In each block both arms were driven at the same time, slice by slice, each server on its half of "
+        "the cores, with the driver's threads for it. Which arm had which half was drawn, and the other way "
+        "round in the next slice, so that each had each half as often. A block's ratio is that of the arms' "
+        "mean rates over the pairs of slices."
     ),
     Schedule.BLOCKS: ("In each block every arm ran alone, one after the other in random order."),
     Schedule.SEQUENTIAL: "All blocks of one arm ran before the next arm's.",
@@ -56,9 +58,22 @@ def how_it_was_measured(findings: Findings) -> list[str]:
         "are read from histograms merged over all blocks, never averaged. CPU per transaction is user and "
         "system time of all processes of the server, and of the driver, over the measured slices."
     )
-    laid_out = [_SCHEDULES[plan.schedule], _restored(findings), _sizes(plan)]
+    laid_out = [_SCHEDULES[plan.schedule], _halves(plan), _restored(findings), _sizes(plan)]
     laid_out += [steadiness.how_it_ended(findings), steadiness.how_windows_began(plan)]
     return [" ".join(sentence for sentence in laid_out if sentence), statistics, latency]
+
+
+def _halves(plan: Plan) -> str:
+    """Of a duet."""
+    halves = plan.details.get("study", {}).get("halves")
+    if not halves:
+        return ""
+    sides = " and ".join(", ".join(map(str, half)) for half in halves["cores"])
+    found = f"The halves were the cores {sides}"
+    found += ", which are threads of one physical core." if halves["of_one_core"] else "."
+    if resting := halves["resting"]:
+        found += f" The {'core' if len(resting) == 1 else 'cores'} {', '.join(map(str, resting))} rested."
+    return found
 
 
 def _interval(findings: Findings) -> str:

@@ -22,7 +22,7 @@ from pgdyno.study.arm import SECRET_WORDS, ArmSpec, parse_arm
 from pgdyno.study.checkpoints import likely_timeout_s, rounds_for
 from pgdyno.study.file import Drive, StudyFile
 from pgdyno.study.pgbench import Script
-from pgdyno.study.plan import Driving, Study
+from pgdyno.study.plan import TOGETHER, Driving, Study, require_duet
 from pgdyno.study.sizing import SLICE_S, Rhythm, by_evidence, fit_rhythm, whole_rounds
 from pgdyno.study.values import Level, Settings, frozen
 from pgdyno.study.variants import variant_of
@@ -128,6 +128,11 @@ def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case
             words = "needs arms with the same data: make what shapes them a factor of the cases"
             raise StudyFileError(("warmup_workload",), words)
         fields["warmup_workload"] = _warmup_workload(file, case, drivings[0])
+    if file.run.schedule == "duet":
+        try:
+            require_duet(fields["arms"])
+        except ValueError as error:
+            raise StudyFileError(("run", "schedule"), str(error)) from None
     try:
         study = Study.model_validate(fields)
     except ValidationError as error:
@@ -281,7 +286,7 @@ def _layout(file: StudyFile, cases: int, arms: Sequence[ArmSpec]) -> dict[str, A
     run = file.run
     budget_s = UNLIMITED_S if run.budget_s is None else run.budget_s / cases
     slice_s = run.slice_s or SLICE_S
-    if run.schedule != "slices" and run.window_s is not None:
+    if run.schedule not in TOGETHER and run.window_s is not None:
         slice_s = _unit_s(run.window_s)
     if run.checkpoints is not None:
         rounds, slice_s = rounds_for(run.checkpoints, likely_timeout_s(arms))
@@ -292,8 +297,9 @@ def _layout(file: StudyFile, cases: int, arms: Sequence[ArmSpec]) -> dict[str, A
     elif run.rounds is not None:
         rhythm = Rhythm(min(30.0, max(2.0, round(run.rounds * slice_s / 3))), run.rounds)
     else:
-        may_stop = run.stop != "budget" and run.schedule == "slices"
-        rhythm = fit_rhythm(min(budget_s, 86_400.0), len(arms), slice_s, may_stop=may_stop)
+        may_stop = run.stop != "budget" and run.schedule in TOGETHER
+        turns = 1 if run.schedule == "duet" else len(arms)
+        rhythm = fit_rhythm(min(budget_s, 86_400.0), turns, slice_s, may_stop=may_stop)
     return {
         "schedule": run.schedule,
         "slice_s": slice_s,

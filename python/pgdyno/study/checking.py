@@ -11,6 +11,7 @@ from pgdyno.study.cases import COMBINATIONS_MAX, PASSWORD, has_password, own_set
 from pgdyno.study.file import PARAMETERS, Drive, StudyFile, excludes, level_names
 from pgdyno.study.limit import parse_limit
 from pgdyno.study.lines import Path
+from pgdyno.study.plan import TOGETHER
 from pgdyno.study.published import Reference
 from pgdyno.study.sizing import SLICE_S
 from pgdyno.study.values import Level, Scalar
@@ -111,9 +112,7 @@ def _also_fixed(file: StudyFile, factor: str) -> Iterator[tuple[str, Path]]:
 
 def _run(file: StudyFile) -> Complaints:
     run = file.run
-    if run.schedule == "duet":
-        yield StudyFileError(("run", "schedule"), "duet is not there yet: take slices or blocks")
-    if run.rounds is not None and run.rounds % 2 and run.schedule == "slices":
+    if run.rounds is not None and run.rounds % 2 and run.schedule in TOGETHER:
         yield StudyFileError(("run", "rounds"), "must be even: each round is followed by its mirror image")
     lengths = {
         "window": run.window_s,
@@ -124,11 +123,11 @@ def _run(file: StudyFile) -> Complaints:
     given = [name for name, value in lengths.items() if value is not None]
     for name in given[1:]:
         yield StudyFileError(("run", name), f"excludes {given[0]}: each says how much is measured")
-    if run.transactions is not None and run.schedule == "slices":
+    if run.transactions is not None and run.schedule in TOGETHER:
         yield StudyFileError(
             ("run", "transactions"), "slices are measured by time: take the schedule blocks or sequential"
         )
-    if run.checkpoints is not None and run.schedule == "slices":
+    if run.checkpoints is not None and run.schedule in TOGETHER:
         yield StudyFileError(
             ("run", "checkpoints"), "are measured one arm at a time: take the schedule blocks or sequential"
         )

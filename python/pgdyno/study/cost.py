@@ -197,11 +197,16 @@ def transactions_per_s(study: Study, machine: Machine) -> float:
     return rates[data.kind] * machine.cores
 
 
+def turns_of(study: Study) -> int:
+    """How many trials of a block are driven one after the other."""
+    return 1 if study.schedule == "duet" else len(study.arms)
+
+
 def pass_s(cases: Sequence[Case], machine: Machine) -> float:
     """One block of every case, and the share of A/A blocks beside it."""
     costs = costs_of(cases)
     driven_s = sum(
-        len(case.study.arms) * (case.study.warmup_s + window_s(case.study, machine)) for case in cases
+        turns_of(case.study) * (case.study.warmup_s + window_s(case.study, machine)) for case in cases
     )
     fixed_s = data_s(costs, cases[0].study) + trials_s(costs, cases[0].study)
     return (1 + aa_share(cases)) * (driven_s + fixed_s)

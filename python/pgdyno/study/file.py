@@ -77,9 +77,9 @@ class Run(Part):
 
     schedule: Literal["slices", "duet", "blocks", "sequential"] = Field(
         default="slices",
-        description="slices: the arms take turns within a block; blocks: one after the other, in random "
-        "order; sequential: all blocks of one arm, then of the next, as most published experiments did. "
-        "duet is not there yet.",
+        description="slices: the arms take turns within a block; duet: two arms at the same time, each on "
+        "half of the cores; blocks: one after the other, in random order; sequential: all blocks of one arm, "
+        "then of the next, as most published experiments did.",
     )
     warmup_s: Duration | None = Field(
         default=None,
@@ -105,7 +105,7 @@ class Run(Part):
         description="Measured by checkpoint cycles instead: so many times the longest checkpoint_timeout.",
     )
     slice_s: Duration | None = Field(
-        default=None, alias="slice", description="One arm's turn, with the schedule slices. [default: 1s]"
+        default=None, alias="slice", description="With the schedules slices and duet: one turn. [default: 1s]"
     )
     rounds: int | None = Field(
         default=None, ge=2, description="Instead of a window: measured slices per arm and block."

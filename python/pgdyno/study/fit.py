@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pgdyno.study.cases import Case, cases_of
-from pgdyno.study.cost import Costs, aa_share, costs_of, data_s, pass_s, trials_s, window_s
+from pgdyno.study.cost import Costs, aa_share, costs_of, data_s, pass_s, trials_s, turns_of, window_s
 from pgdyno.study.file import FittedTo, StudyFile
 from pgdyno.study.fitting.change import Change
 from pgdyno.study.fitting.clients import fit_clients
@@ -27,7 +27,7 @@ from pgdyno.study.fitting.data import (
     ratio_changes,
 )
 from pgdyno.study.fitting.fewer import dropping, level_changes, thinning
-from pgdyno.study.fitting.run import fit_run, run_changes
+from pgdyno.study.fitting.run import fit_duet, fit_run, run_changes
 from pgdyno.study.fitting.settings import Scales, contrasted_of, fit_settings
 from pgdyno.study.fitting.time import (
     BLOCKS_BETTER,
@@ -39,6 +39,7 @@ from pgdyno.study.fitting.time import (
     lay_out,
     shortest,
 )
+from pgdyno.study.plan import TOGETHER
 from pgdyno.study.sizing import SLICE_S, default_slice_s
 from pgdyno.study.sizing import Machine as Sizes
 from pgdyno.units import format_size
@@ -110,7 +111,9 @@ def fit(file: StudyFile, machine: Machine, minutes: float) -> Fitted:
         is_settled=made_for is not None and made_for == file.fit.machine == _as_made_for(machine),
     )
     changes = _machine_changes(made_for, task)
-    with_clients, found = fit_clients(file, task.cores)
+    playable, found = fit_duet(file, machine.cores)
+    changes += found
+    with_clients, found = fit_clients(playable, task.cores)
     changes += found
     draft = _unhurried(task, with_clients) or _hurried(task, with_clients)
     if draft.wanted.aa_share and draft.layout is not None and draft.layout.blocks < BLOCKS_BETTER:
@@ -118,7 +121,7 @@ def fit(file: StudyFile, machine: Machine, minutes: float) -> Fitted:
     changes += level_changes(with_clients, draft.file, minutes)
     fitted, found = _carried_out(task, draft)
     changes += found
-    changes += run_changes(file, fitted, draft.layout, task.time_s, machine)
+    changes += run_changes(playable, fitted, draft.layout, task.time_s, machine)
     memories = Memories(made_for.memory_bytes, machine.memory_bytes) if made_for else None
     changes += ratio_changes(
         costs_of(cases_of(draft.file)), costs_of(cases_of(fitted)), memories, task.contrasted
@@ -202,7 +205,7 @@ def _laid_out(task: _Fit, file: StudyFile, blocks: int) -> _Draft | None:
     """In slices where that is possible and windows are short; None: so many blocks do not fit."""
     draft = _draft(task, file, in_turns=True)
     layout = lay_out(draft.wanted, blocks)
-    is_new = draft.slice_s is not None and file.run.schedule != "slices"
+    is_new = draft.slice_s is not None and file.run.schedule not in TOGETHER
     if layout is not None and is_new and layout.window_s > LONG_WINDOW_S:
         draft = _draft(task, file, in_turns=False)
         layout = lay_out(draft.wanted, blocks)
@@ -212,7 +215,7 @@ def _laid_out(task: _Fit, file: StudyFile, blocks: int) -> _Draft | None:
 def _draft(task: _Fit, file: StudyFile, *, in_turns: bool) -> _Draft:
     cases = cases_of(file)
     factor = _factor(task, file, cases, BLOCKS_BETTER)
-    slice_s = _slice_s(task, file, cases, factor) if in_turns or file.run.schedule == "slices" else None
+    slice_s = _slice_s(task, file, cases, factor) if in_turns or file.run.schedule in TOGETHER else None
     return _Draft(file, factor, None, _wanted(task, file, cases, factor, slice_s), slice_s)
 
 
@@ -252,7 +255,7 @@ def _longest_window_s(task: _Fit, cases: tuple[Case, ...]) -> float:
 def _slice_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], factor: Factor) -> float | None:
     """How long a slice is where the arms take turns, as they do where that is possible."""
     costs, run = costs_of(cases), file.run
-    if run.schedule == "slices":
+    if run.schedule in TOGETHER:
         return run.slice_s or SLICE_S
     if file.fit.keep_schedule or run.transactions is not None:
         return None
@@ -272,7 +275,7 @@ def _wanted(
     costs, study = costs_of(cases), cases[0].study
     return Wanted(
         time_s=task.time_s,
-        trials=sum(len(case) for case in costs),
+        turns=sum(turns_of(case.study) for case in cases),
         fixed_s=data_s(costs, study, factor.value) + trials_s(costs, study),
         window_s=_longest_window_s(task, cases_of(fit_data(file, factor)[0])),
         warmup_s=study.warmup_s,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pgdyno.study.arm import ArmSpec
+from pgdyno.study.halves import Halves
 from pgdyno.study.pgbench import PgbenchParameters
 from pgdyno.study.probes import DEFAULT_PROBES, ProbeName
 from pgdyno.study.sizing import MAX_CLIENTS
@@ -62,6 +63,24 @@ LOOKS_FROM = 5
 """Blocks before which no verdict is given: the spread of fewer is hardly known."""
 
 
+TOGETHER = ("slices", "duet")
+"""Schedules in which the servers of all arms are up at the same time."""
+
+
+def require_duet(arms: Sequence[ArmSpec]) -> None:
+    """Raises ValueError where these arms cannot be driven at the same time on half of the cores each."""
+    if len(arms) != 2:
+        raise ValueError(
+            f"duet is for two arms at the same time, and here are {len(arms)}: take the schedule slices"
+        )
+    for arm in arms:
+        if arm.is_dsn:
+            raise ValueError(
+                f"duet keeps each server to half of the cores, and {arm.name} runs already, so that its "
+                "processes are not ours: take the schedule slices"
+            )
+
+
 LIMIT_S = 90 * 86_400.0
 """Of a window bound by transactions: what is not done after 90 days will not be done."""
 
@@ -74,7 +93,8 @@ class Study(Driving):
     """Everything that decides what is run in one comparison, or one case of a study file.
 
     It is stored in the evidence, and a resume reads it from there. Where arms differ in how they are driven,
-    ``drivings`` has one for each, and what the study says itself is of the baseline. With ``warmup_min_s`` a
+    ``drivings`` has one for each, and what the study says itself is of the baseline. ``halves`` are the cores
+    of a duet, known when it is made ready on a machine. With ``warmup_min_s`` a
     warm-up ends by evidence between it and ``warmup_s``, without it takes ``warmup_s``. Each window of whole
     ``checkpoints`` cycles begins with a checkpoint; how long it is, ``rounds`` and ``slice_s`` say.
     """
@@ -82,7 +102,8 @@ class Study(Driving):
     title: str
     arms: tuple[ArmSpec, ...] = Field(min_length=2)
     drivings: tuple[Driving, ...] | None = None
-    schedule: Literal["slices", "blocks", "sequential"] = "slices"
+    schedule: Literal["slices", "duet", "blocks", "sequential"] = "slices"
+    halves: Halves | None = None
     transactions: int | None = Field(default=None, ge=1, le=10**9)
     checkpoints: int | None = Field(default=None, ge=1, le=1000)
     warmup_workload: Workload | None = None
@@ -92,7 +113,7 @@ class Study(Driving):
     vacuum_after: bool = False
     checksums: bool = True
     wal_segment_mb: int | None = Field(default=None, ge=1, le=1024)
-    slice_s: float = Field(default=1.0, ge=0.1, le=60)
+    slice_s: float = Field(default=1.0, ge=0.05, le=60)
     warmup_s: float = Field(ge=0, le=86_400)
     warmup_min_s: float | None = Field(default=None, ge=0, le=86_400)
     rounds: int = Field(ge=2, le=10_000)
@@ -113,7 +134,7 @@ class Study(Driving):
     def _slices_have_a_counted_part(self) -> Self:
         if self.discard_s >= self.slice_s:
             raise ValueError(f"discard ({self.discard_s} s) leaves nothing of a slice ({self.slice_s} s)")
-        if self.rounds % 2 and self.schedule == "slices":
+        if self.rounds % 2 and self.is_together:
             raise ValueError("rounds must be even: each round is followed by its mirror image")
         return self
 
@@ -132,14 +153,20 @@ class Study(Driving):
 
     @model_validator(mode="after")
     def _schedule_can_be_kept(self) -> Self:
-        if self.transactions is not None and self.schedule == "slices":
+        if self.transactions is not None and self.is_together:
             raise ValueError("a window bound by transactions is one piece: take the schedule blocks")
-        if self.checkpoints is not None and self.schedule == "slices":
+        if self.checkpoints is not None and self.is_together:
             raise ValueError("checkpoint cycles are measured one arm at a time: take the schedule blocks")
         if self.checkpoints is not None and self.transactions is not None:
             raise ValueError("a window is bound by transactions or by checkpoints, not by both")
         if self.schedule == "sequential" and self.blocks_max is None:
             raise ValueError("the schedule sequential needs to know its repeats (blocks) beforehand")
+        return self
+
+    @model_validator(mode="after")
+    def _two_servers_of_ours_play_a_duet(self) -> Self:
+        if self.schedule == "duet":
+            require_duet(self.arms)
         return self
 
     @model_validator(mode="after")
@@ -160,6 +187,11 @@ class Study(Driving):
         several = self.blocks_max is None or self.blocks_max > LOOKS_FROM
         return self.stop == "verdict" and self.schedule != "sequential" and several
 
+    @property
+    def is_together(self) -> bool:
+        """Whether the servers of all arms are up at the same time, and their trials cut into slices."""
+        return self.schedule in TOGETHER
+
     def driving(self, arm: int) -> Driving:
         """How the clients of one arm drive it."""
         return self if self.drivings is None else self.drivings[arm]
@@ -173,14 +205,15 @@ class Study(Driving):
 
     def slices_per_trial(self) -> int:
         """Measured slices of one arm in one block."""
-        return self.rounds if self.schedule == "slices" else 1
+        return self.rounds if self.is_together else 1
 
 
 @dataclass(frozen=True)
 class Slice:
     """One turn of one arm: index of the arm, role, planned duration, and the round it belongs to.
 
-    With ``transactions`` it ends when every client has done as many, and the duration is its limit.
+    With ``transactions`` it ends when every client has done as many, and the duration is its limit. In a duet
+    the two of a round are driven at the same time, each on its ``half`` of the cores, 0 or 1.
     """
 
     arm: int
@@ -188,6 +221,7 @@ class Slice:
     duration_s: float
     round: int
     transactions: int | None = None
+    half: int | None = None
 
 
 @dataclass(frozen=True)
@@ -217,6 +251,8 @@ def block_of(study: Study, index: int) -> Block:
     order = tuple(arms if study.schedule == "sequential" else rng.sample(arms, len(arms)))
     if study.schedule == "slices":
         slices = tuple(_interleaved(study, rng))
+    elif study.schedule == "duet":
+        slices = tuple(_duet(study, rng))
     else:
         slices = tuple(s for arm in order for s in _whole(study, arm))
     return Block(index=index, seed=seed, order=order, slices=slices)
@@ -228,17 +264,33 @@ def _interleaved(study: Study, rng: random.Random) -> Iterator[Slice]:
     The mirror balances every pair of arms against a drift that is linear over the two rounds. The
     warm-up is laid out in the same way, in slices of about the same length.
     """
-    warm_rounds = 2 * max(1, round(study.warmup_s / study.slice_s / 2)) if study.warmup_s > 0 else 0
-    roles: list[tuple[Role, int, float]] = [
-        ("warm-up", warm_rounds, study.warmup_s / max(1, warm_rounds)),
-        ("measure", study.rounds, study.slice_s),
-    ]
-    for role, rounds, slice_s in roles:
+    for role, rounds, slice_s in _parts(study):
         order: list[int] = []
         for number in range(rounds):
             order = order[::-1] if number % 2 else rng.sample(range(len(study.arms)), len(study.arms))
             for arm in order:
                 yield Slice(arm, role, slice_s, number)
+
+
+def _duet(study: Study, rng: random.Random) -> Iterator[Slice]:
+    """Rounds of one slice of both arms at once. Which arm has which half of the cores is drawn for a round,
+    and the next one is its mirror image: so each has each half as often, whatever drifts.
+    """
+    for role, rounds, slice_s in _parts(study):
+        halves: list[int] = []
+        for number in range(rounds):
+            halves = halves[::-1] if number % 2 else rng.sample((0, 1), 2)
+            for arm, half in enumerate(halves):
+                yield Slice(arm, role, slice_s, number, half=half)
+
+
+def _parts(study: Study) -> list[tuple[Role, int, float]]:
+    """Warm-up and measured part: how many rounds of how long slices; an even number of them."""
+    warm_rounds = 2 * max(1, round(study.warmup_s / study.slice_s / 2)) if study.warmup_s > 0 else 0
+    return [
+        ("warm-up", warm_rounds, study.warmup_s / max(1, warm_rounds)),
+        ("measure", study.rounds, study.slice_s),
+    ]
 
 
 def _whole(study: Study, arm: int) -> Iterator[Slice]:

@@ -114,6 +114,7 @@ ROUNDS_MAX = 60
 def fit_rhythm(budget_s: float, arms: int, slice_s: float, *, may_stop: bool = False) -> Rhythm:
     """Lays a block out so that about BLOCKS_WANTED of them fit in the budget; an even number of rounds. Of
     slices that ``may_stop`` before the budget's end a block is no longer than PER_ARM_S_MAX allows.
+    ``arms``: those that take turns; 1 where they are driven at the same time.
 
     A quarter of the running time, at least 2 s and at most 30 s an arm, is warm-up.
     """
@@ -126,6 +127,8 @@ def fit_rhythm(budget_s: float, arms: int, slice_s: float, *, may_stop: bool = F
 
 
 def whole_rounds(window_s: float, slice_s: float, schedule: str) -> int:
-    """The number of slices that comes nearest to the window; at least two, and even where arms take turns."""
-    pair = 2 if schedule == "slices" else 1
+    """The number of slices that comes nearest to the window; at least two, and even where each round is
+    followed by its mirror image.
+    """
+    pair = 2 if schedule in ("slices", "duet") else 1
     return max(2, pair * round(window_s / slice_s / pair))

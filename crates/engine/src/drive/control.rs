@@ -9,7 +9,7 @@ use super::event::Events;
 use super::job::Job;
 use super::spec::{Role, Spec};
 use super::worker::{ERRORS_MAX, Input, Order, Report};
-use crate::io::{Clock, Nanos, Sender};
+use crate::io::{Clock, KeptServer, Nanos, Sender};
 use crate::record::Counts;
 
 /// How a run ended that was not cut off by a failure of ours.
@@ -56,6 +56,8 @@ pub struct Control<'a, 'e> {
     pub inputs: Receiver<Input>,
     /// The ways to the threads.
     pub threads: Vec<Sender<Order>>,
+    /// By target: its server, where slices have cores; else empty.
+    pub servers: Vec<KeptServer>,
     /// Where events go.
     pub events: Events<'e>,
     /// By target and kind: everything since connection, as of the last drained slice or interval.
@@ -75,7 +77,9 @@ pub struct Control<'a, 'e> {
 impl Control<'_, '_> {
     /// The whole run, from connecting to the last slice.
     pub fn run(&mut self) -> Halt {
-        match self.drive() {
+        let done = self.drive();
+        self.servers.iter().for_each(KeptServer::let_go);
+        match done {
             Ok(()) => Halt::Stopped(Stopped::Done),
             Err(halt) => halt,
         }
@@ -83,9 +87,11 @@ impl Control<'_, '_> {
 
     fn drive(&mut self) -> Result<(), Halt> {
         self.connect()?;
-        let last = self.spec.slices.iter().rposition(|slice| slice.role == Role::Measure);
-        for (index, slice) in self.spec.slices.iter().enumerate() {
-            if index == self.spec.warm_ups() {
+        self.find_servers()?;
+        let spec = self.spec;
+        let last = spec.slices.iter().rposition(|slice| slice.role == Role::Measure);
+        for (index, slice) in spec.slices.iter().enumerate() {
+            if index == spec.warm_ups() {
                 self.barrier("measure")?;
             }
             self.take_what_waits()?;
@@ -93,7 +99,7 @@ impl Control<'_, '_> {
                 self.left_out.push(index);
                 continue;
             }
-            self.slice(index, *slice)?;
+            self.slice(index, slice)?;
             if Some(index) == last {
                 self.barrier("end")?;
             }
@@ -253,7 +259,8 @@ pub fn new_orders(job: &dyn Job, counts: &[Counts]) -> u64 {
     job.new_order().and_then(|kind| counts.get(kind)).map_or(0, |counts| counts.ok)
 }
 
-fn failed(stage: &'static str, target: Option<usize>, message: String, sqlstate: Option<String>) -> Halt {
+/// See [`Failure`].
+pub fn failed(stage: &'static str, target: Option<usize>, message: String, sqlstate: Option<String>) -> Halt {
     Halt::Failed(Failure { stage, target, message, sqlstate })
 }
 

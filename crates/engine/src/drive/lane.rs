@@ -158,6 +158,11 @@ impl Lane {
         self.window.get().is_some()
     }
 
+    /// Whether it has clients at all.
+    pub fn has_clients(&self) -> bool {
+        self.clients > 0
+    }
+
     /// The present instant.
     pub fn now(&self) -> Nanos {
         self.reactor.now()

@@ -6,14 +6,16 @@
 //! | one client, from gate to outcome | `client` |
 //! | a thread's share of a target | `lane`; the thread itself: `worker` |
 //! | when an open loop sends | `schedule` |
-//! | what is driven when | `control`, one `slice`; a whole run: [`run`] |
+//! | what is driven when | `control`, one `slice` (`progress`), on which cores: `cores`; a whole run: [`run`] |
 //! | what comes in and goes out | [`spec`], `event`; `docs/engine.md` |
 
 mod client;
 mod control;
+mod cores;
 mod event;
 mod job;
 mod lane;
+mod progress;
 mod random;
 mod run;
 mod schedule;

@@ -104,6 +104,7 @@ impl Run<'_> {
             conninfo: &self.conninfos[target],
             job: &*self.jobs[target],
             driving: spec.driving(target),
+            first_thread: spec.first_thread_of(target),
             threads: spec.threads_of(target),
         };
         let crew = Crew {
@@ -121,6 +122,7 @@ impl Run<'_> {
             clock,
             inputs,
             threads: Vec::new(),
+            servers: Vec::new(),
             events,
             totals: vec![Vec::new(); spec.targets.len()],
             measured: vec![Vec::new(); spec.targets.len()],

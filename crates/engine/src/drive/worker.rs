@@ -3,6 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc;
 
+use rustix::thread::CpuSet;
+
 use super::Seat;
 use super::client::{Dial, News, Place, Rules};
 use super::job::{Job, Shift};
@@ -10,7 +12,8 @@ use super::lane::{Lane, Window};
 use super::random::derive_seed;
 use super::schedule::Schedule;
 use super::spec::{Driving, Pacing};
-use crate::io::{Clock, Connection, Error, Gate, Io, Mailbox, Nanos, Reactor, Routine};
+use crate::io::{Clock, Connection, Error, Gate, Io, Mailbox, Nanos, Reactor, Routine, Usage};
+use crate::io::{keep_thread_to, thread_usage};
 use crate::record::{Counts, Finished, Histogram, LaneRecord};
 use crate::wire::conninfo::Conninfo;
 
@@ -23,8 +26,10 @@ const CONNECTING_MAX: u32 = 32;
 pub enum Order {
     /// Measure the round trip to a target, in the thread that has its first client.
     Calibrate(usize),
-    /// Drive.
-    Open(Window),
+    /// Keep to these cores whoever drives the target.
+    Keep(Vec<(usize, CpuSet)>),
+    /// Drive: one target, or several at once.
+    Open(Vec<Window>),
     /// Report the interval.
     Publish,
     /// Close the open slice, if it has not closed by itself, and report when it is drained.
@@ -57,18 +62,34 @@ pub enum Report {
     Failed { target: usize, stage: &'static str, error: Error },
     /// See [`News::Calibrated`].
     Calibrated { round_trips: Histogram, server_version: String },
-    /// The open slice so far: totals of its target, latencies since the last report.
-    Interval { totals: Vec<Counts>, latency: Histogram },
+    /// The open slice so far: totals of the target, latencies since the last report.
+    Interval { target: usize, totals: Vec<Counts>, latency: Histogram },
     /// The clients of the open slice have done their shares.
     Done { at: Nanos },
     /// The open slice is drained.
-    Drained { totals: Vec<Counts>, measured: Vec<Counts>, latency: Histogram, at: Nanos, abandoned: u32 },
+    Drained { target: usize, drained: Drained },
     /// A server reported an error.
     Error { target: usize, sqlstate: Option<String>, message: String },
     /// The thread cannot go on.
     Broken(Error),
     /// A server is gone.
     ServerLost { target: usize, message: String },
+}
+
+/// A thread's share of a target's slice, when it is drained.
+pub struct Drained {
+    /// By kind: everything since connection,
+    pub totals: Vec<Counts>,
+    /// and the measured part of it.
+    pub measured: Vec<Counts>,
+    /// Latencies since the last report.
+    pub latency: Histogram,
+    /// When the last transaction had ended.
+    pub at: Nanos,
+    /// Transactions given up.
+    pub abandoned: u32,
+    /// What the thread has used since the slice was opened.
+    pub used: Usage,
 }
 
 /// What a thread leaves behind.
@@ -87,7 +108,9 @@ pub struct Aim<'a> {
     pub job: &'a dyn Job,
     /// and how.
     pub driving: Driving<'a>,
-    /// The threads that drive it, the first of the run's.
+    /// The first of the threads that drive it,
+    pub first_thread: u32,
+    /// and how many these are.
     pub threads: u32,
 }
 
@@ -127,9 +150,10 @@ impl Crew<'_> {
         let doors: Vec<Door> = self.aims.iter().map(|aim| self.door(aim)).collect();
         let shifts: Vec<Box<dyn Shift + '_>> = self.aims.iter().map(|aim| aim.job.shift()).collect();
         let known = RefCell::new(Vec::new());
+        let used_before = Cell::default();
         let send = |report| drop(inputs.send(Input::Report(report))); // It fails only when the control thread is gone: so are we, soon.
         let tell = |target: usize| {
-            let (lanes, known) = (&lanes, &known);
+            let (lanes, known, used_before) = (&lanes, &known, &used_before);
             move |news| match news {
                 News::Connected => send(Report::Connected(target)),
                 News::Failed(stage, error) => send(Report::Failed { target, stage, error }),
@@ -138,14 +162,14 @@ impl Crew<'_> {
                 }
                 News::ServerLost(error) => send(Report::ServerLost { target, message: error.to_string() }),
                 News::Done => send(Report::Done { at: lanes[target].now() }),
-                News::Left => report_drained(&lanes[target], &send),
+                News::Left => report_drained(target, &lanes[target], used_before, &send),
                 News::Error(error) => report_error(known, target, &error, &send),
             }
         };
         let tells: Vec<_> = (0..lanes.len()).map(tell).collect();
         let mut clients: Vec<Routine<'_>> = Vec::new();
         for (target, aim) in self.aims.iter().enumerate() {
-            let all = aim.driving.clients;
+            let (all, own) = (aim.driving.clients, thread.saturating_sub(aim.first_thread));
             for client in aim.clients_of(thread) {
                 let own_seed = derive_seed(self.seed, u64::from(client));
                 let place = Place {
@@ -157,11 +181,11 @@ impl Crew<'_> {
                     tell: &tells[target],
                 };
                 clients.push(
-                    shifts[target].client(Seat { client, clients: all, thread, seed: own_seed }, place),
+                    shifts[target].client(Seat { client, clients: all, thread: own, seed: own_seed }, place),
                 );
             }
         }
-        let orders = orders.serve(&reactor, |order| self.obey(&order, thread, &lanes, &send));
+        let orders = orders.serve(&reactor, |order| self.obey(&order, thread, &lanes, &used_before, &send));
         reactor.run_beside(orders, clients)??;
         for shift in &shifts {
             shift.end();
@@ -187,28 +211,44 @@ impl Crew<'_> {
     }
 
     /// Carries out an order; whether there are more to come.
-    fn obey(&self, order: &Order, thread: u32, lanes: &[Lane], send: &impl Fn(Report)) -> bool {
-        let open = || lanes.iter().find(|lane| lane.is_open());
-        match *order {
+    fn obey(
+        &self,
+        order: &Order,
+        thread: u32,
+        lanes: &[Lane],
+        used_before: &Cell<Usage>,
+        send: &impl Fn(Report),
+    ) -> bool {
+        let open = || lanes.iter().enumerate().filter(|(_, lane)| lane.is_open());
+        match order {
             Order::Calibrate(target) => {
-                if thread == 0 {
-                    lanes[target].calibrate();
+                if thread == self.aims[*target].first_thread {
+                    lanes[*target].calibrate();
                 }
             }
-            Order::Open(window) => {
-                let schedule = self.schedule(thread, &window);
-                lanes[window.target].open(window, schedule);
+            Order::Keep(targets) => {
+                let own = targets.iter().find(|(target, _)| self.aims[*target].clients_of(thread).len() > 0);
+                if let Some(Err(error)) = own.map(|(_, cores)| keep_thread_to(cores)) {
+                    send(Report::Broken(error));
+                }
+            }
+            Order::Open(windows) => {
+                used_before.set(thread_usage());
+                for &window in windows {
+                    lanes[window.target].open(window, self.schedule(thread, &window));
+                }
             }
             Order::Publish => {
-                if let Some(lane) = open() {
+                for (target, lane) in open() {
                     let mut record = lane.record.borrow_mut();
-                    send(Report::Interval { totals: record.totals(), latency: record.take_interval() });
+                    let (totals, latency) = (record.totals(), record.take_interval());
+                    send(Report::Interval { target, totals, latency });
                 }
             }
             Order::Close => {
-                if let Some(lane) = open() {
+                for (target, lane) in open() {
                     lane.close();
-                    report_drained(lane, send);
+                    report_drained(target, lane, used_before, send);
                 }
             }
             Order::Abandon => lanes.iter().for_each(Lane::abandon),
@@ -220,16 +260,18 @@ impl Crew<'_> {
     /// The arrivals of this thread's clients, in an open loop: its share of the target's rate.
     fn schedule(&self, thread: u32, window: &Window) -> Option<Schedule> {
         let aim = &self.aims[window.target];
-        let (rate, own) = (aim.driving.rate?, aim.clients_of(thread).len());
-        if own == 0 {
+        let (rate, clients) = (aim.driving.rate?, aim.clients_of(thread).len());
+        if clients == 0 {
             return None;
         }
-        let per_s = rate.per_s * own as f64 / f64::from(aim.driving.clients);
-        let phase = f64::from(thread) / f64::from(aim.threads);
-        // A stream of its own for each thread and slice, after those of the clients.
+        let per_s = rate.per_s * clients as f64 / f64::from(aim.driving.clients);
+        let own = thread - aim.first_thread;
+        let phase = f64::from(own) / f64::from(aim.threads);
+        // A stream of its own for each thread and slice, after those of the clients. Targets that are driven at the same
+        // time have the same arrivals, as their clients draw the same transactions.
         let clients_max = self.aims.iter().map(|aim| aim.driving.clients).max().unwrap_or(0);
         let number =
-            u64::from(clients_max) + u64::from(window.serial) * u64::from(self.threads) + u64::from(thread);
+            u64::from(clients_max) + u64::from(window.serial) * u64::from(self.threads) + u64::from(own);
         Some(Schedule::new(rate.arrivals, per_s, phase, window.opened, derive_seed(self.seed, number)))
     }
 }
@@ -238,8 +280,8 @@ impl Aim<'_> {
     /// The clients that a thread runs.
     fn clients_of(&self, thread: u32) -> impl ExactSizeIterator<Item = u32> + use<> {
         let clients = self.driving.clients;
-        let first = if thread < self.threads { thread } else { clients };
-        (first..clients).step_by(self.threads as usize)
+        let own = thread.checked_sub(self.first_thread).filter(|&own| own < self.threads);
+        (own.unwrap_or(clients)..clients).step_by(self.threads as usize)
     }
 
     fn record(&self) -> LaneRecord {
@@ -248,13 +290,21 @@ impl Aim<'_> {
     }
 }
 
-fn report_drained(lane: &Lane, send: &impl Fn(Report)) {
+fn report_drained(target: usize, lane: &Lane, used_before: &Cell<Usage>, send: &impl Fn(Report)) {
     if let Some((_, abandoned)) = lane.take_drained() {
         let mut record = lane.record.borrow_mut();
         let ended: u64 = record.totals().iter().map(|counts| counts.all).sum();
         assert_eq!(ended, record.begun, "every transaction that was begun has ended");
-        let (totals, measured, latency) = (record.totals(), record.measured(), record.take_interval());
-        send(Report::Drained { totals, measured, latency, at: lane.now(), abandoned });
+        let drained = Drained {
+            totals: record.totals(),
+            measured: record.measured(),
+            latency: record.take_interval(),
+            at: lane.now(),
+            abandoned,
+            // What a thread does is of the target whose clients it runs, not of those that others run.
+            used: if lane.has_clients() { thread_usage() - used_before.get() } else { Usage::default() },
+        };
+        send(Report::Drained { target, drained });
     }
 }
 

@@ -4,6 +4,7 @@
 //! is its connection's readiness (which epoll tells, or io_uring, that sends as well), its deadline, a [`Gate`] of the
 //! same thread or a [`Mailbox`] of another one. No runtime, no wakers, no channels between client and connection, and no allocation per transaction.
 
+mod affinity;
 mod attempt;
 mod cipher;
 mod clock;
@@ -25,6 +26,7 @@ mod timers;
 mod tests;
 
 pub use crate::wire::backend::TransactionStatus;
+pub use affinity::{CORES_MAX, KeptServer, core_set, keep_thread_to};
 pub use attempt::{Attempt, Attempts, Failure};
 pub use clock::{Clock, Nanos};
 pub use connect::Canceller;
@@ -34,7 +36,7 @@ pub use gate::Gate;
 pub use inbox::Seen;
 pub use mailbox::{Mailbox, Sender, mailbox};
 pub use mapped::{MappedCounters, read_counters};
-pub use process::{Usage, catch_termination, memory_peak_bytes, raise_file_limit, usage};
+pub use process::{Usage, catch_termination, memory_peak_bytes, raise_file_limit, thread_usage, usage};
 pub use reactor::{Io, Reactor, Routine, Task};
 pub use shell::{Shared, Shelled, shell};
 #[cfg(test)]

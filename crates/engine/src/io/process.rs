@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{Error, Nanos};
 
-/// Processor time of this process, all threads, so far. The kernel divides it into user and system by the state
+/// Processor time of this process, all threads, or of one of them, so far. The kernel divides it into user and system by the state
 /// that its ticks find the process in, but the sum is exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -37,10 +37,20 @@ impl std::ops::AddAssign for Usage {
 /// The processor time used so far.
 #[must_use]
 pub fn usage() -> Usage {
+    usage_of(libc::RUSAGE_SELF)
+}
+
+/// The processor time that the calling thread has used so far.
+#[must_use]
+pub fn thread_usage() -> Usage {
+    usage_of(libc::RUSAGE_THREAD)
+}
+
+fn usage_of(whom: libc::c_int) -> Usage {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: getrusage fills the structure or fails; zeroed, it is valid in either case.
     let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        libc::getrusage(whom, usage.as_mut_ptr());
         usage.assume_init()
     };
     let nanos = |t: libc::timeval| Nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1_000);

@@ -79,6 +79,10 @@ impl Server {
         format!("host={} port={} user=postgres dbname=postgres", self.directory.display(), self.port)
     }
 
+    pub fn postmaster_pid(&self) -> u32 {
+        fs::read_to_string(self.file("postmaster.pid")).unwrap().lines().next().unwrap().parse().unwrap()
+    }
+
     fn data(&self) -> String {
         self.directory.join("data").display().to_string()
     }

@@ -1,5 +1,6 @@
 //! Whole runs: what a barrier counts, and whose fault it is when a server is lost.
 
+use std::fs;
 use std::io::{self, Write};
 use std::sync::mpsc::{self, Sender};
 
@@ -23,6 +24,8 @@ fn whole_runs() {
     transactions_bound_a_slice(&server);
     time_and_a_stop_end_what_transactions_bound(&server);
     an_order_to_measure_ends_the_warm_up(&server);
+    two_targets_are_driven_at_the_same_time(&server);
+    a_server_is_kept_to_the_cores_of_a_slice_and_let_go(&server);
     a_wrong_workload_of_a_target_is_refused_with_its_name(&server);
     a_lost_server_is_named(&server);
 }
@@ -179,6 +182,77 @@ fn an_order_to_measure_ends_the_warm_up(server: &Server) {
     assert_eq!(ended, expected.iter().map(|(slice, ended_by)| (slice, ended_by)).collect::<Vec<_>>());
     let result = events.last().unwrap();
     assert_eq!((&result["stopped"], &result["left_out"]), (&json!("done"), &json!([2])));
+}
+
+/// The second of them in an open loop, and with a slice alone.
+fn two_targets_are_driven_at_the_same_time(server: &Server) {
+    let mut specification = specification(server);
+    specification["targets"][1]["rate"] = json!({"per_s": 1000.0, "arrivals": "constant"});
+    specification["interval_s"] = json!(0.02);
+    let pair = json!({"targets": [0, 1], "role": "measure", "duration_s": 0.1});
+    specification["slices"] = json!([pair, {"target": 1, "role": "measure", "duration_s": 0.1}, pair]);
+    let events = drive(&specification, &|_| ());
+    assert_eq!(events[0]["threads"], 2);
+    let all: Vec<_> = slices(&events).collect();
+    assert_eq!(all.iter().map(|slice| &slice["target"]).collect::<Vec<_>>(), [0, 1, 1, 0, 1]);
+    for pair in [[all[0], all[1]], [all[3], all[4]]] {
+        for key in ["slice", "opened_ns", "counted_from_ns", "closed_ns"] {
+            assert_eq!(pair[0][key], pair[1][key], "{key}");
+        }
+        // The 50 arrivals of an open loop that falls behind are skipped.
+        let begun =
+            |slice: &Value| ["ok", "skipped"].map(|key| slice["kinds"]["select"][key].as_u64().unwrap());
+        assert!(pair.iter().all(|slice| begun(slice).iter().sum::<u64>() > 10), "{pair:?}");
+        assert!(pair.iter().all(|slice| slice["swap_ns"] == 0), "{pair:?}");
+    }
+    let result = events.last().unwrap();
+    let measured =
+        |target: usize| result["targets"][target]["kinds"]["select"]["counts"]["ok"].as_u64().unwrap();
+    let counted = |target: u64| {
+        let own = all.iter().filter(|slice| slice["target"] == target);
+        own.map(|slice| slice["kinds"]["select"]["ok"].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!([measured(0), measured(1)], [counted(0), counted(1)]);
+    // What the threads of both have used is not more than the whole driver.
+    let cpu_ns = |of: &Value| of["user"].as_u64().unwrap() + of["system"].as_u64().unwrap();
+    let in_slices = all.iter().map(|slice| cpu_ns(&slice["driver_cpu_ns"]));
+    assert!(in_slices.sum::<u64>() <= cpu_ns(&result["driver"]["cpu_ns"]));
+    let totals = &result["targets"][1]["totals"]["select"];
+    // Three tenths of a second of 1000/s.
+    assert_eq!(totals["ok"].as_u64().unwrap() + totals["skipped"].as_u64().unwrap(), 300);
+}
+
+/// All its processes, the backends of the driver above all.
+fn a_server_is_kept_to_the_cores_of_a_slice_and_let_go(server: &Server) {
+    let postmaster = server.postmaster_pid();
+    let all = cores_of(postmaster);
+    let core = all.split(['-', ',']).next().unwrap().to_owned();
+    let mut specification = specification(server);
+    let one = json!([[core.parse::<u32>().unwrap()]]);
+    specification["targets"] =
+        json!([{"name": "a", "conninfo": server.by_socket(), "postmaster_pid": postmaster}]);
+    specification["slices"] = json!([{"target": 0, "role": "warm-up", "duration_s": 0.05, "cores": one},
+        {"target": 0, "role": "measure", "duration_s": 0.1, "cores": one}]);
+    let events = drive(&specification, &|_| {
+        let pids = ask(server, "SELECT pid FROM pg_stat_activity");
+        assert!(pids.len() > 2);
+        for pid in pids.into_iter().flatten().flatten() {
+            assert_eq!(cores_of(pid.parse().unwrap()), core);
+        }
+    });
+    let result = events.last().unwrap();
+    assert_eq!(result["stopped"], "done", "{result}");
+    assert!(slices(&events).all(|slice| slice["swap_ns"].as_u64() > Some(0)));
+    assert_eq!(cores_of(postmaster), all);
+    let checkpointer = ask(server, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'");
+    assert_eq!(cores_of(checkpointer[0][0].as_ref().unwrap().parse().unwrap()), all);
+}
+
+/// As the kernel writes them: `0-1`.
+fn cores_of(pid: u32) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    line.unwrap().trim().to_owned()
 }
 
 fn a_wrong_workload_of_a_target_is_refused_with_its_name(server: &Server) {

@@ -85,5 +85,5 @@ def watch_s_of(studies: Sequence[Study]) -> float:
 def _likely_s(study: Study) -> float:
     if study.blocks_max is None:
         return study.budget_s
-    groups = 1 if study.schedule == "slices" else len(study.arms)
+    groups = 1 if study.is_together else len(study.arms)
     return min(study.budget_s, study.blocks_max * groups * study.window_likely_s())

@@ -22,7 +22,8 @@ class Fit:
     """What a profile is fitted to.
 
     Where several servers are up at once, each gets its part of the memory, for together they must not swap;
-    cores are not divided, as only one server is driven at a time.
+    cores are not divided, as only one server is driven at a time: in a duet, where two are, the machine is
+    the half that each has.
     """
 
     machine: Machine

@@ -15,6 +15,15 @@ from pgdyno.study.sizing import Machine
 from pgdyno.units import format_duration
 
 
+def fit_duet(file: StudyFile, cores: int) -> tuple[StudyFile, list[Change]]:
+    """A duet wants a core for either server; with one the arms take turns."""
+    if file.run.schedule != "duet" or cores > 1:
+        return file, []
+    run = file.run.model_copy(update={"schedule": "slices"})
+    why = "duet gives each of two servers half of the cores, and there is one"
+    return file.model_copy(update={"run": run}), [Change("run.schedule", "duet", "slices", why)]
+
+
 def fit_run(
     file: StudyFile, layout: Layout, wanted: Wanted, slice_s: float | None, machine: Machine
 ) -> StudyFile:
@@ -22,7 +31,7 @@ def fit_run(
     run = file.run
     update: dict[str, object] = {}
     if slice_s is not None:
-        update["schedule"] = "slices"
+        update["schedule"] = "duet" if run.schedule == "duet" else "slices"
         if slice_s != 1.0:
             update["slice_s"] = slice_s
     if layout.window_s != wanted.window_s:

@@ -27,14 +27,14 @@ WARMUP_MIN_S = 2.0
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the file asks for, and what there is to share out. ``slice_s``: None where arms do not take turns.
+    """What the file asks for, and what there is to share out. ``slice_s``: None where trials are not cut.
 
     ``least_s`` is the shortest window that the file allows; ``aa_share`` what A/A blocks take
     beside the others.
     """
 
     time_s: float
-    trials: int  # of one block of every case
+    turns: int  # trials of one block of every case that are driven one after the other
     fixed_s: float  # of them, beside being driven
     window_s: float
     warmup_s: float
@@ -57,7 +57,7 @@ class Wanted:
 
     def driven_s(self, window_s: float) -> float:
         """Of it what the clients drive, without the A/A blocks."""
-        return self.trials * (window_s + self.warmup_of(window_s))
+        return self.turns * (window_s + self.warmup_of(window_s))
 
     def warmup_of(self, window_s: float) -> float:
         """The same share of the window as in the file, in whole seconds; WARMUP_MIN_S at least."""

@@ -12,8 +12,8 @@ use crate::drive::event::Events;
 use crate::drive::job::job;
 use crate::drive::select_only::SelectOnly;
 use crate::drive::spec::Spec;
-use crate::drive::worker::{Input, Order, Report};
-use crate::io::{Clock, Nanos, Reactor, mailbox};
+use crate::drive::worker::{Drained, Input, Order, Report};
+use crate::io::{Clock, Nanos, Reactor, Usage, mailbox};
 use crate::record::{Counts, Histogram};
 
 /// How a thread, by its number, answers an order. It may let time pass: nothing else does.
@@ -25,9 +25,15 @@ fn done(at: u64) -> Input {
 }
 
 fn drained(at: u64) -> Input {
+    drained_of(0, at, 0)
+}
+
+/// A thread's share of a target is, having used so much processor time.
+fn drained_of(target: usize, at: u64, cpu_ns: u64) -> Input {
     let (totals, latency) = (vec![Counts::default()], Histogram::default());
-    let report = Report::Drained { measured: totals.clone(), totals, latency, at: Nanos(at), abandoned: 0 };
-    Input::Report(report)
+    let (measured, used) = (totals.clone(), Usage { user: Nanos(cpu_ns), system: Nanos::ZERO });
+    let drained = Drained { totals, measured, latency, at: Nanos(at), abandoned: 0, used };
+    Input::Report(Report::Drained { target, drained })
 }
 
 /// What is of no use in a slice, but wakes the control thread.
@@ -39,7 +45,8 @@ fn nudge() -> Input {
 struct Conducted {
     /// What the first thread was ordered.
     orders: Vec<&'static str>,
-    /// The event.
+    /// The events of the slice, and the last one.
+    slices: Vec<Value>,
     slice: Value,
     unfinished: Vec<usize>,
 }
@@ -50,12 +57,17 @@ fn conduct(transactions: Option<u64>, obey: Obey) -> Conducted {
 }
 
 fn conduct_as(role: &str, transactions: Option<u64>, obey: Obey) -> Conducted {
+    conduct_slice(&json!({"target": 0, "role": role, "duration_s": 0.02, "transactions": transactions}), obey)
+}
+
+fn conduct_slice(slice: &Value, obey: Obey) -> Conducted {
     let workload = json!({"kind": "select-only", "accounts": 1});
-    let spec = json!({"targets": [{"name": "a", "conninfo": ""}], "workload": workload, "clients": 2, "threads": 2,
+    let targets = [json!({"name": "a", "conninfo": ""}), json!({"name": "b", "conninfo": ""})];
+    let spec = json!({"targets": targets, "workload": workload, "clients": 2, "threads": 2,
         "seed": 1, "retries_max": 0, "discard_s": 0, "interval_s": 0.001, "connect_timeout_s": 1, "drain_timeout_s": 60,
-        "slices": [{"target": 0, "role": role, "duration_s": 0.02, "transactions": transactions}]});
+        "slices": [slice]});
     let spec = Spec::read(&spec.to_string()).expect("sound");
-    let jobs = [job(SelectOnly::read(&workload).expect("sound"))];
+    let jobs = [0, 1].map(|_| job(SelectOnly::read(&workload).expect("sound")));
     let (sender, inputs) = mpsc::channel();
     let time = Arc::new(AtomicU64::new(0));
     let mut written = Vec::new();
@@ -65,9 +77,10 @@ fn conduct_as(role: &str, transactions: Option<u64>, obey: Obey) -> Conducted {
         clock: Clock::Fake(Arc::clone(&time)),
         inputs,
         threads: Vec::new(),
+        servers: Vec::new(),
         events: Events::new(&mut written),
-        totals: vec![Vec::new()],
-        measured: vec![Vec::new()],
+        totals: vec![Vec::new(); 2],
+        measured: vec![Vec::new(); 2],
         unfinished: Vec::new(),
         left_out: Vec::new(),
         is_warm: false,
@@ -93,7 +106,7 @@ fn conduct_as(role: &str, transactions: Option<u64>, obey: Obey) -> Conducted {
                 seen
             }));
         }
-        drop(control.slice(0, spec.slices[0])); // Where it was stopped it says so again, as its event does.
+        drop(control.slice(0, &spec.slices[0])); // Where it was stopped it says so again, as its event does.
         for thread in &control.threads {
             thread.send(Order::Finish).expect("a thread");
         }
@@ -101,13 +114,16 @@ fn conduct_as(role: &str, transactions: Option<u64>, obey: Obey) -> Conducted {
     });
     let unfinished = std::mem::take(&mut control.unfinished);
     let events = String::from_utf8(written).expect("text");
-    let slice = serde_json::from_str(events.lines().last().expect("an event")).expect("JSON");
-    Conducted { orders, slice, unfinished }
+    let events = events.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let slices: Vec<Value> = events.filter(|event| event["event"] == "slice").collect();
+    let slice = slices.last().expect("an event").clone();
+    Conducted { orders, slices, slice, unfinished }
 }
 
 fn name(order: &Order) -> &'static str {
     match order {
         Order::Calibrate(_) => "calibrate",
+        Order::Keep(_) => "keep",
         Order::Open(_) => "open",
         Order::Publish => "publish",
         Order::Close => "close",
@@ -151,7 +167,7 @@ fn intervals_go_on_when_all_threads_have_reported() {
             if number == 0 {
                 time.fetch_add(10 * MS, SeqCst);
             }
-            vec![Input::Report(Report::Interval { totals, latency })]
+            vec![Input::Report(Report::Interval { target: 0, totals, latency })]
         }
         Order::Close => vec![drained(21 * MS)],
         _ => vec![],
@@ -243,4 +259,37 @@ fn an_order_to_measure_ends_a_slice_of_the_warm_up() {
 fn an_order_to_measure_ends_no_measured_slice() {
     let conducted = conduct(None, warm);
     assert_eq!((conducted.closed_ns(), &conducted.slice["ended_by"]), (20 * MS, &json!("time")));
+}
+
+#[test]
+fn a_slice_of_two_targets_is_drained_when_both_are_and_each_has_its_own_account() {
+    let slice = json!({"targets": [0, 1], "role": "measure", "duration_s": 0.02});
+    let conducted = conduct_slice(&slice, |number, order, time| match order {
+        Order::Open(windows) => {
+            assert_eq!(windows.iter().map(|window| window.target).collect::<Vec<_>>(), [0, 1]);
+            assert_eq!((windows[0].opened, windows[0].closes), (windows[1].opened, windows[1].closes));
+            time.store(20 * MS, SeqCst);
+            vec![nudge()]
+        }
+        // Each thread has one of the targets, and nothing to do for the other.
+        Order::Close => (0..2)
+            .map(|target| {
+                let is_own = target == number as usize;
+                if is_own {
+                    drained_of(target, 21 * MS + number as u64, 5)
+                } else {
+                    drained_of(target, 20 * MS, 0)
+                }
+            })
+            .collect(),
+        _ => vec![],
+    });
+    assert_eq!(conducted.orders, ["open", "close", "finish"]);
+    let of = |slice: &Value| {
+        let [opened, closed, drained] =
+            ["opened_ns", "closed_ns", "drained_ns"].map(|key| slice[key].as_u64().expect("an instant"));
+        (slice["target"].clone(), opened, closed, drained, slice["driver_cpu_ns"]["user"].clone())
+    };
+    let expected = [0, 1].map(|target| (json!(target), 0, 20 * MS, 21 * MS + target, json!(5)));
+    assert_eq!(conducted.slices.iter().map(of).collect::<Vec<_>>(), expected);
 }

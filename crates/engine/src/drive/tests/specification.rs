@@ -130,3 +130,65 @@ fn ninety_days_and_a_milliard_transactions_can_be_asked_for() {
     let spec = Spec::read(&spec.to_string()).expect("sound");
     assert_eq!(spec.slices[1].duration, Nanos(7_776_000_000_000_000));
 }
+
+/// Two targets on this machine, driven at the same time on a core each.
+fn duet() -> Value {
+    let mut spec = sound();
+    (spec["clients"], spec["threads"]) = (json!(4), Value::Null);
+    spec["targets"] = json!([{"name": "a", "conninfo": "", "postmaster_pid": 7},
+        {"name": "b", "conninfo": "", "postmaster_pid": 8}]);
+    let slice =
+        |role: &str, cores: Value| json!({"targets": [1, 0], "cores": cores, "role": role, "duration_s": 1});
+    spec["slices"] = json!([slice("warm-up", json!([[0], [1]])), slice("measure", json!([[1], [0]]))]);
+    spec
+}
+
+#[test]
+fn targets_that_are_driven_at_the_same_time_have_threads_of_their_own() {
+    let spec = Spec::read(&duet().to_string()).expect("sound");
+    assert_eq!(
+        (&spec.slices[0].targets[..], &spec.slices[0].cores[..]),
+        (&[1, 0][..], &[vec![0], vec![1]][..])
+    );
+    // One for each, as each has one core.
+    assert_eq!(
+        [0, 1].map(|target| (spec.first_thread_of(target), spec.threads_of(target))),
+        [(0, 1), (1, 1)]
+    );
+    assert_eq!(spec.threads_used(), 2);
+    let mut more = duet();
+    more["threads"] = json!(3);
+    let spec = Spec::read(&more.to_string()).expect("sound");
+    assert_eq!(
+        [0, 1].map(|target| (spec.first_thread_of(target), spec.threads_of(target))),
+        [(0, 3), (3, 3)]
+    );
+}
+
+#[test]
+fn a_wrong_slice_of_several_targets_is_refused_with_what_is_wrong() {
+    let cases: [(&str, Value, &str); 12] = [
+        ("/slices/0/targets", json!([]), "slices[0]: targets: there is none"),
+        ("/slices/0/targets", json!([0, 2]), "slices[0]: there is no target 2"),
+        ("/slices/0/targets", json!([1, 1]), "slices[0]: targets: 1 is there twice"),
+        ("/slices/0/targets", Value::Null, "either a target or targets"),
+        ("/slices/1/cores", json!([[0]]), "slices[1]: cores: each of its targets"),
+        ("/slices/1/cores", json!([[0], []]), "slices[1]: cores: each of its targets"),
+        ("/slices/1/cores", json!([[0], [1, 0]]), "slices[1]: cores: one is there twice"),
+        ("/slices/1/cores", json!([[0], [4096]]), "slices[1]: cores: there is one beyond"),
+        ("/slices/1/cores", json!([]), "either all of them have cores or none"),
+        ("/slices/1/cores", json!([[-1], [0]]), "invalid value"),
+        (
+            "/slices/1",
+            json!({"targets": [0, 1], "role": "measure", "duration_s": 1, "transactions": 9}),
+            "slices[1]: transactions: a slice of several targets",
+        ),
+        ("/targets/1", json!({"name": "b", "conninfo": ""}), "target b: cores need postmaster_pid"),
+    ];
+    for (place, value, expected) in cases {
+        let mut spec = duet();
+        *spec.pointer_mut(place).expect("a place of the specification") = value;
+        let problem = Spec::read(&spec.to_string()).expect_err(place);
+        assert!(problem.contains(expected), "{place}: {problem}");
+    }
+}

@@ -1,9 +1,12 @@
 //! The specification of a run, as it comes in: `docs/engine.md`.
 
+mod slices;
+
 use std::thread;
 
 use serde::Deserialize;
 
+pub use self::slices::{Role, Slice};
 use crate::io::{Io, Nanos};
 
 /// As many clients as one target may have.
@@ -88,6 +91,9 @@ pub struct Target {
     /// Instead of [`Spec::retries_max`].
     #[serde(default)]
     pub retries_max: Option<u32>,
+    /// The process of the server that all its others are children of, if it is on this machine.
+    #[serde(default)]
+    pub postmaster_pid: Option<u32>,
 }
 
 /// How one target is driven.
@@ -156,32 +162,6 @@ pub enum Arrivals {
     Poisson,
 }
 
-/// A time during which one target is driven.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Slice {
-    /// Index of the target.
-    pub target: usize,
-    /// Whether it counts.
-    pub role: Role,
-    /// How long, at most.
-    #[serde(rename = "duration_s", deserialize_with = "seconds")]
-    pub duration: Nanos,
-    /// It ends when every client has done so many, if that is before.
-    #[serde(default)]
-    pub transactions: Option<u64>,
-}
-
-/// What a slice is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Role {
-    /// To get the server to its working temperature; counted in the totals only.
-    WarmUp,
-    /// To be counted.
-    Measure,
-}
-
 fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Nanos, D::Error> {
     let value = f64::deserialize(deserializer)?;
     if !(0.0..=LONGEST_S).contains(&value) {
@@ -238,17 +218,24 @@ impl Spec {
     /// most clients decides for all.
     #[must_use]
     pub fn threads_of(&self, target: usize) -> u32 {
-        let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        let cores = self.cores_of(target);
         let most = self.clients_max();
         let chosen = if most <= cores { most } else { cores.div_ceil(2) };
         let Driving { threads, clients, .. } = self.driving(target);
         threads.unwrap_or(chosen).min(clients)
     }
 
+    /// The first of the threads that drive a target: where targets are driven at the same time, each has its own.
+    #[must_use]
+    pub fn first_thread_of(&self, target: usize) -> u32 {
+        if self.is_duet() { (0..target).map(|before| self.threads_of(before)).sum() } else { 0 }
+    }
+
     /// The threads of the run.
     #[must_use]
     pub fn threads_used(&self) -> u32 {
-        (0..self.targets.len()).map(|target| self.threads_of(target)).max().unwrap_or(0)
+        let end = |target| self.first_thread_of(target) + self.threads_of(target);
+        (0..self.targets.len()).map(end).max().unwrap_or(0)
     }
 
     fn problem(&self) -> Option<String> {
@@ -263,17 +250,38 @@ impl Spec {
         if self.interval < Nanos(1_000_000) {
             return Some("interval_s: less than a millisecond".to_owned());
         }
-        self.slices.iter().enumerate().find_map(|(index, slice)| {
-            if slice.target >= self.targets.len() {
-                return Some(format!("slices[{index}]: there is no target {}", slice.target));
-            }
-            if slice.transactions.is_some_and(|each| !(1..=TRANSACTIONS_MAX).contains(&each)) {
-                return Some(format!("slices[{index}]: transactions: not between 1 and {TRANSACTIONS_MAX}"));
-            }
-            let measures = slice.role == Role::Measure;
-            (measures && slice.duration <= self.discarded(slice))
-                .then(|| format!("slices[{index}]: nothing is left of it after discard_s"))
-        })
+        let problem = self.slices.iter().enumerate().find_map(|(index, slice)| {
+            slice.problem(self).map(|problem| format!("slices[{index}]: {problem}"))
+        });
+        problem.or_else(|| if self.is_pinned() { self.problem_of_pinning() } else { None })
+    }
+
+    fn problem_of_pinning(&self) -> Option<String> {
+        if self.slices.iter().any(|slice| slice.cores.is_empty()) {
+            return Some("slices: either all of them have cores or none".to_owned());
+        }
+        let elsewhere = self.targets.iter().find(|target| target.postmaster_pid.is_none())?;
+        let Target { name, .. } = elsewhere;
+        Some(format!("target {name}: cores need postmaster_pid, and a server on this machine"))
+    }
+
+    /// Whether targets are driven at the same time, and so by threads of their own.
+    #[must_use]
+    pub fn is_duet(&self) -> bool {
+        self.slices.iter().any(|slice| slice.targets.len() > 1)
+    }
+
+    /// Whether slices say which cores are whose.
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        self.slices.iter().any(|slice| !slice.cores.is_empty())
+    }
+
+    /// As many cores as a target and its threads can count on.
+    fn cores_of(&self, target: usize) -> u32 {
+        let given = self.slices.iter().flat_map(|slice| slice.targets.iter().zip(&slice.cores));
+        let least = given.filter(|(of, _)| **of == target).map(|(_, cores)| cores.len() as u32).min();
+        least.unwrap_or_else(|| thread::available_parallelism().map_or(1, |cores| cores.get() as u32))
     }
 
     /// How many slices come before the first measured one: all of them warm up.

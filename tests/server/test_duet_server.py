@@ -1,0 +1,139 @@
+"""A duet on real servers: both driven at once, each on its half of the cores, which they get back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pgdyno.drive.run import Run, run_drive
+from pgdyno.drive.specification import Pinning, drive_specification
+from pgdyno.engine import Event
+from pgdyno.interruption import Interruption
+from pgdyno.server.cores import usable_cores
+from pgdyno.server.running import Server
+from pgdyno.study.halves import Halves, halves_of
+from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.plan import Driving, Slice
+
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a duet needs two cores"),
+]
+
+SELECT = {"name": "one", "text": "select 1;", "effect": "none"}
+DRIVING = Driving(
+    workload=PgbenchParameters.model_validate({"scale": 1, "scripts": [SELECT]}), clients=2, discard_s=0.01
+)
+
+
+@pytest.fixture(scope="module")
+def servers(new_server: Callable[[str], AbstractContextManager[Server]]) -> Iterator[list[Server]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(new_server(name)) for name in ("duet-a", "duet-b")]
+
+
+@dataclass
+class Seen:
+    """``cores``: at each barrier, of either server's processes and of the driver's threads for it."""
+
+    engine_pid: int = 0
+    cores: list[list[set[frozenset[int]]]] = field(default_factory=list)
+    threads: list[list[frozenset[int]]] = field(default_factory=list)
+    slices: list[Event] = field(default_factory=list)
+
+
+def cores_of_server(server: Server) -> set[frozenset[int]]:
+    """Of its postmaster and all its children, which are those of pg_stat_activity and the logger's like."""
+    processes = [
+        server.postmaster_pid,
+        *(child.pid for child in psutil.Process(server.postmaster_pid).children()),
+    ]
+    assert len(processes) > 4
+    return {frozenset(os.sched_getaffinity(pid)) for pid in processes}
+
+
+def threads_of_driver(pid: int) -> list[frozenset[int]]:
+    """By the number in their name."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    named = {(task / "comm").read_text().strip(): int(task.name) for task in tasks}
+    drivers = sorted(name for name in named if name.startswith("driver "))
+    return [frozenset(os.sched_getaffinity(named[name])) for name in drivers]
+
+
+def play(servers: list[Server], halves: Halves, slices: list[Slice]) -> tuple[Run, Seen]:
+    seen = Seen()
+
+    def start(pid: int) -> None:
+        seen.engine_pid = pid
+
+    def read() -> list[float | None]:
+        seen.cores.append([cores_of_server(server) for server in servers])
+        seen.threads.append(threads_of_driver(seen.engine_pid))
+        return [None, None]
+
+    def note(event: Event) -> None:
+        if event["event"] == "slice":
+            seen.slices.append(event)
+
+    targets = [(f"server {number}", server.conninfo()) for number, server in enumerate(servers)]
+    pinning = Pinning(halves.cores, [server.postmaster_pid for server in servers])
+    asked = drive_specification(DRIVING, 1, slices, targets, pinning=pinning)
+    return run_drive(asked, Interruption(), note, read, start), seen
+
+
+def rounds(*first: int) -> list[Slice]:
+    """A round of warm-up, then measured ones: by round, the half of the first arm."""
+    return [
+        Slice(arm, "measure" if number else "warm-up", 0.15, number, half=half if arm == 0 else 1 - half)
+        for number, half in enumerate(first)
+        for arm in (0, 1)
+    ]
+
+
+def test_both_are_driven_at_once_on_halves_that_are_swapped_and_given_back(servers: list[Server]) -> None:
+    halves = halves_of(usable_cores())
+    before = [cores_of_server(server) for server in servers]
+    run, seen = play(servers, halves, rounds(0, 0, 1))
+    assert run.complete
+    one, two = (frozenset(half) for half in halves.cores)
+    # At the barriers the last slice's cores are still theirs: the warm-up's, the last measured one's.
+    assert seen.cores == [[{one}, {two}], [{two}, {one}]]
+    assert seen.threads == [[one, two], [two, one]]
+    assert [cores_of_server(server) for server in servers] == before
+    assert run.result is not None
+    of_slices = sum(sum(event["driver_cpu_ns"].values()) for event in seen.slices)
+    assert of_slices <= sum(run.result["driver"]["cpu_ns"].values())
+    pairs = [[event for event in seen.slices if event["slice"] == number] for number in range(3)]
+    for pair in pairs:
+        assert [event["target"] for event in pair] == [0, 1]
+        for key in ("opened_ns", "counted_from_ns", "closed_ns"):
+            assert pair[0][key] == pair[1][key]
+        for event in pair:
+            assert event["kinds"]["one"]["ok"] > 10
+            assert sum(event["driver_cpu_ns"].values()) > 0
+            assert event["swap_ns"] > 0
+
+
+def test_cores_that_are_not_there_fail_the_run_with_a_sentence(servers: list[Server]) -> None:
+    before = [cores_of_server(server) for server in servers]
+    there = halves_of(usable_cores())
+    run, _ = play(servers, Halves(cores=((1001,), there.cores[1])), rounds(0, 1))
+    assert run.failure is not None
+    assert "cores" in run.failure["message"]
+    assert [cores_of_server(server) for server in servers] == before
+
+
+def test_a_server_that_is_gone_fails_the_run_with_its_name(servers: list[Server]) -> None:
+    gone = Pinning(halves_of(usable_cores()).cores, [servers[0].postmaster_pid, 2**22])
+    targets = [(f"server {number}", server.conninfo()) for number, server in enumerate(servers)]
+    asked = drive_specification(DRIVING, 1, rounds(0, 1), targets, pinning=gone)
+    run = run_drive(asked, Interruption(), lambda _: None, lambda: [None, None])
+    assert run.failure is not None
+    assert (run.failure["stage"], run.failure["target"]) == ("prepare", "server 1")
+    assert str(2**22) in run.failure["message"]

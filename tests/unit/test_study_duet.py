@@ -1,0 +1,167 @@
+"""A duet: the halves of a machine, who has which, and which studies can be one."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from pgdyno.drive.specification import Pinning, drive_specification
+from pgdyno.errors import UsageError
+from pgdyno.lab.prepare import with_halves
+from pgdyno.server.cores import usable_cores
+from pgdyno.study.arm import parse_arms
+from pgdyno.study.halves import Core, Halves, halves_of
+from pgdyno.study.plan import Slice, Study, block_of
+from pgdyno.study.sizing import fit_rhythm, whole_rounds
+from pgdyno.study.tpcc import TpccParameters
+
+
+def duet(**changes: object) -> Study:
+    fields: dict[str, object] = {
+        "title": "t",
+        "arms": tuple(parse_arms(["17", "18"])),
+        "workload": TpccParameters(warehouses=2),
+        "clients": 4,
+        "schedule": "duet",
+        "warmup_s": 2.0,
+        "rounds": 4,
+        "budget_s": 60.0,
+        "seed": 7,
+    }
+    return Study.model_validate(fields | changes)
+
+
+def machine(*shape: tuple[int, int], first: int = 0) -> list[Core]:
+    """Processors by (package, physical core), numbered in this order."""
+    return [Core(package, core, number) for number, (package, core) in enumerate(shape, first)]
+
+
+@pytest.mark.parametrize(
+    ("cores", "halves", "resting"),
+    [
+        (machine((0, 0), (0, 1)), ((0,), (1,)), ()),
+        (machine((0, 0), (0, 1), (0, 2)), ((0,), (2,)), (1,)),
+        # Threads of a core stay together, as laptops and as servers number them.
+        (machine((0, 0), (0, 0), (0, 1), (0, 1)), ((0, 1), (2, 3)), ()),
+        (machine((0, 0), (0, 1), (0, 0), (0, 1)), ((0, 2), (1, 3)), ()),
+        (machine((0, 0), (0, 0), (0, 1), (0, 1), (0, 2), (0, 2)), ((0, 1), (4, 5)), (2, 3)),
+        # Two packages, each with its own memory: a half each.
+        (machine((0, 0), (1, 0), (0, 1), (1, 1)), ((0, 2), (1, 3)), ()),
+        # Of one core a thread alone is ours: either half has one.
+        (machine((0, 0), (0, 0), (0, 1)), ((0,), (2,)), (1,)),
+    ],
+)
+def test_the_halves_have_as_many_cores_each(
+    cores: list[Core], halves: tuple[tuple[int, ...], tuple[int, ...]], resting: tuple[int, ...]
+) -> None:
+    assert halves_of(cores) == Halves(cores=halves, resting=resting)
+    assert halves_of(reversed(cores)) == halves_of(cores)
+
+
+def test_the_threads_of_a_single_core_are_halves_that_say_so() -> None:
+    assert halves_of(machine((0, 0), (0, 0))) == Halves(cores=((0,), (1,)), of_one_core=True)
+
+
+def test_one_core_has_no_halves() -> None:
+    with pytest.raises(UsageError, match="there is one core to use: take the schedule slices"):
+        halves_of(machine((0, 0)))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 7)), min_size=2, max_size=40),
+    st.randoms(use_true_random=False),
+)
+def test_halves_share_nothing_and_leave_the_least(shape: list[tuple[int, int]], random: object) -> None:
+    cores = machine(*shape)
+    found = halves_of(cores)
+    assert sorted([*found.all, *found.resting]) == [core.number for core in cores]
+    place = {core.number: (core.package, core.core) for core in cores}
+    sides = [{place[number] for number in half} for half in found.cores]
+    assert found.of_one_core == (len(set(shape)) == 1)
+    assert found.of_one_core or not sides[0] & sides[1]
+
+
+def test_the_kernel_says_which_threads_are_of_one_core(tmp_path: Path) -> None:
+    ours = sorted(os.sched_getaffinity(0))
+    for number in ours:
+        topology = tmp_path / f"cpu{number}" / "topology"
+        topology.mkdir(parents=True)
+        (topology / "physical_package_id").write_text("3\n")
+        (topology / "core_id").write_text(f"{number // 2}\n")
+    assert usable_cores(tmp_path) == [Core(3, number // 2, number) for number in ours]
+    assert usable_cores(tmp_path / "nothing") == [Core(0, number, number) for number in ours]
+
+
+@given(seed=st.integers(0, 2**53 - 1), rounds=st.integers(1, 20))
+def test_each_arm_has_each_half_once_in_two_rounds(seed: int, rounds: int) -> None:
+    study = duet(seed=seed, rounds=2 * rounds)
+    block = block_of(study, 3)
+    assert block == block_of(study, 3)
+    for role, n in (("warm-up", 2), ("measure", 2 * rounds)):
+        part = [s for s in block.slices if s.role == role]
+        halves = [{s.arm: s.half for s in part if s.round == r} for r in range(n)]
+        assert len(part) == 2 * n
+        assert all(sorted(of.values()) == [0, 1] and sorted(of) == [0, 1] for of in halves)
+        assert all(halves[r][0] == halves[r + 1][1] for r in range(0, n, 2))
+
+
+def test_who_begins_with_which_half_is_drawn() -> None:
+    slices = block_of(duet(rounds=800), 0).slices
+    first = Counter(s.half for s in slices if s.role == "measure" and s.arm == 0 and s.round % 2 == 0)
+    # 400 fair coins: outside of 150..250 once in two million.
+    assert 150 <= first[0] <= 250
+
+
+def test_the_two_of_a_round_are_one_slice_of_the_engine() -> None:
+    driving = duet()
+    slices = [
+        *(Slice(arm, "warm-up", 0.5, 0, half=arm) for arm in (0, 1)),
+        *(Slice(arm, "measure", 1.0, 0, half=arm) for arm in (0, 1)),
+        *(Slice(arm, "measure", 1.0, 1, half=1 - arm) for arm in (0, 1)),
+    ]
+    pinning = Pinning([(0, 2), (1, 3)], [101, 102])
+    asked = drive_specification(driving, 1, slices, [("a", "x"), ("b", "y")], pinning=pinning)
+    assert [target["postmaster_pid"] for target in asked["targets"]] == [101, 102]
+    assert asked["slices"] == [
+        {"targets": [0, 1], "cores": [[0, 2], [1, 3]], "role": "warm-up", "duration_s": 0.5},
+        {"targets": [0, 1], "cores": [[0, 2], [1, 3]], "role": "measure", "duration_s": 1.0},
+        {"targets": [0, 1], "cores": [[1, 3], [0, 2]], "role": "measure", "duration_s": 1.0},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"arms": tuple(parse_arms(["16", "17", "18"]))}, "for two arms at the same time, and here are 3"),
+        ({"arms": tuple(parse_arms(["18", "host=/tmp"]))}, "/tmp runs already"),
+        ({"rounds": 3}, "rounds must be even"),
+        ({"transactions": 10}, "take the schedule blocks"),
+    ],
+)
+def test_what_cannot_be_a_duet_says_why_and_what_to_do(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        duet(**changes)
+
+
+def test_a_duet_goes_on_on_the_cores_that_it_had() -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("a duet needs two cores")
+    ready = with_halves(duet())
+    assert ready.halves is not None
+    assert ready.halves.all <= os.sched_getaffinity(0)
+    assert with_halves(Study.model_validate_json(ready.model_dump_json())) == ready
+    elsewhere = ready.model_copy(update={"halves": Halves(cores=((901,), (902,)))})
+    with pytest.raises(UsageError, match="the cores that it had"):
+        with_halves(elsewhere)
+    assert with_halves(duet(schedule="slices")).halves is None
+
+
+def test_a_duet_has_more_rounds_in_its_time_than_turns_have() -> None:
+    assert fit_rhythm(300.0, 1, 1.0).rounds > fit_rhythm(300.0, 2, 1.0).rounds
+    assert whole_rounds(5.2, 1.0, "duet") % 2 == 0
