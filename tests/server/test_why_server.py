@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from pgdyno.analysis.dips import find_dips, rates_of
+from pgdyno.analysis.dips import find_dips
+from pgdyno.analysis.dips_of_trial import rates_of
 from pgdyno.analysis.events import Event, events_of
 from pgdyno.analysis.why import Why
 from pgdyno.cli.report import read_report

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from synthetic_telemetry import MIB
 from test_analysis_why import trial
 
-from pgdyno.analysis.dips import POINTS_MIN, ArmDips, Rates, at_least, find_dips, rates_of
+from pgdyno.analysis.coincidence import at_least
+from pgdyno.analysis.dips import POINTS_MIN, ArmDips, find_dips
+from pgdyno.analysis.dips_of_trial import Rates, rates_of
 from pgdyno.analysis.events import Event, Events, events_of, joined, overlapped
 from pgdyno.evidence.records import Executed, Role, Series
 

@@ -15,11 +15,12 @@ from pgdyno.analysis import why
 from pgdyno.analysis.client_time import ClientTime, Looks, kind_of, looks_at, of_trial
 from pgdyno.analysis.counters import Growth
 from pgdyno.analysis.effect import student
+from pgdyno.analysis.parts_of_time import CPU, DRIVER, OUTSIDE, PLANNING, READY, UNEXPLAINED
 from pgdyno.analysis.statements import statements
-from pgdyno.analysis.why import CPU, DRIVER, OUTSIDE, PLANNING, READY, UNEXPLAINED, Waterfall, Why, explain
+from pgdyno.analysis.why import Waterfall, Why, explain
 from pgdyno.analysis.window import Window
 from pgdyno.evidence.records import Counts, Role, Series, Slice, Trial, TrialStatus
-from pgdyno.report.why import sentences
+from pgdyno.report.why_sentences import sentences
 
 CLIENTS, CONFIDENCE = 8, 0.95
 ARMS = arms_of(Synthetic())

@@ -11,7 +11,9 @@ import pytest
 from synthetic_study import Synthetic, write_study
 from test_report import FORMS
 
-from pgdyno.analysis.dips import ArmDips, Coincidence, Dip
+from pgdyno.analysis.coincidence import Coincidence
+from pgdyno.analysis.dips import ArmDips
+from pgdyno.analysis.dips_of_trial import Dip
 from pgdyno.analysis.events import Event
 from pgdyno.cli.report import read_report
 from pgdyno.report import dips

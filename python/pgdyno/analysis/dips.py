@@ -17,13 +17,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from pgdyno.analysis.effect import holm_confidences
-from pgdyno.analysis.events import BACKGROUND, SD_OF_MAD, Event, Events, joined, overlapped
-from pgdyno.evidence.records import Executed, Role, Trial
-
-Floats = npt.NDArray[np.float64]
+from pgdyno.analysis.coincidence import Coincidence, coincidences_of, meets, with_other_arms
+from pgdyno.analysis.dips_of_trial import Dip, Rates, baseline, dips_in, follows, relative, runs
+from pgdyno.analysis.events import SD_OF_MAD, Event, Events
+from pgdyno.evidence.records import Trial
 
 SDS = 5.0
 """Of normal noise one point in three million is lower; ``tests/unit/test_analysis_dips.py`` tries others."""
@@ -36,54 +34,6 @@ DEPTH_ALWAYS = 0.8
 
 POINTS_MIN = 20
 """Of an arm: fewer do not tell how much it varies."""
-
-RUNNING_POINTS = 61
-"""In a series of twice as many points and more, the baseline leads from the median of so many to the next."""
-
-SHORT_SHARE = 0.5
-"""Of the usual length: a shorter interval, at the end of a slice, is no point."""
-
-ALPHA = 0.05
-"""The chance that a kind of event is called a cause although it meets dips by chance only."""
-
-
-@dataclass(frozen=True)
-class Rates:
-    """The measured points of one trial."""
-
-    from_s: Floats
-    to_s: Floats
-    n: Floats
-
-    @property
-    def per_s(self) -> Floats:
-        """Transactions carried out per second."""
-        return self.n / (self.to_s - self.from_s)
-
-
-@dataclass(frozen=True)
-class Dip:
-    """``depth``: the share by which the throughput was lower, over all of it; ``lost``: transactions."""
-
-    trial: int
-    first: int  # its first point
-    points: int
-    from_s: float
-    to_s: float
-    depth: float
-    lost: float
-    causes: Sequence[Event] = ()
-
-
-@dataclass(frozen=True)
-class Coincidence:
-    """One kind of event: with how many of the dips it coincided, and with how many it would by chance."""
-
-    event: Event
-    dips: int
-    by_chance: float
-    p_value: float
-    is_cause: bool
 
 
 @dataclass(frozen=True)
@@ -117,163 +67,40 @@ class ArmDips:
         return sum(dip.lost for dip in dips) / self.transactions if self.transactions else 0.0
 
 
-def rates_of(executed: Executed) -> Rates:
-    """The measured ones, without those that were cut short."""
-    from_s, to_s, n = (np.array(column, dtype=float) for column in executed[1:])
-    took_s = to_s - from_s
-    kept = np.array([role is Role.MEASURE for role in executed.roles], dtype=bool) & (took_s > 0)
-    if kept.any():
-        kept &= took_s >= SHORT_SHARE * np.median(took_s[kept])
-    return Rates(from_s[kept], to_s[kept], n[kept])
-
-
 def find_dips(
     trials: Sequence[Trial], rates: Mapping[int, Rates], events: Mapping[int, Events]
 ) -> dict[int, ArmDips]:
     """By arm, of its trials that count; nothing of an arm with too few points. ``events``: by trial."""
+    happened = with_other_arms(trials, events)
     found = {}
     for arm in sorted({trial.arm for trial in trials}):
         mine = [t.trial for t in trials if t.arm == arm and t.trial in rates and len(rates[t.trial].n)]
         if sum(len(rates[trial].n) for trial in mine) >= POINTS_MIN:
-            happened = with_other_arms(trials, events)
             found[arm] = _of_arm({t: rates[t] for t in mine}, {t: happened.get(t, {}) for t in mine})
     return found
 
 
-def with_other_arms(trials: Sequence[Trial], events: Mapping[int, Events]) -> dict[int, Events]:
-    """Beside each trial's own events the background work of the servers that were up with it: those of its
-    block and run, which have the same epoch.
-    """
-    together: dict[tuple[int, float | None], list[int]] = {}
-    for trial in trials:
-        together.setdefault((trial.block, trial.epoch_unix_s), []).append(trial.trial)
-    found: dict[int, Events] = {}
-    for up in together.values():
-        for own in up:
-            others = [
-                events[other][event]
-                for other in up
-                if other != own and other in events
-                for event in BACKGROUND
-                if event in events[other]
-            ]
-            happened = dict(events.get(own, {}))
-            if others:
-                spans = np.concatenate(others)
-                happened[Event.OTHER_ARM] = joined(_merged(spans[np.argsort(spans[:, 0])]))
-            found[own] = happened
-    return found
-
-
-def _merged(spans: Floats) -> Floats:
-    """Ends that never fall, so that what lies within another span ends with it."""
-    return np.column_stack([spans[:, 0], np.maximum.accumulate(spans[:, 1])])
-
-
 def _of_arm(rates: Mapping[int, Rates], events: Mapping[int, Events]) -> ArmDips:
     baselines = {trial: baseline(of.per_s) for trial, of in rates.items()}
-    apart = {trial: _relative(rates[trial].per_s, baselines[trial]) for trial in rates}
+    apart = {trial: relative(rates[trial].per_s, baselines[trial]) for trial in rates}
     every = np.concatenate(list(apart.values()))
     sd = SD_OF_MAD * float(np.median(np.abs(every - np.median(every))))
     limit = min(max(SDS * sd, DEPTH_MIN), DEPTH_ALWAYS)
     dips = [
         dip
         for trial, of in rates.items()
-        for dip in _dips(trial, of, baselines[trial], apart[trial] < -limit)
+        for dip in dips_in(trial, of, baselines[trial], apart[trial] < -limit)
     ]
-    coincidences = _coincidences(dips, rates, events)
+    coincidences = coincidences_of(dips, rates, events)
     causes = {one.event for one in coincidences if one.is_cause}
     return ArmDips(
         dips=[
-            replace(dip, causes=[event for event in _meets(dip, events[dip.trial]) if event in causes])
+            replace(dip, causes=[event for event in meets(dip, events[dip.trial]) if event in causes])
             for dip in dips
         ],
         coincidences=coincidences,
-        peaks=sum(len(_runs(of > limit, _follows(rates[trial]))) for trial, of in apart.items()),
+        peaks=sum(len(runs(of > limit, follows(rates[trial]))) for trial, of in apart.items()),
         points=len(every),
         measured_s=sum(float(np.sum(of.to_s - of.from_s)) for of in rates.values()),
         transactions=sum(float(np.sum(of.n)) for of in rates.values()),
     )
-
-
-def baseline(per_s: Floats) -> Floats:
-    """What is usual at each point."""
-    parts = len(per_s) // RUNNING_POINTS
-    if parts < 2:
-        return np.full(len(per_s), np.median(per_s))
-    whole = per_s[: parts * RUNNING_POINTS].reshape(parts, RUNNING_POINTS)
-    middles = (np.arange(parts) + 0.5) * RUNNING_POINTS - 0.5
-    return np.interp(np.arange(len(per_s)), middles, np.median(whole, axis=1))
-
-
-def _relative(per_s: Floats, usual: Floats) -> Floats:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(usual > 0, per_s / usual - 1, 0.0)
-
-
-def _follows(rates: Rates) -> npt.NDArray[np.bool_]:
-    """Whether a point follows the one before it at once, or after another arm's slice."""
-    took_s = rates.to_s - rates.from_s
-    return np.concatenate([[False], rates.from_s[1:] - rates.to_s[:-1] < SHORT_SHARE * took_s[1:]])
-
-
-def _runs(low: npt.NDArray[np.bool_], follows: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """First and behind the last of each row of neighbours that are true."""
-    begins = low & ~(follows & np.concatenate([[False], low[:-1]]))
-    firsts = np.flatnonzero(begins)
-    ends = [int(np.argmin(low[i:] & np.concatenate([[True], ~begins[i + 1 :]]))) for i in firsts]
-    return [
-        (int(first), int(first) + length if length else len(low))
-        for first, length in zip(firsts, ends, strict=True)
-    ]
-
-
-def _dips(trial: int, rates: Rates, usual: Floats, low: npt.NDArray[np.bool_]) -> list[Dip]:
-    found = []
-    for first, behind in _runs(low, _follows(rates)):
-        own = slice(first, behind)
-        expected = float(np.sum(usual[own] * (rates.to_s[own] - rates.from_s[own])))
-        lost = expected - float(np.sum(rates.n[own]))
-        from_s, to_s = float(rates.from_s[first]), float(rates.to_s[behind - 1])
-        found.append(Dip(trial, first, behind - first, from_s, to_s, lost / expected, lost))
-    return found
-
-
-def _meets(dip: Dip, events: Events) -> list[Event]:
-    place = np.array([dip.from_s]), np.array([dip.to_s])
-    return [event for event in Event if event in events and overlapped(events[event], *place)[0]]
-
-
-def _coincidences(
-    dips: Sequence[Dip], rates: Mapping[int, Rates], events: Mapping[int, Events]
-) -> list[Coincidence]:
-    met = [_meets(dip, events[dip.trial]) for dip in dips]
-    found = []
-    for event in Event:
-        k = sum(event in of for of in met)
-        if k:
-            shares = {points: _chance(event, points, rates, events) for points in {d.points for d in dips}}
-            chances = [shares[dip.points] for dip in dips]
-            found.append(Coincidence(event, k, sum(chances), at_least(k, chances), is_cause=False))
-    levels = holm_confidences([one.p_value for one in found], 1 - ALPHA)
-    return [replace(one, is_cause=one.p_value <= 1 - level) for one, level in zip(found, levels, strict=True)]
-
-
-def _chance(event: Event, points: int, rates: Mapping[int, Rates], events: Mapping[int, Events]) -> float:
-    """Of all rows of so many points of the arm, the share that such an event reaches into."""
-    met = every = 0
-    for trial, of in rates.items():
-        first = np.arange(max(1, len(of.n) - points + 1))
-        last = np.minimum(first + points - 1, len(of.n) - 1)
-        every += len(first)
-        if event in events[trial]:
-            met += int(np.sum(overlapped(events[trial][event], of.from_s[first], of.to_s[last])))
-    return met / every
-
-
-def at_least(k: int, chances: Sequence[float]) -> float:
-    """The chance of k or more successes in trials of these chances: Poisson's binomial, by convolution."""
-    of = np.array([1.0])
-    for chance in chances:
-        of = np.convolve(of, [1 - chance, chance])
-    return float(min(1.0, np.sum(of[k:])))

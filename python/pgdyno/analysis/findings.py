@@ -9,7 +9,8 @@ from pgdyno.analysis import drift, effect, latency, metrics, telemetry, why
 from pgdyno.analysis.anomalies import Anomalies, find_anomalies
 from pgdyno.analysis.case_telemetry import CaseTelemetry, read_case
 from pgdyno.analysis.comparison import Comparison, compare
-from pgdyno.analysis.dips import ArmDips, Rates, find_dips, rates_of
+from pgdyno.analysis.dips import ArmDips, find_dips
+from pgdyno.analysis.dips_of_trial import Rates, rates_of
 from pgdyno.analysis.doubts import doubts
 from pgdyno.analysis.drift import Drift, drifts
 from pgdyno.analysis.latency import QUANTILES

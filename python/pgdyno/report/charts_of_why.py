@@ -12,7 +12,8 @@ from pgdyno.analysis.why import Part, Waterfall
 from pgdyno.estimate import decimals_of, grouped, signed
 from pgdyno.report.charts import Panel
 from pgdyno.report.svg import Scale, drawing, element, line, nice_ticks, text
-from pgdyno.report.why import WhyReport, in_order, name_of
+from pgdyno.report.why import WhyReport, in_order
+from pgdyno.report.why_sentences import name_of
 
 WIDTH, LEFT, RIGHT, TOP = 560.0, 14.0, 14.0, 34.0
 STEP, BAR = 34.0, 11.0

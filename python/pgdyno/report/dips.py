@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pgdyno.analysis.dips import DEPTH_MIN, SDS, ArmDips, Dip
+from pgdyno.analysis.dips import DEPTH_MIN, SDS, ArmDips
+from pgdyno.analysis.dips_of_trial import Dip
 from pgdyno.analysis.findings import Findings
 from pgdyno.estimate import ABSENT, counted, decimals_of, given_percent, grouped, share_text
 from pgdyno.report.tables import Table, listed

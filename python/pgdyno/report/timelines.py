@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup
 
 from pgdyno.analysis.cycles import begun
-from pgdyno.analysis.dips import Dip
+from pgdyno.analysis.dips_of_trial import Dip
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.sampled import rates
 from pgdyno.analysis.series import POINTS_MAX, Point
