@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from pgdyno.evidence.reader import Evidence
 from pgdyno.report.as_json import as_object
 from pgdyno.report.model import build
 
+METHOD_PAGE = (Path(__file__).parents[2] / "docs" / "method.md").read_text("utf-8")
 STEAL = Synthetic(blocks=10, slices=2, slowed={(7, 1): 0.5}, stolen={(7, 1): 0.12})
 
 
@@ -82,15 +84,25 @@ def test_more_values_narrow_a_limit_and_more_groups_widen_it() -> None:
     assert limit(10, 100) > 12.7
 
 
-@pytest.mark.parametrize(("blocks", "spread"), [(6, 0.02), (12, 0.02)])
-def test_of_clean_studies_few_name_a_trial(blocks: int, spread: float) -> None:
-    rng, studies, alarms = np.random.default_rng(5), 400, 0
+def alarms(blocks: int, studies: int, tails: float) -> int:
+    """Studies of two arms that name a trial, of noise by Student's t with so many degrees of freedom."""
+    rng, found = np.random.default_rng(5), 0
     for _ in range(studies):
-        drift = rng.normal(0, 0.08, blocks)
-        a, b = (drift + rng.normal(0, spread, blocks) for _ in range(2))
-        scores = [one.score or 0.0 for of in (a, b, b - a) for one in standings(list(of))]
-        alarms += max(map(abs, scores)) > limit(blocks, 3)
-    assert alarms <= scipy.stats.binom.ppf(0.999, studies, FALSE_ALARM)
+        drift, a, b = (scale * rng.standard_t(tails, blocks) for scale in (0.08, 0.015, 0.015))
+        scores = [one.score or 0.0 for of in (drift + a, drift + b, b - a) for one in standings(list(of))]
+        found += max(map(abs, scores)) > limit(blocks, 3)
+    return found
+
+
+@pytest.mark.parametrize("blocks", [6, 12])
+def test_of_clean_studies_few_name_a_trial(blocks: int) -> None:
+    assert alarms(blocks, 400, tails=1e9) <= scipy.stats.binom.ppf(0.999, 400, FALSE_ALARM)
+
+
+def test_of_heavier_tails_more_stands_out_as_the_guide_says() -> None:
+    (percent,) = re.findall(r"of ten blocks (\d+) % then name one", METHOD_PAGE)
+    low, high = scipy.stats.binom.ppf([0.001, 0.999], 400, int(percent) / 100)
+    assert low <= alarms(10, 400, tails=5) <= high
 
 
 def test_a_slow_trial_is_named_with_the_steal_it_had(tmp_path: Path) -> None:

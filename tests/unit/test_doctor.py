@@ -250,6 +250,43 @@ def test_a_study_that_goes_on_is_told_only_what_is_new(
     assert [state["when"] for state in states] == [RESUMED, AFTER]
 
 
+def test_a_machine_that_cannot_be_read_costs_nobody_a_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "study.sqlite"
+    write_study(path, Synthetic(blocks=2))
+
+    def fails(*_: object) -> State:
+        raise ValueError("a line of /proc that nobody knows")
+
+    monkeypatch.setattr(attendance, "examine_machine", fails)
+    seen: list[Progress] = []
+    with Writer.resume(path) as writer:
+        Attendance.begin(writer, [study()], tmp_path, seen.append).end()
+    with Evidence(path) as evidence:
+        assert "states" not in evidence.study(0).host
+        assert not evidence.caveats(0)
+    (said,) = [one.text for one in seen if isinstance(one, Doubt)]
+    assert said.endswith("ValueError: a line of /proc that nobody knows")
+
+
+def test_whoever_stops_a_study_does_not_wait_for_the_doctor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "study.sqlite"
+    write_study(path, Synthetic(blocks=2))
+    asked: list[float] = []
+
+    def given(watch_s: float, *_: object) -> State:
+        asked.append(watch_s)
+        return QUIET
+
+    monkeypatch.setattr(attendance, "examine_machine", given)
+    with Writer.resume(path) as writer:
+        Attendance.begin(writer, [study(budget_s=3600.0)], tmp_path, lambda _: None).end(promptly=True)
+    assert asked == [2.0, 0.2]
+
+
 def test_the_table_of_the_machine_says_a_sentence_once(tmp_path: Path) -> None:
     path = tmp_path / "study.sqlite"
     write_study(path, Synthetic(blocks=2))

@@ -206,7 +206,7 @@ def _measure(
         known = None if first_blocks is None else _codes(path)
         doctor = Attendance.begin(writer, studies, data_path, labs[0].watch, known)
         ending = run_study(labs, looks_into(path), first_blocks, spent_s)
-        doctor.end()
+        doctor.end(promptly=ending is Ending.INTERRUPTED)
     except KeyboardInterrupt:
         ending = Ending.INTERRUPTED
         raise

@@ -33,7 +33,8 @@ class Attendance:
     cases: int
     watch_s: float
     data_path: Path | None
-    state: State
+    watch: Watch
+    state: State | None
     known: frozenset[Code]
 
     @classmethod
@@ -52,21 +53,26 @@ class Attendance:
         watch_s = watch_s_of(studies)
         ours = any(not arm.is_dsn for study in studies for arm in study.arms)
         place = data_path if ours else None
-        state = examine_machine(watch_s, place, watch_s / 2)
+        state = _examined(watch_s, place, watch)
+        if state is None:
+            return cls(writer, len(studies), watch_s, place, watch, None, frozenset())
         when = BEFORE if known is None else RESUMED
         checked = examine(state, when)
         found = [caveat for caveat in caveats_of(checked) if caveat.code not in (known or ())]
         codes = frozenset(caveat.code for caveat in found) | (known or frozenset())
-        attendance = cls(writer, len(studies), watch_s, place, state, codes)
+        attendance = cls(writer, len(studies), watch_s, place, watch, state, codes)
         attendance.note(when, state, checked, found)
         for caveat in caveats_of(passing(state, when)):
             watch(Doubt(caveat.sentence))
         return attendance
 
-    def end(self) -> None:
-        """Examines it once more: only what has changed is a caveat."""
-        state = examine_machine(self.watch_s, self.data_path, self.watch_s / 2)
-        self.note(AFTER, state, examine(state, AFTER), caveats_after(self.state, state, self.known))
+    def end(self, *, promptly: bool = False) -> None:
+        """Examines it once more: only what has changed is a caveat. ``promptly``: somebody waits for it."""
+        watch_s = WATCH_S_MIN if promptly else self.watch_s
+        state = None if self.state is None else _examined(watch_s, self.data_path, self.watch)
+        if self.state is not None and state is not None:
+            caveats = caveats_after(self.state, state, self.known)
+            self.note(AFTER, state, examine(state, AFTER), caveats)
 
     def note(self, when: str, state: State, checked: Sequence[Checked], caveats: Sequence[Caveat]) -> None:
         """Into the evidence."""
@@ -75,6 +81,15 @@ class Attendance:
         for case in range(self.cases):
             for caveat in caveats:
                 self.writer.add_caveat(caveat, case)
+
+
+def _examined(watch_s: float, place: Path | None, watch: Watch) -> State | None:
+    """None where that fails, which is said: a machine that we cannot read must not cost anybody a study."""
+    try:
+        return examine_machine(watch_s, place, watch_s / 2)
+    except Exception as error:  # noqa: BLE001
+        watch(Doubt(f"the doctor could not look at this machine: {type(error).__name__}: {error}"))
+        return None
 
 
 def watch_s_of(studies: Sequence[Study]) -> float:
