@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 import scipy  # its parts load when first used: stats alone takes a second
 
 from pgdyno.analysis import latency, metrics
-from pgdyno.analysis.comparison import Comparison, compare
-from pgdyno.analysis.effect import Spread, percent_of, student
+from pgdyno.analysis.comparison import Comparison, compare, method_of
+from pgdyno.analysis.effect import Method, Spread, percent_of, spread_of, student
 from pgdyno.analysis.verdict import BLOCKS_MIN, POWER, Verdict, judge
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import share_text
@@ -58,6 +58,7 @@ class Noise:
     confidence: float
     margin: float
     why_none: str = ""
+    method: Method = Method.STUDENT  # by which the arms are judged
 
     @property
     def n(self) -> int:
@@ -82,7 +83,7 @@ class Noise:
     @property
     def spread(self) -> Spread | None:
         """Of this study's A/A blocks as if they were of two arms."""
-        return student(list(self.log_ratios), self.confidence) if self.log_ratios else None
+        return spread_of(list(self.log_ratios), self.confidence, self.method) if self.log_ratios else None
 
     @property
     def verdict(self) -> Verdict:
@@ -204,7 +205,8 @@ def _noise(plan: Plan, log_ratios: Sequence[float]) -> Noise:
     before = details.get("aa_before", ())
     assert isinstance(before, list | tuple)
     why_none = why or ("" if log_ratios else NO_BLOCK_YET)
-    return Noise(log_ratios, [float(d) for d in before], plan.confidence, plan.margin, why_none)
+    earlier = [float(d) for d in before]
+    return Noise(log_ratios, earlier, plan.confidence, plan.margin, why_none, method_of(plan))
 
 
 def _layout(plan: Plan) -> object:
