@@ -27,7 +27,7 @@ def study(**fields: Any) -> Study:
         rounds=2,
         budget_s=60,
         seed=1,
-        **{"warmup_s": 30.0, "warmup_min_s": 2.0, **fields},
+        **{"warmup_s": 12.0, "warmup_min_s": 2.0, **fields},
     )
 
 
@@ -80,6 +80,13 @@ def test_it_takes_its_least_time_and_without_one_all_its_time() -> None:
     constant = WarmUp(study(warmup_min_s=None), 2, 1.0)
     assert ended_after(constant, STEADY, STEADY) is None
     assert constant.found(1) == {"driven_s": 10.0, "by": "time", "values": 10, "looks": 0, "looks_steady": 0}
+
+
+def test_of_the_first_blocks_it_takes_a_third_of_the_longest_time() -> None:
+    first = WarmUp(study(warmup_s=24.0), 2, 1.0)
+    later = WarmUp(study(warmup_s=24.0), 2, 1.0, [[[1000.0] * 20] * 2] * 2)
+    assert ended_after(first, [1000] * 10, [1000] * 10) == 8
+    assert ended_after(later, [1000] * 10, [1000] * 10) == VALUES_MIN
 
 
 def test_an_arm_alone_is_asked_at_every_interval() -> None:

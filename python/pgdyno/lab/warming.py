@@ -24,6 +24,10 @@ INTERVAL_SHARE_MIN = 0.5
 EARLIER_MIN = 2
 """Blocks whose rates are asked: of one the noise alone would make warm-ups longer."""
 
+FIRST_SHARE_MIN = 1 / 3
+"""Of the longest time: what a warm-up takes while there are none yet. One that rises slowly and is noisy
+looks steady too early, and later ones learn the more from it the longer it was."""
+
 EARLIER_TIMES_MAX = 4
 """As many values of the measured part as of the warm-up: what comes later says nothing of it."""
 
@@ -80,9 +84,12 @@ class WarmUp:
         earlier: Sequence[Sequence[Rates]] | None = None,
     ) -> None:
         """``earlier``: of each target what ``rates`` gave of the blocks before this one."""
-        self._study = study
         self._interval_s = interval_s
         earlier = earlier or [[] for _ in range(targets)]
+        is_first = min(map(len, earlier)) < EARLIER_MIN
+        self._least_s = study.warmup_min_s
+        if self._least_s is not None and is_first:
+            self._least_s = max(self._least_s, FIRST_SHARE_MIN * study.warmup_s)
         self._arms = [
             _Warming(least=mser_of_mean(trials) if len(trials) >= EARLIER_MIN else 0) for trials in earlier
         ]
@@ -134,7 +141,7 @@ class WarmUp:
         return [*warm, *measured]
 
     def _may_end(self, event: Event) -> bool:
-        least_s = self._study.warmup_min_s
+        least_s = self._least_s
         if least_s is None or any(of.driven_s < least_s or len(of.seen) < VALUES_MIN for of in self._arms):
             return False
         if len(self._arms) == 1:
