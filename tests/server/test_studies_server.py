@@ -52,6 +52,7 @@ def smallest(case: Case) -> Case:
         "slice_s": 0.2,
         "discard_s": 0.02,
         "warmup_s": 0.2,
+        "warmup_min_s": None,
         "rounds": 2,
         "blocks_max": 1,
         "budget_s": 600.0,
