@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -24,6 +24,7 @@ from bench.stopping import table
 from pgdyno.analysis.effect import percent_of, student
 from pgdyno.analysis.look import look_at
 from pgdyno.analysis.verdict import Verdict
+from pgdyno.cli.lengths import asked_warm_up
 from pgdyno.cli.options import this_machine
 from pgdyno.estimate import Better
 from pgdyno.evidence.reader import Evidence
@@ -95,11 +96,14 @@ def run(wanted: Wanted) -> Iterator[Ran]:
 def study_of(wanted: Wanted, effect: float, seed: int) -> Study:
     """As ``pgdyno compare --slice … --minutes … --schedule …`` would lay it out."""
     machine, budget_s = this_machine(), 60 * wanted.minutes_max
-    rhythm = fit_rhythm(budget_s, 2, wanted.slice_s, may_stop=True)
+    duet = wanted.schedule == "duet"
+    clients = default_clients(replace(machine, cores=max(1, machine.cores // 2)) if duet else machine)
+    rhythm = fit_rhythm(budget_s, 1 if duet else 2, wanted.slice_s, may_stop=True)
+    warm_up = asked_warm_up(None, rhythm.warmup_s, wanted.slice_s)
     rounds = rhythm.rounds
     if wanted.window_s is not None:
         rounds = max(2, 2 * round(wanted.window_s / wanted.slice_s / 2))
-    drivings = tuple(_driving(wanted, share, default_clients(machine)) for share in (0.0, effect))
+    drivings = tuple(_driving(wanted, share, clients) for share in (0.0, effect))
     return Study.model_validate(
         {
             **dict(drivings[0]),
@@ -109,7 +113,8 @@ def study_of(wanted: Wanted, effect: float, seed: int) -> Study:
             "schedule": wanted.schedule,
             "slice_s": wanted.slice_s,
             "discard_s": discard_s(wanted.slice_s),
-            "warmup_s": rhythm.warmup_s,
+            "warmup_s": warm_up.most_s,
+            "warmup_min_s": warm_up.least_s,
             "rounds": rounds,
             "budget_s": budget_s,
             "seed": seed,
