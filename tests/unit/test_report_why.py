@@ -12,8 +12,10 @@ from test_report import FORMS
 
 from pgdyno.cli.report import read_report
 from pgdyno.report.as_json import to_json
+from pgdyno.report.charts_of_why import WIDTH
 from pgdyno.report.html import to_html
 from pgdyno.report.study import StudyReport
+from pgdyno.report.summary import to_summary
 
 FASTER = Synthetic(effects=(1.0, 1.25), blocks=6, probed=True, noise=0.004)
 
@@ -33,6 +35,10 @@ def test_the_sentence_is_on_top_of_every_form(built: StudyReport, form: str) -> 
     assert "200.00 µs less of the server's CPU time" in text.replace("&#39;", "'")
     if form != "json":
         assert said < text.index("Throughput and CPU")
+
+
+def test_the_summary_for_a_pipeline_has_the_sentence(built: StudyReport) -> None:
+    assert "18 needs" in to_summary(built, None, [])
 
 
 def test_the_tables_have_every_part_and_mark_those_beyond_the_noise(built: StudyReport) -> None:
@@ -72,7 +78,7 @@ def test_the_picture_leads_from_one_arm_to_the_other(built: StudyReport) -> None
     assert re.search(r"17: [\d\u00a0]+ µs.*server on a CPU.*18: [\d\u00a0]+ µs", steps, re.DOTALL)
     assert 'class="step less"' in steps
     for place in re.findall(r'x="(-?[\d.]+)"', steps):
-        assert 0 <= float(place) <= 560
+        assert 0 <= float(place) <= WIDTH
 
 
 def test_evidence_without_probes_explains_nothing(tmp_path: Path) -> None:

@@ -15,9 +15,12 @@ from pgdyno.report.svg import Scale, drawing, element, line, nice_ticks, text
 from pgdyno.report.why import WhyReport, in_order
 from pgdyno.report.why_sentences import name_of
 
-WIDTH, LEFT, RIGHT, TOP = 560.0, 14.0, 14.0, 34.0
+WIDTH, LEFT, RIGHT, TOP = 470.0, 14.0, 14.0, 34.0
 STEP, BAR = 34.0, 11.0
 """Each part has a line for its words and one for its bar: so they can be read on a narrow page, too."""
+
+TEXT_MAX = 44
+"""Of a statement: more would not fit, or be too small on a narrow page."""
 
 SHARE_MIN = 0.002
 """Of the whole: a part that changes less, within the noise, has no bar of its own in the picture."""
@@ -94,7 +97,7 @@ def _step(part: Part, at_us: float, y: float, x: Scale) -> list[Markup]:
     change = part.difference
     kind = "" if not part.significant else "less" if change.value < 0 else "more"
     value = signed(change.value, min(2, change.decimals), "µs")
-    drawn = _bar(f"{name_of(part.key)}  {value}", change.value, at_us, y, x, kind)
+    drawn = _bar(f"{name_of(part.key, TEXT_MAX)}  {value}", change.value, at_us, y, x, kind)
     if change.low is not None and change.high is not None and part.significant:
         # The interval of this part alone, from where its bar begins.
         low, high = (x.inside(at_us + end) for end in (change.low, change.high))

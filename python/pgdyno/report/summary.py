@@ -64,7 +64,8 @@ def _lines(study: StudyReport | HostsReport, gate: Gate | None, files: Sequence[
         yield ""
     only = study.only if isinstance(study, StudyReport) else None
     doubts = study.doubts if only is None else only.doubts
-    for sentence in (only.unfinished if only else study.unfinished, _gravest(doubts)):
+    why = [" ".join(one.sentences) for one in only.why] if only else []
+    for sentence in (only.unfinished if only else study.unfinished, *why, _gravest(doubts)):
         if sentence:
             yield escaped(sentence)
             yield ""

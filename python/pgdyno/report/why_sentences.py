@@ -142,7 +142,7 @@ def short(text: str, length: int = TEXT_MAX) -> str:
     return text if len(text) <= length else f"{text[: length - 1].rstrip()}…"
 
 
-def name_of(key: str) -> str:
+def name_of(key: str, length: int = TEXT_MAX) -> str:
     """Of a part, in tables and pictures."""
     kind, _, text = key.partition(":")
-    return short(text) if kind == of.STATEMENT else NAMES[key]
+    return short(text, length) if kind == of.STATEMENT else NAMES[key]
