@@ -144,7 +144,7 @@ def test_data_do_not_become_smaller_than_clients_and_buffers_can_stand() -> None
 def wanted(**parts: Any) -> Wanted:
     values: dict[str, Any] = {
         "time_s": 600.0,
-        "trials": 2,
+        "turns": 2,
         "fixed_s": 10.0,
         "window_s": 3600.0,
         "warmup_s": 360.0,
@@ -236,6 +236,16 @@ def test_a_study_without_a_source_keeps_its_numbers_and_gets_shorter() -> None:
     assert fitted.file.drive == file.drive
     assert fitted.file.run.schedule == "slices"
     assert {change.key for change in fitted.changes} >= {"run.window", "run.schedule", "run.repeats"}
+
+
+def test_a_duet_stays_one_but_on_a_single_core() -> None:
+    file = a_study(run={"window": "10min", "repeats": 6, "schedule": "duet"})
+    fitted = fit(file, Machine(2, 24 * GB, 100 * GB), 10)
+    assert fitted.file.run.schedule == "duet"
+    assert "run.schedule" not in {change.key for change in fitted.changes}
+    alone = fit(file, Machine(1, 24 * GB, 100 * GB), 10)
+    assert alone.file.run.schedule == "slices"
+    assert [change.after for change in alone.changes if change.key == "run.schedule"] == ["slices"]
 
 
 def test_a_study_that_says_so_keeps_its_schedule() -> None:
