@@ -12,8 +12,10 @@ from pgdyno.cli.lengths import asked_warm_up, asked_window, warm_up_text, window
 from pgdyno.errors import UsageError
 from pgdyno.study.arm import ArmSpec, parse_arms
 from pgdyno.study.cases import cases_of
+from pgdyno.study.checking import complaints_of
 from pgdyno.study.checkpoints import likely_timeout_s, rounds_for, with_window
 from pgdyno.study.file import StudyFile
+from pgdyno.study.fit import Fitted, Machine, fit
 from pgdyno.study.sizing import Rhythm, WarmUp
 
 ARMS = parse_arms(["17", "18,checkpoint_timeout=10min", "18,checkpoint_timeout=30"])
@@ -111,3 +113,14 @@ def test_a_study_file_without_a_warm_up_leaves_it_to_the_evidence() -> None:
 def test_a_study_file_can_ask_for_checkpoint_cycles() -> None:
     (case,) = cases_of(file_of(checkpoints=2, schedule="blocks"))
     assert case.study.checkpoints == 2 and case.study.rounds * case.study.slice_s == 123
+
+
+def test_where_cycles_do_not_fit_into_the_time_a_window_does_and_the_schedule_stays() -> None:
+    machine = Machine(2, 24 * 2**30, 50 * 2**30)
+    fitted = fit(file_of(checkpoints=2, schedule="blocks"), machine, 6)
+    run = fitted.file.run
+    assert (run.checkpoints, run.schedule) == (None, "blocks") and run.window_s is not None
+    assert {change.key for change in fitted.changes} >= {"run.checkpoints", "run.window"}
+    assert list(complaints_of(fitted.file)) == []
+    assert fit(fitted.file, machine, 6) == Fitted(fitted.file, ())
+    assert fit(file_of(checkpoints=2, schedule="blocks"), machine, 600).file.run.checkpoints == 2

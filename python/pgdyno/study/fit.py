@@ -257,7 +257,7 @@ def _slice_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], factor: Facto
     costs, run = costs_of(cases), file.run
     if run.schedule in TOGETHER:
         return run.slice_s or SLICE_S
-    if file.fit.keep_schedule or run.transactions is not None:
+    if file.fit.keep_schedule or run.transactions is not None or run.checkpoints is not None:
         return None
     slice_s = run.slice_s or default_slice_s(task.machine, _most_clients(costs))
     is_long_enough = _longest_window_s(task, cases) >= SLICES_MIN * slice_s

@@ -90,7 +90,7 @@ def run_changes(
 def _lengths(before: StudyFile, after: StudyFile, time: str) -> Iterator[Change]:
     was, now = before.run, after.run
     if was.checkpoints != now.checkpoints:
-        why = f"whole checkpoint cycles do not fit into {time}"
+        why = f"with whole checkpoint cycles too few blocks fit into {time}"
         yield Change("run.checkpoints", f"{was.checkpoints}", "none, but a window", why)
     if was.transactions != now.transactions:
         why = f"as many as fit into {time} with few of them a second"
