@@ -35,6 +35,7 @@ from pgdyno.evidence.records import (
     TrialStatus,
 )
 from pgdyno.evidence.writer import Writer
+from pgdyno.study.limit import parse_limit
 
 SHARES = {"new_order": 10, "payment": 10, "order_status": 1, "delivery": 1, "stock_level": 1}
 MEDIAN_MS = {"new_order": 4.0, "payment": 1.2, "order_status": 0.6, "delivery": 9.0, "stock_level": 1.5}
@@ -233,7 +234,7 @@ def write_trial(
             transactions=executed,
             committed_new_orders=int(executed * 10 / 23),
             driver_memory_bytes=21_000_000,
-            driver={"threads": 2},
+            driver={"threads": 2, **_sought(wanted, rate_per_s)},
             settings={"shared_buffers": "128MB" if arm == 0 else "2GB", "fsync": "on"},
             failures=_failures(wanted),
             histograms=_histograms(rate_per_s / slower, executed, rng),
@@ -253,6 +254,19 @@ def _readings(wanted: Synthetic, place: tuple[int, int], executed: int, end_s: f
     if wanted.stolen is not None:
         found += machine_readings(end_s, wanted.stolen.get(place, 0.001))
     return found
+
+
+def _sought(wanted: Synthetic, rate_per_s: float) -> dict[str, Any]:
+    """A search for the capacity, which was the rate: half as much keeps the limit, twice as much not."""
+    if wanted.capacity is None or wanted.fixed_rate_per_s is not None:
+        return {}
+    limit_ms = 1e3 * parse_limit(wanted.capacity).latency_s
+    steps = [
+        {"rate_per_s": rate_per_s / 2, "latency_ms": limit_ms / 4},
+        {"rate_per_s": rate_per_s * 2, "latency_ms": limit_ms * 4},
+        {"rate_per_s": rate_per_s * 3, "latency_ms": None},
+    ]
+    return {"capacity": {"limit": wanted.capacity, "closed_loop_per_s": 2 * rate_per_s, "steps": steps}}
 
 
 def _failures(wanted: Synthetic) -> list[Failure]:

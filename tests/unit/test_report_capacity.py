@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +13,13 @@ import pytest
 from synthetic_study import Synthetic, write_study
 from test_report import FORMS, plain
 
-from pgdyno.analysis.capacity import crossing
 from pgdyno.analysis.latency import limited_ms
 from pgdyno.cli.report import read_report
 from pgdyno.errors import UsageError
 from pgdyno.report.sections import Section
 from pgdyno.report.study import StudyReport
 from pgdyno.study.limit import LatencyLimit, parse_limit
+from pgdyno.study.search import crossing
 
 RATES = (500, 1000, 2000, 4000)
 LIMIT = "p99 < 25ms"
@@ -149,3 +150,28 @@ def test_rates_that_are_all_too_low_or_too_high_are_said_to_be(tmp_path: Path, l
 def test_a_study_without_a_limit_has_no_capacity(tmp_path: Path) -> None:
     cases = [replace(of, capacity=None) for of in sweep(LIMIT, blocks=1)]
     assert not [of for of in report_of(tmp_path, cases).sections if of.title.startswith("Capacity")]
+
+
+@pytest.mark.parametrize(
+    ("effects", "noise", "claim"),
+    [
+        ((1, 1.3), 0.01, r"18 has a capacity \d+(\.\d+)? % larger than 17"),
+        ((1, 0.7), 0.01, r"18 has a capacity \d+(\.\d+)? % smaller than 17"),
+        ((1, 1), 0.001, r"18 has the same capacity as 17, within the margin: [+−]?\d.*"),
+        ((1, 1), 0.3, r"Undecided whether 18 has a larger or smaller capacity than 17: [+−]\d.*"),
+    ],
+)
+def test_of_a_search_in_each_block_the_verdict_is_about_the_capacity(
+    tmp_path: Path, effects: tuple[float, float], noise: float, claim: str
+) -> None:
+    wanted = Synthetic(effects=effects, noise=noise, capacity=LIMIT, blocks=8, slices=1)
+    built = report_of(tmp_path, [wanted])
+    assert built.only is not None
+    assert re.fullmatch(claim, plain(built.only.headlines[0].claim))
+    assert any(LIMIT in paragraph for paragraph in built.only.method)
+    found = json.loads(FORMS["json"](built))
+    assert found["comparisons"][0]["primary"] == "capacity"
+    levels = [arm["levels"]["capacity"]["value"] for arm in found["arms"]]
+    assert levels[1] / levels[0] == pytest.approx(effects[1], rel=3 * noise)
+    for form in ("terminal", "md", "html"):
+        assert "capacity, tx/s" in plain(FORMS[form](built)).replace("\\", "")

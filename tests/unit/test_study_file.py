@@ -58,10 +58,10 @@ WRONG = {
         'repeats = 3\ncapacity = "20ms"',
         ['x.toml:23: run.capacity: must be a limit of latency, such as "p99 < 20ms"'],
     ),
-    "a limit without rates": (
-        "repeats = 3",
-        'repeats = 3\ncapacity = "p99 < 20ms"',
-        ["x.toml:23: run.capacity: needs at least 3 levels of rate, as a factor that is not compared"],
+    "a limit with two rates": (
+        "[run]",
+        '[factors.rate]\na = 1\nb = 2\n[run]\ncapacity = "p99 < 20ms"',
+        ["x.toml:22: run.capacity: needs at least 3 levels of rate, as a factor that is not compared"],
     ),
     "slices too short for a limit": (
         '[run]\nschedule = "blocks"',

@@ -25,6 +25,7 @@ from pgdyno.analysis.sweeps import baseline_of, name_of
 from pgdyno.analysis.verdict import Decision, decide
 from pgdyno.estimate import Better, Estimate
 from pgdyno.study.limit import LatencyLimit, parse_limit
+from pgdyno.study.search import crossing
 
 FACTOR = "rate"
 
@@ -112,17 +113,6 @@ def _kept(design: Design, context: Levels, limit: LatencyLimit, confidence: floa
         },
         capacity=None if above or below else own_level(known, UNIT, Better.MORE, confidence),
     )
-
-
-def crossing(rates: Sequence[float], logs: Sequence[float], aim: float) -> float:
-    """Where ln latency comes to ``aim``; 0 where the first does, infinite where none does. Rates ascend."""
-    for i, latency in enumerate(logs):
-        if latency >= aim:
-            if i == 0:
-                return 0.0
-            share = 0.5 if math.isinf(latency) else (aim - logs[i - 1]) / (latency - logs[i - 1])
-            return rates[i - 1] * math.pow(rates[i] / rates[i - 1], share)
-    return math.inf
 
 
 def _level(logs: Sequence[float], confidence: float) -> Estimate | None:

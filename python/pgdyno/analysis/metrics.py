@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.estimate import Better
 from pgdyno.evidence.records import Plan, Slice, Trial
+from pgdyno.study.limit import parse_limit
+from pgdyno.study.search import Tried, capacity
 
 S_PER_MIN = 60.0
 US_PER_S = 1e6
@@ -78,6 +81,23 @@ DRIVER_CPU = Metric(
 )
 
 
+def _capacity(trial: Trial, _slices: Sequence[Slice]) -> float | None:
+    sought = trial.driver.get("capacity")
+    if not isinstance(sought, Mapping):
+        return None
+    tried = [
+        Tried(step["rate_per_s"], math.inf if step["latency_ms"] is None else step["latency_ms"])
+        for step in sought["steps"]
+    ]
+    return capacity(tried, parse_limit(sought["limit"]))
+
+
+CAPACITY = Metric(
+    "capacity", "capacity within the limit of latency", "capacity, tx/s", "tx/s", Better.MORE, _capacity
+)
+"""Of a study that searches for it in every block."""
+
+
 MEDIAN_LATENCY = "median_latency"
 """The key of the metric that takes throughput's place under a fixed load."""
 
@@ -86,9 +106,12 @@ def of_plan(plan: Plan, median_ms: Mapping[int, float | None]) -> Sequence[Metri
     """The metrics of a study, the primary one (which the verdict is about) first.
 
     Throughput, where the server sets it; under a fixed load it is whatever was asked for, and the median
-    latency takes its place. ``median_ms``: of each ok trial, all kinds together.
+    latency takes its place. Where each block searches for the capacity, it is that, and the rest is measured
+    there. ``median_ms``: of each ok trial, all kinds together.
     """
     chosen = _BY_WORKLOAD.get(str(plan.workload.get("kind", "")), (TPS, SERVER_CPU, DRIVER_CPU))
+    if plan.searches_capacity:
+        return CAPACITY, SERVER_CPU, DRIVER_CPU
     return (_median_latency(median_ms), *chosen) if plan.load_is_fixed else chosen
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pgdyno.analysis.metrics import DRIVER_CPU, NOPM, SERVER_CPU, TPM, TPS, Metric
+from pgdyno.analysis.metrics import CAPACITY, DRIVER_CPU, NOPM, SERVER_CPU, TPM, TPS, Metric
 from pgdyno.analysis.quantities_of_parts import BY_KEY
 from pgdyno.analysis.telemetry import Telemetry, parted
 from pgdyno.estimate import Better
@@ -14,7 +14,7 @@ from pgdyno.evidence.records import Study, Trial, TrialStatus
 Levels = Mapping[str, str]
 """factor → the name of its level."""
 
-EVERYWHERE: Sequence[Metric] = (TPS, TPM, NOPM, SERVER_CPU, DRIVER_CPU)
+EVERYWHERE: Sequence[Metric] = (TPS, TPM, NOPM, CAPACITY, SERVER_CPU, DRIVER_CPU)
 """Known of every workload that has them, whichever its verdict is about."""
 
 

@@ -26,6 +26,7 @@ from pgdyno.estimate import counted
 from pgdyno.lab.study import Request
 from pgdyno.study.arm import parse_arms
 from pgdyno.study.cases import only_case
+from pgdyno.study.limit import parse_limit
 from pgdyno.study.plan import TOGETHER, Study
 from pgdyno.study.probes import DEFAULT_PROBES, ProbeName
 from pgdyno.study.sizing import (
@@ -39,6 +40,9 @@ from pgdyno.study.sizing import (
 from pgdyno.units import format_duration
 
 DEFAULT_MINUTES = 5.0
+ROUNDS_AT_CAPACITY = 4
+"""Slices of each arm at the rate that a block has found: the search itself is what takes its time."""
+
 DEFAULT_SIZES = {"tpcc": default_warehouses, "pgbench": default_scale}
 
 
@@ -71,6 +75,14 @@ def compare(
     pacing: options.Pacing = "none",
     rate: options.RatePerS = None,
     arrivals: options.Arrivals = "poisson",
+    capacity: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIMIT",
+            help="Compare the highest rate that keeps a limit of latency, such as 'p99<20ms': each block "
+            "searches for it.",
+        ),
+    ] = None,
     retries: options.Retries = 10,
     schedule: Annotated[
         Literal["slices", "duet", "blocks"],
@@ -201,6 +213,8 @@ def compare(
     may_stop = stop == "verdict" and schedule in TOGETHER
     turns = 1 if schedule == "duet" else len(specs)
     rhythm = fit_rhythm(budget_s, turns, slice_s, may_stop=may_stop)
+    if capacity is not None:
+        rhythm = replace(rhythm, rounds=min(rhythm.rounds, ROUNDS_AT_CAPACITY))
     warm_up = asked_warm_up(warmup, rhythm.warmup_s, slice_s)
     fields = options.driving(
         workload=workload,
@@ -211,7 +225,12 @@ def compare(
         retries=retries,
         threads=threads,
     )
+    if capacity is not None:
+        parse_limit(capacity)
+        if rate is not None:
+            raise UsageError("--capacity excludes --rate: it searches for the rate")
     fields |= {
+        "capacity": capacity,
         "title": title_of([arm.name for arm in specs]),
         "arms": specs,
         "schedule": "blocks" if transactions is not None and schedule == "slices" else schedule,

@@ -102,7 +102,13 @@ class Plan:
     @property
     def load_is_fixed(self) -> bool:
         """Whether the clients start transactions by the clock, however fast the server is."""
-        return self.rate_per_s is not None or self.pacing != "none"
+        return self.rate_per_s is not None or self.pacing != "none" or self.searches_capacity
+
+    @property
+    def searches_capacity(self) -> bool:
+        """Whether each block sought the highest rate that keeps a limit of latency, and measured there."""
+        asked = self.details.get("study", {}).get("capacity") is not None
+        return asked and self.rate_per_s is None and self.pacing == "none"
 
 
 @dataclass(frozen=True)

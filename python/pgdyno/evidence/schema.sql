@@ -80,7 +80,7 @@ CREATE TABLE trial (
     transactions        INTEGER,                -- executed (not skipped) between the two readings of server_cpu_s
     committed_new_orders INTEGER,               -- of everything since connection (tpcc only)
     driver_memory_bytes INTEGER,                -- the driver's peak
-    driver              TEXT NOT NULL DEFAULT '{}',  -- JSON: threads, round_trip_ns, wake_late_ns, warm_up, …
+    driver              TEXT NOT NULL DEFAULT '{}',  -- JSON: threads, round_trip_ns, wake_late_ns, warm_up, capacity (its search), …
     settings            TEXT NOT NULL DEFAULT '{}',  -- JSON: effective settings, name → value
     tally               BLOB,                   -- zlib of JSON: the workload's own counters, for conformance
     recovery_s          REAL,                   -- from a crash after the measured part until the server took connections; null where not tried

@@ -121,6 +121,8 @@ def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int,
         for target, (index, trial) in enumerate(trials.items()):
             lab.watch(Step(f"check {trial.arm.name}"))
             outcome = outcome_of(run, target, trial.arm.name, trial.restore_s, trial.start_s)
+            if trial.search is not None:
+                outcome = replace(outcome, driver={**outcome.driver, "capacity": trial.search})
             if outcome.status is TrialStatus.OK:
                 outcome = _judged(trial, outcome, run, target)
             else:

@@ -15,6 +15,7 @@ from pgdyno.lab.arm import LabArm
 from pgdyno.lab.checkpoints import order_checkpoints
 from pgdyno.lab.doubts import Surroundings, read_surroundings
 from pgdyno.lab.progress import Running, Step
+from pgdyno.lab.searching import driving_at, search_capacities
 from pgdyno.lab.telemetry import Telemetry
 from pgdyno.lab.trial import Lab, Trial
 from pgdyno.lab.warming import WarmUp
@@ -37,12 +38,16 @@ def drive_trials(
         clients = [lab.study.driving(index).clients for index in arms]
         _warm_up(lab, block, slices, targets, clients, pinning)
         slices = [s for s in slices if s.role == "measure"]
-    drivings = [lab.study.driving(index) for index in arms]
+    if lab.study.searches_capacity and (cut_short := search_capacities(lab, block, trials, targets)):
+        return cut_short
+    drivings = [_driving(lab, trials[index]) for index in arms]
     interval_s = step_for(lab.study.window_likely_s())
     specification = drive_specification(
         drivings[0], block.seed, slices, targets, drivings, interval_s=interval_s, pinning=pinning
     )
-    warm_up = WarmUp(lab.study, len(arms), interval_s, [lab.rates.get(index, []) for index in arms])
+    # What earlier blocks tell of a warm-up holds at their rate; a block that searches has one of its own.
+    earlier = [[] if lab.study.searches_capacity else lab.rates.get(index, []) for index in arms]
+    warm_up = WarmUp(lab.study, len(arms), interval_s, earlier)
 
     def on_event(event: Event) -> None:
         match event["event"]:
@@ -85,6 +90,12 @@ def _pinning(study: Study, arms: Sequence[LabArm]) -> Pinning | None:
     if study.halves is None:
         return None
     return Pinning(study.halves.cores, [arm.postmaster_pid() or 0 for arm in arms])
+
+
+def _driving(lab: Lab, trial: Trial) -> Driving:
+    """At the rate that was found for it, where one was sought."""
+    driving = lab.study.driving(trial.arm.index)
+    return driving if trial.rate_per_s is None else driving_at(driving, trial.rate_per_s)
 
 
 def _warm_up(

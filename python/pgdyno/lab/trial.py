@@ -61,6 +61,8 @@ class Trial:
     measured_n: int = 0  # transactions in it, however they ended
     warmed: Mapping[str, Any] | None = None  # how its warm-up ended
     ordered_checkpoint_s: float | None = None  # how long the one before its window took
+    search: Mapping[str, object] | None = None  # for its capacity, as the evidence keeps it
+    rate_per_s: float | None = None  # that was found
 
 
 def begin_trial(lab: Lab, block: int, arm: LabArm) -> Trial:

@@ -95,7 +95,7 @@ class WarmUp:
         ]
         self._measured = [_Warming() for _ in range(targets)]
         # Where clients start by the clock, it is their latency that comes to rest, and not their rate.
-        self._of_latency = study.rate is not None or study.pacing != "none"
+        self._of_latency = study.rate is not None or study.pacing != "none" or study.searches_capacity
         self._is_over = False
 
     def ends_with(self, event: Event) -> bool:

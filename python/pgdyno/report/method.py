@@ -7,6 +7,7 @@ from pgdyno.analysis.verdict import BLOCKS_MIN
 from pgdyno.estimate import counted, given_percent
 from pgdyno.evidence.records import BlockStatus, Ending, Plan, Schedule
 from pgdyno.report import steadiness
+from pgdyno.study.search import RESOLUTION
 from pgdyno.units import format_duration
 
 DERIVED_FROM_TPC_C = (
@@ -60,7 +61,21 @@ def how_it_was_measured(findings: Findings) -> list[str]:
     )
     laid_out = [_SCHEDULES[plan.schedule], _halves(plan), _restored(findings), _sizes(plan)]
     laid_out += [steadiness.how_it_ended(findings), steadiness.how_windows_began(plan)]
-    return [" ".join(sentence for sentence in laid_out if sentence), statistics, latency]
+    told = [" ".join(sentence for sentence in laid_out if sentence), statistics, latency]
+    return [*told, _capacity(plan)] if plan.searches_capacity else told
+
+
+def _capacity(plan: Plan) -> str:
+    limit = plan.details["study"]["capacity"]
+    return (
+        f"Capacity is the highest rate of an open loop (arrivals at random) with {limit}. Each block "
+        "searched for it: a closed loop says where to begin; then come steps of an open loop, all arms in "
+        "turn, at rates that go up or down until one keeps the limit and one misses it, and that halve what "
+        f"is between them until they are {given_percent(RESOLUTION - 1)} apart. A miss is tried again before "
+        "it counts. Between the two rates the latency is interpolated. A step lasts until it has the "
+        "transactions that its percentile needs; what was never answered has missed the limit. Everything "
+        "else was measured at the rate that was found."
+    )
 
 
 def _halves(plan: Plan) -> str:

@@ -7,9 +7,19 @@ from dataclasses import dataclass
 
 from pgdyno.analysis.comparison import Comparison
 from pgdyno.analysis.findings import Findings
+from pgdyno.analysis.metrics import CAPACITY
 from pgdyno.analysis.verdict import BLOCKS_MIN, POWER, Verdict
 from pgdyno.caveats import Caveat, Code
-from pgdyno.estimate import NO_BREAK, Better, counted, decimals_of, given_percent, grouped, share_text
+from pgdyno.estimate import (
+    NO_BREAK,
+    Better,
+    Estimate,
+    counted,
+    decimals_of,
+    given_percent,
+    grouped,
+    share_text,
+)
 from pgdyno.report import (
     anomalies,
     background,
@@ -182,12 +192,29 @@ def _headline(comparison: Comparison, findings: Findings) -> Headline:
             claim = f"{b} is as fast as {a}, within the margin: {estimate.signed_text}"
         case _:
             claim = f"Undecided whether {b} is faster or slower than {a}: {tables.change_text(estimate, '%')}"
+    if effect.key == CAPACITY.key:
+        claim = _capacity_claim(comparison.verdict, a, b, estimate)
     known = estimate.low is not None and estimate.n >= BLOCKS_MIN
     basis = f"{given_percent(estimate.confidence)} interval {interval}" if known else "no interval yet"
     if estimate.better is Better.LESS and comparison.verdict in {Verdict.SAME, Verdict.UNDECIDED}:
         basis = f"{findings.primary.name}, {basis}"
     basis = f"{basis}, {counted(estimate.n, 'block')}; {margin}"
     return Headline(comparison.verdict, claim, basis, _more(comparison, findings.block_s))
+
+
+def _capacity_claim(verdict: Verdict, a: str, b: str, estimate: Estimate) -> str:
+    """Of a capacity that each block has searched for: nobody calls it fast."""
+    size = f"{_size(estimate.value, estimate.decimals)}{NO_BREAK}%"
+    match verdict:
+        case Verdict.FASTER:
+            return f"{b} has a capacity {size} larger than {a}"
+        case Verdict.SLOWER:
+            return f"{b} has a capacity {size} smaller than {a}"
+        case Verdict.SAME:
+            return f"{b} has the same capacity as {a}, within the margin: {estimate.signed_text}"
+        case _:
+            change = tables.change_text(estimate, "%")
+            return f"Undecided whether {b} has a larger or smaller capacity than {a}: {change}"
 
 
 def _size(percent: float, decimals: int) -> str:

@@ -167,7 +167,16 @@ def _capacity(file: StudyFile) -> Complaints:
     run, place = file.run, ("run", "capacity")
     if run.capacity is None:
         return
-    limit, rates = parse_limit(run.capacity), file.factors.get("rate", ())
+    if "pacing" in file.factors or file.drive.pacing not in (None, "none"):
+        yield StudyFileError(place, "excludes pacing: a capacity is a rate")
+    if "rate" not in file.factors:
+        if file.drive.rate is not None:
+            words = "needs several rates: make rate a factor, or leave it out and it is searched for"
+            yield StudyFileError(place, words)
+        elif run.schedule == "duet":
+            yield StudyFileError(place, "is searched for one arm at a time: take slices or blocks")
+        return
+    limit, rates = parse_limit(run.capacity), file.factors["rate"]
     numbers = [float(level.value) for level in rates if isinstance(level.value, int | float)]
     if len(numbers) < RATES_MIN or "rate" in file.compare:
         words = f"needs at least {RATES_MIN} levels of rate, as a factor that is not compared"

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 from pgdyno.study.aa import share_of_time
 from pgdyno.study.cases import Case
+from pgdyno.study.limit import parse_limit
 from pgdyno.study.pgbench import COPY, PgbenchParameters, index_parts
 from pgdyno.study.plan import Study
+from pgdyno.study.search import likely_s
 from pgdyno.study.sizing import BRANCH_BYTES, WAREHOUSE_BYTES, Machine
 from pgdyno.study.tpcc import TpccParameters
 
@@ -189,6 +191,13 @@ def window_s(study: Study, machine: Machine) -> float:
     return study.transactions * study.clients / transactions_per_s(study, machine)
 
 
+def search_s(study: Study) -> float:
+    """Of a trial, before it: for its capacity."""
+    if study.capacity is None or not study.searches_capacity:
+        return 0.0
+    return likely_s(parse_limit(study.capacity), study.slice_s)
+
+
 def transactions_per_s(study: Study, machine: Machine) -> float:
     """Of all clients together, pessimistic."""
     data = data_of(study.workload)
@@ -206,7 +215,9 @@ def pass_s(cases: Sequence[Case], machine: Machine) -> float:
     """One block of every case, and the share of A/A blocks beside it."""
     costs = costs_of(cases)
     driven_s = sum(
-        turns_of(case.study) * (case.study.warmup_s + window_s(case.study, machine)) for case in cases
+        turns_of(case.study) * (case.study.warmup_s + window_s(case.study, machine))
+        + len(case.study.arms) * search_s(case.study)
+        for case in cases
     )
     fixed_s = data_s(costs, cases[0].study) + trials_s(costs, cases[0].study)
     return (1 + aa_share(cases)) * (driven_s + fixed_s)

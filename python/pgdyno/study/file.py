@@ -126,7 +126,7 @@ class Run(Part):
     capacity: Limit | None = Field(
         default=None,
         description="A limit of latency, such as p99 < 20ms: the report tells up to which rate each arm "
-        "keeps it. It needs the factor rate.",
+        "keeps it. Each block searches for that rate, unless rate is a factor: then its levels tell it.",
     )
     cache_state: Literal["restored", "cold", "prewarmed"] = Field(
         default="restored",

@@ -192,6 +192,19 @@ class Study(Driving):
         """Whether the servers of all arms are up at the same time, and their trials cut into slices."""
         return self.schedule in TOGETHER
 
+    @model_validator(mode="after")
+    def _capacity_can_be_sought(self) -> Self:
+        if self.capacity is not None and self.pacing != "none":
+            raise ValueError("capacity and pacing exclude each other: a capacity is a rate")
+        if self.searches_capacity and self.schedule == "duet":
+            raise ValueError("capacity is searched for one arm at a time: take the schedule slices or blocks")
+        return self
+
+    @property
+    def searches_capacity(self) -> bool:
+        """Whether each block finds its rate by itself; of a rate that is given a sweep tells the capacity."""
+        return self.capacity is not None and self.rate is None
+
     def driving(self, arm: int) -> Driving:
         """How the clients of one arm drive it."""
         return self if self.drivings is None else self.drivings[arm]

@@ -1,0 +1,68 @@
+"""A search for the capacity on real servers, as small as it can be: it runs, is kept, and is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pgdyno.analysis.study import find_study
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import Ending, TrialStatus
+from pgdyno.interruption import Interruption
+from pgdyno.lab.progress import Progress, Watch
+from pgdyno.lab.study import Request, start_study
+from pgdyno.report.study import build_study
+from pgdyno.server.build import Build
+from pgdyno.study.arm import parse_arms
+from pgdyno.study.cases import only_case
+from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.plan import Study
+
+pytestmark = pytest.mark.server
+
+
+@contextmanager
+def unwatched(_names: Sequence[str]) -> Iterator[Watch]:
+    def watch(_progress: Progress) -> None:
+        pass
+
+    yield watch
+
+
+def test_each_block_searches_and_measures_at_the_rate_that_it_found(build: Build, tmp_path: Path) -> None:
+    server = str(build.bin_dir)
+    fields = {
+        "title": "t",
+        "arms": parse_arms([server, f"{server},synchronous_commit=off"]),
+        "workload": PgbenchParameters(scale=1, scripts=({"name": "simple-update"},)),
+        "clients": 2,
+        "slice_s": 0.2,
+        "discard_s": 0.02,
+        "warmup_s": 0.2,
+        "rounds": 2,
+        "blocks_max": 1,
+        "budget_s": 600.0,
+        "probes": (),
+        "aa": False,
+        "seed": 1,
+        # A limit so loose, of a percentile so low, that what the machine does besides hardly matters.
+        "capacity": "p50 < 10ms",
+    }
+    path, study = tmp_path / "e.sqlite", Study.model_validate(fields)
+    with Interruption() as interruption:
+        request = Request("t", [only_case(study)], "pgdyno compare")
+        assert start_study(path, request, unwatched, interruption) is Ending.BLOCKS
+    with Evidence(path) as evidence:
+        trials = evidence.trials()
+        found = find_study(evidence)
+    # The checks count only what was driven after the search: they would fail otherwise.
+    assert [(trial.status, trial.reason) for trial in trials] == [(TrialStatus.OK, "")] * 2
+    for trial in trials:
+        sought = trial.driver["capacity"]
+        assert sought["limit"] == "p50 < 10ms" and sought["closed_loop_per_s"] > 0 and sought["steps"]
+    assert found.first.primary.key == "capacity"
+    (report,) = build_study(found).cases.values()
+    assert any("Each block searched for it" in paragraph for paragraph in report.method)

@@ -1,0 +1,93 @@
+"""The search for a capacity: which rate is tried next, on servers whose latency is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pgdyno.study.limit import LatencyLimit
+from pgdyno.study.search import (
+    RESOLUTION,
+    START,
+    STEP_S_MAX,
+    STEPS_MAX,
+    Tried,
+    bracket,
+    capacity,
+    next_rate,
+    rate_min,
+    step_s,
+)
+
+LIMIT = LatencyLimit(0.99, 0.02)
+
+
+def search(latency_ms: Callable[[float], float], closed_per_s: float = 1000.0) -> list[Tried]:
+    tried: list[Tried] = []
+    while (rate := next_rate(tried, LIMIT, closed_per_s)) is not None:
+        tried.append(Tried(rate, latency_ms(rate)))
+    return tried
+
+
+def queue(per_s: float) -> Callable[[float], float]:
+    """The 99th percentile of an M/M/1 queue, ms; infinite from its full load on."""
+    return lambda rate: math.inf if rate >= per_s else 1e3 * math.log(100) / (per_s - rate)
+
+
+@pytest.mark.parametrize("per_s", [450, 1000, 1100, 4000])
+def test_it_finds_the_rate_at_which_a_queue_comes_to_the_limit(per_s: float) -> None:
+    tried = search(queue(per_s))
+    truth = per_s - math.log(100) / LIMIT.latency_s
+    found = capacity(tried, LIMIT)
+    assert found is not None and found == pytest.approx(truth, rel=RESOLUTION - 1)
+    assert tried[0].rate_per_s == START * 1000 and len(tried) <= STEPS_MAX
+    low, high = bracket(tried, LIMIT)
+    assert low and high and low.rate_per_s < truth < high.rate_per_s <= RESOLUTION * low.rate_per_s
+
+
+def test_a_single_stall_is_tried_again_and_misleads_nobody() -> None:
+    calm, truth = queue(1000), 1000 - math.log(100) / LIMIT.latency_s
+    for stalled in range(6):
+        calls = 0
+
+        def latency_ms(rate: float, stalled: int = stalled) -> float:
+            nonlocal calls
+            calls += 1
+            return 500.0 if calls == stalled + 1 else calm(rate)
+
+        found = capacity(search(latency_ms), LIMIT)
+        assert found is not None and found == pytest.approx(truth, rel=RESOLUTION - 1)
+
+
+def test_what_keeps_or_misses_the_limit_at_every_rate_has_no_capacity_and_an_end() -> None:
+    for latency_ms in (lambda _: 1.0, lambda _: 100.0, lambda _: math.inf):
+        tried = search(latency_ms)
+        assert capacity(tried, LIMIT) is None and 1 <= len(tried) <= STEPS_MAX
+    assert min(step.rate_per_s for step in search(lambda _: math.inf)) >= rate_min(LIMIT)
+
+
+def test_a_step_lasts_until_its_percentile_can_be_told() -> None:
+    assert step_s(10_000, LIMIT, 0.1, 0.05) == pytest.approx(0.4)  # twenty times the limit
+    assert step_s(10_000, LIMIT, 2.0, 0.05) == 2.0
+    assert step_s(100, LIMIT, 1.0, 0.05) == pytest.approx(13.05)  # 1000 transactions and a third more
+    assert step_s(rate_min(LIMIT), LIMIT, 1.0, 0) == pytest.approx(STEP_S_MAX)
+
+
+def test_with_noise_the_ratio_of_two_servers_is_without_bias() -> None:
+    rng = np.random.default_rng(1)
+
+    def noisy(of: Callable[[float], float]) -> Callable[[float], float]:
+        return lambda rate: of(rate) * math.exp(rng.normal(0, 0.3))
+
+    ratios = []
+    for _ in range(300):
+        one, other = (capacity(search(noisy(queue(per_s))), LIMIT) for per_s in (1000, 1220))
+        assert one and other
+        ratios.append(math.log(other / one))
+    truth = math.log((1220 - math.log(100) / LIMIT.latency_s) / (1000 - math.log(100) / LIMIT.latency_s))
+    error = float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios))
+    assert abs(float(np.mean(ratios)) - truth) < stats.norm.ppf(1 - 1e-4) * error + 0.002
