@@ -300,11 +300,12 @@ def title_of(names: Sequence[str]) -> str:
 
 def describe(study: Study) -> str:
     """The sizes that were chosen, in two lines that fit a terminal."""
+    most = "at most " if study.stops_on_verdict else ""
     found_by = f"\nthe length of a slice: the best by {study.slice_from}" if study.slice_from else ""
     return (
         f"{study.title}: {study.workload.name}, "
         f"{counted(study.clients, 'client')}; "
-        f"{format_duration(study.budget_s)} in all\n"
+        f"{most}{format_duration(study.budget_s)} in all\n"
         f"per arm and block: warm-up {warm_up_text(study)}, measured {window_text(study)}"
         f"{found_by}"
     )

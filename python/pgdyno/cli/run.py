@@ -152,9 +152,9 @@ def _as_asked(
 def describe(file: StudyFile, cases: tuple[Case, ...]) -> str:
     """The study in a line or two that fit a terminal."""
     budget_s, repeats = file.run.budget_s, file.run.repeats
-    parts = [size_of(cases)]
+    parts, most = [size_of(cases)], "at most " if cases[0].study.stops_on_verdict else ""
     if repeats is not None:
-        parts.append(f"{repeats} blocks of each" if repeats > 1 else "a block of each")
+        parts.append(f"{most}{repeats} blocks of each" if repeats > 1 else "a block of each")
     if budget_s is not None:
-        parts.append(f"{format_duration(budget_s)} in all")
+        parts.append(f"{most}{format_duration(budget_s)} in all")
     return f"{file.title}: {'; '.join(parts)}"
