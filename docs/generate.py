@@ -128,6 +128,8 @@ two ends of the measured part; columns are named as in PostgreSQL 18, whatever t
 - **What a server does not count has no number**, and neither has a time that it was not asked to take
   (`track_io_timing`). Counters that were reset in between give none either, with a
   [caveat](caveats.md#statistics-reset).
+- **Sums over statements** are of those that clients sent: what runs inside of a function is in the numbers
+  of the statement that called it (from 14 on, which tells them apart).
 - **Counters arrive late**: a reading may lack up to a second of each client's work, at the first end as at
   the last ([what is exact, and what lags](telemetry.md#read-before-and-after)). In windows of seconds that
   shows.

@@ -14,7 +14,7 @@ from synthetic_study import Synthetic, arms_of
 from pgdyno.analysis import why
 from pgdyno.analysis.client_time import ClientTime, Looks, kind_of, looks_at, of_trial
 from pgdyno.analysis.counters import Growth
-from pgdyno.analysis.effect import student
+from pgdyno.analysis.effect import Method, student
 from pgdyno.analysis.parts_of_time import CPU, DRIVER, OUTSIDE, PLANNING, READY, UNEXPLAINED
 from pgdyno.analysis.statements import statements
 from pgdyno.analysis.why import Waterfall, Why, explain
@@ -109,9 +109,13 @@ def test_the_parts_add_up_to_the_whole_and_to_its_difference_in_every_block(
         assert sum(part.difference.value for part in parts) == pytest.approx(
             whole.difference.value, abs=1e-9 * whole.a_us
         )
+        # In every block, and there it is the one that was measured, but for the machine's speed at the time.
+        scale = (whole.a_us + whole.b_us) / 2
         for block, difference in whole.by_block.items():
             assert sum(part.by_block[block] for part in parts) == pytest.approx(difference, abs=1e-6)
-            assert difference == pytest.approx(_whole_us(blocks[block][1]) - _whole_us(blocks[block][0]))
+            a, b = (_whole_us(per_s) for per_s in blocks[block][:2])
+            relative = (b - a) / ((a + b) / 2)
+            assert difference == pytest.approx(relative * scale)
 
 
 def _whole_us(per_s: float) -> float:
@@ -261,6 +265,44 @@ def row(text: str, toplevel: int | None, total_ms: float, calls: int = 10) -> Gr
     level: Mapping[str, int] = {} if toplevel is None else {"toplevel": toplevel}
     kind = "others" if not text else "statement"
     return Growth({}, {"kind": kind, "calls": calls, **times, **level, **({"query": text} if text else {})})
+
+
+def test_a_machine_of_another_speed_in_each_block_changes_nothing() -> None:
+    """All times and both rates of a block by one factor: the differences are those of steady blocks."""
+    rng = np.random.default_rng(10)
+    rates, times, steady_rates, steady_times = [], [], [], []
+    for speed in rng.uniform(0.5, 2.0, 8):
+        update = float(rng.normal(1500, 10))
+        steady_rates.append((2000.0, 2500.0))
+        rates.append((2000.0 * speed, 2500.0 * speed))
+        for of, factor in ((times, 1 / speed), (steady_times, 1.0)):
+            a, b = (ClientTime(statements={"UPDATE": us * factor}) for us in (update, update - 700))
+            of.append((a, b))
+    moving, steady = explained(rates, times).by_statement, explained(steady_rates, steady_times).by_statement
+    assert moving is not None
+    assert steady is not None
+    assert [part.significant for part in moving.parts] == [part.significant for part in steady.parts]
+    for part, other in zip(moving.parts, steady.parts, strict=True):
+        share = moving.whole.a_us / steady.whole.a_us
+        assert part.difference.value / share == pytest.approx(other.difference.value, rel=1e-3, abs=0.5)
+
+
+def test_a_study_that_looks_after_every_block_has_intervals_for_that() -> None:
+    rng = np.random.default_rng(9)
+    trials, by_trial = [], {}
+    for block in range(8):
+        for arm in (0, 1):
+            trials.append(trial(block, arm, float(rng.normal(2000, 20))))
+            by_trial[10 * block + arm] = ClientTime(statements={"UPDATE": float(rng.normal(1500, 20))})
+    by_method = [
+        explain(ARMS, trials, by_trial, None, CONFIDENCE, method)[1].by_statement
+        for method in (Method.STUDENT, Method.ANYTIME)
+    ]
+    student_s, anytime_s = (of.whole.difference for of in by_method if of is not None)
+    assert student_s.value == anytime_s.value
+    assert anytime_s.low is not None
+    assert student_s.low is not None
+    assert anytime_s.low < student_s.low
 
 
 def test_what_runs_inside_of_a_function_is_not_counted_twice() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pgdyno.analysis import drift, effect, latency, metrics, telemetry, why
 from pgdyno.analysis.anomalies import Anomalies, find_anomalies
 from pgdyno.analysis.case_telemetry import CaseTelemetry, read_case
-from pgdyno.analysis.comparison import Comparison, compare
+from pgdyno.analysis.comparison import Comparison, compare, method_of
 from pgdyno.analysis.dips import ArmDips, find_dips
 from pgdyno.analysis.dips_of_trial import Rates, rates_of
 from pgdyno.analysis.doubts import doubts
@@ -207,7 +207,7 @@ def _why(
 ) -> dict[int, Why]:
     times = {trial: of.time for trial, of in told.by_trial.items()}
     mean_us = _mean_latencies_us(evidence, times) if plan.load_is_fixed else None
-    return why.explain(arms, trials, times, mean_us, plan.confidence)
+    return why.explain(arms, trials, times, mean_us, plan.confidence, method_of(plan))
 
 
 def _mean_latencies_us(evidence: Evidence, trials: Iterable[int]) -> dict[int, tuple[float, float]]:

@@ -8,8 +8,10 @@ that is fixed it is the mean latency. Two decompositions, each of which adds up 
   outside of statements: parsing, commit, protocol, network, driver.
 - by resource: on a CPU, ready for one, in waits of several kinds, at the driver.
 
-Differences are B − A in µs, block by block, with Student's interval; Holm's correction is over the parts of
-a decomposition. They add up to the difference of the wholes, for in every block they do.
+Differences are B − A in µs, block by block, with an interval of the kind that the verdict has; Holm's
+correction is over the parts of a decomposition. They add up to the difference of the wholes, for in every
+block they do. The times of a block are multiplied by one factor, so that the mean of its two wholes is the
+same in all blocks: as in the ratio of throughputs, how fast the machine was at the time cancels.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.analysis.client_time import US_PER_S, ClientTime
-from pgdyno.analysis.effect import holm_confidences, student
+from pgdyno.analysis.effect import Method, holm_confidences, spread_of
 from pgdyno.analysis.parts_of_time import Split, Timed, by_resource, by_statement, counted_s, executed
 from pgdyno.analysis.verdict import BLOCKS_MIN
 from pgdyno.estimate import Better, Estimate
@@ -90,6 +92,7 @@ def explain(
     times: Mapping[int, ClientTime],
     latency: Latency | None,
     confidence: float,
+    method: Method = Method.STUDENT,
 ) -> dict[int, Why]:
     """Of each arm after the first, against it. ``times``: by trial; ``latency``: None of a closed loop."""
     timed: dict[tuple[int, int], Timed] = {}
@@ -104,7 +107,7 @@ def explain(
         blocks = sorted(block for block, of in timed if of == arm.arm and (block, 0) in timed)
         pairs = {block: (timed[block, 0], timed[block, arm.arm]) for block in blocks}
         if pairs:
-            why[arm.arm] = _why(arms[0], arm, pairs, confidence)
+            why[arm.arm] = _why(arms[0], arm, pairs, confidence, method)
     return why
 
 
@@ -116,15 +119,15 @@ def _timed(trial: Trial, time: ClientTime, clients: int, latency: Latency | None
     return None if known is None else Timed(trial, clients, known[0], known[1], time)
 
 
-def _why(baseline: Arm, arm: Arm, pairs: Pairs, confidence: float) -> Why:
+def _why(baseline: Arm, arm: Arm, pairs: Pairs, confidence: float, method: Method) -> Why:
     every = [one for pair in pairs.values() for one in pair]
     resources, scaled = by_resource(every)
     return Why(
         baseline=baseline,
         arm=arm,
         latency=every[0].lag_us is not None,
-        by_statement=_waterfall(pairs, by_statement(every), confidence),
-        by_resource=_waterfall(pairs, resources, confidence),
+        by_statement=_waterfall(pairs, by_statement(every), confidence, method),
+        by_resource=_waterfall(pairs, resources, confidence, method),
         looks=sum(one.time.looks.n for one in every if one.time.looks),
         scaled=scaled,
         cpu_is_of_all=any(one.time.cpu_is_of_all for one in every),
@@ -141,26 +144,40 @@ def _twice(one: Timed) -> bool:
     return bool(one.time.statements) and tracked == "all" and version.isdigit() and int(version) < 14_00_00
 
 
-def _waterfall(pairs: Pairs, split: Split, confidence: float) -> Waterfall | None:
+def _waterfall(pairs: Pairs, split: Split, confidence: float, method: Method) -> Waterfall | None:
     if not split:
         return None
+    factors = _factors(pairs)
     keys = [key for key in next(iter(split.values())) if any(parts[key] for parts in split.values())]
     values = {
         key: {
-            block: (split[a.trial.trial][key], split[b.trial.trial][key]) for block, (a, b) in pairs.items()
+            block: (factors[block] * split[a.trial.trial][key], factors[block] * split[b.trial.trial][key])
+            for block, (a, b) in pairs.items()
         }
         for key in keys
     }
-    unadjusted = [student([b - a for a, b in of.values()], confidence).p_value for of in values.values()]
+    unadjusted = [spread_of(_differences(of), confidence, method).p_value for of in values.values()]
     levels = holm_confidences(unadjusted, confidence)
-    parts = [_part(key, values[key], level) for key, level in zip(keys, levels, strict=True)]
-    wholes = {block: (a.whole_us, b.whole_us) for block, (a, b) in pairs.items()}
-    return Waterfall(_part("", wholes, confidence), parts)
+    parts = [_part(key, values[key], level, method) for key, level in zip(keys, levels, strict=True)]
+    wholes = {
+        block: (factors[block] * a.whole_us, factors[block] * b.whole_us) for block, (a, b) in pairs.items()
+    }
+    return Waterfall(_part("", wholes, confidence, method), parts)
 
 
-def _part(key: str, values: Mapping[int, tuple[float, float]], confidence: float) -> Part:
-    differences = {block: b - a for block, (a, b) in values.items()}
-    spread = student(list(differences.values()), confidence)
+def _factors(pairs: Pairs) -> dict[int, float]:
+    """By block: what makes the mean of its wholes that of all blocks."""
+    means = {block: (a.whole_us + b.whole_us) / 2 for block, (a, b) in pairs.items()}
+    usual = sum(means.values()) / len(means)
+    return {block: usual / mean for block, mean in means.items()}
+
+
+def _differences(values: Mapping[int, tuple[float, float]]) -> list[float]:
+    return [b - a for a, b in values.values()]
+
+
+def _part(key: str, values: Mapping[int, tuple[float, float]], confidence: float, method: Method) -> Part:
+    spread = spread_of(_differences(values), confidence, method)
     n = len(values)
     return Part(
         key=key,
@@ -170,5 +187,5 @@ def _part(key: str, values: Mapping[int, tuple[float, float]], confidence: float
             spread.mean, UNIT, n, Better.LESS, spread.low, spread.high, confidence=confidence
         ),
         p_value=spread.p_value,
-        by_block=differences,
+        by_block=dict(zip(values, _differences(values), strict=True)),
     )
