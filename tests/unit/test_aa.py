@@ -19,6 +19,7 @@ from pgdyno.analysis.noise import FLOOR_BLOCKS_MIN, Noise
 from pgdyno.analysis.study import StudyFindings, find_study
 from pgdyno.analysis.verdict import Verdict
 from pgdyno.caveats import Code
+from pgdyno.cli.run import _as_asked
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Ending
 from pgdyno.evidence.writer import Writer
@@ -26,7 +27,9 @@ from pgdyno.report import as_json, html, markdown
 from pgdyno.report.study import build_study
 from pgdyno.study.aa import BLOCKS_PER_AA, aa_study, doubled_after, share_of_time, why_none
 from pgdyno.study.arm import parse_arms
+from pgdyno.study.cases import cases_of
 from pgdyno.study.plan import block_of
+from pgdyno.study.reading import read_study
 
 seeds = st.integers(0, 2**53 - 1)
 
@@ -104,6 +107,36 @@ def test_an_arm_and_its_twin_are_driven_as_the_arm_is() -> None:
     assert (twins.schedule, twins.slice_s, twins.rounds) == (study.schedule, study.slice_s, study.rounds)
     assert not twins.recovery
     assert twins.seed != study.seed
+
+
+def test_the_twins_of_a_duet_play_one_on_the_same_halves() -> None:
+    study = make_study(schedule="duet", halves={"cores": [[0], [1]]})
+    twins = aa_study(study, 0)
+    assert (twins.schedule, twins.halves) == ("duet", study.halves)
+    assert {piece.half for piece in block_of(twins, 4).slices} == {0, 1}
+
+
+def test_a_study_file_and_the_command_line_can_refuse_them() -> None:
+    text = """
+        title = "t"
+        compare = ["server"]
+        [workload]
+        kind = "pgbench"
+        scale = 1
+        [drive]
+        clients = 1
+        [factors]
+        server = ["17", "18"]
+        [run]
+        repeats = 6
+        window = "4s"
+    """
+    asked = read_study(text, "t.toml")
+    refused = read_study(text + "aa = false\n", "t.toml")
+    assert cases_of(asked)[0].study.aa
+    assert not cases_of(refused)[0].study.aa
+    by_option, _ = _as_asked(asked, fit=False, minutes=None, nearest=False, no_aa=True)
+    assert by_option.run == refused.run
 
 
 # --- what is made of them

@@ -18,7 +18,7 @@ import scipy  # its parts load when first used: stats alone takes a second
 
 from pgdyno.analysis import latency, metrics
 from pgdyno.analysis.comparison import Comparison, compare, method_of
-from pgdyno.analysis.effect import Method, Spread, percent_of, spread_of, student
+from pgdyno.analysis.effect import Method, Spread, percent_of, spread_of
 from pgdyno.analysis.verdict import BLOCKS_MIN, POWER, Verdict, judge
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import share_text
@@ -105,7 +105,7 @@ class Noise:
         series = [every[at : at + BLOCKS_MIN] for at in range(0, len(every) - BLOCKS_MIN + 1, BLOCKS_MIN)]
         if not series:
             return None
-        spreads = [student(one, self.confidence) for one in series]
+        spreads = [spread_of(one, self.confidence, self.method) for one in series]
         verdicts = [judge(spread.low, spread.high, spread.n, self.margin) for spread in spreads]
         called = sum(verdict in {Verdict.FASTER, Verdict.SLOWER} for verdict in verdicts)
         return Alarms(called, len(series), self.confidence)
