@@ -13,6 +13,7 @@ from pgdyno.lab.arm import LabArm
 from pgdyno.lab.doubts import Surroundings, doubts_of_trial, driver_busy
 from pgdyno.probe.cpu import MachineCpu
 from pgdyno.study.arm import parse_arms
+from pgdyno.study.halves import Halves
 from pgdyno.study.plan import Study
 from pgdyno.study.tpcc import TpccParameters
 
@@ -100,3 +101,11 @@ def test_a_busy_driver_matters_where_it_shares_the_servers_machine(arm: Silent, 
     slices = [piece(0, Role.MEASURE, 1e6)]
     found = doubts_of_trial(study("slices"), 1, cast(LabArm, arm), Run(), 0, {}, slices)
     assert (Code.DRIVER_BUSY in {caveat.code for caveat in found}) is told
+
+
+def test_in_a_duet_the_drivers_share_is_of_the_half_that_the_arm_had() -> None:
+    playing = study("duet").model_copy(update={"halves": Halves(cores=((0,), (1,)))})
+    slices = [piece(n, Role.MEASURE, 0.3) for n in (0, 1)]
+    found = doubts_of_trial(playing, 1, cast(LabArm, Silent()), Run(), 0, {}, slices)
+    told = {caveat.code: caveat.parameters for caveat in found}
+    assert told[Code.DRIVER_BUSY]["share"] == "30.0%"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pgdyno.analysis.cells import INTERLEAVED
 from pgdyno.analysis.factorial import Change, Contrast, Effects
 from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict
 from pgdyno.estimate import ABSENT, NO_BREAK, Better, Estimate, given_percent, grouped
@@ -228,6 +227,9 @@ def _hold_together(plan: Plan) -> str:
     )
 
 
+_WITHIN = {Schedule.SLICES: "take turns within a block", Schedule.DUET: "run at the same time"}
+
+
 def _over_time(effects: Effects) -> str:
     """What makes cases is compared between blocks, not within them."""
     cases = [factor.name for factor in effects.design.factors if not factor.compared]
@@ -237,5 +239,5 @@ def _over_time(effects: Effects) -> str:
         return (
             f" What {listed(cases)} changes holds the machine's drift, too: the cases ran one after another."
         )
-    within = "share a block" if effects.design.schedule not in INTERLEAVED else "take turns within a block"
+    within = _WITHIN.get(effects.design.schedule, "share a block")
     return f" Levels of {listed(cases)} are compared between blocks of a pass, those of the others {within}."
