@@ -231,6 +231,25 @@ def test_the_sentence_names_the_part_that_differs_and_no_other() -> None:
     assert [part.key for part in found.by_statement.parts if part.significant] == ["statement:UPDATE"]
 
 
+def test_a_part_that_surely_differs_but_hardly_counts_is_left_to_the_table() -> None:
+    rng = np.random.default_rng(17)
+    rates, times = [], []
+    for _ in range(8):
+        updates = [float(rng.normal(2000, 5)), float(rng.normal(1500, 5))]
+        rates.append((8e6 / (updates[0] + 1000.0), 8e6 / (updates[1] + 1001.0)))
+        times.append(
+            tuple(
+                ClientTime(statements={"UPDATE": us, "SELECT": 100.0 + of}) for of, us in enumerate(updates)
+            )
+        )
+    found = explained(rates, [(a, b) for a, b in times])
+    assert found.by_statement is not None
+    assert {part.key for part in found.by_statement.parts if part.significant} >= {"statement:SELECT"}
+    said = " ".join(sentences(found, CONFIDENCE))
+    assert "UPDATE" in said
+    assert "SELECT" not in said
+
+
 def test_with_nothing_beyond_the_noise_the_sentence_says_so() -> None:
     said = " ".join(sentences(noisy(np.random.default_rng(6), 0.0), CONFIDENCE))
     assert "18 and 17 do not differ in the time per transaction beyond the noise" in said

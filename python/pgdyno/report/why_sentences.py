@@ -18,6 +18,9 @@ TEXT_IN_SENTENCE_MAX = 40
 NAMED_MAX = 3
 """Parts that a sentence names: those that change most. The table has all."""
 
+NAMED_SHARE_MIN = 0.05
+"""Of the largest of them: what is surely there but hardly counts is left to the table."""
+
 NAMES: Mapping[str, str] = {
     of.OTHER_STATEMENTS: "other statements",
     of.PLANNING: "planning",
@@ -107,7 +110,9 @@ def _of_resources(waterfall: Waterfall) -> str:
 def _named(waterfall: Waterfall) -> list[Part]:
     """The significant parts, those that change most first."""
     found = [part for part in waterfall.parts if part.significant]
-    return sorted(found, key=lambda part: -abs(part.difference.value))[:NAMED_MAX]
+    largest = max((abs(part.difference.value) for part in found), default=0.0)
+    told = [part for part in found if abs(part.difference.value) >= NAMED_SHARE_MIN * largest]
+    return sorted(told, key=lambda part: -abs(part.difference.value))[:NAMED_MAX]
 
 
 def _listed(parts: Sequence[Part]) -> str:
