@@ -164,6 +164,7 @@ def test_the_floor_is_students_t_of_the_aa_blocks_over_the_root_of_the_blocks() 
 
 
 def test_too_few_aa_blocks_have_no_floor() -> None:
+    assert noise_of([0.02] * (FLOOR_BLOCKS_MIN - 1)).sd_interval is None
     assert noise_of([0.02] * (FLOOR_BLOCKS_MIN - 1)).floor(12) is None
     assert noise_of([0.02], [0.02] * (FLOOR_BLOCKS_MIN - 1)).floor(12) is not None
 
@@ -273,6 +274,13 @@ def test_an_arm_that_is_called_different_from_itself_is_a_caveat(tmp_path: Path)
     assert first.noise.is_false_alarm
     assert first.comparisons[0].verdict is Verdict.FASTER  # 20 % are far over the floor
     assert Code.AA_DIFFERS in {caveat.code for caveat in first.caveats}
+
+
+def test_of_one_aa_block_no_spread_is_told(tmp_path: Path) -> None:
+    found = with_aa(tmp_path / "e.sqlite", QUIET, [-0.02]).first
+    said = build_study_noise(found)
+    assert said.startswith("Noise: in the one A/A block an arm differed from itself by ")
+    assert said.endswith("a noise floor needs 5 of them.")
 
 
 def test_a_study_without_aa_blocks_says_why(tmp_path: Path) -> None:

@@ -73,8 +73,8 @@ class Noise:
 
     @property
     def sd_interval(self) -> tuple[float, float] | None:
-        """Of the spread, by chi-squared."""
-        if self.sd is None:
+        """Of the spread, by chi-squared; None while too few A/A blocks are known."""
+        if self.sd is None or self.n < FLOOR_BLOCKS_MIN:
             return None
         tail, square = (1 - self.confidence) / 2, self.n * self.sd**2
         low, high = (float(square / scipy.stats.chi2.ppf(p, self.n)) for p in (1 - tail, tail))

@@ -57,6 +57,8 @@ def run(asked: Asked) -> int:
     minutes = _minutes(asked.duration)
     request = _request(asked, minutes)
     with _evidence(asked.evidence) as path, Interruption() as stop:
+        if path.exists():
+            say(f"going on with {path}, with the server, load and lengths that it began with")
         calibrate.measure(path, request, minutes, lambda names: LiveView(names, asked.quiet), stop)
         found, interrupted = calibrate.outcome_of(path), stop.requested
     if found is None:

@@ -19,6 +19,9 @@ def sentence(findings: Findings) -> str:
     noise = findings.noise
     if noise.sd is None:
         return f"Noise: no A/A block, {noise.why_none}."
+    if noise.n == 1:
+        met = f"in the one A/A block an arm differed from itself by {_size(noise.sd)}"
+        return f"Noise: {met}; {_floor(findings)}."
     varied = f"an arm against itself varied by {_size(noise.sd)} from block to block"
     return f"Noise: {varied} (standard deviation, {_rests_on(noise)}); {_floor(findings)}; {_judged(noise)}."
 
@@ -27,11 +30,11 @@ def table(findings: Findings) -> Table:
     """Nothing of it is an arm's result."""
     noise = findings.noise
     columns = ("what", "value", f"{given_percent(noise.confidence)} interval", "A/A blocks")
-    if noise.sd is None or noise.sd_interval is None:
+    if noise.sd is None:
         return Table(TITLE, columns, [], "", said_elsewhere=True)
     blocks = _blocks(findings)
-    low, high = (_size(end) for end in noise.sd_interval)
-    rows = [["spread of a block (standard deviation)", _size(noise.sd), f"{low} … {high}", str(noise.n)]]
+    interval = " … ".join(map(_size, noise.sd_interval)) if noise.sd_interval else ABSENT
+    rows = [["spread of a block (standard deviation)", _size(noise.sd), interval, str(noise.n)]]
     floor, found = noise.floor(blocks), noise.detectable(blocks)
     if floor is not None and found is not None:
         rows.append([f"noise floor of {counted(blocks, 'block')}", floor_text(floor), "", str(noise.n)])
