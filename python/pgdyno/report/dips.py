@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pgdyno.analysis.dips import DEPTH_MIN, SDS, ArmDips
+from pgdyno.analysis.dips import DEPTH_ALWAYS, DEPTH_MIN, SDS, ArmDips
 from pgdyno.analysis.dips_of_trial import Dip
 from pgdyno.analysis.findings import Findings
 from pgdyno.estimate import ABSENT, counted, decimals_of, given_percent, grouped, share_text
@@ -49,7 +49,7 @@ def table(findings: Findings) -> Table:
     peaks = [f"{counted(of.peaks, 'peak')} of {name}" for name, of in known if of is not None and of.dips]
     note = (
         f"A dip: below the median by more than {SDS:g} robust standard deviations and by "
-        f"{given_percent(DEPTH_MIN)}. "
+        f"{given_percent(DEPTH_MIN)}, or by {given_percent(DEPTH_ALWAYS)}. "
         "A cause: what coincides with more dips than it would by chance; a dip may have several. "
         f"As far above the median: {listed(peaks)}."
     )
