@@ -17,10 +17,12 @@ from pgdyno.analysis.comparison import effects_by_arm
 from pgdyno.analysis.gate import Condition, Judged, Outcome, gate, hold, parse_condition
 from pgdyno.analysis.verdict import judge
 from pgdyno.caveats import Caveat, Code
+from pgdyno.cli import measuring
 from pgdyno.cli.main import run
 from pgdyno.cli.report import read_hosts, read_report
 from pgdyno.errors import UsageError
 from pgdyno.estimate import Better
+from pgdyno.evidence.records import Ending
 from pgdyno.report.summary import to_summary
 
 SLOWER = Synthetic(effects=(1, 0.9), blocks=8, slices=4)
@@ -263,3 +265,34 @@ def test_the_page_about_gates_names_what_exists() -> None:
     for text in re.findall(r"`((?:slower|faster|not-same|undecided)(?::[\w.]+)?)`", page):
         parse_condition(text)
     assert all(f"| `{outcome}` |" in page for outcome in Outcome)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ending", "expected"),
+    [
+        (SLOWER, Ending.BLOCKS, 3),
+        (FASTER, Ending.BUDGET, 0),
+        (SLOWER, Ending.INTERRUPTED, 130),  # it is not done
+        (SLOWER, Ending.FAILED, 1),
+        (NO_BLOCK, Ending.BLOCKS, 1),
+    ],
+)
+def test_a_study_that_was_just_run_is_gated_after_everything_was_written(
+    tmp_path: Path,
+    wanted: Synthetic,
+    ending: Ending,
+    expected: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def run_it(path: Path, *_: object) -> Ending:
+        write_study(path, wanted)
+        return ending
+
+    monkeypatch.setattr(measuring, "resume_study", run_it)
+    path, summary = tmp_path / "e.sqlite", tmp_path / "summary.md"
+    asked = ["--fail-if", "slower", "--summary", str(summary)]
+    assert run(["compare", "--resume", str(path), "--quiet", *asked]) == expected
+    assert path.with_suffix(".html").exists() and "18 against 17" in summary.read_text()
+    shown = capsys.readouterr()
+    assert "Throughput" in shown.out and ("Gate failed" in shown.err) == (expected == 3)
