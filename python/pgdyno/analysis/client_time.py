@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgdyno.analysis.sampled import RUNNING, SAMPLES, STEPS_RESOLVED, overlap, step_s
+from pgdyno.analysis.sampled import RUNNING, SAMPLES, STEPS_RESOLVED, overlap
 from pgdyno.analysis.statements import Statement
 from pgdyno.analysis.window import Window
 from pgdyno.evidence.records import Series, Slice, Trial
@@ -122,7 +122,7 @@ def looks_at(series: Series, slices: Sequence[Slice]) -> Looks | None:
     samples = series.column(SAMPLES)
     if np.nanmax(samples) <= 1:
         weight = within(series.points[:, 0], spans)
-    elif len(spans) == 1 or min(to_s - from_s for from_s, to_s in spans) >= STEPS_RESOLVED * step_s(series):
+    elif len(spans) == 1 or min(to_s - from_s for from_s, to_s in spans) >= STEPS_RESOLVED * series.step_s:
         weight = overlap(series.points[:, 0], spans)
     else:
         return None

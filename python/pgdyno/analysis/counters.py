@@ -98,7 +98,7 @@ class Growth:
 def number(row: Row, column: str) -> float | None:
     """A column that is a number; None where it is not there."""
     value = row.get(column)
-    return float(value) if isinstance(value, int | float) else None
+    return float(value) if isinstance(value, (int, float)) else None
 
 
 def is_nested(row: Growth) -> bool:

@@ -133,18 +133,13 @@ def lateness(series: Series) -> Lateness | None:
     at, late = series.points[:, 0], series.points[:, 1]
     due = at - late
     gaps = np.diff(due)
-    missed = np.sum(np.rint(gaps / step_s(series)) - 1)
+    missed = np.sum(np.rint(gaps / series.step_s) - 1)
     return Lateness(
         worst_s=float(np.max(late)),
         gap_s=float(np.max(np.diff(at), initial=0.0)),
         missed=max(0, int(missed)),
         n=len(at),
     )
-
-
-def step_s(series: Series) -> float:
-    """The time from one sample to the next, usually."""
-    return float(np.median(np.diff(series.points[:, 0]))) if len(series.points) > 1 else 1.0
 
 
 def waits(series: Series, spans: Sequence[Span]) -> Waits | None:
@@ -225,7 +220,7 @@ def gauge(series: Series, column: str, spans: Sequence[Span]) -> Floats | None:
 
 def resolvable(series: Series, spans: Sequence[Span]) -> tuple[list[Span], bool]:
     """The spans, or all the time from the first to the last where the samples are too far apart for them."""
-    if min(to_s - from_s for from_s, to_s in spans) >= STEPS_RESOLVED * step_s(series):
+    if min(to_s - from_s for from_s, to_s in spans) >= STEPS_RESOLVED * series.step_s:
         return list(spans), True
     return [(spans[0][0], spans[-1][1])], len(spans) == 1
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from operator import itemgetter, sub
+from operator import lt, sub
 
 from pgdyno.evidence.records import Executed, Role
 
@@ -25,13 +24,20 @@ class Point:
 
 def throughput(executed: Executed) -> list[Point]:
     """Transactions carried out (ok or rolled back by design) per second."""
-    known = [row for row in zip(*executed, strict=True) if row[2] > row[1]]
-    together = math.ceil(len(known) / POINTS_MAX)
-    by_role = [(role, list(of)) for role, of in groupby(known, key=itemgetter(0))]
-    return [_point(role, of[i : i + together]) for role, of in by_role for i in range(0, len(of), together)]
+    if not all(map(lt, executed.from_s, executed.to_s)):
+        lasting = [row for row in zip(*executed, strict=True) if row[1] < row[2]]
+        executed = Executed(*(zip(*lasting, strict=True) if lasting else ((), (), (), ())))
+    together = math.ceil(len(executed.n) / POINTS_MAX)
+    points, begin = [], 0
+    for role, of in groupby(executed.roles):
+        end = begin + len(list(of))
+        points += [_point(executed, role, i, min(i + together, end)) for i in range(begin, end, together)]
+        begin = end
+    return points
 
 
-def _point(role: Role, rows: Sequence[tuple[Role, float, float, int]]) -> Point:
-    _, from_s, to_s, n = zip(*rows, strict=True)
+def _point(executed: Executed, role: Role, begin: int, end: int) -> Point:
+    """Of some intervals in a row."""
+    from_s, to_s = executed.from_s[begin:end], executed.to_s[begin:end]
     took_s = sum(map(sub, to_s, from_s))
-    return Point(at_s=(from_s[0] + to_s[-1]) / 2, per_s=sum(n) / took_s, role=role)
+    return Point(at_s=(from_s[0] + to_s[-1]) / 2, per_s=sum(executed.n[begin:end]) / took_s, role=role)

@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby
+from itertools import groupby, repeat
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -221,7 +221,7 @@ class Evidence:
         roles = {str(role): role for role in Role}
         with self._understood():
             return Executed(
-                [roles[name] for name in names], from_s, to_s, [n.get(begin_s, 0) for begin_s in from_s]
+                list(map(roles.__getitem__, names)), from_s, to_s, list(map(n.get, from_s, repeat(0)))
             )
 
     def histograms(self, trial: int, measure: Measure) -> list[Histogram]:

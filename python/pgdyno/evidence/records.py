@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -363,6 +364,11 @@ class Series:
     probe: str
     columns: Sequence[str]
     points: Points
+
+    @cached_property
+    def step_s(self) -> float:
+        """The time from one sample to the next, usually."""
+        return float(np.median(np.diff(self.points[:, 0]))) if len(self.points) > 1 else 1.0
 
     def column(self, name: str) -> npt.NDArray[np.float64]:
         """One of them, all NaN where there is none of that name."""
