@@ -254,11 +254,25 @@ def test_an_effect_under_the_noise_floor_is_never_called_real(tmp_path: Path) ->
 
 
 def test_earlier_studies_of_the_machine_count(tmp_path: Path) -> None:
-    loud = [0.06, -0.06] * 4
-    found = with_aa(tmp_path / "e.sqlite", QUIET, [0.001, -0.001], before=loud).first
+    alike = [0.02, -0.02] * 4
+    found = with_aa(tmp_path / "e.sqlite", QUIET, [0.02, -0.02], before=alike).first
     assert found.noise.n == 10
-    assert found.comparisons[0].verdict is Verdict.UNDECIDED
     assert "8 of them of earlier studies" in build_study_noise(found)
+
+
+def test_earlier_studies_of_a_noisier_day_do_not_count(tmp_path: Path) -> None:
+    loud = [0.4, -0.4] * 4
+    found = with_aa(tmp_path / "e.sqlite", QUIET, [0.02, -0.02], before=loud).first
+    assert (found.noise.n, found.noise.left_out) == (2, 8)
+    assert found.comparisons[0].verdict is Verdict.FASTER
+
+
+def test_of_days_alike_one_in_twenty_is_left_out() -> None:
+    rng, days = np.random.default_rng(7), 2000
+    noises = (noise_of(list(rng.normal(0, 0.02, 8)), list(rng.normal(0, 0.02, 20))) for _ in range(days))
+    left_out = sum(noise.of_today([]).left_out > 0 for noise in noises)
+    low, high = scipy.stats.binom.interval(0.999, days, 0.05)
+    assert low <= left_out <= high
 
 
 def build_study_noise(found: object) -> str:

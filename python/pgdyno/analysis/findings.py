@@ -122,6 +122,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
     keys = [latency_key(kind, name) for kind in [*kinds, ALL_KINDS] for name in QUANTILES_COMPARED]
     getters = {key: _Getter(latency_ms, key) for key in keys}
     comparisons = compare(arms, trials, study.plan, chosen, getters)
+    noise = noise.of_today(comparisons)
     of_arms = [_of_arm(arm, trials, histograms, chosen, study.plan) for arm in arms]
     p50_ms = {of.arm.arm: of.quantiles_ms(ALL_KINDS)["p50"] for of in of_arms}
     told = read_case(evidence, study, arms, trials)

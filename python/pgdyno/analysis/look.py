@@ -34,7 +34,9 @@ def look_at(evidence: Evidence, case: int) -> Look:
         plan, arms, trials = evidence.study(case).plan, evidence.arms(case), evidence.trials(case)
         chosen = metrics.of_plan(plan, _medians_ms(evidence, plan, trials))
         noise = read_noise(evidence)[case]
-    return Look([with_noise(found, noise) for found in compare(arms, trials, plan, chosen[:1], {})])
+    comparisons = compare(arms, trials, plan, chosen[:1], {})
+    noise = noise.of_today(comparisons)
+    return Look([with_noise(found, noise) for found in comparisons])
 
 
 def _medians_ms(evidence: Evidence, plan: Plan, trials: Sequence[Trial]) -> dict[int, float | None]:

@@ -29,6 +29,9 @@ FLOOR_BLOCKS_MIN = 5
 """A/A blocks, of this study and of earlier ones: a spread of fewer is hardly known, and no verdict is held
 against it."""
 
+ANOTHER_NOISE = 0.05
+"""The significance at which earlier A/A blocks are of another noise: a floor is of the machine of the day."""
+
 NO_BLOCK_YET = "none is done yet"
 
 
@@ -59,6 +62,7 @@ class Noise:
     margin: float
     why_none: str = ""
     method: Method = Method.STUDENT  # by which the arms are judged
+    left_out: int = 0  # of earlier studies: the machine was not as noisy then as it is today
 
     @property
     def n(self) -> int:
@@ -109,6 +113,24 @@ class Noise:
         verdicts = [judge(spread.low, spread.high, spread.n, self.margin) for spread in spreads]
         called = sum(verdict in {Verdict.FASTER, Verdict.SLOWER} for verdict in verdicts)
         return Alarms(called, len(series), self.confidence)
+
+    def of_today(self, comparisons: Sequence[Comparison]) -> Noise:
+        """Without the earlier A/A blocks where the machine was not as noisy then as it is in this study: by
+        the two-sided F test of their spread against that of this study's blocks, at 5 %. Those are its A/A
+        blocks about 0 and the blocks of its first comparison about their mean.
+        """
+        squares, free = sum(d * d for d in self.log_ratios), len(self.log_ratios)
+        effect = comparisons[0].primary if comparisons else None
+        if effect is not None and effect.spread.sd is not None:
+            squares += (effect.spread.n - 1) * effect.spread.sd**2
+            free += effect.spread.n - 1
+        if not self.before or not free or not squares:
+            return self
+        ratio = sum(d * d for d in self.before) / len(self.before) / (squares / free)
+        below = float(scipy.stats.f.cdf(ratio, len(self.before), free))
+        if 2 * min(below, 1 - below) >= ANOTHER_NOISE:
+            return self
+        return replace(self, before=(), left_out=len(self.before))
 
     def floor(self, blocks: int, confidence: float | None = None) -> float | None:
         """The log ratio that so many blocks of equal arms show with a chance of 1 − confidence; None while

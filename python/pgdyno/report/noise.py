@@ -73,6 +73,7 @@ def as_value(findings: Findings) -> dict[str, Any]:
         "sd_interval_percent": [_percent(end) for end in noise.sd_interval] if noise.sd_interval else None,
         "aa_blocks": len(noise.log_ratios),
         "aa_blocks_before": len(noise.before),
+        "aa_blocks_left_out": noise.left_out,
         "blocks": blocks,
         "floor_percent": _percent(noise.floor(blocks)),
         "detectable_percent": _percent(noise.detectable(blocks)),
@@ -109,6 +110,10 @@ def _rests_on(noise: Noise) -> str:
 
 
 def _before(noise: Noise) -> str:
+    if noise.left_out:
+        return (
+            f" {counted(noise.left_out, 'A/A block')} of earlier studies are left out: the noise was another."
+        )
     if not noise.before:
         return ""
     return (
