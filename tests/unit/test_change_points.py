@@ -51,10 +51,10 @@ def test_a_short_or_constant_series_has_none(values: list[float]) -> None:
 
 @pytest.mark.parametrize("tails", ["normal", "cauchy", "skewed"])
 def test_where_nothing_changed_there_is_rarely_a_change(tails: str) -> None:
-    """At most 5 % of the series, whatever they spread like. Of 200, more than the bound's number would happen
+    """At most 5 % of the series, whatever they spread like. Of 120, more than the bound's number would happen
     in 1 of 1000 such tests.
     """
-    rng, n = np.random.default_rng(7), 200
+    rng, n = np.random.default_rng(7), 120
     draw = {"normal": rng.standard_normal, "cauchy": rng.standard_cauchy, "skewed": rng.standard_exponential}
     alarms = sum(bool(cuts(list(draw[tails](20)), 0.05, SHUFFLES)) for _ in range(n))
     assert alarms <= scipy.stats.binom.ppf(0.999, n, 0.05)
@@ -62,7 +62,7 @@ def test_where_nothing_changed_there_is_rarely_a_change(tails: str) -> None:
 
 def test_p_values_are_uniform_where_nothing_changed() -> None:
     rng = np.random.default_rng(8)
-    found = [first_cut(list(rng.normal(0, 1, 20)), SHUFFLES) for _ in range(200)]
+    found = [first_cut(list(rng.normal(0, 1, 20)), SHUFFLES) for _ in range(120)]
     p_values = [cut.p_value for cut in found if cut is not None]
     assert scipy.stats.kstest(p_values, "uniform").pvalue > 0.001
 
@@ -77,8 +77,8 @@ def test_scaled_shifted_and_mirrored_series_are_cut_at_the_same_place() -> None:
 
 
 def test_between_changes_there_is_rarely_one_more() -> None:
-    """Of 150 series with one plain change those with a further one: 5 % at most, as where nothing changed."""
-    rng, n = np.random.default_rng(10), 150
+    """Of 80 series with one plain change those with a further one: 5 % at most, as where nothing changed."""
+    rng, n = np.random.default_rng(10), 80
     found = [cuts([*rng.normal(0, 1, 10), *rng.normal(20, 1, 10)], 0.05, SHUFFLES) for _ in range(n)]
     assert all(len(of) >= 1 for of in found)
     assert sum(len(of) > 1 for of in found) <= scipy.stats.binom.ppf(0.999, n, 0.05)

@@ -167,10 +167,10 @@ def history_of(first: StudyFindings, values: np.ndarray) -> History:
 
 
 def test_many_series_together_have_rarely_a_change_that_is_none(tmp_path: Path) -> None:
-    """Any change among six series, in at most 5 % of the histories without one: of 80 histories, more than
+    """Any change among six series, in at most 5 % of the histories without one: of 50 histories, more than
     the bound's number would happen in 1 of 1000 such tests. Each series by itself at 5 % would have far more.
     """
-    first, rng, n = first_of(tmp_path), np.random.default_rng(11), 80
+    first, rng, n = first_of(tmp_path), np.random.default_rng(11), 50
     found = [history_of(first, rng.normal(0, 0.02, (6, 16))) for _ in range(n)]
     alarms = sum(any(series.changes for series in one.series) for one in found)
     assert alarms <= scipy.stats.binom.ppf(0.999, n, 0.05)
