@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::event::Events;
 use super::job::Job;
+use super::order::{ERRORS_MAX, Input, Order, Report};
 use super::spec::{Role, Spec};
-use super::worker::{ERRORS_MAX, Input, Order, Report};
 use crate::io::{Clock, KeptServer, Nanos, Sender};
 use crate::record::Counts;
 

@@ -1,8 +1,8 @@
 //! Who has which cores in a slice: the targets' servers, and the threads that drive them.
 
 use super::control::{Control, Halt, failed};
+use super::order::Order;
 use super::spec::Slice;
-use super::worker::Order;
 use crate::io::{KeptServer, Nanos, core_set};
 
 impl Control<'_, '_> {

@@ -6,6 +6,7 @@
 //! | one client, from gate to outcome | `client` |
 //! | a thread's share of a target | `lane`; the thread itself: `worker` |
 //! | when an open loop sends | `schedule` |
+//! | what control and threads tell each other | `order` |
 //! | what is driven when | `control`, one `slice` (`progress`), on which cores: `cores`; a whole run: [`run`] |
 //! | what comes in and goes out | [`spec`], `event`; `docs/engine.md` |
 
@@ -15,6 +16,7 @@ mod cores;
 mod event;
 mod job;
 mod lane;
+mod order;
 mod progress;
 mod random;
 mod run;
@@ -28,7 +30,7 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
+pub use order::Input;
 pub use random::{Stream, derive_seed};
 pub use run::{End, run};
-pub use worker::Input;
 pub use workload::{Ending, Seat, Tally, User, Workload};

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::lane::Window;
+use super::order::Drained;
 use super::spec::Slice;
-use super::worker::Drained;
 use crate::io::{Nanos, Usage};
 use crate::record::{Counts, Histogram, merge_counts};
 

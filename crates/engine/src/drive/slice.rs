@@ -5,9 +5,9 @@ use serde_json::json;
 use super::control::{Control, Halt};
 use super::event;
 use super::lane::Window;
+use super::order::{Order, Report};
 use super::progress::{EndedBy, Parts, Progress, Side};
 use super::spec::{Role, Slice};
-use super::worker::{Order, Report};
 use crate::io::{Nanos, Usage, usage};
 use crate::record::Counts;
 

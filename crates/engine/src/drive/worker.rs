@@ -3,94 +3,22 @@
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc;
 
-use rustix::thread::CpuSet;
-
 use super::Seat;
 use super::client::{Dial, News, Place, Rules};
 use super::job::{Job, Shift};
 use super::lane::{Lane, Window};
+use super::order::{Drained, ERRORS_MAX, Input, Order, Report};
 use super::random::derive_seed;
 use super::schedule::Schedule;
 use super::spec::{Driving, Pacing};
 use crate::io::{Clock, Connection, Error, Gate, Io, Mailbox, Nanos, Reactor, Routine, Usage};
 use crate::io::{keep_thread_to, thread_usage};
-use crate::record::{Counts, Finished, Histogram, LaneRecord};
+use crate::record::{Finished, Histogram, LaneRecord};
 use crate::wire::conninfo::Conninfo;
 
 /// Clients that connect at the same time, all threads together. A server's queue holds more, but it takes them one by
 /// one anyway.
 const CONNECTING_MAX: u32 = 32;
-
-/// What the control thread orders. Each order is for every thread.
-#[derive(Clone)]
-pub enum Order {
-    /// Measure the round trip to a target, in the thread that has its first client.
-    Calibrate(usize),
-    /// Keep to these cores whoever drives the target.
-    Keep(Vec<(usize, CpuSet)>),
-    /// Drive: one target, or several at once.
-    Open(Vec<Window>),
-    /// Report the interval.
-    Publish,
-    /// Close the open slice, if it has not closed by itself, and report when it is drained.
-    Close,
-    /// Give up what is still in flight.
-    Abandon,
-    /// Disconnect, and report everything.
-    Finish,
-}
-
-/// What comes to the control thread.
-pub enum Input {
-    /// From a thread.
-    Report(Report),
-    /// From outside: pass the barrier.
-    Continue,
-    /// From outside: the servers are warm.
-    Measure,
-    /// From outside: end gracefully.
-    Stop,
-    /// From outside: a line that is no order.
-    Misunderstood(String),
-}
-
-/// What a thread reports.
-pub enum Report {
-    /// A client of a target is ready.
-    Connected(usize),
-    /// A client of a target could not be made ready.
-    Failed { target: usize, stage: &'static str, error: Error },
-    /// See [`News::Calibrated`].
-    Calibrated { round_trips: Histogram, server_version: String },
-    /// The open slice so far: totals of the target, latencies since the last report.
-    Interval { target: usize, totals: Vec<Counts>, latency: Histogram },
-    /// The clients of the open slice have done their shares.
-    Done { at: Nanos },
-    /// The open slice is drained.
-    Drained { target: usize, drained: Drained },
-    /// A server reported an error.
-    Error { target: usize, sqlstate: Option<String>, message: String },
-    /// The thread cannot go on.
-    Broken(Error),
-    /// A server is gone.
-    ServerLost { target: usize, message: String },
-}
-
-/// A thread's share of a target's slice, when it is drained.
-pub struct Drained {
-    /// By kind: everything since connection,
-    pub totals: Vec<Counts>,
-    /// and the measured part of it.
-    pub measured: Vec<Counts>,
-    /// Latencies since the last report.
-    pub latency: Histogram,
-    /// When the last transaction had ended.
-    pub at: Nanos,
-    /// Transactions given up.
-    pub abandoned: u32,
-    /// What the thread has used since the slice was opened.
-    pub used: Usage,
-}
 
 /// What a thread leaves behind.
 pub struct Legacy {
@@ -129,9 +57,6 @@ pub struct Crew<'a> {
     /// How connections send and wait.
     pub io: Io,
 }
-
-/// The errors of one SQLSTATE and target that a thread reports: the control thread passes on as many of all.
-pub const ERRORS_MAX: u32 = 20;
 
 impl Crew<'_> {
     /// Runs thread number `thread` until it is ordered to finish.

@@ -10,9 +10,9 @@ use super::stage::MS;
 use crate::drive::control::Control;
 use crate::drive::event::Events;
 use crate::drive::job::job;
+use crate::drive::order::{Drained, Input, Order, Report};
 use crate::drive::select_only::SelectOnly;
 use crate::drive::spec::Spec;
-use crate::drive::worker::{Drained, Input, Order, Report};
 use crate::io::{Clock, Nanos, Reactor, Usage, mailbox};
 use crate::record::{Counts, Histogram};
 
