@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from synthetic_study import Synthetic, arms_of, study_of, write_block
 from test_study import make_study
 
+from pgdyno.analysis.effect import Method, anytime, percent_of
 from pgdyno.analysis.noise import FLOOR_BLOCKS_MIN, Noise
 from pgdyno.analysis.study import StudyFindings, find_study
-from pgdyno.analysis.verdict import Verdict
+from pgdyno.analysis.verdict import Verdict, detectable_percent
 from pgdyno.caveats import Code
 from pgdyno.cli.run import _as_asked
 from pgdyno.evidence.reader import Evidence
@@ -157,10 +158,22 @@ def test_the_spread_is_about_zero_and_its_interval_is_chi_squared() -> None:
 
 def test_the_floor_is_students_t_of_the_aa_blocks_over_the_root_of_the_blocks() -> None:
     noise = noise_of([0.02, -0.02] * 5)
-    # t of 10 degrees of freedom is 2.228 at 95 %, 0.879 at 80 % one-sided; the spread is 0.02, of 16 blocks
-    # 0.005.
+    # t of 10 degrees of freedom is 2.228 at 95 %; the spread is 0.02, of 16 blocks 0.005.
     assert noise.floor(16) == pytest.approx(2.2281 * 0.005, rel=1e-4)
-    assert noise.detectable(16) == pytest.approx((2.2281 + 0.8791) * 0.005, rel=1e-4)
+
+
+def test_what_is_found_is_by_the_interval_of_the_verdicts_and_over_the_floor() -> None:
+    wide = Noise([0.02, -0.02] * 5, [], 0.95, 0.02, method=Method.ANYTIME)
+    spread = anytime([0.02, -0.02] * 8, 0.95)  # of arms, with a spread of 0.02 · √(16/15)
+    alike = detectable_percent(replace(spread, sd=0.02))
+    assert alike is not None
+    assert percent_of(wide.detectable(16) or 0) == pytest.approx(alike)
+    assert wide.detectable(4) is None  # before the first look nothing is found
+    # One look: t of 15 degrees of freedom is 2.131 at 95 %, 0.866 at 80 % one-sided; the floor's is 2.228.
+    once = noise_of([0.02, -0.02] * 5)
+    assert once.detectable(16) == pytest.approx((2.2281 + 0.8662) * 0.005, rel=1e-4)
+    many = noise_of([0.02, -0.02] * 500)
+    assert many.detectable(16) == pytest.approx((2.1314 + 0.8662) * 0.005, rel=1e-4)
 
 
 def test_too_few_aa_blocks_have_no_floor() -> None:
@@ -190,6 +203,17 @@ def test_the_rate_of_false_alarms_is_that_of_series_of_five() -> None:
     assert (alarms.called, alarms.series) == (1, 3)
     # Clopper and Pearson's interval of 1 in 3, from their tables.
     assert alarms.interval == pytest.approx((0.0084, 0.9057), abs=1e-4)
+
+
+def test_series_of_a_study_that_looks_often_are_judged_by_its_interval() -> None:
+    """Student's interval of these five leaves 0 out, and one for every look does not."""
+    series = [0.05, 0.02, 0.06, 0.01, 0.04]
+    called = [
+        found.called
+        for method in Method
+        if (found := Noise(series, [], 0.95, 0.0001, method=method).alarms) is not None
+    ]
+    assert called == [1, 0]
 
 
 def with_aa(

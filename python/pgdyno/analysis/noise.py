@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 
 import scipy  # its parts load when first used: stats alone takes a second
 
-from pgdyno.analysis import latency, metrics
+from pgdyno.analysis import latency, metrics, students_t
 from pgdyno.analysis.comparison import Comparison, compare, method_of
 from pgdyno.analysis.effect import Method, Spread, percent_of, spread_of
-from pgdyno.analysis.verdict import BLOCKS_MIN, POWER, Verdict, judge
+from pgdyno.analysis.verdict import BLOCKS_MIN, POWER, Verdict, judge, reach_of
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import share_text
 from pgdyno.evidence.reader import Evidence
@@ -133,8 +133,8 @@ class Noise:
         return replace(self, before=(), left_out=len(self.before))
 
     def floor(self, blocks: int, confidence: float | None = None) -> float | None:
-        """The log ratio that so many blocks of equal arms show with a chance of 1 − confidence; None while
-        too few A/A blocks are known.
+        """The log ratio that equal arms show with a chance of 1 − confidence in a study of so many blocks,
+        fixed beforehand; None while too few A/A blocks are known.
         """
         if self.sd is None or self.n < FLOOR_BLOCKS_MIN or blocks < 1:
             return None
@@ -142,11 +142,17 @@ class Noise:
         return float(scipy.stats.t.ppf((1 + level) / 2, self.n)) * self.sd / math.sqrt(blocks)
 
     def detectable(self, blocks: int) -> float | None:
-        """The log ratio that so many blocks find with a chance of POWER: (t_{α/2} + t_β) · s / √n."""
+        """The log ratio that so many blocks find with a chance of POWER, by the interval that the arms are
+        judged by (``verdict.reach_of``), and over the floor; None where so few blocks have no interval.
+        """
         floor = self.floor(blocks)
         if floor is None or self.sd is None:
             return None
-        return floor + float(scipy.stats.t.ppf(POWER, self.n)) * self.sd / math.sqrt(blocks)
+        reach = reach_of(self.sd, blocks, self.confidence, self.method)
+        if math.isinf(reach):
+            return None
+        beyond = students_t.quantile(POWER, blocks - 1) * self.sd / math.sqrt(blocks)
+        return max(reach, floor + beyond)
 
     def is_over(self, comparison: Comparison) -> bool:
         """Whether a comparison that was called a difference shows more than noise does."""

@@ -80,7 +80,7 @@ def detectable_percent(spread: Spread) -> float | None:
     """
     if spread.sd is None:
         return None
-    reach = _reach(spread.sd, spread.n, spread.confidence, spread.method)
+    reach = reach_of(spread.sd, spread.n, spread.confidence, spread.method)
     return None if math.isinf(reach) else percent_of(reach)
 
 
@@ -98,10 +98,15 @@ def blocks_needed(spread: Spread, margin: float) -> int:
     sd, confidence, method = spread.sd, spread.confidence, spread.method
     candidates = range(spread.n + least, BLOCKS_NEEDED_MAX)
     # The reach shrinks with every block, so the first number that suffices is found by halving.
-    return least + bisect_left(candidates, True, key=lambda n: _reach(sd, n, confidence, method) <= reach)
+    return least + bisect_left(candidates, True, key=lambda n: reach_of(sd, n, confidence, method) <= reach)
 
 
-def _reach(sd: float, n: int, confidence: float, method: Method) -> float:
+def reach_of(sd: float, n: int, confidence: float, method: Method) -> float:
+    """The log ratio that ``n`` blocks with this spread find with a chance of POWER; infinite where so few
+    have no interval.
+    """
+    if n < 2:
+        return math.inf
     t_alpha = critical(n, confidence, method)
     t_beta = students_t.quantile(POWER, n - 1)
     return (t_alpha + t_beta) * sd * math.sqrt(1 / n)

@@ -36,8 +36,9 @@ def table(findings: Findings) -> Table:
     interval = " … ".join(map(_size, noise.sd_interval)) if noise.sd_interval else ABSENT
     rows = [["spread of a block (standard deviation)", _size(noise.sd), interval, str(noise.n)]]
     floor, found = noise.floor(blocks), noise.detectable(blocks)
-    if floor is not None and found is not None:
+    if floor is not None:
         rows.append([f"noise floor of {counted(blocks, 'block')}", floor_text(floor), "", str(noise.n)])
+    if found is not None:
         rows.append([f"found with a chance of {given_percent(POWER)}", _size(found), "", str(noise.n)])
     if spread := noise.spread:
         known = spread.low is not None and spread.high is not None and spread.n >= BLOCKS_MIN
@@ -55,8 +56,8 @@ def table(findings: Findings) -> Table:
         rows,
         "From A/A blocks, in which an arm met a twin of its own: a second server of the same build, settings "
         "and data. They are in no other number of this report. The noise floor is what arms that are the "
-        f"same show in so many blocks with a chance of {given_percent(1 - noise.confidence)}: an effect "
-        "under it is not called a difference." + _before(noise),
+        f"same show with a chance of {given_percent(1 - noise.confidence)} in a study of so many blocks, "
+        "fixed beforehand: an effect under it is not called a difference." + _before(noise),
         numeric=frozenset(columns[1:]),
         said_elsewhere=True,
     )
