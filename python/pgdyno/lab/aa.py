@@ -144,6 +144,7 @@ def with_aa(labs: Sequence[Lab], ready: Sequence[Prepared], numbers: Numbers) ->
                     case=numbers[case, arm],
                     name=f"{lab.name}: {doubled.study.title}" if lab.name else doubled.study.title,
                     kept={},
+                    rates={},  # of its own: twins' warm-ups tell nothing of arms 0 and 1
                 )
                 for arm, doubled in prepared.aa.items()
                 if (case, arm) in numbers
