@@ -128,7 +128,7 @@ def compare(
 
 def method_of(plan: Plan) -> Method:
     """Of the intervals that verdicts rest on."""
-    return Method.ANYTIME if plan.stops_on_verdict else Method.STUDENT
+    return Method.ANYTIME if plan.may_be_looked_at_again else Method.STUDENT
 
 
 def effects_by_arm(

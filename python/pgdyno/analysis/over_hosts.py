@@ -94,7 +94,8 @@ def over_hosts(by_host: ByHost, confidence: float) -> list[OverHosts]:
             stalled.setdefault((case, pair), []).append(host)
         for key, effect in comparison.effects.items():
             told.setdefault((case, key), (effect.name, effect.percent.better))
-            methods.setdefault((case, key), effect.spread.method)
+            if methods.get((case, key)) is not Method.ANYTIME:  # a host that was resumed for more
+                methods[case, key] = effect.spread.method
             of_pair = found.setdefault((case, key), {}).setdefault(pair, {})
             of_pair[host] = effect.log_ratios
     result = []
@@ -118,7 +119,7 @@ def average_over_hosts(by_host: ByHost, key: str, confidence: float) -> list[Ove
         effect = comparison.effects.get(key)
         if effect is not None and all(case in cases for cases in by_host.values()):
             told.setdefault(pair, (effect.name, effect.percent.better))
-            method = effect.spread.method
+            method = Method.ANYTIME if method is Method.ANYTIME else effect.spread.method
             found.setdefault(pair, {}).setdefault(host, {})[case] = effect.log_ratios
     return [
         OverHosts(AVERAGE, *pair, key, *told[pair], pooled, _absent(by_host, pooled))

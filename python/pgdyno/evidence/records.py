@@ -79,6 +79,10 @@ class Measure(StrEnum):
     LAG = "lag"
 
 
+RESUMED_FOR_MORE = "resumed_for_more"
+"""In a plan's details: that the length fixed beforehand was not kept."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """What was to be done. ``margin`` and ``confidence`` are shares: 0.02 and 0.95."""
@@ -99,6 +103,16 @@ class Plan:
     rate_per_s: float | None = None  # of an open loop
     stops_on_verdict: bool = False  # looks after every block, and ends where all is decided
     details: Json = field(default_factory=dict)  # anything else that is needed to repeat it
+
+    @property
+    def was_resumed_for_more(self) -> bool:
+        """Whether time was added when it was resumed: then someone may have looked before."""
+        return bool(self.details.get(RESUMED_FOR_MORE))
+
+    @property
+    def may_be_looked_at_again(self) -> bool:
+        """Whether the number of blocks was not fixed beforehand, so that one look is not all."""
+        return self.stops_on_verdict or self.was_resumed_for_more
 
     @property
     def load_is_fixed(self) -> bool:

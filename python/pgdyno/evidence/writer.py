@@ -32,6 +32,7 @@ from pgdyno.evidence.lock import WriterLock
 from pgdyno.evidence.masking import masked_json
 from pgdyno.evidence.packing import pack_text
 from pgdyno.evidence.records import (
+    RESUMED_FOR_MORE,
     Arm,
     Badge,
     Block,
@@ -126,6 +127,16 @@ class Writer:
                     connection.execute(
                         f"UPDATE arm SET {column} = ? WHERE case_id = ? AND arm = ?", (value, case, arm)
                     )
+
+    def note_more_time(self) -> None:
+        """That the study goes on beyond what was fixed beforehand: of every case, and of its A/A blocks."""
+        with self._transaction() as connection:
+            for case, stored in connection.execute("SELECT case_id, plan FROM study_case").fetchall():
+                plan = json.loads(stored)
+                plan["details"] = {**plan.get("details", {}), RESUMED_FOR_MORE: True}
+                connection.execute(
+                    "UPDATE study_case SET plan = ? WHERE case_id = ?", (masked_json(plan), case)
+                )
 
     def add_machine_state(self, state: Json) -> None:
         """How the machine was before the study or after it: one more under ``states`` of its host."""

@@ -98,6 +98,8 @@ def resume_study(
     with watch_for(names) as watch, prepare(studies, watch, interruption) as ready:
         require_comparable(path, ready)
         with Writer.resume(path) as writer:
+            if more_minutes is not None and any(case.may_go_on for case in done):
+                writer.note_more_time()
             labs = [
                 Lab(
                     prepared.study,
@@ -127,6 +129,12 @@ class _Progress:
     next_block: int
     spent_s: float
     kept: Mapping[tuple[int, int], float | None]
+
+    @property
+    def may_go_on(self) -> bool:
+        """Beyond a look that may have been taken already: not where there is one look only."""
+        most = self.study.blocks_max
+        return self.study.may_have_several_looks and (most is None or self.next_block < most)
 
 
 def _read_progress(path: Path) -> list[_Progress]:

@@ -94,13 +94,15 @@ def _halves(plan: Plan) -> str:
 def _interval(findings: Findings) -> str:
     plan = findings.study.plan
     said = f"({given_percent(plan.confidence)} unless said otherwise)"
-    if not plan.stops_on_verdict:
+    if not plan.may_be_looked_at_again:
         return f"its interval {said} Student's t on the log ratios, checked by a BCa bootstrap."
     blocks = counted(sum(block.status is BlockStatus.DONE for block in findings.blocks), "block")
     ended = "and stopped when all was decided" if findings.study.ended_because is Ending.VERDICT else ""
     looked = f"The study looked after each block from the {BLOCKS_MIN}th on, {blocks} in all, {ended}".strip(
         ", "
     )
+    if not plan.stops_on_verdict:
+        looked = f"The study was resumed for more: its length, {blocks} in all, was not fixed beforehand"
     return (
         f"its interval {said} one on the log ratios that is valid at any stopping time, however often one "
         "looks (a t test by a mixture of effects): wider than Student's, which a BCa bootstrap checks. "
@@ -109,7 +111,7 @@ def _interval(findings: Findings) -> str:
 
 
 def _of_others(plan: Plan) -> str:
-    return "Student's, " if plan.stops_on_verdict else ""
+    return "Student's, " if plan.may_be_looked_at_again else ""
 
 
 def _restored(findings: Findings) -> str:

@@ -155,7 +155,7 @@ def parameters(found: Scalability, plan: Plan) -> Table:
 
 
 def _as_if_fixed(plan: Plan) -> str:
-    return ", as if the number of passes had been known beforehand" if plan.stops_on_verdict else ""
+    return ", as if the number of passes had been known beforehand" if plan.may_be_looked_at_again else ""
 
 
 def _knee(curve: Curve) -> str:

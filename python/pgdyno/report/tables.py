@@ -114,11 +114,13 @@ def _of_every_block(findings: Findings, arm: int, key: str) -> Estimate | None:
 
 
 def _at_any_time(findings: Findings) -> str:
-    if not findings.study.plan.stops_on_verdict:
+    plan = findings.study.plan
+    if not plan.may_be_looked_at_again:
         return ""
+    why = "looked after every block" if plan.stops_on_verdict else "was resumed for more"
     return (
         f" The change of {findings.primary.label} has an interval that is valid at any stopping time, for "
-        "the study looked after every block; the others have Student's."
+        f"the study {why}; the others have Student's."
     )
 
 

@@ -184,8 +184,12 @@ class Study(Driving):
         """Whether it looks after every block. Not where there is one look only: all of one arm come first, or
         there are no more blocks than a verdict needs.
         """
-        several = self.blocks_max is None or self.blocks_max > LOOKS_FROM
-        return self.stop == "verdict" and self.schedule != "sequential" and several
+        return self.stop == "verdict" and self.may_have_several_looks
+
+    @property
+    def may_have_several_looks(self) -> bool:
+        """By anybody, while it goes on."""
+        return self.schedule != "sequential" and (self.blocks_max is None or self.blocks_max > LOOKS_FROM)
 
     @property
     def is_together(self) -> bool:

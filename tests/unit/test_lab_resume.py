@@ -1,0 +1,80 @@
+"""What goes on for more was not of a length fixed beforehand: by which interval it is judged then."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from synthetic_study import Synthetic, write_study
+from test_study import make_study
+
+from pgdyno.analysis.effect import Method
+from pgdyno.analysis.study import find_study
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import Ending
+from pgdyno.interruption import Interruption
+from pgdyno.lab import study as lab_study
+from pgdyno.report.markdown import to_markdown
+from pgdyno.report.study import build_study
+
+
+@contextmanager
+def nobody(_names: Sequence[str]) -> Iterator[object]:
+    yield lambda _event: None
+
+
+@contextmanager
+def made_ready(studies: Sequence[object], *_: object) -> Iterator[list[SimpleNamespace]]:
+    yield [SimpleNamespace(study=study, arms=[], records=[], data_path=Path()) for study in studies]
+
+
+def resumed(path: Path, minutes: float | None, monkeypatch: pytest.MonkeyPatch, **changes: object) -> None:
+    """A study of 12 blocks that did not look after each of them goes on, in which nothing more is run."""
+    write_study(path, Synthetic(stops_on_verdict=False))
+    stored = make_study(**{"stop": "budget", **changes}).model_dump_json()
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "UPDATE study_case SET plan = json_set(plan, '$.details.study', json(?))", (stored,)
+        )
+    connection.close()
+    monkeypatch.setattr(lab_study, "prepare", made_ready)
+    monkeypatch.setattr(lab_study, "require_comparable", lambda *_: None)
+    monkeypatch.setattr(lab_study, "_measure", lambda *_: Ending.BUDGET)
+    monkeypatch.setattr(lab_study.aa, "with_aa", lambda labs, *_: labs)
+    monkeypatch.setattr(lab_study.aa, "remember", lambda *_: None)
+    with Interruption() as interruption:
+        lab_study.resume_study(path, minutes, nobody, interruption)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "changes", "method"),
+    [
+        (5.0, {}, Method.ANYTIME),
+        (5.0, {"blocks_max": 20}, Method.ANYTIME),
+        (None, {}, Method.STUDENT),  # to the end that was fixed beforehand
+        (5.0, {"blocks_max": 12}, Method.STUDENT),  # no block is left to be run
+        (5.0, {"blocks_max": 20, "schedule": "sequential"}, Method.STUDENT),  # there is one look only
+    ],
+)
+def test_a_study_that_was_given_more_time_is_judged_at_any_stopping_time(
+    tmp_path: Path,
+    minutes: float | None,
+    changes: dict[str, object],
+    method: Method,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "e.sqlite"
+    resumed(path, minutes, monkeypatch, **changes)
+    with Evidence(path) as evidence:
+        found = find_study(evidence)
+    primary = found.first.comparisons[0].primary
+    assert primary is not None and primary.spread.method is method
+    text = " ".join(to_markdown(build_study(found)).split())
+    assert ("The study was resumed for more: its length, 12 blocks in all, was not fixed" in text) == (
+        method is Method.ANYTIME
+    )
+    assert ("looked after" in text) is False
