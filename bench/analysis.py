@@ -207,8 +207,8 @@ def _readings(executed: int, end_s: float) -> Iterator[Reading]:
 COPIED = {
     "interval_count": "from_s, kind, CAST(ok * :factor AS INTEGER), rolled_back, failed, skipped, retried",
     "slice_count": "position, kind, CAST(ok * :factor AS INTEGER), rolled_back, failed, skipped, retried",
-    "interval": "position, role, from_s, to_s, latency_p50_ns, latency_p95_ns, latency_p99_ns, "
-    "latency_max_ns",
+    "interval": "position, role, from_s, to_s, CAST(executed * :factor AS INTEGER), latency_p50_ns, "
+    "latency_p95_ns, latency_p99_ns, latency_max_ns",
     "slice": "position, role, opened_s, counted_from_s, closed_s, drained_s, driver_cpu_user_s, "
     "driver_cpu_system_s",
     "histogram": "kind, measure, n, pairs",

@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby, repeat
+from itertools import groupby
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -212,17 +212,11 @@ class Evidence:
 
     def executed(self, trial: int) -> Executed:
         """How many transactions in each interval, all kinds together, in order of time."""
-        query = """
-            SELECT from_s, sum(ok + rolled_back) FROM interval_count
-            WHERE trial = ? GROUP BY from_s ORDER BY from_s"""
-        n = dict(self._tuples(query, trial))
-        query = "SELECT role, from_s, to_s FROM interval WHERE trial = ? ORDER BY from_s"
-        names, from_s, to_s = list(zip(*self._tuples(query, trial), strict=True)) or ((), (), ())
+        query = "SELECT role, from_s, to_s, executed FROM interval WHERE trial = ? ORDER BY from_s"
+        names, *columns = list(zip(*self._tuples(query, trial), strict=True)) or ((), (), (), ())
         roles = {str(role): role for role in Role}
         with self._understood():
-            return Executed(
-                list(map(roles.__getitem__, names)), from_s, to_s, list(map(n.get, from_s, repeat(0)))
-            )
+            return Executed(list(map(roles.__getitem__, names)), *columns)
 
     def histograms(self, trial: int, measure: Measure) -> list[Histogram]:
         """One per kind of transaction."""

@@ -90,6 +90,7 @@ def of_interval(interval: Interval) -> Row:
         interval.role,
         interval.from_s,
         interval.to_s,
+        sum(counts.executed for counts in interval.kinds.values()),
         interval.latency_p50_ns,
         interval.latency_p95_ns,
         interval.latency_p99_ns,

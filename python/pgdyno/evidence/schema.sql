@@ -127,6 +127,7 @@ CREATE TABLE interval (
     role                TEXT NOT NULL CHECK (role IN ('warm-up', 'measure')),
     from_s              REAL NOT NULL,
     to_s                REAL NOT NULL,
+    executed            INTEGER NOT NULL,       -- ok and rolled_back of all kinds: a series is read without its kinds
     latency_p50_ns      INTEGER,
     latency_p95_ns      INTEGER,
     latency_p99_ns      INTEGER,

@@ -193,7 +193,7 @@ class Writer:
         """The driver streamed an interval."""
         with self._transaction() as connection:
             connection.execute(
-                "INSERT INTO interval VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO interval VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (trial, *rows.of_interval(interval)),
             )
             counts = rows.of_counts(trial, interval.from_s, interval.kinds)
