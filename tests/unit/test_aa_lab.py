@@ -1,4 +1,4 @@
-"""A/A blocks in the lab: what their labs share, and which blocks of earlier studies are like a study's own."""
+"""A/A blocks in the lab: what their labs share, and which earlier blocks are like a study's own."""
 
 from __future__ import annotations
 
