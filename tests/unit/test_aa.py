@@ -16,7 +16,10 @@ from synthetic_study import Synthetic, arms_of, study_of, write_block
 from test_study import make_study
 
 from pgdyno.analysis.effect import Method, anytime, percent_of
+from pgdyno.analysis.gate import Condition, Outcome, gate, judged
+from pgdyno.analysis.hosts import find_hosts
 from pgdyno.analysis.noise import FLOOR_BLOCKS_MIN, Noise
+from pgdyno.analysis.over_hosts import AVERAGE, average_over_hosts
 from pgdyno.analysis.study import StudyFindings, find_study
 from pgdyno.analysis.verdict import Verdict, detectable_percent
 from pgdyno.caveats import Code
@@ -325,3 +328,18 @@ def test_a_study_without_aa_blocks_says_why(tmp_path: Path) -> None:
     found = with_aa(tmp_path / "e.sqlite", QUIET, []).first
     assert found.noise.sd is None
     assert build_study_noise(found) == "Noise: no A/A block, none is done yet."
+
+
+def test_an_average_of_one_case_has_the_verdict_of_that_case(tmp_path: Path) -> None:
+    """What is under the noise floor trips no gate, whichever way the same number is asked for."""
+    clear, floor = replace(QUIET, effects=(1.0, 0.97)), [0.06, -0.06, 0.06, -0.06, 0.06, -0.06]
+    found = with_aa(tmp_path / "e.sqlite", clear, floor)
+    loud, quiet = find_hosts({"e": found}), find_hosts({"q": with_aa(tmp_path / "q.sqlite", clear, [])})
+    for metric in ("", AVERAGE):
+        assert [of.verdict for of in judged(found, metric)] == [Verdict.UNDECIDED]
+        assert [of.verdict for of in judged(loud, metric)] in ([Verdict.UNDECIDED], [])
+        assert not gate(found, [Condition(Outcome.SLOWER, metric)]).holds
+    assert [of.verdict for of in judged(quiet)] == [Verdict.SLOWER]
+    by_host = {"e": {"x": found.first.comparisons}}
+    (average,) = average_over_hosts(by_host, found.first.primary.key, 0.95)
+    assert average.verdict(0.02) is Verdict.UNDECIDED

@@ -231,6 +231,8 @@ def _average(over: OverCases, findings: StudyFindings) -> Judged:
     verdict = (
         decide(average.spread, primary.better, margin).verdict if average and whole else Verdict.UNDECIDED
     )
+    if len(over.comparisons) == 1:  # it is the same number, and has a noise floor
+        (verdict,) = over.verdicts
     return Judged(
         case=AVERAGE,
         baseline=over.baseline,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pgdyno.analysis.comparison import Comparison, Effect
-from pgdyno.analysis.effect import spread_of
+from pgdyno.analysis.effect import Method, spread_of
 from pgdyno.analysis.over_hosts import OverHosts, average_over_hosts, average_over_parts, over_hosts
 from pgdyno.analysis.same_study import machines, require_same, unlike
 from pgdyno.analysis.study import StudyFindings
@@ -225,13 +225,16 @@ def _merged(comparisons: Sequence[Comparison]) -> Comparison:
         comparisons[0],
         effects={key: _merged_effect([c.effects[key] for c in comparisons]) for key in common},
         stalled=[block for comparison in comparisons for block in comparison.stalled],
+        decision=None,
     )
 
 
 def _merged_effect(effects: Sequence[Effect]) -> Effect:
     ratios = {block: d for effect in effects for block, d in effect.log_ratios.items()}
     first = effects[0]
-    spread = spread_of(list(ratios.values()), first.spread.confidence, first.spread.method)
+    methods = [effect.spread.method for effect in effects]
+    method = Method.ANYTIME if Method.ANYTIME in methods else first.spread.method
+    spread = spread_of(list(ratios.values()), first.spread.confidence, method)
     return replace(
         first,
         log_ratios=ratios,

@@ -32,7 +32,8 @@ Told = tuple[str, Better]
 @dataclass(frozen=True)
 class OverHosts:
     """One effect over the hosts. ``absent``: hosts that have nothing of it, and so do not count; ``stalled``:
-    hosts with blocks in which an arm did nothing, so that there is no verdict.
+    hosts with blocks in which an arm did nothing, so that there is no verdict. ``own``: where it is but one
+    comparison of one host, that one's verdict, which is held against the noise floor.
     """
 
     case: str
@@ -44,6 +45,7 @@ class OverHosts:
     pooled: Pooled
     absent: Sequence[str]
     stalled: Sequence[str] = ()
+    own: Verdict | None = None
 
     @property
     def percent(self) -> Estimate:
@@ -65,6 +67,8 @@ class OverHosts:
         """That of ``percent``'s interval: what is better is faster. It is as wide as so few hosts deserve, so
         that it needs no least number of hosts, but as many blocks in all as one host's does.
         """
+        if self.own is not None:
+            return self.own
         if self.stalled:
             return Verdict.UNDECIDED
         low, high = self._interval
@@ -89,6 +93,7 @@ def over_hosts(by_host: ByHost, confidence: float) -> list[OverHosts]:
     methods: dict[tuple[str, str], Method] = {}
     found: dict[tuple[str, str], dict[Pair, dict[str, Ratios]]] = {}
     stalled: dict[tuple[str, Pair], list[str]] = {}
+    decided: dict[tuple[str, str, Pair], list[Verdict | None]] = {}
     for host, case, pair, comparison in _comparisons(by_host):
         if comparison.stalled:
             stalled.setdefault((case, pair), []).append(host)
@@ -98,13 +103,15 @@ def over_hosts(by_host: ByHost, confidence: float) -> list[OverHosts]:
                 methods[case, key] = effect.spread.method
             of_pair = found.setdefault((case, key), {}).setdefault(pair, {})
             of_pair[host] = effect.log_ratios
+            decided.setdefault((case, key, pair), []).append(_own_verdict(comparison, key))
     result = []
     for (case, key), by_pair in found.items():
         poolings = [partial(_pooled, ratios, methods[case, key]) for ratios in by_pair.values()]
         for pair, pooled in zip(by_pair, together(poolings, confidence), strict=True):
             held = stalled.get((case, pair), ())
             absent = _absent(by_host, pooled)
-            result.append(OverHosts(case, *pair, key, *told[case, key], pooled, absent, held))
+            own = _only(decided[case, key, pair])
+            result.append(OverHosts(case, *pair, key, *told[case, key], pooled, absent, held, own))
     return result
 
 
@@ -115,14 +122,18 @@ def average_over_hosts(by_host: ByHost, key: str, confidence: float) -> list[Ove
     told: dict[Pair, Told] = {}
     method = Method.STUDENT
     found: dict[Pair, dict[str, dict[str, Ratios]]] = {}
+    decided: dict[Pair, list[Verdict | None]] = {}
     for host, case, pair, comparison in _comparisons(by_host):
         effect = comparison.effects.get(key)
         if effect is not None and all(case in cases for cases in by_host.values()):
             told.setdefault(pair, (effect.name, effect.percent.better))
             method = Method.ANYTIME if method is Method.ANYTIME else effect.spread.method
             found.setdefault(pair, {}).setdefault(host, {})[case] = effect.log_ratios
+            decided.setdefault(pair, []).append(_own_verdict(comparison, key))
     return [
-        OverHosts(AVERAGE, *pair, key, *told[pair], pooled, _absent(by_host, pooled))
+        OverHosts(
+            *(AVERAGE, *pair, key, *told[pair], pooled, _absent(by_host, pooled)), own=_only(decided[pair])
+        )
         for pair, pooled in _averages(found, confidence, method)
     ]
 
@@ -143,6 +154,17 @@ def average_over_parts(by_host: ByHost, key: str, confidence: float) -> list[Ove
         for case, by_pair in found.items()
         for pair, pooled in _averages(by_pair, confidence, Method.STUDENT)
     ]
+
+
+def _own_verdict(comparison: Comparison, key: str) -> Verdict | None:
+    """None where it is about another metric, or there is none."""
+    is_primary = comparison.primary is not None and comparison.primary.key == key
+    return comparison.verdict if is_primary and comparison.decision is not None else None
+
+
+def _only(verdicts: Sequence[Verdict | None]) -> Verdict | None:
+    """Of one comparison: of several the noise floor is not known."""
+    return verdicts[0] if len(verdicts) == 1 else None
 
 
 def _averages(
