@@ -62,7 +62,7 @@ USAGE = {
         "capacity and pacing exclude each other",
     ),
     "a pipeline of procedures": (f"compare {A} {A} --pipeline", "pipeline needs calls = statements"),
-    "an unknown schedule": (f"compare {A} {A} --schedule x", "'slices', 'blocks'"),
+    "an unknown schedule": (f"compare {A} {A} --schedule x", "'slices', 'duet', 'blocks'"),
     "an unknown option": (f"compare {A} {A} --no-such", "[Nn]o such option: --no-such"),
     "an unknown command": ("comparre", "[Nn]o such command 'comparre'"),
     "arms for a resume": (f"compare --resume x.sqlite {A} {A}", "name none"),

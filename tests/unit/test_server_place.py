@@ -195,18 +195,18 @@ def test_a_malformed_connection_string_is_refused_without_quoting_it() -> None:
 
 
 def test_the_socket_directories_of_the_dead_are_swept_and_nobody_elses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(server_dir))
     dead, alive = SocketDirectory.create(OURSELVES), SocketDirectory.create(OURSELVES)
     os.close(dead.lock)  # as the kernel does at the death of its maker
     (dead.path / ".s.PGSQL.5432.lock").touch()
-    (tmp_path / "pgdyno-of-somebody-else").mkdir()
-    link = tmp_path / f"{PREFIX}link"
-    link.symlink_to(tmp_path / "pgdyno-of-somebody-else")
+    (server_dir / "pgdyno-of-somebody-else").mkdir()
+    link = server_dir / f"{PREFIX}link"
+    link.symlink_to(server_dir / "pgdyno-of-somebody-else")
     assert sweep(STRANGER) == []
     assert sweep(OURSELVES) == [dead.path]
-    assert {path.name for path in tmp_path.iterdir()} == {
+    assert {path.name for path in server_dir.iterdir()} == {
         alive.path.name,
         link.name,
         "pgdyno-of-somebody-else",
