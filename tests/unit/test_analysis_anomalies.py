@@ -94,6 +94,14 @@ def alarms(blocks: int, studies: int, tails: float) -> int:
     return found
 
 
+def test_the_limit_is_for_all_cases_of_a_study(tmp_path: Path) -> None:
+    cases = [Synthetic(blocks=10, slices=2, levels={"clients": str(n)}, seed=n) for n in (1, 8)]
+    write_study(tmp_path / "e", *cases)
+    with Evidence(tmp_path / "e") as evidence:
+        every = find_study(evidence).cases
+    assert {one.own.limit for of in every for one in of.anomalies.trials} == {limit(10, 2 * 3)}
+
+
 @pytest.mark.parametrize("blocks", [6, 12])
 def test_of_clean_studies_few_name_a_trial(blocks: int) -> None:
     assert alarms(blocks, 400, tails=1e9) <= scipy.stats.binom.ppf(0.999, 400, FALSE_ALARM)

@@ -95,10 +95,24 @@ def whole(
     return found, points
 
 
-def codes(schedule: Schedule, trials: Sequence[Trial], points: dict[int, list[Point]]) -> set[Code]:
+def codes(
+    schedule: Schedule, trials: Sequence[Trial], points: dict[int, list[Point]], cases: int = 1
+) -> set[Code]:
     arms = [arm(0, "15"), arm(1, "18")]
-    found = steadiness(plan(schedule), arms, trials, points, {}, {})
-    return {caveat.code for caveat in doubts(plan(schedule), found)}
+    found = steadiness(plan(schedule), arms, trials, points, {}, {}, cases)
+    return {caveat.code for caveat in doubts(plan(schedule), found, cases)}
+
+
+def test_the_alarm_is_that_of_a_study_of_many_cases() -> None:
+    rng, studies, cases = np.random.default_rng(11), 40, 10
+    alarms = sum(
+        any(
+            codes(Schedule.SLICES, in_slices(rng, 6, 12, 0.1, 0.0, (flat, flat)), {}, cases)
+            for _ in range(cases)
+        )
+        for _ in range(studies)
+    )
+    assert alarms <= scipy.stats.binom.ppf(0.999, studies, 0.05)
 
 
 @pytest.mark.parametrize(("noise", "memory"), [(0.1, 0.0), (0.2, 0.5), (0.3, 0.8)])

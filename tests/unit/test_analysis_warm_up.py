@@ -46,3 +46,8 @@ def test_a_doubt_is_raised_beyond_chance(trials: int, unsteady: int, looks: int,
     of = [warmed(n, 8.0, "time", looks, 0 if n < unsteady else 1) for n in range(trials)]
     caveats = doubts({"15": warm_ups(arm(0, "15"), of), "18": None})
     assert [caveat.code for caveat in caveats] == [Code.WARM_UP_TOO_SHORT] * is_told
+
+
+def test_of_many_cases_a_doubt_needs_more() -> None:
+    found = {"15": warm_ups(arm(0, "15"), [warmed(n, 8.0, "time", 4, 0) for n in range(4)]), "18": None}
+    assert doubts(found, cases=1) and not doubts(found, cases=10)

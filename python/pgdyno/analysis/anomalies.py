@@ -99,11 +99,12 @@ def find_anomalies(
     metric: Metric,
     telemetry: Mapping[int, Telemetry],
     margin: float,
+    cases: int = 1,
 ) -> Anomalies:
-    """Of one case."""
+    """Of one of so many cases: the false alarms of all of them add up to no more than one's (Bonferroni)."""
     counted = [trial for trial in trials if trial.status is TrialStatus.OK]
     known = circumstances(counted, telemetry)
-    groups = len(arms) + len(comparisons)
+    groups = cases * (len(arms) + len(comparisons))
     values = {t.trial: value for t in counted if (value := metric.value(t, t.measured))}
     own: dict[int, Measured] = {}
     for arm in arms:

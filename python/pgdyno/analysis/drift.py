@@ -64,15 +64,15 @@ def drifts(
     return found + [drift for key in SIZES for drift in _sizes(key, known, confidence)]
 
 
-def doubts(arm: Arm, found: Sequence[Drift], window_s: float, margin: float, arms: int = 1) -> list[Caveat]:
+def doubts(arm: Arm, found: Sequence[Drift], window_s: float, margin: float, asked: int = 1) -> list[Caveat]:
     """No steady state: the rate surely changed, and during the window by more than the margin. That holds at
-    the alarm of trends for all of the study's arms together (Bonferroni).
+    the alarm of trends for all of the study together (Bonferroni): ``asked`` are its arms in all cases.
     """
     for drift in found:
         slope = drift.slope
         if drift.key != RATE or slope is None or slope.p_value is None or drift.percent is None:
             continue
-        if slope.p_value > ALARM_OF_TRENDS / arms:
+        if slope.p_value > ALARM_OF_TRENDS / asked:
             continue
         if abs(drift.percent.value) / 100 * window_s / S_PER_HOUR > margin:
             percent = grouped(drift.percent.value, drift.percent.decimals)

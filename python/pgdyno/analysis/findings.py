@@ -106,7 +106,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
     """Read all of one case, and compute; its verdicts are held against the noise. The caller holds a
     snapshot.
     """
-    study, arms = evidence.study(case), evidence.arms(case)
+    study, arms, cases = evidence.study(case), evidence.arms(case), len(evidence.cases())
     blocks, trials = evidence.blocks(case), evidence.trials(case)
     histograms = {
         trial.trial: {h.kind: h.pairs for h in evidence.histograms(trial.trial, Measure.LATENCY)}
@@ -128,12 +128,12 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
     told = read_case(evidence, study, arms, trials)
     drifting = {arm.arm: _drifts(arm, trials, series, told, study.plan) for arm in arms}
     computed = [*doubts(study, arms, trials, comparisons, p50_ms), *noise_doubts(comparisons, noise)]
-    steady = steadiness(study.plan, arms, trials, series, told.series, told.by_trial)
-    computed += of_steadiness(study.plan, steady)
+    steady = steadiness(study.plan, arms, trials, series, told.series, told.by_trial, cases)
+    computed += of_steadiness(study.plan, steady, cases)
     computed += telemetry.doubts(arms, trials, told.by_trial)
     for arm in arms:
         window_s = _window_s([trial for trial in trials if trial.arm == arm.arm])
-        computed += drift.doubts(arm, drifting[arm.arm], window_s, study.plan.margin, len(arms))
+        computed += drift.doubts(arm, drifting[arm.arm], window_s, study.plan.margin, cases * len(arms))
     durations = [
         block.ended_unix_s - block.started_unix_s
         for block in blocks
@@ -158,7 +158,9 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         profiles=compare_profiles(
             arms, trials, {trial: of.profile for trial, of in told.by_trial.items()}, study.plan.confidence
         ),
-        anomalies=find_anomalies(arms, trials, comparisons, chosen[0], told.by_trial, study.plan.margin),
+        anomalies=find_anomalies(
+            arms, trials, comparisons, chosen[0], told.by_trial, study.plan.margin, cases
+        ),
         why=_why(evidence, arms, trials, told, study.plan),
         steadiness=steady,
         dips=find_dips([t for t in trials if t.status is TrialStatus.OK], rates, told.events),

@@ -6,8 +6,9 @@
 - A step: the self-normalised test of Shao and Zhang ("Testing for change points in time series", JASA 2010),
   which needs no estimate of how long the seconds remember each other, over the means of ``PARTS`` parts.
 
-Both are held to ``ALARM`` for the whole study, whatever the number of arms and trials (Bonferroni over the
-three questions, Holm within each), and to the margin: what is surely there and smaller is of no account.
+Both are held to ``ALARM`` for the whole study, whatever the number of cases, arms and trials (Bonferroni over
+the three questions and the cases, Holm within each), and to the margin: what is surely
+there and smaller is of no account.
 """
 
 from __future__ import annotations

@@ -40,14 +40,15 @@ def steadiness(
     points: Mapping[int, Sequence[Point]],
     series: Mapping[int, Series],
     told: Mapping[int, Telemetry],
+    cases: int = 1,
 ) -> list[Steadiness]:
-    """Of each arm. ``points``, ``series`` (the server's) and ``told`` by trial id."""
+    """Of each arm of one of so many cases. ``points``, ``series`` (the server's) and ``told`` by trial id."""
     seen = {
         arm.arm: stationary.of_arm([trial for trial in trials if trial.arm == arm.arm], points)
         for arm in arms
     }
     steps = _steps(trials, seen)
-    sure = {id(one) for one, stands in zip(steps, _stand(steps), strict=True) if stands}
+    sure = {id(one) for one, stands in zip(steps, _stand(steps, cases), strict=True) if stands}
     return [
         Steadiness(
             arm=arm,
@@ -66,10 +67,10 @@ def steadiness(
     ]
 
 
-def doubts(plan: Plan, found: Sequence[Steadiness]) -> list[Caveat]:
-    """Those that hold for the whole study at its alarm, and matter."""
-    told = warm_up.doubts({of.arm.name: of.warm_ups for of in found})
-    alarms = (stationary.ALARM_OF_TRENDS, stationary.ALARM_OF_EFFECTS)
+def doubts(plan: Plan, found: Sequence[Steadiness], cases: int = 1) -> list[Caveat]:
+    """Those that hold for the whole study of so many cases at its alarm, and matter."""
+    told = warm_up.doubts({of.arm.name: of.warm_ups for of in found}, cases)
+    alarms = (stationary.ALARM_OF_TRENDS / cases, stationary.ALARM_OF_EFFECTS / cases)
     for alarm, trends, code in zip(
         alarms,
         ([of.trend for of in found], [of.of_effect for of in found]),
@@ -136,8 +137,8 @@ def _steps(trials: Sequence[Trial], seen: Mapping[int, Mapping[int, Observed]]) 
     return [one for one in found if one is not None]
 
 
-def _stand(steps: Sequence[Step]) -> list[bool]:
-    return surely([one.p_value for one in steps], stationary.ALARM_OF_STEPS)
+def _stand(steps: Sequence[Step], cases: int) -> list[bool]:
+    return surely([one.p_value for one in steps], stationary.ALARM_OF_STEPS / cases)
 
 
 def _of_effect(

@@ -58,9 +58,11 @@ def warm_ups(arm: Arm, trials: Sequence[Trial]) -> WarmUps | None:
     )
 
 
-def doubts(found: Mapping[str, WarmUps | None]) -> list[Caveat]:
-    """Of the arms by name: where more warm-ups never looked steady than chance would have it."""
-    alarm = ALARM / max(1, len(found))
+def doubts(found: Mapping[str, WarmUps | None], cases: int = 1) -> list[Caveat]:
+    """Of the arms by name, of one of so many cases: where more warm-ups never looked steady than chance would
+    have it.
+    """
+    alarm = ALARM / max(1, len(found) * cases)
     return [
         Caveat(
             Code.WARM_UP_TOO_SHORT,
