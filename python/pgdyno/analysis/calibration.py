@@ -6,31 +6,36 @@ mean d̄ varies about 0, its true value, with variance σ_b² + s_u²/k, for k u
 and restarts do, whatever the slices, so it is estimated from all lengths together by equating moments (the
 method of variance components in a one-way layout), and is at least 0.
 
-The figure of merit is the standard deviation of a block times the root of its minutes: it does not depend on
-how many blocks there are, and holds the time for restores, restarts, warm-up, draining and discarded starts.
-n minutes leave merit / √n, so an effect of δ is found with a chance of POWER after
-((z_{α/2} + z_β) · merit / ln(1 + δ))² minutes.
+The figure of merit is the standard deviation of a block times the root of its minutes: it does not depend
+on how many blocks there are, and holds the time for restores, restarts, warm-up, draining and discarded
+starts. Its variance is a sum of mean squares, so its interval is chi-squared's with Satterthwaite's degrees
+of freedom ("An approximate distribution of estimates of variance components", Biometrics 1946).
+
+How long an effect takes is what the rule of the verdicts says: a study that stops on its verdict needs five
+blocks at least, an interval for every look, and a sixth of its time for its A/A blocks.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import scipy  # its parts load when first used: stats alone takes a second
 
-from pgdyno.analysis.comparison import ok_by_block
-from pgdyno.analysis.effect import paired, student
+from pgdyno.analysis.effect import Method, student
 from pgdyno.analysis.noise import Alarms
-from pgdyno.analysis.verdict import BLOCKS_MIN, POWER
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import BlockStatus, Slice, Trial
+from pgdyno.analysis.verdict import BLOCKS_MIN, BLOCKS_NEEDED_MAX, reach_of
+from pgdyno.study.aa import BLOCKS_PER_AA
 
 CONFIDENCE = 0.95
 EFFECTS = (0.05, 0.02)
 """True differences of which it is told how long they take to be found."""
+
+BLOCKS_KNOWN = 3
+"""Of each schedule and length: what rests on fewer is shown, but nothing is concluded from it."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +61,25 @@ class Measured:
     @property
     def per_block(self) -> float:
         """Units of a block, on the mean."""
-        return sum(map(len, self.units)) / len(self.units)
+        return sum(map(len, self.units)) / len(self.units) if self.units else 0.0
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it has too few blocks for anything to follow."""
+        return self.blocks < BLOCKS_KNOWN
+
+    @property
+    def free_of_units(self) -> int:
+        """Degrees of freedom of s_u."""
+        return sum(len(of) - 1 for of in self.units)
 
     @property
     def sd_unit(self) -> float | None:
         """s_u, about each block's mean; None where no block has two."""
-        free = sum(len(of) - 1 for of in self.units)
-        if free < 1:
+        if self.free_of_units < 1:
             return None
         square = sum(float(np.var(of)) * len(of) for of in self.units)
-        return math.sqrt(square / free)
+        return math.sqrt(square / self.free_of_units)
 
     @property
     def of_blocks(self) -> list[float]:
@@ -76,12 +90,11 @@ class Measured:
         """Of a unit, times the root of its minutes: as if there were no restarts."""
         return None if self.sd_unit is None else self.sd_unit * math.sqrt(self.unit_s / 60)
 
-    def merit(self, sd_restart: float) -> float | None:
-        """Of a block, times the root of its minutes."""
+    def sd_block(self, sd_restart: float) -> float | None:
+        """Of a block's mean."""
         if self.sd_unit is None:
             return None
-        variance = sd_restart**2 + self.sd_unit**2 / self.per_block
-        return math.sqrt(variance * self.block_s / 60)
+        return math.sqrt(sd_restart**2 + self.sd_unit**2 / self.per_block)
 
 
 @dataclass(frozen=True)
@@ -92,27 +105,89 @@ class Calibration:
     sd_restart: float
     alarms: Alarms | None
 
+    @property
+    def is_short(self) -> bool:
+        """Whether some length has too few blocks, or none."""
+        return any(one.is_short for one in self.measured)
+
     def merit(self, one: Measured) -> float | None:
         """The figure of merit: small is good."""
-        return one.merit(self.sd_restart)
+        sd = one.sd_block(self.sd_restart)
+        return None if sd is None else sd * math.sqrt(one.block_s / 60)
+
+    def merit_interval(self, one: Measured) -> tuple[float, float] | None:
+        """By chi-squared, at CONFIDENCE."""
+        merit, free = self.merit(one), self.freedom(one)
+        if merit is None or free is None or one.is_short:
+            return None
+        low, high = (free / float(scipy.stats.chi2.ppf((1 + p) / 2, free)) for p in (CONFIDENCE, -CONFIDENCE))
+        return merit * math.sqrt(low), merit * math.sqrt(high)
+
+    def freedom(self, one: Measured) -> float | None:
+        """Satterthwaite's degrees of freedom of the variance of a block's mean."""
+        variance = self._variance(one)
+        return 2 * variance**2 / self._doubt([(one, 1.0)]) if variance else None
+
+    def _variance(self, one: Measured) -> float:
+        return (one.sd_block(self.sd_restart) or 0.0) ** 2
+
+    def _doubt(self, parts: Sequence[tuple[Measured, float]]) -> float:
+        """The variance of Σ_j c_j V_j, of lengths and their c. The variance of a block's mean is estimated by
+
+        V_j = Σ_i n_i/N (M_i - s_i²/k_i) + s_j²/k_j,
+
+        of mean squares M_i of n_i block means about 0, of which V_i is the mean, and s_i² of units.
+        """
+        known = [one for one in self.measured if one.sd_unit is not None]
+        blocks, whole, doubt = sum(one.blocks for one in known), sum(c for _, c in parts), 0.0
+        for one in known:
+            of_blocks = whole * one.blocks / blocks
+            of_units = sum(c for other, c in parts if other is one) - of_blocks
+            within = (one.sd_unit or 0.0) ** 2 / one.per_block
+            doubt += of_blocks**2 * 2 * self._variance(one) ** 2 / one.blocks
+            doubt += of_units**2 * 2 * within**2 / max(1, one.free_of_units)
+        return doubt
+
+    def minutes(self, one: Measured, effect: float) -> float | None:
+        """As ``minutes_for``; None while too few blocks are known."""
+        sd = one.sd_block(self.sd_restart)
+        return None if sd is None or one.is_short else minutes_for(sd, one.block_s, effect)
 
     def best(self, schedule: str | None = None) -> Measured | None:
-        """With the least merit, of one schedule or of all."""
-        known = [(merit, one) for one in self.measured if (merit := self.merit(one)) is not None]
-        mine = [(merit, one) for merit, one in known if schedule in (None, one.schedule)]
-        return min(mine, key=lambda pair: pair[0])[1] if mine else None
+        """With the least merit, of one schedule or of all; None while one of them has too few blocks."""
+        mine = [one for one in self.measured if schedule in (None, one.schedule)]
+        merits = [(merit, one) for one in mine if (merit := self.merit(one)) is not None]
+        if not merits or any(one.is_short for one in mine):
+            return None
+        return min(merits, key=lambda pair: pair[0])[1]
+
+    def like_best(self) -> list[Measured]:
+        """Those that cannot be told apart from the best: what their squares differ by is within the normal
+        error, at 5 % in all.
+        """
+        best = self.best()
+        others = [one for one in self.measured if one is not best]
+        if best is None:
+            return []
+        return [one for one in others if not self._is_worse(one, best, (1 - CONFIDENCE) / len(others))]
+
+    def _is_worse(self, one: Measured, best: Measured, level: float) -> bool:
+        merit, least = self.merit(one), self.merit(best)
+        if merit is None or least is None:
+            return False
+        sd = math.sqrt(self._doubt([(one, one.block_s / 60), (best, -best.block_s / 60)]))
+        return merit**2 - least**2 > float(scipy.stats.norm.isf(level)) * sd
 
 
-def minutes_for(merit: float, effect: float) -> float:
-    """Until a true effect of that size is found with a chance of POWER."""
-    z = float(scipy.stats.norm.ppf((1 + CONFIDENCE) / 2) + scipy.stats.norm.ppf(POWER))
-    return (z * merit / math.log1p(effect)) ** 2
-
-
-def find_calibration(evidence: Evidence) -> Calibration:
-    """Of a file that ``pgdyno doctor --calibrate`` wrote."""
-    found = [one for case in evidence.cases() if (one := _measured(evidence, case)) is not None]
-    return calibration_of(found)
+def minutes_for(sd: float, block_s: float, effect: float) -> float | None:
+    """Until a true effect of that size is found with a chance of POWER by a study of two arms that stops on
+    its verdict, with its A/A blocks; ``sd`` is of one block. None where no study is so long.
+    """
+    wanted, numbers = math.log1p(effect), range(BLOCKS_MIN, BLOCKS_NEEDED_MAX)
+    place = bisect_left(numbers, True, key=lambda n: reach_of(sd, n, CONFIDENCE, Method.ANYTIME) <= wanted)
+    if place == len(numbers):
+        return None
+    return numbers[place] * block_s / 60 * (1 + 1 / BLOCKS_PER_AA)
 
 
 def calibration_of(measured: Sequence[Measured]) -> Calibration:
@@ -130,12 +205,13 @@ def _sd_restart(measured: Sequence[Measured]) -> float:
 
 
 def _alarms(measured: Sequence[Measured]) -> Alarms | None:
-    """Series of BLOCKS_MIN blocks, one unit of each: judged by whether Student's interval leaves 0 out."""
+    """Series of BLOCKS_MIN blocks of a length, as a study of so many would have them: judged by whether
+    Student's interval leaves 0 out. A block counts once: its units share what its restart does.
+    """
     series = [
-        [of[place] for of in one.units[first : first + BLOCKS_MIN]]
+        one.of_blocks[first : first + BLOCKS_MIN]
         for one in measured
         for first in range(0, one.blocks - BLOCKS_MIN + 1, BLOCKS_MIN)
-        for place in range(min(map(len, one.units[first : first + BLOCKS_MIN])))
     ]
     if not series:
         return None
@@ -143,84 +219,23 @@ def _alarms(measured: Sequence[Measured]) -> Alarms | None:
     return Alarms(sum(p is not None and p < 1 - CONFIDENCE for p in p_values), len(series), CONFIDENCE)
 
 
-def _measured(evidence: Evidence, case: int) -> Measured | None:
-    """None without a block."""
-    plan = evidence.study(case).plan
-    durations = {
-        block.block: block.ended_unix_s - block.started_unix_s
-        for block in evidence.blocks(case)
-        if block.status is BlockStatus.DONE and block.ended_unix_s is not None
-    }
-    pairs = {
-        block: (of[0], of[1])
-        for block, of in ok_by_block(evidence.trials(case)).items()
-        if {0, 1} <= of.keys() and block in durations
-    }
-    found = {block: of for block, (a, b) in pairs.items() if (of := units(a, b))}
-    if not found:
-        return None
-    spans = [_span_s(*pairs[block]) / len(of) for block, of in found.items()]
-    # The first block of all copies the data whole: the later ones tell what a block takes.
-    later = [durations[block] for block in sorted(found)[1:]] or list(durations.values())
-    return Measured(
-        schedule=str(plan.schedule),
-        slice_s=float(plan.slice_s or 0.0),
-        units=[found[block] for block in sorted(found)],
-        unit_s=sum(spans) / len(spans),
-        block_s=sum(later) / len(later),
-        lost_share=_lost_share([pairs[block] for block in found]),
-    )
-
-
-def units(a: Trial, b: Trial) -> list[float]:
-    """Log ratios of pairs of rounds; a pair in which an arm did nothing is left out."""
-    mine, others = paired(a, b)
-    found = []
-    for first in range(0, len(mine) - 1, 2):
-        rates = [_rate(of[first : first + 2]) for of in (mine, others)]
-        if all(rates):
-            found.append(math.log(rates[1] / rates[0]))
-    return found
-
-
-def _rate(slices: Sequence[Slice]) -> float:
-    counted_s = sum(piece.counted_s for piece in slices)
-    n = sum(counts.executed for piece in slices for counts in piece.kinds.values())
-    return n / counted_s if counted_s > 0 else 0.0
-
-
-def _span_s(a: Trial, b: Trial) -> float:
-    """From the first measured slice's start to the last one's end."""
-    every = [*a.measured, *b.measured]
-    return max(piece.drained_s for piece in every) - min(piece.opened_s for piece in every)
-
-
-def _lost_share(pairs: Sequence[tuple[Trial, Trial]]) -> float:
-    """Of slices' time: discarded at their starts, and while what was under way came to its end."""
-    every = [piece for pair in pairs for trial in pair for piece in trial.measured]
-    whole_s = sum(piece.drained_s - piece.opened_s for piece in every)
-    return 1 - sum(piece.counted_s for piece in every) / whole_s if whole_s > 0 else 0.0
-
-
 def as_values(calibration: Calibration) -> list[Mapping[str, object]]:
     """For JSON and the history: a row a schedule and length, logs as they are."""
-    rows: list[Mapping[str, object]] = []
-    for one in calibration.measured:
-        merit = calibration.merit(one)
-        rows.append(
-            {
-                "schedule": one.schedule,
-                "slice_s": one.slice_s,
-                "blocks": one.blocks,
-                "units": sum(map(len, one.units)),
-                "block_s": one.block_s,
-                "unit_s": one.unit_s,
-                "lost_share": one.lost_share,
-                "sd_within_root_min": one.within(),
-                "sd_root_min": merit,
-                "minutes": {
-                    f"{effect:g}": None if merit is None else minutes_for(merit, effect) for effect in EFFECTS
-                },
-            }
-        )
-    return rows
+    alike = calibration.like_best()
+    return [
+        {
+            "schedule": one.schedule,
+            "slice_s": one.slice_s,
+            "blocks": one.blocks,
+            "units": sum(map(len, one.units)),
+            "block_s": one.block_s if one.units else None,
+            "unit_s": one.unit_s if one.units else None,
+            "lost_share": one.lost_share if one.units else None,
+            "sd_within_root_min": one.within(),
+            "sd_root_min": calibration.merit(one),
+            "sd_root_min_interval": calibration.merit_interval(one),
+            "is_like_best": any(one is other for other in alike),
+            "minutes": {f"{effect:g}": calibration.minutes(one, effect) for effect in EFFECTS},
+        }
+        for one in calibration.measured
+    ]

@@ -14,7 +14,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from pgdyno.analysis.calibration import EFFECTS, Calibration, minutes_for
+from pgdyno.analysis.calibration import BLOCKS_KNOWN, EFFECTS, Calibration, Measured
 from pgdyno.analysis.effect import percent_of
 from pgdyno.analysis.verdict import BLOCKS_MIN, POWER
 from pgdyno.cli.console import out, print_json, say
@@ -66,7 +66,7 @@ def run(asked: Asked) -> int:
         return 130 if interrupted else 1
     history = History(noise_history.history_path())
     before = history.calibrations()
-    kept = not found.is_short
+    kept = not found.calibration.is_short
     if kept:
         history.append(found.entry)
     drift = drift_of(found.entry, before)
@@ -80,7 +80,7 @@ def run(asked: Asked) -> int:
     if kept:
         say(f"kept in {history.path}; `pgdyno compare --slice auto` takes the best length")
     else:
-        say(f"not kept: that takes {calibrate.BLOCKS_MIN} blocks of every length, so more time")
+        say(f"not kept: that takes {BLOCKS_KNOWN} blocks of every length, so more time")
     return 130 if interrupted else 0
 
 
@@ -139,20 +139,27 @@ def _print(calibration: Calibration, entry: Entry) -> None:
         table.add_column(column, justify="right")
     best = calibration.best()
     for one in calibration.measured:
-        merit, within = calibration.merit(one), one.within()
+        within = one.within()
         cells = [
             one.schedule,
             format_duration(one.slice_s),
             str(one.blocks),
-            number(merit and percent_of(merit)),
+            _merit(calibration, one),
             number(within and percent_of(within)),
-            *(number(merit and minutes_for(merit, effect)) for effect in EFFECTS),
-            number(100 * one.lost_share),
+            *(number(calibration.minutes(one, effect)) for effect in EFFECTS),
+            number(100 * one.lost_share if one.units else None),
         ]
         table.add_row(*map(Text, cells), style="bold" if one is best else "")
     out.print(table)
     for line in _sentences(calibration):
         out.print(line, markup=False)
+
+
+def _merit(calibration: Calibration, one: Measured) -> str:
+    """With its interval."""
+    merit, interval = calibration.merit(one), calibration.merit_interval(one)
+    value = number(merit and percent_of(merit))
+    return value + (f" ({' … '.join(number(percent_of(end)) for end in interval)})" if interval else "")
 
 
 def number(value: float | None) -> str:
@@ -161,25 +168,42 @@ def number(value: float | None) -> str:
 
 
 def _sentences(calibration: Calibration) -> Iterator[str]:
-    yield (
-        f"Minutes until a true difference is found with a chance of {given_percent(POWER)}, restores and "
-        f"restarts included. {_restarts(calibration.sd_restart)}"
-    )
+    if calibration.is_short:
+        yield f"Below {BLOCKS_KNOWN} blocks of every length none is called the best."
+    else:
+        yield (
+            f"Minutes until a true difference is found with a chance of {given_percent(POWER)} by a study "
+            "that stops on its verdict; restores, restarts and A/A blocks included. "
+            f"{_restarts(calibration.sd_restart)}"
+        )
     if (alarms := calibration.alarms) is None:
         yield f"False alarms: not known below {BLOCKS_MIN} blocks of a length."
     else:
         low, high = (100 * end for end in alarms.interval)
         rate = 100 * alarms.called / alarms.series
         yield (
-            f"False alarms: of {alarms.series} series of {BLOCKS_MIN} pairs {alarms.called} were called "
+            f"False alarms: of {alarms.series} series of {BLOCKS_MIN} blocks {alarms.called} were called "
             f"different ({rate:.2g} %, interval {low:.2g} … {high:.2g} %); chance calls 5 %."
         )
+    yield from _best(calibration)
+
+
+def _best(calibration: Calibration) -> Iterator[str]:
     best = calibration.best()
-    if best is not None and (merit := calibration.merit(best)) is not None:
-        took = " and ".join(
-            f"{given_percent(effect)} in about {number(minutes_for(merit, effect))} min" for effect in EFFECTS
-        )
-        yield f"Best here: {best.schedule} of {format_duration(best.slice_s)}: {took}."
+    if best is None:
+        return
+    took = [
+        f"{given_percent(effect)} in about {number(minutes)} min"
+        for effect in EFFECTS
+        if (minutes := calibration.minutes(best, effect)) is not None
+    ]
+    yield f"Best here: {_name(best)}{': ' if took else ''}{' and '.join(took)}."
+    if alike := calibration.like_best():
+        yield f"Not to be told apart from it by these blocks: {', '.join(map(_name, alike))}."
+
+
+def _name(one: Measured) -> str:
+    return f"{one.schedule} of {format_duration(one.slice_s)}"
 
 
 def _restarts(sd: float) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pgdyno import __version__
-from pgdyno.analysis.calibration import Calibration, as_values, find_calibration
+from pgdyno.analysis.calibration import Calibration, as_values
+from pgdyno.analysis.calibration_reading import find_calibration
 from pgdyno.errors import UsageError
 from pgdyno.evidence.reader import Evidence
 from pgdyno.interruption import Interruption
@@ -18,9 +19,6 @@ from pgdyno.server.build import Build
 from pgdyno.server.cache import Cache
 from pgdyno.server.find import system_builds
 from pgdyno.study.plan import Study
-
-BLOCKS_MIN = 3
-"""Of each schedule and length: what rests on fewer is shown, and not kept."""
 
 TITLE = "Calibration of this machine"
 
@@ -44,15 +42,10 @@ def measure(path: Path, request: Request, minutes: float, watch_for: WatchFor, s
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was found; ``entry`` is what the history keeps of it, unless it ``is_short``."""
+    """What was found; ``entry`` is what the history keeps of it, unless the calibration ``is_short``."""
 
     calibration: Calibration
     entry: Entry
-
-    @property
-    def is_short(self) -> bool:
-        """Whether some length has too few blocks to be kept."""
-        return any(one.blocks < BLOCKS_MIN for one in self.calibration.measured)
 
 
 def outcome_of(path: Path) -> Outcome | None:
@@ -60,7 +53,7 @@ def outcome_of(path: Path) -> Outcome | None:
     with Evidence(path) as evidence, evidence.snapshot():
         calibration = find_calibration(evidence)
         study, arm = evidence.study(), evidence.arms()[0]
-    if not calibration.measured:
+    if not any(one.blocks for one in calibration.measured):
         return None
     alarms = calibration.alarms
     entry: dict[str, Any] = {
