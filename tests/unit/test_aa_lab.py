@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+import pytest
+from synthetic_study import Synthetic, arms_of, study_of, write_block
 from test_study import make_study
 
-from pgdyno.lab.aa import with_aa
+from pgdyno.analysis.noise import read_noise
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.writer import Writer
+from pgdyno.lab.aa import load_of, with_aa
 from pgdyno.lab.prepare import Prepared
 from pgdyno.lab.trial import Lab
 from pgdyno.study.aa import aa_study
@@ -25,3 +32,47 @@ def test_twins_remember_warm_ups_of_their_own() -> None:
     found.aa[0].rates.setdefault(1, []).append([1.0])
     assert found.rates == {}
     assert (found.aa[0].case, found.aa[0].study) == (1, twins)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"clients": 7},
+        {"threads": 2},
+        {"warmup_min_s": 0.5},
+        {"cache_state": "prewarmed"},
+        {"probes": ()},
+        {"capacity": "p99<20ms"},
+    ],
+)
+def test_blocks_under_another_load_are_not_taken_from_earlier_studies(changes: dict[str, Any]) -> None:
+    assert load_of(make_study(**changes)) != load_of(make_study())
+
+
+@pytest.mark.parametrize(
+    ("workload", "asked", "pooled"),
+    [
+        ({"kind": "tpcc", "warehouses": 3}, {"clients": 2}, 2),
+        ({"kind": "tpcc", "warehouses": 30}, {"clients": 2}, 1),
+        ({"kind": "tpcc", "warehouses": 3}, {"clients": 20}, 1),
+    ],
+)
+def test_only_cases_with_the_same_load_have_their_aa_blocks_in_common(
+    tmp_path: Path, workload: dict[str, Any], asked: dict[str, Any], pooled: int
+) -> None:
+    first = Synthetic(blocks=2, slices=4, noise=0.0)
+    loads = [({"kind": "tpcc", "warehouses": 3}, {"clients": 2}), (workload, asked)]
+    cases = []
+    for case, (load, study) in enumerate(loads):
+        one = study_of(replace(first, case=case))
+        plan = replace(one.plan, workload=load, details={**one.plan.details, "study": study, "why_no_aa": ""})
+        cases.append((replace(one, case=f"case {case}", plan=plan), arms_of(first)))
+    hidden = [
+        (replace(one, case=f"A/A {case}", aa_of=case), arms_of(first)) for case, (one, _) in enumerate(cases)
+    ]
+    path = tmp_path / "e.sqlite"
+    with Writer.create(path, *cases[0], cases[1], *hidden) as writer:
+        for case in (2, 3):
+            write_block(writer, replace(first, case=case), 0, np.random.default_rng(case))
+    with Evidence(path) as evidence:
+        assert [noise.n for noise in read_noise(evidence).values()] == [pooled, pooled]

@@ -10,6 +10,7 @@ beyond it with a chance of 1 − confidence.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +32,21 @@ against it."""
 
 ANOTHER_NOISE = 0.05
 """The significance at which earlier A/A blocks are of another noise: a floor is of the machine of the day."""
+
+OF_THE_LOAD = (
+    "clients",
+    "threads",
+    "drivings",
+    "rate",
+    "capacity",
+    "transactions",
+    "warmup_min_s",
+    "warmup_workload",
+    "cache_state",
+    "probes",
+    "checkpoints",
+)
+"""Of the study as it was asked for: what makes cases' blocks vary more or less."""
 
 NO_BLOCK_YET = "none is done yet"
 
@@ -216,8 +232,8 @@ def floor_text(log_ratio: float) -> str:
 
 
 def read_noise(evidence: Evidence) -> dict[int, Noise]:
-    """Of every case. Its A/A blocks are those of all cases with the same layout: what the machine does to a
-    block depends on how long that is more than on what is driven in it.
+    """Of every case. Its A/A blocks are those of all cases with the same load and layout, such as those that
+    differ in their servers or settings: how much blocks vary depends on what is driven, too.
     """
     plans = {case: evidence.study(case).plan for case in evidence.cases()}
     found: dict[object, list[float]] = {}
@@ -238,8 +254,18 @@ def _noise(plan: Plan, log_ratios: Sequence[float]) -> Noise:
 
 
 def _layout(plan: Plan) -> object:
-    """Cases for which this is equal have blocks alike."""
-    return plan.schedule, plan.slice_s, plan.slices_per_arm, plan.window_s, plan.load_is_fixed
+    """Cases for which this is equal have blocks alike. What all cases have is not in it."""
+    asked: Mapping[str, object] = plan.details.get("study", {})
+    arms = (
+        plan.schedule,
+        plan.slice_s,
+        plan.slices_per_arm,
+        plan.window_s,
+        plan.warm_up_s,
+        plan.load_is_fixed,
+    )
+    load = (plan.workload, plan.pacing, plan.rate_per_s, *(asked.get(name) for name in OF_THE_LOAD))
+    return json.dumps((arms, load), sort_keys=True, default=str)
 
 
 def aa_log_ratios(evidence: Evidence, case: int) -> list[float]:

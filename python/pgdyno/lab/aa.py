@@ -60,12 +60,18 @@ def load_of(study: Study) -> dict[str, Any]:
     fields = (
         "workload",
         "clients",
+        "threads",
         "pacing",
         "rate",
+        "capacity",
         "schedule",
         "slice_s",
         "rounds",
         "warmup_s",
+        "warmup_min_s",
+        "warmup_workload",
+        "cache_state",
+        "probes",
         "checkpoints",
     )
     dumped, arm = study.model_dump(mode="json"), study.arms[0]
@@ -78,7 +84,9 @@ def with_before(
     ready: Sequence[Prepared],
     history: History,
 ) -> list[tuple[records.Study, Sequence[records.Arm]]]:
-    """With A/A blocks of earlier studies in each case's plan: a report is made from the evidence alone."""
+    """With A/A blocks of earlier studies in each case's plan, the latest of each of its loads: a report is
+    made from the evidence alone. Loads differ where arms' settings or drivings do.
+    """
     found = []
     for (study, arms), prepared in zip(described, ready, strict=True):
         loads: list[dict[str, Any]] = []
