@@ -20,6 +20,7 @@ from pgdyno.cli.groups import expanded
 from pgdyno.cli.lengths import asked_warm_up, asked_window, warm_up_text, window_text
 from pgdyno.cli.measuring import run_and_report
 from pgdyno.cli.place import require_place
+from pgdyno.cli.resuming import refuse_what_is_not_read
 from pgdyno.cli.workload import PgbenchData, PgbenchScripts, TpccCalls, TpccData, Which, parameters_of
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
@@ -48,6 +49,7 @@ DEFAULT_SIZES = {"tpcc": default_warehouses, "pgbench": default_scale}
 
 @expanded
 def compare(
+    context: typer.Context,
     # What an arm is stands in the docstring: typer would call it a `<list[str]>`.
     arms: Annotated[list[str] | None, typer.Argument(metavar="ARM", hidden=True)] = None,
     *,
@@ -193,6 +195,7 @@ def compare(
     if resume is not None:
         if arms:
             raise UsageError("--resume takes the arms from the evidence file: name none")
+        refuse_what_is_not_read(context)
         return run_and_report(
             resume, None, more_minutes=minutes, html=html, json=json, quiet=quiet, gating=gating
         )

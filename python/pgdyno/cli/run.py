@@ -15,6 +15,7 @@ from pgdyno.cli.gating import Gating
 from pgdyno.cli.groups import expanded
 from pgdyno.cli.measuring import run_and_report
 from pgdyno.cli.place import require_place
+from pgdyno.cli.resuming import refuse_what_is_not_read
 from pgdyno.cli.study import read, study_path, text_of
 from pgdyno.cli.study_plan import size_of
 from pgdyno.errors import UsageError
@@ -31,6 +32,7 @@ from pgdyno.units import format_duration
 
 @expanded
 def run(
+    context: typer.Context,
     study: Annotated[
         str | None,
         typer.Argument(metavar="STUDY", help="A study file, or the name of one that comes with pgdyno."),
@@ -76,6 +78,7 @@ def run(
     if resume is not None:
         if study is not None or fit:
             raise UsageError("--resume takes the study from the evidence: name no other, and fit nothing")
+        refuse_what_is_not_read(context)
         return run_and_report(
             resume,
             None,

@@ -1,0 +1,35 @@
+"""A resume takes the study from its evidence: what it would not read is refused by name."""
+
+from pathlib import Path
+
+import pytest
+
+from pgdyno.cli import measuring
+from pgdyno.cli.main import run
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("compare --resume e.sqlite --stop budget", "--stop"),
+        ("compare --resume e.sqlite --minutes 5 --no-aa", "--no-aa"),
+        ("compare --margin 2% --resume e.sqlite", "--margin"),  # though it is the default
+        ("compare --resume e.sqlite --schedule blocks --json", "--schedule"),
+        ("compare --resume e.sqlite --clients 9", "--clients"),
+        ("compare --resume e.sqlite --warehouses 2", "--warehouses"),
+        ("compare --resume e.sqlite --evidence f.sqlite", "--evidence"),
+        ("run --resume e.sqlite --nearest", "--nearest"),
+        ("run --resume e.sqlite --no-aa", "--no-aa"),
+    ],
+)
+def test_what_a_resume_does_not_read_is_refused(
+    words: str,
+    named: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(measuring, "resume_study", lambda *_: pytest.fail("it went on"))
+    assert run(words.split()) == 2
+    assert f"{named}: --resume takes all but --minutes" in capsys.readouterr().err
