@@ -63,6 +63,8 @@ that caveats can be counted and searched for. Every report for people shows them
 study, and none can be switched off.
 """
 
+WORDED_IN = (PACKAGE / "caveats.py", PACKAGE / "caveats_of_the_machine.py")
+
 NOT_YET = "*Not looked for yet.* "
 
 
@@ -103,9 +105,10 @@ def caveats_page() -> str:
 
 
 def _raised() -> set[str]:
-    """The names of the codes that some module makes a caveat of."""
-    pattern = re.compile(r"\(\s*Code\.([A-Z_]+)\b")  # of Caveat(Code.X, and of tuples (Code.X, share, limit)
-    return {name for path in PACKAGE.rglob("*.py") for name in pattern.findall(path.read_text("utf-8"))}
+    """The names of the codes that some module uses: all but the one that words them."""
+    pattern = re.compile(r"\bCode\.([A-Z_]+)\b")
+    modules = (path for path in PACKAGE.rglob("*.py") if path not in WORDED_IN)
+    return {name for path in modules for name in pattern.findall(path.read_text("utf-8"))}
 
 
 def _filled_in(text: str) -> str:
