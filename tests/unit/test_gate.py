@@ -22,7 +22,7 @@ from pgdyno.cli.main import run
 from pgdyno.cli.report import read_hosts, read_report
 from pgdyno.errors import UsageError
 from pgdyno.estimate import Better
-from pgdyno.evidence.records import Ending
+from pgdyno.evidence.records import Ending, TrialStatus
 from pgdyno.report.summary import to_summary
 
 SLOWER = Synthetic(effects=(1, 0.9), blocks=8, slices=4)
@@ -111,6 +111,50 @@ def test_json_has_the_verdicts_and_the_gate(tmp_path: Path, capsys: pytest.Captu
     assert tripped["condition"] == "slower" and tripped["p_value"] == verdict["p_value"]
     assert run(["report", str(tmp_path / "e.sqlite"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["gate"] is None
+
+
+NO_TRIAL = replace(
+    SAME, levels={"clients": "9"}, statuses={(block, 1): TrialStatus.FAILED for block in range(8)}
+)
+
+
+@pytest.mark.parametrize("condition", ["slower", "not-same", "slower:p99", "slower:average"])
+def test_an_arm_that_was_never_measured_in_one_of_the_cases_passes_no_gate(
+    tmp_path: Path, condition: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = tmp_path / "summary.md"
+    measured = replace(SAME, levels={"clients": "4"})
+    expected = 3 if condition == "not-same" else 1
+    more = ("--summary", str(summary))
+    assert status(tmp_path, measured, NO_TRIAL, conditions=condition, more=more) == expected
+    place = "average" if condition == "slower:average" else "clients 9"
+    for text in (plain(capsys.readouterr().err), plain(summary.read_text())):
+        assert f"cannot be judged: {condition} of 18 against 17 in {place}" in text
+        assert "Of 32 trials 8 failed or were excluded" in text
+        assert "Gate passed" not in text
+
+
+def test_several_hosts_without_a_number_of_one_arm_pass_no_gate(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{n}.sqlite" for n in range(2)]
+    lost = {(block, 2): TrialStatus.EXCLUDED for block in range(8)}
+    for n, path in enumerate(paths):
+        host = {"machine": f"{n}", "processor": f"{n}", "cores": 2, "memory_bytes": 1e9}
+        of_host = replace(SAME, effects=(1, 1, 1), names=("16", "17", "18"), statuses=lost, host=host, seed=n)
+        write_study(path, of_host)
+    found = gate(read_hosts(paths).findings, [Condition(Outcome.SLOWER)])
+    assert not found.passes and not found.holds
+    assert [one.of and one.of.arm for one in found.absent] == ["18"]
+    assert (found.lost, found.trials) == (16, 48)
+
+
+def test_a_comparison_that_two_conditions_look_at_is_in_the_family_once(tmp_path: Path) -> None:
+    write_study(tmp_path / "e.sqlite", SLOWER)
+    findings = read_report(tmp_path / "e.sqlite").findings
+    families = [
+        gate(findings, [Condition(Outcome.SLOWER), parse_condition(text)]).family
+        for text in ("slower:nopm", "slower:average", "slower:p99")
+    ]
+    assert families == [1, 1, 2]
 
 
 CASES = tuple(

@@ -33,6 +33,7 @@ from pgdyno.analysis.telemetry import parted
 from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict, decide
 from pgdyno.errors import UsageError
 from pgdyno.estimate import Better, Estimate
+from pgdyno.evidence.records import TrialStatus
 
 PRIMARY = ""
 """Stands for the metric that the verdicts are about."""
@@ -53,18 +54,23 @@ class Outcome(StrEnum):
 
 CLAIMS = (Outcome.SLOWER, Outcome.FASTER)
 
+LOST = (TrialStatus.FAILED, TrialStatus.EXCLUDED)
+
 
 @dataclass(frozen=True)
 class Condition:
-    """``slower``, or of another metric than the primary one ``slower:latency.all.p99``."""
+    """``slower``, or of another metric than the primary one ``slower:latency.all.p99``. ``asked``: in whose
+    words, such as ``slower:p99``.
+    """
 
     outcome: Outcome
     metric: str = PRIMARY
+    asked: str = ""
 
     @property
     def text(self) -> str:
         """As it was asked for."""
-        return f"{self.outcome}:{self.metric}" if self.metric else self.outcome.value
+        return self.asked or (f"{self.outcome}:{self.metric}" if self.metric else self.outcome.value)
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,11 @@ class Judged:
     blocks: int
 
     @property
+    def place(self) -> tuple[str, str, str, str]:
+        """Which comparison it is, of which metric."""
+        return self.case, self.baseline, self.arm, self.metric
+
+    @property
     def has_interval(self) -> bool:
         """One that may be shown: of fewer blocks it rests on a spread that is hardly known."""
         return self.percent is not None and self.percent.low is not None and self.blocks >= BLOCKS_MIN
@@ -99,11 +110,22 @@ class Tripped:
 
 
 @dataclass(frozen=True)
+class Unjudged:
+    """A condition of which it cannot be said whether it holds, and of what: None where nothing is compared
+    at all.
+    """
+
+    condition: Condition
+    of: Judged | None
+
+
+@dataclass(frozen=True)
 class Gate:
     """``family``: among how many comparisons slower and faster were judged.
 
     ``held_back``: whose verdict alone would have met a condition, but among so many may well be chance.
-    ``absent``: conditions on what no comparison has a number of, so that nothing can be said.
+    ``absent``: what has no number, so that a condition on it cannot be said not to hold. ``lost`` of all
+    ``trials`` of the arms compared failed or were excluded.
     """
 
     conditions: Sequence[Condition]
@@ -111,12 +133,19 @@ class Gate:
     family: int
     tripped: Sequence[Tripped]
     held_back: Sequence[Tripped]
-    absent: Sequence[Condition]
+    absent: Sequence[Unjudged]
+    lost: int = 0
+    trials: int = 0
 
     @property
     def holds(self) -> bool:
         """Whether any condition does."""
         return bool(self.tripped)
+
+    @property
+    def passes(self) -> bool:
+        """Whether it is known of all conditions that they do not hold."""
+        return not self.tripped and not self.absent
 
 
 def parse_condition(text: str) -> Condition:
@@ -136,7 +165,7 @@ def parse_condition(text: str) -> Condition:
             )
         if better is Better.NEITHER:
             raise UsageError(f"{text}: neither more nor less of {metric} is good, so nothing is slower by it")
-    return Condition(Outcome(word), key)
+    return Condition(Outcome(word), key, text.strip())
 
 
 def _is_latency(key: str) -> bool:
@@ -154,19 +183,21 @@ _BETTER: Mapping[str, Better] = {
 def gate(findings: StudyFindings | HostsFindings, conditions: Sequence[Condition]) -> Gate:
     """Hold the conditions against a study."""
     found = {metric: judged(findings, metric) for metric in dict.fromkeys(of.metric for of in conditions)}
-    first = findings.first.first if isinstance(findings, HostsFindings) else findings.first
-    return hold(conditions, found, first.study.plan.confidence)
+    studies = list(findings.studies.values()) if isinstance(findings, HostsFindings) else [findings]
+    held = hold(conditions, found, studies[0].first.study.plan.confidence)
+    trials = [trial.status for study in studies for case in study.cases for trial in case.trials]
+    return replace(held, lost=sum(status in LOST for status in trials), trials=len(trials))
 
 
 def hold(conditions: Sequence[Condition], found: dict[str, list[Judged]], confidence: float) -> Gate:
     """``found``: metric of the conditions → its comparisons."""
     claimed = dict.fromkeys(of.metric for of in conditions if of.outcome in CLAIMS)
-    family = [one for metric in claimed for one in found[metric]]
-    levels = holm_confidences([one.p_value for one in family], confidence)
+    family = {one.place: one.p_value for metric in claimed for one in found[metric]}
+    levels = holm_confidences(list(family.values()), confidence)
     sure = {
-        id(one)
-        for one, level in zip(family, levels, strict=True)
-        if one.p_value is not None and one.p_value <= 1 - level
+        place
+        for (place, p_value), level in zip(family.items(), levels, strict=True)
+        if p_value is not None and p_value <= 1 - level
     }
     met = [
         Tripped(condition, one)
@@ -174,18 +205,27 @@ def hold(conditions: Sequence[Condition], found: dict[str, list[Judged]], confid
         for one in found[condition.metric]
         if condition.outcome.is_met_by(one.verdict)
     ]
-    held_back = [of for of in met if of.condition.outcome in CLAIMS and id(of.of) not in sure]
+    held_back = [of for of in met if of.condition.outcome in CLAIMS and of.of.place not in sure]
     tripped = [of for of in met if of not in held_back]
-    absent = [of for of in conditions if all(one.percent is None for one in found[of.metric])]
+    absent = [of for condition in conditions for of in _unjudged(condition, found[condition.metric])]
     return Gate(conditions, confidence, len(family), tripped, held_back, absent)
+
+
+def _unjudged(condition: Condition, found: Sequence[Judged]) -> list[Unjudged]:
+    if not found:
+        return [Unjudged(condition, None)]
+    return [Unjudged(condition, one) for one in found if one.percent is None]
 
 
 def judged(findings: StudyFindings | HostsFindings, metric: str = PRIMARY) -> list[Judged]:
     """Every arm against the baseline in every case. ``metric``: a key, or "average" for that of the primary
-    metric over the cases. One that has no number of it is undecided.
+    metric over the cases; of a single case that is the metric itself. One that has no number of it is
+    undecided.
     """
     if isinstance(findings, HostsFindings):
         return _over_hosts(findings, metric)
+    if metric == AVERAGE and len(findings.cases) == 1:
+        metric = PRIMARY
     if metric == AVERAGE:
         return [_average(over, findings) for over in findings.over_cases]
     return [_of_case(of, one, metric) for of in findings.cases for one in of.comparisons]
@@ -225,7 +265,10 @@ def _verdict(comparison: Comparison, effect: Effect | None) -> Verdict:
 
 
 def _average(over: OverCases, findings: StudyFindings) -> Judged:
-    primary, average = findings.first.primary, over.average
+    """Without a case that was never measured, it would be of other cases than what was asked about."""
+    primary = findings.first.primary
+    whole_of_cases = all(of.primary is not None for of in over.comparisons.values())
+    average = over.average if whole_of_cases else None
     margin = findings.first.study.plan.margin
     whole = average is not None and not over.stalled
     verdict = (
@@ -248,24 +291,35 @@ def _average(over: OverCases, findings: StudyFindings) -> Judged:
 
 def _over_hosts(findings: HostsFindings, metric: str) -> list[Judged]:
     first = findings.first.first
+    margin = first.study.plan.margin
+    key = first.primary.key if metric in {PRIMARY, AVERAGE} else metric
     if metric == AVERAGE and findings.averages:
+        pairs = [(AVERAGE, *pair) for pair in dict.fromkeys(of[1:] for of in findings.compared)]
         chosen: Sequence[OverHosts] = findings.averages
     else:
-        chosen = [of for of in findings.effects if of.key == (metric or first.primary.key)]
+        pairs = list(findings.compared)
+        chosen = [of for of in findings.effects if of.key == key]
+    by_pair = {(of.case, of.baseline, of.arm): of for of in chosen}
     return [
-        Judged(
-            case=of.case,
-            baseline=of.baseline,
-            arm=of.arm,
-            metric=of.key,
-            name=of.name,
-            verdict=of.verdict(first.study.plan.margin),
-            percent=of.percent,
-            p_value=_alone(of) if len(of.pooled.hosts) == 1 else of.pooled.p_value,
-            blocks=of.pooled.blocks,
-        )
-        for of in chosen
+        _pooled(by_pair[pair], margin)
+        if pair in by_pair
+        else Judged(*pair, key, key, Verdict.UNDECIDED, percent=None, p_value=None, blocks=0)
+        for pair in pairs
     ]
+
+
+def _pooled(of: OverHosts, margin: float) -> Judged:
+    return Judged(
+        case=of.case,
+        baseline=of.baseline,
+        arm=of.arm,
+        metric=of.key,
+        name=of.name,
+        verdict=of.verdict(margin),
+        percent=of.percent,
+        p_value=_alone(of) if len(of.pooled.hosts) == 1 else of.pooled.p_value,
+        blocks=of.pooled.blocks,
+    )
 
 
 def _alone(of: OverHosts) -> float | None:

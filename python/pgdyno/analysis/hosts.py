@@ -48,7 +48,8 @@ class Host:
 class HostsFindings:
     """``effects``: of every case, arm and metric, telemetry included. ``averages``: over the cases, of the
     primary metric; empty where there is one case. ``statements``: the average over the mean times of the
-    statements that all hosts have, for each case and arm.
+    statements that all hosts have, for each case and arm. ``compared``: (case, baseline, arm) of every
+    comparison, also of those without a number.
     """
 
     hosts: Sequence[Host]
@@ -57,6 +58,7 @@ class HostsFindings:
     averages: Sequence[OverHosts]
     statements: Sequence[OverHosts]
     caveats: Sequence[Caveat]
+    compared: Sequence[tuple[str, str, str]]
 
     @property
     def studies(self) -> dict[str, StudyFindings]:
@@ -92,7 +94,13 @@ def find_hosts(studies: Mapping[str, StudyFindings]) -> HostsFindings:
     statements = average_over_parts(by_host, MEAN_TIME, confidence)
     disagree = [doubt for of in [*averages, *effects] if of.key == key for doubt in of.doubts()]
     caveats = [*_doubts(hosts, studies), *disagree]
-    return HostsFindings(hosts, cases, effects, averages, statements, caveats)
+    compared = dict.fromkeys(
+        (case, of.baseline.name, of.arm.name)
+        for cases_of_host in by_host.values()
+        for case, comparisons in cases_of_host.items()
+        for of in comparisons
+    )
+    return HostsFindings(hosts, cases, effects, averages, statements, caveats, list(compared))
 
 
 def _doubts(hosts: Sequence[Host], studies: Mapping[str, StudyFindings]) -> Iterator[Caveat]:

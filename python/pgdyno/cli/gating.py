@@ -90,12 +90,15 @@ class Gating:
         """
         if found is None:
             return 0
-        if found.absent and not found.holds:
-            asked = ", ".join(condition.text for condition in found.absent)
-            raise PgdynoError(f"--fail-if {asked} cannot be judged: no block has a number of it")
-        if found.holds or not quiet:
-            for sentence in [*wording.reasons(found), wording.outcome(found)]:
+        cannot_tell = bool(found.absent) and not found.holds
+        if not found.passes or not quiet:
+            said = (
+                wording.reasons(found) if cannot_tell else [*wording.reasons(found), wording.outcome(found)]
+            )
+            for sentence in said:
                 say(f"pgdyno: {sentence}")
+        if cannot_tell:
+            raise PgdynoError(wording.outcome(found))
         return TRIPPED if found.holds else 0
 
 

@@ -35,7 +35,8 @@ natural log; case is empty where there is one, and "average" where it is all of 
 
 Every document has ``verdicts``, of the primary metric [{case, arm, baseline, metric, verdict, percent (an
 estimate or null), p_value}], and ``gate``: null, or {conditions, holds, confidence, family, tripped,
-held_back, absent}; ``tripped`` and ``held_back`` are lists like ``verdicts``, with condition and sentence.
+held_back, absent (conditions), unjudged, trials_lost}; ``tripped`` and ``held_back`` are lists like
+``verdicts``, with condition and sentence, ``unjudged`` with condition.
 
 An estimate is ``{value, low, high, confidence, unit, n, better}``; low and high are null where n allows no
 interval. An effect is an estimate in percent of the baseline, with ``log_ratios`` (block → natural log),

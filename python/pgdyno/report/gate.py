@@ -1,4 +1,6 @@
-"""A gate in words and as JSON: what tripped it, or that nothing did; and the verdicts as a flat list."""
+"""A gate in words and as JSON: what tripped it, that nothing did, or what cannot be judged; and the verdicts
+as a flat list.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pgdyno.analysis.gate import Gate, Judged, Tripped, judged
+from pgdyno.analysis.gate import Gate, Judged, Tripped, Unjudged, judged
 from pgdyno.analysis.hosts import HostsFindings
 from pgdyno.analysis.study import StudyFindings
 from pgdyno.analysis.verdict import Verdict
@@ -42,21 +44,49 @@ REASONS_MAX = 10
 
 
 def outcome(of: Gate) -> str:
-    """One sentence: whether the gate holds, and of how many."""
+    """Whether the gate holds, and of how many; and of what it cannot be said."""
     asked = " or ".join(condition.text for condition in of.conditions)
-    if of.holds:
-        return f"Gate failed: {asked} holds of {counted(len(of.tripped), 'comparison')}."
-    return f"Gate passed: {asked} holds of no comparison."
+    if of.passes:
+        return f"Gate passed: {asked} holds of no comparison."
+    unjudged = f"cannot be judged: {_unjudged(of.absent)}." if of.absent else ""
+    if not of.holds:
+        return f"Gate {unjudged}"
+    failed = f"Gate failed: {asked} holds of {counted(len(of.tripped), 'comparison')}."
+    return f"{failed} The rest {unjudged}" if unjudged else failed
+
+
+def _unjudged(absent: Sequence[Unjudged]) -> str:
+    """``slower:p99 of clients 8: 18 against 17 (no block has a number of it)``, and so on."""
+    named = [
+        f"{one.condition.text} of {_place(one.of)}" if one.of else one.condition.text
+        for one in absent[:REASONS_MAX]
+    ]
+    rest = len(absent) - len(named)
+    more = f" and of {grouped(rest, 0)} more" if rest else ""
+    return f"{'; '.join(named)}{more}: no block has a number of it"
+
+
+def _place(of: Judged) -> str:
+    pair = f"{of.arm} against {of.baseline}"
+    return f"{pair} in {of.case}" if of.case else pair
 
 
 def reasons(of: Gate) -> list[str]:
-    """A sentence for each comparison that trips it, and for each that would have, alone."""
+    """A sentence for each comparison that trips it, and for each that would have, alone; and how many of the
+    trials are in no number.
+    """
     found = [f"{one.condition.text}: {sentence(one.of)}." for one in of.tripped] + [
         f"Not counted: {sentence(one.of)}; among {counted(of.family, 'comparison')} that may be chance."
         for one in of.held_back
     ]
     rest = len(found) - REASONS_MAX
-    return [*found[:REASONS_MAX], f"And {grouped(rest, 0)} more."] if rest > 0 else found
+    told = [*found[:REASONS_MAX], f"And {grouped(rest, 0)} more."] if rest > 0 else found
+    if of.lost:
+        told.append(
+            f"Of {counted(of.trials, 'trial')} {grouped(of.lost, 0)} failed or were excluded: "
+            "what the gate says rests on the others alone."
+        )
+    return told
 
 
 def verdicts(findings: StudyFindings | HostsFindings) -> list[dict[str, Any]]:
@@ -75,7 +105,11 @@ def as_object(of: Gate | None) -> dict[str, Any] | None:
         "family": of.family,
         "tripped": _tripped(of.tripped),
         "held_back": _tripped(of.held_back),
-        "absent": [condition.text for condition in of.absent],
+        "absent": list(dict.fromkeys(one.condition.text for one in of.absent)),
+        "unjudged": [
+            {"condition": one.condition.text, **_judged(one.of)} for one in of.absent if one.of is not None
+        ],
+        "trials_lost": of.lost,
     }
 
 
