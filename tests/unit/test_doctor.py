@@ -407,3 +407,13 @@ def test_the_guide_has_every_finding_with_its_remedy() -> None:
     page = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text("utf-8")
     assert not [name for name in OF_THE_MACHINE if f"caveats.md#{name})" not in page]
     assert Caveat(Code.BOOST).sentence
+
+
+@pytest.mark.parametrize(
+    "words", [["--server", "18"], ["--seed", "0"], ["--slice", "1s"], ["--workload", "tpcc"]]
+)
+def test_options_of_a_calibration_are_refused_without_one(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["doctor", *words]) == 2
+    assert f"{words[0]} is of a calibration" in capsys.readouterr().err

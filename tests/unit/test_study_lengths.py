@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from test_study import make_study
 
-from pgdyno.cli.lengths import asked_warm_up, asked_window, warm_up_text, window_text
+from pgdyno.cli.lengths import asked_warm_up, asked_window, shortage, warm_up_text, window_text
 from pgdyno.errors import UsageError
 from pgdyno.study.arm import ArmSpec, parse_arms
 from pgdyno.study.cases import cases_of
@@ -57,6 +57,19 @@ def test_a_window_of_checkpoints_is_as_long_as_the_longest_timeout_and_one_piece
     assert fields == {"checkpoints": 2, "rounds": 1203, "slice_s": 1.0, "schedule": "blocks"}
     assert window_text(make_study(**fields)) == "2 checkpoint cycles"
     assert rounds_for(1000, 3600.0) == (9973, 361.0)  # no more than a study may have
+
+
+def test_cycles_are_not_measured_in_a_duet() -> None:
+    with pytest.raises(UsageError, match="--schedule duet"):
+        asked_window("checkpoints:2", Rhythm(5.0, 10), 1.0, "duet", ARMS[:2])
+
+
+def test_a_budget_of_fewer_than_five_blocks_is_told_before_the_start() -> None:
+    cycles = asked_window("checkpoints:2", Rhythm(5.0, 10), 1.0, "slices", ARMS[:1])
+    assert "20" in shortage(make_study(**cycles, budget_s=300.0))
+    # A block of two arms is 2 · (2 s + 4 s).
+    assert shortage(make_study(budget_s=60.0)) == ""
+    assert shortage(make_study(budget_s=59.0)) != ""
 
 
 @pytest.mark.parametrize("text", ["checkpoints:", "checkpoints:0", "checkpoints:-1", "checkpoints:1.5"])

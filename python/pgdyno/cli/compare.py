@@ -15,9 +15,10 @@ import typer
 
 from pgdyno.cli import options
 from pgdyno.cli.calibrations import AUTO, asked_slice
+from pgdyno.cli.console import say
 from pgdyno.cli.gating import Gating
 from pgdyno.cli.groups import expanded
-from pgdyno.cli.lengths import asked_warm_up, asked_window, warm_up_text, window_text
+from pgdyno.cli.lengths import asked_warm_up, asked_window, shortage, warm_up_text, window_text
 from pgdyno.cli.measuring import run_and_report
 from pgdyno.cli.place import require_place
 from pgdyno.cli.resuming import refuse_what_is_not_read
@@ -259,6 +260,8 @@ def compare(
     study = Study.model_validate(fields)
     path = evidence or Path(time.strftime("pgdyno-%Y%m%d-%H%M%S.sqlite"))
     require_place(path)
+    if short := shortage(study):
+        say(short)
     return run_and_report(
         path,
         request_of(study),

@@ -15,7 +15,7 @@ from pgdyno.cli.calibrations import show
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import Json, Quiet
 from pgdyno.engine import build_info
-from pgdyno.errors import EngineError
+from pgdyno.errors import EngineError, UsageError
 from pgdyno.lab.doctor import programs
 from pgdyno.lab.doctor.checked import Checked
 from pgdyno.lab.doctor.examine import examine
@@ -108,6 +108,17 @@ def doctor(
                 quiet=quiet,
             )
         )
+    of_calibration = {
+        "--server": server,
+        "--workload": workload if workload != "pgbench" else None,
+        "--clients": clients,
+        "--schedule": schedule,
+        "--slice": slice_length,
+        "--evidence": evidence,
+        "--seed": seed,
+    }
+    if given := [name for name, value in of_calibration.items() if value not in (None, [])]:
+        raise UsageError(f"{given[0]} is of a calibration: add --calibrate 10m")
     if not as_json:
         say(f"watching this machine for {WATCH_S + SYNC_S:.0f} s …")
     cache = Cache.open()

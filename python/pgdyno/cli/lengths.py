@@ -8,7 +8,7 @@ from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
 from pgdyno.study.arm import ArmSpec
 from pgdyno.study.checkpoints import likely_timeout_s, rounds_for
-from pgdyno.study.plan import Study
+from pgdyno.study.plan import LOOKS_FROM, Study
 from pgdyno.study.sizing import Rhythm, WarmUp, by_evidence, whole_rounds
 from pgdyno.units import format_duration, parse_duration_s
 
@@ -44,8 +44,27 @@ def asked_window(
     number = text.removeprefix(CHECKPOINTS)
     if not number.isdecimal() or int(number) < 1:
         raise UsageError(f"--window: {text!r} is no number of checkpoint cycles; for example: checkpoints:2")
+    if schedule == "duet":
+        raise UsageError(
+            "--schedule duet: checkpoint cycles are measured one arm at a time: take the schedule blocks"
+        )
     rounds, unit_s = rounds_for(int(number), likely_timeout_s(arms))
     return {"checkpoints": int(number), "rounds": rounds, "slice_s": unit_s, "schedule": "blocks"}
+
+
+def shortage(study: Study) -> str:
+    """That the budget holds too few blocks for a verdict, as far as is known before the start; else empty."""
+    if study.transactions is not None:
+        return ""
+    turns = 1 if study.schedule == "duet" else len(study.arms)
+    least_s = study.warmup_s if study.warmup_min_s is None else study.warmup_min_s
+    block_s = turns * (least_s + study.rounds * study.slice_s)
+    if study.budget_s >= LOOKS_FROM * block_s:
+        return ""
+    return (
+        f"a block takes {format_duration(block_s)} or more, and a verdict {LOOKS_FROM} of them: "
+        f"{format_duration(study.budget_s)} are too short for one"
+    )
 
 
 def window_text(study: Study) -> str:
