@@ -64,10 +64,10 @@ def format_setting_size(size_bytes: int) -> str:
 
 
 def format_duration(duration_s: float) -> str:
-    """For people: ``850 us``, ``12.3 ms``, ``4.56 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    """For people: ``850 µs``, ``12.3 ms``, ``4.56 s``, ``3 min 20 s``, ``2 h 05 min``."""
     if duration_s < 0:
         return f"-{format_duration(-duration_s)}"
-    for unit, factor in (("us", 1e-6), ("ms", 1e-3)):
+    for unit, factor in (("µs", 1e-6), ("ms", 1e-3)):
         if duration_s < factor * 999.5:
             return f"{_digits(duration_s / factor)} {unit}"
     if duration_s < 59.95:

@@ -105,7 +105,7 @@ DISTURBS = [
     (Code.FILE_SYSTEM, "another program", like(disk={"file_system": "fuse.sshfs"})),
     (Code.SPACE_SHORT, "1 GB are free", like(disk={"free_bytes": GB, "size_bytes": 10 * GB})),
     (Code.SPACE_SHORT, "4.0% of that", like(disk={"free_bytes": 4 * GB})),
-    (Code.FLUSH_TOO_FAST, "took 1.50 us", like(disk={"syncs": Syncs(500, 1.5e-6, 2e-6, 1e-5)})),
+    (Code.FLUSH_TOO_FAST, "took 1.50 µs", like(disk={"syncs": Syncs(500, 1.5e-6, 2e-6, 1e-5)})),
     (
         Code.FLUSH_TOO_FAST,
         "limit 1 ms",
