@@ -38,3 +38,9 @@ def test_the_number_of_blocks_is_guessed_from_the_last() -> None:
     assert budget.passes_expected(0) is None
     budget.spend(20)
     assert budget.passes_expected(1) == 5
+
+
+def test_the_block_that_begins_is_one_of_those_that_are_expected() -> None:
+    budget = Budget(100.0, spent_s=90.0)
+    budget.spend(12.0)
+    assert budget.passes_expected(7) == 8

@@ -45,11 +45,11 @@ class Budget:
         return self.spent_s + self._likely_s(case) / 2 <= self.budget_s
 
     def passes_expected(self, done: int, cases: int = 1) -> int | None:
-        """How many blocks each of the cases will have in all."""
+        """How many blocks each of the cases will have in all, where another one begins now."""
         if len(self.block_s) < cases:
             return None
         pass_s = (1 + self.aa_share) * sum(self.block_s.values())
-        return done + max(0, round((self.budget_s - self.spent_s) / pass_s))
+        return done + max(1, round((self.budget_s - self.spent_s) / pass_s))
 
     def total_s(self, left: Mapping[int, int | None]) -> float | None:
         """From beginning to end, as far as can be told; ``left`` is case → its blocks to come."""
