@@ -289,6 +289,10 @@ def _kinds(executed: float, failed: int) -> dict[str, Counts]:
     return kinds
 
 
+LAG_NS = 4096
+"""How late every transaction starts; read where the load is fixed."""
+
+
 def _histograms(rate_per_s: float, executed: int, rng: np.random.Generator) -> list[Histogram]:
     found = []
     for kind, share in SHARES.items():
@@ -296,5 +300,10 @@ def _histograms(rate_per_s: float, executed: int, rng: np.random.Generator) -> l
         scale = MEDIAN_MS[kind] * 1e6 * 3000 / rate_per_s
         values, counts = np.unique((rng.lognormal(np.log(scale), 0.5, n) // 4096) * 4096, return_counts=True)
         pairs = pairs_from(zip(values.astype(int).tolist(), counts.tolist(), strict=True))
-        found += [Histogram(kind, Measure.LATENCY, pairs), Histogram(kind, Measure.SERVICE, pairs)]
+        lag = pairs_from([(LAG_NS, n)])
+        found += [
+            Histogram(kind, Measure.LATENCY, pairs),
+            Histogram(kind, Measure.SERVICE, pairs),
+            Histogram(kind, Measure.LAG, lag),
+        ]
     return found

@@ -17,6 +17,7 @@ from pgdyno.analysis.counters import Growth
 from pgdyno.analysis.effect import Method, student
 from pgdyno.analysis.parts_of_time import CPU, DRIVER, OUTSIDE, PLANNING, READY, UNEXPLAINED
 from pgdyno.analysis.statements import statements
+from pgdyno.analysis.verdict import Verdict
 from pgdyno.analysis.why import Waterfall, Why, explain
 from pgdyno.analysis.window import Window
 from pgdyno.evidence.records import Counts, Role, Series, Slice, Trial, TrialStatus
@@ -24,6 +25,7 @@ from pgdyno.report.why_sentences import sentences
 
 CLIENTS, CONFIDENCE = 8, 0.95
 ARMS = arms_of(Synthetic())
+CONFIDENCES = {1: CONFIDENCE}
 
 
 def trial(block: int, arm: int, per_s: float, counted_s: float = 2.0) -> Trial:
@@ -60,7 +62,7 @@ def explained(rates: Sequence[tuple[float, float]], times: Sequence[tuple[Client
     """Of blocks with these rates and times of both arms."""
     trials = [trial(block, arm, per_s) for block, of in enumerate(rates) for arm, per_s in enumerate(of)]
     by_trial = {10 * block + arm: time for block, of in enumerate(times) for arm, time in enumerate(of)}
-    return explain(ARMS, trials, by_trial, None, CONFIDENCE)[1]
+    return explain(ARMS, trials, by_trial, None, CONFIDENCES)[1]
 
 
 def us(waterfall: Waterfall | None) -> dict[str, tuple[float, float]]:
@@ -197,7 +199,7 @@ def test_of_a_fixed_load_the_whole_is_the_latency_and_the_lag_is_a_part() -> Non
         on_cpu_us=300.0, ready_us=100.0, driver_us=10.0, looks=Looks({"running": 0.5, "wal": 1.0}, 9)
     )
     trials = [trial(0, 0, 1000.0), trial(0, 1, 1000.0)]
-    found = explain(ARMS, trials, {0: a, 1: a}, {0: (4000.0, 500.0), 1: (5000.0, 1500.0)}, CONFIDENCE)[1]
+    found = explain(ARMS, trials, {0: a, 1: a}, {0: (4000.0, 500.0), 1: (5000.0, 1500.0)}, CONFIDENCES)[1]
     assert found.latency
     assert us(found.by_resource) == {
         "lag": (500.0, 1500.0),
@@ -221,7 +223,7 @@ def noisy(rng: np.random.Generator, update_us: float, n: int = 12) -> Why:
 
 def test_the_sentence_names_the_part_that_differs_and_no_other() -> None:
     found = noisy(np.random.default_rng(5), -400.0)
-    said = " ".join(sentences(found, CONFIDENCE)).replace("\u00a0", " ")
+    said = " ".join(sentences(found, Verdict.FASTER)).replace("\u00a0", " ")
     assert "18 needs" in said
     assert "less per transaction than 17" in said
     assert "By statement:" in said
@@ -245,19 +247,46 @@ def test_a_part_that_surely_differs_but_hardly_counts_is_left_to_the_table() -> 
     found = explained(rates, [(a, b) for a, b in times])
     assert found.by_statement is not None
     assert {part.key for part in found.by_statement.parts if part.significant} >= {"statement:SELECT"}
-    said = " ".join(sentences(found, CONFIDENCE))
+    said = " ".join(sentences(found, Verdict.FASTER))
     assert "UPDATE" in said
     assert "SELECT" not in said
 
 
 def test_with_nothing_beyond_the_noise_the_sentence_says_so() -> None:
-    said = " ".join(sentences(noisy(np.random.default_rng(6), 0.0), CONFIDENCE))
+    said = " ".join(sentences(noisy(np.random.default_rng(6), 0.0), Verdict.SAME))
     assert "18 and 17 do not differ in the time per transaction beyond the noise" in said
     assert "No part of it differs beyond the noise." in said
 
 
+def test_where_the_verdict_is_undecided_no_arm_is_said_to_need_more_or_less() -> None:
+    """Though the interval leaves 0 out: the verdict is held against the noise of the machine, too."""
+    found = noisy(np.random.default_rng(6), -400.0)
+    assert found.by_statement is not None
+    assert found.by_statement.whole.significant
+    said = " ".join(sentences(found, Verdict.UNDECIDED))
+    assert "does not decide it either" in said
+    assert "needs" not in said
+    assert "less" not in said
+    assert "in the table" in said
+
+
+def test_the_intervals_have_the_confidence_of_the_verdict_and_the_sentence_says_it() -> None:
+    """Of several arms that is Holm's."""
+    trials, times = [], {}
+    rng = np.random.default_rng(9)
+    for block in range(8):
+        for arm in (0, 1):
+            trials.append(trial(block, arm, float(rng.normal(2000 + 500 * arm, 20))))
+            times[10 * block + arm] = ClientTime(statements={"UPDATE": float(rng.normal(1500, 20))})
+    found = explain(ARMS, trials, times, None, {1: 0.975})[1]
+    assert found.by_statement is not None
+    assert found.by_statement.whole.difference.confidence == 0.975
+    assert all(part.difference.confidence >= 0.975 for part in found.by_statement.parts)
+    assert "97.5\u00a0% interval" in sentences(found, Verdict.FASTER)[0]
+
+
 def test_fewer_blocks_than_an_interval_needs_explain_nothing() -> None:
-    assert sentences(noisy(np.random.default_rng(7), -400.0, n=4), CONFIDENCE) == []
+    assert sentences(noisy(np.random.default_rng(7), -400.0, n=4), Verdict.UNDECIDED) == []
 
 
 def test_among_parts_that_do_not_differ_one_is_named_by_chance_in_five_of_a_hundred_studies_at_most() -> None:
@@ -314,7 +343,7 @@ def test_a_study_that_looks_after_every_block_has_intervals_for_that() -> None:
             trials.append(trial(block, arm, float(rng.normal(2000, 20))))
             by_trial[10 * block + arm] = ClientTime(statements={"UPDATE": float(rng.normal(1500, 20))})
     by_method = [
-        explain(ARMS, trials, by_trial, None, CONFIDENCE, method)[1].by_statement
+        explain(ARMS, trials, by_trial, None, CONFIDENCES, method)[1].by_statement
         for method in (Method.STUDENT, Method.ANYTIME)
     ]
     student_s, anytime_s = (of.whole.difference for of in by_method if of is not None)
@@ -396,13 +425,13 @@ def test_arms_of_old_servers_say_that_nested_statements_are_counted_twice() -> N
     time = ClientTime(statements={"SELECT f()": 10.0})
     tracked = {"pg_stat_statements.track": "all", "server_version_num": "130023"}
     trials = [replace(trial(0, 0, 100.0), settings=tracked), trial(0, 1, 100.0)]
-    assert explain(ARMS, trials, {0: time, 1: time}, None, CONFIDENCE)[1].twice == ["17"]
+    assert explain(ARMS, trials, {0: time, 1: time}, None, CONFIDENCES)[1].twice == ["17"]
 
 
 def test_blocks_of_which_an_arm_has_no_trial_do_not_count() -> None:
     time = ClientTime(statements={"a": 1.0})
     trials = [trial(0, 0, 100.0), trial(0, 1, 100.0), trial(1, 0, 100.0)]
-    found = explain(ARMS, trials, dict.fromkeys((0, 1, 10), time), None, CONFIDENCE)[1]
+    found = explain(ARMS, trials, dict.fromkeys((0, 1, 10), time), None, CONFIDENCES)[1]
     assert found.by_statement is not None
     assert found.by_statement.whole.difference.n == 1
-    assert why.explain(ARMS, trials[2:], {10: time}, None, CONFIDENCE) == {}
+    assert why.explain(ARMS, trials[2:], {10: time}, None, CONFIDENCES) == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,28 @@ def test_evidence_without_probes_explains_nothing(tmp_path: Path) -> None:
     assert report.only is not None
     assert report.only.why == []
     assert "Where the time goes" not in to_html(report)
+
+
+def test_arms_at_rates_of_their_own_are_not_asked_why_one_is_faster(tmp_path: Path) -> None:
+    """Each was driven at the capacity that it had: another load is another latency and another CPU time."""
+    wanted = replace(FASTER, capacity="p99 < 20ms", slices=1)
+    write_study(tmp_path / "e", wanted)
+    built = read_report(tmp_path / "e")
+    assert built.only is not None
+    assert [list(reason.sentences) for reason in built.only.why] == [[]]
+    of_load = [
+        t.title for t in built.only.tables if t.title.startswith(("Where", "Latency", "Change of", "Thr"))
+    ]
+    assert len(of_load) >= 4
+    assert all(", each arm at its own rate" in title for title in of_load)
+
+
+def test_of_several_arms_the_sentence_says_no_more_than_the_verdict(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", replace(FASTER, effects=(1.0, 1.25, 1.25)))
+    built = read_report(tmp_path / "e")
+    assert built.only is not None
+    for comparison in built.only.findings.comparisons:
+        reason = built.only.findings.why[comparison.arm.arm]
+        assert comparison.primary is not None
+        assert reason.by_resource is not None
+        assert reason.by_resource.whole.difference.confidence == comparison.primary.spread.confidence

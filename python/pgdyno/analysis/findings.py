@@ -101,6 +101,16 @@ class Findings:
         """What the verdict is about."""
         return self.metrics[0]
 
+    @property
+    def has_own_rates(self) -> bool:
+        """Whether each arm was driven at a rate of its own, which its search had found."""
+        return self.primary.key == metrics.CAPACITY.key
+
+    @property
+    def at_own_rates(self) -> str:
+        """For titles of what compares the arms by transaction."""
+        return ", each arm at its own rate" if self.has_own_rates else ""
+
 
 def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
     """Read all of one case, and compute; its verdicts are held against the noise. The caller holds a
@@ -161,7 +171,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         anomalies=find_anomalies(
             arms, trials, comparisons, chosen[0], told.by_trial, study.plan.margin, cases
         ),
-        why=_why(evidence, arms, trials, told, study.plan),
+        why=_why(evidence, comparisons, trials, told, study.plan),
         steadiness=steady,
         dips=find_dips([t for t in trials if t.status is TrialStatus.OK], rates, told.events),
     )
@@ -206,11 +216,19 @@ def _over_time(
 
 
 def _why(
-    evidence: Evidence, arms: Sequence[Arm], trials: Sequence[Trial], told: CaseTelemetry, plan: Plan
+    evidence: Evidence,
+    comparisons: Sequence[Comparison],
+    trials: Sequence[Trial],
+    told: CaseTelemetry,
+    plan: Plan,
 ) -> dict[int, Why]:
+    arms = [*(of.baseline for of in comparisons[:1]), *(of.arm for of in comparisons)]
+    confidences = {
+        of.arm.arm: of.primary.spread.confidence if of.primary else plan.confidence for of in comparisons
+    }
     times = {trial: of.time for trial, of in told.by_trial.items()}
     mean_us = _mean_latencies_us(evidence, times) if plan.load_is_fixed else None
-    return why.explain(arms, trials, times, mean_us, plan.confidence, method_of(plan))
+    return why.explain(arms, trials, times, mean_us, confidences, method_of(plan))
 
 
 def _mean_latencies_us(evidence: Evidence, trials: Iterable[int]) -> dict[int, tuple[float, float]]:

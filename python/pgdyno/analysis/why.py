@@ -8,10 +8,11 @@ that is fixed it is the mean latency. Two decompositions, each of which adds up 
   outside of statements: parsing, commit, protocol, network, driver.
 - by resource: on a CPU, ready for one, in waits of several kinds, at the driver.
 
-Differences are B − A in µs, block by block, with an interval of the kind that the verdict has; Holm's
-correction is over the parts of a decomposition. They add up to the difference of the wholes, for in every
-block they do. The times of a block are multiplied by one factor, so that the mean of its two wholes is the
-same in all blocks: as in the ratio of throughputs, how fast the machine was at the time cancels.
+Differences are B − A in µs, block by block, with an interval of the kind and confidence that the verdict has;
+from there Holm's correction is over the parts of a decomposition. They add up to the difference of the
+wholes, for in every block they do. The times of a block are multiplied by one factor, so that the mean of
+its two wholes is the same in all blocks: as in the ratio of throughputs, how fast the machine was at the time
+cancels.
 """
 
 from __future__ import annotations
@@ -91,10 +92,12 @@ def explain(
     trials: Sequence[Trial],
     times: Mapping[int, ClientTime],
     latency: Latency | None,
-    confidence: float,
+    confidences: Mapping[int, float],
     method: Method = Method.STUDENT,
 ) -> dict[int, Why]:
-    """Of each arm after the first, against it. ``times``: by trial; ``latency``: None of a closed loop."""
+    """Of each arm after the first, against it. ``times``: by trial; ``latency``: None of a closed loop;
+    ``confidences``: by arm, those of its verdict.
+    """
     timed: dict[tuple[int, int], Timed] = {}
     clients = {arm.arm: arm.clients for arm in arms}
     for trial in trials:
@@ -107,7 +110,7 @@ def explain(
         blocks = sorted(block for block, of in timed if of == arm.arm and (block, 0) in timed)
         pairs = {block: (timed[block, 0], timed[block, arm.arm]) for block in blocks}
         if pairs:
-            why[arm.arm] = _why(arms[0], arm, pairs, confidence, method)
+            why[arm.arm] = _why(arms[0], arm, pairs, confidences[arm.arm], method)
     return why
 
 

@@ -33,7 +33,7 @@ def cpu_by_function(findings: Findings) -> Table:
     arm = "arm" if several or not profiles else short_name(profiles[0].arm.name, "arm")
     numeric = (f"{baseline}, µs/tx", f"{arm}, µs/tx", "change, µs/tx")
     return Table(
-        title="CPU by function of the server (less is better)",
+        title=f"CPU by function of the server{findings.at_own_rates} (less is better)",
         columns=("function", *(["arm"] if several else []), *numeric),
         rows=rows,
         note=" ".join(map(_note, profiles)) + NOTE if profiles else "",

@@ -57,7 +57,7 @@ def levels(findings: Findings) -> Table:
     ]
     numeric = ("level", f"{confidence} interval", f"change from {_in_a_head(baseline)}, %", "blocks")
     return Table(
-        title="Throughput and CPU",
+        title=f"Throughput and CPU{findings.at_own_rates}",
         columns=("metric", "better", "arm", *numeric),
         rows=rows,
         note=(
@@ -145,7 +145,7 @@ def latencies(findings: Findings) -> Table:
                 [kind_text(kind) if i == 0 else "", of.arm.name, grouped(int(pairs[:, 1].sum()), 0), *values]
             )
     return Table(
-        title="Latency, ms (less is better)",
+        title=f"Latency, ms{findings.at_own_rates} (less is better)",
         columns=("kind", "arm", *numeric),
         rows=rows,
         note=f"{ABSENT}: fewer than ten transactions beyond that percentile.",
@@ -168,7 +168,7 @@ def latency_changes(findings: Findings) -> Table:
                 cells = [with_interval(change, usual) if change else ABSENT for change in changes]
                 rows.append([kind_text(kind) if i == 0 else "", of.arm.name, *cells])
     return Table(
-        title=f"Change of latency from {baseline}, % (less is better)",
+        title=f"Change of latency from {baseline}, %{findings.at_own_rates} (less is better)",
         columns=("kind", "arm", *QUANTILES_COMPARED),
         rows=rows,
         note=(

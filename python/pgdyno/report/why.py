@@ -22,10 +22,17 @@ class WhyReport:
 
 
 def build(findings: Findings) -> list[WhyReport]:
-    """An arm after the other; nothing where the probes told nothing of it."""
+    """An arm after the other; nothing where the probes told nothing of it. Arms that were driven at rates of
+    their own are not asked why one is faster: the tables say what each did at its own.
+    """
+    verdicts = {of.arm.arm: of.verdict for of in findings.comparisons}
     return [
-        WhyReport(one, sentences(one, findings.study.plan.confidence), tables(one, findings))
-        for one in findings.why.values()
+        WhyReport(
+            one,
+            [] if findings.has_own_rates else sentences(one, verdicts[arm]),
+            tables(one, findings),
+        )
+        for arm, one in findings.why.items()
         if one.by_statement or one.by_resource
     ]
 
@@ -39,9 +46,8 @@ def tables(why: Why, findings: Findings) -> list[Table]:
         ("by statement", why.by_statement, _note_on_statements(why)),
     ):
         if waterfall is not None:
-            found.append(
-                _table(f"Where the time goes, {title}{several}: µs per transaction", why, waterfall, note)
-            )
+            head = f"Where the time goes, {title}{several}: µs per transaction{findings.at_own_rates}"
+            found.append(_table(head, why, waterfall, note))
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pgdyno.analysis import parts_of_time as of
 from pgdyno.analysis.client_time import CLIENT
-from pgdyno.analysis.verdict import BLOCKS_MIN
+from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict
 from pgdyno.analysis.why import Part, Waterfall, Why
 from pgdyno.estimate import NO_BREAK, counted, given_percent, grouped, share_text
 from pgdyno.report.tables import listed
@@ -63,28 +63,52 @@ IN_SENTENCES: Mapping[str, str] = {
 }
 
 
-def sentences(why: Why, confidence: float) -> list[str]:
-    """What is beyond the noise, and nothing else."""
+def sentences(why: Why, verdict: Verdict) -> list[str]:
+    """What is beyond the noise, and nothing else; no more than the verdict on the arm says."""
     either = why.by_resource or why.by_statement
     assert either is not None
     whole = either.whole
     if whole.difference.n < BLOCKS_MIN:
         return []
-    said = [_of_whole(why, whole, confidence)]
+    if verdict is Verdict.UNDECIDED:
+        return [_of_undecided(why, whole)]
+    said = [_of_whole(why, whole)]
     if why.by_statement:
         said.append(_of_statements(why.by_statement))
     if why.by_resource:
         said.append(_of_resources(why.by_resource))
     if said[1:] == [""] * len(said[1:]):
-        return [f"{said[0]} No part of it differs beyond the noise."]
+        return [f"{said[0]} {NO_PART}"]
     return [sentence for sentence in said if sentence]
 
 
-def _of_whole(why: Why, whole: Part, confidence: float) -> str:
+def _of_undecided(why: Why, whole: Part) -> str:
+    """Of the whole as of the verdict. The interval may leave 0 out: the machine's own noise may be more."""
+    either = [part for of in (why.by_statement, why.by_resource) if of for part in of.parts]
+    marked = any(part.significant for part in either)
+    return (
+        f"Where the time goes does not decide it either: {_what(why)} differs by "
+        f"{whole.difference.signed_text} ({_basis(whole)}). "
+        f"{'What differs in its parts is in the table.' if marked else NO_PART}"
+    )
+
+
+NO_PART = "No part of it differs beyond the noise."
+
+
+def _what(why: Why) -> str:
+    return "the mean latency" if why.latency else "the time per transaction"
+
+
+def _basis(whole: Part) -> str:
+    change = whole.difference
+    interval = f"{given_percent(change.confidence)} interval {change.signed_interval_text}"
+    return f"{interval}, {counted(change.n, 'block')}"
+
+
+def _of_whole(why: Why, whole: Part) -> str:
     a, b, change = why.baseline.name, why.arm.name, whole.difference
-    interval = f"{given_percent(confidence)} interval {change.signed_interval_text}"
-    basis = f"{interval}, {counted(change.n, 'block')}"
-    what = "the mean latency" if why.latency else "the time per transaction"
+    basis, what = _basis(whole), _what(why)
     if not whole.significant:
         return f"{b} and {a} do not differ in {what} beyond the noise: {change.signed_text} ({basis})."
     size = f"{_size(whole)} ({share_text(abs(change.value) / whole.a_us)}) {_more_or_less(whole)}"
