@@ -95,6 +95,14 @@ def test_an_arm_alone_is_asked_at_every_interval() -> None:
     assert found == [at + 1 == VALUES_MIN for at in range(len(STEADY))]
 
 
+def test_later_arms_of_a_block_are_driven_for_as_long_as_its_first() -> None:
+    longer = WarmUp(study(schedule="blocks"), 1, 1.0, as_long_as_s=8.0)
+    found = [longer.ends_with(interval(0, at, n)) for at, n in enumerate(STEADY)]
+    assert found == [at + 1 == 8 for at in range(len(STEADY))]
+    rising = WarmUp(study(schedule="blocks"), 1, 1.0, as_long_as_s=5.0)
+    assert any(rising.ends_with(interval(0, at, n)) for at, n in enumerate(RISING))
+
+
 def test_the_rest_of_a_slice_counts_with_the_interval_before_it() -> None:
     warm_up = WarmUp(study(), 1, 1.0)
     warm_up.ends_with(interval(0, 0, 1000))

@@ -47,7 +47,7 @@ def drive_trials(
     )
     # What earlier blocks tell of a warm-up holds at their rate; a block that searches has one of its own.
     earlier = [[] if lab.study.searches_capacity else lab.rates.get(index, []) for index in arms]
-    warm_up = WarmUp(lab.study, len(arms), interval_s, earlier)
+    warm_up = WarmUp(lab.study, len(arms), interval_s, earlier, lab.warmed_s.get((lab.case, block.index)))
 
     def on_event(event: Event) -> None:
         match event["event"]:
@@ -82,6 +82,9 @@ def drive_trials(
         trials[index].warmed = warm_up.found(target)
         if run.complete:
             lab.rates.setdefault(index, []).append(warm_up.rates(target))
+        if lab.study.schedule == "blocks" and (found := warm_up.found(target)) is not None:
+            first_s = found["driven_s"] if found["by"] == "evidence" else lab.study.warmup_s
+            lab.warmed_s.setdefault((lab.case, block.index), first_s)
     return run
 
 

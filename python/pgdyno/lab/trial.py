@@ -42,6 +42,8 @@ class Lab:
     aa: Mapping[int, Lab] = field(default_factory=dict)  # by arm: its comparison with its twin
     rates: dict[int, list[Sequence[float]]] = field(default_factory=dict)
     """By arm, of each block so far: how its rate came up, for the warm-ups of those to come."""
+    warmed_s: dict[tuple[int, int], float] = field(default_factory=dict)
+    """By case and block, where its arms come one after the other: how long the first one was warmed up."""
 
 
 @dataclass

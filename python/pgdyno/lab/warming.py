@@ -82,8 +82,12 @@ class WarmUp:
         targets: int,
         interval_s: float,
         earlier: Sequence[Sequence[Rates]] | None = None,
+        as_long_as_s: float | None = None,
     ) -> None:
-        """``earlier``: of each target what ``rates`` gave of the blocks before this one."""
+        """``earlier``: of each target what ``rates`` gave of the blocks before this one. ``as_long_as_s``:
+        how long the block's first arm was driven, where arms come one after the other: the others are, too.
+        """
+        self._as_long_as_s = as_long_as_s
         self._interval_s = interval_s
         earlier = earlier or [[] for _ in range(targets)]
         is_first = min(map(len, earlier)) < EARLIER_MIN
@@ -114,9 +118,12 @@ class WarmUp:
         if self._is_over or not self._may_end(event):
             return False
         found = [of.looks_so(of_latency=self._of_latency) for of in self._arms]  # each is asked
-        self._is_over = all(found) and all(
-            of.least is not None and len(of.seen) >= of.least for of in self._arms
-        )
+        if self._as_long_as_s is None:
+            self._is_over = all(found) and all(
+                of.least is not None and len(of.seen) >= of.least for of in self._arms
+            )
+        else:
+            self._is_over = all(of.driven_s >= self._as_long_as_s for of in self._arms)
         return self._is_over
 
     def found(self, target: int) -> Mapping[str, Any] | None:
