@@ -228,6 +228,39 @@ def test_of_a_machines_shares_only_what_is_unusual_is_an_event() -> None:
     }
 
 
+def machine(own: Sequence[float], other: Sequence[float], foreign: Sequence[float]) -> list[Series]:
+    """The machine's series of two trials that take turns: each knows the CPU time of its own server."""
+    n = len(own)
+    busy = np.cumsum(np.add(np.add(own, other), foreign))
+    return [
+        series(
+            "host",
+            cpu_busy_s=busy,
+            cpu_idle_s=2.0 * np.arange(n) - busy,
+            cpu_iowait_s=np.zeros(n),
+            cpu_steal_s=np.zeros(n),
+            server_cpu_s=np.cumsum(of),
+            driver_cpu_s=np.zeros(n),
+        )
+        for of in (own, other)
+    ]
+
+
+def test_another_arms_server_is_no_other_load_on_the_machine() -> None:
+    n = 30
+    rise = [0.2] * 14 + [0.9] * 2 + [0.2] * 14
+    one, other = machine([0.5] * n, rise, [0.1] * n)
+    assert events_of({"host": one}, {}, 8, [other]) == {}
+
+
+def test_a_foreign_burst_is_found_though_the_servers_take_turns() -> None:
+    turns = np.array([0.9, 0.0] * 15)
+    foreign = [0.05] * 14 + [0.6] + [0.05] * 15
+    one, other = machine(turns.tolist(), (0.9 - turns).tolist(), foreign)
+    found = events_of({"host": one}, {}, 8, [other])
+    assert {event: of.tolist() for event, of in found.items()} == {Event.OTHER_LOAD: [[13.0, 14.0]]}
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 50), st.integers(1, 5)), max_size=8),
     st.lists(st.tuples(st.integers(0, 50), st.integers(1, 5)), min_size=1, max_size=8),

@@ -14,10 +14,10 @@ from pgdyno.analysis import telemetry
 from pgdyno.analysis.client_time import ClientTime
 from pgdyno.analysis.combined import Combined, combine
 from pgdyno.analysis.comparison import Effect, Values, effects_by_arm, ok_by_block
-from pgdyno.analysis.events import Events, events_of
+from pgdyno.analysis.events import SERVER_CPU, Events, events_of
 from pgdyno.analysis.metrics import Metric
 from pgdyno.analysis.probe_cost import ProbeCost, probe_cost
-from pgdyno.analysis.sampled import SERVER
+from pgdyno.analysis.sampled import HOST, SERVER
 from pgdyno.analysis.samples import keyed
 from pgdyno.analysis.telemetry import Telemetry, of_trial, told_of
 from pgdyno.estimate import Estimate
@@ -65,11 +65,21 @@ def read_case(
     clients = {arm.arm: arm.clients for arm in arms}
     is_duet = study.plan.schedule is Schedule.DUET
     ok = [trial for trial in trials if trial.status is TrialStatus.OK]
+    hosts = {trial.trial: _servers_cpu(evidence, trial) for trial in trials}
     for trial in ok:
         sampled = evidence.series(trial.trial)
+        beside = [
+            hosts[of.trial]
+            for of in trials
+            if of is not trial
+            and (of.block, of.epoch_unix_s) == (trial.block, trial.epoch_unix_s)
+            and hosts[of.trial] is not None
+        ]
         found = of_trial(trial, evidence.readings(trial.trial), sampled, is_duet=is_duet)
         by_trial[trial.trial] = _shared(found)
-        events[trial.trial] = events_of(sampled, trial.settings, clients[trial.arm])
+        events[trial.trial] = events_of(
+            sampled, trial.settings, clients[trial.arm], [of for of in beside if of is not None]
+        )
         if SERVER in sampled:
             series[trial.trial] = _kept(sampled[SERVER])
     by_trial = {
@@ -92,6 +102,12 @@ def read_case(
         cost=probe_cost(study.host, ok),
         missing=telemetry.not_in_version(arms, ok, by_trial),
     )
+
+
+def _servers_cpu(evidence: Evidence, trial: Trial) -> Series | None:
+    """What the trial's own server had used at each sample of the machine."""
+    host = evidence.series(trial.trial).get(HOST)
+    return None if host is None else _only(host, ("at_s", SERVER_CPU))
 
 
 def effects_on(
@@ -155,5 +171,9 @@ def _interned(of: ClientTime) -> ClientTime:
 
 
 def _kept(series: Series) -> Series:
-    columns = [name for name in KEPT if name in series.columns]
+    return _only(series, KEPT)
+
+
+def _only(series: Series, names: Sequence[str]) -> Series:
+    columns = [name for name in names if name in series.columns]
     return Series(series.probe, columns, series.points[:, [series.columns.index(name) for name in columns]])

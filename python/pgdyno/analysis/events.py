@@ -7,7 +7,7 @@ the trial's usual counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import numpy as np
@@ -31,6 +31,10 @@ LOCKED_SHARE_MIN = 0.5
 
 SD_OF_MAD = 1.4826
 """Of normal noise: standard deviation by median absolute deviation."""
+
+
+SERVER_CPU = "server_cpu_s"
+"""The CPU time of the trial's own server, in the machine's series."""
 
 
 class Event(StrEnum):
@@ -58,15 +62,22 @@ BACKGROUND = (Event.CHECKPOINT, Event.AUTOVACUUM)
 NOTHING: Spans = np.empty((0, 2))
 
 
-def events_of(series: Mapping[str, Series], settings: Mapping[str, str], clients: int) -> dict[Event, Spans]:
-    """Of one trial; only kinds that happened."""
+def events_of(
+    series: Mapping[str, Series],
+    settings: Mapping[str, str],
+    clients: int,
+    beside: Sequence[Series] = (),
+) -> dict[Event, Spans]:
+    """Of one trial; only kinds that happened. ``beside``: the machine's series of the trials that were
+    measured in that time on servers of ours, each of which knows the CPU time of its own server.
+    """
     found: dict[Event, Spans] = {}
     if SERVER in series and len(series[SERVER].points) > 1:
         found |= _of_server(series[SERVER], settings)
     if WAITS in series and len(series[WAITS].points) > 1:
         found[Event.LOCKS] = _locked(series[WAITS], clients)
     if HOST in series and len(series[HOST].points) > 1:
-        found |= _of_host(series[HOST])
+        found |= _of_host(series[HOST], beside)
     return {event: spans for event, spans in found.items() if len(spans)}
 
 
@@ -98,14 +109,15 @@ def _locked(series: Series, clients: int) -> Spans:
     return _spans(series, waiting[1:] >= LOCKED_SHARE_MIN * clients)
 
 
-def _of_host(series: Series) -> dict[Event, Spans]:
+def _of_host(series: Series, beside: Sequence[Series]) -> dict[Event, Spans]:
     took_s = np.diff(series.points[:, 0])
     rate = {name: np.diff(series.column(name)) / took_s for name in _HOST}
     cores = rate["cpu_busy_s"] + rate["cpu_idle_s"] + rate["cpu_iowait_s"]
-    ours = sum(np.nan_to_num(rate[name]) for name in ("server_cpu_s", "driver_cpu_s", "pgdyno_cpu_s"))
+    ours = sum(np.nan_to_num(rate[name]) for name in (SERVER_CPU, "driver_cpu_s", "pgdyno_cpu_s"))
+    others_of_ours = sum(_server_cpu_at(of, series.points[:, 0]) / took_s for of in beside)
     with np.errstate(divide="ignore", invalid="ignore"):
         stolen = rate["cpu_steal_s"] / cores
-        others = (rate["cpu_busy_s"] - rate["cpu_steal_s"] - ours) / cores
+        others = (rate["cpu_busy_s"] - rate["cpu_steal_s"] - ours - others_of_ours) / cores
     return {
         Event.STEAL: _spans(series, unusual(stolen, STEAL_SHARE_MIN)),
         Event.OTHER_LOAD: _spans(series, unusual(others, LOAD_SHARE_MIN)),
@@ -114,8 +126,17 @@ def _of_host(series: Series) -> dict[Event, Spans]:
     }
 
 
+def _server_cpu_at(of: Series, at: Spans) -> npt.NDArray[np.float64]:
+    """What another trial's server used between these moments; its samples are not at the same."""
+    used = of.column(SERVER_CPU)
+    known = np.isfinite(used)
+    if not known.any():
+        return np.zeros(len(at) - 1)
+    return np.diff(np.interp(at, of.points[known, 0], used[known]))
+
+
 _HOST = (
-    *("cpu_busy_s", "cpu_idle_s", "cpu_iowait_s", "cpu_steal_s", "server_cpu_s", "driver_cpu_s"),
+    *("cpu_busy_s", "cpu_idle_s", "cpu_iowait_s", "cpu_steal_s", SERVER_CPU, "driver_cpu_s"),
     *("pgdyno_cpu_s", "pressure_io_full_s", "swap_in_bytes", "swap_out_bytes"),
 )
 
