@@ -9,15 +9,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pgdyno.study.limit import LatencyLimit
+from pgdyno.errors import UsageError
+from pgdyno.study.limit import LatencyLimit, parse_limit
 from pgdyno.study.search import (
     RESOLUTION,
     START,
     STEP_S_MAX,
     STEPS_MAX,
+    STEPS_USUAL,
     Tried,
     bracket,
     capacity,
+    likely_s,
     next_rate,
     rate_min,
     step_s,
@@ -61,6 +64,42 @@ def test_a_single_stall_is_tried_again_and_misleads_nobody() -> None:
 
         found = capacity(search(latency_ms), LIMIT)
         assert found is not None and found == pytest.approx(truth, rel=RESOLUTION - 1)
+
+
+def test_a_stall_in_which_hardly_anything_was_answered_is_tried_again_too() -> None:
+    calm, truth = queue(1000), 1000 - math.log(100) / LIMIT.latency_s
+    calls = 0
+
+    def latency_ms(rate: float) -> float:
+        nonlocal calls
+        calls += 1
+        return math.inf if calls == 1 else calm(rate)
+
+    tried = search(latency_ms)
+    assert tried[0].rate_per_s == tried[1].rate_per_s
+    found = capacity(tried, LIMIT)
+    assert found is not None and found == pytest.approx(truth, rel=RESOLUTION - 1)
+
+
+def test_an_infinite_latency_beyond_the_rate_of_the_closed_loop_needs_no_second_step() -> None:
+    assert next_rate([Tried(900.0, math.inf)], LIMIT, 1000.0) == 900.0
+    beyond = next_rate([Tried(1500.0, math.inf)], LIMIT, 1000.0)
+    assert beyond is not None and beyond < 1500.0
+
+
+def test_the_forecast_of_a_search_counts_the_transactions_that_a_percentile_needs() -> None:
+    """1300 transactions of a percentile of 1 %; 13 000 of one of 0.1 % take ten times as long."""
+    often, rare = (likely_s(LatencyLimit(q, 0.02), 0.5, 0.0, 1000.0) for q in (0.99, 0.999))
+    assert often == pytest.approx(2 + STEPS_USUAL * 1300 / 700)
+    assert rare == pytest.approx(2 + STEPS_USUAL * 13_000 / 700)
+    assert likely_s(LIMIT, 0.5, 0.0, 1.0) == pytest.approx(2 + STEPS_USUAL * STEP_S_MAX)
+
+
+@pytest.mark.parametrize("text", ["p99.99999 < 20ms", "p99.999999 < 1s"])
+def test_a_limit_that_no_server_has_the_transactions_for_is_refused_with_the_remedy(text: str) -> None:
+    with pytest.raises(UsageError, match=r"give a lower percentile, such as p99\.99"):
+        parse_limit(text)
+    assert parse_limit("p99.9999 < 20ms").transactions_min == 10_000_000
 
 
 def test_what_keeps_or_misses_the_limit_at_every_rate_has_no_capacity_and_an_end() -> None:

@@ -72,7 +72,8 @@ def _capacity(plan: Plan) -> str:
         "searched for it: a closed loop says where to begin; then come steps of an open loop, all arms in "
         "turn, at rates that go up or down until one keeps the limit and one misses it, and that halve what "
         f"is between them until they are {given_percent(RESOLUTION - 1)} apart. A miss is tried again before "
-        "it counts. Between the two rates the latency is interpolated. A step lasts until it has the "
+        "it counts, except beyond the rate of the closed loop where too few were answered for a percentile. "
+        "Between the two rates the latency is interpolated. A step lasts until it has the "
         "transactions that its percentile needs; what was never answered has missed the limit. Everything "
         "else was measured at the rate that was found."
     )

@@ -191,11 +191,12 @@ def window_s(study: Study, machine: Machine) -> float:
     return study.transactions * study.clients / transactions_per_s(study, machine)
 
 
-def search_s(study: Study) -> float:
+def search_s(study: Study, machine: Machine) -> float:
     """Of a trial, before it: for its capacity."""
     if study.capacity is None or not study.searches_capacity:
         return 0.0
-    return likely_s(parse_limit(study.capacity), study.slice_s)
+    limit, closed_per_s = parse_limit(study.capacity), transactions_per_s(study, machine)
+    return likely_s(limit, study.slice_s, study.discard_s, closed_per_s)
 
 
 def transactions_per_s(study: Study, machine: Machine) -> float:
@@ -216,7 +217,7 @@ def pass_s(cases: Sequence[Case], machine: Machine) -> float:
     costs = costs_of(cases)
     driven_s = sum(
         turns_of(case.study) * (case.study.warmup_s + window_s(case.study, machine))
-        + len(case.study.arms) * search_s(case.study)
+        + len(case.study.arms) * search_s(case.study, machine)
         for case in cases
     )
     fixed_s = data_s(costs, cases[0].study) + trials_s(costs, cases[0].study)

@@ -13,6 +13,9 @@ _LIMIT = re.compile(r"p(\d{1,2}(?:\.\d+)?)\s*<\s*(.+)")
 BEYOND_MIN = 10
 """So many transactions have to be beyond a quantile for it to be one, as everywhere."""
 
+TRANSACTIONS_MAX = 20_000_000
+"""That a step of a search would need; in the 30 s that it may last no server answers so many."""
+
 
 @dataclass(frozen=True)
 class LatencyLimit:
@@ -35,4 +38,9 @@ def parse_limit(text: str) -> LatencyLimit:
     limit = LatencyLimit(float(match[1]) / 100, parse_duration_s(match[2]))
     if not 0 < limit.quantile < 1 or limit.latency_s <= 0:
         raise UsageError(f"{text!r} is not a limit of latency: give one such as p99 < 20ms")
+    if limit.transactions_min > TRANSACTIONS_MAX:
+        raise UsageError(
+            f"{text!r} needs {limit.transactions_min} transactions at every rate, more than any server "
+            "answers in a step of the search: give a lower percentile, such as p99.99"
+        )
     return limit

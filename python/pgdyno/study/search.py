@@ -4,7 +4,8 @@ The highest rate of an open loop up to which a limit of latency is kept lies bet
 that misses it. From START of the throughput of a closed loop the search goes up or down until it has both,
 then halves what is between them on a log scale until they are RESOLUTION apart; there the latency is
 interpolated, both logarithmic. A miss that may have been a stall of the machine would mislead the rest of the
-search, so it is tried again, and the better of the two counts; for all arms alike. And each block searches
+search, so it is tried again, and the better of the two counts; for all arms alike. Not so where the rate is
+beyond that of the closed loop and the latency infinite: no stall has to explain that. And each block searches
 anew, on restored data: the blocks' spread holds what is left.
 """
 
@@ -54,7 +55,7 @@ def next_rate(tried: Sequence[Tried], limit: LatencyLimit, closed_per_s: float) 
     low, high = bracket(tried, limit)
     if not tried:
         rate = START * closed_per_s
-    elif _is_doubtful(tried, limit):
+    elif _is_doubtful(tried, limit, closed_per_s):
         rate = tried[-1].rate_per_s
     elif high is None:
         rate = UP * max(step.rate_per_s for step in tried)
@@ -67,11 +68,14 @@ def next_rate(tried: Sequence[Tried], limit: LatencyLimit, closed_per_s: float) 
     return rate if rate >= rate_min(limit) else None
 
 
-def _is_doubtful(tried: Sequence[Tried], limit: LatencyLimit) -> bool:
-    """Whether the last step is a first miss, and not one by so much that no stall explains it."""
+def _is_doubtful(tried: Sequence[Tried], limit: LatencyLimit, closed_per_s: float) -> bool:
+    """Whether the last step is a first miss that may have been a stall. Beyond the rate of a closed loop most
+    transactions cannot be answered, and an infinite latency is what there is.
+    """
     last = tried[-1]
     times = sum(step.rate_per_s == last.rate_per_s for step in tried)
-    return times == 1 and 1e3 * limit.latency_s <= last.latency_ms < math.inf
+    beyond = math.isinf(last.latency_ms) and last.rate_per_s > closed_per_s
+    return times == 1 and 1e3 * limit.latency_s <= last.latency_ms and not beyond
 
 
 def bracket(tried: Sequence[Tried], limit: LatencyLimit) -> tuple[Tried | None, Tried | None]:
@@ -123,6 +127,7 @@ def rate_min(limit: LatencyLimit) -> float:
     return SPARE * limit.transactions_min / STEP_S_MAX
 
 
-def likely_s(limit: LatencyLimit, slice_s: float) -> float:
-    """Of one arm's search in a block, for a forecast."""
-    return 2 * CLOSED_LOOP_S + STEPS_USUAL * max(slice_s, LIMITS_PER_STEP_MIN * limit.latency_s)
+def likely_s(limit: LatencyLimit, slice_s: float, discard_s: float, closed_per_s: float) -> float:
+    """Of one arm's search in a block, for a forecast; ``closed_per_s``: assumed of a closed loop."""
+    rate_per_s = max(START * closed_per_s, rate_min(limit))
+    return 2 * CLOSED_LOOP_S + STEPS_USUAL * step_s(rate_per_s, limit, slice_s, discard_s)
