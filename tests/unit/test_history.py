@@ -12,12 +12,12 @@ import scipy
 from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, write_study
 from test_report import HOSTILE, plain
 
-from pgdyno.analysis.history import Group, History, Key, Recorded, find_history
+from pgdyno.analysis.history import Group, History, Key, Point, Recorded, Series, find_history
 from pgdyno.analysis.study import StudyFindings, find_study
 from pgdyno.cli.main import run
 from pgdyno.estimate import Better, Estimate
 from pgdyno.evidence.reader import Evidence
-from pgdyno.report.history import sparkline
+from pgdyno.report.history import overview, sparkline
 
 DAY_S = 86_400.0
 NIGHT = Synthetic(effects=(1, 1), blocks=5, slices=2, noise=0.01)
@@ -146,6 +146,45 @@ def test_no_name_from_outside_becomes_markup(tmp_path: Path) -> None:
 def test_an_empty_directory_is_an_error_and_a_file_a_wrong_request(nights: Path, tmp_path: Path) -> None:
     assert run(["history", str(tmp_path)]) == 1
     assert run(["history", str(nights / "night-00.sqlite")]) == 2
+
+
+CHANGED_FITS = {
+    "window_s": {"slices": 3},
+    "what data : memory was fitted to": {"changes": [{"key": "data : memory", "after": "1 : 2", "why": ""}]},
+    "workload warehouses": {"warehouses": 20},
+    "cases": {"levels": {"clients": "16"}},
+}
+
+
+@pytest.mark.parametrize("what", CHANGED_FITS)
+def test_another_fit_of_the_same_study_file_begins_a_series_and_says_why(
+    tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fitted = [{"key": "data : memory", "after": "1 : 4", "why": ""}]
+    base = replace(NIGHT, file="title = 'x'\n", changes=fitted, levels={"clients": "8"}, blocks=2)
+    seeded = replace(base, seed=9, created_unix_s=CREATED_UNIX_S + 1, blocks=3)
+    other = replace(base, created_unix_s=CREATED_UNIX_S + 2, **CHANGED_FITS[what])  # type: ignore[arg-type]
+    for i, wanted in enumerate((base, seeded, other)):
+        write_study(tmp_path / f"{i}.sqlite", wanted)
+    histories = as_json(tmp_path, capsys)["histories"]
+    assert [one["files"] for one in histories] == [["0.sqlite", "1.sqlite"], ["2.sqlite"]]  # type: ignore[attr-defined]
+    assert histories[0]["apart"] is None  # type: ignore[index]
+    run(["history", str(tmp_path)])
+    shown = " ".join(plain(capsys.readouterr().out).split())
+    assert "2.sqlite is not of the series of 0.sqlite: " in shown
+    told = histories[1]["apart"]["difference"]["what"]  # type: ignore[index]
+    assert told.startswith(what) or (what == "window_s" and told.startswith("slices_per_arm"))
+
+
+def test_a_level_in_percent_is_no_change_in_percent() -> None:
+    halved = [Point("f", 0.0, Estimate(value, "%", 8, Better.MORE), is_change=False) for value in (96, 48)]
+    assert np.exp(halved[1].log - halved[0].log) == pytest.approx(0.5)
+    change = Point("f", 0.0, Estimate(-50, "%", 8, Better.MORE), is_change=True)
+    assert np.exp(change.log) == pytest.approx(0.5)
+    for arm, expected in (("", "48"), ("A", "+48")):
+        series = Series(Key("", "B", arm, "k", "hits"), Better.MORE, halved[1:], 0.05, ())
+        newest = overview(History("t", "1", ["f"], [series], 0.95)).rows[0][2]
+        assert newest.startswith(expected)
 
 
 def first_of(path: Path) -> StudyFindings:

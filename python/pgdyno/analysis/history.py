@@ -1,8 +1,9 @@
 """Evidence of the same study at different times: series of values, where they changed, and what else did.
 
-A series stays together where the same was asked for (``same_study``) on the same machine. What a request
-stands for may change under it, and is what a history is for: the build behind a version or a directory, the
-kernel, pgdyno itself. Another machine, another study file, other options begin a series of their own.
+A series stays together where the same was asked for (``same_study``) on the same machine, and fitted to the
+same load and windows. What a request stands for may change under it, and is what a history is for: the build
+behind a version or a directory, the kernel, pgdyno itself. Another machine, another study file or fit of it,
+other options begin a series of their own.
 
 For each case there is a series of what every arm changes against the baseline, in which the machine's own
 drift cancels, and one of every arm's own level. All series of a study on a machine are one family: Holm's
@@ -25,7 +26,12 @@ from pgdyno.analysis.effect import holm_confidences, percent_of
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.gate import PRIMARY, judged
 from pgdyno.analysis.over_hosts import AVERAGE
-from pgdyno.analysis.same_study import difference_of, is_same_evidence, is_same_machine
+from pgdyno.analysis.same_study import (
+    difference_of,
+    difference_of_plans,
+    is_same_evidence,
+    is_same_machine,
+)
 from pgdyno.analysis.study import StudyFindings
 from pgdyno.analysis.verdict import Verdict
 from pgdyno.estimate import Better, Estimate
@@ -62,20 +68,28 @@ class Key:
     metric: str
     name: str
 
+    @property
+    def is_change(self) -> bool:
+        """Against the baseline, in percent of it."""
+        return bool(self.baseline)
+
 
 @dataclass(frozen=True)
 class Point:
-    """One file's value: a level, or a change in percent of the baseline."""
+    """One file's value: a level, or where it ``is_change`` one in percent of the baseline. A level may be in
+    percent, too.
+    """
 
     file: str
     created_unix_s: float
     estimate: Estimate
+    is_change: bool
 
     @property
     def log(self) -> float:
         """Of the level, or of the ratio."""
-        of = self.estimate
-        return math.log1p(of.value / 100) if of.unit == "%" else math.log(of.value)
+        value = self.estimate.value
+        return math.log1p(value / 100) if self.is_change else math.log(value)
 
 
 @dataclass(frozen=True)
@@ -125,14 +139,28 @@ class Recorded:
 
 
 @dataclass(frozen=True)
+class Apart:
+    """What is not the same in the first ``file`` of a group and in that of a group ``before`` it, on the same
+    machine.
+    """
+
+    file: str
+    before: str
+    difference: Difference
+
+
+@dataclass(frozen=True)
 class History:
-    """One study on one machine. ``machine`` is its number, from 1, and its processor."""
+    """One study on one machine. ``machine`` is its number, from 1, and its processor. ``apart``: why it is no
+    part of another one.
+    """
 
     title: str
     machine: str
     files: Sequence[str]
     series: Sequence[Series]
     confidence: float
+    apart: Apart | None = None
 
 
 @dataclass
@@ -141,11 +169,15 @@ class Group:
 
     first: StudyFindings
     recorded: list[Recorded] = field(default_factory=list)
+    apart: Apart | None = None
 
-    def holds(self, study: StudyFindings) -> bool:
-        """Whether it belongs here."""
-        here, there = self.first.first.study.host, study.first.study.host
-        return is_same_machine(here, there) and difference_of(self.first, study) is None
+    def is_on_machine_of(self, study: StudyFindings) -> bool:
+        """Whether it is of the same one."""
+        return is_same_machine(self.first.first.study.host, study.first.study.host)
+
+    def difference(self, study: StudyFindings) -> tuple[str, str, str] | None:
+        """What is different, of what was asked for or fitted."""
+        return difference_of(self.first, study) or difference_of_plans(self.first, study)
 
 
 def record(file: str, study: StudyFindings, metrics: Sequence[str] = ()) -> Recorded:
@@ -197,7 +229,8 @@ def find_history(group: Group, machine: str) -> History:
     keys = list(dict.fromkeys(key for one in ordered for key in one.values))
     rows = {key: [one for one in ordered if key in one.values] for key in keys}
     points = {
-        key: [Point(one.file, one.created_unix_s, one.values[key]) for one in of] for key, of in rows.items()
+        key: [Point(one.file, one.created_unix_s, one.values[key], key.is_change) for one in of]
+        for key, of in rows.items()
     }
     study = group.first.first.study
     alpha = 1 - study.plan.confidence
@@ -212,7 +245,8 @@ def find_history(group: Group, machine: str) -> History:
         better = points[key][-1].estimate.better
         changes = _changes(values, cut, better, rows[key], study.plan.confidence)
         series.append(Series(key, better, points[key], level, changes))
-    return History(study.title, machine, [one.file for one in ordered], series, study.plan.confidence)
+    files = [one.file for one in ordered]
+    return History(study.title, machine, files, series, study.plan.confidence, group.apart)
 
 
 def _changes(
@@ -277,15 +311,22 @@ def grouped(
             skipped[file] = "no block counts"
         else:
             known[file] = first
-            _group_of(groups, study).recorded.append(recorded)
+            _group_of(groups, study, file).recorded.append(recorded)
     return groups
 
 
-def _group_of(groups: list[Group], study: StudyFindings) -> Group:
+def _group_of(groups: list[Group], study: StudyFindings, file: str) -> Group:
+    apart = None
+    title = study.first.study.title
     for group in groups:
-        if group.holds(study):
+        if not group.is_on_machine_of(study):
+            continue
+        found = group.difference(study)
+        if found is None:
             return group
-    groups.append(Group(study))
+        if group.first.first.study.title == title:
+            apart = Apart(file, group.recorded[0].file, Difference(*found))
+    groups.append(Group(study, apart=apart))
     return groups[-1]
 
 

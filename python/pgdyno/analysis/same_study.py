@@ -67,6 +67,38 @@ def difference_of(one: StudyFindings, other: StudyFindings) -> tuple[str, str, s
     return _unequal({"the number of cases": len(one.cases)}, {"the number of cases": len(other.cases)})
 
 
+def difference_of_plans(one: StudyFindings, other: StudyFindings) -> tuple[str, str, str] | None:
+    """As ``difference_of``, of what a study file was fitted to: its values, cases, load and windows."""
+    found = _unequal(_fitted(one), _fitted(other))
+    for x, y in zip(one.cases, other.cases, strict=False):
+        found = found or _unequal(_planned(x), _planned(y))
+    return found
+
+
+def _fitted(study: StudyFindings) -> dict[str, str]:
+    changes = {f"what {c['key']} was fitted to": str(c["after"]) for c in study.first.study.changes}
+    cases = "; ".join(case.study.case for case in study.cases)
+    return {key: after for key, after in changes.items() if key not in FREE_CHANGES} | {"cases": cases}
+
+
+FREE_CHANGES = frozenset({"what run.repeats was fitted to"})
+"""How many blocks there are."""
+
+
+def _planned(findings: Findings) -> dict[str, Any]:
+    plan = findings.study.plan
+    place = f" in {findings.study.case}" if findings.study.case else ""
+    arms = [of.arm for of in findings.arms]
+    told = {
+        **dict(_flat(plan.workload, "workload")),
+        **{f"clients of arm {arm.name}": arm.clients for arm in arms},
+        "schedule": plan.schedule.value,
+        **{name: getattr(plan, name) for name in ("slice_s", "slices_per_arm", "window_s", "warm_up_s")},
+        **{name: getattr(plan, name) for name in ("discard_s", "pacing", "rate_per_s")},
+    }
+    return {f"{what}{place}": value for what, value in told.items()}
+
+
 def _lines(text: str) -> str:
     return f"{len(text.splitlines())} lines" if text else "no study file"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pgdyno.analysis.history import Change, Difference, History, Series
+from pgdyno.analysis.history import Apart, Change, Difference, History, Series
 from pgdyno.analysis.verdict import Verdict
 from pgdyno.estimate import NO_BREAK, counted, given_percent
 from pgdyno.report.tables import Table, level_text
@@ -93,15 +93,22 @@ def _short(fact: str) -> str:
 
 
 def sentences(history: History) -> list[str]:
-    """Every change, the newest first; or that there is none."""
+    """Every change, the newest first; or that there is none. And why these files are no part of another
+    history of the same title.
+    """
     found = [
         (series.points[change.at].created_unix_s, f"{changed(series, change)} {what_else(change)}")
         for series in history.series
         for change in series.changes
     ]
-    if not found:
-        return [f"None of the {len(history.series)} series changed."]
-    return [text for _, text in sorted(found, key=lambda one: -one[0])]
+    told = [text for _, text in sorted(found, key=lambda one: -one[0])]
+    told = told or [f"None of the {len(history.series)} series changed."]
+    return [*told, began(history.apart)] if history.apart else told
+
+
+def began(apart: Apart) -> str:
+    """``night-08.sqlite is not of the series of night-01.sqlite: window_s (20 → 40).``"""
+    return f"{apart.file} is not of the series of {apart.before}: {_difference(apart.difference)}."
 
 
 def overview(history: History) -> Table:
@@ -115,7 +122,9 @@ def overview(history: History) -> Table:
             [
                 f"{subject(series)}, {series.key.name}" if several else subject(series),
                 str(len(series.points)),
-                newest.signed_text if newest.unit == "%" else f"{level_text(newest)}{NO_BREAK}{newest.unit}",
+                newest.signed_text
+                if series.key.is_change
+                else f"{level_text(newest)}{NO_BREAK}{newest.unit}",
                 sparkline([point.log for point in series.points]),
                 str(len(series.changes)),
                 f"{last.verdict}, {day(series.points[last.at].created_unix_s)}" if last else "",
@@ -181,6 +190,7 @@ def as_object(report: HistoryReport, tripped: Sequence[str] | None) -> dict[str,
                 "machine": history.machine,
                 "files": list(history.files),
                 "confidence": history.confidence,
+                "apart": None if history.apart is None else asdict(history.apart),
                 "series": [_series(series) for series in history.series],
             }
             for history in report.histories

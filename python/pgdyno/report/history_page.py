@@ -56,7 +56,7 @@ def panels(history: History) -> list[Panel]:
 
 def _picture(series: Series) -> Markup:
     width, height, left, right, top, bottom = 640.0, 226.0, 64.0, 14.0, 26.0, 180.0
-    points, relative = series.points, bool(series.key.baseline)
+    points, relative = series.points, series.key.is_change
     low, high = _range(points)
     begin, end = points[0].created_unix_s, points[-1].created_unix_s
     x, y = Scale(begin, end, left + 8, width - right - 8), Scale(low, high, bottom, top)
@@ -101,7 +101,7 @@ def _range(points: Sequence[Point]) -> tuple[float, float]:
 
 def _point(point: Point, x: Scale, y: Scale, colour: str) -> list[Markup]:
     of, at = point.estimate, x(point.created_unix_s)
-    told = of.signed_text if of.unit == "%" else of.value_text
+    told = of.signed_text if point.is_change else of.value_text
     said = f"{point.file}, {wording.day(point.created_unix_s)}: {told}, interval {of.interval_text}"
     parts = []
     if of.low is not None and of.high is not None:
