@@ -275,6 +275,22 @@ def test_the_summary_is_short_names_the_gravest_caveat_and_folds_the_rest(tmp_pa
     assert max(ord(letter) for letter in text) < 0x2600  # no pictures
 
 
+NOISE = {
+    Code.AA_DIFFERS: {"effect": "+5 %", "interval": "+3 … +7 %", "aa_blocks": 6, "alarm": "5 %"},
+    Code.UNDER_NOISE_FLOOR: {
+        "arm": "18", "baseline": "17", "effect": "+5 %", "floor": "6 %", "aa_blocks": 6,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", NOISE)
+def test_what_takes_the_verdict_back_is_the_gravest_caveat(tmp_path: Path, code: Code) -> None:
+    write_study(tmp_path / "e.sqlite", replace(SLOWER, caveats=(*CAVEATS, Caveat(code, NOISE[code]))))
+    shown = to_summary(read_report(tmp_path / "e.sqlite"), None, []).partition("<details>")[0]
+    expected = "An arm against itself" if code is Code.AA_DIFFERS else "The effect of 18 against 17"
+    assert f"the gravest: {expected}" in plain(shown)
+
+
 def test_the_summary_goes_where_the_pipeline_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_study(tmp_path / "e.sqlite", SAME)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "step.md"))

@@ -17,6 +17,8 @@ from pgdyno.report.study import StudyReport
 from pgdyno.report.tables import Table
 
 GRAVEST = (
+    Code.AA_DIFFERS,
+    Code.UNDER_NOISE_FLOOR,
     Code.NOTHING_DONE,
     Code.CHECKS_FAILED_TRIALS_EXCLUDED,
     Code.TRIALS_FAILED,
