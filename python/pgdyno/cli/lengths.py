@@ -20,6 +20,8 @@ def asked_warm_up(text: str | None, likely_s: float, slice_s: float) -> WarmUp:
     least, dots, most = text.partition("..")
     if not dots:
         return WarmUp(parse_duration_s(text))
+    if not least or not most:
+        raise UsageError(f"--warmup: {text!r} lacks a bound: give both, for example: 5s..60s")
     return WarmUp(parse_duration_s(most), parse_duration_s(least))
 
 
