@@ -119,6 +119,13 @@ def given_percent(share: float) -> str:
     return f"{100 * share:.6g}{NO_BREAK}%"
 
 
+def confidence_percent(confidence: float) -> str:
+    """``98.3 %`` of 1 − 0.05 / 3: of Holm's correction; one decimal, or as many as tell it from 100 %."""
+    percent = 100 * confidence
+    decimals = next((n for n in range(1, 6) if round(percent, n) < 100), 6)
+    return f"{round(percent, decimals):g}{NO_BREAK}%"
+
+
 def counted(n: int, noun: str) -> str:
     """``1 block``, ``2 blocks``, ``12 000 blocks``."""
     return f"{grouped(n, 0)} {noun}{'' if n == 1 else 's'}"

@@ -15,6 +15,7 @@ from pgdyno.cli.report import read_report
 from pgdyno.estimate import ABSENT
 from pgdyno.report.sections import Section
 from pgdyno.report.study import StudyReport
+from pgdyno.report.terminal import _fitting
 
 ARMS = ({"server": "17"}, {"server": "18"})
 CASE = Synthetic(arms=ARMS, blocks=6, slices=1, noise=0.004, effects=(1, 1.1))
@@ -118,3 +119,11 @@ def test_a_number_of_clients_in_which_an_arm_stalled_is_left_out_and_named(tmp_p
     built = report_of(tmp_path, cases)
     old, new = map(plain, section(built).sentences)
     assert "Without 16 clients, which lack blocks that count." in old and "Without" not in new
+
+
+def test_on_80_columns_the_names_of_the_curves_stay(built: StudyReport) -> None:
+    """Numbers go, the least important first; a row without its name tells nothing."""
+    table = next(table for table in section(built).tables if table.title.startswith("Throughput over"))
+    widest = ["18,shared_buffers=2GB", *["12 345 (12 000 … 12 700)"] * 5, "0.12", "8"]
+    shown = _fitting(replace(table, rows=[*table.rows, widest]), 80)
+    assert [table.columns[index].split(",")[0] for index in shown] == ["arm", "knee", "peak"]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console, Group
 from synthetic_study import Synthetic, write_study
 from test_report import FORMS
 
@@ -17,6 +19,7 @@ from pgdyno.report.charts_of_why import WIDTH
 from pgdyno.report.html import to_html
 from pgdyno.report.study import StudyReport
 from pgdyno.report.summary import to_summary
+from pgdyno.report.terminal import _table
 
 FASTER = Synthetic(effects=(1.0, 1.25), blocks=6, probed=True, noise=0.004)
 
@@ -114,3 +117,19 @@ def test_of_several_arms_the_sentence_says_no_more_than_the_verdict(tmp_path: Pa
         assert comparison.primary is not None
         assert reason.by_resource is not None
         assert reason.by_resource.whole.difference.confidence == comparison.primary.spread.confidence
+
+
+def test_on_80_columns_the_table_keeps_both_arms_and_the_names_of_the_parts(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", replace(FASTER, effects=(1.0, 1.25, 1.25)))
+    built = read_report(tmp_path / "e")
+    assert built.only is not None
+    told = built.only.why[0].tables[0]
+    long = ["driver, network, unexplained", "12 345", "11 111", "−1 234 (−1 300 … −1 168; 98.3 %) *"]
+    table = replace(told, rows=[*told.rows, long])
+    console = Console(width=80, record=True, file=StringIO())
+    console.print(Group(*_table(table, 80)))
+    said = console.export_text()
+    head = next(line for line in said.splitlines() if line.lstrip().startswith("part"))
+    assert "A: 17" in head and "B − A" in head and head.count(":") == 2
+    assert all(len(line) <= 80 for line in said.splitlines()[1:])
+    assert "whole" in said

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgdyno.errors import UsageError
+from pgdyno.estimate import confidence_percent
 from pgdyno.units import (
     format_duration,
     format_setting_size,
@@ -93,3 +94,11 @@ def test_durations_are_written_for_people(duration_s: float, text: str) -> None:
 @given(st.integers(min_value=0, max_value=2**50))
 def test_a_size_written_for_a_configuration_file_is_read_back_exactly(size_bytes: int) -> None:
     assert parse_size_bytes(format_setting_size(size_bytes)) == size_bytes
+
+
+@pytest.mark.parametrize(
+    ("confidence", "text"),
+    [(0.95, "95"), (1 - 0.05 / 3, "98.3"), (0.975, "97.5"), (1 - 0.05 / 250, "99.98"), (0.99, "99")],
+)
+def test_a_confidence_has_one_decimal_and_is_never_all(confidence: float, text: str) -> None:
+    assert confidence_percent(confidence) == f"{text}\u00a0%"

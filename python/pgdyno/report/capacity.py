@@ -6,7 +6,15 @@ import math
 
 from pgdyno.analysis.capacity import UNIT, Capacity, Change, Kept
 from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict
-from pgdyno.estimate import ABSENT, NO_BREAK, Estimate, decimals_of, given_percent, grouped
+from pgdyno.estimate import (
+    ABSENT,
+    NO_BREAK,
+    Estimate,
+    confidence_percent,
+    decimals_of,
+    given_percent,
+    grouped,
+)
 from pgdyno.evidence.records import Plan
 from pgdyno.report import charts_of_capacity, tables
 from pgdyno.report.factors import counted_passes
@@ -75,7 +83,7 @@ def _rate(capacity: Estimate) -> str:
 def _interval(estimate: Estimate, text: str | None = None) -> str:
     if estimate.low is None or estimate.n < BLOCKS_MIN:
         return f"no interval yet, {counted_passes(estimate.n)}"
-    said = f"{given_percent(estimate.confidence)} interval {text or estimate.interval_text}"
+    said = f"{confidence_percent(estimate.confidence)} interval {text or estimate.interval_text}"
     return f"{said}, {counted_passes(estimate.n)}"
 
 

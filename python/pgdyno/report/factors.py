@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pgdyno.analysis.factorial import Change, Contrast, Effects
 from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict
-from pgdyno.estimate import ABSENT, NO_BREAK, Better, Estimate, given_percent, grouped
+from pgdyno.estimate import ABSENT, NO_BREAK, Better, Estimate, confidence_percent, given_percent, grouped
 from pgdyno.evidence.records import Plan, Schedule
 from pgdyno.report import charts_of_factors, tables
 from pgdyno.report.sections import Section
@@ -81,7 +81,7 @@ def _with_verdict(contrast: Contrast, plan: Plan) -> str:
         return f"{text} (no interval yet)"
     verdict = contrast.verdict(plan.margin)
     said = {Verdict.SAME: "; same within the margin", Verdict.UNDECIDED: "; undecided"}.get(verdict, "")
-    return f"{text} ({given_percent(change.confidence)} interval {change.signed_interval_text}{said})"
+    return f"{text} ({confidence_percent(change.confidence)} interval {change.signed_interval_text}{said})"
 
 
 def _dependence(effects: Effects, factor: str, others: Sequence[str], plan: Plan) -> str:
@@ -129,7 +129,7 @@ def _misleading(contrasts: Sequence[Contrast], plan: Plan) -> str:
     return (
         f"That average misleads, as it depends on {by.factor}: with {by.factor} {by.level} the ratio of "
         f"{largest.change.level} to {largest.change.first} is {_higher(change)} than with {by.first} "
-        f"({given_percent(change.confidence)} interval {change.signed_interval_text})."
+        f"({confidence_percent(change.confidence)} interval {change.signed_interval_text})."
     )
 
 

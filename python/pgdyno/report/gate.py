@@ -12,7 +12,7 @@ from pgdyno.analysis.gate import Gate, Judged, Tripped, Unjudged, judged
 from pgdyno.analysis.hosts import HostsFindings
 from pgdyno.analysis.study import StudyFindings
 from pgdyno.analysis.verdict import Verdict
-from pgdyno.estimate import counted, given_percent, grouped
+from pgdyno.estimate import confidence_percent, counted, grouped
 from pgdyno.report.tables import change_text
 
 SAID = {
@@ -35,7 +35,7 @@ def size(of: Judged) -> str:
         return "no block counts"
     if not of.has_interval:
         return f"{of.name} {change_text(of.percent, '%')}, no interval yet"
-    interval = f"{given_percent(of.percent.confidence)} interval {of.percent.signed_interval_text}"
+    interval = f"{confidence_percent(of.percent.confidence)} interval {of.percent.signed_interval_text}"
     return f"{of.name} {of.percent.signed_text}, {interval}"
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pgdyno.analysis.history import Apart, Change, Difference, History, Series
 from pgdyno.analysis.verdict import Verdict
-from pgdyno.estimate import NO_BREAK, counted, given_percent
+from pgdyno.estimate import NO_BREAK, confidence_percent, counted, given_percent
 from pgdyno.report.tables import Table, level_text
 
 VERSION = 1
@@ -64,7 +64,7 @@ def subject(series: Series) -> str:
 def changed(series: Series, change: Change) -> str:
     """A sentence: since which file, by how much, and what that rests on."""
     point, percent = series.points[change.at], change.percent
-    sure = f"{given_percent(percent.confidence)} interval {percent.signed_interval_text}"
+    sure = f"{confidence_percent(percent.confidence)} interval {percent.signed_interval_text}"
     files = f"{len(change.before)} files before, {len(change.after)} since"
     return (
         f"{subject(series)} became {change.verdict} with {point.file} ({day(point.created_unix_s)}): "

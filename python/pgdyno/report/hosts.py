@@ -15,6 +15,7 @@ from pgdyno.estimate import (
     NO_BREAK,
     Better,
     Estimate,
+    confidence_percent,
     counted,
     decimals_of,
     given_percent,
@@ -127,7 +128,7 @@ def _basis(over: OverHosts) -> str:
     percent, hosts, blocks = over.percent, len(over.pooled.hosts), over.pooled.blocks
     interval = "no interval yet"
     if percent.low is not None and (hosts > 1 or blocks >= BLOCKS_MIN):
-        interval = f"{given_percent(percent.confidence)} interval {percent.signed_interval_text}"
+        interval = f"{confidence_percent(percent.confidence)} interval {percent.signed_interval_text}"
     return f"{interval}, {counted(hosts, 'host')}, {counted(blocks, 'block')}"
 
 

@@ -14,6 +14,7 @@ from pgdyno.estimate import (
     NO_BREAK,
     Better,
     Estimate,
+    confidence_percent,
     counted,
     decimals_of,
     given_percent,
@@ -195,7 +196,7 @@ def _headline(comparison: Comparison, findings: Findings) -> Headline:
     if effect.key == CAPACITY.key:
         claim = _capacity_claim(comparison.verdict, a, b, estimate)
     known = estimate.low is not None and estimate.n >= BLOCKS_MIN
-    basis = f"{given_percent(estimate.confidence)} interval {interval}" if known else "no interval yet"
+    basis = f"{confidence_percent(estimate.confidence)} interval {interval}" if known else "no interval yet"
     if estimate.better is Better.LESS and comparison.verdict in {Verdict.SAME, Verdict.UNDECIDED}:
         basis = f"{findings.primary.name}, {basis}"
     basis = f"{basis}, {counted(estimate.n, 'block')}; {margin}"

@@ -150,7 +150,8 @@ def parameters(found: Scalability, plan: Plan) -> Table:
             f"each by itself {given_percent(plan.confidence)}{_as_if_fixed(plan)}."
         ),
         numeric=frozenset(numeric),
-        dispensable=("passes", numeric[0]),
+        dispensable=("passes", numeric[0], numeric[5], numeric[2], numeric[1]),
+        breaks_first=True,
     )
 
 
@@ -189,7 +190,8 @@ def differences(found: Scalability, plan: Plan) -> Table:
         rows=rows,
         note=f"Paired by pass; each interval by itself, {given_percent(plan.confidence)}.",
         numeric=frozenset(numeric),
-        dispensable=("passes", numeric[2], numeric[0]),
+        dispensable=("passes", numeric[2], numeric[0], numeric[1]),
+        breaks_first=True,
     )
 
 

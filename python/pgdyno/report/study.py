@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pgdyno.analysis.study import OverCases, StudyFindings
 from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict
-from pgdyno.estimate import ABSENT, Better, counted, given_percent
+from pgdyno.estimate import ABSENT, Better, confidence_percent, counted
 from pgdyno.report import tables
 from pgdyno.report.capacity import capacity_section
 from pgdyno.report.factors import factors_section
@@ -111,7 +111,7 @@ def _headline(over: OverCases, findings: StudyFindings) -> OverCasesHeadline:
         return OverCasesHeadline(claim, "no block counts yet")
     percent = over.average.percent(metric.better)
     known = percent.low is not None and percent.n >= BLOCKS_MIN
-    interval = f"{given_percent(percent.confidence)} interval {percent.signed_interval_text}"
+    interval = f"{confidence_percent(percent.confidence)} interval {percent.signed_interval_text}"
     names = f"{metric.name}, {interval if known else 'no interval yet'}"
     average = f"on the average over the cases {tables.change_text(percent, '%')}"
     return OverCasesHeadline(claim, f"{average} ({names}, {counted(percent.n, 'block')})")

@@ -14,6 +14,7 @@ from pgdyno.estimate import (
     ABSENT,
     NO_BREAK,
     Estimate,
+    confidence_percent,
     decimals_of,
     given_percent,
     grouped,
@@ -42,6 +43,7 @@ class Table:
     long: bool = False  # of interest to few: may be folded away
     dispensable: Sequence[str] = ()  # columns that a narrow page leaves out, the first of them first
     said_elsewhere: bool = False  # the terminal says it in fewer lines than a table takes
+    breaks_first: bool = False  # on a narrow page the first column before one is left out
     rows_on_terminal: int = 0  # so many of a long one are shown there, too
 
 
@@ -194,7 +196,11 @@ def with_interval(change: Estimate, usual: float) -> str:
     if change.low is None or change.high is None or change.n < BLOCKS_MIN:
         return value
     low, high = (signed(end, change.decimals, "") for end in (change.low, change.high))
-    own = "" if math.isclose(change.confidence, usual) else f";{NO_BREAK}{given_percent(change.confidence)}"
+    own = (
+        ""
+        if math.isclose(change.confidence, usual)
+        else f";{NO_BREAK}{confidence_percent(change.confidence)}"
+    )
     return f"{value} ({low}{NO_BREAK}…{NO_BREAK}{high}{own})"
 
 

@@ -11,7 +11,7 @@ from pgdyno.analysis.hosts import MEAN_TIME, Host, HostsFindings
 from pgdyno.analysis.metrics import Metric
 from pgdyno.analysis.over_hosts import OverHosts
 from pgdyno.analysis.study import StudyFindings
-from pgdyno.estimate import ABSENT, NO_BREAK, Estimate, decimals_of, given_percent, share_text, signed
+from pgdyno.estimate import ABSENT, NO_BREAK, Estimate, confidence_percent, decimals_of, share_text, signed
 from pgdyno.report import study, tables
 from pgdyno.report.tables import Table
 from pgdyno.report.telemetry_of_parts import STATEMENTS_ON_TERMINAL
@@ -72,7 +72,11 @@ def pooled_text(over: OverHosts, usual: float) -> str:
     if percent.low is None or percent.high is None:
         return value_text(percent, "")
     low, high = (signed(end, percent.decimals, "") for end in (percent.low, percent.high))
-    own = "" if math.isclose(percent.confidence, usual) else f";{NO_BREAK}{given_percent(percent.confidence)}"
+    own = (
+        ""
+        if math.isclose(percent.confidence, usual)
+        else f";{NO_BREAK}{confidence_percent(percent.confidence)}"
+    )
     return f"{value_text(percent, '')} ({low}{NO_BREAK}…{NO_BREAK}{high}{own})"
 
 

@@ -29,6 +29,9 @@ NAME_WIDTH_MAX = 28
 NAME_WIDTH_MIN = 8
 """Narrower than this, a name would be a column of letters, or nothing."""
 
+FIRST_WIDTH_MIN = 14
+"""Of a first column that is broken before other columns are left out."""
+
 _GAP = 3  # between two columns, as rich draws them
 
 _VERDICT_STYLE = {
@@ -234,7 +237,9 @@ def _fitting(table: Table, width: int) -> list[int]:
     """The columns that are shown: all where they fit, else without dispensable ones."""
     needed = [_width(table, index) for index in range(len(table.columns))]
     for index, column in enumerate(table.columns):
-        if index and column not in table.numeric:
+        if index == 0 and table.breaks_first:
+            needed[index] = min(needed[index], FIRST_WIDTH_MIN)
+        elif index and column not in table.numeric:
             needed[index] = min(needed[index], NAME_WIDTH_MIN)  # names are broken before a column goes
     shown = list(range(len(needed)))
     for name in table.dispensable:

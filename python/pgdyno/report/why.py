@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.why import Part, Waterfall, Why
 from pgdyno.estimate import ABSENT, counted, decimals_of, grouped
-from pgdyno.report.tables import Table, listed, with_interval
+from pgdyno.report.tables import NAME_IN_HEAD_MAX, Table, listed, with_interval
 from pgdyno.report.why_sentences import NAMES, name_of, sentences
 
 
@@ -53,16 +53,20 @@ def tables(why: Why, findings: Findings) -> list[Table]:
 
 def _table(title: str, why: Why, waterfall: Waterfall, note: str) -> Table:
     whole = "mean latency" if why.latency else "whole"
-    columns = ("part", f"A: {why.baseline.name}", f"B: {why.arm.name}", "B − A")
+    names = (("A", why.baseline.name), ("B", why.arm.name))
+    heads = [f"{of}: {name}" if len(name) <= NAME_IN_HEAD_MAX else of for of, name in names]
+    said = [f"{of} is {name}." for of, name in names if len(name) > NAME_IN_HEAD_MAX]
+    columns = ("part", *heads, "B − A")
     rows = [_row(whole, waterfall.whole)]
     rows += [_row(name_of(part.key), part) for part in in_order(waterfall)]
     return Table(
         f"{title} (less is better)",
         columns,
         rows,
-        note,
+        " ".join([*said, note]),
         frozenset(columns[1:]),
         dispensable=columns[1:3],
+        breaks_first=True,
     )
 
 

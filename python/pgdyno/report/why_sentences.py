@@ -8,7 +8,7 @@ from pgdyno.analysis import parts_of_time as of
 from pgdyno.analysis.client_time import CLIENT
 from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict
 from pgdyno.analysis.why import Part, Waterfall, Why
-from pgdyno.estimate import NO_BREAK, counted, given_percent, grouped, share_text
+from pgdyno.estimate import NO_BREAK, confidence_percent, counted, grouped, share_text
 from pgdyno.report.tables import listed
 
 TEXT_MAX = 64
@@ -102,7 +102,7 @@ def _what(why: Why) -> str:
 
 def _basis(whole: Part) -> str:
     change = whole.difference
-    interval = f"{given_percent(change.confidence)} interval {change.signed_interval_text}"
+    interval = f"{confidence_percent(change.confidence)} interval {change.signed_interval_text}"
     return f"{interval}, {counted(change.n, 'block')}"
 
 
