@@ -148,6 +148,32 @@ def test_an_empty_directory_is_an_error_and_a_file_a_wrong_request(nights: Path,
     assert run(["history", str(nights / "night-00.sqlite")]) == 2
 
 
+def test_too_few_files_are_told_and_pass_no_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_nights(tmp_path / "few", 5, 5)
+    assert run(["history", str(tmp_path / "few")]) == 0
+    said = "Too few files to tell whether anything changed: 6 at least."
+    shown = " ".join(plain(capsys.readouterr().out).split())
+    assert said in shown and "None of the" not in shown
+    assert run(["history", str(tmp_path / "few"), "--fail-if", "slower"]) == 1
+    assert "5 files: too few files to tell whether new orders per minute changed: 6 at least" in plain(
+        capsys.readouterr().err
+    )
+    write_nights(tmp_path / "enough", 6, 6)
+    assert run(["history", str(tmp_path / "enough"), "--fail-if", "slower"]) == 0
+
+
+def test_a_metric_that_no_file_has_is_an_error(nights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["history", str(nights), "--metric", "wal.bytes_per_tx"]) == 1
+    assert "--metric wal.bytes_per_tx: no file has a number of it" in plain(capsys.readouterr().err)
+
+
+def test_levels_of_telemetry_have_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_study(tmp_path / "e.sqlite", replace(NIGHT, probed=True, blocks=2))
+    (history,) = as_json(tmp_path, capsys, "--metric", "wal.bytes_per_tx")["histories"]  # type: ignore[misc]
+    names = {of["name"] for of in history["series"] if of["metric"] == "wal.bytes_per_tx"}
+    assert len(names) == 1 and "wal.bytes_per_tx" not in names
+
+
 CHANGED_FITS = {
     "window_s": {"slices": 3},
     "what data : memory was fitted to": {"changes": [{"key": "data : memory", "after": "1 : 2", "why": ""}]},

@@ -21,6 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 SEGMENT_MIN = 3
+
+POINTS_MIN = 2 * SEGMENT_MIN
 """Values on either side of a cut: of fewer it is not known how they spread."""
 
 EXCEEDED_MAX = 20
@@ -48,7 +50,7 @@ class Cut:
 
 def first_cut(values: Sequence[float], shuffles: int) -> Cut | None:
     """Where the series is cut first, whether or not that is chance. None of a series too short."""
-    if len(values) < 2 * SEGMENT_MIN:
+    if len(values) < POINTS_MIN:
         return None
     distances = np.abs(np.subtract.outer(np.asarray(values), np.asarray(values)))
     q = _statistics(distances[np.newaxis])[0]

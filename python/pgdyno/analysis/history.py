@@ -21,11 +21,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pgdyno.analysis import students_t
-from pgdyno.analysis.change_points import Cut, cuts, first_cut
+from pgdyno.analysis.change_points import POINTS_MIN, Cut, cuts, first_cut
 from pgdyno.analysis.effect import holm_confidences, percent_of
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.gate import PRIMARY, judged
 from pgdyno.analysis.over_hosts import AVERAGE
+from pgdyno.analysis.quantities import OF_TRIALS
+from pgdyno.analysis.quantities_of_parts import OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS
 from pgdyno.analysis.same_study import (
     difference_of,
     difference_of_plans,
@@ -127,6 +129,11 @@ class Series:
     level: float
     changes: Sequence[Change]
 
+    @property
+    def is_too_short(self) -> bool:
+        """To tell whether it changed."""
+        return len(self.points) < POINTS_MIN
+
 
 @dataclass(frozen=True)
 class Recorded:
@@ -194,10 +201,18 @@ def record(file: str, study: StudyFindings, metrics: Sequence[str] = ()) -> Reco
     return Recorded(file, created, values, dict(_facts(study)))
 
 
+TOLD = {
+    **{of.key: of.name for of in (*OF_TRIALS, *OF_RELATIONS)},
+    **{of.key: of.name for of in (*OF_STATEMENTS, *OF_SAMPLES)},
+}
+"""Names of what telemetry tells, also of what cannot be compared."""
+
+
 def _levels(case: Findings, metric: str) -> dict[Key, Estimate]:
     """What is zero or less has no place in a series of ratios."""
     found = {}
-    names = {of.key: of.name for of in case.metrics}
+    names = {key: of.name for key, of in case.telemetry.metrics.items()}
+    names |= TOLD | {of.key: of.name for of in case.metrics}
     for of in case.arms:
         level = of.levels.get(metric) or case.telemetry.levels.get(of.arm.arm, {}).get(metric)
         if level is not None and level.value > 0:

@@ -10,6 +10,7 @@ import typer
 
 from pgdyno.analysis.gate import parse_condition
 from pgdyno.analysis.history import grouped, histories
+from pgdyno.analysis.over_hosts import AVERAGE
 from pgdyno.analysis.study import StudyFindings, find_study
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
@@ -17,7 +18,7 @@ from pgdyno.cli.gating import TRIPPED
 from pgdyno.cli.place import require_place, write_text
 from pgdyno.errors import EvidenceError, PgdynoError, UsageError
 from pgdyno.evidence.reader import Evidence
-from pgdyno.report.history import NEWEST, HistoryReport, News, as_object, news
+from pgdyno.report.history import NEWEST, HistoryReport, News, as_object, news, untold
 from pgdyno.report.history_page import to_html
 from pgdyno.report.terminal import print_history
 
@@ -68,17 +69,29 @@ def history(
         say(f"not used: {file}: {why}")
     if not report.histories:
         raise PgdynoError(f"no finished evidence in {directory} can be used")
+    _require_known(report, keys)
     found = news(report, asked, newest) if asked else None
+    unjudged = untold(report, newest) if asked else []
     if html is not None:
         write_text(html, to_html(report))
         say(f"history {html}")
     if json:
-        print_json(as_object(report, found))
+        print_json(as_object(report, found, unjudged))
     elif html is None:
         print_history(report, out)
     for sentence in found or ():
         say(f"pgdyno: {sentence}")
+    if unjudged and not found:
+        raise PgdynoError(f"--fail-if {', '.join(asked)} cannot be judged: {' '.join(unjudged)}")
     return TRIPPED if found else 0
+
+
+def _require_known(report: HistoryReport, keys: Sequence[str]) -> None:
+    """Raises PgdynoError for a metric that no file has a number of."""
+    known = {AVERAGE, *(series.key.metric for history in report.histories for series in history.series)}
+    for key in keys:
+        if key not in known:
+            raise PgdynoError(f"--metric {key}: no file has a number of it")
 
 
 def _conditions(asked: Sequence[str]) -> list[News]:

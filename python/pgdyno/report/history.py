@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pgdyno.analysis.change_points import POINTS_MIN
 from pgdyno.analysis.history import Apart, Change, Difference, History, Series
 from pgdyno.analysis.verdict import Verdict
 from pgdyno.estimate import NO_BREAK, confidence_percent, counted, given_percent
@@ -102,8 +103,39 @@ def sentences(history: History) -> list[str]:
         for change in series.changes
     ]
     told = [text for _, text in sorted(found, key=lambda one: -one[0])]
-    told = told or [f"None of the {len(history.series)} series changed."]
+    told = told or [_unchanged(history)]
     return [*told, began(history.apart)] if history.apart else told
+
+
+def _unchanged(history: History) -> str:
+    short = sum(series.is_too_short for series in history.series)
+    if short == len(history.series):
+        return f"Too few files to tell whether anything changed: {POINTS_MIN} at least."
+    none = f"None of the {len(history.series)} series changed"
+    return f"{none}; {short} have too few files to tell: {POINTS_MIN} at least." if short else f"{none}."
+
+
+def untold(report: HistoryReport, newest: int) -> list[str]:
+    """What has too few files to tell whether it changed: a sentence for each metric of each history that has
+    one of the ``newest`` files of all. Others are over.
+    """
+    ended = sorted(
+        point.created_unix_s
+        for history in report.histories
+        for point in {p.file: p for series in history.series for p in series.points}.values()
+    )
+    since = ended[-newest:][0]
+    found = []
+    for history in report.histories:
+        if max(series.points[-1].created_unix_s for series in history.series) < since:
+            continue
+        for name in dict.fromkeys(series.key.name for series in history.series):
+            if all(series.is_too_short for series in history.series if series.key.name == name):
+                found.append(
+                    f"{heading(history)}: too few files to tell whether {name} changed: "
+                    f"{POINTS_MIN} at least."
+                )
+    return found
 
 
 def began(apart: Apart) -> str:
@@ -179,8 +211,10 @@ def _is_asked(change: Change, asked: Sequence[News]) -> bool:
     return News.CHANGE in asked or word in asked
 
 
-def as_object(report: HistoryReport, tripped: Sequence[str] | None) -> dict[str, Any]:
-    """For JSON. ``tripped``: None without a gate."""
+def as_object(
+    report: HistoryReport, tripped: Sequence[str] | None, unjudged: Sequence[str] = ()
+) -> dict[str, Any]:
+    """For JSON. ``tripped``: None without a gate; ``unjudged``: of what there are too few files."""
     return {
         "pgdyno_history": VERSION,
         "skipped": [{"file": file, "why": why} for file, why in report.skipped.items()],
@@ -195,7 +229,9 @@ def as_object(report: HistoryReport, tripped: Sequence[str] | None) -> dict[str,
             }
             for history in report.histories
         ],
-        "gate": None if tripped is None else {"holds": bool(tripped), "tripped": list(tripped)},
+        "gate": None
+        if tripped is None
+        else {"holds": bool(tripped), "tripped": list(tripped), "untold": list(unjudged)},
     }
 
 
