@@ -7,12 +7,16 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from synthetic_study import Synthetic, write_study
 from test_report import FORMS, plain
 
+from pgdyno.analysis.scalability import _peak, _peaks_least, _peaks_most
+from pgdyno.analysis.usl import Law
 from pgdyno.cli.report import read_report
-from pgdyno.estimate import ABSENT
+from pgdyno.estimate import ABSENT, Better, Estimate
+from pgdyno.report.scalability import _peak_interval
 from pgdyno.report.sections import Section
 from pgdyno.report.study import StudyReport
 from pgdyno.report.terminal import _fitting
@@ -127,3 +131,13 @@ def test_on_80_columns_the_names_of_the_curves_stay(built: StudyReport) -> None:
     widest = ["18,shared_buffers=2GB", *["12 345 (12 000 … 12 700)"] * 5, "0.12", "8"]
     shown = _fitting(replace(table, rows=[*table.rows, widest]), 80)
     assert [table.columns[index].split(",")[0] for index in shown] == ["arm", "knee", "peak"]
+
+
+def test_a_peak_whose_knee_may_lie_beyond_reach_has_no_upper_end() -> None:
+    """Knees at 10 and 1000 clients, and nobody measured beyond 64."""
+    near, far = (Law(*(np.array([x]) for x in (100.0, 0.0, kappa))) for kappa in (1e-2, 1e-6))
+    assert np.isfinite(_peak(near, 128.0)).all() and np.isinf(_peak(far, 128.0)).all()
+    assert _peaks_most(far, near, 128.0)[0] == np.inf and np.isfinite(_peaks_least(far, near, 128.0)[0])
+    assert _peaks_least(near, far, 128.0)[0] == -100.0 and np.isfinite(_peaks_most(near, far, 128.0)[0])
+    assert _peak_interval(Estimate(500.0, "tx/s", 5, Better.MORE, 450.0, np.inf)) == "450.0 or more"
+    assert _peak_interval(Estimate(500.0, "tx/s", 5, Better.MORE, 450.0, 550.0)) == "450 … 550"

@@ -9,7 +9,7 @@ model: paired by pass, Student's interval, corrected (Holm) over all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,8 +33,8 @@ PER_CENT, PER_MILLION = 1e2, 1e6
 class Curve:
     """Of one combination of the other factors. ``measured`` is number of clients → its level.
 
-    ``knee`` and ``peak`` are None where no maximum shows within REACH; an end of the knee's interval that is
-    beyond it is infinite. ``left_out`` are numbers of clients without whole blocks.
+    ``knee`` and ``peak`` are None where no maximum shows within REACH; an end of their intervals that
+    rests on a knee beyond it is infinite. ``left_out`` are numbers of clients without whole blocks.
     """
 
     name: str
@@ -132,7 +132,7 @@ def _curve(sweep: Sweep, metric: Metric, confidence: float) -> Curve:
         return np.asarray(np.where(law.knee > reach, np.inf, law.knee))
 
     knee = told(FACTOR, Better.MORE, knee_of, laws.free)
-    peak = told(metric.unit, Better.MORE, lambda of: of.at(np.minimum(of.knee, reach)), laws.bounded)
+    peak = told(metric.unit, Better.MORE, lambda of: _peak(of, reach), laws.bounded)
     shows = bool(np.isfinite(knee.value))
     return Curve(
         name=sweep.name,
@@ -150,6 +150,22 @@ def _curve(sweep: Sweep, metric: Metric, confidence: float) -> Curve:
         knee=knee if shows else None,
         peak=peak if shows else None,
     )
+
+
+def _peak(law: Law, reach: float) -> Floats:
+    """Infinite where the knee lies beyond what can be told."""
+    return np.asarray(np.where(law.knee > reach, np.inf, law.at(np.minimum(law.knee, reach))))
+
+
+def _peaks_least(b: Law, a: Law, reach: float) -> Floats:
+    """The least that b's peak may be above a's, %: nothing bounds a's where its knee lies beyond reach."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(PER_CENT * (b.at(np.minimum(b.knee, reach)) / _peak(a, reach) - 1))
+
+
+def _peaks_most(b: Law, a: Law, reach: float) -> Floats:
+    """The most."""
+    return np.asarray(PER_CENT * (_peak(b, reach) / a.at(np.minimum(a.knee, reach)) - 1))
 
 
 def _shares(law: Law, clients: float) -> tuple[Floats, Floats]:
@@ -218,12 +234,12 @@ def _difference(one: Sweep, baseline: Sweep, ratios: Mapping[int, Estimate], con
             return Estimate(value, unit, n, better)
         return Estimate(value, unit, n, better, *_ends(of(draws[0], draws[1]), value, confidence), confidence)
 
-    def peak(law: Law) -> Floats:
-        return law.at(np.minimum(law.knee, reach))
-
     free, bounded = (x.free, y.free), (x.bounded, y.bounded)
     shows = max(float(x.law.knee[0]), float(y.law.knee[0])) <= reach
-    peaks = told("%", Better.MORE, lambda b, a: PER_CENT * (peak(b) / peak(a) - 1), bounded)
+    peaks = told("%", Better.MORE, lambda b, a: _peaks_least(b, a, reach), bounded)
+    if peaks.low is not None and y.bounded is not None and x.bounded is not None:
+        _, high = _ends(_peaks_most(x.bounded, y.bounded, reach), peaks.value, confidence)
+        peaks = replace(peaks, high=high)
     return Difference(
         name=one.name,
         baseline=baseline.name,

@@ -74,7 +74,7 @@ def _end(curve: Curve, plan: Plan) -> str:
     said = (
         f"throughput is largest with about {grouped(knee.value, _places(knee.value))} clients"
         f"{f' ({sure}{_knee_interval(curve)})' if knee.low is not None else ' (no interval yet)'}, "
-        f"with {peak.value_text}{f' ({sure}{peak.interval_text})' if peak.low is not None else ''}."
+        f"with {peak.value_text}{f' ({sure}{_peak_interval(peak)})' if peak.low is not None else ''}."
     )
     if knee.value > largest:
         said += f" That is an extrapolation: no more than {largest} were measured."
@@ -123,7 +123,7 @@ def parameters(found: Scalability, plan: Plan) -> Table:
             _with_interval(curve.sigma),
             _with_interval(curve.kappa),
             _knee(curve),
-            ABSENT if curve.peak is None else _with_interval(curve.peak),
+            ABSENT if curve.peak is None else _peak_cell(curve.peak),
             _p(curve.fitting.p_value).removeprefix("p = ").removeprefix("p "),
             str(len(curve.passes)),
         ]
@@ -166,9 +166,20 @@ def _knee(curve: Curve) -> str:
     return value if curve.knee.low is None else f"{value} ({_tight(_knee_interval(curve))})"
 
 
+def _peak_cell(peak: Estimate) -> str:
+    value = grouped(peak.value, peak.decimals)
+    return value if peak.low is None else f"{value} ({_tight(_peak_interval(peak))})"
+
+
 def _with_interval(estimate: Estimate) -> str:
     value = grouped(estimate.value, estimate.decimals)
     return value if estimate.low is None else f"{value} ({_tight(estimate.interval_text)})"
+
+
+def _peak_interval(peak: Estimate) -> str:
+    if peak.low is None or peak.high is None or math.isfinite(peak.high):
+        return peak.interval_text
+    return f"{grouped(peak.low, peak.decimals)} or more"
 
 
 def _tight(interval: str) -> str:
@@ -199,6 +210,8 @@ def _signed(estimate: Estimate) -> str:
     value = signed(estimate.value, estimate.decimals, "")
     if estimate.low is None:
         return value
+    if estimate.high is not None and math.isinf(estimate.high):
+        return f"{value} ({signed(estimate.low, estimate.decimals, '')}{NO_BREAK}or{NO_BREAK}more)"
     low, high = (signed(end, estimate.decimals, "") for end in (estimate.low, estimate.high or 0.0))
     return f"{value} ({low}{NO_BREAK}…{NO_BREAK}{high})"
 

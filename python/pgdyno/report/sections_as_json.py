@@ -15,7 +15,8 @@ of_combinations}``. ``effect`` is an estimate in percent whose n counts passes, 
 after against the ratio before; null where it cannot be told.
 
 Of a curve everything is an estimate but ``fitted``; ``measured``, ``fitted`` and ``ratios`` are by number of
-clients. Sigma is in percent, kappa per million. A knee without a ``high`` may lie anywhere above its ``low``.
+clients. Sigma is in percent, kappa per million. A knee or peak without a ``high`` may
+lie anywhere above its ``low``.
 A latency without a value is infinite: too many transactions were never answered.
 """
 
