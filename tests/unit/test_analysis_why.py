@@ -176,13 +176,18 @@ def test_what_has_been_woken_and_waits_for_a_cpu_is_counted_once() -> None:
     parts = us(found.by_resource)
     assert parts["lock"][0] == pytest.approx(2000.0)
     assert parts["client"][0] == pytest.approx(2000.0)
-    assert UNEXPLAINED not in parts
+    assert parts[UNEXPLAINED] == (0.0, 0.0)
 
 
 def test_of_a_server_elsewhere_the_looks_alone_make_up_the_whole() -> None:
     a = ClientTime(driver_us=0.0, looks=Looks({"running": 2.0, "io": 1.0}, 100))
     parts = us(explained([(1000.0, 500.0)], [(a, a)]).by_resource)
-    assert parts == {"executing": (2000.0, 4000.0), "io": (1000.0, 2000.0), "client": (5000.0, 10_000.0)}
+    assert parts == {
+        "executing": (2000.0, 4000.0),
+        "io": (1000.0, 2000.0),
+        "client": (5000.0, 10_000.0),
+        UNEXPLAINED: (0.0, 0.0),
+    }
 
 
 def test_without_looks_it_is_said_what_is_not_known() -> None:

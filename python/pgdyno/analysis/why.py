@@ -22,12 +22,23 @@ from dataclasses import dataclass
 
 from pgdyno.analysis.client_time import US_PER_S, ClientTime
 from pgdyno.analysis.effect import Method, holm_confidences, spread_of
-from pgdyno.analysis.parts_of_time import Split, Timed, by_resource, by_statement, counted_s, executed
+from pgdyno.analysis.parts_of_time import (
+    UNEXPLAINED,
+    Split,
+    Timed,
+    by_resource,
+    by_statement,
+    counted_s,
+    executed,
+)
 from pgdyno.analysis.verdict import BLOCKS_MIN
 from pgdyno.estimate import Better, Estimate
 from pgdyno.evidence.records import Arm, Trial, TrialStatus
 
 UNIT = "µs"
+
+STATED = {UNEXPLAINED}
+"""Parts that are told where they are 0, too: that nothing is left is a result."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +162,11 @@ def _waterfall(pairs: Pairs, split: Split, confidence: float, method: Method) ->
     if not split:
         return None
     factors = _factors(pairs)
-    keys = [key for key in next(iter(split.values())) if any(parts[key] for parts in split.values())]
+    keys = [
+        key
+        for key in next(iter(split.values()))
+        if key in STATED or any(parts[key] for parts in split.values())
+    ]
     values = {
         key: {
             block: (factors[block] * split[a.trial.trial][key], factors[block] * split[b.trial.trial][key])

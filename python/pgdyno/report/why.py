@@ -77,6 +77,8 @@ def in_order(waterfall: Waterfall) -> list[Part]:
 
 
 def _row(name: str, part: Part) -> list[str]:
+    if not any(part.by_block.values()) and part.a_us == part.b_us == 0:
+        return [name, "0", "0", "0"]
     mark = " *" if part.significant else ""
     return [
         name,
