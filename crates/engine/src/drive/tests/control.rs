@@ -232,32 +232,35 @@ fn an_order_to_stop_ends_a_slice() {
     assert_eq!(conducted.unfinished, [0]);
 }
 
-/// Says after a millisecond that the server is warm.
-fn warm(_: u32, order: &Order, time: &AtomicU64) -> Vec<Input> {
-    match order {
+#[test]
+fn an_order_to_measure_ends_a_slice_of_the_warm_up() {
+    // Before the first interval is over: nothing but the order can end the slice.
+    let conducted = conduct_as("warm-up", None, |_, order, time| match order {
+        Order::Open(_) => {
+            time.store(MS / 2, SeqCst);
+            vec![Input::Measure]
+        }
+        Order::Close => vec![drained(MS / 2)],
+        _ => vec![],
+    });
+    assert_eq!((conducted.closed_ns(), &conducted.slice["ended_by"]), (MS / 2, &json!("measure")));
+}
+
+#[test]
+fn an_order_to_measure_ends_no_measured_slice() {
+    let conducted = conduct(None, |_, order, time| match order {
         Order::Open(_) => {
             time.store(MS, SeqCst);
             vec![Input::Measure]
         }
-        // Where the order closes nothing, time goes on.
+        // The order has closed nothing, so time goes on.
         Order::Publish => {
             time.store(20 * MS, SeqCst);
             vec![nudge()]
         }
         Order::Close => vec![drained(time.load(SeqCst))],
         _ => vec![],
-    }
-}
-
-#[test]
-fn an_order_to_measure_ends_a_slice_of_the_warm_up() {
-    let conducted = conduct_as("warm-up", None, warm);
-    assert_eq!((conducted.closed_ns(), &conducted.slice["ended_by"]), (MS, &json!("measure")));
-}
-
-#[test]
-fn an_order_to_measure_ends_no_measured_slice() {
-    let conducted = conduct(None, warm);
+    });
     assert_eq!((conducted.closed_ns(), &conducted.slice["ended_by"]), (20 * MS, &json!("time")));
 }
 
