@@ -65,23 +65,21 @@ def read_case(
     clients = {arm.arm: arm.clients for arm in arms}
     is_duet = study.plan.schedule is Schedule.DUET
     ok = [trial for trial in trials if trial.status is TrialStatus.OK]
-    hosts = {trial.trial: _servers_cpu(evidence, trial) for trial in trials}
-    for trial in ok:
-        sampled = evidence.series(trial.trial)
-        beside = [
-            hosts[of.trial]
-            for of in trials
-            if of is not trial
-            and (of.block, of.epoch_unix_s) == (trial.block, trial.epoch_unix_s)
-            and hosts[of.trial] is not None
-        ]
-        found = of_trial(trial, evidence.readings(trial.trial), sampled, is_duet=is_duet)
-        by_trial[trial.trial] = _shared(found)
-        events[trial.trial] = events_of(
-            sampled, trial.settings, clients[trial.arm], [of for of in beside if of is not None]
-        )
-        if SERVER in sampled:
-            series[trial.trial] = _kept(sampled[SERVER])
+    for together in _at_a_time(trials):
+        sampled = {trial.trial: evidence.series(trial.trial) for trial in together}
+        servers = {
+            trial: _only(of[HOST], ("at_s", SERVER_CPU)) for trial, of in sampled.items() if HOST in of
+        }
+        for trial in together:
+            if trial.status is not TrialStatus.OK:
+                continue
+            own = sampled[trial.trial]
+            found = of_trial(trial, evidence.readings(trial.trial), own, is_duet=is_duet)
+            by_trial[trial.trial] = _shared(found)
+            beside = [of for other, of in servers.items() if other != trial.trial]
+            events[trial.trial] = events_of(own, trial.settings, clients[trial.arm], beside)
+            if SERVER in own:
+                series[trial.trial] = _kept(own[SERVER])
     by_trial = {
         trial: replace(by_trial[trial], values=values) for trial, values in telemetry.filled(by_trial).items()
     }
@@ -104,10 +102,13 @@ def read_case(
     )
 
 
-def _servers_cpu(evidence: Evidence, trial: Trial) -> Series | None:
-    """What the trial's own server had used at each sample of the machine."""
-    host = evidence.series(trial.trial).get(HOST)
-    return None if host is None else _only(host, ("at_s", SERVER_CPU))
+def _at_a_time(trials: Sequence[Trial]) -> list[list[Trial]]:
+    """The trials that ran in one run of the driver, together."""
+    found: dict[object, list[Trial]] = {}
+    for trial in trials:
+        run = trial.trial if trial.epoch_unix_s is None else (trial.block, trial.epoch_unix_s)
+        found.setdefault(run, []).append(trial)
+    return list(found.values())
 
 
 def effects_on(
