@@ -97,6 +97,7 @@ class Code(StrEnum):
     FLUSH_UNEVEN = "flush-uneven"
     # what the statistics say of themselves
     THROUGHPUT_FIXED = "throughput-fixed"
+    CAPACITY_NOT_KEPT = "capacity-not-kept"
     INTERVALS_DISAGREE = "intervals-disagree"
     UNDER_NOISE_FLOOR = "under-noise-floor"
     AA_DIFFERS = "aa-differs"
@@ -337,6 +338,11 @@ WORDINGS: Mapping[Code, Wording] = {
         "The load was fixed ({load}), so throughput says little about speed: the verdict is about the median "
         "latency.",
         "Read the other percentiles and CPU per transaction, too; for throughput run a closed loop.",
+    ),
+    Code.CAPACITY_NOT_KEPT: Wording(
+        "At the rates that the search had found, arm {arm} kept {limit} in {kept} of {blocks} blocks only: "
+        "what a short step keeps it does not keep for longer, and its capacity is told too large.",
+        "Give the steps more time (--slice), and read the rate as what it stands for a moment.",
     ),
     Code.INTERVALS_DISAGREE: Wording(
         "For {arm} against {baseline} the bootstrap interval ({bootstrap}) would give another verdict than "

@@ -175,3 +175,16 @@ def test_of_a_search_in_each_block_the_verdict_is_about_the_capacity(
     assert levels[1] / levels[0] == pytest.approx(effects[1], rel=3 * noise)
     for form in ("terminal", "md", "html"):
         assert "capacity, tx/s" in plain(FORMS[form](built)).replace("\\", "")
+
+
+@pytest.mark.parametrize(("latency_ms", "told"), [((1.0, 1.0), []), ((1.0, 90.0), ["18"])])
+def test_an_arm_that_does_not_keep_the_limit_at_the_rates_found_is_told(
+    tmp_path: Path, latency_ms: tuple[float, float], told: list[str]
+) -> None:
+    wanted = Synthetic(latencies=list(latency_ms), capacity=LIMIT, blocks=8, slices=1)
+    found = json.loads(FORMS["json"](report_of(tmp_path, [wanted])))["caveats"]
+    sentences = [of["sentence"] for of in found if of["code"] == "capacity-not-kept"]
+    assert len(sentences) == len(told)
+    assert all(
+        f"arm {arm} kept {LIMIT} in 0 of 8 blocks" in said for arm, said in zip(told, sentences, strict=True)
+    )

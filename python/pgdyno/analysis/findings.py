@@ -14,7 +14,7 @@ from pgdyno.analysis.dips_of_trial import Rates, rates_of
 from pgdyno.analysis.doubts import doubts
 from pgdyno.analysis.drift import Drift, drifts
 from pgdyno.analysis.latency import QUANTILES
-from pgdyno.analysis.limited import limited_by_trial
+from pgdyno.analysis.limited import limited_by_trial, not_kept
 from pgdyno.analysis.metrics import Metric
 from pgdyno.analysis.noise import Noise, with_noise
 from pgdyno.analysis.noise import doubts as noise_doubts
@@ -141,6 +141,9 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
     steady = steadiness(study.plan, arms, trials, series, told.series, told.by_trial, cases)
     computed += of_steadiness(study.plan, steady, cases)
     computed += telemetry.doubts(arms, trials, told.by_trial)
+    limited_ms = limited_by_trial(study.plan, trials, histograms)
+    if chosen[0].key == metrics.CAPACITY.key:
+        computed += not_kept(study.plan, arms, trials, limited_ms)
     for arm in arms:
         window_s = _window_s([trial for trial in trials if trial.arm == arm.arm])
         computed += drift.doubts(arm, drifting[arm.arm], window_s, study.plan.margin, cases * len(arms))
@@ -159,7 +162,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         trials=trials,
         series=series,
         latency_ms=latency_ms,
-        limited_ms=limited_by_trial(study.plan, trials, histograms),
+        limited_ms=limited_ms,
         caveats=_together(computed, stored),
         block_s=sum(durations) / len(durations) if durations else None,
         telemetry=told,
