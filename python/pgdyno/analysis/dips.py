@@ -20,7 +20,8 @@ import numpy as np
 
 from pgdyno.analysis.coincidence import Coincidence, coincidences_of, meets, with_other_arms
 from pgdyno.analysis.dips_of_trial import Dip, Rates, baseline, dips_in, follows, relative, runs
-from pgdyno.analysis.events import SD_OF_MAD, Event, Events
+from pgdyno.analysis.events import Event, Events
+from pgdyno.analysis.robust import robust_sd
 from pgdyno.evidence.records import Trial
 
 SDS = 5.0
@@ -84,7 +85,7 @@ def _of_arm(rates: Mapping[int, Rates], events: Mapping[int, Events]) -> ArmDips
     baselines = {trial: baseline(of.per_s) for trial, of in rates.items()}
     apart = {trial: relative(rates[trial].per_s, baselines[trial]) for trial in rates}
     every = np.concatenate(list(apart.values()))
-    sd = SD_OF_MAD * float(np.median(np.abs(every - np.median(every))))
+    sd = float(robust_sd(every))
     limit = min(max(SDS * sd, DEPTH_MIN), DEPTH_ALWAYS)
     dips = [
         dip

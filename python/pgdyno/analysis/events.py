@@ -13,6 +13,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
+from pgdyno.analysis.robust import robust_sd
 from pgdyno.analysis.sampled import HOST, SAMPLES, SERVER, WAITS
 from pgdyno.evidence.records import Series
 from pgdyno.units import parse_size_bytes
@@ -28,10 +29,6 @@ STEAL_SHARE_MIN, LOAD_SHARE_MIN, STALL_SHARE_MIN = 0.03, 0.10, 0.10
 
 LOCKED_SHARE_MIN = 0.5
 """Of the clients: as many wait for locks at a look."""
-
-SD_OF_MAD = 1.4826
-"""Of normal noise: standard deviation by median absolute deviation."""
-
 
 SERVER_CPU = "server_cpu_s"
 """The CPU time of the trial's own server, in the machine's series."""
@@ -146,8 +143,7 @@ def unusual(share: npt.NDArray[np.float64], least: float) -> npt.NDArray[np.bool
     known = share[np.isfinite(share)]
     if not len(known):
         return np.zeros(len(share), dtype=bool)
-    middle = float(np.median(known))
-    sd = SD_OF_MAD * float(np.median(np.abs(known - middle)))
+    middle, sd = float(np.median(known)), float(robust_sd(known))
     with np.errstate(invalid="ignore"):
         return (share >= least) & (share > middle + UNUSUAL_SDS * sd)
 

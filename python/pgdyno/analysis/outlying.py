@@ -1,9 +1,8 @@
 """How far each of a few values lies from the others, robustly, and how far is too far to be chance.
 
-The score of a value is its distance from the median of the *others* in units of 1.4826 · MAD of the others
-(the median absolute deviation, scaled to the standard deviation of a normal distribution: Rousseeuw and
-Croux, "Alternatives to the median absolute deviation", JASA 1993). The value itself has no part in what it
-is held against, so that it cannot hide itself; with few others the MAD is rough, and the limits are wide.
+The score of a value is its distance from the median of the *others* in units of their spread
+(``robust_sd``). The value itself has no part in what it is held against, so that it cannot hide itself; with
+few others that spread is rough, and the limits are wide.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-NORMAL = 1.4826
+from pgdyno.analysis.robust import robust_sd
 
 VALUES_MIN = 5
 """Fewer have no spread that could be held against one of them."""
@@ -66,7 +65,7 @@ def _standing(value: float, others: npt.NDArray[np.float64]) -> Standing:
     if not len(others):
         return Standing(value, value, 0.0, None)
     usual = float(np.median(others))
-    spread = NORMAL * float(np.median(np.abs(others - usual)))
+    spread = float(robust_sd(others))
     enough = len(others) >= VALUES_MIN - 1 and spread > 0
     return Standing(value, usual, value - usual, (value - usual) / spread if enough else None)
 
@@ -89,7 +88,5 @@ def simulated_limits(n: int, resamples: int, seed: int) -> list[float]:
     largest = np.zeros(resamples)
     for i in range(n):
         others = np.delete(values, i, axis=1)
-        usual = np.median(others, axis=1, keepdims=True)
-        spread = NORMAL * np.median(np.abs(others - usual), axis=1)
-        largest = np.maximum(largest, np.abs(values[:, i] - usual[:, 0]) / spread)
+        largest = np.maximum(largest, np.abs(values[:, i] - np.median(others, axis=1)) / robust_sd(others))
     return [float(np.quantile(largest, 1 - alpha)) for alpha in ALPHAS]
