@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from server_of_major import build_of
 
+from ok_trial import ok_trial
 from pgdyno.analysis.telemetry import Telemetry, of_trial
 from pgdyno.analysis.window import RESET
-from pgdyno.evidence.records import Moment, Reading, Role, Slice, Trial, TrialStatus
+from pgdyno.evidence.records import Moment, Reading, Role, Slice, Trial
 from pgdyno.probe.server import PROBES, read
 from pgdyno.server.cache import Cache
 from pgdyno.server.cluster import Cluster, InitOptions
@@ -79,28 +80,7 @@ def told(
 
 def trial(transactions: int, slices: Sequence[Slice] = ()) -> Trial:
     piece = Slice(0, Role.MEASURE, 0.0, 0.0, 2.0, 2.0, 0.0, 0.0, {})
-    return Trial(
-        trial=1,
-        block=0,
-        arm=0,
-        attempt=1,
-        status=TrialStatus.OK,
-        reason="",
-        started_unix_s=0.0,
-        ended_unix_s=None,
-        epoch_unix_s=None,
-        restore_s=None,
-        start_s=None,
-        server_cpu_s=None,
-        transactions=transactions,
-        committed_new_orders=None,
-        driver_memory_bytes=None,
-        driver={},
-        settings={},
-        slices=slices or [piece],
-        failures=[],
-        checks=[],
-    )
+    return ok_trial(transactions=transactions, slices=slices or [piece])
 
 
 def update(connection: Connection) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from ok_trial import ok_trial
 from pgdyno.analysis.dips import find_dips
 from pgdyno.analysis.dips_of_trial import rates_of
 from pgdyno.analysis.events import Event, events_of
@@ -18,7 +19,7 @@ from pgdyno.drive.specification import drive_specification
 from pgdyno.engine import Event as Said
 from pgdyno.evidence.events import interval_from
 from pgdyno.evidence.reader import joined
-from pgdyno.evidence.records import Ending, Executed, Interval, Series, Trial, TrialStatus
+from pgdyno.evidence.records import Ending, Executed, Interval, Series
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import Progress, Watch
 from pgdyno.lab.study import Request, start_study
@@ -154,9 +155,7 @@ def test_locks_and_checkpoints_that_stop_the_clients_are_the_causes_of_the_dips(
     assert Event.CHECKPOINT not in lone.causes
 
 
-TRIAL = Trial(
-    *(0, 0, 0, 1, TrialStatus.OK, "", 0.0, None, None, None, None, None, None, None, None, {}, {}, [], [], [])
-)
+TRIAL = ok_trial(trial=0)
 
 
 def driven(server: Server, database: str) -> tuple[list[Interval], dict[str, Series]]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import pgdyno
+from ok_trial import ok_trial
 from pgdyno.analysis.case_telemetry import effects_on
 from pgdyno.analysis.counters import COUNTERS, IDENTITY, RESETS
 from pgdyno.analysis.formulas import How
@@ -38,7 +39,6 @@ from pgdyno.evidence.records import (
     Series,
     Slice,
     Trial,
-    TrialStatus,
 )
 
 SQL = Path(pgdyno.__file__).parent / "probe" / "sql"
@@ -47,27 +47,15 @@ MIB = 1 << 20
 
 def trial(number: int, block: int = 0, arm: int = 0, transactions: int | None = 1000) -> Trial:
     piece = Slice(0, Role.MEASURE, 10.0, 10.1, 14.0, 14.5, 0.1, 0.1, {})
-    return Trial(
+    return ok_trial(
         trial=number,
         block=block,
         arm=arm,
-        attempt=1,
-        status=TrialStatus.OK,
-        reason="",
-        started_unix_s=0.0,
         ended_unix_s=60.0,
         epoch_unix_s=0.0,
-        restore_s=None,
-        start_s=None,
         server_cpu_s=1.0,
         transactions=transactions,
-        committed_new_orders=None,
-        driver_memory_bytes=None,
-        driver={},
-        settings={},
         slices=[piece],
-        failures=[],
-        checks=[],
     )
 
 

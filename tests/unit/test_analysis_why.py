@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_study import Synthetic, arms_of
 
+from ok_trial import ok_trial
 from pgdyno.analysis import why
 from pgdyno.analysis.client_time import ClientTime, Looks, kind_of, looks_at, of_trial
 from pgdyno.analysis.counters import Growth
@@ -20,7 +21,7 @@ from pgdyno.analysis.statements import statements
 from pgdyno.analysis.verdict import Verdict
 from pgdyno.analysis.why import Waterfall, Why, explain
 from pgdyno.analysis.window import Window
-from pgdyno.evidence.records import Counts, Role, Series, Slice, Trial, TrialStatus
+from pgdyno.evidence.records import Counts, Role, Series, Slice, Trial
 from pgdyno.report.why_sentences import sentences
 
 CLIENTS, CONFIDENCE = 8, 0.95
@@ -34,28 +35,7 @@ def trial(block: int, arm: int, per_s: float, counted_s: float = 2.0) -> Trial:
     piece = Slice(
         0, Role.MEASURE, 0.0, 0.0, counted_s, counted_s, 0.1 * counted_s, 0.1 * counted_s, {"tx": Counts(n)}
     )
-    return Trial(
-        trial=10 * block + arm,
-        block=block,
-        arm=arm,
-        attempt=1,
-        status=TrialStatus.OK,
-        reason="",
-        started_unix_s=0.0,
-        ended_unix_s=None,
-        epoch_unix_s=None,
-        restore_s=None,
-        start_s=None,
-        server_cpu_s=None,
-        transactions=n,
-        committed_new_orders=None,
-        driver_memory_bytes=None,
-        driver={},
-        settings={},
-        slices=[piece],
-        failures=[],
-        checks=[],
-    )
+    return ok_trial(trial=10 * block + arm, block=block, arm=arm, transactions=n, slices=[piece])
 
 
 def explained(rates: Sequence[tuple[float, float]], times: Sequence[tuple[ClientTime, ClientTime]]) -> Why:

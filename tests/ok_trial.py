@@ -1,0 +1,36 @@
+"""A trial that counts and of which nothing is known: tests say of it only what they are about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pgdyno.evidence.records import Trial, TrialStatus
+
+_UNKNOWN = Trial(
+    trial=1,
+    block=0,
+    arm=0,
+    attempt=1,
+    status=TrialStatus.OK,
+    reason="",
+    started_unix_s=0.0,
+    ended_unix_s=None,
+    epoch_unix_s=None,
+    restore_s=None,
+    start_s=None,
+    server_cpu_s=None,
+    transactions=None,
+    committed_new_orders=None,
+    driver_memory_bytes=None,
+    driver={},
+    settings={},
+    slices=[],
+    failures=[],
+    checks=[],
+)
+
+
+def ok_trial(**known: Any) -> Trial:
+    """With these of its fields."""
+    return replace(_UNKNOWN, **known)
