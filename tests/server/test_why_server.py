@@ -126,8 +126,11 @@ def test_the_kernels_account_and_the_looks_are_those_of_the_arms_own_slices(slep
 
 
 INTERVAL_S = 0.15
-PLANTED = {20: "", 40: "CHECKPOINT; ", 60: "CHECKPOINT; ", 80: "CHECKPOINT; "}
-"""At which interval a lock is taken, and what is done while it is held."""
+INTERVALS = 140
+PLANTED = {20: "", **dict.fromkeys((40, 60, 80, 100, 120), "CHECKPOINT; ")}
+"""At which interval a lock is taken, and what is done while it is held: so often that chance is ruled out
+even where a checkpoint lasts, as on a busy machine.
+"""
 HELD_S = 0.5
 
 
@@ -150,7 +153,7 @@ def test_locks_and_checkpoints_that_stop_the_clients_are_the_causes_of_the_dips(
     causes = {one.event for one in found.coincidences if one.is_cause}
     assert {Event.LOCKS, Event.CHECKPOINT} <= causes, found
     assert len(found.of(Event.LOCKS)) >= len(PLANTED)
-    assert len(found.of(Event.CHECKPOINT)) >= 3
+    assert len(found.of(Event.CHECKPOINT)) >= len(PLANTED) - 1
     lone = min(found.of(Event.LOCKS), key=lambda dip: dip.from_s)
     assert Event.CHECKPOINT not in lone.causes
 
@@ -182,7 +185,7 @@ def driven(server: Server, database: str) -> tuple[list[Interval], dict[str, Ser
                 planted.append(threading.Thread(target=plant, args=[PLANTED[len(seen)]]))
                 planted[-1].start()
 
-    slices = [Slice(0, "measure", 100 * INTERVAL_S, 0)]
+    slices = [Slice(0, "measure", INTERVALS * INTERVAL_S, 0)]
     specification = drive_specification(
         reading(), 1, slices, [("planted", server.conninfo(database))], interval_s=INTERVAL_S
     )

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from synthetic_telemetry import MIB
 from test_analysis_why import trial
 
-from pgdyno.analysis.coincidence import at_least
+from pgdyno.analysis.coincidence import at_least, meets
 from pgdyno.analysis.dips import POINTS_MIN, ArmDips, find_dips
-from pgdyno.analysis.dips_of_trial import Rates, rates_of
+from pgdyno.analysis.dips_of_trial import Dip, Rates, rates_of
 from pgdyno.analysis.events import Event, Events, events_of, joined, overlapped
 from pgdyno.evidence.records import Executed, Role, Series
 
@@ -122,8 +122,16 @@ def test_an_event_that_meets_the_dips_is_their_cause_and_the_others_stay_unexpla
     # Autovacuum worked all the time: that it met every dip is what chance does.
     assert by_event[Event.AUTOVACUUM].dips == 3
     assert not by_event[Event.AUTOVACUUM].is_cause
-    assert by_event[Event.CHECKPOINT].by_chance == pytest.approx(3 * 3 / 120)
+    # With the second before it, a dip of one at 30, 31, 60, 61 or 62 would meet a checkpoint.
+    assert by_event[Event.CHECKPOINT].by_chance == pytest.approx(3 * 5 / 120)
     assert [dip.from_s for dip in found.unexplained] == [90.0]
+
+
+def test_what_was_over_within_the_second_before_a_dip_meets_it_unless_time_does_not_go_on() -> None:
+    of = Rates(np.array([0.0, 1.0, 2.0, 9.0]), np.array([1.0, 2.0, 3.0, 10.0]), np.full(4, 100.0))
+    events = {Event.CHECKPOINT: spans((0.3, 0.5), (2.3, 2.5))}
+    dips = [Dip(0, first, 1, of.from_s[first], of.to_s[first], 0.9, 90.0) for first in range(4)]
+    assert [meets(dip, of, events) != [] for dip in dips] == [True, True, True, False]
 
 
 def test_events_at_random_are_called_causes_in_no_more_than_five_of_a_hundred_studies() -> None:

@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
-from pgdyno.analysis.dips_of_trial import Dip, Floats, Rates
+from pgdyno.analysis.dips_of_trial import Dip, Floats, Rates, follows
 from pgdyno.analysis.effect import holm_confidences
 from pgdyno.analysis.events import BACKGROUND, Event, Events, joined, overlapped
 from pgdyno.evidence.records import Trial
+
+Ints = npt.NDArray[np.intp]
 
 ALPHA = 0.05
 """The chance that a kind of event is called a cause although it meets dips by chance only."""
@@ -57,9 +60,19 @@ def _merged(spans: Floats) -> Floats:
     return np.column_stack([spans[:, 0], np.maximum.accumulate(spans[:, 1])])
 
 
-def meets(dip: Dip, events: Events) -> list[Event]:
+def reach(rates: Rates, first: Ints, last: Ints) -> tuple[Floats, Floats]:
+    """From when to when, in seconds, what is told of the points ``first`` .. ``last`` may have its cause.
+
+    That is from the point before on, if time goes on from it: what begins within a point makes that one
+    slower by a part, and the next ones wholly.
+    """
+    before = rates.from_s[np.maximum(first - 1, 0)]
+    return np.where(follows(rates)[first], before, rates.from_s[first]), rates.to_s[last]
+
+
+def meets(dip: Dip, rates: Rates, events: Events) -> list[Event]:
     """The kinds of events that reach into its time."""
-    place = np.array([dip.from_s]), np.array([dip.to_s])
+    place = reach(rates, np.array([dip.first]), np.array([dip.first + dip.points - 1]))
     return [event for event in Event if event in events and overlapped(events[event], *place)[0]]
 
 
@@ -67,7 +80,7 @@ def coincidences_of(
     dips: Sequence[Dip], rates: Mapping[int, Rates], events: Mapping[int, Events]
 ) -> list[Coincidence]:
     """Of each kind of event that meets a dip. ``rates`` and ``events``: by trial of the arm."""
-    met = [meets(dip, events[dip.trial]) for dip in dips]
+    met = [meets(dip, rates[dip.trial], events[dip.trial]) for dip in dips]
     found = []
     for event in Event:
         k = sum(event in of for of in met)
@@ -87,7 +100,7 @@ def _chance(event: Event, points: int, rates: Mapping[int, Rates], events: Mappi
         last = np.minimum(first + points - 1, len(of.n) - 1)
         every += len(first)
         if event in events[trial]:
-            met += int(np.sum(overlapped(events[trial][event], of.from_s[first], of.to_s[last])))
+            met += int(np.sum(overlapped(events[trial][event], *reach(of, first, last))))
     return met / every
 
 

@@ -96,7 +96,12 @@ def _of_arm(rates: Mapping[int, Rates], events: Mapping[int, Events]) -> ArmDips
     causes = {one.event for one in coincidences if one.is_cause}
     return ArmDips(
         dips=[
-            replace(dip, causes=[event for event in meets(dip, events[dip.trial]) if event in causes])
+            replace(
+                dip,
+                causes=[
+                    event for event in meets(dip, rates[dip.trial], events[dip.trial]) if event in causes
+                ],
+            )
             for dip in dips
         ],
         coincidences=coincidences,
