@@ -134,6 +134,65 @@ def test_an_arm_that_was_never_measured_in_one_of_the_cases_passes_no_gate(
         assert "Gate passed" not in text
 
 
+SOME_STALLED = replace(SAME, levels={"clients": "9"}, stalled=[(2, 1), (5, 1)])
+
+
+@pytest.mark.parametrize("condition", ["slower", "faster", "slower:p99", "slower:average", "slower:p50"])
+def test_an_arm_that_stalled_in_some_blocks_passes_no_gate(
+    tmp_path: Path, condition: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = tmp_path / "summary.md"
+    whole = replace(SAME, levels={"clients": "4"})
+    more = ("--summary", str(summary))
+    assert status(tmp_path, whole, SOME_STALLED, conditions=condition, more=more) == 1
+    place = "average" if condition == "slower:average" else "clients 9"
+    for text in (plain(capsys.readouterr().err), plain(summary.read_text())):
+        assert f"cannot be judged: {condition} of 18 against 17 in {place}: in some blocks an arm did" in text
+        assert "Gate passed" not in text
+    assert run(["report", str(tmp_path / "e.sqlite"), "--json", "--fail-if", condition]) == 1
+    (unjudged,) = json.loads(capsys.readouterr().out)["gate"]["unjudged"]
+    assert unjudged["percent"]["n"] > 0 and unjudged["why"].startswith("in some blocks")
+
+
+def test_a_stalled_arm_is_as_undecided_as_before(tmp_path: Path) -> None:
+    assert status(tmp_path, SOME_STALLED, conditions="undecided") == 3
+    (tmp_path / "e.sqlite").unlink()
+    assert status(tmp_path, SOME_STALLED, conditions="slower not-same") == 3
+
+
+def test_a_slower_case_and_a_stalled_one_are_both_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = replace(SLOWER, levels={"clients": "4"})
+    assert status(tmp_path, slow, SOME_STALLED, conditions="slower") == 3
+    said = plain(capsys.readouterr().err)
+    assert "clients 4: 18 is slower than 17" in said
+    assert "slower of 18 against 17 in clients 9: in some blocks an arm did nothing" in said
+
+
+@pytest.mark.parametrize("condition", ["slower", "slower:average"])
+def test_a_stall_on_one_of_several_hosts_passes_no_gate(tmp_path: Path, condition: str) -> None:
+    paths = [tmp_path / f"{n}.sqlite" for n in range(2)]
+    for n, path in enumerate(paths):
+        host = {"machine": f"{n}", "processor": f"{n}", "cores": 2, "memory_bytes": 1e9}
+        cases = [
+            replace(
+                SAME,
+                levels={"clients": f"{c}"},
+                host=host,
+                seed=n + c,
+                stalled=[(1, 1)] if n * c == 4 else (),
+            )
+            for c in (2, 4)
+        ]
+        write_study(path, *cases)
+    found = gate(read_hosts(paths).findings, [parse_condition(condition)])
+    assert not found.passes and not found.holds
+    assert [one.of and one.of.case for one in found.absent] == [
+        "average" if condition == "slower:average" else "clients 4"
+    ]
+
+
 def test_several_hosts_without_a_number_of_one_arm_pass_no_gate(tmp_path: Path) -> None:
     paths = [tmp_path / f"{n}.sqlite" for n in range(2)]
     lost = {(block, 2): TrialStatus.EXCLUDED for block in range(8)}

@@ -77,7 +77,8 @@ class Condition:
 class Judged:
     """One arm against the baseline in one metric. ``case`` is empty where there is one, "average" over them.
 
-    ``percent`` and ``p_value`` are None where there is nothing to say them of.
+    ``percent`` and ``p_value`` are None where there is nothing to say them of. ``partial``: in some blocks an
+    arm did nothing that has a number of it. Those that are left flatter the arm that stalled.
     """
 
     case: str
@@ -89,6 +90,7 @@ class Judged:
     percent: Estimate | None
     p_value: float | None
     blocks: int
+    partial: bool = False
 
     @property
     def place(self) -> tuple[str, str, str, str]:
@@ -124,8 +126,8 @@ class Gate:
     """``family``: among how many comparisons slower and faster were judged.
 
     ``held_back``: whose verdict alone would have met a condition, but among so many may well be chance.
-    ``absent``: what has no number, so that a condition on it cannot be said not to hold. ``lost`` of all
-    ``trials`` of the arms compared failed or were excluded.
+    ``absent``: what has no number, or not in every block, so that a condition on it cannot be said not to
+    hold. ``lost`` of all ``trials`` of the arms compared failed or were excluded.
     """
 
     conditions: Sequence[Condition]
@@ -214,7 +216,12 @@ def hold(conditions: Sequence[Condition], found: dict[str, list[Judged]], confid
 def _unjudged(condition: Condition, found: Sequence[Judged]) -> list[Unjudged]:
     if not found:
         return [Unjudged(condition, None)]
-    return [Unjudged(condition, one) for one in found if one.percent is None]
+    return [Unjudged(condition, one) for one in found if not _is_judged(condition, one)]
+
+
+def _is_judged(condition: Condition, one: Judged) -> bool:
+    """Of a partial one it is known that it is undecided."""
+    return one.percent is not None and (not one.partial or condition.outcome.is_met_by(one.verdict))
 
 
 def judged(findings: StudyFindings | HostsFindings, metric: str = PRIMARY) -> list[Judged]:
@@ -236,16 +243,22 @@ def _of_case(findings: Findings, comparison: Comparison, metric: str) -> Judged:
     effect = comparison.effects.get(key) or findings.telemetry.effects[comparison.arm.arm].get(key)
     if effect is not None and key != findings.primary.key:
         effect = _as_often_looked_at(effect, method_of(findings.study.plan))
+    partial = bool(comparison.stalled) or (
+        effect is not None and len(effect.log_ratios) < len(comparison.blocks)
+    )
     return Judged(
         case=findings.study.case,
         baseline=comparison.baseline.name,
         arm=comparison.arm.name,
         metric=key,
         name=effect.name if effect else key,
-        verdict=comparison.verdict if key == findings.primary.key else _verdict(comparison, effect),
+        verdict=comparison.verdict
+        if key == findings.primary.key
+        else _verdict(comparison, effect, partial=partial),
         percent=effect.percent if effect else None,
         p_value=effect.spread.p_value if effect else None,
         blocks=effect.spread.n if effect else 0,
+        partial=partial,
     )
 
 
@@ -255,11 +268,11 @@ def _as_often_looked_at(effect: Effect, method: Method) -> Effect:
     return replace(effect, spread=spread, percent=spread.percent(effect.percent.better))
 
 
-def _verdict(comparison: Comparison, effect: Effect | None) -> Verdict:
+def _verdict(comparison: Comparison, effect: Effect | None, *, partial: bool) -> Verdict:
     """Of another metric than the primary one. Without the blocks that were too slow to have a number of it,
     an arm would be flattered.
     """
-    if effect is None or comparison.stalled or len(effect.log_ratios) < len(comparison.blocks):
+    if effect is None or partial:
         return Verdict.UNDECIDED
     return decide(effect.spread, effect.percent.better, comparison.margin).verdict
 
@@ -286,6 +299,7 @@ def _average(over: OverCases, findings: StudyFindings) -> Judged:
         percent=average.percent(primary.better) if average else None,
         p_value=average.spread.p_value if average else None,
         blocks=average.spread.n if average else 0,
+        partial=bool(over.stalled),
     )
 
 
@@ -319,6 +333,7 @@ def _pooled(of: OverHosts, margin: float) -> Judged:
         percent=of.percent,
         p_value=_alone(of) if len(of.pooled.hosts) == 1 else of.pooled.p_value,
         blocks=of.pooled.blocks,
+        partial=bool(of.stalled),
     )
 
 

@@ -123,7 +123,10 @@ def average_over_hosts(by_host: ByHost, key: str, confidence: float) -> list[Ove
     method = Method.STUDENT
     found: dict[Pair, dict[str, dict[str, Ratios]]] = {}
     decided: dict[Pair, list[Verdict | None]] = {}
+    stalled: dict[Pair, dict[str, None]] = {}
     for host, case, pair, comparison in _comparisons(by_host):
+        if comparison.stalled:
+            stalled.setdefault(pair, {})[host] = None
         effect = comparison.effects.get(key)
         if effect is not None and all(case in cases for cases in by_host.values()):
             told.setdefault(pair, (effect.name, effect.percent.better))
@@ -132,7 +135,9 @@ def average_over_hosts(by_host: ByHost, key: str, confidence: float) -> list[Ove
             decided.setdefault(pair, []).append(_own_verdict(comparison, key))
     return [
         OverHosts(
-            *(AVERAGE, *pair, key, *told[pair], pooled, _absent(by_host, pooled)), own=_only(decided[pair])
+            *(AVERAGE, *pair, key, *told[pair], pooled, _absent(by_host, pooled)),
+            stalled=list(stalled.get(pair, ())),
+            own=_only(decided[pair]),
         )
         for pair, pooled in _averages(found, confidence, method)
     ]

@@ -55,15 +55,25 @@ def outcome(of: Gate) -> str:
     return f"{failed} The rest {unjudged}" if unjudged else failed
 
 
+NO_BLOCK = "no block has a number of it"
+SOME_BLOCKS = (
+    "in some blocks an arm did nothing that has a number of it, and without them it would be flattered"
+)
+
+
 def _unjudged(absent: Sequence[Unjudged]) -> str:
-    """``slower:p99 of clients 8: 18 against 17 (no block has a number of it)``, and so on."""
-    named = [
-        f"{one.condition.text} of {_place(one.of)}" if one.of else one.condition.text
-        for one in absent[:REASONS_MAX]
-    ]
-    rest = len(absent) - len(named)
-    more = f" and of {grouped(rest, 0)} more" if rest else ""
-    return f"{'; '.join(named)}{more}: no block has a number of it"
+    """``slower:p99 of 18 against 17 in clients 8: no block has a number of it``, and so on."""
+    by_reason: dict[str, list[str]] = {}
+    for one in absent[:REASONS_MAX]:
+        named = f"{one.condition.text} of {_place(one.of)}" if one.of else one.condition.text
+        by_reason.setdefault(_why(one), []).append(named)
+    told = "; ".join(f"{', '.join(named)}: {why}" for why, named in by_reason.items())
+    rest = len(absent) - REASONS_MAX
+    return f"{told}; and {grouped(rest, 0)} more" if rest > 0 else told
+
+
+def _why(of: Unjudged) -> str:
+    return SOME_BLOCKS if of.of and of.of.percent is not None else NO_BLOCK
 
 
 def _place(of: Judged) -> str:
@@ -107,7 +117,9 @@ def as_object(of: Gate | None) -> dict[str, Any] | None:
         "held_back": _tripped(of.held_back),
         "absent": list(dict.fromkeys(one.condition.text for one in of.absent)),
         "unjudged": [
-            {"condition": one.condition.text, **_judged(one.of)} for one in of.absent if one.of is not None
+            {"condition": one.condition.text, "why": _why(one), **_judged(one.of)}
+            for one in of.absent
+            if one.of is not None
         ],
         "trials_lost": of.lost,
     }
