@@ -9,54 +9,23 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated
 
-import psycopg
 import typer
-from pydantic import ValidationError
 from typer.exceptions import TyperException
 
 from pgdyno import __version__
-from pgdyno.cli import (
-    cache,
-    check,
-    compare,
-    demo,
-    doctor,
-    drive,
-    history,
-    load,
-    pgbench,
-    report,
-    servers,
-    settings,
-    study,
-)
-from pgdyno.cli import run as run_study
+from pgdyno.cli.commands import Commands
 from pgdyno.cli.console import PLAIN, say
-from pgdyno.errors import PgdynoError, UsageError
+from pgdyno.errors import PgdynoError
 
 app = typer.Typer(
     name="pgdyno",
+    cls=Commands,
     help="A dynamometer for PostgreSQL: which server is faster, by how much, and how sure.",
     invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("compare")(compare.compare)
-app.command("run")(run_study.run)
-app.command("report")(report.report)
-app.command("history")(history.history)
-app.command("load")(load.load)
-app.command("drive")(drive.drive)
-app.command("check")(check.check)
-app.command("pgbench", cls=pgbench.PassedOn, add_help_option=False)(pgbench.pgbench)
-app.add_typer(study.app, name="study")
-app.add_typer(servers.app, name="servers")
-app.add_typer(settings.app, name="settings")
-app.add_typer(cache.app, name="cache")
-app.command("doctor")(doctor.doctor)
-app.command("demo")(demo.demo)
-
 
 OBJECTS_BETWEEN_COLLECTIONS = 200_000
 """A report of a long study makes millions of values and no cycles; looking for them took a sixth of it."""
@@ -99,17 +68,9 @@ def run(arguments: Sequence[str]) -> int:
         return 130
     except TyperException as error:
         return _explain(error)
-    except ValidationError as error:
-        say(f"pgdyno: {_first_complaint(error)}")
-        return UsageError.exit_status
     except PgdynoError as error:
         say(f"pgdyno: {error}")
         return error.exit_status
-    except psycopg.Error as error:
-        # Where no one closer knew what to say of it: what the server said, without the statement.
-        words = error.diag.message_primary or str(error).strip().partition("\n")[0]
-        say(f"pgdyno: the server refused, or was lost: {words}")
-        return PgdynoError.exit_status
     except KeyboardInterrupt:
         say("pgdyno: ended at once; what was in the evidence is safe")
         return 130
@@ -120,6 +81,14 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         say(f"pgdyno: {error.strerror or error}: {error.filename or 'no file was named'}")
         return PgdynoError.exit_status
+    except Exception as error:
+        from pgdyno.cli.complaints import complaint  # noqa: PLC0415
+
+        ours = complaint(error)
+        if ours is None:
+            raise
+        say(f"pgdyno: {ours}")
+        return ours.exit_status
 
 
 def _explain(error: TyperException) -> int:
@@ -133,32 +102,3 @@ def _explain(error: TyperException) -> int:
         text = words.replace("Value error, ", "").replace("Input should be", "must be").rstrip(".")
         say(f"pgdyno: {text}; see {path} --help")
     return error.exit_code
-
-
-OPTION_OF_FIELD = {
-    "budget_s": "--minutes",
-    "blocks_max": "--blocks",
-    "retries_max": "--retries",
-    "per_s": "--rate",
-    "slice_s": "--slice",
-    "warmup_s": "--warmup",
-    "warmup_min_s": "--warmup",
-    "rounds": "--window",
-    "indexes": "--index",
-}
-"""Where a field of the plan is not named as the option that gives it."""
-
-
-def _first_complaint(error: ValidationError) -> str:
-    first = error.errors()[0]
-    text = _plain_words(first["msg"])
-    names = [place for place in first["loc"] if isinstance(place, str)]  # the others are places in a list
-    if not names:
-        return text
-    field = names[-1]
-    return f"{OPTION_OF_FIELD.get(field, f'--{field}'.replace('_', '-'))}: {text}"
-
-
-def _plain_words(message: str) -> str:
-    """pydantic's words as ours."""
-    return message.removeprefix("Value error, ").replace("Input should be", "must be")

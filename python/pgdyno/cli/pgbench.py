@@ -23,6 +23,9 @@ class PassedOn(TyperCommand):
         return args
 
 
+AS_COMMAND = {"cls": PassedOn, "add_help_option": False}
+
+
 def pgbench(context: typer.Context) -> None:
     """Run pgbench's benchmarks with pgdyno's engine.
 

@@ -1,0 +1,35 @@
+"""A command is loaded when it is asked for; the program's help says of it what its own help says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from pgdyno.cli.commands import SUMMARIES
+from pgdyno.cli.main import app, run
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_the_summary_of_a_command_is_what_its_own_help_begins_with(name: str) -> None:
+    command = typer.main.get_command(app).commands[name]
+    assert command.name == name
+    assert " ".join(command.help.split()).startswith(SUMMARIES[name])
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_and_version_load_no_command_and_nothing_heavy(option: str) -> None:
+    program = (
+        "import sys\nfrom pgdyno.cli.main import run\n"
+        f"assert run(['{option}']) == 0\n"
+        "heavy = {'numpy', 'psycopg', 'pydantic', 'pgdyno.cli.compare', 'pgdyno.analysis'}\n"
+        "assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_name_that_is_nearly_a_command_is_answered_with_that(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["repport"]) == 2
+    assert "Did you mean 'report'?" in capfd.readouterr().err
