@@ -156,13 +156,24 @@ class Program:
 
 
 def measuring(evidence: Path, block: int = 0) -> bool:
-    """Whether a counted slice of that block is in the evidence, by a reader beside the writer."""
+    """Whether a counted slice of that block is in the evidence."""
+    query = "select 1 from slice join trial using (trial) where block = ? and role = 'measure' limit 1"
+    return bool(_asked(evidence, query, block))
+
+
+def without_slices(evidence: Path) -> set[int]:
+    """Trials that are running, and of which nothing that they drove is in the evidence."""
+    query = "select trial from trial where status = 'running' and trial not in (select trial from slice)"
+    return {int(row[0]) for row in _asked(evidence, query)}
+
+
+def _asked(evidence: Path, query: str, *values: int) -> list[tuple[Any, ...]]:
+    """By a reader beside the writer."""
     try:
         with contextlib.closing(sqlite3.connect(f"file:{evidence}?mode=ro", uri=True)) as reader:
-            query = "select count(*) from slice join trial using (trial) where block = ? and role = 'measure'"
-            return bool(reader.execute(query, (block,)).fetchone()[0])
+            return reader.execute(query, values).fetchall()
     except sqlite3.OperationalError:
-        return False  # not there yet
+        return []  # not there yet
 
 
 def _of(cache: Path) -> Iterator[psutil.Process]:

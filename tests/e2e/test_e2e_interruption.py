@@ -6,10 +6,11 @@ import fcntl
 import signal
 import sys
 import termios
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from program import Program, Running, measuring
+from program import Program, Running, measuring, without_slices
 
 from pgdyno.evidence.reader import Evidence
 from pgdyno.study.plan import Study, block_of
@@ -37,6 +38,22 @@ def caught_in_a_block(program: Program, server: str, evidence: Path) -> Running:
     running.until(lambda: measuring(evidence))
     assert len(program.postmasters()) == 2
     return running
+
+
+def searching(program: Program, evidence: Path, nth: int) -> Callable[[], bool]:
+    """Whether the trial that is this one since the program began is past the first step of its search. Every
+    step has an engine of its own, and what comes after the search leaves slices.
+    """
+    trials: set[int] = set()
+    engines: set[int] = set()
+
+    def is_so() -> bool:
+        trials.update(begun := without_slices(evidence))
+        if begun and len(trials) == nth:
+            engines.update(p.pid for p in program.processes() if "engine" in p.name())
+        return len(engines) > 2
+
+    return is_so
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
@@ -122,3 +139,45 @@ def test_a_killed_pgdyno_leaves_no_server_and_its_study_goes_on_as_if_undisturbe
     assert first in trials
     assert not list(program.cache.glob("runs/run-*"))
     assert not list(program.sockets.iterdir())
+
+
+def test_a_study_that_ended_in_a_search_for_the_capacity_searches_anew(
+    program: Program, server: str, evidence: Path, loaded: Program
+) -> None:
+    # The limit is loose and its percentile low: so a step is short, and the machine hardly matters.
+    sizes = ("--warehouses", "1", "--clients", "2", "--warmup", "0.2s", "--slice", "0.2s", "--window", "0.4s")
+    running = program.start(
+        "compare", *sizes, "--schedule", "blocks", "--blocks", "1", "--seed", "11", "--no-aa",
+        "--capacity", "p50<10ms", "--evidence", evidence, server, server,
+    )  # fmt: skip
+    running.until(searching(program, evidence, nth=1))
+    running.signal(signal.SIGINT)
+    ended = running.ended()
+    assert ended.status == 130, ended.err
+    assert program.survivors() == []
+    with Evidence(evidence) as opened:
+        (trial,) = opened.trials()
+        assert (trial.status, trial.slices) == ("interrupted", [])
+        assert trial.reason.startswith("while searching for the capacity: ")
+        first, second = opened.blocks()[0].arm_order
+
+    running = program.start("compare", "--resume", evidence)
+    running.until(searching(program, evidence, nth=2))  # of the other arm, after the first one's trial
+    running.signal(signal.SIGKILL)
+    assert running.ended().status == -signal.SIGKILL
+    assert program.survivors() == []
+
+    ended = program.run("compare", "--resume", evidence, "--json")
+    assert ended.status == 0, ended.err
+    assert ended.json()["comparisons"][0]["blocks"] == [0]
+    with Evidence(evidence) as opened:
+        assert [tuple(block.arm_order) for block in opened.blocks()] == [(first, second)]
+        trials = opened.trials(all_attempts=True)
+    # Its checks do not hold against a trial what the search has left in the server's log.
+    assert {(t.arm, t.attempt): (t.status, "capacity" in t.driver) for t in trials} == {
+        (first, 1): ("interrupted", False),
+        (first, 2): ("ok", True),
+        (first, 3): ("ok", True),
+        (second, 1): ("interrupted", False),
+        (second, 2): ("ok", True),
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,7 +14,8 @@ from pgdyno.errors import ConnectError, DatasetError, DiskFullError
 from pgdyno.evidence.records import Outcome, TrialStatus
 from pgdyno.lab import block
 from pgdyno.lab.block import Trial
-from pgdyno.lab.judge import outcome_of
+from pgdyno.lab.judge import judge, outcome_of
+from pgdyno.workload.check import Check
 
 WITNESS = cast(Any, SimpleNamespace(execute=lambda _: None))
 ARM = cast(Any, SimpleNamespace(name="a", log=lambda: "its last words"))
@@ -75,6 +77,25 @@ def test_a_lost_server_is_charged_to_its_own_arm(
     assert [(outcome.status, outcome.reason) for outcome in outcomes] == [
         (status, reason) for reason in reasons
     ]
+
+
+def test_what_a_search_that_was_cut_short_has_counted_is_not_the_trials() -> None:
+    run = replace(run_of(STOPPED, 0), before="while searching for the capacity: ", epoch_unix_s=1e9)
+    outcome = outcome_of(run, 0, "a", 0.5, 0.25)
+    assert outcome.status is TrialStatus.INTERRUPTED
+    assert outcome.reason == "while searching for the capacity: stopped before its last slice"
+    assert (outcome.restore_s, outcome.start_s) == (0.5, 0.25)
+    assert (outcome.epoch_unix_s, outcome.transactions, outcome.driver) == (None, None, {})
+
+
+def test_the_log_of_a_search_is_not_held_against_the_trial_after_it() -> None:
+    def end(_connect: object, _result: object, log: str) -> list[Check]:
+        return [Check("server log", False, detail=log)]
+
+    arm = cast(Any, SimpleNamespace(connect=None, log=lambda: "sought found", effective=dict))
+    checks = cast(Any, SimpleNamespace(end=end))
+    outcome = judge(Outcome(TrialStatus.OK, 1.0), arm, run_of(DONE, 0), 0, checks, len("sought "))
+    assert [check.detail for check in outcome.checks] == ["found"]
 
 
 def test_a_server_that_lost_connections_and_let_them_in_again_was_not_undisturbed() -> None:

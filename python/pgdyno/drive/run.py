@@ -19,7 +19,8 @@ class Run:
     """What a run gave. ``result`` is None when nothing was measured.
 
     ``readings`` and ``totals`` hold what was read at the barriers ``measure`` and ``end``, when no
-    transaction was in flight: the differences belong together exactly.
+    transaction was in flight: the differences belong together exactly. ``before``: what it was for, where it
+    ended before what is measured began.
     """
 
     epoch_unix_s: float = 0.0
@@ -29,6 +30,7 @@ class Run:
     totals: dict[str, list[Event]] = field(default_factory=dict)
     result: Event | None = None
     failure: Event | None = None
+    before: str = ""
 
     @property
     def complete(self) -> bool:

@@ -141,7 +141,7 @@ def _judged(trial: Trial, outcome: Outcome, run: Run, target: int) -> Outcome:
     assert trial.witness is not None
     try:
         require_undisturbed(trial.witness)
-        return judge(outcome, trial.arm, run, target, trial.checks)
+        return judge(outcome, trial.arm, run, target, trial.checks, trial.log_from)
     except FAULTS as error:
         log = trial.arm.log() or ""
         return replace(outcome, status=TrialStatus.FAILED, reason=in_one_line(error), server_log=log)

@@ -74,7 +74,7 @@ def doubts_of_trial(
         before, after = (seen[name].autovacuums[target] for name in ("measure", "end"))
         if study.schedule == "slices" and before is not None and after is not None and after > before:
             yield Caveat(Code.AUTOVACUUM_IN_SLICES, {"arm": arm.name, "n": after - before}, trial)
-    if run.result is not None:
+    if run.result is not None and not run.before:
         late_ns = run.result["driver"]["wake_late_ns"]["p99"]
         if late_ns > DRIVER_LATE_NS_MAX:
             names = {

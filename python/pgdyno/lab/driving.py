@@ -40,6 +40,8 @@ def drive_trials(
         slices = [s for s in slices if s.role == "measure"]
     if lab.study.searches_capacity and (cut_short := search_capacities(lab, block, trials, targets)):
         return cut_short
+    for trial in trials.values():
+        trial.log_from = len(trial.arm.log() or "")
     drivings = [_driving(lab, trials[index]) for index in arms]
     interval_s = step_for(lab.study.window_likely_s())
     specification = drive_specification(

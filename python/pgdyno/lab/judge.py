@@ -16,15 +16,18 @@ from pgdyno.workload.interface import TrialChecks
 
 
 def outcome_of(run: Run, target: int, arm: str, restore_s: float | None, start_s: float | None) -> Outcome:
-    """Everything that the engine and the probes say of one target. The status knows nothing of checks yet."""
+    """Everything that the engine and the probes say of one target. The status knows nothing of checks yet. Of
+    a run that was not the trial's own it is its end alone.
+    """
     status, reason = status_of(run, target, arm)
     outcome = Outcome(
-        status,
-        time.time(),
-        reason=reason,
+        status, time.time(), reason=f"{run.before}{reason}", restore_s=restore_s, start_s=start_s
+    )
+    if run.before:
+        return outcome
+    outcome = replace(
+        outcome,
         epoch_unix_s=run.epoch_unix_s,
-        restore_s=restore_s,
-        start_s=start_s,
         server_cpu_s=run.difference(target),
         transactions=run.transactions(target),
     )
@@ -67,10 +70,16 @@ def _round_trip(run: Run, target: int) -> object:
     return next((e["round_trip_ns"] for e in run.connected if e["target"] == target), None)
 
 
-def judge(outcome: Outcome, arm: LabArm, run: Run, target: int, trial_checks: TrialChecks) -> Outcome:
-    """Checks the database, the driver's random numbers and the server's log. One failed check excludes it."""
+def judge(
+    outcome: Outcome, arm: LabArm, run: Run, target: int, trial_checks: TrialChecks, log_from: int = 0
+) -> Outcome:
+    """Checks the database, the driver's random numbers and the server's log, from ``log_from`` on: what came
+    before belongs to other counts. One failed check excludes it.
+    """
     assert run.result is not None
-    checks = trial_checks.end(arm.connect, run.result["targets"][target], arm.log())
+    log = arm.log()
+    ours = None if log is None else log[log_from:]
+    checks = trial_checks.end(arm.connect, run.result["targets"][target], ours)
     failed = [check.name for check in checks if not check.passed]
     return replace(
         outcome,

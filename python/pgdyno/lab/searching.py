@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pgdyno.analysis.latency import limited_ms, merge
 from pgdyno.drive.run import Run, run_drive
@@ -28,7 +29,7 @@ Targets = Sequence[tuple[str, str]]
 
 
 def search_capacities(lab: Lab, block: Block, trials: Mapping[int, Trial], targets: Targets) -> Run | None:
-    """Notes what was tried at each trial. Returns a run that did not come to its end: then there is none."""
+    """Notes what was tried at each trial. Returns a run that was cut short: then no rate was found."""
     assert lab.study.capacity is not None
     limit = parse_limit(lab.study.capacity)
     rng = random.Random(f"search:{block.seed}")
@@ -36,7 +37,7 @@ def search_capacities(lab: Lab, block: Block, trials: Mapping[int, Trial], targe
     order = rng.sample(range(len(targets)), len(targets))
     closed, run = _closed_loop(lab, block, trials, targets, [*order, *reversed(order)])
     if not run.complete:
-        return run
+        return _cut_short(run)
     tried: dict[int, list[Tried]] = {target: [] for target in range(len(targets))}
     for number in range(1, 10_000):  # next_rate ends it
         wanted = {target: next_rate(tried[target], limit, closed[target]) for target in tried}
@@ -46,7 +47,7 @@ def search_capacities(lab: Lab, block: Block, trials: Mapping[int, Trial], targe
         lab.watch(Step(f"search the capacity, step {number}"))
         run = _step(lab, block.seed + number, trials, targets, rates, limit, rng)
         if not run.complete:
-            return run
+            return _cut_short(run)
         for target, rate in rates.items():
             tried[target].append(Tried(rate, _latency_ms(run, target, limit)))
     for target, trial in enumerate(trials.values()):
@@ -59,6 +60,11 @@ def search_capacities(lab: Lab, block: Block, trials: Mapping[int, Trial], targe
         assert trial.witness is not None
         trial.checks.begin(trial.witness)
     return None
+
+
+def _cut_short(run: Run) -> Run:
+    """What a step has counted is not the trial's."""
+    return replace(run, before="while searching for the capacity: ")
 
 
 def _noted(limit: str, closed_per_s: float, tried: Sequence[Tried]) -> dict[str, object]:

@@ -59,6 +59,7 @@ class Trial:
     counted_s: float = 0.0
     ok: Counter[str] = field(default_factory=Counter)  # by kind, in the counted time
     slices: list[records.Slice] = field(default_factory=list)
+    log_from: int = 0  # characters of the server's log that earlier runs of the driver left
     measured_s: float = 0.0  # of the window, so far
     measured_n: int = 0  # transactions in it, however they ended
     warmed: Mapping[str, Any] | None = None  # how its warm-up ended
