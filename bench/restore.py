@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from bench.drivers import run_engine
 from bench.figure import Figure, compared
@@ -14,11 +15,13 @@ from bench.tpcc import load_specification
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.disk import sync_file_system
 from pgdyno.server.restore import restore
-from pgdyno.server.snapshot import take
+from pgdyno.server.snapshot import Snapshot, take
 
 
 def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
-    """Both write their copy to disk before the clock stops; runs alternate."""
+    """Both write their copy to disk before the clock stops, and start without the other's. Each goes first in
+    turn: what a copy leaves behind (blocks to be freed, a disk that rests) is the next one's.
+    """
     origin = Cluster(place.cluster.build, place.directory / "origin", place.account)
     origin.initdb(InitOptions(sync=False))
     with origin.start(sizes.settings) as server:
@@ -26,20 +29,34 @@ def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
     snapshot = take(origin.data_dir)
     ours, theirs = place.directory / "ours", place.directory / "theirs"
     fresh, used = [], []
-    for _ in range(sizes.pairs):
-        sync_file_system(place.directory)
-        begun_s = time.monotonic()
-        run(["cp", "-a", str(origin.data_dir), str(theirs)])
-        sync_file_system(place.directory)
-        copied_s = time.monotonic() - begun_s
-        fresh.append((restore(snapshot, ours, place.account).duration_s, copied_s))
+    for turn in range(sizes.pairs):
+        if turn % 2:
+            mine = _restored(snapshot, ours, place)
+            copied_s = _copied(origin.data_dir, theirs)
+        else:
+            copied_s = _copied(origin.data_dir, theirs)
+            mine = _restored(snapshot, ours, place)
+        fresh.append((mine, copied_s))
         used_cluster = Cluster(place.cluster.build, ours, place.account)
         with used_cluster.start(sizes.settings) as server, server.connect() as connection:
             connection.execute("UPDATE stock SET s_ytd = s_ytd + 1 WHERE s_i_id <= 1000")
-        sync_file_system(place.directory)
-        used.append((restore(snapshot, ours, place.account).duration_s, copied_s))
-        for directory in (ours, theirs):
-            shutil.rmtree(directory)
+        used.append((_restored(snapshot, ours, place), copied_s))
+        shutil.rmtree(ours)
     at = f"restore of {sizes.warehouses} warehouses ({snapshot.size_bytes / 1e6:,.0f} MB)"
     yield compared(f"{at}: into nothing", "s", fresh, "cp -a", wanted=1.0)
     yield compared(f"{at}: over a used copy", "s", used, "cp -a", wanted=1.0)
+
+
+def _restored(snapshot: Snapshot, into: Path, place: Place) -> float:
+    sync_file_system(into.parent)
+    return restore(snapshot, into, place.account).duration_s
+
+
+def _copied(data_dir: Path, into: Path) -> float:
+    sync_file_system(into.parent)
+    begun_s = time.monotonic()
+    run(["cp", "-a", str(data_dir), str(into)])
+    sync_file_system(into.parent)
+    copied_s = time.monotonic() - begun_s
+    shutil.rmtree(into)
+    return copied_s

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.drivers import Driven, compile_floors, engine_drive, floor, run_engine
+import psycopg
+
+from bench.drivers import compile_floors, engine_drive, floor, run_engine
 from bench.figure import Figure, alone, compared, limited
 from bench.setting import Place, Sizes
 
 CLIENTS = 8
 CPU_US_MAX = {"procedures": 15.0, "statements": 120.0}
 MEMORY_MIB_MAX = 30.0
+ROUND_TRIPS = {"procedures": 1.0, "statements": 21.3}
+"""Per transaction: `sendto` calls of the engine on epoll, counted by `strace -c -f`."""
+
+ROWS_TIMED = 2_000_000
+SELECT_US = 20.0
+"""What a prepared statement that computes nothing costs the server, about (docs/adr/0002)."""
 
 
 def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
@@ -33,21 +42,32 @@ def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
             ]
             at = f"tpcc, {sizes.warehouses} warehouses, {CLIENTS} clients, {calls}"
             yield limited(f"{at}: client CPU", "µs/tx", [run.client_us for run in runs], limit_us)
-            if calls == "procedures" and bare is not None:
-                pairs = [(run.client_us, _paced(bare, conninfo, run, sizes.duration_s)) for run in runs]
-                yield compared(f"{at}: client CPU", "µs/tx", pairs, "a bare epoll loop at that pace")
+            if bare is not None:
+                trips = ROUND_TRIPS[calls]
+                floors = [
+                    trips * _as_busy(bare, conninfo, run.server_us / trips, sizes.duration_s) for run in runs
+                ]
+                pairs = list(zip((run.client_us for run in runs), floors, strict=True))
+                name = f"a bare epoll loop, {trips:g} round trips to a server as busy"
+                yield compared(f"{at}: client CPU", "µs/tx", pairs, name)
             memory = [run.memory_bytes / 2**20 for run in runs]
             yield limited(f"{at}: client memory", "MiB", memory, MEMORY_MIB_MAX)
             yield alone(f"{at}: throughput", "tx/s", [run.per_s for run in runs])
 
 
-def _paced(bare: Path, conninfo: str, pace: Driven, duration_s: float) -> float:
-    """Client CPU of a bare loop, one round trip a transaction, whose server takes as long as tpcc's took.
+def _as_busy(bare: Path, conninfo: str, server_us: float, duration_s: float) -> float:
+    """Client CPU per round trip, in µs, of a bare loop whose statement costs the server ``server_us``.
 
-    A driver that sleeps between any two answers pays for a wake-up each time; a busy one does not.
+    The fewer answers come in a second, the more often a driver has to be woken for one alone, and on
+    processors that the server fills it also finds its caches cold: a statement that sleeps shows neither.
     """
-    statement = f"select pg_sleep({CLIENTS / pace.per_s}) where $1 > 0"
-    return floor(bare, conninfo, statement, 1, CLIENTS, 1, duration_s).client_us
+    statement = "select count(*) from generate_series(1, {} + $1 - $1)"
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        begun_s = time.perf_counter()
+        connection.execute(statement.format(ROWS_TIMED).replace("$1", "0"))
+        row_us = (time.perf_counter() - begun_s) * 1e6 / ROWS_TIMED
+    rows = max(1, round((server_us - SELECT_US) / row_us))
+    return floor(bare, conninfo, statement.format(rows), 1, CLIENTS, 1, duration_s).client_us
 
 
 def load_specification(conninfo: str, warehouses: int, connections: int = 2) -> dict[str, object]:
