@@ -1,7 +1,9 @@
 //! Whole runs: what a barrier counts, and whose fault it is when a server is lost.
 
+use std::any::Any;
 use std::fs;
 use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{self, Sender};
 
 use pgdyno_engine::drive::{self, Input};
@@ -17,6 +19,7 @@ fn whole_runs() {
     execute(&server, "CREATE TABLE pgbench_accounts (aid int PRIMARY KEY, abalance int)");
     execute(&server, "INSERT INTO pgbench_accounts VALUES (1, 0)");
     execute(&server, "CREATE DATABASE other TEMPLATE postgres");
+    an_assertion_that_fails_stops_the_run(&server);
     the_ways_of_sending_do_the_same(&server);
     a_barrier_counts_what_was_executed(&server);
     a_connection_lost_between_slices_is_counted(&server);
@@ -318,12 +321,25 @@ fn drive(specification: &Value, at_barrier: &dyn Fn(&str)) -> Vec<Value> {
     })
 }
 
-/// All events of a run; `answer` gives the orders that follow them.
+/// All events of a run; `answer` gives the orders that follow them. When it panics, the run is stopped first: the threads
+/// that drive would be waited for without end.
 fn drive_with(specification: &Value, answer: &dyn Fn(&Value) -> Option<Input>) -> Vec<Value> {
     let (sender, receiver) = mpsc::channel();
-    let mut parent = Parent { orders: sender.clone(), answer, events: Vec::new() };
+    let mut parent = Parent { orders: sender.clone(), answer, events: Vec::new(), panic: None };
     drive::run(&specification.to_string(), (sender, receiver), &mut parent);
-    parent.events
+    parent.panic.map_or(parent.events, |panic| resume_unwind(panic))
+}
+
+fn an_assertion_that_fails_stops_the_run(server: &Server) {
+    let mut specification = specification(server);
+    specification["slices"][0]["duration_s"] = json!(3600.0);
+    specification["interval_s"] = json!(0.1);
+    let failing = |event: &Value| -> Option<Input> {
+        assert_ne!(event["event"], "interval", "as an assertion of a test that fails");
+        (event["event"] == "barrier").then_some(Input::Continue)
+    };
+    let panic = catch_unwind(AssertUnwindSafe(|| drive_with(&specification, &failing)));
+    assert!(panic.unwrap_err().downcast_ref::<String>().unwrap().contains("that fails"));
 }
 
 /// Reads the events, each of which is written at once, and answers with orders.
@@ -331,12 +347,17 @@ struct Parent<'a> {
     orders: Sender<Input>,
     answer: &'a dyn Fn(&Value) -> Option<Input>,
     events: Vec<Value>,
+    panic: Option<Box<dyn Any + Send>>,
 }
 
 impl Write for Parent<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let event: Value = serde_json::from_slice(line)?;
-        if let Some(order) = (self.answer)(&event) {
+        let order = catch_unwind(AssertUnwindSafe(|| (self.answer)(&event))).unwrap_or_else(|panic| {
+            self.panic.get_or_insert(panic);
+            Some(Input::Stop)
+        });
+        if let Some(order) = order {
             let _ = self.orders.send(order);
         }
         self.events.push(event);
