@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bench import remembering
 from bench.noise import (
     BLOCKS_TOGETHER,
     PAIRS_OF_A_BLOCK,
@@ -173,6 +174,9 @@ def page(paths: int = PATHS) -> str:
         sd=f"{100 * SD:g} %",
         covariates=covariates(),
         recorded_blocks=len(recorded_ratios()["throughput"]),
+        remembered=table(
+            ("blocks", *(f"{n} of them" for n in remembering.BLOCKS)), remembering.rows(paths // 4, SEED)
+        ),
         widths=table(
             ("blocks", "at any stopping time", "Student's, one look", "ratio"),
             [_width(n) for n in (5, 6, 8, 10, 15, 20, 30, 60)],

@@ -99,6 +99,7 @@ class Code(StrEnum):
     THROUGHPUT_FIXED = "throughput-fixed"
     CAPACITY_NOT_KEPT = "capacity-not-kept"
     INTERVALS_DISAGREE = "intervals-disagree"
+    BLOCKS_REMEMBER = "blocks-remember"
     UNDER_NOISE_FLOOR = "under-noise-floor"
     AA_DIFFERS = "aa-differs"
     HOSTS_DISAGREE = "hosts-disagree"
@@ -348,6 +349,14 @@ WORDINGS: Mapping[Code, Wording] = {
         "For {arm} against {baseline} the bootstrap interval ({bootstrap}) would give another verdict than "
         "Student's ({student}): the blocks are not normally spread.",
         "Look at the blocks for outliers, and add blocks.",
+    ),
+    Code.BLOCKS_REMEMBER: Wording(
+        "The blocks of {arm} against {baseline} remember each other: the correlation of a block's ratio with "
+        "that of the one before is {correlation} ({blocks} blocks), more than chance would have. Intervals "
+        "take blocks for independent, so this one is too narrow, and its verdict is wrong more often than it "
+        "says.",
+        "Make blocks longer (--window, or a longer --slice), so that what lasts from one to the next lies "
+        "within one; look for what comes and goes over minutes; take a verdict near its limit for undecided.",
     ),
     Code.UNDER_NOISE_FLOOR: Wording(
         "The effect of {arm} against {baseline} ({effect}) is under the noise floor ({floor}): arms that are "

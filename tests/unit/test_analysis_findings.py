@@ -194,6 +194,18 @@ def test_there_is_no_verdict_where_an_arm_did_nothing_in_a_block(tmp_path: Path)
     assert Code.NOTHING_DONE in codes(findings)
 
 
+def test_blocks_that_remember_each_other_are_a_caveat_and_others_are_not(tmp_path: Path) -> None:
+    waves = {(block, 1): 0.8 + 0.02 * abs(block - 10) for block in range(20)}
+    findings = findings_of(tmp_path, Synthetic(blocks=20, slices=2, slowed=waves))
+    (caveat,) = [of for of in findings.caveats if of.code is Code.BLOCKS_REMEMBER]
+    assert caveat.parameters["blocks"] == 20 and "+0." in caveat.sentence
+    other = tmp_path / "other"
+    other.mkdir()
+    order = sorted(waves, key=lambda place: (7 * place[0]) % 20)
+    mixed = dict(zip(order, waves.values(), strict=True))
+    assert Code.BLOCKS_REMEMBER not in codes(findings_of(other, Synthetic(blocks=20, slices=2, slowed=mixed)))
+
+
 @pytest.mark.parametrize(("effect", "verdict"), [(1.2, Verdict.FASTER), (0.8, Verdict.SLOWER)])
 def test_under_a_fixed_load_the_verdict_is_about_latency_and_less_is_faster(
     tmp_path: Path, effect: float, verdict: Verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pgdyno.analysis import drift, effect, latency, metrics, telemetry, why
+from pgdyno.analysis import drift, effect, latency, metrics, remembering, telemetry, why
 from pgdyno.analysis.anomalies import Anomalies, find_anomalies
 from pgdyno.analysis.case_telemetry import CaseTelemetry, read_case
 from pgdyno.analysis.comparison import Comparison, compare, method_of
@@ -141,6 +141,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
     steady = steadiness(study.plan, arms, trials, series, told.series, told.by_trial, cases)
     computed += of_steadiness(study.plan, steady, cases)
     computed += telemetry.doubts(arms, trials, told.by_trial)
+    computed += remembering.doubts(comparisons, cases)
     limited_ms = limited_by_trial(study.plan, trials, histograms)
     if chosen[0].key == metrics.CAPACITY.key:
         computed += not_kept(study.plan, arms, trials, limited_ms)

@@ -1,0 +1,33 @@
+"""How often the caveat blocks-remember is raised: of blocks that do, and of others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bench.noise import Noise, autocorrelated, heavy_tails, normal
+from pgdyno.analysis import remembering
+
+BLOCKS = (10, 20, 40, 60)
+
+KINDS: dict[str, Noise] = {
+    "independent, Gaussian": normal(0.025),
+    "independent, heavy tails": heavy_tails,
+    **{
+        f"remember {percent} % of the one before": autocorrelated(percent / 100)
+        for percent in (10, 30, 50, 70)
+    },
+}
+
+
+def raised(noise: Noise, blocks: int, paths: int, seed: int) -> float:
+    """The share of studies with one comparison."""
+    drawn = noise(np.random.default_rng(seed), paths, blocks)
+    return sum(remembering.is_remembered(of, remembering.ALARM) for of in drawn) / paths
+
+
+def rows(paths: int, seed: int) -> list[list[str]]:
+    """A row a kind, a column a number of blocks."""
+    return [
+        [name, *(f"{100 * raised(noise, blocks, paths, seed):.0f} %" for blocks in BLOCKS)]
+        for name, noise in KINDS.items()
+    ]
