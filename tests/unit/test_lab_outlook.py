@@ -13,7 +13,7 @@ from pgdyno.lab.outlook import AT_RUN_TIME, outlook, would_get
 from pgdyno.server.cache import Cache
 from pgdyno.server.user import Account
 from pgdyno.server.version import Version, parse_wanted
-from pgdyno.study.cost import pass_s
+from pgdyno.study.cost import aa_share, pass_s
 from pgdyno.study.fit import Change
 from pgdyno.study.reading import read_study
 from pgdyno.study.sizing import Machine
@@ -95,3 +95,21 @@ def test_a_study_by_transactions_says_so(cache: Cache) -> None:
     told = "\n".join(lines(file, found, []))
     assert "10 min of warm-up, then 125\u00a0000\u00a0000 transactions of each client" in told
     assert as_json(file, found, [])["cases"][0]["window_s"] is None
+
+
+def test_a_study_that_searches_for_its_capacity_is_forecast_with_its_searches(cache: Cache) -> None:
+    plain = (STUDIES / "templates" / "upgrade.toml").read_text()
+    files = [
+        read_study(text, "upgrade")
+        for text in (plain, plain.replace("[run]", '[run]\ncapacity = "p99 < 20ms"'))
+    ]
+    without, found = (outlook(file, cache, MACHINE) for file in files)
+    study = found.cases[0].study
+    assert (without.search_s, study.slice_s, study.discard_s, len(study.arms)) == (0.0, 1.0, 0.05, 3)
+    # The closed loop for two seconds, then nine steps with 1300 transactions at 0.7 of 300 per core.
+    assert found.search_s == pytest.approx(2 + 9 * (1300 / (0.7 * 300 * 4) + 0.05))
+    assert found.pass_s == pytest.approx(without.pass_s + (1 + aa_share(found.cases)) * 3 * found.search_s)
+    assert found.disk_bytes > without.disk_bytes
+    assert "about 16 s of searching for the capacity, then" in "\n".join(lines(files[1], found, []))
+    assert "capacity" not in "\n".join(lines(files[0], without, []))
+    assert as_json(files[1], found, [])["search_s"] == found.search_s

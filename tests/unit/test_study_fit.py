@@ -186,3 +186,19 @@ def test_every_change_says_why_in_a_sentence() -> None:
             assert change.before != change.after
             assert change.why
             assert change.sentence == f"{change.key}: {change.before} → {change.after} ({change.why})"
+
+
+def test_searches_for_the_capacity_are_fitted_into_the_time() -> None:
+    """By hand: 2 cores answer 600 transactions a second, so a step for p99 lasts 1300 / 420 s and more."""
+    text = (STUDIES / "templates" / "upgrade.toml").read_text()
+    sought = read_study(text.replace("[run]", '[run]\ncapacity = "p99 < 20ms"\naa = false'), "upgrade")
+    plain = read_study(text.replace("[run]", "[run]\naa = false"), "upgrade")
+    minutes = 15
+    found, without = (fit(file, SMALL, minutes).file for file in (sought, plain))
+    search_s = 2 + 9 * (1300 / 420 + 0.05)  # with what is not counted of a slice
+    passes = [pass_s(cases_of(file), SMALL) for file in (found, without)]
+    windows = [cases_of(file)[0].study for file in (found, without)]
+    driven = [study.rounds * study.slice_s + study.warmup_s for study in windows]
+    assert passes[0] - passes[1] == pytest.approx(3 * (search_s + driven[0] - driven[1]))
+    assert 5 * passes[0] <= 60 * minutes and driven[0] < driven[1]
+    assert fit(found, SMALL, minutes) == Fitted(found, ())

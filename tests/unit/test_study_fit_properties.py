@@ -78,6 +78,7 @@ def studies(draw: st.DrawFn) -> StudyFile:
 def runs(draw: st.DrawFn) -> dict[str, Any]:
     run: dict[str, Any] = draw(st.sampled_from([{"repeats": 1}, {"repeats": 12}, {"budget": "2h"}]))
     run = {**run, "warmup": draw(st.sampled_from([0, 5, 300]))}
+    run = {**run, **draw(st.sampled_from([{}, {"capacity": "p99 < 20ms"}, {"capacity": "p99.9 < 20ms"}]))}
     schedules = ["slices", "blocks"] + (["sequential"] if "repeats" in run else [])
     run["schedule"] = draw(st.sampled_from(schedules))
     if run["schedule"] != "slices" and draw(st.booleans()):

@@ -73,6 +73,7 @@ def as_json(file: StudyFile, found: Outlook, changes: Sequence[Change]) -> dict[
             }
             for case in found.cases
         ],
+        "search_s": found.search_s,
         "blocks": found.blocks,
         "trials": found.trials,
         "total_s": found.total_s,
@@ -111,7 +112,12 @@ def _trial(found: Outlook) -> str:
     warmups_s = sorted(case.study.warmup_s for case in found.cases)
     least = "" if study.warmup_min_s is None else "at most "
     warmup = f"{least}{_range((warmups_s[0], warmups_s[-1]))} of warm-up, then " if warmups_s[-1] else ""
-    return f"{warmup}{measured}; {SCHEDULES[study.schedule]}"
+    search = (
+        f"about {format_duration(round(found.search_s))} of searching for the capacity, then "
+        if found.search_s
+        else ""
+    )
+    return f"{search}{warmup}{measured}; {SCHEDULES[study.schedule]}"
 
 
 def _range(ends_s: tuple[float, float]) -> str:

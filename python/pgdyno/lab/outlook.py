@@ -19,7 +19,7 @@ from pgdyno.server.user import free_bytes
 from pgdyno.server.version import Version, Wanted, is_version, parse_wanted
 from pgdyno.study.arm import ArmSpec
 from pgdyno.study.cases import Case, cases_of
-from pgdyno.study.cost import costs_of, disk_bytes, load_s, pass_s, window_s
+from pgdyno.study.cost import costs_of, disk_bytes, driven_s, load_s, pass_s, search_s, window_s
 from pgdyno.study.file import StudyFile
 from pgdyno.study.fitting.settings import contrasted_of, wal_bytes
 from pgdyno.study.sizing import Machine
@@ -30,14 +30,15 @@ AT_RUN_TIME = "asked for when it is run"
 @dataclass(frozen=True)
 class Outlook:
     """``total_s``: of measuring with restores and checks; ``load_s`` comes before it, once. ``window_s``: the
-    shortest and the longest. ``servers``: what each specification would get. ``settings``: sentences on
-    settings that versions lack.
+    shortest and the longest. ``search_s``: the longest search of a trial for its capacity, 0 without one.
+    ``servers``: what each specification would get. ``settings``: sentences on settings that versions lack.
     """
 
     cases: tuple[Case, ...]
     blocks: int
     trials: int
     window_s: tuple[float, float]
+    search_s: float
     pass_s: float
     total_s: float
     load_s: float
@@ -69,12 +70,13 @@ def outlook(file: StudyFile, cache: Cache, machine: Machine) -> Outlook:
         blocks=blocks,
         trials=blocks * sum(len(case.arms) for case in cases),
         window_s=(min(windows_s), max(windows_s)),
+        search_s=max(search_s(case.study, machine) for case in cases),
         pass_s=one_pass_s,
         total_s=total_s,
         load_s=load_s(costs),
         disk_bytes=disk_bytes(
             costs,
-            max(windows_s),
+            max(driven_s(case.study, machine) for case in cases),
             machine.cores,
             lambda arm, factor: wal_bytes(arm, factor, contrasted),
         ),

@@ -16,7 +16,7 @@ from pgdyno.study.limit import parse_limit
 from pgdyno.study.pgbench import COPY, PgbenchParameters, index_parts
 from pgdyno.study.plan import Study
 from pgdyno.study.search import likely_s
-from pgdyno.study.sizing import BRANCH_BYTES, WAREHOUSE_BYTES, Machine
+from pgdyno.study.sizing import BRANCH_BYTES, WAREHOUSE_BYTES, Machine, discard_s
 from pgdyno.study.tpcc import TpccParameters
 
 LOAD_BYTES_PER_S = {"tpcc": 40e6, "pgbench": 100e6}
@@ -191,12 +191,24 @@ def window_s(study: Study, machine: Machine) -> float:
     return study.transactions * study.clients / transactions_per_s(study, machine)
 
 
-def search_s(study: Study, machine: Machine) -> float:
-    """Of a trial, before it: for its capacity."""
+def search_s(study: Study, machine: Machine, slice_s: float | None = None) -> float:
+    """Of a trial, before it: for its capacity. ``slice_s``: if slices were so long."""
     if study.capacity is None or not study.searches_capacity:
         return 0.0
     limit, closed_per_s = parse_limit(study.capacity), transactions_per_s(study, machine)
-    return likely_s(limit, study.slice_s, study.discard_s, closed_per_s)
+    if slice_s is None:
+        return likely_s(limit, study.slice_s, study.discard_s, closed_per_s)
+    return likely_s(limit, slice_s, discard_s(slice_s), closed_per_s)
+
+
+def searches_s(cases: Sequence[Case], machine: Machine, slice_s: float | None = None) -> float:
+    """Of one block of every case: arms that are up together search in turn."""
+    return sum(len(case.study.arms) * search_s(case.study, machine, slice_s) for case in cases)
+
+
+def driven_s(study: Study, machine: Machine) -> float:
+    """How long the clients of one trial change its data, but for the warm-up."""
+    return search_s(study, machine) + window_s(study, machine)
 
 
 def transactions_per_s(study: Study, machine: Machine) -> float:
@@ -215,13 +227,11 @@ def turns_of(study: Study) -> int:
 def pass_s(cases: Sequence[Case], machine: Machine) -> float:
     """One block of every case, and the share of A/A blocks beside it."""
     costs = costs_of(cases)
-    driven_s = sum(
-        turns_of(case.study) * (case.study.warmup_s + window_s(case.study, machine))
-        + len(case.study.arms) * search_s(case.study, machine)
-        for case in cases
+    measured_s = sum(
+        turns_of(case.study) * (case.study.warmup_s + window_s(case.study, machine)) for case in cases
     )
     fixed_s = data_s(costs, cases[0].study) + trials_s(costs, cases[0].study)
-    return (1 + aa_share(cases)) * (driven_s + fixed_s)
+    return (1 + aa_share(cases)) * (measured_s + searches_s(cases, machine) + fixed_s)
 
 
 def aa_share(cases: Sequence[Case], *, in_slices: bool = False) -> float:

@@ -13,7 +13,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pgdyno.study.cases import Case, cases_of
-from pgdyno.study.cost import Costs, aa_share, costs_of, data_s, pass_s, trials_s, turns_of, window_s
+from pgdyno.study.cost import (
+    Costs,
+    aa_share,
+    costs_of,
+    data_s,
+    pass_s,
+    search_s,
+    searches_s,
+    trials_s,
+    turns_of,
+    window_s,
+)
 from pgdyno.study.file import FittedTo, StudyFile
 from pgdyno.study.fitting.change import Change
 from pgdyno.study.fitting.clients import fit_clients
@@ -236,6 +247,11 @@ def _factor(task: _Fit, file: StudyFile, cases: tuple[Case, ...], blocks: int | 
 
 def _growing_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], *, is_hurried: bool) -> float:
     """How long the data of a trial can grow at most, before it is known how long windows will be."""
+    searched_s = max(search_s(case.study, task.machine) for case in cases)
+    return searched_s + _growing_in_window_s(task, file, cases, is_hurried=is_hurried)
+
+
+def _growing_in_window_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], *, is_hurried: bool) -> float:
     window_s = min(task.time_s, _longest_window_s(task, cases))
     if not is_hurried:
         return window_s
@@ -273,11 +289,14 @@ def _wanted(
     task: _Fit, file: StudyFile, cases: tuple[Case, ...], factor: Factor, slice_s: float | None
 ) -> Wanted:
     costs, study = costs_of(cases), cases[0].study
+    sized = cases_of(fit_data(file, factor)[0])
     return Wanted(
         time_s=task.time_s,
         turns=sum(turns_of(case.study) for case in cases),
-        fixed_s=data_s(costs, study, factor.value) + trials_s(costs, study),
-        window_s=_longest_window_s(task, cases_of(fit_data(file, factor)[0])),
+        fixed_s=data_s(costs, study, factor.value)
+        + trials_s(costs, study)
+        + searches_s(sized, task.machine, slice_s),
+        window_s=_longest_window_s(task, sized),
         warmup_s=study.warmup_s,
         slice_s=slice_s,
         blocks_max=file.run.repeats,
