@@ -172,6 +172,21 @@ def test_the_function_that_grew_is_found_with_its_interval(findings: Findings) -
     assert (found.blocks, found.samples) == ([0, 1, 2, 3, 4, 5], (6000, 6000))
 
 
+def test_what_share_of_the_cpu_time_the_samples_cover_is_told(findings: Findings) -> None:
+    trials = [replace(trial, server_cpu_s=11.0 if trial.arm else 10.5) for trial in findings.trials]
+    given = profiles(trials, 10.0)  # each 1000 samples at 99 a second: 10.1 s
+    given[trials[0].trial] = None
+    (found,) = compare_profiles(arms_of(Synthetic()), trials, given, 0.95)
+    assert found.covered == (pytest.approx(1000 / 99 / 10.5), pytest.approx(1000 / 99 / 11))
+    shown = words.cpu_by_function(replace(findings, profiles=[found])).note
+    assert "which cover 96 and 92\u00a0% of the servers' CPU time." in shown
+    assert words.as_object(replace(findings, profiles=[found]))[0]["covered"] == list(found.covered)
+    uncounted = [replace(trial, server_cpu_s=None) for trial in trials]
+    (found,) = compare_profiles(arms_of(Synthetic()), uncounted, given, 0.95)
+    assert found.covered == (None, None)
+    assert "cover" not in words.cpu_by_function(replace(findings, profiles=[found])).note
+
+
 def test_the_interval_is_students_over_the_blocks(findings: Findings) -> None:
     trials = list(findings.trials)
     given = profiles(trials, 10.0)

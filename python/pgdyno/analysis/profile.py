@@ -23,6 +23,11 @@ class Profile:
     hz: int
 
     @property
+    def sampled_s(self) -> float:
+        """The CPU time that the samples stand for."""
+        return self.samples / self.hz
+
+    @property
     def own(self) -> dict[str, float]:
         """By function, without what it called."""
         found: dict[str, float] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.analysis.comparison import ok_by_block
@@ -34,13 +34,15 @@ class FunctionChange:
 @dataclass(frozen=True)
 class ProfileComparison:
     """``blocks``: those that have both profiles. ``samples``: of the baseline and of the arm, over these
-    blocks. ``frames``: the root of the tree.
+    blocks, and ``covered`` the share of the servers' CPU time that these stand for, as it was counted; None
+    where it was not. ``frames``: the root of the tree.
     """
 
     baseline: Arm
     arm: Arm
     blocks: Sequence[int]
     samples: tuple[int, int]
+    covered: tuple[float | None, float | None]
     hz: int
     functions: Sequence[FunctionChange]
     frames: Frame
@@ -61,12 +63,32 @@ def compare_profiles(
             if len(pair) == 2 and pair[0] is not None and pair[1] is not None:
                 pairs[block] = (pair[0], pair[1])
         if pairs:
-            found.append(_comparison(arms[0], arm, pairs, confidence))
+            covered = _covered(trials, profiles, 0, pairs), _covered(trials, profiles, arm.arm, pairs)
+            found.append(_comparison(arms[0], arm, pairs, covered, confidence))
     return found
 
 
+def _covered(
+    trials: Sequence[Trial], profiles: Mapping[int, Profile | None], arm: int, blocks: Collection[int]
+) -> float | None:
+    """Of the trials of which both are known."""
+    sampled_s = counted_s = 0.0
+    for block, of_arm in ok_by_block(trials).items():
+        if block in blocks:
+            trial = of_arm[arm]
+            profile = profiles.get(trial.trial)
+            if profile is not None and trial.server_cpu_s is not None:
+                sampled_s += profile.sampled_s
+                counted_s += trial.server_cpu_s
+    return sampled_s / counted_s if counted_s else None
+
+
 def _comparison(
-    baseline: Arm, arm: Arm, pairs: Mapping[int, tuple[Profile, Profile]], confidence: float
+    baseline: Arm,
+    arm: Arm,
+    pairs: Mapping[int, tuple[Profile, Profile]],
+    covered: tuple[float | None, float | None],
+    confidence: float,
 ) -> ProfileComparison:
     either = list(pairs.values())
     return ProfileComparison(
@@ -74,6 +96,7 @@ def _comparison(
         arm=arm,
         blocks=list(pairs),
         samples=(sum(a.samples for a, _ in either), sum(b.samples for _, b in either)),
+        covered=covered,
         hz=either[0][0].hz,
         functions=_functions(either, confidence),
         frames=frames_of(either, confidence),

@@ -8,7 +8,7 @@ from typing import Any
 from pgdyno.analysis.findings import Findings
 from pgdyno.analysis.profile_comparison import FunctionChange, ProfileComparison
 from pgdyno.analysis.verdict import BLOCKS_MIN
-from pgdyno.estimate import counted, decimals_of, grouped, signed
+from pgdyno.estimate import NO_BREAK, counted, decimals_of, grouped, signed
 from pgdyno.report.tables import NAME_IN_HEAD_MAX, Table
 
 ON_TERMINAL_MAX = 8
@@ -59,8 +59,17 @@ def _note(profile: ProfileComparison) -> str:
     a, b = profile.samples
     return (
         f"Of {profile.arm.name}: {counted(len(profile.blocks), 'block')}, {grouped(a, 0)} samples of "
-        f"{profile.baseline.name} and {grouped(b, 0)} of {profile.arm.name}, {profile.hz} in a second of CPU."
+        f"{profile.baseline.name} and {grouped(b, 0)} of {profile.arm.name}, {profile.hz} in a second of CPU"
+        f"{_covered(profile)}."
     )
+
+
+def _covered(profile: ProfileComparison) -> str:
+    """What share of the CPU time that was counted the samples stand for."""
+    a, b = profile.covered
+    if a is None or b is None:
+        return ""
+    return f", which cover {100 * a:.0f} and {100 * b:.0f}{NO_BREAK}% of the servers' CPU time"
 
 
 def _us(us: float) -> str:
@@ -83,6 +92,7 @@ def as_object(findings: Findings) -> list[dict[str, Any]]:
             "baseline": profile.baseline.name,
             "blocks": list(profile.blocks),
             "samples": list(profile.samples),
+            "covered": list(profile.covered),
             "hz": profile.hz,
             "functions": [asdict(change) for change in profile.functions],
         }
