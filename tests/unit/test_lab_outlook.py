@@ -13,6 +13,7 @@ from pgdyno.lab.outlook import AT_RUN_TIME, outlook, would_get
 from pgdyno.server.cache import Cache
 from pgdyno.server.user import Account
 from pgdyno.server.version import Version, parse_wanted
+from pgdyno.study.aa import doubled_after
 from pgdyno.study.cost import aa_share, pass_s
 from pgdyno.study.fit import Change
 from pgdyno.study.reading import read_study
@@ -78,6 +79,36 @@ def test_a_study_is_forecast_from_its_repeats(cache: Cache) -> None:
     assert whole["trials"] == 160
     assert whole["cases"][0]["arms"] == ["12.4", "13.0"]
     assert whole["cases"][0]["window_s"] == 3600
+
+
+TWO_CASES = """
+title = "two cases"
+compare = ["server"]
+workload = {kind = "pgbench", scale = 1}
+factors = {server = ["15", "16"], clients = [1, 2]}
+run = {warmup = "2s", window = "4s", repeats = 12}
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ("", "hidden A/A blocks beside them, an arm against a twin of its own: about"),
+        ("repeats = 1,", "no hidden A/A block in so few: one runs beside every fifth"),
+        ("aa = false,", "no hidden A/A blocks: it was refused"),
+        ('schedule = "sequential",', "no hidden A/A blocks: all blocks of one arm run before the next"),
+    ],
+)
+def test_the_hidden_blocks_and_what_they_take_are_told(cache: Cache, changed: str, words: str) -> None:
+    text = TWO_CASES.replace("repeats = 12", "") if "repeats" in changed else TWO_CASES
+    file = read_study(text.replace("run = {", f"run = {{{changed} ").replace(", }", "}"), "two")
+    found = outlook(file, cache, MACHINE)
+    assert words in "\n".join(lines(file, found, []))
+    run = [doubled_after(case.study, block) for case in found.cases for block in range(found.blocks)]
+    assert found.aa_blocks == len(run) - run.count(None) == as_json(file, found, [])["aa_blocks"]
+    assert found.aa_blocks in ((0,) if changed else (4, 5, 6))
+    if not changed:  # of two arms a fifth beside the others, which is a sixth of all
+        assert found.aa_s == pytest.approx(found.total_s / 6)
 
 
 def test_a_study_with_a_budget_takes_it_and_no_more(cache: Cache) -> None:

@@ -45,6 +45,7 @@ def lines(file: StudyFile, found: Outlook, changes: Sequence[Change]) -> Iterato
     yield from _part(
         "blocks", [f"{found.blocks} of {size_of(found.cases)}: {counted(found.trials, 'trial')}"]
     )
+    yield from _part("A/A", [_aa(found)])
     yield from _part("time", [_time(file, found)])
     yield from _part("disk", [_disk(found)])
     yield from _part("servers", [_server(spec, words) for spec, words in found.servers.items()])
@@ -76,6 +77,9 @@ def as_json(file: StudyFile, found: Outlook, changes: Sequence[Change]) -> dict[
         "search_s": found.search_s,
         "blocks": found.blocks,
         "trials": found.trials,
+        "aa_blocks": found.aa_blocks,
+        "aa_s": found.aa_s,
+        "why_no_aa": found.why_no_aa,
         "total_s": found.total_s,
         "load_s": found.load_s,
         "disk_bytes": found.disk_bytes,
@@ -123,6 +127,18 @@ def _trial(found: Outlook) -> str:
 def _range(ends_s: tuple[float, float]) -> str:
     first, last = map(format_duration, ends_s)
     return first if first == last else f"{first} to {last}"
+
+
+def _aa(found: Outlook) -> str:
+    """The hidden blocks in which an arm meets its twin."""
+    if found.why_no_aa and not found.aa_s:
+        return f"no hidden A/A blocks: {found.why_no_aa}"
+    if not found.aa_blocks:
+        return "no hidden A/A block in so few: one runs beside every fifth"
+    return (
+        f"{counted(found.aa_blocks, 'hidden A/A block')} beside them, an arm against a twin of its own: "
+        f"about {format_duration(found.aa_s)} of the time"
+    )
 
 
 def _time(file: StudyFile, found: Outlook) -> str:

@@ -17,9 +17,10 @@ from pgdyno.server.find import nearest_version, system_builds
 from pgdyno.server.settings.machine import this_machine
 from pgdyno.server.user import free_bytes
 from pgdyno.server.version import Version, Wanted, is_version, parse_wanted
+from pgdyno.study.aa import doubled_after, why_none
 from pgdyno.study.arm import ArmSpec
 from pgdyno.study.cases import Case, cases_of
-from pgdyno.study.cost import costs_of, disk_bytes, driven_s, load_s, pass_s, search_s, window_s
+from pgdyno.study.cost import aa_share, costs_of, disk_bytes, driven_s, load_s, pass_s, search_s, window_s
 from pgdyno.study.file import StudyFile
 from pgdyno.study.fitting.settings import contrasted_of, wal_bytes
 from pgdyno.study.sizing import Machine
@@ -31,7 +32,9 @@ AT_RUN_TIME = "asked for when it is run"
 class Outlook:
     """``total_s``: of measuring with restores and checks; ``load_s`` comes before it, once. ``window_s``: the
     shortest and the longest. ``search_s``: the longest search of a trial for its capacity, 0 without one.
-    ``servers``: what each specification would get. ``settings``: sentences on settings that versions lack.
+    ``aa_blocks``: hidden ones beside ``blocks``, which take ``aa_s`` of ``total_s``; ``why_no_aa`` where
+    there are none, in words. ``servers``: what each specification would get. ``settings``: sentences on
+    settings that versions lack.
     """
 
     cases: tuple[Case, ...]
@@ -41,6 +44,9 @@ class Outlook:
     search_s: float
     pass_s: float
     total_s: float
+    aa_blocks: int
+    aa_s: float
+    why_no_aa: str
     load_s: float
     disk_bytes: int
     disk_free_bytes: int
@@ -63,6 +69,7 @@ def outlook(file: StudyFile, cache: Cache, machine: Machine) -> Outlook:
     by_repeats_s = None if run.repeats is None else run.repeats * one_pass_s
     total_s = min(limit for limit in (by_repeats_s, run.budget_s) if limit is not None)
     blocks = max(1, int(total_s / one_pass_s)) if run.repeats is None else run.repeats
+    beside = aa_share(cases)
     contrasted = contrasted_of(costs)
     builds, servers = _expected({arm.server: arm for case in cases for arm in case.study.arms}, cache)
     return Outlook(
@@ -73,6 +80,11 @@ def outlook(file: StudyFile, cache: Cache, machine: Machine) -> Outlook:
         search_s=max(search_s(case.study, machine) for case in cases),
         pass_s=one_pass_s,
         total_s=total_s,
+        aa_blocks=sum(
+            doubled_after(case.study, block) is not None for case in cases for block in range(blocks)
+        ),
+        aa_s=total_s * beside / (1 + beside),
+        why_no_aa="; ".join(dict.fromkeys(filter(None, (why_none(case.study) for case in cases)))),
         load_s=load_s(costs),
         disk_bytes=disk_bytes(
             costs,
