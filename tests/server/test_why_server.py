@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 
 from ok_trial import ok_trial
@@ -19,7 +20,7 @@ from pgdyno.drive.specification import drive_specification
 from pgdyno.engine import Event as Said
 from pgdyno.evidence.events import interval_from
 from pgdyno.evidence.reader import joined
-from pgdyno.evidence.records import Ending, Executed, Interval, Series
+from pgdyno.evidence.records import Ending, Executed, Interval, Role, Series
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import Progress, Watch
 from pgdyno.lab.study import Request, start_study
@@ -147,7 +148,8 @@ def test_locks_and_checkpoints_that_stop_the_clients_are_the_causes_of_the_dips(
         *((one.role, one.from_s, one.to_s, sum(c.executed for c in one.kinds.values())) for one in seen),
         strict=True,
     )
-    rates = rates_of(Executed(roles, from_s, to_s, n))
+    measured = [role is Role.MEASURE for role in roles]
+    rates = rates_of(Executed(*map(np.array, (measured, from_s, to_s, n))))
     events = events_of(series, {}, CLIENTS)
     found = find_dips([TRIAL], {TRIAL.trial: rates}, {TRIAL.trial: events})[0]
     causes = {one.event for one in found.coincidences if one.is_cause}

@@ -17,7 +17,7 @@ from pgdyno.analysis.coincidence import at_least, meets
 from pgdyno.analysis.dips import POINTS_MIN, ArmDips, find_dips
 from pgdyno.analysis.dips_of_trial import Dip, Rates, rates_of
 from pgdyno.analysis.events import Event, Events, events_of, joined, overlapped
-from pgdyno.evidence.records import Executed, Role, Series
+from pgdyno.evidence.records import Executed, Series
 
 
 def rates(per_s: Sequence[float], gap_s: float = 0.0) -> Rates:
@@ -177,8 +177,9 @@ def test_equal_chances_are_binomial() -> None:
 
 
 def test_warm_up_and_intervals_cut_short_are_no_points() -> None:
-    roles = [Role.WARM_UP, *[Role.MEASURE] * 3]
-    found = rates_of(Executed(roles, [0.0, 1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 3.1], [900, 1000, 1100, 2]))
+    measured, n = [False, True, True, True], [900, 1000, 1100, 2]
+    of = (measured, [0.0, 1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 3.1], n)
+    found = rates_of(Executed(*map(np.array, of)))
     assert found.per_s.tolist() == [1000.0, 1100.0]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.cycles import begun
-from pgdyno.analysis.series import POINTS_MAX, throughput
+from pgdyno.analysis.series import POINTS_MAX, Point, throughput
 from pgdyno.cli.report import read_report
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Executed, Role, Series
@@ -20,9 +22,9 @@ MIB = 1 << 20
 
 
 def test_a_long_window_keeps_its_mean_rate_in_few_points() -> None:
-    warm = [(Role.WARM_UP, float(s), s + 1.0, 7) for s in range(10)]
-    measured = [(Role.MEASURE, float(s), s + 1.0, s % 5) for s in range(10, 5410)]
-    points = throughput(Executed(*zip(*warm, *measured, strict=True)))
+    second = np.arange(5410.0)
+    n = np.where(second < 10, 7, second % 5)
+    points = throughput(Executed(second >= 10, second, second + 1, n))
     assert len(points) <= POINTS_MAX + 2
     assert {point.per_s for point in points if point.role is Role.WARM_UP} == {7.0}
     rates = [point.per_s for point in points if point.role is Role.MEASURE]
@@ -31,8 +33,39 @@ def test_a_long_window_keeps_its_mean_rate_in_few_points() -> None:
 
 
 def test_a_short_window_keeps_every_interval() -> None:
-    points = throughput(Executed([Role.MEASURE] * 2, [0.0, 0.5], [0.5, 0.5], [10, 9]))
-    assert [(point.at_s, point.per_s) for point in points] == [(0.25, 20.0)]
+    measured, from_s, to_s, n = [True] * 2, [0.0, 0.5], [0.5, 0.5], [10, 9]
+    points = throughput(Executed(*map(np.array, (measured, from_s, to_s, n))))
+    assert points == [Point(0.25, 20.0, Role.MEASURE)]
+
+
+def test_a_point_is_of_one_role_and_has_the_rate_of_its_intervals_together() -> None:
+    rng = np.random.default_rng(1)
+    took_s = rng.uniform(0.0, 1.5, 1000).round(1)  # some last no time at all
+    to_s = np.cumsum(took_s)
+    measured, n = np.repeat(rng.random(50) < 0.5, 20), rng.poisson(100.0, 1000).astype(float)
+    lasting = [row for row in zip(measured, to_s - took_s, to_s, n, strict=True) if row[1] < row[2]]
+    together = math.ceil(len(lasting) / POINTS_MAX)
+    slices = [list(rows) for _, rows in groupby(lasting, key=lambda row: row[0])]
+    parts = [rows[i : i + together] for rows in slices for i in range(0, len(rows), together)]
+    expected = [
+        (
+            (part[0][1] + part[-1][2]) / 2,
+            sum(row[3] for row in part) / sum(row[2] - row[1] for row in part),
+            Role.MEASURE if part[0][0] else Role.WARM_UP,
+        )
+        for part in parts
+    ]
+    points = throughput(Executed(measured, to_s - took_s, to_s, n))
+    assert together > 1 and {len(part) for part in parts} > {together}
+    assert [point.role for point in points] == [role for *_, role in expected]
+    assert np.array([(p.at_s, p.per_s) for p in points]) == pytest.approx(
+        np.array([e[:2] for e in expected]), rel=1e-12
+    )
+
+
+def test_nothing_streamed_is_no_point() -> None:
+    none = np.array([])
+    assert throughput(Executed(none > 0, none, none, none)) == []
 
 
 def test_intervals_are_counted_over_all_kinds(tmp_path: Path) -> None:
@@ -40,10 +73,16 @@ def test_intervals_are_counted_over_all_kinds(tmp_path: Path) -> None:
     with Evidence(tmp_path / "e") as evidence:
         trial = evidence.trials()[0].trial
         expected = [
-            (of.role, of.from_s, of.to_s, sum(counts.executed for counts in of.kinds.values()))
+            (
+                of.role is Role.MEASURE,
+                of.from_s,
+                of.to_s,
+                sum(counts.executed for counts in of.kinds.values()),
+            )
             for of in evidence.intervals(trial)
         ]
-        assert list(zip(*evidence.executed(trial), strict=True)) == expected
+        executed = evidence.executed(trial)
+        assert list(zip(*(column.tolist() for column in executed), strict=True)) == expected
     assert all(n > 0 for *_, n in expected)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pgdyno.analysis.events import Event
-from pgdyno.evidence.records import Executed, Role
+from pgdyno.evidence.records import Executed
 
 Floats = npt.NDArray[np.float64]
 
@@ -50,12 +50,11 @@ class Dip:
 
 def rates_of(executed: Executed) -> Rates:
     """The measured ones, without those that were cut short."""
-    from_s, to_s, n = (np.array(column, dtype=float) for column in executed[1:])
-    took_s = to_s - from_s
-    kept = np.array([role is Role.MEASURE for role in executed.roles], dtype=bool) & (took_s > 0)
+    took_s = executed.to_s - executed.from_s
+    kept = executed.measured & (took_s > 0)
     if kept.any():
         kept &= took_s >= SHORT_SHARE * np.median(took_s[kept])
-    return Rates(from_s[kept], to_s[kept], n[kept])
+    return Rates(executed.from_s[kept], executed.to_s[kept], executed.n[kept])
 
 
 def baseline(per_s: Floats) -> Floats:

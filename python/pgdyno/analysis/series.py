@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import groupby
-from operator import lt, sub
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
 
 from pgdyno.evidence.records import Executed, Role
 
@@ -24,20 +26,21 @@ class Point:
 
 def throughput(executed: Executed) -> list[Point]:
     """Transactions carried out (ok or rolled back by design) per second."""
-    if not all(map(lt, executed.from_s, executed.to_s)):
-        lasting = [row for row in zip(*executed, strict=True) if row[1] < row[2]]
-        executed = Executed(*(zip(*lasting, strict=True) if lasting else ((), (), (), ())))
-    together = math.ceil(len(executed.n) / POINTS_MAX)
-    points, begin = [], 0
-    for role, of in groupby(executed.roles):
-        end = begin + len(list(of))
-        points += [_point(executed, role, i, min(i + together, end)) for i in range(begin, end, together)]
-        begin = end
-    return points
+    lasting = executed.from_s < executed.to_s
+    measured = executed.measured[lasting]
+    from_s, to_s, n = (column[lasting] for column in executed[1:])
+    if not len(n):
+        return []
+    firsts = _firsts(measured, math.ceil(len(n) / POINTS_MAX))
+    lasts = np.append(firsts[1:], len(n)) - 1
+    point = np.repeat(np.arange(len(firsts)), lasts - firsts + 1)  # to which each interval belongs
+    at_s = (from_s[firsts] + to_s[lasts]) / 2
+    per_s = np.bincount(point, n) / np.bincount(point, to_s - from_s)
+    roles = [Role.MEASURE if one else Role.WARM_UP for one in measured[firsts].tolist()]
+    return list(map(Point, at_s.tolist(), per_s.tolist(), roles))
 
 
-def _point(executed: Executed, role: Role, begin: int, end: int) -> Point:
-    """Of some intervals in a row."""
-    from_s, to_s = executed.from_s[begin:end], executed.to_s[begin:end]
-    took_s = sum(map(sub, to_s, from_s))
-    return Point(at_s=(from_s[0] + to_s[-1]) / 2, per_s=sum(executed.n[begin:end]) / took_s, role=role)
+def _firsts(measured: npt.NDArray[np.bool_], together: int) -> npt.NDArray[np.int64]:
+    """Where points begin: with a slice of another role, and after so many intervals of the same."""
+    edges = [0, *(np.flatnonzero(np.diff(measured)) + 1).tolist(), len(measured)]
+    return np.concatenate([np.arange(*ends, together) for ends in pairwise(edges)])

@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -212,11 +212,13 @@ class Evidence:
 
     def executed(self, trial: int) -> Executed:
         """How many transactions in each interval, all kinds together, in order of time."""
-        query = "SELECT role, from_s, to_s, executed FROM interval WHERE trial = ? ORDER BY from_s"
-        names, *columns = list(zip(*self._tuples(query, trial), strict=True)) or ((), (), (), ())
-        roles = {str(role): role for role in Role}
-        with self._understood():
-            return Executed(list(map(roles.__getitem__, names)), *columns)
+        query = (
+            "SELECT role = 'measure', from_s, to_s, executed FROM interval WHERE trial = ? ORDER BY from_s"
+        )
+        with self._understood(), self._tuples(query, trial) as rows:
+            numbers = np.fromiter(chain.from_iterable(rows), dtype=np.float64)
+        measured, from_s, to_s, n = numbers.reshape(-1, 4).T
+        return Executed(measured > 0, from_s, to_s, n)
 
     def histograms(self, trial: int, measure: Measure) -> list[Histogram]:
         """One per kind of transaction."""
@@ -256,7 +258,8 @@ class Evidence:
     def series(self, trial: int) -> dict[str, Series]:
         """What was sampled, by probe."""
         query = "SELECT probe, columns, points FROM series WHERE trial = ? ORDER BY probe, from_s"
-        rows = self._tuples(query, trial)
+        with self._tuples(query, trial) as found:
+            rows = list(found)
         with self._understood():
             columns = {text: self._json(text) for text in dict.fromkeys(text for _, text, _ in rows)}
             chunks = [
@@ -324,12 +327,13 @@ class Evidence:
             found.setdefault((row["trial"], row[owner]), {})[row["kind"]] = counts
         return found
 
-    def _tuples(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Where there are many rows: their columns by place."""
+    @contextmanager
+    def _tuples(self, query: str, *values: object) -> Iterator[Iterator[tuple[Any, ...]]]:
+        """Where there are many rows: one after the other, their columns by place."""
         with file.translated(self.path):
             cursor = self._connection.cursor()
             cursor.row_factory = None
-            return cursor.execute(query, values).fetchall()
+            yield cursor.execute(query, values)
 
     def _rows(self, query: str, *values: object) -> list[sqlite3.Row]:
         with file.translated(self.path):

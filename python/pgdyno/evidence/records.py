@@ -273,13 +273,13 @@ class Interval:
 class Executed(NamedTuple):
     """Of a trial's intervals what is drawn of them, column by column: an hour has thousands.
 
-    ``n`` counts the transactions carried out to their designed end.
+    ``measured``: not warm-up. ``n`` counts the transactions carried out to their designed end.
     """
 
-    roles: Sequence[Role]
-    from_s: Sequence[float]
-    to_s: Sequence[float]
-    n: Sequence[int]
+    measured: npt.NDArray[np.bool_]
+    from_s: npt.NDArray[np.float64]
+    to_s: npt.NDArray[np.float64]
+    n: npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
