@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from dataclasses import replace
@@ -17,6 +19,7 @@ from pgdyno.analysis.dips_of_trial import Dip
 from pgdyno.analysis.events import Event
 from pgdyno.cli.report import read_report
 from pgdyno.report import dips
+from pgdyno.report.as_csv import to_csv
 from pgdyno.report.model import build
 from pgdyno.report.study import StudyReport
 
@@ -37,7 +40,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> StudyReport:
         Dip(trial, 5, 2, 5.0, 7.0, 0.25, 1500.0, [Event.CHECKPOINT]),
         Dip(trial, 9, 1, 9.0, 10.0, 0.1, 300.0),
     ]
-    of_arm = ArmDips(found, [CHECKPOINTS, CHANCE], 1, 60, 60.0, 180_000.0)
+    trials = [one.trial for one in findings.trials if one.arm == 1]
+    of_arm = ArmDips(found, [CHECKPOINTS, CHANCE], 1, 60, 60.0, 180_000.0, trials)
     with_dips = replace(findings, dips={1: of_arm})
     return replace(study, findings=replace(study.findings, cases=[with_dips]), cases={"": build(with_dips)})
 
@@ -73,6 +77,26 @@ def test_the_json_has_every_dip(built: StudyReport) -> None:
     arms = json.loads(FORMS["json"](built))["arms"]
     assert arms[0]["dips"] is None
     assert [dip["causes"] for dip in arms[1]["dips"]["dips"]] == [["checkpoint"], ["checkpoint"], []]
+
+
+def test_the_csv_has_the_dips_of_each_trial_and_what_they_cost(built: StudyReport) -> None:
+    rows = [row for row in csv.DictReader(io.StringIO(to_csv(built))) if row["metric"].startswith("dips.")]
+    assert {row["arm"] for row in rows} == {"18"} and {row["better"] for row in rows} == {"less"}
+    values = {(row["block"], row["metric"]): (float(row["value"]), row["unit"]) for row in rows}
+    assert len(values) == len(rows) == 6 * 3 * 3
+    first = rows[0]["block"]
+    assert {metric: of for (block, metric), of in values.items() if block == first} == {
+        "dips.n": (3, "dips"),
+        "dips.time": (4.0, "s"),
+        "dips.lost": (3300.0, "tx"),
+        "dips.n:checkpoint": (2, "dips"),
+        "dips.time:checkpoint": (3.0, "s"),
+        "dips.lost:checkpoint": (3000.0, "tx"),
+        "dips.n:unexplained": (1, "dips"),
+        "dips.time:unexplained": (1.0, "s"),
+        "dips.lost:unexplained": (300.0, "tx"),
+    }
+    assert all(value == 0 for (block, _), (value, _) in values.items() if block != first)
 
 
 def test_without_dips_nothing_is_said(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from dataclasses import replace
@@ -14,6 +16,7 @@ from synthetic_study import Synthetic, write_study
 from test_report import FORMS
 
 from pgdyno.cli.report import read_report
+from pgdyno.report.as_csv import to_csv
 from pgdyno.report.as_json import to_json
 from pgdyno.report.charts_of_why import WIDTH
 from pgdyno.report.html import to_html
@@ -75,6 +78,21 @@ def test_the_json_adds_up(built: StudyReport) -> None:
         for of in ("a", "b", "difference"):
             parts = sum(part[of] for part in waterfall["parts"].values())
             assert parts == pytest.approx(waterfall["whole"][of])
+
+
+def test_the_csv_has_the_parts_of_each_block_and_they_add_up(built: StudyReport) -> None:
+    (comparison,) = json.loads(to_json(built))["comparisons"]
+    rows = [row for row in csv.DictReader(io.StringIO(to_csv(built))) if row["metric"].startswith("why.")]
+    assert {(row["arm"], row["status"], row["unit"]) for row in rows} == {("18", "ok", "µs")}
+    found = {(row["metric"], row["block"]): float(row["value"]) for row in rows}
+    assert len(found) == len(rows)
+    for name in ("by_resource", "by_statement"):
+        parts = comparison["why"][name]["parts"]
+        for block, whole in comparison["why"][name]["whole"]["by_block"].items():
+            assert found[f"why.{name}", block] == whole
+            of_block = {key: found[f"why.{name}:{key}", block] for key in parts}
+            assert of_block == {key: part["by_block"][block] for key, part in parts.items()}
+            assert sum(of_block.values()) == pytest.approx(whole)
 
 
 def test_the_picture_leads_from_one_arm_to_the_other(built: StudyReport) -> None:

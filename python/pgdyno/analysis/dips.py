@@ -39,8 +39,8 @@ POINTS_MIN = 20
 
 @dataclass(frozen=True)
 class ArmDips:
-    """Of all trials of an arm that count. ``peaks``: how often as much above the baseline as a dip lies below
-    it, which tells what chance makes of this noise.
+    """Of all ``trials`` of an arm that count. ``peaks``: how often as much above the baseline as a dip lies
+    below it, which tells what chance makes of this noise.
     """
 
     dips: Sequence[Dip]
@@ -49,6 +49,7 @@ class ArmDips:
     points: int
     measured_s: float
     transactions: float
+    trials: Sequence[int] = ()
 
     @property
     def unexplained(self) -> list[Dip]:
@@ -109,4 +110,5 @@ def _of_arm(rates: Mapping[int, Rates], events: Mapping[int, Events]) -> ArmDips
         points=len(every),
         measured_s=sum(float(np.sum(of.to_s - of.from_s)) for of in rates.values()),
         transactions=sum(float(np.sum(of.n)) for of in rates.values()),
+        trials=list(rates),
     )

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from pgdyno.analysis.dips_of_trial import Dip
 from pgdyno.analysis.findings import Findings
+from pgdyno.analysis.why import UNIT
 from pgdyno.estimate import Better
-from pgdyno.evidence.records import TrialStatus
+from pgdyno.evidence.records import Trial, TrialStatus
+from pgdyno.report.dips import UNEXPLAINED
 from pgdyno.report.hosts import HostsReport
 from pgdyno.report.study import StudyReport
+from pgdyno.report.why import in_order
 
 COLUMNS = ("case", "block", "arm", "attempt", "status", "metric", "unit", "better", "value")
 
@@ -86,6 +90,37 @@ def _rows(findings: Findings) -> Iterator[tuple[object, ...]]:
                 yield (*place, *cells)
         for key, quantile_ms in latencies.get(trial.trial, []):
             yield (*place, key, "ms", str(Better.LESS), repr(quantile_ms))
+        for key, unit, found in (*_dips(findings, trial), *_why(findings, trial)):
+            yield (*place, _plain(key), unit, str(Better.LESS), repr(found))
+
+
+def _dips(findings: Findings, trial: Trial) -> Iterator[tuple[str, str, float]]:
+    """All of the trial, then those of each cause that the arm's dips have, also where the trial has none."""
+    of = findings.dips.get(trial.arm)
+    if of is None or trial.trial not in of.trials:
+        return
+    groups: list[tuple[str, Sequence[Dip]]] = [("", of.dips)]
+    groups += [(f":{one.event}", of.of(one.event)) for one in of.coincidences if one.is_cause]
+    if of.unexplained:
+        groups.append((f":{UNEXPLAINED}", of.unexplained))
+    for suffix, dips in groups:
+        own = [dip for dip in dips if dip.trial == trial.trial]
+        yield f"dips.n{suffix}", "dips", len(own)
+        yield f"dips.time{suffix}", "s", sum(dip.to_s - dip.from_s for dip in own)
+        yield f"dips.lost{suffix}", "tx", sum(dip.lost for dip in own)
+
+
+def _why(findings: Findings, trial: Trial) -> Iterator[tuple[str, str, float]]:
+    """By how much its transactions took longer than the baseline's in that block, and the parts of this."""
+    why = findings.why.get(trial.arm)
+    if why is None or trial.status is not TrialStatus.OK:
+        return
+    for name, waterfall in (("by_resource", why.by_resource), ("by_statement", why.by_statement)):
+        if waterfall is not None:
+            for part in (waterfall.whole, *in_order(waterfall)):
+                if trial.block in part.by_block:
+                    key = f"why.{name}:{part.key}" if part.key else f"why.{name}"
+                    yield key, UNIT, part.by_block[trial.block]
 
 
 def _plain(text: str) -> str:
