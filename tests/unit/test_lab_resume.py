@@ -18,6 +18,7 @@ from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Ending
 from pgdyno.interruption import Interruption
 from pgdyno.lab import study as lab_study
+from pgdyno.lab.trial import Lab
 from pgdyno.report.markdown import to_markdown
 from pgdyno.report.study import build_study
 
@@ -78,3 +79,25 @@ def test_a_study_that_was_given_more_time_is_judged_at_any_stopping_time(
         method is Method.ANYTIME
     )
     assert ("looked after" in text) is False
+
+
+def test_what_warm_ups_have_shown_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[Lab] = []
+
+    def measure(_path: object, _writer: object, labs: Sequence[Lab], *_: object) -> Ending:
+        taken.extend(labs)
+        return Ending.BUDGET
+
+    resumed(tmp_path / "e", 5.0, monkeypatch, warmup_s=4.0, warmup_min_s=2.0)
+    with sqlite3.connect(tmp_path / "e") as connection:
+        connection.execute("UPDATE interval SET role = 'warm-up' WHERE position < 4")
+    connection.close()
+    monkeypatch.setattr(lab_study, "_measure", measure)
+    with Interruption() as interruption:
+        lab_study.resume_study(tmp_path / "e", 5.0, nobody, interruption)
+    (lab,) = taken
+    assert {arm: len(rates) for arm, rates in lab.rates.items()} == {0: 12, 1: 12}
+    with Evidence(tmp_path / "e") as evidence:
+        trial = evidence.trials()[0]
+        rates = [sum(k.executed for k in one.kinds.values()) for one in evidence.intervals(trial.trial)]
+    assert len(rates) == 10 and lab.rates[trial.arm][trial.block] == pytest.approx(rates)

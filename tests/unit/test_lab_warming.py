@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from synthetic_study import Synthetic, arms_of, study_of
 
 from pgdyno.analysis.steady import VALUES_MIN
 from pgdyno.engine import Event
-from pgdyno.lab.warming import WarmUp
+from pgdyno.evidence.events import interval_from
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import Block, BlockStatus, Outcome, TrialStatus
+from pgdyno.evidence.writer import Writer
+from pgdyno.lab.warming import RESUMED_BLOCKS_MAX, Rates, WarmUp, rates_so_far
 from pgdyno.study.arm import ArmSpec
 from pgdyno.study.plan import Study
 from pgdyno.study.tpcc import TpccParameters
@@ -142,6 +148,51 @@ def test_later_blocks_learn_from_warm_up_and_window() -> None:
         assert not warm_up.ends_with({**closed(0), "role": "measure"})
     assert warm_up.rates(0) == [100, 500, *[1000] * 8]
     assert WarmUp(study(), 1, 1.0).rates(0) == []
+
+
+@pytest.mark.parametrize("fields", [{}, {"rate": {"per_s": 100}}], ids=["closed", "open"])
+def test_a_study_that_goes_on_knows_what_its_warm_ups_have_shown(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    wanted, of_study = Synthetic(blocks=0), study(schedule="blocks", **fields)
+    shown: dict[int, list[Rates]] = {}
+    with Writer.create(tmp_path / "e", study_of(wanted), arms_of(wanted)) as writer:
+        for block in range(RESUMED_BLOCKS_MAX + 2):
+            writer.begin_block(Block(block, block, (0, 1), 40.0 * block))
+            for arm in (0, 1):
+                trial = writer.begin_trial(block, arm, 40.0 * block)
+                warm_up = WarmUp(of_study, 1, 1.0)
+                for event in events_of(block, arm):
+                    warm_up.ends_with(event)
+                    if event["event"] == "interval":
+                        writer.add_interval(trial, interval_from(event))
+                status = TrialStatus.FAILED if (block, arm) == (4, 1) else TrialStatus.OK
+                writer.finish_trial(trial, Outcome(status, 40.0 * block + 35))
+                if status is TrialStatus.OK and block >= 2:
+                    shown.setdefault(arm, []).append(warm_up.rates(0))
+            writer.finish_block(block, BlockStatus.DONE, 40.0 * block + 38)
+    with Evidence(tmp_path / "e") as evidence:
+        assert rates_so_far(evidence, 0, of_study) == {
+            arm: [pytest.approx(rates) for rates in of_arm] for arm, of_arm in shown.items()
+        }
+        assert rates_so_far(evidence, 0, study(warmup_min_s=None)) == {}
+    assert [len(of_arm) for of_arm in shown.values()] == [RESUMED_BLOCKS_MAX, RESUMED_BLOCKS_MAX - 1]
+    assert {len(rates) for of_arm in shown.values() for rates in of_arm} == {15}
+
+
+def events_of(block: int, arm: int) -> list[Event]:
+    """Three slices of warm-up, each with the rest of a second at its end, and twenty that are measured."""
+    found = []
+    for number in range(23):
+        role = "warm-up" if number < 3 else "measure"
+        at, n, p50_ns = 2 * number, 100 * (number + 1) + 10 * block + arm, 9000 - number
+        whole = interval(0, at, n, p50_ns=p50_ns)
+        rest = interval(0, at + 1, n, took_s=0.125, p50_ns=p50_ns + 5)
+        found += [{**event, "role": role, "slice": number} for event in (whole, rest, closed(0))]
+        for event in found[-3:]:
+            for counts in event.get("kinds", {}).values():
+                counts.update(skipped=0, retried=0)
+    return found
 
 
 def test_what_is_measured_is_no_warm_up() -> None:

@@ -18,6 +18,7 @@ from pgdyno.lab.noise_history import History, machine_of
 from pgdyno.lab.prepare import Prepared
 from pgdyno.lab.progress import Doubt, Watch
 from pgdyno.lab.trial import Lab
+from pgdyno.lab.warming import Rates, rates_so_far
 from pgdyno.study.plan import Study
 
 Numbers = Mapping[tuple[int, int], int]
@@ -139,8 +140,21 @@ def _record(whole: records.Study, case: int, arm: int, study: Study) -> records.
     )
 
 
-def with_aa(labs: Sequence[Lab], ready: Sequence[Prepared], numbers: Numbers) -> list[Lab]:
-    """The labs of the cases, each with those of its A/A blocks that the evidence has a place for."""
+def rates_so_far_of(evidence: Evidence, number: int) -> dict[int, list[Rates]]:
+    """What the warm-ups of such blocks have shown."""
+    study = Study.model_validate(evidence.study(number).plan.details["study"])
+    return rates_so_far(evidence, number, study)
+
+
+def with_aa(
+    labs: Sequence[Lab],
+    ready: Sequence[Prepared],
+    numbers: Numbers,
+    rates: Mapping[int, dict[int, list[Rates]]] | None = None,
+) -> list[Lab]:
+    """The labs of the cases, each with those of its A/A blocks that the evidence has a place for. ``rates``:
+    by number, what their warm-ups have shown, of a study that goes on.
+    """
     return [
         replace(
             lab,
@@ -152,7 +166,8 @@ def with_aa(labs: Sequence[Lab], ready: Sequence[Prepared], numbers: Numbers) ->
                     case=numbers[case, arm],
                     name=f"{lab.name}: {doubled.study.title}" if lab.name else doubled.study.title,
                     kept={},
-                    rates={},  # of its own: twins' warm-ups tell nothing of arms 0 and 1
+                    # Of its own: twins' warm-ups tell nothing of arms 0 and 1.
+                    rates=(rates or {}).get(numbers[case, arm], {}),
                 )
                 for arm, doubled in prepared.aa.items()
                 if (case, arm) in numbers

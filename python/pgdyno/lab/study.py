@@ -26,6 +26,7 @@ from pgdyno.lab.prepare import Prepared, prepare
 from pgdyno.lab.progress import Watch
 from pgdyno.lab.run import run_study
 from pgdyno.lab.trial import Lab
+from pgdyno.lab.warming import Rates, rates_so_far
 from pgdyno.probe.host import describe_host
 from pgdyno.study.cases import Case
 from pgdyno.study.plan import Study
@@ -91,6 +92,7 @@ def resume_study(
     with Evidence(path) as evidence:
         spent_s = sum(case.spent_s for case in done) + aa.spent_s(evidence)
         numbers = aa.numbers_of(evidence)
+        of_twins = {number: aa.rates_so_far_of(evidence, number) for number in numbers.values()}
     if more_minutes is not None:
         budget_s = (spent_s + 60 * more_minutes) / len(studies)
         studies = [study.model_copy(update={"budget_s": budget_s}) for study in studies]
@@ -110,10 +112,11 @@ def resume_study(
                     number,
                     case.name,
                     case.kept,
+                    rates=case.rates,
                 )
                 for number, (case, prepared) in enumerate(zip(done, ready, strict=True))
             ]
-            labs = aa.with_aa(labs, ready, numbers)
+            labs = aa.with_aa(labs, ready, numbers, of_twins)
             firsts = [case.next_block for case in done]
             ending = _measure(path, writer, labs, ready[0].data_path, firsts, spent_s)
         aa.remember(path, History(history_path()), watch)
@@ -122,13 +125,16 @@ def resume_study(
 
 @dataclass(frozen=True)
 class _Progress:
-    """Of a case. ``kept``: (block, arm) of the trials that ended, with the rates of those that count."""
+    """Of a case. ``kept``: (block, arm) of the trials that ended, with the rates of those that count.
+    ``rates``: what its warm-ups have shown.
+    """
 
     name: str
     study: Study
     next_block: int
     spent_s: float
     kept: Mapping[tuple[int, int], float | None]
+    rates: dict[int, list[Rates]]
 
     @property
     def may_go_on(self) -> bool:
@@ -162,6 +168,7 @@ def _progress_of(path: Path, evidence: Evidence, case: int) -> _Progress:
         next_block=max((b.block + 1 for b in blocks), default=0),
         spent_s=sum((ended or begun) - begun for begun, ended in spent),
         kept={(t.block, t.arm): _rate(study, t) for t in trials},
+        rates=rates_so_far(evidence, case, study),
     )
 
 

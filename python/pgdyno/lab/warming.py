@@ -13,6 +13,9 @@ from typing import Any
 
 from pgdyno.analysis.steady import VALUES_MIN, is_steady, mser_of_mean
 from pgdyno.engine import Event
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import Interval, Role, TrialStatus
+from pgdyno.probe.series import step_for
 from pgdyno.study.plan import Study
 
 _NS_PER_S = 1e9
@@ -31,6 +34,10 @@ looks steady too early, and later ones learn the more from it the longer it was.
 EARLIER_TIMES_MAX = 4
 """As many values of the measured part as of the warm-up: what comes later says nothing of it."""
 
+RESUMED_BLOCKS_MAX = 20
+"""Of a study that goes on, the last ones: the mean of more says hardly more, and an hour has thousands of
+intervals to read."""
+
 Rates = Sequence[float]
 
 
@@ -48,10 +55,7 @@ class _Warming:
     looks: int = 0  # how often it was asked whether it is steady, and what it was then
     looks_steady: int = 0
 
-    def add(self, event: Event, interval_s: float) -> None:
-        took_s = (event["to_ns"] - event["from_ns"]) / _NS_PER_S
-        n = float(sum(kind["ok"] + kind["rolled_back"] for kind in event["kinds"].values()))
-        p50_ns = event["latency_ns"].get("p50") if n else None
+    def add(self, n: float, took_s: float, p50_ns: float | None, interval_s: float) -> None:
         self.driven_s += took_s
         if took_s < INTERVAL_SHARE_MIN * interval_s and self.is_in_slice:
             before_n, before_s, before_p50 = self.seen[-1]
@@ -98,8 +102,7 @@ class WarmUp:
             _Warming(least=mser_of_mean(trials) if len(trials) >= EARLIER_MIN else 0) for trials in earlier
         ]
         self._measured = [_Warming() for _ in range(targets)]
-        # Where clients start by the clock, it is their latency that comes to rest, and not their rate.
-        self._of_latency = study.rate is not None or study.pacing != "none" or study.searches_capacity
+        self._of_latency = _is_of_latency(study)
         self._is_over = False
 
     def ends_with(self, event: Event) -> bool:
@@ -111,8 +114,10 @@ class WarmUp:
         if event["event"] == "slice":
             arm.slices += 1
             arm.is_in_slice = False
-        elif is_warm_up or len(arm.seen) < EARLIER_TIMES_MAX * len(self._arms[event["target"]].seen):
-            arm.add(event, self._interval_s)
+        elif is_warm_up or _tells_more(self._arms[event["target"]], arm):
+            took_s = (event["to_ns"] - event["from_ns"]) / _NS_PER_S
+            n = float(sum(kind["ok"] + kind["rolled_back"] for kind in event["kinds"].values()))
+            arm.add(n, took_s, event["latency_ns"].get("p50") if n else None, self._interval_s)
         if not is_warm_up:
             return False
         if self._is_over or not self._may_end(event):
@@ -143,9 +148,7 @@ class WarmUp:
 
     def rates(self, target: int) -> Rates:
         """From the warm-up's beginning into the measured part: what later blocks can learn from."""
-        of_latency = self._of_latency
-        warm, measured = (of[target].values(of_latency=of_latency) for of in (self._arms, self._measured))
-        return [*warm, *measured]
+        return _in_a_row(self._arms[target], self._measured[target], of_latency=self._of_latency)
 
     def _may_end(self, event: Event) -> bool:
         least_s = self._least_s
@@ -154,3 +157,46 @@ class WarmUp:
         if len(self._arms) == 1:
             return bool(event["event"] == "interval")
         return bool(event["event"] == "slice") and len({of.slices for of in self._arms}) == 1
+
+
+def rates_so_far(evidence: Evidence, case: int, study: Study) -> dict[int, list[Rates]]:
+    """By arm, what ``WarmUp.rates`` gave of the blocks of a study that goes on; nothing where its warm-up
+    takes a constant time.
+    """
+    found: dict[int, list[Rates]] = {}
+    if study.warmup_min_s is None:
+        return found
+    whole = [one for one in evidence.trials(case) if one.status in (TrialStatus.OK, TrialStatus.EXCLUDED)]
+    last = max((one.block for one in whole), default=0) - RESUMED_BLOCKS_MAX
+    interval_s = step_for(study.window_likely_s())
+    for trial in whole:
+        if trial.block > last:
+            rates = _rates_of(evidence.intervals(trial.trial), interval_s, of_latency=_is_of_latency(study))
+            found.setdefault(trial.arm, []).append(rates)
+    return found
+
+
+def _rates_of(intervals: Sequence[Interval], interval_s: float, *, of_latency: bool) -> Rates:
+    warm, measured = _Warming(), _Warming()
+    position = None
+    for one in intervals:
+        of = warm if one.role is Role.WARM_UP else measured
+        of.is_in_slice = of.is_in_slice and one.position == position
+        position = one.position
+        if of is warm or _tells_more(warm, measured):
+            n = float(sum(counts.executed for counts in one.kinds.values()))
+            of.add(n, one.to_s - one.from_s, one.latency_p50_ns, interval_s)
+    return _in_a_row(warm, measured, of_latency=of_latency)
+
+
+def _is_of_latency(study: Study) -> bool:
+    """Where clients start by the clock, it is their latency that comes to rest, and not their rate."""
+    return study.rate is not None or study.pacing != "none" or study.searches_capacity
+
+
+def _tells_more(warm: _Warming, measured: _Warming) -> bool:
+    return len(measured.seen) < EARLIER_TIMES_MAX * len(warm.seen)
+
+
+def _in_a_row(warm: _Warming, measured: _Warming, *, of_latency: bool) -> Rates:
+    return [*warm.values(of_latency=of_latency), *measured.values(of_latency=of_latency)]
