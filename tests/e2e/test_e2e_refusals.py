@@ -63,6 +63,18 @@ USAGE = {
     ),
     "a pipeline of procedures": (f"compare {A} {A} --pipeline", "pipeline needs calls = statements"),
     "an unknown schedule": (f"compare {A} {A} --schedule x", "'slices', 'duet', 'blocks'"),
+    "slices of checkpoint cycles": (
+        f"compare {A} {A} --schedule slices --window checkpoints:2",
+        "--schedule slices: checkpoint cycles.*one piece.*--schedule blocks.*leave --schedule slices away",
+    ),
+    "slices of transactions": (
+        f"compare {A} {A} --schedule slices --transactions 100",
+        "--schedule slices: a number of transactions.*--window a time",
+    ),
+    "a slice of checkpoint cycles": (
+        f"compare {A} {A} --slice 1s --window checkpoints:2",
+        "--slice: checkpoint",
+    ),
     "an unknown option": (f"compare {A} {A} --no-such", "[Nn]o such option: --no-such"),
     "an unknown command": ("comparre", "[Nn]o such command 'comparre'"),
     "arms for a resume": (f"compare --resume x.sqlite {A} {A}", "name none"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from pydantic import ValidationError
 from test_study import make_study
 
 from pgdyno.cli.lengths import asked_warm_up, asked_window, shortage, warm_up_text, window_text
+from pgdyno.cli.main import run
 from pgdyno.errors import UsageError
 from pgdyno.study.arm import ArmSpec, parse_arms
 from pgdyno.study.cases import cases_of
@@ -63,6 +65,28 @@ def test_a_window_of_checkpoints_is_as_long_as_the_longest_timeout_and_one_piece
     assert fields == {"checkpoints": 2, "rounds": 1203, "slice_s": 1.0, "schedule": "blocks"}
     assert window_text(make_study(**fields)) == "2 checkpoint cycles"
     assert rounds_for(1000, 3600.0) == (9973, 361.0)  # no more than a study may have
+
+
+@pytest.mark.parametrize(
+    ("said", "refused"),
+    [
+        ("--window checkpoints:2", ""),
+        ("--window checkpoints:2 --schedule blocks", ""),
+        ("--window checkpoints:2 --schedule slices", "--schedule slices: checkpoint cycles are"),
+        ("--window checkpoints:2 --slice 1s", "--slice: checkpoint cycles are"),
+        ("--transactions 9", ""),
+        ("--transactions 9 --schedule slices", "--schedule slices: a number of transactions is"),
+        ("--window 20s --schedule slices --slice 1s", ""),
+    ],
+)
+def test_slices_asked_for_where_there_can_be_none_are_refused_and_not_replaced(
+    said: str, refused: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a refusal it goes on to the evidence's place, which is none."""
+    place = ["--evidence", str(tmp_path / "no" / "e")]
+    assert run(["compare", "17", "18", *said.split(), *place]) == 2
+    told = capsys.readouterr().err
+    assert (refused or "cannot write") in told and ("leave" in told) == bool(refused)
 
 
 def test_cycles_are_not_measured_in_a_duet() -> None:

@@ -18,7 +18,14 @@ from pgdyno.cli.calibrations import AUTO, asked_slice
 from pgdyno.cli.console import say
 from pgdyno.cli.gating import Gating
 from pgdyno.cli.groups import expanded
-from pgdyno.cli.lengths import asked_warm_up, asked_window, shortage, warm_up_text, window_text
+from pgdyno.cli.lengths import (
+    asked_warm_up,
+    asked_window,
+    refuse_turns_in_one_piece,
+    shortage,
+    warm_up_text,
+    window_text,
+)
 from pgdyno.cli.measuring import run_and_report
 from pgdyno.cli.place import require_place
 from pgdyno.cli.resuming import refuse_what_is_not_read
@@ -202,6 +209,7 @@ def compare(
         )
     if not arms or len(arms) < 2:
         raise UsageError("name two arms or more, the baseline first; for example: pgdyno compare 17 18")
+    refuse_turns_in_one_piece(context, window, transactions, schedule)
     machine = options.this_machine()
     if schedule == "duet":
         machine = replace(machine, cores=max(1, machine.cores // 2))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import typer
+
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
 from pgdyno.study.arm import ArmSpec
@@ -33,6 +35,35 @@ def warm_up_text(study: Study) -> str:
 
 
 CHECKPOINTS = "checkpoints:"
+
+
+def refuse_turns_in_one_piece(
+    context: typer.Context, window: str | None, transactions: int | None, schedule: str
+) -> None:
+    """Checkpoint cycles and numbers of transactions are one piece, driven with the schedule blocks. Where
+    slices were asked for in so many words, that is not what was wanted. Raises UsageError.
+    """
+    if window is not None and window.startswith(CHECKPOINTS):
+        piece = "checkpoint cycles are"
+    elif transactions is not None:
+        piece = "a number of transactions is"
+    else:
+        return
+    asked = {
+        "--schedule slices": schedule == "slices" and _is_given(context, "schedule"),
+        "--slice": _is_given(context, "slice_length"),
+    }
+    for said, is_asked in asked.items():
+        if is_asked:
+            raise UsageError(
+                f"{said}: {piece} measured in one piece, one arm at a time (--schedule blocks): "
+                f"leave {said} away, or give --window a time instead"
+            )
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def asked_window(
