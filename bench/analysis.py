@@ -147,7 +147,7 @@ def _write_trial(writer: Writer, directory: Path, window_s: int, rng: np.random.
             driver={"threads": 1},
             settings={f"setting_{i}": "on" for i in range(300)},
             histograms=_histograms(rng),
-            readings=_readings(executed, end_s),
+            readings=list(_readings(executed, end_s)),
             probe_cpu_s=5.0,
         ),
     )
@@ -183,14 +183,19 @@ def _histograms(rng: np.random.Generator) -> list[Histogram]:
 def _readings(executed: int, end_s: float) -> Iterator[Reading]:
     counters = ("calls", "rows", "total_exec_time", "shared_blks_hit", "shared_blks_read", "wal_bytes")
     tables = ("n_tup_ins", "n_tup_upd", "n_tup_hot_upd", "n_dead_tup", "seq_scan", "idx_scan", "bytes")
-    found = {
+    found: dict[str, list[dict[str, float | int | str | None]]] = {
         "statements": [
-            {"queryid": str(i), "query": f"SELECT {i}", "mean_exec_time": 0.1, "stddev_exec_time": 0.1}
-            | dict.fromkeys(counters, executed // (i + 1))
+            {
+                "queryid": str(i),
+                "query": f"SELECT {i}",
+                "mean_exec_time": 0.1,
+                "stddev_exec_time": 0.1,
+                **dict.fromkeys(counters, executed // (i + 1)),
+            }
             for i in range(STATEMENTS)
         ],
         "relations": [
-            {"kind": "table", "schema": "public", "name": f"table_{i}"} | dict.fromkeys(tables, executed + i)
+            {"kind": "table", "schema": "public", "name": f"table_{i}", **dict.fromkeys(tables, executed + i)}
             for i in range(RELATIONS)
         ],
         "wal": [{"lsn_bytes": 1000 * executed, "wal_fpi": executed, "wal_records": 9 * executed}],

@@ -39,7 +39,8 @@ def normal(sd: float) -> Noise:
 
 def heavy_tails(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
     """Student's t with three degrees of freedom: stalls now and then."""
-    return SD / np.sqrt(3) * rng.standard_t(3, (paths, blocks))
+    drawn: Floats = rng.standard_t(3, (paths, blocks)) * (SD / np.sqrt(3))
+    return drawn
 
 
 def outliers(rng: np.random.Generator, paths: int, blocks: int) -> Floats:

@@ -4,6 +4,7 @@ and bare loops."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from bench.drivers import ACCOUNTS_PER_SCALE, Driven, compile_floors, floor, pgbench, select_only, sysbench
@@ -54,7 +55,7 @@ def _select(
     if clients <= CLIENTS_OF_SYSBENCH_MAX and not many:
         drivers["sysbench"] = lambda: sysbench(conninfo, scale, clients, duration_s)
     for name, loop in loops.items():
-        drivers[name] = lambda loop=loop: floor(loop, conninfo, STATEMENT, ids, clients, threads, duration_s)
+        drivers[name] = partial(floor, loop, conninfo, STATEMENT, ids, clients, threads, duration_s)
     runs = _alternate(drivers, sizes.pairs)
     at = f"select-only, {clients} clients"
     wanted = None if clients == 1 else CPU_RATIO_MAX_OF_MANY if many else CPU_RATIO_MAX

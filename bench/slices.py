@@ -141,7 +141,7 @@ def _piece(study: Study, servers: list[Server], found: _Found) -> None:
 
 
 def _rate(events: list[Event]) -> float:
-    counted_ns = sum(event["closed_ns"] - event["counted_from_ns"] for event in events)
+    counted_ns: int = sum(event["closed_ns"] - event["counted_from_ns"] for event in events)
     return sum(_ok(event["kinds"]) for event in events) / counted_ns
 
 
