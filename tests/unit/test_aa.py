@@ -19,6 +19,7 @@ from pgdyno.analysis.effect import Method, anytime, percent_of
 from pgdyno.analysis.gate import Condition, Outcome, gate, judged
 from pgdyno.analysis.hosts import find_hosts
 from pgdyno.analysis.noise import FLOOR_BLOCKS_MIN, Noise
+from pgdyno.analysis.noise_of_average import floor_of_average
 from pgdyno.analysis.over_hosts import AVERAGE, average_over_hosts
 from pgdyno.analysis.study import StudyFindings, find_study
 from pgdyno.analysis.verdict import Verdict, detectable_percent
@@ -28,6 +29,7 @@ from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Ending
 from pgdyno.evidence.writer import Writer
 from pgdyno.report import as_json, html, markdown
+from pgdyno.report import gate as wording
 from pgdyno.report.study import build_study
 from pgdyno.study.aa import BLOCKS_PER_AA, aa_study, doubled_after, share_of_time, why_none
 from pgdyno.study.arm import parse_arms
@@ -306,6 +308,74 @@ def build_study_noise(found: object) -> str:
     from pgdyno.report.noise import sentence
 
     return sentence(found)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("spreads", "pooled"),
+    [((0.02, 0.02), True), ((0.02, 0.02), False), ((0.01, 0.03), False), ((0.005, 0.03), False)],
+)
+def test_equal_arms_are_beyond_the_floor_of_an_average_in_one_study_of_twenty(
+    spreads: tuple[float, float], pooled: bool
+) -> None:
+    rng, studies, blocks = np.random.default_rng(8), 2000, {"1": 9, "2": 12}
+    over = 0
+    for _ in range(studies):
+        noises = {
+            case: noise_of(list(rng.normal(0, sd, 7))) for case, sd in zip(blocks, spreads, strict=True)
+        }
+        if pooled:
+            noises["2"] = noises["1"]
+        floor = floor_of_average(noises, blocks, 0.95)
+        assert floor is not None
+        means = [rng.normal(0, sd, n).mean() for sd, n in zip(spreads, blocks.values(), strict=True)]
+        over += abs(np.mean(means)) > floor
+    low, high = scipy.stats.binom.interval(0.999, studies, 0.05)
+    # Satterthwaite's is an approximation: of so few A/A blocks it errs by a hundredth at most.
+    allowed = 0 if pooled else 0.01 * studies
+    assert low - allowed <= over <= high + allowed
+
+
+def test_the_floor_of_an_average_is_that_of_its_only_case_and_needs_that_of_each() -> None:
+    one, few = noise_of([0.01, -0.02, 0.03, 0.0, 0.01, -0.03]), noise_of([0.01, -0.02])
+    assert floor_of_average({"1": one}, {"1": 8}, 0.95) == pytest.approx(one.floor(8))
+    # Two cases with the same A/A blocks are one with twice the blocks.
+    assert floor_of_average({"1": one, "2": one}, {"1": 8, "2": 8}, 0.95) == pytest.approx(one.floor(16))
+    assert floor_of_average({"1": one, "2": few}, {"1": 8, "2": 8}, 0.95) is None
+    assert floor_of_average({}, {}, 0.95) is None
+
+
+@pytest.mark.parametrize(("size", "passes"), [(0.12, True), (0.01, False)])
+def test_an_average_under_its_noise_floor_trips_no_gate(tmp_path: Path, size: float, passes: bool) -> None:
+    cases = [replace(QUIET, levels={"clients": f"{n + 1}"}, seed=n, case=n) for n in (0, 1)]
+    studies = [study_of(of) for of in cases]
+    details = {**studies[0].plan.details, "why_no_aa": ""}
+    studies = [replace(of, plan=replace(of.plan, details=details)) for of in studies]
+    twins = [replace(of, names=("17", "17 (twin)"), noise=0.0, case=2 + of.case) for of in cases]
+    hidden = [(replace(study_of(of), case=f"A/A {of.case}", aa_of=of.case - 2), arms_of(of)) for of in twins]
+    seen = [(of, arms_of(wanted)) for of, wanted in zip(studies, cases, strict=True)]
+    with Writer.create(tmp_path / "e", *seen[0], seen[1], *hidden) as writer:
+        for wanted in cases:
+            rng = np.random.default_rng(wanted.seed)
+            for block in range(wanted.blocks):
+                write_block(writer, wanted, block, rng)
+        for twin in twins:
+            for block in range(6):
+                quiet = replace(twin, effects=(1.0, math.exp(size if block % 2 else -size)))
+                write_block(writer, quiet, block, np.random.default_rng(block))
+        writer.finish_study(Ending.BLOCKS, 1.8e9)
+    with Evidence(tmp_path / "e") as evidence:
+        found = find_study(evidence)
+    (over,) = found.over_cases
+    assert over.average is not None and over.floor is not None
+    assert over.floor == pytest.approx(found.first.noise.floor(24))
+    assert (over.average.spread.low or 0) > 0  # its own interval calls it faster
+    held = gate(found, [Condition(Outcome.FASTER, AVERAGE)])
+    assert held.passes == passes == bool(held.under_floor)
+    (judged_so,) = judged(found, AVERAGE)
+    assert judged_so.verdict is (Verdict.UNDECIDED if passes else Verdict.FASTER)
+    said = " ".join(wording.reasons(held))
+    assert ("Not counted: average: 18 is undecided against 17" in said) == passes
+    assert ("under the noise floor" in said) == passes
 
 
 def test_an_arm_that_is_called_different_from_itself_is_a_caveat(tmp_path: Path) -> None:

@@ -78,7 +78,8 @@ class Judged:
     """One arm against the baseline in one metric. ``case`` is empty where there is one, "average" over them.
 
     ``percent`` and ``p_value`` are None where there is nothing to say them of. ``partial``: in some blocks an
-    arm did nothing that has a number of it. Those that are left flatter the arm that stalled.
+    arm did nothing that has a number of it. Those that are left flatter the arm that stalled. ``taken_back``:
+    the verdict of an average that is undecided, since it is under its noise floor.
     """
 
     case: str
@@ -91,6 +92,7 @@ class Judged:
     p_value: float | None
     blocks: int
     partial: bool = False
+    taken_back: Verdict | None = None
 
     @property
     def place(self) -> tuple[str, str, str, str]:
@@ -126,6 +128,7 @@ class Gate:
     """``family``: among how many comparisons slower and faster were judged.
 
     ``held_back``: whose verdict alone would have met a condition, but among so many may well be chance.
+    ``under_floor``: whose interval alone would have met one, but arms that are the same show as much.
     ``absent``: what has no number, or not in every block, so that a condition on it cannot be said not to
     hold. ``lost`` of all ``trials`` of the arms compared failed or were excluded.
     """
@@ -136,6 +139,7 @@ class Gate:
     tripped: Sequence[Tripped]
     held_back: Sequence[Tripped]
     absent: Sequence[Unjudged]
+    under_floor: Sequence[Tripped] = ()
     lost: int = 0
     trials: int = 0
 
@@ -209,8 +213,14 @@ def hold(conditions: Sequence[Condition], found: dict[str, list[Judged]], confid
     ]
     held_back = [of for of in met if of.condition.outcome in CLAIMS and of.of.place not in sure]
     tripped = [of for of in met if of not in held_back]
+    under_floor = [
+        Tripped(condition, one)
+        for condition in conditions
+        for one in found[condition.metric]
+        if one.taken_back and condition.outcome in CLAIMS and condition.outcome.is_met_by(one.taken_back)
+    ]
     absent = [of for condition in conditions for of in _unjudged(condition, found[condition.metric])]
-    return Gate(conditions, confidence, len(family), tripped, held_back, absent)
+    return Gate(conditions, confidence, len(family), tripped, held_back, absent, under_floor)
 
 
 def _unjudged(condition: Condition, found: Sequence[Judged]) -> list[Unjudged]:
@@ -287,8 +297,11 @@ def _average(over: OverCases, findings: StudyFindings) -> Judged:
     verdict = (
         decide(average.spread, primary.better, margin).verdict if average and whole else Verdict.UNDECIDED
     )
+    taken_back = None
     if len(over.comparisons) == 1:  # it is the same number, and has a noise floor
         (verdict,) = over.verdicts
+    elif average and verdict in {Verdict.FASTER, Verdict.SLOWER} and over.is_under_floor:
+        verdict, taken_back = Verdict.UNDECIDED, verdict
     return Judged(
         case=AVERAGE,
         baseline=over.baseline,
@@ -300,6 +313,7 @@ def _average(over: OverCases, findings: StudyFindings) -> Judged:
         p_value=average.spread.p_value if average else None,
         blocks=average.spread.n if average else 0,
         partial=bool(over.stalled),
+        taken_back=taken_back,
     )
 
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from pgdyno.analysis.capacity import Capacity, capacity_of
 from pgdyno.analysis.cells import design_of
-from pgdyno.analysis.combined import Combined, combine
+from pgdyno.analysis.combined import Combined, LogRatios, combine
 from pgdyno.analysis.comparison import Comparison, method_of
 from pgdyno.analysis.factorial import Effects, effects_of
 from pgdyno.analysis.findings import Findings, find_case
 from pgdyno.analysis.noise import read_noise
+from pgdyno.analysis.noise_of_average import floor_of_average
 from pgdyno.analysis.own_values import case_values
 from pgdyno.analysis.published import OwnTable, beside
 from pgdyno.analysis.scalability import Scalability, scalability_of
@@ -26,18 +27,27 @@ from pgdyno.study.published import Published
 class OverCases:
     """One arm against the baseline over all cases that have both, by the arm's name.
 
-    ``average`` is of the metric that the verdicts are about; None where no case has a block.
+    ``average`` is of the metric that the verdicts are about; None where no case has a block. ``floor``: what
+    it is for arms that are the same, as a log ratio; None while that is not known.
     """
 
     baseline: str
     arm: str
     comparisons: Mapping[str, Comparison]  # by case
     average: Combined | None
+    floor: float | None = None
 
     @property
     def stalled(self) -> list[str]:
         """Cases that are not in the average, for an arm did nothing that has a ratio in some block."""
         return [case for case, comparison in self.comparisons.items() if comparison.stalled]
+
+    @property
+    def is_under_floor(self) -> bool:
+        """Whether arms that are the same show as much as the average."""
+        return (
+            self.average is not None and self.floor is not None and abs(self.average.spread.mean) < self.floor
+        )
 
     @property
     def verdicts(self) -> Counter[Verdict]:
@@ -99,4 +109,15 @@ def _over(cases: Sequence[Findings], baseline: str, arm: str) -> OverCases:
     whole = {case: c.primary for case, c in found.items() if c.primary is not None and not c.stalled}
     ratios = {case: primary.log_ratios for case, primary in whole.items()}
     plan = cases[0].study.plan
-    return OverCases(baseline, arm, found, combine(ratios, plan.confidence, method_of(plan)))
+    average = combine(ratios, plan.confidence, method_of(plan))
+    return OverCases(baseline, arm, found, average, _floor(cases, ratios, average))
+
+
+def _floor(
+    cases: Sequence[Findings], ratios: Mapping[str, LogRatios], average: Combined | None
+) -> float | None:
+    if average is None:
+        return None
+    noises = {of.study.case: of.noise for of in cases if of.study.case in average.names}
+    blocks = {case: len(ratios[case]) for case in noises}
+    return floor_of_average(noises, blocks, average.spread.confidence)

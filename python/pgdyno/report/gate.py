@@ -89,6 +89,10 @@ def reasons(of: Gate) -> list[str]:
         f"Not counted: {sentence(one.of)}; among {counted(of.family, 'comparison')} that may be chance."
         for one in of.held_back
     ]
+    found += [
+        f"Not counted: {sentence(one.of)}; it is under the noise floor: arms that are the same show as much."
+        for one in of.under_floor
+    ]
     rest = len(found) - REASONS_MAX
     told = [*found[:REASONS_MAX], f"And {grouped(rest, 0)} more."] if rest > 0 else found
     if of.lost:
@@ -115,6 +119,7 @@ def as_object(of: Gate | None) -> dict[str, Any] | None:
         "family": of.family,
         "tripped": _tripped(of.tripped),
         "held_back": _tripped(of.held_back),
+        "under_floor": _tripped(of.under_floor),
         "absent": list(dict.fromkeys(one.condition.text for one in of.absent)),
         "unjudged": [
             {"condition": one.condition.text, "why": _why(one), **_judged(one.of)}
