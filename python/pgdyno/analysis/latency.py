@@ -21,10 +21,9 @@ def merge(histograms: Iterable[Pairs]) -> Pairs:
     if not every:
         return np.empty((0, 2), dtype=np.uint64)
     stacked = np.concatenate(every)
-    values, place = np.unique(stacked[:, 0], return_inverse=True)
-    counts = np.zeros(len(values), dtype=np.uint64)
-    np.add.at(counts, place, stacked[:, 1])
-    return np.column_stack([values, counts])
+    values, counts = stacked[np.argsort(stacked[:, 0], kind="stable")].T
+    begins = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
+    return np.column_stack([values[begins], np.add.reduceat(counts, begins)])
 
 
 def quantile_ns(pairs: Pairs, quantile: float) -> int | None:
