@@ -16,7 +16,8 @@ from pgdyno.cli.report import read_report
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Executed, Role, Series
 from pgdyno.report.html import to_html
-from pgdyno.report.timelines import wal_rate
+from pgdyno.report.svg import Scale
+from pgdyno.report.timelines import TICKS_APART, checkpoint_ticks, wal_rate
 
 MIB = 1 << 20
 
@@ -103,6 +104,17 @@ def test_wal_is_drawn_of_windows_that_are_long_enough() -> None:
 
 def test_a_checkpoint_is_where_a_counter_of_them_grew() -> None:
     assert begun(series(40)) == [20.0, 25.0]
+
+
+def test_checkpoints_that_would_lie_on_each_other_are_one_tick_that_says_how_many() -> None:
+    hour = Scale(0, 3600, 0.0, 360.0)
+    drawn = "".join(checkpoint_ticks([10.0, 300.0, 301.0, 319.0, 600.0], hour, "arm0"))
+    assert drawn.count("<line ") == 3
+    assert "a checkpoint began by 10 s" in drawn and "a checkpoint began by 600 s" in drawn
+    assert "3 checkpoints began by 300 to 319 s" in drawn
+    every_second = checkpoint_ticks(np.arange(3600.0).tolist(), hour, "arm0")
+    assert len(every_second) <= 360 / TICKS_APART
+    assert checkpoint_ticks([], hour, "arm0") == []
 
 
 def test_the_page_draws_wal_and_checkpoints(tmp_path: Path) -> None:

@@ -21,6 +21,9 @@ from pgdyno.report.svg import Scale, circle, drawing, element, line, nice_ticks,
 WINDOW_S_MIN = 30.0
 """Of a shorter window a rate of once a second shows nothing that the table does not."""
 
+TICKS_APART = 2.0
+"""On the picture: nearer ones are one. Of 200 hours with a checkpoint in each second the page had 84 MB."""
+
 PER_MIB = 1 / (1 << 20)
 
 LEFT, RIGHT, TOP, BOTTOM, WIDTH, HEIGHT = 38.0, 10.0, 16.0, 122.0, 280.0, 140.0
@@ -107,7 +110,7 @@ def _picture(
         parts.append(text(x(tick), BOTTOM + 13, f"{tick:g} s" if tick else "0", class_="middle small"))
     for trial in trials:
         colour = arm_class(trial.arm)
-        parts += [_begun(at_s, x, colour) for at_s in ticks.get(trial.trial, ()) if at_s <= end]
+        parts += checkpoint_ticks([at_s for at_s in ticks.get(trial.trial, ()) if at_s <= end], x, colour)
         parts += [_dip(dip, x, colour) for dip in dips.get(trial.trial, ())]
         for role, kind in ((Role.WARM_UP, "faint"), (Role.MEASURE, "")):
             chosen = [point for point in points[trial.trial] if point.role is role]
@@ -115,10 +118,23 @@ def _picture(
     return drawing(WIDTH, HEIGHT, f"{unit} over time", parts, "rates")
 
 
-def _begun(at_s: float, x: Scale, colour: str) -> Markup:
-    title = element("title", f"a checkpoint began by {at_s:.0f} s")
-    attributes = {"x1": x(at_s), "y1": TOP - 9, "x2": x(at_s), "y2": TOP - 1}
-    return element("line", title, **attributes, class_=f"tick {colour}")
+def checkpoint_ticks(moments: Sequence[float], x: Scale, colour: str) -> list[Markup]:
+    """A tick for each checkpoint, or for several in a row that would lie on each other."""
+    together: list[list[float]] = []
+    for at_s in moments:
+        if together and x(at_s) - x(together[-1][0]) < TICKS_APART:
+            together[-1].append(at_s)
+        else:
+            together.append([at_s])
+    return [_tick(of, x(of[0]), colour) for of in together]
+
+
+def _tick(moments: Sequence[float], at: float, colour: str) -> Markup:
+    first = f"{moments[0]:.0f}"
+    one = f"a checkpoint began by {first} s"
+    several = f"{len(moments)} checkpoints began by {first} to {moments[-1]:.0f} s"
+    title = element("title", one if len(moments) == 1 else several)
+    return element("line", title, x1=at, y1=TOP - 9, x2=at, y2=TOP - 1, class_=f"tick {colour}")
 
 
 def _dip(dip: Dip, x: Scale, colour: str) -> Markup:
