@@ -403,12 +403,6 @@ def test_the_command_pools_the_files_it_is_given(tmp_path: Path) -> None:
     assert page.read_text().count('<details class="case">') == 2
 
 
-def test_published_tables_are_those_of_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    paths = [str(path) for path in written(tmp_path, small=SMALL, large=LARGER)]
-    assert run(["report", *paths, "--as", "published"]) == UsageError.exit_status
-    assert "--as published is of one file" in capsys.readouterr().err
-
-
 def test_statements_are_pooled_one_by_one_and_on_the_average(tmp_path: Path) -> None:
     def told(study: StudyFindings, ratios: Mapping[str, Sequence[float]]) -> StudyFindings:
         case = study.first

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pgdyno.analysis.comparison import Comparison, Effect
 from pgdyno.analysis.effect import Method, spread_of
 from pgdyno.analysis.over_hosts import OverHosts, average_over_hosts, average_over_parts, over_hosts
+from pgdyno.analysis.published_over_hosts import PooledTable, pooled_tables
 from pgdyno.analysis.same_study import machines, require_same, unlike
 from pgdyno.analysis.study import StudyFindings
 from pgdyno.caveats import Caveat, Code
@@ -49,7 +50,7 @@ class HostsFindings:
     """``effects``: of every case, arm and metric, telemetry included. ``averages``: over the cases, of the
     primary metric; empty where there is one case. ``statements``: the average over the mean times of the
     statements that all hosts have, for each case and arm. ``compared``: (case, baseline, arm) of every
-    comparison, also of those without a number.
+    comparison, also of those without a number. ``published``: the source's tables, pooled.
     """
 
     hosts: Sequence[Host]
@@ -59,6 +60,7 @@ class HostsFindings:
     statements: Sequence[OverHosts]
     caveats: Sequence[Caveat]
     compared: Sequence[tuple[str, str, str]]
+    published: Sequence[PooledTable] = ()
 
     @property
     def studies(self) -> dict[str, StudyFindings]:
@@ -100,7 +102,8 @@ def find_hosts(studies: Mapping[str, StudyFindings]) -> HostsFindings:
         for case, comparisons in cases_of_host.items()
         for of in comparisons
     )
-    return HostsFindings(hosts, cases, effects, averages, statements, caveats, list(compared))
+    published = pooled_tables({host.name: list(host.studies.values()) for host in hosts}, confidence)
+    return HostsFindings(hosts, cases, effects, averages, statements, caveats, list(compared), published)
 
 
 def _doubts(hosts: Sequence[Host], studies: Mapping[str, StudyFindings]) -> Iterator[Caveat]:

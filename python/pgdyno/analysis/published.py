@@ -16,7 +16,7 @@ from pgdyno.analysis.combined import combine
 from pgdyno.analysis.effect import level_of
 from pgdyno.analysis.own_values import CaseValues, Levels
 from pgdyno.analysis.telemetry import parted
-from pgdyno.estimate import Estimate
+from pgdyno.estimate import Better, Estimate
 from pgdyno.study.published import Cell, Published, PublishedTable
 
 SIZES: Mapping[str, float] = {
@@ -137,12 +137,7 @@ def _filled(cell: OwnCell, asked: Cell, cases: Sequence[CaseValues]) -> OwnCell:
     arms = [found for case in cases if (found := _arm(case, asked)) is not None]
     if not arms:
         return replace(cell, why_not=NOT_RUN)
-    items = [
-        _Item(case, key, arm, baseline)
-        for case, arm, baseline in arms
-        for key in _keys(case, asked)
-        if case.values[key].by_block.get(arm)
-    ]
+    items = _items(asked, arms)
     if cell.is_change:
         items = [item for item in items if item.baseline != item.arm]
         if not items and all(arm == baseline for _, arm, baseline in arms):
@@ -154,6 +149,39 @@ def _filled(cell: OwnCell, asked: Cell, cases: Sequence[CaseValues]) -> OwnCell:
     cell = replace(cell, cases=named if len(named) > 1 else (), parts=parts if len(parts) > 1 else ())
     cell = replace(cell, part=(asked.metric or "").partition(".")[0] if cell.parts else "")
     return _changed(cell, items) if cell.is_change else _valued(cell, items)
+
+
+def _items(asked: Cell, arms: Sequence[tuple[CaseValues, int, int | None]]) -> list[_Item]:
+    return [
+        _Item(case, key, arm, baseline)
+        for case, arm, baseline in arms
+        for key in _keys(case, asked)
+        if case.values[key].by_block.get(arm)
+    ]
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What a figure's arm changes: (case, part) → block → log ratio to its baseline."""
+
+    ratios: Mapping[tuple[str, str], Mapping[int, float]]
+    better: Better
+
+
+def changes(published: Published, cases: Sequence[CaseValues]) -> list[list[list[Changed | None]]]:
+    """Of every figure, table by table and row by row, whether a value or a change was published. None where
+    none was, of a baseline, and where there is no ratio.
+    """
+    return [[[_change(c, cases) for c in row] for row in table.figures()] for table in published.tables]
+
+
+def _change(asked: Cell, cases: Sequence[CaseValues]) -> Changed | None:
+    if asked.metric is None or asked.value is None:
+        return None
+    arms = [found for case in cases if (found := _arm(case, asked)) is not None]
+    items = [item for item in _items(asked, arms) if item.baseline != item.arm]
+    ratios = _ratios(items)
+    return Changed(ratios, items[0].case.values[items[0].key].better) if ratios else None
 
 
 def _arm(case: CaseValues, asked: Cell) -> tuple[CaseValues, int, int | None] | None:
@@ -203,19 +231,24 @@ def _is_asked_for(part: str, asked: Cell) -> bool:
     return not asked.statements or any(text.startswith(" ".join(of.split())) for of in asked.statements)
 
 
-def _changed(cell: OwnCell, items: Sequence[_Item]) -> OwnCell:
+def _ratios(items: Sequence[_Item]) -> dict[tuple[str, str], dict[int, float]] | None:
+    """None where a block has a value of zero or less."""
     ratios: dict[tuple[str, str], dict[int, float]] = {}
-    unlogged = False
     for item in items:
         if item.baseline is None:
             continue
         a, b = item.blocks(item.baseline), item.blocks(item.arm)
         both = sorted(a.keys() & b.keys())
         if any(a[block] <= 0 or b[block] <= 0 for block in both):
-            unlogged = True
-        elif both:
+            return None
+        if both:
             ratios[item.name] = {block: math.log(b[block] / a[block]) for block in both}
-    if unlogged:
+    return ratios
+
+
+def _changed(cell: OwnCell, items: Sequence[_Item]) -> OwnCell:
+    ratios = _ratios(items)
+    if ratios is None:
         return replace(cell, why_not=NO_RATIO)
     combined = combine({f"{case}: {part}": d for (case, part), d in ratios.items()}, items[0].case.confidence)
     if combined is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pgdyno.analysis.capacity import Capacity, capacity_of
 from pgdyno.analysis.cells import design_of
@@ -15,8 +15,8 @@ from pgdyno.analysis.factorial import Effects, effects_of
 from pgdyno.analysis.findings import Findings, find_case
 from pgdyno.analysis.noise import read_noise
 from pgdyno.analysis.noise_of_average import floor_of_average
-from pgdyno.analysis.own_values import case_values
-from pgdyno.analysis.published import OwnTable, beside
+from pgdyno.analysis.own_values import CaseValues, case_values
+from pgdyno.analysis.published import Changed, OwnTable, beside, changes
 from pgdyno.analysis.scalability import Scalability, scalability_of
 from pgdyno.analysis.verdict import Verdict
 from pgdyno.evidence.reader import Evidence
@@ -94,8 +94,20 @@ def _published(cases: Sequence[Findings]) -> list[OwnTable]:
     given = cases[0].study.published
     if given is None:
         return []
-    values = [case_values(of.study, of.trials, (), of.telemetry.by_trial) for of in cases]
-    return beside(Published.model_validate_json(json.dumps(given)), values)
+    return beside(Published.model_validate_json(json.dumps(given)), _values(cases))
+
+
+def changes_beside(cases: Sequence[Findings], names: Sequence[str]) -> list[list[list[Changed | None]]]:
+    """What is changed in each figure of the published tables; ``names`` are what the cases are called."""
+    given = cases[0].study.published
+    if given is None:
+        return []
+    values = [replace(of, name=name) for name, of in zip(names, _values(cases), strict=True)]
+    return changes(Published.model_validate_json(json.dumps(given)), values)
+
+
+def _values(cases: Sequence[Findings]) -> list[CaseValues]:
+    return [case_values(of.study, of.trials, (), of.telemetry.by_trial) for of in cases]
 
 
 def _over(cases: Sequence[Findings], baseline: str, arm: str) -> OverCases:

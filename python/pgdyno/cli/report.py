@@ -69,13 +69,11 @@ def report(
     if len(wanted) > 1:
         raise UsageError(f"--{wanted[0]} and --{wanted[1]} both go to standard output: ask for one of them")
     if as_ == "published":
-        if len(evidence) > 1:
-            raise UsageError("--as published is of one file: give each host's file by itself")
         if gating.is_wanted:
             raise UsageError("--as published shows tables only: leave --fail-if and --summary away")
-        _print_published(read_report(evidence[0]), md=md)
+        _print_published(_read(evidence), md=md)
         return 0
-    built = read_report(evidence[0]) if len(evidence) == 1 else read_hosts(evidence)
+    built = _read(evidence)
     if html is not None:
         write_html(built, html)
         say(f"report {html}")
@@ -84,6 +82,10 @@ def report(
         print_report(built, wanted[0] if wanted else "terminal", found)
     gating.summarise(built, found, [*evidence, *([html] if html else [])])
     return gating.status(found)
+
+
+def _read(evidence: Sequence[Path]) -> StudyReport | HostsReport:
+    return read_report(evidence[0]) if len(evidence) == 1 else read_hosts(evidence)
 
 
 def read_report(evidence: Path) -> StudyReport:
@@ -121,8 +123,9 @@ def write_html(built: StudyReport | HostsReport, html: Path) -> None:
     write_text(html, to_html(built))
 
 
-def _print_published(built: StudyReport, *, md: bool) -> None:
-    if not built.published:
+def _print_published(built: StudyReport | HostsReport, *, md: bool) -> None:
+    studies = built.studies.values() if isinstance(built, HostsReport) else [built]
+    if not any(study.published for study in studies):
         raise UsageError("this study has no published tables: leave --as away")
     if md:
         _write_out(published_as_markdown(built))

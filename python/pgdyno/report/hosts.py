@@ -24,6 +24,7 @@ from pgdyno.estimate import (
 )
 from pgdyno.report import tables_of_hosts
 from pgdyno.report.model import LIKE_IT_MAX, Doubt, Headline
+from pgdyno.report.published_over_hosts import pooled_beside
 from pgdyno.report.study import WORDS, StudyReport, build_study
 from pgdyno.report.tables import Table, listed
 
@@ -37,6 +38,7 @@ class HostsReport:
     headlines: Sequence[Headline]
     unfinished: str
     percent_of: str
+    published: Sequence[Table]  # the source's, with what all say together beside
     results: Sequence[Table]
     doubts: Sequence[Doubt]
     studies: Mapping[str, StudyReport]
@@ -67,6 +69,7 @@ def build_hosts(findings: HostsFindings) -> HostsReport:
             "counts with the precision that it has beside the variance between hosts; the interval is for "
             "hosts like these, not for these."
         ),
+        published=_published(findings),
         results=[table for table in results if table.rows],
         doubts=_doubts(findings, studies),
         studies=studies,
@@ -74,6 +77,12 @@ def build_hosts(findings: HostsFindings) -> HostsReport:
         derived=next(iter(first.cases.values())).derived,
         command="\n".join(dict.fromkeys(study.command for study in studies.values())),
     )
+
+
+def _published(findings: HostsFindings) -> list[Table]:
+    usual, hosts = findings.first.first.study.plan.confidence, len(findings.hosts)
+    tables = [pooled_beside(table, usual, hosts) for table in findings.published]
+    return [table for table in tables if table is not None]
 
 
 def _headlines(findings: HostsFindings) -> list[Headline]:

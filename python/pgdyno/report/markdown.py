@@ -20,13 +20,26 @@ def to_markdown(study: StudyReport | HostsReport) -> str:
     return "\n".join([*lines, *_repeat(study.command)]) + "\n"
 
 
-def published_as_markdown(study: StudyReport) -> str:
-    """The source's tables with ours beside, and what is to be known of them."""
-    return "\n".join(_published(study)) + "\n"
+def published_as_markdown(study: StudyReport | HostsReport) -> str:
+    """The source's tables with ours beside, and what is to be known of them. Of several hosts what they say
+    together comes first.
+    """
+    lines = _published_over_hosts(study) if isinstance(study, HostsReport) else _published(study, study.title)
+    return "\n".join(lines) + "\n"
 
 
-def _published(study: StudyReport) -> Iterator[str]:
+def _published_over_hosts(study: HostsReport) -> Iterator[str]:
     yield f"# {escaped(study.title)}"
+    yield ""
+    for table in study.published:
+        yield from _table(table)
+    yield from _caveats(study.doubts)
+    for name, report in study.studies.items():
+        yield from _published(report, name)
+
+
+def _published(study: StudyReport, title: str) -> Iterator[str]:
+    yield f"# {escaped(title)}"
     yield ""
     for table in study.published:
         yield from _table(table)
@@ -49,7 +62,7 @@ def _of_one(study: StudyReport, only: Report, title: str) -> Iterator[str]:
 def _of_hosts(study: HostsReport) -> Iterator[str]:
     """What holds over them, then the report of each."""
     headlines = [text for headline in study.headlines for text in (headline.sentence, headline.more)]
-    yield from _together(study, study.title, headlines, study.results)
+    yield from _together(study, study.title, headlines, [*study.published, *study.results])
     for name, report in study.studies.items():
         yield from _of_study(report, name)
 

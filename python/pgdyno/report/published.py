@@ -46,13 +46,13 @@ def _is_the_same(row: Sequence[OwnCell], above: Sequence[OwnCell]) -> bool:
 def _row(row: Sequence[OwnCell], ours: Sequence[bool], confidence: float, *, again: bool) -> list[str]:
     cells = []
     for cell, has_ours in zip(row, ours, strict=True):
-        cells.append(_published(cell))
+        cells.append(as_printed(cell))
         if has_ours:
             cells.append(AS_ABOVE if again and cell.ours else _ours(cell, confidence))
     return cells
 
 
-def _published(cell: OwnCell) -> str:
+def as_printed(cell: OwnCell) -> str:
     """As printed; where it was wrong, with what it should have been."""
     if cell.corrected is None:
         return cell.text

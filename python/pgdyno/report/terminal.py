@@ -46,12 +46,13 @@ def print_terminal(study: StudyReport | HostsReport, console: Console) -> None:
     """Tables that are of interest to few are left to the other forms, and so are those of many cases."""
     if isinstance(study, HostsReport):
         console.print(_of_hosts(study, console.width))
+        _print_beside(study.published, console)
         return
     if study.only is None:
         _print_cases(study, console)
         return
     console.print(render(study.only, console.width))
-    _print_beside(study, console)
+    _print_beside(study.published, console)
     console.print(Group(*_sections(study, console.width), *_fitted(study, min(console.width, WIDTH_MAX))))
 
 
@@ -63,16 +64,25 @@ def print_history(report: HistoryReport, console: Console) -> None:
         console.print(Group(*_table(history_words.overview(history), console.width), Text(), *said, Text()))
 
 
-def print_published(study: StudyReport, console: Console) -> None:
-    """The source's tables with ours beside, and what is to be known of them."""
+def print_published(study: StudyReport | HostsReport, console: Console) -> None:
+    """The source's tables with ours beside, and what is to be known of them. Of several hosts what they say
+    together comes first.
+    """
     prose = min(console.width, WIDTH_MAX)
-    _print_beside(study, console)
+    _print_beside(study.published, console)
+    if isinstance(study, HostsReport):
+        console.print(Group(*_caveats(study.doubts, prose)))
+        for name, report in study.studies.items():
+            console.print(Text(name, style="bold"), Text(), sep="\n")
+            _print_beside(report.published, console)
+            console.print(Group(*_fitted(report, prose)))
+        return
     console.print(Group(*_caveats(study.doubts, prose), *_fitted(study, prose)))
 
 
-def _print_beside(study: StudyReport, console: Console) -> None:
+def _print_beside(tables: Sequence[Table], console: Console) -> None:
     """Wider than the terminal where they must be: a column that is missing would be a figure kept back."""
-    for table in study.published:
+    for table in tables:
         needed = sum(_width(table, index) + _GAP for index in range(len(table.columns)))
         title, drawn, *_ = _table(table, max(console.width, needed))
         assert isinstance(drawn, RichTable)
@@ -108,7 +118,7 @@ def _print_cases(study: StudyReport, console: Console) -> None:
     console.print(
         Group(*[_wrapped(headline.sentence, prose, "bold") for headline in study.headlines], Text())
     )
-    _print_beside(study, console)
+    _print_beside(study.published, console)
     noise = [_wrapped(sentence, prose, "dim") for sentence in study.noise]
     console.print(
         Group(*_below_headlines(study, study.results, width), *noise, Text(), *_fitted(study, prose))
