@@ -46,6 +46,10 @@ def test_it_is_the_ratio_of_the_ranks_whatever_the_values() -> None:
     assert rank_ratio(d) == pytest.approx(expected)
     assert rank_ratio([np.exp(5 * one) for one in d]) == pytest.approx(expected)
     assert rank_ratio([-one for one in d]) == pytest.approx(expected)
+    tied = [1.0, 1.0, 2.0, 5.0, 5.0, 5.0, 0.0, 7.0, 2.0, 3.0, 3.0]
+    alike = scipy.stats.rankdata(tied)
+    off = np.sum((alike - alike.mean()) ** 2)
+    assert rank_ratio(tied) == pytest.approx(np.sum(np.diff(alike) ** 2) / off)
     assert rank_ratio(d[:9]) is None and rank_ratio([1.0] * 12) is None
     assert memory(d) == pytest.approx(
         np.sum((np.array(d[1:]) - np.mean(d)) * (np.array(d[:-1]) - np.mean(d)))

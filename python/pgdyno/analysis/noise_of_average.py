@@ -16,8 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-import scipy  # its parts load when first used: stats alone takes a second
-
+from pgdyno.analysis import students_t
 from pgdyno.analysis.noise import FLOOR_BLOCKS_MIN, Noise
 
 
@@ -39,4 +38,4 @@ def floor_of_average(
     if not whole:
         return 0.0 if noises else None
     freedom = whole**2 / sum(variances[pool] ** 2 / free[pool] for pool in variances)
-    return float(scipy.stats.t.ppf((1 + confidence) / 2, freedom)) * math.sqrt(whole)
+    return students_t.quantile((1 + confidence) / 2, freedom) * math.sqrt(whole)

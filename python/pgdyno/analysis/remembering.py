@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import scipy  # its parts load when first used: stats alone takes a second
+import numpy.typing as npt
+import scipy  # its parts load when first used
 
 from pgdyno.analysis.comparison import Comparison
 from pgdyno.caveats import Caveat, Code, Parameter
@@ -37,7 +38,7 @@ def rank_ratio(d: Sequence[float]) -> float | None:
     """RVN; None where all values are alike, or there are too few."""
     if len(d) < BLOCKS_MIN:
         return None
-    ranks = scipy.stats.rankdata(d)
+    ranks = _ranks(d)
     squares = float(np.sum((ranks - ranks.mean()) ** 2))
     return float(np.sum(np.diff(ranks) ** 2)) / squares if squares else None
 
@@ -45,7 +46,13 @@ def rank_ratio(d: Sequence[float]) -> float | None:
 def p_value(ratio: float, n: int) -> float:
     """The chance of so small a ratio, or of a smaller one, of n independent blocks."""
     shape = 5 * n * (n + 1) * (n - 1) ** 2 / (2 * (n - 2) * (5 * n**2 - 2 * n - 9)) - 0.5
-    return float(scipy.stats.beta.cdf(ratio / 4, shape, shape))
+    return float(scipy.special.betainc(shape, shape, ratio / 4))
+
+
+def _ranks(d: Sequence[float]) -> npt.NDArray[np.float64]:
+    """Of values that are alike the mean of theirs."""
+    _, which, count = np.unique(d, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(count) - (count - 1) / 2)[which])
 
 
 def is_remembered(d: Sequence[float], alarm: float) -> bool:
