@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.signal import lfilter
 
-from pgdyno.analysis.effect import paired
-from pgdyno.analysis.metrics import DRIVER_CPU, SERVER_CPU
+from pgdyno.analysis.statistics.effect import paired
+from pgdyno.analysis.telemetry.metrics import DRIVER_CPU, SERVER_CPU
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Trial, TrialStatus
 

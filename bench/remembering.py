@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bench.noise import Noise, autocorrelated, heavy_tails, normal
-from pgdyno.analysis import remembering
+from pgdyno.analysis.comparison import remembering
 
 BLOCKS = (10, 20, 40, 60)
 

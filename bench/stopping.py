@@ -28,8 +28,8 @@ from bench.noise import (
     record,
     recorded_ratios,
 )
-from pgdyno.analysis.effect import Method, critical
-from pgdyno.analysis.verdict import BLOCKS_MIN
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
+from pgdyno.analysis.statistics.effect import Method, critical
 from pgdyno.estimate import grouped
 
 PAGE = Path(__file__).parents[1] / "docs" / "stopping.md"

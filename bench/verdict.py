@@ -21,9 +21,9 @@ from statistics import median
 import numpy as np
 
 from bench.stopping import table
-from pgdyno.analysis.effect import percent_of, student
-from pgdyno.analysis.look import look_at
-from pgdyno.analysis.verdict import Verdict
+from pgdyno.analysis.comparison.look import look_at
+from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.statistics.effect import percent_of, student
 from pgdyno.cli.lengths import asked_warm_up
 from pgdyno.cli.options import this_machine
 from pgdyno.estimate import Better

@@ -15,9 +15,9 @@ from pathlib import Path
 import typer
 from typer.testing import CliRunner
 
-from pgdyno.analysis.own_values import EVERYWHERE
-from pgdyno.analysis.quantities import OF_TRIALS, Quantity
-from pgdyno.analysis.quantities_of_parts import OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS, Told
+from pgdyno.analysis.telemetry.own_values import EVERYWHERE
+from pgdyno.analysis.telemetry.quantities import OF_TRIALS, Quantity
+from pgdyno.analysis.telemetry.quantities_of_parts import OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS, Told
 from pgdyno.caveats import WORDINGS, Code
 from pgdyno.cli.main import app
 from pgdyno.cli.pgbench import NAME

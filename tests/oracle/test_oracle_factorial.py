@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pgdyno.analysis.cells import Cell, Design, Factor
-from pgdyno.analysis.factorial import Effects, effects_of, interactions_of
-from pgdyno.analysis.metrics import TPS
+from pgdyno.analysis.study.cells import Cell, Design, Factor
+from pgdyno.analysis.study.factorial import Effects, effects_of, interactions_of
+from pgdyno.analysis.telemetry.metrics import TPS
 from pgdyno.evidence.records import Schedule
 
 FACTORS = (

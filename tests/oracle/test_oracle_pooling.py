@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from pgdyno.analysis.effect import Spread, student
-from pgdyno.analysis.pooling import HostEffect, disagreement, inconsistency, paule_mandel, pool
+from pgdyno.analysis.statistics.effect import Spread, student
+from pgdyno.analysis.statistics.pooling import HostEffect, disagreement, inconsistency, paule_mandel, pool
 from pgdyno.estimate import Better
 
 BCG = [

@@ -10,8 +10,15 @@ import scipy.stats
 from bench.noise import Noise, autocorrelated, heavy_tails, normal
 from bench.stopping import judged
 
-from pgdyno.analysis.effect import Method
-from pgdyno.analysis.remembering import ALARM, BLOCKS_MIN, is_remembered, memory, p_value, rank_ratio
+from pgdyno.analysis.comparison.remembering import (
+    ALARM,
+    BLOCKS_MIN,
+    is_remembered,
+    memory,
+    p_value,
+    rank_ratio,
+)
+from pgdyno.analysis.statistics.effect import Method
 
 STUDIES = 1000
 SURE = 0.999

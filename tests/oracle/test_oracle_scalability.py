@@ -10,10 +10,10 @@ import pytest
 from scipy import stats
 from scipy.optimize import curve_fit, least_squares
 
-from pgdyno.analysis import usl
-from pgdyno.analysis.cells import Cell, Design, Factor
-from pgdyno.analysis.metrics import TPS
-from pgdyno.analysis.scalability import Scalability, scalability_of
+from pgdyno.analysis.statistics import usl
+from pgdyno.analysis.study.cells import Cell, Design, Factor
+from pgdyno.analysis.study.scalability import Scalability, scalability_of
+from pgdyno.analysis.telemetry.metrics import TPS
 from pgdyno.evidence.records import Schedule
 
 # SPEC SDM91 on a Sun SPARCcenter 2000, an example of Gunther's, as R's package usl has it. It fits, by least

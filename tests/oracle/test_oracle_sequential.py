@@ -10,9 +10,9 @@ from bench.noise import SCENARIOS
 from bench.stopping import BLOCKS, EFFECTS, PAGE, PATHS, Judged, judged, other_metric, page
 from scipy import integrate, stats
 
-from pgdyno.analysis.effect import Method, anytime, holm_confidences
-from pgdyno.analysis.sequential import FIRST_LOOK, PRIOR, bayes_factor, critical, p_value
-from pgdyno.analysis.verdict import Verdict, decide
+from pgdyno.analysis.comparison.verdict import Verdict, decide
+from pgdyno.analysis.statistics.effect import Method, anytime, holm_confidences
+from pgdyno.analysis.statistics.sequential import FIRST_LOOK, PRIOR, bayes_factor, critical, p_value
 from pgdyno.estimate import Better
 
 SERIES = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import signal, stats
 
-from pgdyno.analysis.slopes import PARTS, SAMPLES_MIN, SPAN_S_MIN, growth, together, trend
+from pgdyno.analysis.statistics.slopes import PARTS, SAMPLES_MIN, SPAN_S_MIN, growth, together, trend
 from pgdyno.estimate import Better
 
 HOUR = np.arange(3600.0)

@@ -8,10 +8,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pgdyno.analysis import students_t
-from pgdyno.analysis.effect import BOOTSTRAP_RESAMPLES, BOOTSTRAP_SEED, bootstrap, holm_confidences, student
-from pgdyno.analysis.latency import merge, quantile_ns
-from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict, blocks_needed, detectable_percent, judge
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict, blocks_needed, detectable_percent, judge
+from pgdyno.analysis.statistics import students_t
+from pgdyno.analysis.statistics.effect import (
+    BOOTSTRAP_RESAMPLES,
+    BOOTSTRAP_SEED,
+    bootstrap,
+    holm_confidences,
+    student,
+)
+from pgdyno.analysis.telemetry.latency import merge, quantile_ns
 from pgdyno.evidence.packing import pairs_from
 
 SLEEP = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.stats
 
-from pgdyno.analysis.stationary import (
+from pgdyno.analysis.statistics.stationary import (
     ALARM_OF_EFFECTS,
     ALARM_OF_TRENDS,
     Observed,
@@ -17,7 +17,7 @@ from pgdyno.analysis.stationary import (
     surely,
     trend,
 )
-from pgdyno.analysis.steady import is_steady
+from pgdyno.analysis.statistics.steady import is_steady
 
 Floats = npt.NDArray[np.float64]
 

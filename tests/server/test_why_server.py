@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from ok_trial import ok_trial
-from pgdyno.analysis.dips import find_dips
-from pgdyno.analysis.dips_of_trial import rates_of
-from pgdyno.analysis.events import Event, events_of
-from pgdyno.analysis.why import Why
+from pgdyno.analysis.causes.dips import find_dips
+from pgdyno.analysis.causes.dips_of_trial import rates_of
+from pgdyno.analysis.causes.why import Why
+from pgdyno.analysis.telemetry.events import Event, events_of
 from pgdyno.cli.report import read_report
 from pgdyno.drive.run import run_drive
 from pgdyno.drive.specification import drive_specification

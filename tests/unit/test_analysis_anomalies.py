@@ -12,9 +12,8 @@ import pytest
 import scipy
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.circumstances import CIRCUMSTANCES, causes
-from pgdyno.analysis.findings import Findings
-from pgdyno.analysis.outlying import (
+from pgdyno.analysis.causes.circumstances import CIRCUMSTANCES, causes
+from pgdyno.analysis.causes.outlying import (
     ALPHAS,
     FALSE_ALARM,
     LIMITS,
@@ -23,7 +22,8 @@ from pgdyno.analysis.outlying import (
     simulated_limits,
     standings,
 )
-from pgdyno.analysis.study import find_study
+from pgdyno.analysis.study.findings import Findings
+from pgdyno.analysis.study.study import find_study
 from pgdyno.estimate import Better
 from pgdyno.evidence.reader import Evidence
 from pgdyno.report.as_json import as_object

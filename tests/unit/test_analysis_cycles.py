@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from test_analysis_telemetry import trial
 
-from pgdyno.analysis.cycles import Cycles, begun, doubts, of_arm
-from pgdyno.analysis.telemetry import Telemetry
+from pgdyno.analysis.steadiness.cycles import Cycles, begun, doubts, of_arm
+from pgdyno.analysis.telemetry.telemetry import Telemetry
 from pgdyno.caveats import Code
 from pgdyno.evidence.records import Plan, Schedule, Series, Trial
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from test_analysis_telemetry import arm, trial
 
-from pgdyno.analysis.drift import Drift, doubts, drifts
-from pgdyno.analysis.series import Point
-from pgdyno.analysis.telemetry import Telemetry
+from pgdyno.analysis.statistics.series import Point
+from pgdyno.analysis.steadiness.drift import Drift, doubts, drifts
+from pgdyno.analysis.telemetry.telemetry import Telemetry
 from pgdyno.caveats import Code
 from pgdyno.evidence.records import Role, Series, TrialStatus
 

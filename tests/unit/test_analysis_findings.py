@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_block, write_study
 
-from pgdyno.analysis.findings import Findings, latency_key
-from pgdyno.analysis.metrics import NOPM, TPM, of_plan
-from pgdyno.analysis.study import find_study
-from pgdyno.analysis.verdict import Verdict
+from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.study.findings import Findings, latency_key
+from pgdyno.analysis.study.study import find_study
+from pgdyno.analysis.telemetry.metrics import NOPM, TPM, of_plan
 from pgdyno.caveats import Caveat, Code
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Counts, Role, Schedule, Slice, TrialStatus

@@ -10,10 +10,10 @@ from typing import Any, cast
 import pytest
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.effect import Method, student
-from pgdyno.analysis.look import look_at
-from pgdyno.analysis.study import StudyFindings, find_study
-from pgdyno.analysis.verdict import Verdict
+from pgdyno.analysis.comparison.look import look_at
+from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.statistics.effect import Method, student
+from pgdyno.analysis.study.study import StudyFindings, find_study
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Ending
 from pgdyno.lab.looking import looks_into

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.own_values import case_values
-from pgdyno.analysis.study import find_study
-from pgdyno.analysis.telemetry import Telemetry
+from pgdyno.analysis.study.study import find_study
+from pgdyno.analysis.telemetry.own_values import case_values
+from pgdyno.analysis.telemetry.telemetry import Telemetry
 from pgdyno.estimate import Better
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import TrialStatus

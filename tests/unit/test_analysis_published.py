@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import pgdyno
-from pgdyno.analysis.effect import student
-from pgdyno.analysis.own_values import EVERYWHERE, CaseValues, Measured
-from pgdyno.analysis.published import (
+from pgdyno.analysis.statistics.effect import student
+from pgdyno.analysis.study.published import (
     NO_PAIRS,
     NO_RATIO,
     NOT_MEASURED,
@@ -22,7 +21,8 @@ from pgdyno.analysis.published import (
     beside,
     in_unit,
 )
-from pgdyno.analysis.quantities_of_parts import BY_KEY
+from pgdyno.analysis.telemetry.own_values import EVERYWHERE, CaseValues, Measured
+from pgdyno.analysis.telemetry.quantities_of_parts import BY_KEY
 from pgdyno.estimate import Better, Estimate
 from pgdyno.study.cases import cases_of
 from pgdyno.study.published import Published

@@ -11,8 +11,8 @@ import pytest
 import scipy.stats
 from test_analysis_telemetry import arm, trial
 
-from pgdyno.analysis.series import Point
-from pgdyno.analysis.stationary import (
+from pgdyno.analysis.statistics.series import Point
+from pgdyno.analysis.statistics.stationary import (
     CRITICAL,
     PARTS,
     Observed,
@@ -24,7 +24,7 @@ from pgdyno.analysis.stationary import (
     surely,
     trend,
 )
-from pgdyno.analysis.steadiness import doubts, steadiness
+from pgdyno.analysis.steadiness.steadiness import doubts, steadiness
 from pgdyno.caveats import Code
 from pgdyno.evidence.records import Counts, Plan, Role, Schedule, Slice, Trial
 

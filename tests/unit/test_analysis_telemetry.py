@@ -12,12 +12,12 @@ import pytest
 
 import pgdyno
 from ok_trial import ok_trial
-from pgdyno.analysis.case_telemetry import effects_on
-from pgdyno.analysis.counters import COUNTERS, IDENTITY, RESETS
-from pgdyno.analysis.formulas import How
-from pgdyno.analysis.quantities import OF_TRIALS
-from pgdyno.analysis.quantities_of_parts import BY_KEY, OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS
-from pgdyno.analysis.telemetry import (
+from pgdyno.analysis.comparison.case_telemetry import effects_on
+from pgdyno.analysis.telemetry.counters import COUNTERS, IDENTITY, RESETS
+from pgdyno.analysis.telemetry.formulas import How
+from pgdyno.analysis.telemetry.quantities import OF_TRIALS
+from pgdyno.analysis.telemetry.quantities_of_parts import BY_KEY, OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS
+from pgdyno.analysis.telemetry.telemetry import (
     Telemetry,
     doubts,
     filled,
@@ -28,7 +28,7 @@ from pgdyno.analysis.telemetry import (
     parted,
     told_of,
 )
-from pgdyno.analysis.window import RESET
+from pgdyno.analysis.telemetry.window import RESET
 from pgdyno.caveats import Code
 from pgdyno.estimate import Better
 from pgdyno.evidence.records import (

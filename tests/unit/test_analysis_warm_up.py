@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from test_analysis_telemetry import arm, trial
 
-from pgdyno.analysis.warm_up import doubts, warm_ups
+from pgdyno.analysis.steadiness.warm_up import doubts, warm_ups
 from pgdyno.caveats import Code
 from pgdyno.evidence.records import Role, Slice, Trial
 

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from synthetic_study import Synthetic, arms_of
 
 from ok_trial import ok_trial
-from pgdyno.analysis import why
-from pgdyno.analysis.client_time import ClientTime, Looks, kind_of, looks_at, of_trial
-from pgdyno.analysis.counters import Growth
-from pgdyno.analysis.effect import Method, student
-from pgdyno.analysis.parts_of_time import CPU, DRIVER, OUTSIDE, PLANNING, READY, UNEXPLAINED
-from pgdyno.analysis.statements import statements
-from pgdyno.analysis.verdict import Verdict
-from pgdyno.analysis.why import Waterfall, Why, explain
-from pgdyno.analysis.window import Window
+from pgdyno.analysis.causes import why
+from pgdyno.analysis.causes.parts_of_time import CPU, DRIVER, OUTSIDE, PLANNING, READY, UNEXPLAINED
+from pgdyno.analysis.causes.why import Waterfall, Why, explain
+from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.statistics.effect import Method, student
+from pgdyno.analysis.telemetry.client_time import ClientTime, Looks, kind_of, looks_at, of_trial
+from pgdyno.analysis.telemetry.counters import Growth
+from pgdyno.analysis.telemetry.statements import statements
+from pgdyno.analysis.telemetry.window import Window
 from pgdyno.evidence.records import Counts, Role, Series, Slice, Trial
 from pgdyno.report.why_sentences import sentences
 

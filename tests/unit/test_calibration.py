@@ -13,16 +13,16 @@ from synthetic_study import Synthetic, arms_of, study_of, write_block
 from test_noise_history import calibration as entry
 from test_study import make_study
 
-from pgdyno.analysis.calibration import (
+from pgdyno.analysis.comparison.calibration import (
     Calibration,
     Measured,
     as_values,
     calibration_of,
     minutes_for,
 )
-from pgdyno.analysis.calibration_reading import find_calibration
-from pgdyno.analysis.noise import Alarms
-from pgdyno.analysis.sequential import critical
+from pgdyno.analysis.comparison.calibration_reading import find_calibration
+from pgdyno.analysis.comparison.noise import Alarms
+from pgdyno.analysis.statistics.sequential import critical
 from pgdyno.cli import calibrations
 from pgdyno.cli.calibrate import _minutes, _sentences
 from pgdyno.cli.calibrations import asked_slice

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.study import find_study
+from pgdyno.analysis.study.study import find_study
 from pgdyno.caveats import WORDINGS, Caveat, Code
 from pgdyno.caveats_of_the_machine import OF_THE_MACHINE
 from pgdyno.cli import doctor as command

@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "pgdyno"
 ORDER = ["study", "server", "workload", "drive", "probe", "evidence", "analysis", "report"]
+ORDER_OF_ANALYSIS = ["statistics", "telemetry", "steadiness", "comparison", "causes", "study"]
 EVERYONE_MAY = {"units", "errors", "caveats", "estimate", "engine", "interruption", "__init__"}
 EVERYONE_MAY |= {"caveats_of_the_machine"}
 SEE_EVERYTHING = {"lab", "cli", "__main__"}
@@ -42,6 +43,15 @@ def test_a_package_imports_only_from_packages_to_its_left(path: Path) -> None:
         return
     left = set(ORDER[: ORDER.index(own) + 1]) if own in ORDER else set()
     assert imported_parts(path) <= left | EVERYONE_MAY
+
+
+@pytest.mark.parametrize("part", ORDER_OF_ANALYSIS)
+def test_a_part_of_the_analysis_imports_only_from_parts_to_its_left(part: str) -> None:
+    paths = sorted((PACKAGE / "analysis" / part).glob("*.py"))
+    assert paths
+    left = set(ORDER_OF_ANALYSIS[: ORDER_OF_ANALYSIS.index(part) + 1])
+    for path in paths:
+        assert set(re.findall(r"pgdyno\.analysis\.(\w+)", path.read_text())) <= left, path
 
 
 def test_analysis_and_report_never_see_a_server() -> None:

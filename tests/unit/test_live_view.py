@@ -6,7 +6,7 @@ import re
 import pytest
 from rich.console import Console
 
-from pgdyno.analysis.verdict import Verdict
+from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.cli import live
 from pgdyno.cli.live import LiveView, standing_text
 from pgdyno.estimate import Better, Estimate

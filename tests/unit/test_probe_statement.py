@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from pgdyno.analysis.counters import COUNTERS
+from pgdyno.analysis.telemetry.counters import COUNTERS
 from pgdyno.probe import sample
 from pgdyno.probe.server import EXTENSIONS, NEEDS_PRELOAD, PROBES, statements_major
 from pgdyno.probe.statement import for_major, statement

@@ -14,11 +14,11 @@ import pytest
 import scipy
 from synthetic_study import Synthetic, arms_of, write_study
 
-from pgdyno.analysis.findings import Findings
-from pgdyno.analysis.frames import frames_of
-from pgdyno.analysis.profile import Profile, profile_of
-from pgdyno.analysis.profile_comparison import FUNCTIONS_MAX, ProfileComparison, compare_profiles
-from pgdyno.analysis.study import find_study
+from pgdyno.analysis.causes.frames import frames_of
+from pgdyno.analysis.causes.profile_comparison import FUNCTIONS_MAX, ProfileComparison, compare_profiles
+from pgdyno.analysis.study.findings import Findings
+from pgdyno.analysis.study.study import find_study
+from pgdyno.analysis.telemetry.profile import Profile, profile_of
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Trial
 from pgdyno.probe.profile import (

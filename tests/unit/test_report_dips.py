@@ -13,10 +13,10 @@ import pytest
 from synthetic_study import Synthetic, write_study
 from test_report import FORMS
 
-from pgdyno.analysis.coincidence import Coincidence
-from pgdyno.analysis.dips import ArmDips
-from pgdyno.analysis.dips_of_trial import Dip
-from pgdyno.analysis.events import Event
+from pgdyno.analysis.causes.coincidence import Coincidence
+from pgdyno.analysis.causes.dips import ArmDips
+from pgdyno.analysis.causes.dips_of_trial import Dip
+from pgdyno.analysis.telemetry.events import Event
 from pgdyno.cli.report import read_report
 from pgdyno.report import dips
 from pgdyno.report.as_csv import to_csv

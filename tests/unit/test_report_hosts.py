@@ -18,12 +18,12 @@ from rich.console import Console
 from synthetic_study import HOST, Synthetic, write_study
 from typer.testing import CliRunner
 
-from pgdyno.analysis.combined import combine
-from pgdyno.analysis.effect import student
-from pgdyno.analysis.hosts import HostsFindings, find_hosts
-from pgdyno.analysis.same_study import is_same_machine
-from pgdyno.analysis.study import StudyFindings, find_study
-from pgdyno.analysis.verdict import Verdict
+from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.statistics.combined import combine
+from pgdyno.analysis.statistics.effect import student
+from pgdyno.analysis.study.hosts import HostsFindings, find_hosts
+from pgdyno.analysis.study.same_study import is_same_machine
+from pgdyno.analysis.study.study import StudyFindings, find_study
 from pgdyno.caveats import Code
 from pgdyno.cli.main import app, run
 from pgdyno.cli.report import names_of_files, read_hosts

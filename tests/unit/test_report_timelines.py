@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.cycles import begun
-from pgdyno.analysis.series import POINTS_MAX, Point, throughput
+from pgdyno.analysis.statistics.series import POINTS_MAX, Point, throughput
+from pgdyno.analysis.steadiness.cycles import begun
 from pgdyno.cli.report import read_report
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Executed, Role, Series

@@ -14,9 +14,9 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from pgdyno.analysis.calibration import BLOCKS_KNOWN, EFFECTS, Calibration, Measured
-from pgdyno.analysis.effect import percent_of
-from pgdyno.analysis.verdict import BLOCKS_MIN, POWER
+from pgdyno.analysis.comparison.calibration import BLOCKS_KNOWN, EFFECTS, Calibration, Measured
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, POWER
+from pgdyno.analysis.statistics.effect import percent_of
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.live import LiveView
 from pgdyno.cli.options import this_machine

@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from pgdyno.analysis.effect import percent_of
+from pgdyno.analysis.statistics.effect import percent_of
 from pgdyno.cli.calibrate import number
 from pgdyno.cli.console import out, print_json
 from pgdyno.errors import UsageError

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from pgdyno.analysis.latency import quantiles_ms
+from pgdyno.analysis.telemetry.latency import quantiles_ms
 from pgdyno.cli import options
 from pgdyno.cli.console import err, out, print_json, say
 from pgdyno.cli.groups import expanded

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from pgdyno.analysis.gate import parse_condition
-from pgdyno.analysis.history import grouped, histories
-from pgdyno.analysis.over_hosts import AVERAGE
-from pgdyno.analysis.study import StudyFindings, find_study
+from pgdyno.analysis.study.gate import parse_condition
+from pgdyno.analysis.study.history import grouped, histories
+from pgdyno.analysis.study.over_hosts import AVERAGE
+from pgdyno.analysis.study.study import StudyFindings, find_study
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.gating import TRIPPED

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from pgdyno.analysis.gate import Gate
-from pgdyno.analysis.hosts import find_hosts
-from pgdyno.analysis.study import find_study
+from pgdyno.analysis.study.gate import Gate
+from pgdyno.analysis.study.hosts import find_hosts
+from pgdyno.analysis.study.study import find_study
 from pgdyno.cli.console import out, say
 from pgdyno.cli.gating import Gating
 from pgdyno.cli.groups import expanded

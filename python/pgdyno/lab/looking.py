@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from pgdyno.analysis.comparison import Comparison
-from pgdyno.analysis.look import look_at
+from pgdyno.analysis.comparison.comparison import Comparison
+from pgdyno.analysis.comparison.look import look_at
 from pgdyno.evidence.reader import Evidence
 from pgdyno.lab.progress import Looked, Standing
 from pgdyno.lab.trial import Lab

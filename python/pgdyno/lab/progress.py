@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pgdyno.analysis.verdict import Verdict
+from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.estimate import Estimate
 from pgdyno.study.plan import Role
 

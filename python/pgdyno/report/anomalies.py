@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgdyno.analysis.anomalies import Anomalies, Anomaly, Measured
-from pgdyno.analysis.circumstances import Cause
-from pgdyno.analysis.findings import Findings
-from pgdyno.analysis.outlying import FALSE_ALARM, VALUES_MIN
+from pgdyno.analysis.causes.anomalies import Anomalies, Anomaly, Measured
+from pgdyno.analysis.causes.circumstances import Cause
+from pgdyno.analysis.causes.outlying import FALSE_ALARM, VALUES_MIN
+from pgdyno.analysis.study.findings import Findings
 from pgdyno.estimate import ABSENT, NO_BREAK, decimals_of, given_percent, grouped, signed
 from pgdyno.report.tables import Table, with_interval
 

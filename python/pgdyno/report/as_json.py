@@ -51,10 +51,10 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from pgdyno.analysis.comparison import Comparison, Effect
-from pgdyno.analysis.findings import ArmFindings, Findings
-from pgdyno.analysis.gate import Gate
-from pgdyno.analysis.over_hosts import OverHosts
+from pgdyno.analysis.comparison.comparison import Comparison, Effect
+from pgdyno.analysis.study.findings import ArmFindings, Findings
+from pgdyno.analysis.study.gate import Gate
+from pgdyno.analysis.study.over_hosts import OverHosts
 from pgdyno.estimate import Better, Estimate
 from pgdyno.report import anomalies, dips, noise, steadiness
 from pgdyno.report.gate import as_object as gate_as_object

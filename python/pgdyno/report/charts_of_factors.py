@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from pgdyno.analysis.factorial import Contrast, Effects
-from pgdyno.analysis.verdict import BLOCKS_MIN
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
+from pgdyno.analysis.study.factorial import Contrast, Effects
 from pgdyno.estimate import Better, signed
 from pgdyno.report.charts import Panel, arm_class
 from pgdyno.report.svg import Scale, circle, drawing, line, nice_ticks, polyline, text

@@ -6,10 +6,10 @@ import math
 
 from markupsafe import Markup
 
-from pgdyno.analysis.effect import percent_of
-from pgdyno.analysis.hosts import HostsFindings
-from pgdyno.analysis.over_hosts import OverHosts
-from pgdyno.analysis.verdict import BLOCKS_MIN
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
+from pgdyno.analysis.statistics.effect import percent_of
+from pgdyno.analysis.study.hosts import HostsFindings
+from pgdyno.analysis.study.over_hosts import OverHosts
 from pgdyno.estimate import Better, Estimate, given_percent, signed
 from pgdyno.report.charts import Panel, arm_class
 from pgdyno.report.svg import Scale, circle, drawing, element, line, nice_ticks, text

@@ -1,11 +1,12 @@
-"""What each factor changes and on which others that depends, in words and tables (analysis/factorial.py)."""
+"""What each factor changes and on which others that depends, in words and tables
+(analysis/study/factorial.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pgdyno.analysis.factorial import Change, Contrast, Effects
-from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
+from pgdyno.analysis.study.factorial import Change, Contrast, Effects
 from pgdyno.estimate import ABSENT, NO_BREAK, Better, Estimate, confidence_percent, given_percent, grouped
 from pgdyno.evidence.records import Plan, Schedule
 from pgdyno.report import charts_of_factors, tables

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pgdyno.analysis.gate import Gate, Judged, Tripped, Unjudged, judged
-from pgdyno.analysis.hosts import HostsFindings
-from pgdyno.analysis.study import StudyFindings
-from pgdyno.analysis.verdict import Verdict
+from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.study.gate import Gate, Judged, Tripped, Unjudged, judged
+from pgdyno.analysis.study.hosts import HostsFindings
+from pgdyno.analysis.study.study import StudyFindings
 from pgdyno.estimate import confidence_percent, counted, grouped
 from pgdyno.report.tables import change_text
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from pgdyno.analysis.change_points import POINTS_MIN
-from pgdyno.analysis.history import Apart, Change, Difference, History, Series
-from pgdyno.analysis.verdict import Verdict
+from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.statistics.change_points import POINTS_MIN
+from pgdyno.analysis.study.history import Apart, Change, Difference, History, Series
 from pgdyno.estimate import NO_BREAK, confidence_percent, counted, given_percent
 from pgdyno.report.tables import Table, level_text
 

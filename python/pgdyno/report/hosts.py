@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pgdyno.analysis.effect import percent_of
-from pgdyno.analysis.hosts import HostsFindings
-from pgdyno.analysis.over_hosts import OverHosts
-from pgdyno.analysis.pooling import Pooled
-from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
+from pgdyno.analysis.statistics.effect import percent_of
+from pgdyno.analysis.statistics.pooling import Pooled
+from pgdyno.analysis.study.hosts import HostsFindings
+from pgdyno.analysis.study.over_hosts import OverHosts
 from pgdyno.caveats import Code
 from pgdyno.estimate import (
     NO_BREAK,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pgdyno.analysis.findings import Findings
-from pgdyno.analysis.verdict import BLOCKS_MIN
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
+from pgdyno.analysis.study.findings import Findings
 from pgdyno.estimate import counted, given_percent
 from pgdyno.evidence.records import BlockStatus, Ending, Plan, Schedule
 from pgdyno.report import steadiness

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pgdyno.analysis.comparison import Comparison
-from pgdyno.analysis.findings import Findings
-from pgdyno.analysis.metrics import CAPACITY
-from pgdyno.analysis.verdict import BLOCKS_MIN, POWER, Verdict
+from pgdyno.analysis.comparison.comparison import Comparison
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, POWER, Verdict
+from pgdyno.analysis.study.findings import Findings
+from pgdyno.analysis.telemetry.metrics import CAPACITY
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import (
     NO_BREAK,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgdyno.analysis.effect import percent_of
-from pgdyno.analysis.findings import Findings
-from pgdyno.analysis.noise import FLOOR_BLOCKS_MIN, Noise, floor_text, signed_percent
-from pgdyno.analysis.verdict import BLOCKS_MIN, POWER
+from pgdyno.analysis.comparison.noise import FLOOR_BLOCKS_MIN, Noise, floor_text, signed_percent
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, POWER
+from pgdyno.analysis.statistics.effect import percent_of
+from pgdyno.analysis.study.findings import Findings
 from pgdyno.estimate import ABSENT, NO_BREAK, counted, given_percent, share_text
 from pgdyno.report.tables import Table
 

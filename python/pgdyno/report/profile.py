@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from pgdyno.analysis.findings import Findings
-from pgdyno.analysis.profile_comparison import FunctionChange, ProfileComparison
-from pgdyno.analysis.verdict import BLOCKS_MIN
+from pgdyno.analysis.causes.profile_comparison import FunctionChange, ProfileComparison
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
+from pgdyno.analysis.study.findings import Findings
 from pgdyno.estimate import NO_BREAK, counted, decimals_of, grouped, signed
 from pgdyno.report.tables import NAME_IN_HEAD_MAX, Table
 

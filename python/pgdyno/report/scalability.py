@@ -1,10 +1,10 @@
-"""How throughput grows with the number of clients, in words and tables (analysis/scalability.py)."""
+"""How throughput grows with the number of clients, in words and tables (analysis/study/scalability.py)."""
 
 from __future__ import annotations
 
 import math
 
-from pgdyno.analysis.scalability import REACH, Curve, Difference, Scalability
+from pgdyno.analysis.study.scalability import REACH, Curve, Difference, Scalability
 from pgdyno.estimate import ABSENT, NO_BREAK, Estimate, decimals_of, given_percent, grouped, signed
 from pgdyno.evidence.records import Plan
 from pgdyno.report import charts_of_scalability, tables

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pgdyno.analysis.findings import Findings
-from pgdyno.analysis.stationary import Trend
-from pgdyno.analysis.steadiness import Steadiness
-from pgdyno.analysis.warm_up import WarmUps, bounds_s
+from pgdyno.analysis.statistics.stationary import Trend
+from pgdyno.analysis.steadiness.steadiness import Steadiness
+from pgdyno.analysis.steadiness.warm_up import WarmUps, bounds_s
+from pgdyno.analysis.study.findings import Findings
 from pgdyno.estimate import ABSENT, Estimate, counted
 from pgdyno.evidence.records import Plan
 from pgdyno.report.tables import Table, with_interval

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pgdyno.analysis.study import OverCases, StudyFindings
-from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
+from pgdyno.analysis.study.study import OverCases, StudyFindings
 from pgdyno.estimate import ABSENT, Better, confidence_percent, counted
 from pgdyno.report import tables
 from pgdyno.report.capacity import capacity_section

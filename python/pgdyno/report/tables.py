@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pgdyno.analysis.findings import ALL_KINDS, QUANTILES_COMPARED, ArmFindings, Findings, latency_key
-from pgdyno.analysis.latency import QUANTILES
-from pgdyno.analysis.metrics import Metric
-from pgdyno.analysis.verdict import BLOCKS_MIN
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
+from pgdyno.analysis.study.findings import ALL_KINDS, QUANTILES_COMPARED, ArmFindings, Findings, latency_key
+from pgdyno.analysis.telemetry.latency import QUANTILES
+from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.estimate import (
     ABSENT,
     NO_BREAK,

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pgdyno.analysis.findings import ALL_KINDS, latency_key
-from pgdyno.analysis.hosts import MEAN_TIME, Host, HostsFindings
-from pgdyno.analysis.metrics import Metric
-from pgdyno.analysis.over_hosts import OverHosts
-from pgdyno.analysis.study import StudyFindings
+from pgdyno.analysis.study.findings import ALL_KINDS, latency_key
+from pgdyno.analysis.study.hosts import MEAN_TIME, Host, HostsFindings
+from pgdyno.analysis.study.over_hosts import OverHosts
+from pgdyno.analysis.study.study import StudyFindings
+from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.estimate import ABSENT, NO_BREAK, Estimate, confidence_percent, decimals_of, share_text, signed
 from pgdyno.report import study, tables
 from pgdyno.report.tables import Table

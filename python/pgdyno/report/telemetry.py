@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from pgdyno.analysis.findings import ArmFindings, Findings
-from pgdyno.analysis.samples import keyed
-from pgdyno.analysis.telemetry import parted
-from pgdyno.analysis.verdict import BLOCKS_MIN
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
+from pgdyno.analysis.study.findings import ArmFindings, Findings
+from pgdyno.analysis.telemetry.samples import keyed
+from pgdyno.analysis.telemetry.telemetry import parted
 from pgdyno.estimate import ABSENT, NO_BREAK, Better, Estimate, grouped, share_text
 from pgdyno.report.tables import DIGITS_OF_LEVEL, Table, listed, with_interval
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pgdyno.analysis.drift import Drift
-from pgdyno.analysis.findings import Findings
+from pgdyno.analysis.steadiness.drift import Drift
+from pgdyno.analysis.study.findings import Findings
 from pgdyno.estimate import ABSENT, NO_BREAK, Better, Estimate, signed
 from pgdyno.report.tables import Table, with_interval
 from pgdyno.report.telemetry import pivot

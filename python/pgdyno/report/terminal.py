@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from pgdyno.analysis.verdict import Verdict
+from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.report import history as history_words
 from pgdyno.report.history import HistoryReport
 from pgdyno.report.hosts import HostsReport

@@ -1,12 +1,12 @@
-"""Why an arm is faster or slower, in words and tables: ``analysis/why.py`` has the numbers."""
+"""Why an arm is faster or slower, in words and tables: ``analysis/causes/why.py`` has the numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pgdyno.analysis.findings import Findings
-from pgdyno.analysis.why import Part, Waterfall, Why
+from pgdyno.analysis.causes.why import Part, Waterfall, Why
+from pgdyno.analysis.study.findings import Findings
 from pgdyno.estimate import ABSENT, counted, decimals_of, grouped
 from pgdyno.report.tables import NAME_IN_HEAD_MAX, Table, listed, with_interval
 from pgdyno.report.why_sentences import NAMES, name_of, sentences

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pgdyno.analysis import parts_of_time as of
-from pgdyno.analysis.client_time import CLIENT
-from pgdyno.analysis.verdict import BLOCKS_MIN, Verdict
-from pgdyno.analysis.why import Part, Waterfall, Why
+from pgdyno.analysis.causes import parts_of_time as of
+from pgdyno.analysis.causes.why import Part, Waterfall, Why
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
+from pgdyno.analysis.telemetry.client_time import CLIENT
 from pgdyno.estimate import NO_BREAK, confidence_percent, counted, grouped, share_text
 from pgdyno.report.tables import listed
 

@@ -1,0 +1,1 @@
+"""One arm against the baseline: effects, verdicts, what to doubt, and how much the machine trembles."""

@@ -1,0 +1,241 @@
+"""What a calibration says: how noisy an arm against itself is, by schedule and slice length.
+
+A unit is a round and its mirror image (ABBA; of a duet two slices with the cores swapped): d = ln(B/A) of the
+work done in it. Within a block units vary about the block's mean with standard deviation s_u; a block's own
+mean d̄ varies about 0, its true value, with variance σ_b² + s_u²/k, for k units a block: σ_b is what restores
+and restarts do, whatever the slices, so it is estimated from all lengths together by equating moments (the
+method of variance components in a one-way layout), and is at least 0.
+
+The figure of merit is the standard deviation of a block times the root of its minutes: it does not depend
+on how many blocks there are, and holds the time for restores, restarts, warm-up, draining and discarded
+starts. Its variance is a sum of mean squares, so its interval is chi-squared's with Satterthwaite's degrees
+of freedom ("An approximate distribution of estimates of variance components", Biometrics 1946).
+
+How long an effect takes is what the rule of the verdicts says: a study that stops on its verdict needs five
+blocks at least, an interval for every look, and a sixth of its time for its A/A blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy  # its parts load when first used: stats alone takes a second
+
+from pgdyno.analysis.comparison.noise import Alarms
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, BLOCKS_NEEDED_MAX, reach_of
+from pgdyno.analysis.statistics.effect import Method, student
+from pgdyno.study.aa import BLOCKS_PER_AA
+
+CONFIDENCE = 0.95
+EFFECTS = (0.05, 0.02)
+"""True differences of which it is told how long they take to be found."""
+
+BLOCKS_KNOWN = 3
+"""Of each schedule and length: what rests on fewer is shown, but nothing is concluded from it."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Of one schedule and slice length: ``units`` block by block, in log ratios.
+
+    ``unit_s`` is a unit's time with its draining, ``block_s`` a block's with everything; ``lost_share`` is
+    what of the slices' time did not count.
+    """
+
+    schedule: str
+    slice_s: float
+    units: Sequence[Sequence[float]]
+    unit_s: float
+    block_s: float
+    lost_share: float
+
+    @property
+    def blocks(self) -> int:
+        """How many."""
+        return len(self.units)
+
+    @property
+    def per_block(self) -> float:
+        """Units of a block, on the mean."""
+        return sum(map(len, self.units)) / len(self.units) if self.units else 0.0
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it has too few blocks for anything to follow."""
+        return self.blocks < BLOCKS_KNOWN
+
+    @property
+    def free_of_units(self) -> int:
+        """Degrees of freedom of s_u."""
+        return sum(len(of) - 1 for of in self.units)
+
+    @property
+    def sd_unit(self) -> float | None:
+        """s_u, about each block's mean; None where no block has two."""
+        if self.free_of_units < 1:
+            return None
+        square = sum(float(np.var(of)) * len(of) for of in self.units)
+        return math.sqrt(square / self.free_of_units)
+
+    @property
+    def of_blocks(self) -> list[float]:
+        """Their mean log ratios."""
+        return [float(np.mean(of)) for of in self.units]
+
+    def within(self) -> float | None:
+        """Of a unit, times the root of its minutes: as if there were no restarts."""
+        return None if self.sd_unit is None else self.sd_unit * math.sqrt(self.unit_s / 60)
+
+    def sd_block(self, sd_restart: float) -> float | None:
+        """Of a block's mean."""
+        if self.sd_unit is None:
+            return None
+        return math.sqrt(sd_restart**2 + self.sd_unit**2 / self.per_block)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """All lengths. ``sd_restart`` is σ_b."""
+
+    measured: Sequence[Measured]
+    sd_restart: float
+    alarms: Alarms | None
+
+    @property
+    def is_short(self) -> bool:
+        """Whether some length has too few blocks, or none."""
+        return any(one.is_short for one in self.measured)
+
+    def merit(self, one: Measured) -> float | None:
+        """The figure of merit: small is good."""
+        sd = one.sd_block(self.sd_restart)
+        return None if sd is None else sd * math.sqrt(one.block_s / 60)
+
+    def merit_interval(self, one: Measured) -> tuple[float, float] | None:
+        """By chi-squared, at CONFIDENCE."""
+        merit, free = self.merit(one), self.freedom(one)
+        if merit is None or free is None or one.is_short:
+            return None
+        low, high = (free / float(scipy.stats.chi2.ppf((1 + p) / 2, free)) for p in (CONFIDENCE, -CONFIDENCE))
+        return merit * math.sqrt(low), merit * math.sqrt(high)
+
+    def freedom(self, one: Measured) -> float | None:
+        """Satterthwaite's degrees of freedom of the variance of a block's mean."""
+        variance = self._variance(one)
+        return 2 * variance**2 / self._doubt([(one, 1.0)]) if variance else None
+
+    def _variance(self, one: Measured) -> float:
+        return (one.sd_block(self.sd_restart) or 0.0) ** 2
+
+    def _doubt(self, parts: Sequence[tuple[Measured, float]]) -> float:
+        """The variance of Σ_j c_j V_j, of lengths and their c. The variance of a block's mean is estimated by
+
+        V_j = Σ_i n_i/N (M_i - s_i²/k_i) + s_j²/k_j,
+
+        of mean squares M_i of n_i block means about 0, of which V_i is the mean, and s_i² of units.
+        """
+        known = [one for one in self.measured if one.sd_unit is not None]
+        blocks, whole, doubt = sum(one.blocks for one in known), sum(c for _, c in parts), 0.0
+        for one in known:
+            of_blocks = whole * one.blocks / blocks
+            of_units = sum(c for other, c in parts if other is one) - of_blocks
+            within = (one.sd_unit or 0.0) ** 2 / one.per_block
+            doubt += of_blocks**2 * 2 * self._variance(one) ** 2 / one.blocks
+            doubt += of_units**2 * 2 * within**2 / max(1, one.free_of_units)
+        return doubt
+
+    def minutes(self, one: Measured, effect: float) -> float | None:
+        """As ``minutes_for``; None while too few blocks are known."""
+        sd = one.sd_block(self.sd_restart)
+        return None if sd is None or one.is_short else minutes_for(sd, one.block_s, effect)
+
+    def best(self, schedule: str | None = None) -> Measured | None:
+        """With the least merit, of one schedule or of all; None while one of them has too few blocks."""
+        mine = [one for one in self.measured if schedule in (None, one.schedule)]
+        merits = [(merit, one) for one in mine if (merit := self.merit(one)) is not None]
+        if not merits or any(one.is_short for one in mine):
+            return None
+        return min(merits, key=lambda pair: pair[0])[1]
+
+    def like_best(self) -> list[Measured]:
+        """Those that cannot be told apart from the best: what their squares differ by is within the normal
+        error, at 5 % in all.
+        """
+        best = self.best()
+        others = [one for one in self.measured if one is not best]
+        if best is None:
+            return []
+        return [one for one in others if not self._is_worse(one, best, (1 - CONFIDENCE) / len(others))]
+
+    def _is_worse(self, one: Measured, best: Measured, level: float) -> bool:
+        merit, least = self.merit(one), self.merit(best)
+        if merit is None or least is None:
+            return False
+        sd = math.sqrt(self._doubt([(one, one.block_s / 60), (best, -best.block_s / 60)]))
+        return merit**2 - least**2 > float(scipy.stats.norm.isf(level)) * sd
+
+
+def minutes_for(sd: float, block_s: float, effect: float) -> float | None:
+    """Until a true effect of that size is found with a chance of POWER by a study of two arms that stops on
+    its verdict, with its A/A blocks; ``sd`` is of one block. None where no study is so long.
+    """
+    wanted, numbers = math.log1p(effect), range(BLOCKS_MIN, BLOCKS_NEEDED_MAX)
+    place = bisect_left(numbers, True, key=lambda n: reach_of(sd, n, CONFIDENCE, Method.ANYTIME) <= wanted)
+    if place == len(numbers):
+        return None
+    return numbers[place] * block_s / 60 * (1 + 1 / BLOCKS_PER_AA)
+
+
+def calibration_of(measured: Sequence[Measured]) -> Calibration:
+    """What follows from all lengths together."""
+    return Calibration(measured, _sd_restart(measured), _alarms(measured))
+
+
+def _sd_restart(measured: Sequence[Measured]) -> float:
+    excess, n = 0.0, 0
+    for one in measured:
+        if one.sd_unit is not None:
+            excess += sum(d * d for d in one.of_blocks) - one.blocks * one.sd_unit**2 / one.per_block
+            n += one.blocks
+    return math.sqrt(max(0.0, excess / n)) if n else 0.0
+
+
+def _alarms(measured: Sequence[Measured]) -> Alarms | None:
+    """Series of BLOCKS_MIN blocks of a length, as a study of so many would have them: judged by whether
+    Student's interval leaves 0 out. A block counts once: its units share what its restart does.
+    """
+    series = [
+        one.of_blocks[first : first + BLOCKS_MIN]
+        for one in measured
+        for first in range(0, one.blocks - BLOCKS_MIN + 1, BLOCKS_MIN)
+    ]
+    if not series:
+        return None
+    p_values = [student(one, CONFIDENCE).p_value for one in series]
+    return Alarms(sum(p is not None and p < 1 - CONFIDENCE for p in p_values), len(series), CONFIDENCE)
+
+
+def as_values(calibration: Calibration) -> list[Mapping[str, object]]:
+    """For JSON and the history: a row a schedule and length, logs as they are."""
+    alike = calibration.like_best()
+    return [
+        {
+            "schedule": one.schedule,
+            "slice_s": one.slice_s,
+            "blocks": one.blocks,
+            "units": sum(map(len, one.units)),
+            "block_s": one.block_s if one.units else None,
+            "unit_s": one.unit_s if one.units else None,
+            "lost_share": one.lost_share if one.units else None,
+            "sd_within_root_min": one.within(),
+            "sd_root_min": calibration.merit(one),
+            "sd_root_min_interval": calibration.merit_interval(one),
+            "is_like_best": any(one is other for other in alike),
+            "minutes": {f"{effect:g}": calibration.minutes(one, effect) for effect in EFFECTS},
+        }
+        for one in calibration.measured
+    ]

@@ -1,0 +1,180 @@
+"""What the probes tell of a case: by trial, then as levels of the arms and effects against the baseline.
+
+A family of its own beside the metrics of the driver: no effect here changes an interval or a verdict there.
+Series are read one trial at a time and reduced; of the server's what charts and slopes need is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from sys import intern
+
+from pgdyno.analysis.comparison.comparison import Effect, Values, effects_by_arm, ok_by_block
+from pgdyno.analysis.statistics.combined import Combined, combine
+from pgdyno.analysis.telemetry import telemetry
+from pgdyno.analysis.telemetry.client_time import ClientTime
+from pgdyno.analysis.telemetry.events import SERVER_CPU, Events, events_of
+from pgdyno.analysis.telemetry.metrics import Metric
+from pgdyno.analysis.telemetry.probe_cost import ProbeCost, probe_cost
+from pgdyno.analysis.telemetry.sampled import HOST, SERVER
+from pgdyno.analysis.telemetry.samples import keyed
+from pgdyno.analysis.telemetry.telemetry import Telemetry, of_trial, told_of
+from pgdyno.estimate import Estimate
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import Arm, Schedule, Series, Study, Trial, TrialStatus
+
+KEPT = ("at_s", "late_s", "lsn_bytes", "num_timed", "num_requested", "frozen_xid_age")
+"""Of the server's series: what is drawn, and what has a slope."""
+
+BRACKETS = frozenset({"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"})
+"""Statements around others, of less than a microsecond: their ratios are the clock's, not the server's."""
+
+
+@dataclass(frozen=True)
+class CaseTelemetry:
+    """``by_trial`` and ``series`` (of the server, its columns KEPT) are of the trials that count, by id;
+    ``events``: what happened beside the transactions.
+
+    ``metrics`` are what is compared, by key; ``levels`` (arm → key) has what any block has a value of, zero
+    and less included, ``effects`` what has a ratio in every block that has values of both arms. ``average``
+    is the geometric mean, by arm, of what it changes in the mean times of the statements.
+    """
+
+    by_trial: Mapping[int, Telemetry]
+    series: Mapping[int, Series]
+    events: Mapping[int, Events]
+    metrics: Mapping[str, Metric]
+    levels: Mapping[int, Mapping[str, Estimate]]
+    effects: Mapping[int, Mapping[str, Effect]]
+    average: Mapping[int, Combined]
+    cost: ProbeCost | None
+    missing: Mapping[int, Mapping[str, str]]  # arm → probe → why its version does not have it
+
+    def parts(self, key: str) -> list[str]:
+        """The statements, relations or waits that have this key, in their order."""
+        told = (telemetry.parted(own) for own in self.metrics)
+        return [part for of, part in told if of == key]
+
+
+def read_case(
+    evidence: Evidence, study: Study, arms: Sequence[Arm], trials: Sequence[Trial]
+) -> CaseTelemetry:
+    """Of the ok trials. The caller holds a snapshot."""
+    by_trial, series, events = {}, {}, {}
+    clients = {arm.arm: arm.clients for arm in arms}
+    is_duet = study.plan.schedule is Schedule.DUET
+    ok = [trial for trial in trials if trial.status is TrialStatus.OK]
+    for together in _at_a_time(trials):
+        sampled = {trial.trial: evidence.series(trial.trial) for trial in together}
+        servers = {
+            trial: _only(of[HOST], ("at_s", SERVER_CPU)) for trial, of in sampled.items() if HOST in of
+        }
+        for trial in together:
+            if trial.status is not TrialStatus.OK:
+                continue
+            own = sampled[trial.trial]
+            found = of_trial(trial, evidence.readings(trial.trial), own, is_duet=is_duet)
+            by_trial[trial.trial] = _shared(found)
+            beside = [of for other, of in servers.items() if other != trial.trial]
+            events[trial.trial] = events_of(own, trial.settings, clients[trial.arm], beside)
+            if SERVER in own:
+                series[trial.trial] = _kept(own[SERVER])
+    by_trial = {
+        trial: replace(by_trial[trial], values=values) for trial, values in telemetry.filled(by_trial).items()
+    }
+    confidence = study.plan.confidence
+    metrics = {metric.key: metric for metric in told_of(by_trial)}
+    effects = effects_on(arms, ok, metrics.values(), by_trial, confidence)
+    return CaseTelemetry(
+        by_trial=by_trial,
+        series=series,
+        events=events,
+        metrics=metrics,
+        levels={
+            arm.arm: telemetry.levels([t for t in ok if t.arm == arm.arm], by_trial, confidence, metrics)
+            for arm in arms
+        },
+        effects=effects,
+        average={arm: average for arm, of in effects.items() if (average := _average(of, confidence))},
+        cost=probe_cost(study.host, ok),
+        missing=telemetry.not_in_version(arms, ok, by_trial),
+    )
+
+
+def _at_a_time(trials: Sequence[Trial]) -> list[list[Trial]]:
+    """The trials that ran in one run of the driver, together."""
+    found: dict[object, list[Trial]] = {}
+    for trial in trials:
+        run = trial.trial if trial.epoch_unix_s is None else (trial.block, trial.epoch_unix_s)
+        found.setdefault(run, []).append(trial)
+    return list(found.values())
+
+
+def effects_on(
+    arms: Sequence[Arm],
+    trials: Sequence[Trial],
+    metrics: Iterable[Metric],
+    by_trial: Mapping[int, Telemetry],
+    confidence: float,
+) -> dict[int, dict[str, Effect]]:
+    """Of each arm after the first, by key; with Holm's correction over the arms, metric by metric."""
+    blocks = ok_by_block(trials)
+    values: dict[str, list[Values]] = {}
+    for metric in metrics:
+        values[metric.key] = [{} for _ in arms[1:]]
+        for i, arm in enumerate(arms[1:]):
+            pairs = {
+                block: (a, b)
+                for block, of_arm in blocks.items()
+                if (a := _value(by_trial, of_arm.get(0), metric.key)) is not None
+                and (b := _value(by_trial, of_arm.get(arm.arm), metric.key)) is not None
+            }
+            # To leave out the blocks without a ratio would tell of the others as if they were all.
+            if all(a > 0 and b > 0 for a, b in pairs.values()):
+                values[metric.key][i] = pairs
+    by_key = {metric.key: (metric.name, metric.better) for metric in metrics}
+    found = effects_by_arm(len(arms) - 1, values, by_key, confidence)
+    return {arm.arm: found[i] for i, arm in enumerate(arms[1:])}
+
+
+def _value(by_trial: Mapping[int, Telemetry], trial: Trial | None, key: str) -> float | None:
+    return None if trial is None else by_trial[trial.trial].values.get(key)
+
+
+def _average(effects: Mapping[str, Effect], confidence: float) -> Combined | None:
+    """Over the statements that both arms have, but those of BRACKETS."""
+    of = keyed("statement.mean_ms", "")
+    texts = {key: key.removeprefix(of) for key in effects if key.startswith(of)}
+    ratios = {
+        text: effects[key].log_ratios
+        for key, text in texts.items()
+        if text.split()[0].upper() not in BRACKETS
+    }
+    return combine(ratios, confidence) if len(ratios) > 1 else None
+
+
+def _shared(of: Telemetry) -> Telemetry:
+    """With keys that all trials share: those of statements hold their texts."""
+    return replace(
+        of,
+        values={intern(key): value for key, value in of.values.items()},
+        statements=[intern(text) for text in of.statements],
+        relations=[intern(name) for name in of.relations],
+        time=_interned(of.time),
+    )
+
+
+def _interned(of: ClientTime) -> ClientTime:
+    if of.statements is None:
+        return of
+    return replace(of, statements={intern(text): us for text, us in of.statements.items()})
+
+
+def _kept(series: Series) -> Series:
+    return _only(series, KEPT)
+
+
+def _only(series: Series, names: Sequence[str]) -> Series:
+    columns = [name for name in names if name in series.columns]
+    return Series(series.probe, columns, series.points[:, [series.columns.index(name) for name in columns]])

@@ -1,0 +1,197 @@
+"""The effect of an arm against the baseline: one log ratio per block, and an interval on their mean.
+
+A block is the unit of replication (ADR 4). In block b both arms give x_A and x_B; d_b = ln(x_B / x_A).
+The estimate is exp(mean d), its interval Student's t on d, mapped by exp, or, where a study stops on its
+verdict, one that is valid at any stopping time (``sequential``, ADR 9); a BCa bootstrap (Efron, "Better
+bootstrap confidence intervals", JASA 1987) checks Student's. On the log scale swapping A and B mirrors the
+result, and a machine twice as fast gives the same one.
+
+In the slices schedule x is the transactions counted over all slices of the block's pairs, divided by the
+time counted over them: the ratio of the two arms' mean rates over the slice pairs. So it is in a duet, where
+the two of a pair are at the same time. We take this and not the
+mean of the pairs' log ratios because it is the ratio of work done, agrees with the rates shown in the
+tables, and stays finite where a stall leaves one slice empty; a slice without its pair (an interrupted
+round) is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from pgdyno.analysis.statistics import sequential, students_t
+from pgdyno.analysis.statistics.bca import bca
+from pgdyno.estimate import Better, Estimate
+from pgdyno.evidence.records import Slice, Trial
+
+BOOTSTRAP_RESAMPLES = 9999
+BOOTSTRAP_SEED = 20261121
+"""Fixed, so that a report made twice of the same evidence is the same."""
+
+BOOTSTRAP_BLOCKS_MIN = 5
+
+
+class Method(StrEnum):
+    """How an interval is made: for one look after a number of blocks fixed beforehand, or for any."""
+
+    STUDENT = "student"
+    ANYTIME = "anytime"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The log ratios of the blocks and what follows from them. ``sd`` needs two blocks, as does Student's
+    interval; the one for any stopping time ``sequential.FIRST_LOOK``.
+
+    Logs are natural; ``p_value`` is two-sided, of mean d = 0, and below 1 − ``confidence`` exactly where the
+    interval leaves 0 out.
+    """
+
+    mean: float
+    n: int
+    sd: float | None
+    low: float | None
+    high: float | None
+    confidence: float
+    p_value: float | None
+    method: Method = Method.STUDENT
+
+    def mirrored(self) -> Spread:
+        """Of the baseline against the arm."""
+        low, high = (None if end is None else -end for end in (self.high, self.low))
+        return replace(self, mean=-self.mean, low=low, high=high)
+
+    def percent(self, better: Better) -> Estimate:
+        """(B − A) / A in percent."""
+        return Estimate(
+            value=percent_of(self.mean),
+            unit="%",
+            n=self.n,
+            better=better,
+            low=None if self.low is None else percent_of(self.low),
+            high=None if self.high is None else percent_of(self.high),
+            confidence=self.confidence,
+        )
+
+
+def percent_of(log_ratio: float) -> float:
+    """100 · (e^d − 1)."""
+    return float(100 * np.expm1(log_ratio))
+
+
+def student(d: Sequence[float], confidence: float) -> Spread:
+    """The mean of ``d`` with Student's interval. ``d`` must not be empty."""
+    return with_error(float(np.mean(d)), _sd(d), len(d), confidence, Method.STUDENT)
+
+
+def anytime(d: Sequence[float], confidence: float) -> Spread:
+    """The mean of ``d`` with the interval that is valid at any stopping time. ``d`` must not be empty."""
+    return with_error(float(np.mean(d)), _sd(d), len(d), confidence, Method.ANYTIME)
+
+
+def spread_of(d: Sequence[float], confidence: float, method: Method) -> Spread:
+    """By either method. ``d`` must not be empty."""
+    return student(d, confidence) if method is Method.STUDENT else anytime(d, confidence)
+
+
+def with_error(mean: float, sd: float | None, n: int, confidence: float, method: Method) -> Spread:
+    """The interval and the p-value of a mean of ``n`` blocks with the standard error ``sd`` / √n."""
+    if sd is None:
+        return Spread(mean, n, None, None, None, confidence, None, method)
+    error = sd / math.sqrt(n)
+    # Blocks that are all alike (which only synthetic ones are) leave no doubt at all.
+    t = mean / error if error > 0 else math.copysign(math.inf, mean) if mean else 0.0
+    p_value, reach = _p_value(t, n, method), critical(n, confidence, method)
+    if math.isinf(reach):
+        return Spread(mean, n, sd, None, None, confidence, p_value, method)
+    low, high = mean - reach * error, mean + reach * error
+    return Spread(mean, n, sd, low, high, confidence, p_value, method)
+
+
+def critical(n: int, confidence: float, method: Method) -> float:
+    """Half an interval's width in standard errors; infinite where ``n`` blocks allow none."""
+    if method is Method.ANYTIME:
+        return sequential.critical(n, confidence)
+    return students_t.quantile((1 + confidence) / 2, n - 1) if n > 1 else math.inf
+
+
+def _p_value(t: float, n: int, method: Method) -> float | None:
+    if method is Method.ANYTIME:
+        return sequential.p_value(t, n)
+    return 2 * students_t.beyond(abs(t), n - 1)
+
+
+def _sd(d: Sequence[float]) -> float | None:
+    return float(np.std(d, ddof=1)) if len(d) > 1 else None
+
+
+def bootstrap(d: Sequence[float], confidence: float) -> tuple[float, float] | None:
+    """The BCa interval of the mean of ``d``; None for fewer blocks than BOOTSTRAP_BLOCKS_MIN."""
+    if len(d) < BOOTSTRAP_BLOCKS_MIN:
+        return None
+    if np.ptp(d) == 0:
+        return d[0], d[0]
+    return bca(np.asarray(d), confidence, BOOTSTRAP_RESAMPLES, BOOTSTRAP_SEED)
+
+
+def holm_confidences(p_values: Sequence[float | None], confidence: float) -> list[float]:
+    """The confidence at which each comparison's interval is drawn, so that it agrees with Holm's test.
+
+    Holm ("A simple sequentially rejective multiple test procedure", 1979) takes the p-values in ascending
+    order and holds the j-th of m against α / (m − j + 1) until one fails; all after it fail too. An
+    interval drawn at 1 minus the level at which its comparison was judged leaves 0 out exactly where Holm
+    rejects. The chance of one or more false faster or slower among all comparisons is at most α. A
+    comparison without a p-value is judged last.
+    """
+    alpha, m = 1 - confidence, len(p_values)
+    order = sorted(range(m), key=lambda i: 2.0 if p_values[i] is None else float(p_values[i] or 0.0))
+    levels = [0.0] * m
+    level = alpha / m if m else alpha
+    failed = False
+    for rank, i in enumerate(order):
+        if not failed:
+            level = alpha / (m - rank)
+        levels[i] = level
+        p_value = p_values[i]
+        failed = failed or p_value is None or p_value > level
+    return [1 - level for level in levels]
+
+
+def paired(baseline: Trial, arm: Trial) -> tuple[list[Slice], list[Slice]]:
+    """Both trials' measured slices that have a partner: the k-th of one goes with the k-th of the other."""
+    pairs = min(len(baseline.measured), len(arm.measured))
+    return baseline.measured[:pairs], arm.measured[:pairs]
+
+
+def own_level(values: Mapping[int, float], unit: str, better: Better, confidence: float) -> Estimate | None:
+    """An arm's own level: geometric mean over blocks, Student's interval on the logs; None without a block.
+
+    Where two arms have the same blocks, the ratio of their levels is the effect.
+    """
+    if not values:
+        return None
+    spread = student([float(np.log(value)) for value in values.values()], confidence)
+    low, high = spread.low, spread.high
+    return Estimate(
+        value=float(np.exp(spread.mean)),
+        unit=unit,
+        n=spread.n,
+        better=better,
+        low=None if low is None else float(np.exp(low)),
+        high=None if high is None else float(np.exp(high)),
+        confidence=confidence,
+    )
+
+
+def level_of(values: Mapping[int, float], unit: str, better: Better, confidence: float) -> Estimate | None:
+    """As ``own_level``; of values that are zero or less in a block (checkpoints, deadlocks, growth), which
+    have no logarithm, the arithmetic mean with Student's interval.
+    """
+    if not values or min(values.values()) > 0:
+        return own_level(values, unit, better, confidence)
+    spread = student(list(values.values()), confidence)
+    return Estimate(spread.mean, unit, spread.n, better, spread.low, spread.high, confidence)

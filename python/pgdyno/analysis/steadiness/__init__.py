@@ -1,0 +1,1 @@
+"""Whether a trial was warm, and whether it held still while it was measured."""

@@ -1,0 +1,164 @@
+"""Whether a case was measured in a steady state: its warm-ups, its windows, their checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pgdyno.analysis.statistics import stationary
+from pgdyno.analysis.statistics.series import Point
+from pgdyno.analysis.statistics.slopes import SPAN_S_MIN
+from pgdyno.analysis.statistics.stationary import Observed, Step, Trend, surely
+from pgdyno.analysis.steadiness import cycles, warm_up
+from pgdyno.analysis.steadiness.cycles import Cycles
+from pgdyno.analysis.steadiness.warm_up import WarmUps
+from pgdyno.analysis.telemetry.telemetry import Telemetry
+from pgdyno.caveats import Caveat, Code, Parameter
+from pgdyno.estimate import signed
+from pgdyno.evidence.records import Arm, Plan, Schedule, Series, Trial, TrialStatus
+from pgdyno.units import format_duration
+
+
+@dataclass(frozen=True)
+class Steadiness:
+    """Of an arm. ``of_effect``: of its rate against the baseline's, where the arms took turns; ``steps``: the
+    trials that surely have one, of ``looked`` whose windows are long enough.
+    """
+
+    arm: Arm
+    warm_ups: WarmUps | None
+    trend: Trend | None
+    of_effect: Trend | None
+    steps: Sequence[Step] = field(default_factory=list)
+    looked: int = 0
+    cycles: Cycles | None = None
+
+
+def steadiness(
+    plan: Plan,
+    arms: Sequence[Arm],
+    trials: Sequence[Trial],
+    points: Mapping[int, Sequence[Point]],
+    series: Mapping[int, Series],
+    told: Mapping[int, Telemetry],
+    cases: int = 1,
+) -> list[Steadiness]:
+    """Of each arm of one of so many cases. ``points``, ``series`` (the server's) and ``told`` by trial id."""
+    seen = {
+        arm.arm: stationary.of_arm([trial for trial in trials if trial.arm == arm.arm], points)
+        for arm in arms
+    }
+    steps = _steps(trials, seen)
+    sure = {id(one) for one, stands in zip(steps, _stand(steps, cases), strict=True) if stands}
+    return [
+        Steadiness(
+            arm=arm,
+            warm_ups=warm_up.warm_ups(arm, trials),
+            trend=stationary.trend(list(seen[arm.arm].values()), plan.confidence),
+            of_effect=_of_effect(plan, arm, arms[0], trials, seen),
+            steps=[
+                one
+                for one in steps
+                if one.trial in seen[arm.arm] and id(one) in sure and abs(one.percent) > 100 * plan.margin
+            ],
+            looked=sum(one.trial in seen[arm.arm] for one in steps),
+            cycles=cycles.of_arm(plan, [trial for trial in trials if trial.arm == arm.arm], series, told),
+        )
+        for arm in arms
+    ]
+
+
+def doubts(plan: Plan, found: Sequence[Steadiness], cases: int = 1) -> list[Caveat]:
+    """Those that hold for the whole study of so many cases at its alarm, and matter."""
+    told = warm_up.doubts({of.arm.name: of.warm_ups for of in found}, cases)
+    alarms = (stationary.ALARM_OF_TRENDS / cases, stationary.ALARM_OF_EFFECTS / cases)
+    for alarm, trends, code in zip(
+        alarms,
+        ([of.trend for of in found], [of.of_effect for of in found]),
+        (Code.RATE_CHANGES, Code.EFFECT_CHANGES),
+        strict=True,
+    ):
+        stands = surely([None if one is None else one.p_value for one in trends], alarm)
+        for of, one, is_sure in zip(found, trends, stands, strict=True):
+            is_long = code is Code.RATE_CHANGES and one is not None and one.span_s >= SPAN_S_MIN
+            if one is None or not is_sure or is_long or abs(one.percent.value) <= 100 * plan.margin:
+                continue  # of long windows the slope per hour says it
+            told.append(_changes(code, of, one, found[0].arm.name))
+    told += [_steps_told(of) for of in found if of.steps]
+    return told + [
+        caveat
+        for of in found
+        if of.cycles is not None
+        for caveat in cycles.doubts(plan, of.arm.name, of.cycles)
+    ]
+
+
+def _changes(code: Code, of: Steadiness, one: Trend, baseline: str) -> Caveat:
+    percent = one.percent
+    names: dict[str, Parameter] = {
+        "arm": of.arm.name,
+        "change": percent.signed_text,
+        "interval": percent.signed_interval_text,
+        "window": format_duration(one.span_s),
+        "trials": percent.n,
+    }
+    if code is Code.EFFECT_CHANGES:
+        return Caveat(code, {**names, "baseline": baseline})
+    if one.cut_s is None:
+        cut = "no part of them is steady"
+    elif one.cut_s:
+        cut = f"their first {format_duration(one.cut_s)} still belong to the warm-up"
+    else:
+        cut = "it goes on to their end"
+    return Caveat(code, {**names, "cut": cut})
+
+
+def _steps_told(of: Steadiness) -> Caveat:
+    largest = max(of.steps, key=lambda one: abs(one.percent))
+    return Caveat(
+        Code.RATE_STEPS,
+        {
+            "arm": of.arm.name,
+            "trials": len(of.steps),
+            "of": of.looked,
+            "size": signed(largest.percent, 0, "%"),
+            "at": format_duration(largest.at_s),
+            "block": largest.block + 1,
+        },
+    )
+
+
+def _steps(trials: Sequence[Trial], seen: Mapping[int, Mapping[int, Observed]]) -> list[Step]:
+    """Of all trials that are long enough, each with its largest."""
+    found = (
+        stationary.step(trial, seen[trial.arm][trial.trial])
+        for trial in trials
+        if trial.trial in seen[trial.arm]
+    )
+    return [one for one in found if one is not None]
+
+
+def _stand(steps: Sequence[Step], cases: int) -> list[bool]:
+    return surely([one.p_value for one in steps], stationary.ALARM_OF_STEPS / cases)
+
+
+def _of_effect(
+    plan: Plan,
+    arm: Arm,
+    baseline: Arm,
+    trials: Sequence[Trial],
+    seen: Mapping[int, Mapping[int, Observed]],
+) -> Trend | None:
+    """By blocks in which both trials count."""
+    if arm.arm == baseline.arm or plan.schedule not in (Schedule.SLICES, Schedule.DUET):
+        return None
+    places = {(trial.block, trial.arm): trial.trial for trial in trials if trial.status is TrialStatus.OK}
+    pairs = [
+        (seen[arm.arm][places[block, arm.arm]], seen[baseline.arm][places[block, baseline.arm]])
+        for block in sorted({block for block, _ in places})
+        if places.get((block, arm.arm)) in seen[arm.arm]
+        and places.get((block, baseline.arm)) in seen[baseline.arm]
+    ]
+    return stationary.effect_trend(
+        [mine for mine, _ in pairs], [other for _, other in pairs], plan.confidence
+    )

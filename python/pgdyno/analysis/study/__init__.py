@@ -1,0 +1,1 @@
+"""What holds for a whole case or study: findings, factors, curves, hosts, gates, history."""

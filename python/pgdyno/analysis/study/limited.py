@@ -1,0 +1,54 @@
+"""The latency that a study limits, trial by trial: also of those that were never answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import scipy  # its parts load when first used: stats alone takes a second
+
+from pgdyno.analysis.telemetry.latency import limited_ms, merge
+from pgdyno.caveats import Caveat, Code
+from pgdyno.evidence.records import Arm, Pairs, Plan, Trial
+from pgdyno.study.limit import parse_limit
+
+ALARM = 0.05
+"""At the highest rate that keeps a limit, half of the windows miss it by chance: fewer that keep it than half
+must be too few to be chance, by the sign test.
+"""
+
+
+def limited_by_trial(
+    plan: Plan, trials: Sequence[Trial], histograms: Mapping[int, Mapping[str, Pairs]]
+) -> dict[int, float | None]:
+    """Trial id → the quantile in ms, infinite where too many were not answered; of no limit nothing."""
+    text = plan.details.get("study", {}).get("capacity")
+    if not text:
+        return {}
+    limit = parse_limit(text)
+    found = {}
+    for trial in trials:
+        if trial.trial in histograms:
+            counts = [of for piece in trial.measured for of in piece.kinds.values()]
+            answered = sum(of.executed for of in counts)
+            every = sum(of.all for of in counts)
+            pairs = merge(histograms[trial.trial].values())
+            found[trial.trial] = limited_ms(pairs, answered, every - answered, limit.quantile)
+    return found
+
+
+def not_kept(
+    plan: Plan, arms: Sequence[Arm], trials: Sequence[Trial], limited: Mapping[int, float | None]
+) -> list[Caveat]:
+    """Arms that did not keep the limit when they were measured at the rates that the search had found."""
+    text = plan.details["study"]["capacity"]
+    limit_ms = 1e3 * parse_limit(text).latency_s
+    found = []
+    for arm in arms:
+        known = [
+            ms for trial in trials if trial.arm == arm.arm and (ms := limited.get(trial.trial)) is not None
+        ]
+        kept = sum(ms < limit_ms for ms in known)
+        if known and scipy.stats.binom.cdf(kept, len(known), 0.5) <= ALARM:
+            names = {"arm": arm.name, "limit": text, "kept": kept, "blocks": len(known)}
+            found.append(Caveat(Code.CAPACITY_NOT_KEPT, names))
+    return found
