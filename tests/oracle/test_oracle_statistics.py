@@ -10,6 +10,14 @@ from scipy import stats
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict, blocks_needed, detectable_percent, judge
 from pgdyno.analysis.statistics import students_t
+from pgdyno.analysis.statistics.distributions import (
+    binomial_at_most,
+    binomial_interval,
+    chi2_quantile,
+    f_below,
+    f_beyond,
+    normal_quantile,
+)
 from pgdyno.analysis.statistics.effect import (
     BOOTSTRAP_RESAMPLES,
     BOOTSTRAP_SEED,
@@ -177,3 +185,18 @@ def test_the_bootstrap_agrees_with_student_where_the_blocks_are_normally_spread(
 
 def test_with_too_few_blocks_the_bootstrap_says_nothing() -> None:
     assert bootstrap([0.1] * (BLOCKS_MIN - 1), 0.95) is None
+
+
+@pytest.mark.parametrize("n", [1, 4, 37])
+def test_the_distributions_are_those_of_scipy(n: int) -> None:
+    for p in (1e-6, 0.025, 0.5, 0.975):
+        assert chi2_quantile(p, n) == pytest.approx(float(stats.chi2.ppf(p, n)), rel=1e-9)
+        assert normal_quantile(p) == pytest.approx(float(stats.norm.ppf(p)), rel=1e-12, abs=1e-15)
+    for value in (0.0, 0.3, 2.5, 40.0):
+        assert f_below(value, n, 7) == pytest.approx(float(stats.f.cdf(value, n, 7)), rel=1e-12)
+        assert f_beyond(value, n, 7) == pytest.approx(float(stats.f.sf(value, n, 7)), rel=1e-12)
+    for successes in {0, n // 3, n}:
+        known = stats.binomtest(successes, n).proportion_ci(0.95)
+        assert binomial_interval(successes, n, 0.95) == pytest.approx((known.low, known.high), rel=1e-9)
+        known_share = float(stats.binom.cdf(successes, n, 0.3))
+        assert binomial_at_most(successes, n, 0.3) == pytest.approx(known_share, rel=1e-12)

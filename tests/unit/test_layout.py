@@ -60,6 +60,17 @@ def test_analysis_and_report_never_see_a_server() -> None:
             assert not {"server", "workload", "drive", "probe"} & imported_parts(path), path
 
 
+def test_a_report_does_not_load_what_takes_a_second() -> None:
+    for path in [*(PACKAGE / "analysis").rglob("*.py"), *(PACKAGE / "report").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "scipy"
+            ):
+                assert node.attr not in {"stats", "optimize"}, (path, node.lineno)
+
+
 @pytest.mark.parametrize("suffix", ["py", "rs"])
 def test_files_have_telling_names_and_do_one_thing(suffix: str) -> None:
     found = [*ROOT.glob(f"crates/**/*.{suffix}"), *ROOT.glob(f"python/**/*.{suffix}")]

@@ -23,10 +23,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # its parts load when first used: stats alone takes a second
 
 from pgdyno.analysis.comparison.noise import Alarms
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, BLOCKS_NEEDED_MAX, reach_of
+from pgdyno.analysis.statistics.distributions import chi2_quantile, normal_quantile
 from pgdyno.analysis.statistics.effect import Method, student
 from pgdyno.study.aa import BLOCKS_PER_AA
 
@@ -120,7 +120,7 @@ class Calibration:
         merit, free = self.merit(one), self.freedom(one)
         if merit is None or free is None or one.is_short:
             return None
-        low, high = (free / float(scipy.stats.chi2.ppf((1 + p) / 2, free)) for p in (CONFIDENCE, -CONFIDENCE))
+        low, high = (free / chi2_quantile((1 + p) / 2, free) for p in (CONFIDENCE, -CONFIDENCE))
         return merit * math.sqrt(low), merit * math.sqrt(high)
 
     def freedom(self, one: Measured) -> float | None:
@@ -176,7 +176,7 @@ class Calibration:
         if merit is None or least is None:
             return False
         sd = math.sqrt(self._doubt([(one, one.block_s / 60), (best, -best.block_s / 60)]))
-        return merit**2 - least**2 > float(scipy.stats.norm.isf(level)) * sd
+        return merit**2 - least**2 > normal_quantile(1 - level) * sd
 
 
 def minutes_for(sd: float, block_s: float, effect: float) -> float | None:

@@ -15,11 +15,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import scipy  # its parts load when first used: stats alone takes a second
-
 from pgdyno.analysis.comparison.comparison import Comparison, compare, method_of
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, POWER, Verdict, judge, reach_of
 from pgdyno.analysis.statistics import students_t
+from pgdyno.analysis.statistics.distributions import binomial_interval, chi2_quantile, f_below
 from pgdyno.analysis.statistics.effect import Method, Spread, percent_of, spread_of
 from pgdyno.analysis.telemetry import latency, metrics
 from pgdyno.caveats import Caveat, Code
@@ -62,9 +61,8 @@ class Alarms:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """By Clopper and Pearson, "The use of confidence or fiducial limits", Biometrika 1934."""
-        found = scipy.stats.binomtest(self.called, self.series).proportion_ci(self.confidence)
-        return float(found.low), float(found.high)
+        """By Clopper and Pearson."""
+        return binomial_interval(self.called, self.series, self.confidence)
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ class Noise:
         if self.sd is None or self.n < FLOOR_BLOCKS_MIN:
             return None
         tail, square = (1 - self.confidence) / 2, self.n * self.sd**2
-        low, high = (float(square / scipy.stats.chi2.ppf(p, self.n)) for p in (1 - tail, tail))
+        low, high = (square / chi2_quantile(p, self.n) for p in (1 - tail, tail))
         return math.sqrt(low), math.sqrt(high)
 
     @property
@@ -144,7 +142,7 @@ class Noise:
         if not self.before or not free or not squares:
             return self
         ratio = sum(d * d for d in self.before) / len(self.before) / (squares / free)
-        below = float(scipy.stats.f.cdf(ratio, len(self.before), free))
+        below = f_below(ratio, len(self.before), free)
         if 2 * min(below, 1 - below) >= ANOTHER_NOISE:
             return self
         return replace(self, before=(), left_out=len(self.before))
@@ -156,7 +154,7 @@ class Noise:
         if self.sd is None or self.n < FLOOR_BLOCKS_MIN or blocks < 1:
             return None
         level = self.confidence if confidence is None else confidence
-        return float(scipy.stats.t.ppf((1 + level) / 2, self.n)) * self.sd / math.sqrt(blocks)
+        return students_t.quantile((1 + level) / 2, self.n) * self.sd / math.sqrt(blocks)
 
     def detectable(self, blocks: int) -> float | None:
         """The log ratio that so many blocks find with a chance of POWER, by the interval that the arms are

@@ -103,5 +103,9 @@ def _log_threshold(confidence: float, prior: float) -> float:
     """ln b with p(b) = 1 − confidence. p falls with b, and lies between it and Ville's own 1 / b."""
     alpha = 1 - confidence
     low, high = -math.log1p(FIRST_LOOK * prior) / 2, -math.log(alpha)
-    found = scipy.optimize.brentq(lambda log_b: _log_chance(log_b, prior) - math.log(alpha), low, high)
-    return float(found)
+    while low < (middle := (low + high) / 2) < high:
+        if _log_chance(middle, prior) > math.log(alpha):
+            low = middle
+        else:
+            high = middle
+    return high

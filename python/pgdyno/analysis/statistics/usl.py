@@ -24,7 +24,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # its parts load when first used: stats alone takes a second
+
+from pgdyno.analysis.statistics.distributions import f_beyond
 
 Floats = npt.NDArray[np.float64]
 
@@ -164,7 +165,7 @@ def lack_of_fit(clients: Floats, logs: Floats, law: Law) -> LackOfFit:
     found = passes * float((left**2).sum()) / df
     if error < 1e-24:  # nothing but rounding, which only synthetic data have
         return LackOfFit(left, None, None)
-    return LackOfFit(left, found / error, float(scipy.stats.f.sf(found / error, df, df_pure)))
+    return LackOfFit(left, found / error, f_beyond(found / error, df, df_pure))
 
 
 def weights(passes: int, draws: int, seed: int) -> Floats:

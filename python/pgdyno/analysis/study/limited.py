@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import scipy  # its parts load when first used: stats alone takes a second
-
+from pgdyno.analysis.statistics.distributions import binomial_at_most
 from pgdyno.analysis.telemetry.latency import limited_ms, merge
 from pgdyno.caveats import Caveat, Code
 from pgdyno.evidence.records import Arm, Pairs, Plan, Trial
@@ -48,7 +47,7 @@ def not_kept(
             ms for trial in trials if trial.arm == arm.arm and (ms := limited.get(trial.trial)) is not None
         ]
         kept = sum(ms < limit_ms for ms in known)
-        if known and scipy.stats.binom.cdf(kept, len(known), 0.5) <= ALARM:
+        if known and binomial_at_most(kept, len(known), 0.5) <= ALARM:
             names = {"arm": arm.name, "limit": text, "kept": kept, "blocks": len(known)}
             found.append(Caveat(Code.CAPACITY_NOT_KEPT, names))
     return found

@@ -1,0 +1,44 @@
+"""Chi-squared, F, normal and binomial: what intervals and tests need of them.
+
+From ``scipy.special``, as Student's t in ``students_t`` and for its reason: ``scipy.stats`` takes a second to
+load.
+"""
+
+from __future__ import annotations
+
+import scipy  # its parts load when first used
+
+
+def chi2_quantile(probability: float, freedom: float) -> float:
+    """Below which a value is with this probability."""
+    return float(scipy.special.chdtri(freedom, 1 - probability))
+
+
+def f_below(value: float, above_freedom: float, below_freedom: float) -> float:
+    """The probability of a smaller ratio of two mean squares."""
+    return float(scipy.special.fdtr(above_freedom, below_freedom, value))
+
+
+def f_beyond(value: float, above_freedom: float, below_freedom: float) -> float:
+    """The probability of a larger one."""
+    return float(scipy.special.fdtrc(above_freedom, below_freedom, value))
+
+
+def normal_quantile(probability: float) -> float:
+    """Below which a standard normal value is with this probability."""
+    return float(scipy.special.ndtri(probability))
+
+
+def binomial_at_most(successes: int, n: int, share: float) -> float:
+    """The probability of no more successes among n."""
+    return float(scipy.special.bdtr(successes, n, share))
+
+
+def binomial_interval(successes: int, n: int, confidence: float) -> tuple[float, float]:
+    """Of the share of successes, n ≥ 1: Clopper and Pearson, "The use of confidence or fiducial limits",
+    Biometrika 1934.
+    """
+    tail = (1 - confidence) / 2
+    low = scipy.special.betaincinv(successes, n - successes + 1, tail) if successes else 0.0
+    high = scipy.special.betaincinv(successes + 1, n - successes, 1 - tail) if successes < n else 1.0
+    return float(low), float(high)
