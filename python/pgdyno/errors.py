@@ -4,7 +4,8 @@
 
     PgdynoError                 exit status 1: something failed
     ├── UsageError              exit status 2: the request itself is wrong
-    │   └── StudyFileError      a key of a study file, with its path
+    │   ├── StudyFileError      a key of a study file, with its path
+    │   └── EvidenceExistsError evidence would have to be overwritten
     ├── ServerError             a build or a running server
     │   ├── FetchError          a build could not be fetched or verified
     │   ├── StartError          a server did not start, or started with other settings than asked
@@ -19,6 +20,8 @@ A message says what failed, on what, and what to do about it. Only ``cli`` print
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 
 class PgdynoError(Exception):
@@ -40,6 +43,13 @@ class StudyFileError(UsageError):
         self.path, self.message = path, message
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
         super().__init__(f"{place.removeprefix('.')}: {message}" if path else message)
+
+
+class EvidenceExistsError(UsageError):
+    """New evidence was to be written where there is a file: nothing is ever overwritten."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} exists already: name another file, or continue it with --resume {path}")
 
 
 class ServerError(PgdynoError):

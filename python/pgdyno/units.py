@@ -6,6 +6,7 @@ A size is an ``int`` of bytes, a duration a ``float`` of seconds. The units are 
 
 from __future__ import annotations
 
+import math
 import re
 
 from pgdyno.errors import UsageError
@@ -43,6 +44,8 @@ def _parse(text: str, units: dict[str, float] | dict[str, int], bare: str, what:
         raise UsageError(f"{text!r} is not a {what}: give a number and one of the units {known}") from None
     if number < 0:
         raise UsageError(f"{text!r} is negative; a {what} is not")
+    if not math.isfinite(number * factor):
+        raise UsageError(f"{text!r} is too large a {what}")
     return number * factor
 
 

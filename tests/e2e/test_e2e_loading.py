@@ -110,7 +110,7 @@ def test_a_cache_that_cannot_hold_the_data_is_refused_before_a_row_is_sent(
     assert ended.status == 1
     (complaint,) = ended.complaints
     assert "need about" in complaint
-    assert "are free on the disk of" in complaint
+    assert f"are free on the disk of the cache {small_disk}: " in complaint
     assert ": copy" not in ended.err
     assert program.survivors() == []
     assert not [path for path in (small_disk / "datasets").iterdir() if path.is_dir()]
@@ -146,6 +146,19 @@ def test_a_disk_that_fills_up_while_loading_leaves_nothing_that_looks_whole(
     assert "cannot be seen from here" in ended.err
     assert program.survivors() == []
     assert databases(cramped) == {"postgres", "template0", "template1"}
+
+
+def test_whether_a_disk_that_is_not_seen_will_do_is_wondered_about_only_before_a_load(
+    program: Program, cramped: Server, small_disk: Path
+) -> None:
+    resize(small_disk, "1g")
+    with closing(cramped.connect()) as connection:
+        connection.execute("create role humble login createdb")
+    dsn = f"{cramped.conninfo()} user=humble"
+    for loads in (1, 0):  # of two arms that take the same data; the second study loads nothing
+        ended = program.compare(dsn, dsn, "--blocks", "1")
+        assert ended.status == 0, ended.err
+        assert ended.err.count("cannot be seen from here") == loads
 
 
 def test_a_running_server_whose_disk_cannot_hold_the_data_is_refused_before_a_row_is_sent(

@@ -205,7 +205,7 @@ def test_evidence_that_is_there_is_not_written_over(
 ) -> None:
     Path("e.sqlite").write_bytes(some_evidence)
     words = ["compare", server, server, "--evidence", "e.sqlite"]
-    refused(capfd, words, 1, "exists already.*--resume e.sqlite")
+    refused(capfd, words, 2, "exists already.*--resume e.sqlite")
     assert Path("e.sqlite").read_bytes() == some_evidence
 
 

@@ -18,7 +18,7 @@ from synthetic_study import Synthetic, arms_of, study_of, write_study
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
-from pgdyno.errors import DiskFullError, EvidenceError
+from pgdyno.errors import DiskFullError, EvidenceError, EvidenceExistsError
 from pgdyno.evidence import file
 from pgdyno.evidence.file import SCHEMA_VERSION
 from pgdyno.evidence.packing import pairs_from
@@ -317,7 +317,7 @@ def test_a_second_writer_is_kept_out_and_told_by_whom(tmp_path: Path) -> None:
 def test_evidence_is_never_overwritten(tmp_path: Path) -> None:
     write_study(tmp_path / "e", SMALL)
     before = (tmp_path / "e").read_bytes()
-    with pytest.raises(EvidenceError, match="exists already"):
+    with pytest.raises(EvidenceExistsError, match=r"exists already: name another file, or .* --resume"):
         Writer.create(tmp_path / "e", study_of(SMALL), arms_of(SMALL))
     assert (tmp_path / "e").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["e"]

@@ -54,6 +54,22 @@ def test_the_cache_is_where_the_environment_says_else_in_reach(tmp_path: Path) -
         cache_root(STRANGER, {"PGDYNO_CACHE": str(tmp_path / "c")})
 
 
+def test_what_cannot_be_a_cache_is_told_by_the_name_of_its_variable() -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder
+    ):  # not tmp_path, which as root is closed to the servers' user
+        Path(folder).chmod(0o755)
+        taken = Path(folder, "taken")
+        taken.write_text("not a directory")
+        for path in (taken, taken / "below"):
+            with pytest.raises(
+                UsageError, match=rf"PGDYNO_CACHE={path} cannot be used: .*: set PGDYNO_CACHE"
+            ):
+                Cache.open({"PGDYNO_CACHE": str(path)})
+        with pytest.raises(UsageError, match=rf"the cache {taken}/pgdyno cannot be used: .*: set PGDYNO_C"):
+            Cache.open({"XDG_CACHE_HOME": str(taken)})
+
+
 def item(room: str, name: str, age_s: float, in_use: bool = False) -> Item:
     return Item(room, name, Path(name), 1, 1000.0 - age_s, in_use)  # type: ignore[arg-type]
 

@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Self
 
 from pgdyno.caveats import Caveat
-from pgdyno.errors import EvidenceError
+from pgdyno.errors import EvidenceError, EvidenceExistsError
 from pgdyno.evidence import file, rows
 from pgdyno.evidence.lock import WriterLock
 from pgdyno.evidence.masking import masked_json
@@ -61,7 +61,7 @@ class Writer:
     def create(
         cls, path: Path, study: Study, arms: Sequence[Arm], *further: tuple[Study, Sequence[Arm]]
     ) -> Self:
-        """A new file. Raises EvidenceError where there is one: evidence is never overwritten.
+        """A new file. Raises EvidenceExistsError where there is one: evidence is never overwritten.
 
         The file appears under its name only with the study and its arms in it. ``further`` are its cases
         after the first: the study as seen from each, and its arms.
@@ -73,7 +73,7 @@ class Writer:
         lock = WriterLock(path)
         try:
             if path.exists():
-                raise EvidenceError(f"{path} exists already: name another file, or continue it with --resume")
+                raise EvidenceExistsError(path)
             half_made = path.with_name(path.name + ".new")
             half_made.unlink(missing_ok=True)
             try:

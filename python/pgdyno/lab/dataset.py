@@ -32,9 +32,10 @@ WAL_RESERVE_BYTES = 2 << 30
 @dataclass(frozen=True)
 class Maker:
     """Makes datasets; ``copies`` live copies of each will be needed on the same disk, beside what is
-    promised to others.
+    promised to others. ``cache`` is where that disk is asked for its space.
     """
 
+    cache: Path
     account: Account
     copies: int
     watch: Watch
@@ -62,7 +63,7 @@ class Maker:
                     self.interruption,
                     progress,
                     lambda size_bytes: require_space(
-                        data_dir, size_bytes, self.copies, parameters.SMALLER, self.promised_bytes
+                        self.cache, size_bytes, self.copies, parameters.SMALLER, self.promised_bytes
                     ),
                 )
                 self.interruption.check()
@@ -72,13 +73,13 @@ class Maker:
 
 
 def require_space(
-    path: Path, bytes_estimated: int, copies: int, smaller: str, promised_bytes: int = 0
+    cache: Path, bytes_estimated: int, copies: int, smaller: str, promised_bytes: int = 0
 ) -> None:
-    """Raises DiskFullError when the disk under ``path`` cannot hold the dataset and its live copies, and what
+    """Raises DiskFullError when the disk under the cache cannot hold the dataset, its live copies, and what
     is promised to other ones; ``smaller`` says how to want less.
     """
     needed = bytes_estimated * (1 + copies) + promised_bytes + WAL_RESERVE_BYTES
-    free = free_bytes(path)
+    free = free_bytes(cache)
     if needed > free:
         what = (
             f"the dataset and {copies} live copies of it"
@@ -87,7 +88,7 @@ def require_space(
         )
         raise DiskFullError(
             f"{what} need about {format_size(needed)}, "
-            f"but only {format_size(free)} are free on the disk of {path}: {smaller}, "
+            f"but only {format_size(free)} are free on the disk of the cache {cache}: {smaller}, "
             "prune (pgdyno cache prune), or set PGDYNO_CACHE to a larger disk"
         )
 

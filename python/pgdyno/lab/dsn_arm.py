@@ -193,14 +193,15 @@ def _make_pristine(
 
     def on_forecast(size_bytes: int) -> None:
         what = f"the dataset and {_copies(copies)} of it need"
-        _require_room(remote, what, size_bytes * (1 + copies), workload.SMALLER, watch)
+        if not require_room(remote, what, size_bytes * (1 + copies), workload.SMALLER):
+            watch(Doubt(f"whether the disk of {remote.dsn} can hold the data cannot be seen from here"))
 
     with remote.maintenance().connect() as turn:
         hold(turn, lock_of(name), while_waiting)
         if (purpose := remote.own_databases().get(name)) is not None:
             if purpose != HALF_MADE and _is_whole(remote, name, workload):
                 what, size_bytes = f"{_copies(copies)} of the dataset need", remote.size_bytes(name)
-                _require_room(remote, what, size_bytes * copies, workload.SMALLER, watch)
+                require_room(remote, what, size_bytes * copies, workload.SMALLER)
                 return
             # Left by a load that was killed: we have its lock.
             remote.drop(name)
@@ -216,11 +217,6 @@ def _make_pristine(
 
 def _copies(n: int) -> str:
     return "a copy" if n == 1 else f"{n} copies"
-
-
-def _require_room(remote: Remote, what: str, needed_bytes: int, smaller: str, watch: Watch) -> None:
-    if not require_room(remote, what, needed_bytes, smaller):
-        watch(Doubt(f"whether the disk of {remote.dsn} can hold the data cannot be seen from here"))
 
 
 def require_room(remote: Remote, what: str, needed_bytes: int, smaller: str) -> bool:

@@ -127,7 +127,13 @@ class _Places:
         if key.name not in self.datasets:
             copies = sum(not arm.is_dsn for arm in study.arms)
             maker = Maker(
-                self.cache.account, copies, self.watch, self.interruption, init, self._promised_bytes()
+                self.cache.root,
+                self.cache.account,
+                copies,
+                self.watch,
+                self.interruption,
+                init,
+                self._promised_bytes(),
             )
             room = self.cache.dataset_room()
             self.datasets[key.name] = self.stack.enter_context(

@@ -12,7 +12,7 @@ from pathlib import Path
 from pgdyno import __version__
 from pgdyno.caveats import Code
 from pgdyno.engine import build_info
-from pgdyno.errors import EvidenceError
+from pgdyno.errors import EvidenceError, EvidenceExistsError
 from pgdyno.evidence import records
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import BlockStatus, Ending, Schedule, TrialStatus
@@ -59,7 +59,7 @@ class Request:
 def start_study(path: Path, request: Request, watch_for: WatchFor, interruption: Interruption) -> Ending:
     """Runs a new study into a new evidence file. What is wrong with the request raises before it is made."""
     if path.exists():
-        raise EvidenceError(f"{path} exists already: name another file, or continue it with --resume {path}")
+        raise EvidenceExistsError(path)
     studies = [case.study for case in request.cases]
     names = [arm.name for arm in studies[0].arms]
     with watch_for(names) as watch, prepare(studies, watch, interruption) as ready:

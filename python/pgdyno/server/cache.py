@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from pgdyno.errors import UsageError
 from pgdyno.server.datasets import Datasets
 from pgdyno.server.fetch import Progress, Store
 from pgdyno.server.runs import Runs
@@ -30,9 +31,15 @@ class Cache:
 
     @classmethod
     def open(cls, environ: Mapping[str, str] = os.environ) -> Self:
-        """The user's cache, its rooms made. Raises UsageError (see ``user.cache_root``)."""
+        """The user's cache, its rooms made. Raises UsageError: it cannot be made or
+        reached.
+        """
         account = server_account(environ)
-        return cls.at(cache_root(account, environ), account)
+        root = cache_root(account, environ)
+        try:
+            return cls.at(root, account)
+        except OSError as error:
+            raise UsageError(_no_cache(root, error, environ)) from error
 
     @classmethod
     def at(cls, root: Path, account: Account) -> Self:
@@ -83,6 +90,12 @@ class Cache:
         if progress is not None:
             store.progress = progress
         return store
+
+
+def _no_cache(root: Path, error: OSError, environ: Mapping[str, str]) -> str:
+    place = f"PGDYNO_CACHE={root}" if environ.get("PGDYNO_CACHE") else f"the cache {root}"
+    why = f"{error.filename} is a file" if isinstance(error, FileExistsError) else error.strerror
+    return f"{place} cannot be used: {why}: set PGDYNO_CACHE to a directory that you may write to"
 
 
 def _make(path: Path, account: Account) -> None:
