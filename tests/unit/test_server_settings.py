@@ -276,3 +276,38 @@ def test_starter_compresses_no_wal_where_only_the_costly_way_is_built_in() -> No
     }
     machine = Machine(16 * GIB, 4, "ssd")
     assert "wal_compression" not in request(["starter"], {}, Fit(machine, V18, without, 1)).settings
+
+
+HOSTILE = st.builds(
+    lambda number, unit: f"{number}{unit}",
+    st.sampled_from(
+        ["inf", "-inf", "nan", "1e309", "-1e309", "1e30", "-1e30", "1e300", "", "-", "0.5", "1e-320", "0x"]
+    )
+    | st.sampled_from(["0x" + "f" * 500, "0" + "7" * 500, "9" * 5000, "-" + "9" * 5000])
+    | st.floats().map(repr)
+    | st.integers().map(str),
+    st.sampled_from(["", "B", "kB", "TB", "us", "min", "d", " GB", "%", "e"]),
+)
+NUMBERS = sorted(name for name, one in CATALOGUE.items() if one.vartype in ("integer", "real"))
+
+
+@given(name=st.sampled_from(NUMBERS), text=HOSTILE, version=st.sampled_from([V18, V11]))
+def test_every_text_is_a_number_in_range_or_refused_with_a_reason(
+    name: str, text: str, version: Version
+) -> None:
+    one = CATALOGUE[name]
+    try:
+        number = one.parse(text, version)
+    except ValueError as error:
+        assert str(error)
+    else:
+        assert float(one.min_val or 0) <= float(number) <= float(one.max_val or 0)
+
+
+@pytest.mark.parametrize(
+    "text", ["1e309", "-1e309", "1e309GB", "1e300TB", "0xFFFFFFFFFF", "-0777777777777777"]
+)
+@pytest.mark.parametrize("version", [V18, V11], ids=str)
+def test_what_is_beyond_every_range_is_told_the_range(text: str, version: Version) -> None:
+    with pytest.raises(UsageError, match=r"work_mem goes from 64 kB to 2.00 TB"):
+        validate({"work_mem": text}, CATALOGUE, version)

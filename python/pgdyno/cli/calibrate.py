@@ -18,6 +18,7 @@ from pgdyno.analysis.comparison.calibration import BLOCKS_KNOWN, EFFECTS, Calibr
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, POWER
 from pgdyno.analysis.statistics.effect import percent_of
 from pgdyno.cli.console import out, print_json, say
+from pgdyno.cli.lengths import parse_slice_s
 from pgdyno.cli.live import LiveView
 from pgdyno.cli.options import this_machine
 from pgdyno.cli.place import require_place
@@ -111,7 +112,7 @@ def _request(asked: Asked, minutes: float) -> Request:
         workload,
         clients,
         schedules=list(dict.fromkeys(asked.schedules)) or here,
-        slices_s=[parse_duration_s(text) for text in dict.fromkeys(asked.slices)] or SLICES_S,
+        slices_s=[parse_slice_s(text) for text in dict.fromkeys(asked.slices)] or SLICES_S,
         minutes=minutes,
         seed=secrets.randbelow(2**48) if asked.seed is None else asked.seed,
     )

@@ -13,13 +13,14 @@ from rich.text import Text
 from pgdyno.analysis.statistics.effect import percent_of
 from pgdyno.cli.calibrate import number
 from pgdyno.cli.console import out, print_json
+from pgdyno.cli.lengths import parse_slice_s
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
 from pgdyno.lab import noise_history
 from pgdyno.lab.noise_history import Entry, History, drift_of, is_of, merit_of
 from pgdyno.probe.host import describe_host
 from pgdyno.server.cache import Cache
-from pgdyno.units import format_duration, parse_duration_s
+from pgdyno.units import format_duration
 
 
 def show(as_json: bool) -> int:
@@ -91,7 +92,4 @@ def asked_slice(text: str | None, schedule: str, otherwise_s: float) -> tuple[fl
     """A slice's length, and if a calibration chose it, which. Raises UsageError."""
     if text == AUTO:
         return calibrated_slice(schedule)
-    slice_s = otherwise_s if text is None else parse_duration_s(text)
-    if slice_s <= 0:
-        raise UsageError(f"--slice: {text!r} is no length of a slice; for example: 1s")
-    return slice_s, ""
+    return (otherwise_s if text is None else parse_slice_s(text)), ""

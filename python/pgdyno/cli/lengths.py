@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import typer
@@ -11,7 +12,15 @@ from pgdyno.estimate import counted
 from pgdyno.study.arm import ArmSpec
 from pgdyno.study.checkpoints import likely_timeout_s, rounds_for
 from pgdyno.study.plan import LOOKS_FROM, Study
-from pgdyno.study.sizing import Rhythm, WarmUp, by_evidence, whole_rounds
+from pgdyno.study.sizing import (
+    ROUNDS_OF_A_WINDOW_MAX,
+    SLICE_S_MAX,
+    SLICE_S_MIN,
+    Rhythm,
+    WarmUp,
+    by_evidence,
+    whole_rounds,
+)
 from pgdyno.units import format_duration, parse_duration_s
 
 
@@ -35,6 +44,18 @@ def warm_up_text(study: Study) -> str:
 
 
 CHECKPOINTS = "checkpoints:"
+CHECKPOINTS_MAX = 1000
+
+
+def parse_slice_s(text: str) -> float:
+    """``1s``, ``200ms``. Raises UsageError: no duration, or none that a slice can have."""
+    slice_s = parse_duration_s(text)
+    if not SLICE_S_MIN <= slice_s <= SLICE_S_MAX:
+        raise UsageError(
+            f"--slice: {text!r} is no length of a slice; it goes from {format_duration(SLICE_S_MIN)} to "
+            f"{format_duration(SLICE_S_MAX)}, for example: 1s"
+        )
+    return slice_s
 
 
 def refuse_turns_in_one_piece(
@@ -73,10 +94,19 @@ def asked_window(
     if text is None:
         return {"rounds": rhythm.rounds}
     if not text.startswith(CHECKPOINTS):
-        return {"rounds": whole_rounds(parse_duration_s(text), slice_s, schedule)}
+        window_s, longest_s = parse_duration_s(text), ROUNDS_OF_A_WINDOW_MAX * slice_s
+        if window_s > longest_s:
+            raise UsageError(
+                f"--window: {text!r} is longer than {ROUNDS_OF_A_WINDOW_MAX} slices of "
+                f"{format_duration(slice_s)}: give at most {format_duration(longest_s)}, or longer slices"
+            )
+        return {"rounds": whole_rounds(window_s, slice_s, schedule)}
     number = text.removeprefix(CHECKPOINTS)
-    if not number.isdecimal() or int(number) < 1:
-        raise UsageError(f"--window: {text!r} is no number of checkpoint cycles; for example: checkpoints:2")
+    if not re.fullmatch(r"[0-9]{1,4}", number) or not 1 <= int(number) <= CHECKPOINTS_MAX:
+        raise UsageError(
+            f"--window: {text!r} is no number of checkpoint cycles, 1 to {CHECKPOINTS_MAX}; "
+            "for example: checkpoints:2"
+        )
     if schedule == "duet":
         raise UsageError(
             "--schedule duet: checkpoint cycles are measured one arm at a time: take the schedule blocks"

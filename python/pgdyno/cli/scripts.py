@@ -12,6 +12,10 @@ SCRIPT_BYTES_MAX = 1 << 20
 """It goes into the evidence, and to the engine with every block."""
 
 
+WEIGHT_DIGITS_MAX = 10
+"""Of one below 2**31; a number of thousands of digits is none that Python reads."""
+
+
 def scripts_of(builtins: Iterable[str], files: Iterable[str]) -> tuple[Script, ...]:
     """Builtin ones first. Raises UsageError: no such builtin or file, no weight."""
     return (*map(_builtin, builtins), *map(_file, files))
@@ -58,6 +62,6 @@ def _weighted(text: str) -> tuple[str, int]:
     name, at, weight = text.rpartition("@")
     if not at:
         return text, 1
-    if not weight.isdecimal() or int(weight) >= 2**31:
+    if not weight.isdecimal() or len(weight) > WEIGHT_DIGITS_MAX or int(weight) >= 2**31:
         raise UsageError(f"{weight!r} in {text!r} is no weight: give a whole number, such as {name}@2")
     return name, int(weight)

@@ -10,7 +10,7 @@ from pgdyno.errors import UsageError
 OLDEST_MAJOR = 10
 NEWEST_MAJOR = 18
 
-_VERSION = re.compile(r"(\d+)(?:\.(\d+))?")
+_VERSION = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?")
 _REPORTED = re.compile(r"\(PostgreSQL\) (\d+)(?:\.(\d+))?")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -262,7 +263,11 @@ def _script(given: Any) -> Any:
     """``select-only@9`` and ``select-only`` are scripts of pgbench's own."""
     if isinstance(given, str):
         name, at, weight = given.partition("@")
-        return {"name": name, "weight": int(weight)} if at and weight.isdecimal() else {"name": given}
+        return (
+            {"name": name, "weight": int(weight)}
+            if at and re.fullmatch(r"\d{1,10}", weight)
+            else {"name": given}
+        )
     return given.model_dump() if isinstance(given, Script) else given
 
 

@@ -14,7 +14,7 @@ from pgdyno.study.arm import ArmSpec
 from pgdyno.study.halves import Halves
 from pgdyno.study.pgbench import PgbenchParameters
 from pgdyno.study.probes import DEFAULT_PROBES, ProbeName
-from pgdyno.study.sizing import MAX_CLIENTS
+from pgdyno.study.sizing import MAX_CLIENTS, ROUNDS_OF_A_WINDOW_MAX, SLICE_S_MAX, SLICE_S_MIN
 from pgdyno.study.tpcc import TpccParameters
 
 Role = Literal["warm-up", "measure"]
@@ -113,10 +113,10 @@ class Study(Driving):
     vacuum_after: bool = False
     checksums: bool = True
     wal_segment_mb: int | None = Field(default=None, ge=1, le=1024)
-    slice_s: float = Field(default=1.0, ge=0.05, le=60)
+    slice_s: float = Field(default=1.0, ge=SLICE_S_MIN, le=SLICE_S_MAX)
     warmup_s: float = Field(ge=0, le=86_400)
     warmup_min_s: float | None = Field(default=None, ge=0, le=86_400)
-    rounds: int = Field(ge=2, le=10_000)
+    rounds: int = Field(ge=2, le=ROUNDS_OF_A_WINDOW_MAX)
     budget_s: float = Field(gt=0)
     stop: Literal["verdict", "budget"] = "verdict"
     blocks_max: int | None = Field(default=None, ge=1)

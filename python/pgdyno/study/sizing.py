@@ -42,6 +42,9 @@ def default_scale(machine: Machine, clients: int, arms: int) -> int:
     return max(1, min(clients, that_fit))
 
 
+SLICE_S_MIN, SLICE_S_MAX = 0.05, 60.0
+ROUNDS_OF_A_WINDOW_MAX = 10_000
+
 SLICE_S = 1.0
 """Short against whatever drifts on a machine, long against a transaction of some milliseconds."""
 
@@ -131,4 +134,7 @@ def whole_rounds(window_s: float, slice_s: float, schedule: str) -> int:
     followed by its mirror image.
     """
     pair = 2 if schedule in ("slices", "duet") else 1
-    return max(2, pair * round(window_s / slice_s / pair))
+    slices = min(
+        window_s / slice_s, 10.0 * ROUNDS_OF_A_WINDOW_MAX
+    )  # too many are refused, infinitely many too
+    return max(2, pair * round(slices / pair))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -102,8 +103,10 @@ class Definition:
     def _parse_integer(self, text: str, version: Version) -> int:
         stripped = text.strip()
         if re.fullmatch(r"[+-]?0([xX][0-9a-fA-F]+|[0-7]+)", stripped):
-            return int(stripped, 16 if "x" in stripped.lower() else 8)
+            return int(self._in_range(int(stripped, 16 if "x" in stripped.lower() else 8)))
         scaled = self._scaled(text, version)
+        if math.isinf(scaled):  # 1e309: out of every range, and nothing that can be rounded
+            self._in_range(scaled)
         # What is no multiple of the unit (3932kB in blocks of 8kB) was cut off before 12, and is rounded
         # since.
         whole = round(scaled) if version.major >= FRACTIONS_FROM_MAJOR else math.trunc(scaled)
@@ -116,7 +119,8 @@ class Definition:
             raise ValueError(
                 "is a number" + (f" with a unit ({_units_like(self.unit)})" if self.unit else "")
             ) from None
-        if self.vartype == "integer" and number != int(number) and version.major < FRACTIONS_FROM_MAJOR:
+        is_fraction = math.isfinite(number) and not number.is_integer()
+        if self.vartype == "integer" and is_fraction and version.major < FRACTIONS_FROM_MAJOR:
             raise ValueError(f"takes no fraction before PostgreSQL {FRACTIONS_FROM_MAJOR}")
         if not unit:
             return number
@@ -129,8 +133,8 @@ class Definition:
         return number * given[1] / base[1]
 
     def _in_range(self, number: float) -> float:
-        low = float(self.min_val) if self.min_val is not None else -math.inf
-        high = float(self.max_val) if self.max_val is not None else math.inf
+        low = float(self.min_val) if self.min_val is not None else -sys.float_info.max
+        high = float(self.max_val) if self.max_val is not None else sys.float_info.max
         if not low <= number <= high:
             raise ValueError(f"goes from {self.bare_in(low)} to {self.bare_in(high)}")
         return number

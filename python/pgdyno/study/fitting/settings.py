@@ -6,6 +6,7 @@ the window. A size or time that equals PostgreSQL's default was not chosen for a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -82,7 +83,9 @@ def quantity(name: str, text: str) -> float | None:
         return None
     units: Mapping[str, float] = {**SIZE_UNITS_BYTES, **DURATION_UNITS_S}
     factor = RULES[name].unit if not unit else units.get(unit)
-    return None if factor is None or number <= 0 else number * factor
+    if factor is None or not 0 < number * factor < math.inf:
+        return None
+    return number * factor
 
 
 def scaled(name: str, value: float, factor: float, *, contrasted: bool) -> float:

@@ -1,0 +1,69 @@
+"""Numbers that nobody means, wherever a user may give one: one line that says so, never a traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pgdyno.cli.lengths import asked_window, parse_slice_s
+from pgdyno.cli.main import run
+from pgdyno.errors import UsageError
+from pgdyno.study.arm import parse_arms
+from pgdyno.study.fitting.settings import quantity
+from pgdyno.study.sizing import Rhythm
+
+NUMBERS = ("inf", "-inf", "nan", "1e309", "-1e309", "1e300", "1e30", "-1", "", "9" * 5000, "²")
+PLACES = (
+    *("--clients={}", "--minutes={}", "--margin={}", "--warehouses={}", "--rate={}", "--capacity=p99<{}ms"),
+    *("--capacity=p{}<20ms", "--retries={}", "--slice={}", "--slice={}h", "--warmup={}h", "--warmup=1s..{}h"),
+    *("--window={}", "--window={}h", "--window=checkpoints:{}", "--transactions={}", "--blocks={}"),
+    *("--confidence={}", "--threads={}", "--seed={}"),
+    *(
+        "--workload=pgbench --scale={}",
+        "--workload=pgbench --fillfactor={}",
+        "--workload=pgbench -b select-only@{}",
+    ),
+)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:9] or "empty")
+def test_a_number_that_nobody_means_is_answered_in_one_line(
+    place: str, number: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is taken goes on to the evidence's place, which is none."""
+    words = [word.format(number) for word in place.split()]
+    assert run(["compare", "17", "18", *words, "--evidence", str(tmp_path / "no" / "e")]) == 2
+    told = capsys.readouterr().err
+    assert told.count("pgdyno: ") == 1
+    assert "Traceback" not in told
+
+
+@pytest.mark.parametrize("server", ["9" * 5000, "18." + "9" * 5000])
+def test_a_version_of_thousands_of_digits_is_no_server(
+    server: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGDYNO_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert run(["compare", server, server, "-q"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["200s", "1e9h", "1e-9s", "0s"])
+def test_a_slice_is_told_how_long_it_may_be(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^--slice: .* from 50 ms to 1 min"):
+        parse_slice_s(text)
+
+
+@pytest.mark.parametrize("text", ["1e9h", "10001s"])
+def test_a_window_is_told_how_long_it_may_be(text: str) -> None:
+    arms = parse_arms(["17", "18"])
+    with pytest.raises(UsageError, match=r"^--window: .* longer than 10000 slices of 1 s: .* 2 h 47 min"):
+        asked_window(text, Rhythm(2.0, 4), 1.0, "slices", arms)
+    assert asked_window("10000s", Rhythm(2.0, 4), 1.0, "slices", arms) == {"rounds": 10_000}
+
+
+@pytest.mark.parametrize("text", ["1e309", "1e300TB", "inf", "nan", "-1e309", ""])
+def test_a_setting_of_a_study_that_is_no_number_is_not_scaled(text: str) -> None:
+    assert quantity("shared_buffers", text) is None
