@@ -17,7 +17,7 @@ use crate::pgbench::script::builtin::BUILTINS;
 use crate::pgbench::script::command::Action;
 use crate::pgbench::session::Program;
 use crate::pgbench::session::manners::{Manners, OnUnprepared};
-use crate::wire::conninfo::{self, Conninfo};
+use crate::wire::conninfo::{self, Conninfo, Ways};
 
 const COUNT_BRANCHES: &str = "select count(*) from pgbench_branches";
 const TABLES: &str = include_str!("tables.sql");
@@ -136,14 +136,13 @@ pub fn conninfo(options: &Options) -> Result<Conninfo, String> {
         Some(string) if is_uri(&string) || string.contains('=') => words.push(string),
         Some(name) => words.push(format!("dbname={}", quoted(&name))),
         None => {
-            let operating_system_user = conninfo::load("").map_err(|error| error.to_string())?.user;
+            let operating_system_user =
+                conninfo::load_for(Ways::Libpq("pgbench"), "").map_err(|error| error.to_string())?.user;
             words.push(format!("dbname={}", quoted(&operating_system_user)));
         }
     }
     let text = words.join(" ");
-    let mut conninfo = conninfo::load(&text).map_err(|error| error.to_string())?;
-    conninfo.application_name.get_or_insert_with(|| "pgbench".to_owned());
-    Ok(conninfo)
+    conninfo::load_for(Ways::Libpq("pgbench"), &text).map_err(|error| error.to_string())
 }
 
 fn quoted(value: &str) -> String {

@@ -5,15 +5,20 @@ use std::path::Path;
 use std::{env, fs, io};
 
 use super::super::WireError;
-use super::Conninfo;
+use super::{Conninfo, Ways};
 
 /// The longest password file that we read: a real one has a few lines.
 const PASSFILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Reads a connection string with this process's environment, user and password file, as libpq would.
+/// Reads a connection string for the driver with this process's environment, user and password file, as libpq would.
 pub fn load(text: &str) -> Result<Conninfo, WireError> {
+    load_for(Ways::Driver, text)
+}
+
+/// The same, for whoever it is.
+pub fn load_for(ways: Ways, text: &str) -> Result<Conninfo, WireError> {
     let user = os_user();
-    let mut conninfo = Conninfo::parse(text, &|name| env::var(name).ok(), user.as_deref())?;
+    let mut conninfo = Conninfo::parse_for(ways, text, &|name| env::var(name).ok(), user.as_deref())?;
     if let Some(path) =
         conninfo.passfile.clone().filter(|_| conninfo.hosts.iter().any(|h| h.password.is_none()))
     {

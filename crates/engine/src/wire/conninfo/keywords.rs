@@ -19,7 +19,7 @@ pub(super) const KEYWORDS: [(&str, Option<&str>); 16] = [
     ("options", Some("PGOPTIONS")),
     ("connect_timeout", Some("PGCONNECT_TIMEOUT")),
     ("target_session_attrs", Some("PGTARGETSESSIONATTRS")),
-    ("client_encoding", None),
+    ("client_encoding", Some("PGCLIENTENCODING")),
 ];
 
 /// Keywords of libpq that we do not have: the variable, the values that ask for nothing we do not do anyway, and
@@ -72,18 +72,6 @@ pub(super) const REFUSED: [(&str, Option<&str>, &[&str], &str); 28] = [
 
 /// Refuses a keyword that does not exist, or that asks for what we do not have.
 pub(super) fn check_keyword(keyword: &str, value: &str) -> Result<(), WireError> {
-    if keyword == "client_encoding" {
-        let plain: String = value.chars().filter(|c| *c != '-' && *c != '_').collect();
-        let is_utf8 = ["utf8", "unicode"].iter().any(|name| plain.eq_ignore_ascii_case(name));
-        return if is_utf8 {
-            Ok(())
-        } else {
-            Err(WireError::InvalidValue {
-                setting: keyword.to_owned(),
-                expected: "UTF8, which is always used",
-            })
-        };
-    }
     if KEYWORDS.iter().any(|(known, _)| *known == keyword) {
         return Ok(());
     }

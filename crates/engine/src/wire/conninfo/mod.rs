@@ -1,13 +1,14 @@
 //! Whom to connect to, and as whom: libpq's connection strings, its environment variables and its password file.
 //!
 //! [`Conninfo::parse`] is pure: it gets the environment as a closure. [`load`] gives it this process's
-//! environment, user and password file. What libpq has and we do not is an error that says so, never ignored,
+//! environment, user and password file, for the driver; [`load_for`] does so for a program that has libpq's [`Ways`]. What libpq has and we do not is an error that says so, never ignored,
 //! unless ignoring it is what the value asks for.
 
 mod environment;
 mod key_value;
 mod keywords;
 mod passfile;
+mod session;
 mod settings;
 mod uri;
 
@@ -15,8 +16,9 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-pub use environment::load;
+pub use environment::{load, load_for};
 pub use passfile::password_from;
+pub use session::Ways;
 
 use super::WireError;
 use super::tls::SharedConfig;
@@ -46,6 +48,8 @@ pub struct Conninfo {
     pub application_name: Option<String>,
     /// Command-line options for the server process.
     pub options: Option<String>,
+    /// What else a session begins with: parameters of the server and their values.
+    pub parameters: Vec<(&'static str, String)>,
     /// Limit on connecting to one host; `None` is no limit.
     pub connect_timeout_s: Option<u32>,
     /// What kind of server is wanted.
@@ -209,10 +213,20 @@ struct Setting {
 }
 
 impl Conninfo {
+    /// Reads a connection string for the driver, as [`Self::parse_for`] does.
+    pub fn parse(
+        text: &str,
+        variable: &dyn Fn(&str) -> Option<String>,
+        os_user: Option<&str>,
+    ) -> Result<Self, WireError> {
+        Self::parse_for(Ways::Driver, text, variable, os_user)
+    }
+
     /// Reads a connection string of either form (empty is fine: all defaults), with `variable` to look up
     /// environment variables and the operating system's name of the user. Reads no file: passwords are those
     /// of the string and of `PGPASSWORD`.
-    pub fn parse(
+    pub fn parse_for(
+        ways: Ways,
         text: &str,
         variable: &dyn Fn(&str) -> Option<String>,
         os_user: Option<&str>,
@@ -221,7 +235,7 @@ impl Conninfo {
             Some(rest) => uri::parse(rest)?,
             None => key_value::parse(text)?,
         };
-        settings::resolve(&given, variable, os_user)
+        settings::resolve(ways, &given, variable, os_user)
     }
 
     /// Gives every host this password, or none.

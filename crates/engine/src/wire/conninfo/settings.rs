@@ -8,16 +8,17 @@ use super::super::tls::SharedConfig;
 use super::keywords::{KEYWORDS, REFUSED, check_keyword};
 use super::{
     Address, ChannelBinding, Conninfo, DEFAULT_PORT, DEFAULT_SOCKET_DIRECTORY, Host, Password,
-    RootCertificates, Setting, SslMode, TargetSessionAttrs, problem,
+    RootCertificates, Setting, SslMode, TargetSessionAttrs, Ways, problem, session,
 };
 
 /// Combines what was given (the last of equal keywords counts), the environment and the defaults.
 pub(super) fn resolve(
+    ways: Ways,
     given: &[(String, String)],
     variable: &dyn Fn(&str) -> Option<String>,
     os_user: Option<&str>,
 ) -> Result<Conninfo, WireError> {
-    let settings = Settings::collect(given, variable)?;
+    let settings = Settings::collect(ways, given, variable)?;
     let user = match (settings.text("user"), os_user) {
         (Some(user), _) => user,
         (None, Some(user)) => user.to_owned(),
@@ -41,10 +42,9 @@ pub(super) fn resolve(
             "disable, prefer or require",
             &CHANNEL_BINDINGS,
         )?,
-        application_name: settings
-            .text("application_name")
-            .or_else(|| settings.text("fallback_application_name")),
+        application_name: session::application_name(ways, &settings),
         options: settings.text("options"),
+        parameters: session::parameters(ways, &settings, variable)?,
         connect_timeout_s: connect_timeout(&settings)?,
         target_session_attrs: settings.one_of(
             "target_session_attrs",
@@ -160,10 +160,11 @@ fn parse_port(settings: &Settings, text: &str) -> Result<u16, WireError> {
 }
 
 /// The settings that are set, after the environment had its say.
-struct Settings(Vec<Setting>);
+pub(super) struct Settings(Vec<Setting>);
 
 impl Settings {
     fn collect(
+        ways: Ways,
         given: &[(String, String)],
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, WireError> {
@@ -183,7 +184,8 @@ impl Settings {
             if let Some((_, value)) = given.iter().rev().find(|(k, _)| k == keyword) {
                 return Some(Setting { keyword, source: keyword, value: value.clone() });
             }
-            let name = name?;
+            // The driver's encoding is no matter of the environment's.
+            let name = name.filter(|_| keyword != "client_encoding" || ways != Ways::Driver)?;
             let value = variable(name).filter(|value| !value.is_empty())?;
             Some(Setting { keyword, source: name, value })
         });
@@ -195,7 +197,7 @@ impl Settings {
     }
 
     /// The value, unless it is empty, which means the default.
-    fn text(&self, keyword: &str) -> Option<String> {
+    pub(super) fn text(&self, keyword: &str) -> Option<String> {
         self.find(keyword).map(|s| s.value.clone()).filter(|value| !value.is_empty())
     }
 
@@ -211,7 +213,7 @@ impl Settings {
         found.map(|(_, choice)| *choice).ok_or_else(|| setting.invalid(expected))
     }
 
-    fn invalid(&self, keyword: &str, expected: &'static str) -> WireError {
+    pub(super) fn invalid(&self, keyword: &str, expected: &'static str) -> WireError {
         let setting = self.find(keyword).map_or(keyword, |s| s.source).to_owned();
         WireError::InvalidValue { setting, expected }
     }

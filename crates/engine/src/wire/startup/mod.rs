@@ -65,13 +65,10 @@ impl Startup {
             ("options", conninfo.options.as_deref()),
             ("application_name", conninfo.application_name.as_deref()),
         ];
-        let parameters = [
-            ("user", conninfo.user.as_str()),
-            ("database", conninfo.dbname.as_str()),
-            ("client_encoding", "UTF8"),
-        ];
+        let parameters = [("user", conninfo.user.as_str()), ("database", conninfo.dbname.as_str())];
         let optional = optional.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        frontend::startup(out, parameters.into_iter().chain(optional))?;
+        let more = conninfo.parameters.iter().map(|(name, value)| (*name, value.as_str()));
+        frontend::startup(out, parameters.into_iter().chain(optional).chain(more))?;
         Ok(Self {
             phase: Phase::Authenticating(Box::new(Authenticator::new(conninfo, host, channel))),
             session: Session::default(),

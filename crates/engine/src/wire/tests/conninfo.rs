@@ -7,7 +7,7 @@ use super::hex;
 
 use super::super::WireError;
 use super::super::conninfo::{
-    Address, ChannelBinding, Conninfo, Host, Password, RootCertificates, SslMode, TargetSessionAttrs,
+    Address, ChannelBinding, Conninfo, Host, Password, RootCertificates, SslMode, TargetSessionAttrs, Ways,
 };
 
 fn with_environment(text: &str, environment: &[(&str, &str)]) -> Result<Conninfo, WireError> {
@@ -216,6 +216,35 @@ fn other_keywords_have_libpqs_meaning() {
         by_name.hosts[0],
         Host { name: "db.example".into(), address, password: None, is_password_from_file: false }
     );
+}
+
+#[test]
+fn only_programs_with_libpqs_ways_hand_the_environments_settings_on() {
+    let environment = [
+        ("PGCLIENTENCODING", "LATIN1"),
+        ("PGTZ", "CET"),
+        ("PGDATESTYLE", "German"),
+        ("PGGEQO", "DEFAULT"),
+        ("HOME", "/home/me"),
+    ];
+    let look_up = |name: &str| environment.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+    let read = |ways, text| Conninfo::parse_for(ways, text, &look_up, Some("osuser"));
+    let begins = |ways, text| {
+        let parameters = read(ways, text).unwrap().parameters;
+        parameters.iter().fold(String::new(), |text, (name, value)| text + name + "=" + value + " ")
+    };
+    let libpq = Ways::Libpq("pgbench");
+    assert_eq!(begins(libpq, ""), "client_encoding=LATIN1 datestyle=German timezone=CET ");
+    assert_eq!(begins(libpq, "client_encoding=sjis"), "client_encoding=sjis datestyle=German timezone=CET ");
+    assert_eq!(begins(libpq, "client_encoding=''"), "datestyle=German timezone=CET ");
+    assert!(read(libpq, "client_encoding=auto").unwrap_err().to_string().contains("auto is not supported"));
+    for text in ["", "client_encoding=unicode"] {
+        assert_eq!(begins(Ways::Driver, text), "client_encoding=UTF8 ");
+    }
+    let name = |ways, text| read(ways, text).unwrap().application_name;
+    assert_eq!(name(libpq, "fallback_application_name=f").as_deref(), Some("pgbench"));
+    assert_eq!(name(libpq, "application_name=a").as_deref(), Some("a"));
+    assert_eq!(name(Ways::Driver, ""), None);
 }
 
 #[test]

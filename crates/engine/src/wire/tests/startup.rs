@@ -74,7 +74,7 @@ fn session(version: &str) -> Result<Session, WireError> {
 #[test]
 fn the_first_message_holds_what_the_connection_string_says() {
     let client = Client::new("user=u dbname=d application_name=a options='-c jit=off'", Channel::Plain);
-    let body = b"\0\x03\0\0user\0u\0database\0d\0client_encoding\0UTF8\0options\0-c jit=off\0application_name\0a\0\0";
+    let body = b"\0\x03\0\0user\0u\0database\0d\0options\0-c jit=off\0application_name\0a\0client_encoding\0UTF8\0\0";
     assert_eq!(client.said[..4], (body.len() as u32 + 4).to_be_bytes());
     assert_eq!(&client.said[4..], body);
 }

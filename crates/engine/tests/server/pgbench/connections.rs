@@ -9,7 +9,7 @@ use super::Pgbench;
 use super::command::shape;
 
 /// Variables and their values.
-type Environment<'a> = &'a [(&'a str, &'a str)];
+pub type Environment<'a> = &'a [(&'a str, &'a str)];
 
 const OURS: &str = env!("CARGO_BIN_EXE_pgdyno-pgbench");
 
@@ -23,9 +23,18 @@ fn run(pgbench: &Pgbench, program: &Path, environment: Environment<'_>, argument
     command.stderr(Stdio::piped()).output().unwrap()
 }
 
+/// What both told, ours first, and their exit statuses.
+pub fn both(pgbench: &Pgbench, environment: Environment<'_>, arguments: &[&str]) -> (Told, Told) {
+    let run = |program: &Path| told(&run(pgbench, program, environment, arguments));
+    (run(Path::new(OURS)), run(&pgbench.program))
+}
+
+/// Lines, and an exit status.
+type Told = (Vec<String>, Option<i32>);
+
 /// What was told, and the exit status. A connection that has ended may count for a moment more, so that it is chance for
 /// which client there is no other one.
-fn told(output: &Output) -> (Vec<String>, Option<i32>) {
+fn told(output: &Output) -> Told {
     let text = String::from_utf8_lossy(&output.stderr).replace("pgdyno-pgbench", "pgbench");
     let text = text.replace("for client 0", "for client 1");
     (text.lines().map(str::to_owned).collect(), output.status.code())

@@ -11,6 +11,7 @@ mod expressions;
 mod failures;
 mod history;
 mod initialise;
+mod libpq;
 mod log;
 mod messages;
 mod newer;
