@@ -11,7 +11,7 @@ from pgdyno.cli.gating import NOTHING_ASKED, Gating
 from pgdyno.cli.live import LiveView
 from pgdyno.cli.report import print_report, read_report, write_html
 from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Ending, TrialStatus
+from pgdyno.evidence.records import STOPPED_BY, Ending, TrialStatus
 from pgdyno.interruption import Interruption
 from pgdyno.lab.study import Request, resume_study, start_study
 
@@ -67,5 +67,9 @@ def why_no_block_counts(path: Path) -> str:
             ok = {(trial.block, trial.arm) for trial in trials if trial.status is TrialStatus.OK}
             if any(arm != 0 and (block, 0) in ok for block, arm in ok):
                 return ""
-            reasons.update(f"{arms[trial.arm].name}: {trial.reason}" for trial in trials if trial.reason)
+            reasons.update(
+                f"{arms[trial.arm].name}: {trial.reason}"
+                for trial in trials
+                if trial.reason and STOPPED_BY not in trial.driver
+            )
     return next((reason for reason, _ in reasons.most_common(1)), "none was run")

@@ -61,6 +61,10 @@ class TrialStatus(StrEnum):
     INTERRUPTED = "interrupted"  # by the user or by a kill: to be repeated
 
 
+STOPPED_BY = "stopped_by"
+"""In what a trial keeps of its driver: the arm because of which it did not finish, where that was another."""
+
+
 class Ending(StrEnum):
     """Why a study ended."""
 

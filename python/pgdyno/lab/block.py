@@ -6,9 +6,10 @@ once; in the others the same is done for one arm after the other.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import psycopg
@@ -16,10 +17,10 @@ import psycopg
 from pgdyno.drive.run import Run
 from pgdyno.errors import DatasetError, EngineError, ServerError
 from pgdyno.evidence import records
-from pgdyno.evidence.records import BlockStatus, Outcome, TrialStatus
+from pgdyno.evidence.records import STOPPED_BY, BlockStatus, Outcome, TrialStatus
 from pgdyno.lab.doubts import doubts_of_trial
 from pgdyno.lab.driving import Seen, drive_trials
-from pgdyno.lab.judge import judge, outcome_of
+from pgdyno.lab.judge import because_of, judge, outcome_of
 from pgdyno.lab.progress import BlockEnded, Doubt, Step
 from pgdyno.lab.telemetry import Telemetry
 from pgdyno.lab.trial import Lab, Trial, begin_trial, bring_up, failed, in_one_line, interrupted
@@ -87,6 +88,8 @@ def run_group(lab: Lab, block: Block, group: Sequence[int], rates: dict[int, flo
     trials = {index: begin_trial(lab, block.index, lab.arms[index]) for index in group}
     try:
         outcomes = _carry_out(lab, block, trials)
+    except FaultOf as fault:
+        outcomes = {index: _ended_by(fault, trial) for index, trial in trials.items()}
     except FAULTS as error:
         outcomes = {index: failed(trial, in_one_line(error)) for index, trial in trials.items()}
     finally:
@@ -111,7 +114,8 @@ def run_group(lab: Lab, block: Block, group: Sequence[int], rates: dict[int, flo
 
 def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int, Outcome]:
     for trial in trials.values():
-        bring_up(lab, trial)
+        with _charged_to(trial.arm.name):
+            bring_up(lab, trial)
         if lab.interruption.requested:
             return {index: interrupted() for index in trials}
     seen: Seen = {}
@@ -128,10 +132,34 @@ def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int,
             else:
                 # What the server said of its end is wanted most where nothing is left to judge.
                 outcome = replace(outcome, server_log=trial.arm.log() or "")
-            for doubt in doubts_of_trial(lab.study, trial.id, trial.arm, run, target, seen, trial.slices):
-                lab.writer.add_caveat(doubt, lab.case)
+            with _charged_to(trial.arm.name):
+                for doubt in doubts_of_trial(lab.study, trial.id, trial.arm, run, target, seen, trial.slices):
+                    lab.writer.add_caveat(doubt, lab.case)
             outcomes[index] = _with_what_comes_after(lab, trial, outcome, telemetry)
     return outcomes
+
+
+class FaultOf(Exception):
+    """One of FAULTS, of a certain arm."""
+
+    def __init__(self, arm: str, cause: Exception) -> None:
+        super().__init__(in_one_line(cause))
+        self.arm = arm
+
+
+@contextlib.contextmanager
+def _charged_to(arm: str) -> Iterator[None]:
+    """What fails in here is that arm's, and not that of the others in the block."""
+    try:
+        yield
+    except FAULTS as error:
+        raise FaultOf(arm, error) from error
+
+
+def _ended_by(fault: FaultOf, trial: Trial) -> Outcome:
+    """Of the arm at fault and of those that were up with it, or would have been."""
+    outcome = failed(trial, because_of("block", fault.arm, trial.arm.name) + str(fault))
+    return outcome if fault.arm == trial.arm.name else replace(outcome, driver={STOPPED_BY: fault.arm})
 
 
 def _judged(trial: Trial, outcome: Outcome, run: Run, target: int) -> Outcome:

@@ -37,11 +37,13 @@ class BuildArm:
     run: Run
     account: Account
     _server: Server | None = None
+    _log_of_no_start: str | None = None
 
     def restore(self) -> None:
         """Copies what differs from the snapshot, and starts a new log."""
         restore(self.snapshot, self.run.data_dir, self.account)
         self.run.log_path.unlink(missing_ok=True)
+        self._log_of_no_start = None
 
     def start(self) -> None:
         """Starts the server on the restored data."""
@@ -68,7 +70,14 @@ class BuildArm:
     def _start(self, ready_timeout_s: float) -> Server:
         self._server = None
         cluster = Cluster(self.build, self.run.data_dir, self.account, self.run.log_path)
-        self._server = cluster.start(self.settings, optional=self.optional, ready_timeout_s=ready_timeout_s)
+        try:
+            self._server = cluster.start(
+                self.settings, optional=self.optional, ready_timeout_s=ready_timeout_s
+            )
+        except ServerError:
+            with contextlib.suppress(OSError):
+                self._log_of_no_start = self.run.log_path.read_text(errors="replace")
+            raise
         return self._server
 
     def stop(self) -> None:
@@ -108,8 +117,8 @@ class BuildArm:
         return self._server.postmaster_pid if self._server else None
 
     def log(self) -> str | None:
-        """Of this start."""
-        return self._server.log() if self._server else None
+        """Of this start, also where it came to nothing."""
+        return self._server.log() if self._server else self._log_of_no_start
 
     def effective(self) -> Mapping[str, str]:
         """As verified after the start."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pgdyno.drive.run import Run
 from pgdyno.evidence import records
 from pgdyno.evidence.events import failures_from, histograms_from
-from pgdyno.evidence.records import Outcome, TrialStatus
+from pgdyno.evidence.records import STOPPED_BY, Outcome, TrialStatus
 from pgdyno.lab.arm import LabArm
 from pgdyno.workload.check import Check
 from pgdyno.workload.interface import TrialChecks
@@ -23,6 +23,8 @@ def outcome_of(run: Run, target: int, arm: str, restore_s: float | None, start_s
     outcome = Outcome(
         status, time.time(), reason=f"{run.before}{reason}", restore_s=restore_s, start_s=start_s
     )
+    if (culprit := _culprit(run)) not in (None, arm):
+        outcome = replace(outcome, driver={STOPPED_BY: culprit})
     if run.before:
         return outcome
     outcome = replace(
@@ -38,7 +40,7 @@ def outcome_of(run: Run, target: int, arm: str, restore_s: float | None, start_s
         outcome,
         committed_new_orders=found["committed_new_orders"] if "new_order" in found["kinds"] else None,
         driver_memory_bytes=run.result["driver"]["memory_peak_bytes"],
-        driver={**run.result["driver"], "round_trip_ns": _round_trip(run, target)},
+        driver={**outcome.driver, **run.result["driver"], "round_trip_ns": _round_trip(run, target)},
         tally=found["tally"],
         failures=failures_from(found, [e for e in run.errors if e["target"] == target]),
         histograms=histograms_from(found),
@@ -48,10 +50,10 @@ def outcome_of(run: Run, target: int, arm: str, restore_s: float | None, start_s
 def status_of(run: Run, target: int, arm: str) -> tuple[TrialStatus, str]:
     """How a run ended for one target, as the engine saw it, and why not well."""
     if run.failure is not None:
-        because = _because_of(run.failure.get("target"), arm)
+        because = because_of("driver", _culprit(run), arm)
         return TrialStatus.FAILED, f"{because}{run.failure['stage']}: {run.failure['message']}"
     if run.result is not None and run.result["stopped"] == "server-lost":
-        because = _because_of(run.result["lost"], arm)
+        because = because_of("driver", _culprit(run), arm)
         return TrialStatus.FAILED, f"{because}the server was lost in the middle of the trial"
     if not run.complete:
         return TrialStatus.INTERRUPTED, "stopped before its last slice"
@@ -62,8 +64,18 @@ def status_of(run: Run, target: int, arm: str) -> tuple[TrialStatus, str]:
     return TrialStatus.OK, ""
 
 
-def _because_of(culprit: str | None, arm: str) -> str:
-    return "" if culprit in (None, arm) else f"the driver stopped because of {culprit}: "
+def _culprit(run: Run) -> str | None:
+    """The arm because of which a run ended before its time, where it was one."""
+    if run.failure is not None:
+        target: str | None = run.failure.get("target")
+        return target
+    lost = run.result is not None and run.result["stopped"] == "server-lost"
+    return run.result["lost"] if run.result is not None and lost else None
+
+
+def because_of(what: str, culprit: str | None, arm: str) -> str:
+    """What stands before the reason of a trial that another arm has ended."""
+    return "" if culprit in (None, arm) else f"the {what} stopped because of {culprit}: "
 
 
 def _round_trip(run: Run, target: int) -> object:

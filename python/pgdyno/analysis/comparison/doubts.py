@@ -9,7 +9,7 @@ from pgdyno.analysis.comparison.differences import debugged, differences, listed
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import share_text
-from pgdyno.evidence.records import Arm, Counts, Plan, Schedule, Study, Trial, TrialStatus
+from pgdyno.evidence.records import STOPPED_BY, Arm, Counts, Plan, Schedule, Study, Trial, TrialStatus
 
 FAILURES_SHARE_MAX = 0.01
 """More failed transactions than this, and the workload is not what was asked for."""
@@ -51,7 +51,8 @@ def _of_trials(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]:
     for arm in arms:
         mine = [trial for trial in trials if trial.arm == arm.arm]
         excluded = [trial for trial in mine if trial.status is TrialStatus.EXCLUDED]
-        failed = [trial for trial in mine if trial.status is TrialStatus.FAILED]
+        # What another arm has ended is told of that one.
+        failed = [t for t in mine if t.status is TrialStatus.FAILED and STOPPED_BY not in t.driver]
         if excluded:
             names = {check.name for trial in excluded for check in trial.checks if not check.passed}
             found.append(

@@ -1,0 +1,97 @@
+"""Which arm a block is charged to that came to nothing, and which arm a reader is told of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from synthetic_study import Synthetic, arms_of, study_of
+from test_study import make_study
+
+from pgdyno.analysis.comparison.doubts import doubts
+from pgdyno.caveats import Code
+from pgdyno.cli.measuring import why_no_block_counts
+from pgdyno.drive.run import Run
+from pgdyno.errors import StartError
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import STOPPED_BY, BlockStatus
+from pgdyno.evidence.writer import Writer
+from pgdyno.lab import block as lab_block
+from pgdyno.lab.block import run_block
+from pgdyno.lab.judge import outcome_of
+from pgdyno.lab.progress import Doubt
+from pgdyno.lab.trial import Lab, Trial
+from pgdyno.study.plan import Block
+
+WHY = "18.4 (embedded) did not start: FATAL: WAL streaming requires wal_level"
+NAMES = ("17", "18")
+
+
+class Arm:
+    """One that is never started here; ``bring_up`` is played."""
+
+    def __init__(self, index: int) -> None:
+        self.index, self.name = index, NAMES[index]
+
+    def is_restored(self) -> bool:
+        return True
+
+    def stop(self) -> None:
+        pass
+
+    def log(self) -> str | None:
+        return f"the log of {self.name}"
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("schedule", ["slices", "blocks"])
+def test_a_server_that_does_not_start_is_charged_to_its_own_arm(
+    order: tuple[int, int], schedule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bring_up(_lab: Lab, trial: Trial) -> None:
+        if trial.arm.name == "18":
+            raise StartError(WHY)
+        if schedule == "blocks":
+            raise StartError("of its own")
+
+    monkeypatch.setattr(lab_block, "bring_up", bring_up)
+    told: list[str] = []
+    arms = cast(Any, [Arm(0), Arm(1)])
+    path = tmp_path / "e"
+    with Writer.create(path, study_of(Synthetic()), arms_of(Synthetic())) as writer:
+        lab = Lab(
+            make_study(schedule=schedule),
+            arms,
+            writer,
+            lambda event: told.append(event.text) if isinstance(event, Doubt) else None,
+            cast(Any, SimpleNamespace(requested=False)),
+        )
+        assert run_block(lab, Block(0, 1, order, ())) is BlockStatus.FAILED
+    with Evidence(path) as evidence:
+        found = {NAMES[trial.arm]: trial for trial in evidence.trials()}
+        assert (found["18"].reason, STOPPED_BY in found["18"].driver) == (WHY, False)
+        assert evidence.server_log(found["18"].trial) == "the log of 18"
+        if schedule == "slices":
+            assert found["17"].reason == f"the block stopped because of 18: {WHY}"
+            assert found["17"].driver[STOPPED_BY] == "18"
+        else:
+            assert (found["17"].reason, found["17"].driver) == ("of its own", {})
+        told_of = doubts(evidence.study(), evidence.arms(), evidence.trials(), [], {})
+    caveats = [caveat for caveat in told_of if caveat.code is Code.TRIALS_FAILED]
+    blamed = [caveat.parameters["arm"] for caveat in caveats]
+    assert blamed == (["18"] if schedule == "slices" else ["17", "18"])
+    assert f"block 1, 18: failed: {WHY}" in told
+    if schedule == "slices":
+        assert why_no_block_counts(path) == f"18: {WHY}"
+
+
+def test_a_driver_that_one_arm_has_ended_is_no_fault_of_the_other() -> None:
+    run = Run(failure={"stage": "connect", "message": "refused", "target": "18"})
+    own, other = (outcome_of(run, target, name, None, None) for target, name in ((1, "18"), (0, "17")))
+    assert (own.reason, own.driver) == ("connect: refused", {})
+    assert (other.reason, other.driver) == (
+        "the driver stopped because of 18: connect: refused",
+        {STOPPED_BY: "18"},
+    )
