@@ -36,7 +36,9 @@ pub use gate::Gate;
 pub use inbox::Seen;
 pub use mailbox::{Mailbox, Sender, mailbox};
 pub use mapped::{MappedCounters, read_counters};
-pub use process::{Usage, catch_termination, memory_peak_bytes, raise_file_limit, thread_usage, usage};
+pub use process::{
+    Usage, catch_termination, file_limit, memory_peak_bytes, raise_file_limit, thread_usage, usage,
+};
 pub use reactor::{Io, Reactor, Routine, Task};
 pub use shell::{Shared, Shelled, shell};
 #[cfg(test)]

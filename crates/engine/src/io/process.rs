@@ -67,6 +67,13 @@ pub fn memory_peak_bytes() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
+/// The files that this process may have open, as far as it can be raised.
+#[must_use]
+pub fn file_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    limit.current.and(limit.maximum).unwrap_or(u64::MAX)
+}
+
 /// Sees to it that this process may have `needed` files open, within what the hard limit allows.
 pub fn raise_file_limit(needed: u64) -> Result<(), Error> {
     let limit = getrlimit(Resource::Nofile);

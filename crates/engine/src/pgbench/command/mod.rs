@@ -4,7 +4,7 @@
 //! |---|---|
 //! | options, and what is refused | [`options`], in the ways of [`getopt`], with [`values`] |
 //! | `-i` | [`initialise`] |
-//! | before the clients begin | [`setup`] |
+//! | before the clients begin | [`files`], [`setup`] |
 //! | threads, the clock of the run | [`bench`](mod@bench) |
 //! | one client | [`client`] |
 //! | the log of transactions | [`transaction_log`] |
@@ -20,6 +20,7 @@ pub mod checkpoint;
 pub mod client;
 pub mod connect;
 pub mod detail;
+pub mod files;
 pub mod getopt;
 pub mod initialise;
 pub mod libpq;
@@ -121,6 +122,8 @@ fn run(mut options: Options, log: &Log) -> Result<ExitCode, Said> {
         log.error(&message);
         Said
     };
+    files::reserve(&options, log)?;
+    files::try_results(&options, log)?;
     let opened = checkpoint::open(&options.checkpoint).map_err(say)?;
     let resumed = opened.as_ref().and_then(|(_, resumed)| resumed.as_ref());
     // What has been done stays: history is not truncated.

@@ -9,6 +9,7 @@ mod connections;
 mod detail;
 mod expressions;
 mod failures;
+mod files;
 mod history;
 mod initialise;
 mod libpq;

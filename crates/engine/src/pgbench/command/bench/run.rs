@@ -5,15 +5,11 @@ use std::thread;
 use std::time::Duration;
 
 use super::{Bench, Legacy, Results, unix_s};
-use crate::io::{Error, Nanos, Usage, raise_file_limit};
+use crate::io::{Error, Nanos, Usage};
 use crate::pgbench::command::checkpoint::keeper;
 use crate::pgbench::command::record::Record;
 use crate::pgbench::command::report;
 use crate::pgbench::random::streams::clients_per_thread;
-
-/// Files besides the connections: a loop's own, and the process's.
-const FILES_PER_THREAD: u64 = 8;
-const FILES_OF_PROCESS: u64 = 64;
 
 /// Why there are no results. It has been said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +27,6 @@ pub fn run(bench: &Arc<Bench>) -> Result<Results, Unfinished> {
         Unfinished::NotBegun
     };
     let options = &bench.options;
-    let files = u64::from(options.clients) + u64::from(options.jobs) * FILES_PER_THREAD + FILES_OF_PROCESS;
-    raise_file_limit(files).map_err(|error| say(&error))?;
     let from = bench.clock.now();
     let (sender, legacies) = mpsc::channel();
     let could_not = |source| say(&Error::System { action: "start a thread".to_owned(), source });

@@ -1,0 +1,81 @@
+//! The files of a run: as many open as its clients need, and those that it is to write.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use super::Pgbench;
+
+const OURS: &str = env!("CARGO_BIN_EXE_pgdyno-pgbench");
+
+/// Lines on standard error, and the exit status.
+fn told(output: &Output) -> (Vec<String>, Option<i32>) {
+    let text = String::from_utf8_lossy(&output.stderr).replace("pgdyno-pgbench: ", "pgbench: ");
+    (text.lines().map(str::to_owned).collect(), output.status.code())
+}
+
+#[test]
+fn more_clients_than_files_that_may_be_open_are_refused_before_any_connection() {
+    let Some(pgbench) = Pgbench::find("pgbench-limit") else { return };
+    let limited = |program: &Path, limit: &str, arguments: &[&str]| {
+        let inner = pgbench.command(program);
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nofile={limit}")).arg(program).args(inner.get_args());
+        told(&command.env("LC_ALL", "C").args(arguments).output().unwrap())
+    };
+    for clients in ["118", "1000000000"] {
+        // The tables are not there: nothing is said about them.
+        let [real, ours] = [pgbench.program.as_path(), Path::new(OURS)]
+            .map(|program| limited(program, "120:120", &["-c", clients, "postgres"]));
+        assert_eq!(real.1, Some(1), "{real:?}");
+        assert!(real.0[0].contains("open files, but system limit is 120"), "{real:?}");
+        assert_eq!(ours, real);
+    }
+    let ours = limited(Path::new(OURS), "120:120", &["-c", "117", "postgres"]);
+    assert_eq!(ours.0[0], "pgbench: error: need at least 137 open files, but system limit is 120");
+    // The limit that may be raised is raised, and what is reckoned with is enough.
+    let one = pgbench.script("one.sql", "select 1;\n");
+    let file = pgbench.server.directory.join("result").display().to_string();
+    let state = pgbench.server.directory.join("state").display().to_string();
+    let log = pgbench.server.directory.join("log").display().to_string();
+    let files = ["-l", "--log-prefix", &log, "--hdr-file", &file, "--checkpoint", &state];
+    let run = ["-n", "-f", &one, "-c", "20", "-j", "2", "-t", "5", "postgres"];
+    let ours = limited(Path::new(OURS), "20:48", &[&files[..], &run].concat());
+    assert_eq!(ours, (vec![], Some(0)));
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_told_before_the_run() {
+    let Some(pgbench) = Pgbench::find("pgbench-unwritable") else { return };
+    pgbench.query("create table ran ()");
+    let one = pgbench.script("one.sql", "insert into ran default values;\n");
+    let directory = &pgbench.server.directory;
+    let path = |name: &str| directory.join(name).display().to_string();
+    symlink(directory.join("to"), directory.join("link")).unwrap();
+    for option in ["--hdr-file", "--hdr-log"] {
+        for (place, why) in [(path("none/file"), "No such file or directory"), (path(""), "Is a directory")] {
+            let (lines, status) = told(&pgbench.ours(&["-f", &one, option, &place]));
+            assert_eq!(lines, [format!("pgbench: error: could not write file \"{place}\": {why}")]);
+            assert_eq!(status, Some(1));
+        }
+        assert_eq!(pgbench.query("select count(*) from ran"), ["0"]);
+        for name in ["new", "link"] {
+            let (place, nowhere) = (path(name), path("nowhere"));
+            let failed = pgbench.ours(&["-f", &nowhere, option, &place]);
+            assert_eq!(failed.status.code(), Some(1));
+            assert!(name == "link" || !Path::new(&place).exists(), "what did not run leaves no file");
+            fs::write(&place, "former").unwrap();
+            assert_eq!(pgbench.ours(&["-f", &nowhere, option, &place]).status.code(), Some(1));
+            assert_eq!(fs::read_to_string(&place).unwrap(), "former", "what did not run changes no file");
+            assert!(pgbench.ours(&["-f", &one, option, &place]).status.success());
+            assert!(!fs::read_to_string(&place).unwrap().contains("former"));
+            fs::remove_file(&place).unwrap();
+            if name == "link" {
+                symlink(directory.join("to"), directory.join("link")).unwrap();
+            }
+        }
+        assert!(pgbench.ours(&["-f", &one, option, "/dev/null"]).status.success());
+        pgbench.query("truncate ran");
+    }
+}
