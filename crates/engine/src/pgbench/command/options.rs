@@ -6,7 +6,7 @@ use super::getopt;
 use super::initialise::options::{Given, Initialisation};
 use super::spellings::SPELLINGS;
 use super::transaction_log::LogOptions;
-use super::values::{integer, max_tries, positive};
+use super::values::{integer, latency_limit_ms, max_tries, positive};
 use crate::pgbench::run::{Protocol, split_definition};
 use crate::pgbench::script::builtin::Builtin;
 use crate::pgbench::script::weight::split_weight;
@@ -136,7 +136,7 @@ pub fn read(arguments: &[String]) -> Result<Request, Refusal> {
                 options.define.push((name.to_owned(), value.to_owned()));
             }
             "rate" => options.rate_per_s = Some(positive(value, "rate limit")?),
-            "latency-limit" => options.latency_limit_ms = Some(positive(value, "latency limit")?),
+            "latency-limit" => options.latency_limit_ms = latency_limit_ms(value)?,
             "scale" => options.scale = Some(integer(value, "-s/--scale")?),
             "no-vacuum" => options.no_vacuum = true,
             "vacuum-all" => options.vacuum_all = true,

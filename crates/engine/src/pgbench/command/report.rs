@@ -155,7 +155,7 @@ fn scripts(out: &mut String, bench: &Bench, results: &Results, total: &Statistic
             for (command, counted) in script.commands.iter().zip(&record.commands) {
                 let counted = &counted.statistics;
                 let (mean, failures, retries) = (counted.time.mean_ms(), counted.failures, counted.retries);
-                let shown = command.line.lines().next().unwrap_or_default();
+                let shown = &command.line;
                 if is_tried_once {
                     line!(out, "   {mean:11.3}  {failures:10} {shown}");
                 } else {

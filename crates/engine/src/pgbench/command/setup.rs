@@ -1,15 +1,17 @@
 //! What happens before the clients begin: scripts are read, the server is asked for the scale, tables are vacuumed.
 
+use std::env;
+use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use std::{env, fs};
 
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::connect::connect_first;
 use super::log::{Log, Said, server_text, statement_text, system_text};
 use super::options::{Options, Source};
+use super::values::unsigned;
 use crate::io::{Clock, Connection, Error, Reactor, Shared};
 use crate::pgbench::run::{Protocol, Startup};
 use crate::pgbench::script::Scripts;
@@ -48,7 +50,7 @@ pub fn scripts(options: &Options) -> Result<Scripts, String> {
                     builtin.ok_or_else(|| format!("no builtin script found for name \"{name}\""))?;
                 (builtin.description.to_owned(), builtin.text.as_bytes().to_vec())
             }
-            Source::File(path) => (path.clone(), file(path).map_err(|error| read_error(path, &error))?),
+            Source::File(path) => (path.clone(), file(path)?),
         };
         scripts.add(&name, &text, *weight).map_err(|error| error.to_string())?;
     }
@@ -62,17 +64,17 @@ pub fn scripts(options: &Options) -> Result<Scripts, String> {
     Ok(scripts)
 }
 
-fn file(path: &str) -> io::Result<Vec<u8>> {
-    if path != "-" {
-        return fs::read(path);
-    }
+fn file(path: &str) -> Result<Vec<u8>, String> {
+    let could_not = |what, error| format!("could not {what} file \"{path}\": {}", system_text(&error));
     let mut text = Vec::new();
-    io::stdin().lock().read_to_end(&mut text)?;
+    let read = if path == "-" {
+        io::stdin().lock().read_to_end(&mut text)
+    } else {
+        // To open a directory succeeds.
+        File::open(path).map_err(|error| could_not("open", error))?.read_to_end(&mut text)
+    };
+    read.map_err(|error| could_not("read", error))?;
     Ok(text)
-}
-
-fn read_error(path: &str, error: &io::Error) -> String {
-    format!("could not open file \"{path}\": {}", system_text(error))
 }
 
 /// The program of a run, all options applied.
@@ -111,7 +113,7 @@ pub fn seed(option: Option<&str>) -> Result<u64, (String, String)> {
             filled.map_err(|_| ("could not generate random seed".to_owned(), String::new()))?;
             Ok(u64::from_ne_bytes(bytes))
         }
-        Some(number) => number.trim_start().parse().map_err(|_| {
+        Some(number) => unsigned(number).ok_or_else(|| {
             let message = format!("unrecognized random seed option \"{number}\"");
             (message, "Expecting an unsigned integer, \"time\" or \"rand\".".to_owned())
         }),

@@ -54,7 +54,8 @@ fn a_run_is_reported_as_pgbench_reports_it() {
     let divides = pgbench.script("divides.sql", "\\set x 1 / 0\n");
     let two_rows = pgbench.script("two.sql", "select 1 as a union select 2 \\gset\n");
     let weighted = [format!("{one}@2"), format!("{one}@1")];
-    let cases: [&[&str]; 21] = [
+    let continued = pgbench.script("continued.sql", "\\set x 1 + \\\n  2 \\\n + 3\nselect :x,\n 1;\n");
+    let cases: [&[&str]; 26] = [
         &["-t", "3"],
         &["-S", "-t", "3", "-c", "3", "-j", "2", "-M", "prepared"],
         &["-N", "-t", "3", "-r", "-M", "extended"],
@@ -71,6 +72,11 @@ fn a_run_is_reported_as_pgbench_reports_it() {
         &["-S", "-t", "1", "--random-seed=5"],
         &["-f", &divides, "-t", "3"],
         &["-f", &two_rows, "-t", "3"],
+        &["-f", &continued, "-t", "3", "-r"],
+        &["-f", &continued, "-f", &one, "-t", "50", "-r"],
+        &["-S", "-t", "5", "-L", "0.0001"],
+        &["-S", "-t", "5", "-L", "0.0019"],
+        &["-f", "."],
         &["-f", "/nowhere.sql"],
         &["-S", "-t", "1", "-T", "1"],
         &["-M", "binary"],

@@ -161,7 +161,7 @@ fn the_environment_says_what_options_do_not() {
     let who = pgbench.script("who.sql", who);
     let seeds = pgbench.script("seeds.sql", "\\set r debug(random(1, 1000000) + 0 * :random_seed)\n");
     let (who, seeds) = (["-n", "-t", "1", "-f", &who], ["-n", "-t", "1", "-f", &seeds]);
-    let cases: [(Environment<'_>, &[&str], &[&str], i32); 14] = [
+    let cases: [(Environment<'_>, &[&str], &[&str], i32); 19] = [
         (&[], &who, &[], 0),
         (&[("PGUSER", "other")], &who, &[], 0),
         (&[("PGDATABASE", "other")], &who, &[], 0),
@@ -173,6 +173,11 @@ fn the_environment_says_what_options_do_not() {
         (&[("PGHOSTADDR", "127.0.0.1"), ("PGSSLMODE", "disable"), ("PGPORT", "1")], &who, &[], 1),
         (&[("PGBENCH_RANDOM_SEED", "7")], &seeds, &[], 0),
         (&[("PGBENCH_RANDOM_SEED", "7")], &seeds, &["--random-seed=8"], 0),
+        (&[("PGBENCH_RANDOM_SEED", "-5")], &seeds, &[], 0),
+        (&[], &seeds, &["--random-seed=18446744073709551616"], 0),
+        (&[], &seeds, &["--random-seed=-99999999999999999999"], 0),
+        (&[], &seeds, &["--random-seed= +7"], 0),
+        (&[], &seeds, &["--random-seed=7 "], 1),
         (&[("PGBENCH_RANDOM_SEED", "7x")], &seeds, &["--random-seed=8"], 1),
         (&[("PGBENCH_RANDOM_SEED", "7")], &["-i", "-I", "d"], &[], 0),
         (&[("PGBENCH_RANDOM_SEED", "")], &["-i", "-I", "d"], &[], 1),

@@ -107,7 +107,7 @@ impl Bench {
         let states = ThreadState::all(&program, options.clients as usize, jobs, is_detailed);
         let mut bench = Self {
             throttle_us: options.rate_per_s.map(|rate| 1e6 / rate * jobs as f64),
-            latency_limit: options.latency_limit_ms.map(|limit_ms| Nanos((limit_ms * 1e6) as u64)),
+            latency_limit: options.latency_limit_ms.map(|limit_ms| Nanos((limit_ms * 1e6).round() as u64)),
             clock: Clock::monotonic(),
             zero: Nanos::from_s(unix_s()),
             are_commands_timed: options.report_per_command || is_detailed,
