@@ -88,3 +88,14 @@ class Interrupted(PgdynoError):
     """The user asked to stop. What was measured until then is in the evidence."""
 
     exit_status = 130
+
+
+def in_one_line(error: Exception | str) -> str:
+    """A message of several lines, each thing said once: libpq repeats a server's refusal for every address
+    and every kind of encryption that it tried, a server's log for every client.
+    """
+    said: dict[str, str] = {}
+    for part in str(error).splitlines():
+        for line in " ".join(part.split()).split(" / "):
+            said.setdefault(line.partition("FATAL: ")[2] or line, line)
+    return " / ".join(line for line in said.values() if line and not line.endswith("All failures were:"))

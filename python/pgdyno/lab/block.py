@@ -15,7 +15,7 @@ from dataclasses import replace
 import psycopg
 
 from pgdyno.drive.run import Run
-from pgdyno.errors import DatasetError, EngineError, ServerError
+from pgdyno.errors import DatasetError, EngineError, ServerError, in_one_line
 from pgdyno.evidence import records
 from pgdyno.evidence.records import STOPPED_BY, BlockStatus, Outcome, TrialStatus
 from pgdyno.lab.doubts import doubts_of_trial
@@ -23,7 +23,7 @@ from pgdyno.lab.driving import Seen, drive_trials
 from pgdyno.lab.judge import because_of, judge, outcome_of
 from pgdyno.lab.progress import BlockEnded, Doubt, Step
 from pgdyno.lab.telemetry import Telemetry
-from pgdyno.lab.trial import Lab, Trial, begin_trial, bring_up, failed, in_one_line, interrupted
+from pgdyno.lab.trial import Lab, Trial, begin_trial, bring_up, failed, interrupted
 from pgdyno.server.witness import require_undisturbed
 from pgdyno.study.plan import Block
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import psycopg
 
 from pgdyno.caveats import Caveat, Code
-from pgdyno.errors import ServerError
+from pgdyno.errors import ServerError, in_one_line
 from pgdyno.lab.progress import Doubt, Step
-from pgdyno.lab.trial import Lab, Trial, in_one_line
+from pgdyno.lab.trial import Lab, Trial
 
 
 def order_checkpoints(lab: Lab, trials: Sequence[Trial]) -> None:

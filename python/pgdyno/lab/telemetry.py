@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 
 from pgdyno.caveats import Caveat, Code
-from pgdyno.errors import ServerError
+from pgdyno.errors import ServerError, in_one_line
 from pgdyno.evidence.records import Moment, Reading, Series
 from pgdyno.lab.arm import Connection, LabArm
 from pgdyno.lab.trial import Lab, Trial
@@ -170,7 +170,7 @@ class Telemetry:
                     self._clients[trial.id] = find_clients(connection)
                 readings += [self._reading(trial, connection, moment, probe) for probe in probes]
         except (psycopg.Error, ServerError) as error:
-            at_s, lost = self._now_s(), f"the server was lost: {_in_one_line(error)}"
+            at_s, lost = self._now_s(), f"the server was lost: {in_one_line(error)}"
             readings += [Reading(probe, moment, at_s, 0.0, None, lost) for probe in probes]
 
     def _reading(self, trial: Trial, connection: Connection, moment: Moment, probe: str) -> Reading:
@@ -226,7 +226,3 @@ def _create_extensions(lab: Lab, arm: LabArm) -> None:
         if name := EXTENSIONS.get(probe):
             with contextlib.suppress(psycopg.Error, ServerError), arm.connect() as connection:
                 connection.execute(sql.SQL("CREATE EXTENSION IF NOT EXISTS {}").format(sql.Identifier(name)))
-
-
-def _in_one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -124,8 +124,3 @@ def failed(trial: Trial, reason: str) -> Outcome:
 def interrupted() -> Outcome:
     """By the user."""
     return Outcome(TrialStatus.INTERRUPTED, time.time(), reason="stopped by the user")
-
-
-def in_one_line(error: Exception) -> str:
-    """A driver's message has several lines, and says where in a statement the fault is."""
-    return " / ".join(line.strip() for line in str(error).splitlines() if line.strip())

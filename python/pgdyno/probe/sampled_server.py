@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from pgdyno.errors import PgdynoError
+from pgdyno.errors import PgdynoError, in_one_line
 from pgdyno.probe.cpu import process_cpu_s, server_cpu_s
 from pgdyno.probe.series import Chunk, Gathering
 from pgdyno.probe.session import prepare
@@ -134,7 +134,7 @@ class SampledServer:
             if self._connection.closed:
                 self._let_go()
                 return None, self._fail(error)
-            chunk = (of or self._counters).fail(_in_one_line(error))
+            chunk = (of or self._counters).fail(_with_its_kind(error))
             return None, [chunk] if chunk else []
 
     def _connect(self) -> Iterator[Chunk]:
@@ -148,7 +148,7 @@ class SampledServer:
 
     def _fail(self, error: Exception) -> list[Chunk]:
         self._note_looks(self._now_s())
-        return [chunk for one in self._asked if (chunk := one.fail(_in_one_line(error)))]
+        return [chunk for one in self._asked if (chunk := one.fail(_with_its_kind(error)))]
 
     def _let_go(self) -> None:
         if self._connection is not None:
@@ -179,6 +179,6 @@ class SampledServer:
             return {}
 
 
-def _in_one_line(error: Exception) -> str:
-    words = " ".join(str(error).split())
+def _with_its_kind(error: Exception) -> str:
+    words = in_one_line(error)
     return words if isinstance(error, (psycopg.Error, PgdynoError)) else f"{type(error).__name__}: {words}"

@@ -17,7 +17,7 @@ from typing import LiteralString
 import psycopg
 from psycopg import sql
 
-from pgdyno.errors import ConnectError, DatasetError, ServerError
+from pgdyno.errors import ConnectError, DatasetError, ServerError, in_one_line
 from pgdyno.server import mark
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.holding import held_numbers, hold
@@ -60,8 +60,7 @@ class Remote:
                 connect_timeout=CONNECT_TIMEOUT_S,
             )
         except (psycopg.Error, OSError, UnicodeError) as error:
-            words = " / ".join(line.strip() for line in str(error).splitlines() if line.strip())
-            raise ConnectError(f"no connection to {dsn}: {dsn.masked(words)}") from None
+            raise ConnectError(f"no connection to {dsn}: {dsn.masked(in_one_line(error))}") from None
 
     def check(self, *, must_create: bool = True) -> Description:
         """What the server is. Raises ConnectError: unreachable, too old, a standby, or (``must_create``) we

@@ -14,7 +14,7 @@ from typing import Any, Self
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from pgdyno.errors import ConnectError, ServerError, StartError
+from pgdyno.errors import ConnectError, ServerError, StartError, in_one_line
 from pgdyno.server.build import Build
 from pgdyno.server.process import STOP_SIGNALS, StopMode
 from pgdyno.server.sockets import PORT, SocketDirectory
@@ -71,7 +71,7 @@ class Server:
         try:
             return psycopg.connect(self.conninfo(dbname), autocommit=True, application_name="pgdyno")
         except psycopg.Error as error:
-            why = f"it ended: {self.last_words()}" if not self.alive else str(error).strip()
+            why = f"it ended: {self.last_words()}" if not self.alive else in_one_line(error)
             raise ConnectError(f"no connection to {self.build.label}: {why}") from error
 
     def wait_ready(self, timeout_s: float) -> None:
@@ -156,4 +156,7 @@ def last_words(text: str) -> str:
     """The lines that say what went wrong (FATAL, ERROR, HINT …), else the last ones, as one line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if any(mark in line for mark in TELLING)]
-    return " / ".join(_LOG_PREFIX.sub("", line) for line in (telling or lines)[-LOG_WORDS_MAX:])
+    words = dict.fromkeys(
+        _LOG_PREFIX.sub("", line) for line in telling or lines
+    )  # each client may have a line
+    return " / ".join([*words][-LOG_WORDS_MAX:])

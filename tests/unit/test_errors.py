@@ -1,0 +1,44 @@
+"""What errors say."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgdyno.errors import in_one_line
+from pgdyno.server.running import last_words
+
+REFUSED = "FATAL:  the database system is in recovery mode"
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (
+            "column x does not exist\nLINE 1: select x\n               ^",
+            "column x does not exist / LINE 1: select x / ^",
+        ),
+        (
+            f'connection failed: connection to server at "::1", port 5432 failed: {REFUSED}\n'
+            f'connection to server at "::1", port 5432 failed: {REFUSED}\n'
+            "Multiple connection attempts failed. All failures were:\n"
+            f"- host: 'localhost', hostaddr: '::1': connection failed: {REFUSED}\n"
+            f"- host: 'localhost', hostaddr: '127.0.0.1': connection failed: {REFUSED}",
+            'connection failed: connection to server at "::1", port 5432 failed: '
+            "FATAL: the database system is in recovery mode",
+        ),
+        (
+            "it ended: FATAL:  one / HINT:  a / FATAL:  two / FATAL:  one",
+            "it ended: FATAL: one / HINT: a / FATAL: two",
+        ),
+    ],
+)
+def test_a_message_of_several_lines_becomes_one_that_says_each_thing_once(error: str, line: str) -> None:
+    assert in_one_line(Exception(error)) == line
+
+
+def test_what_a_server_said_to_each_of_its_clients_is_its_last_word_once() -> None:
+    log = "".join(
+        f"2026-11-22 13:00:0{n}.000 UTC [10{n}] FATAL:  terminating connection due to immediate shutdown\n"
+        for n in range(5)
+    )
+    assert last_words(log) == "FATAL:  terminating connection due to immediate shutdown"
