@@ -222,7 +222,8 @@ WORDINGS: Mapping[Code, Wording] = {
     ),
     Code.CHECKS_FAILED_TRIALS_EXCLUDED: Wording(
         "Trials of arm {arm} that failed a check ({checks}) and are excluded from the estimate: {trials}.",
-        "Read the failed checks: a server or a workload that does not do its work has no speed.",
+        "Read the failed checks, and the server's log, kept in the evidence: a server or a workload that "
+        "does not do its work has no speed.",
     ),
     Code.TRIALS_FAILED: Wording(
         "Trials of arm {arm} that did not finish: {trials} ({reason}).",

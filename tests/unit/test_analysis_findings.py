@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_block, write_study
 
+from pgdyno.analysis.comparison import doubts
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.study.findings import Findings, latency_key
 from pgdyno.analysis.study.study import find_study
 from pgdyno.analysis.telemetry.metrics import NOPM, TPM, of_plan
 from pgdyno.caveats import Caveat, Code
 from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Counts, Role, Schedule, Slice, TrialStatus
+from pgdyno.evidence.records import IN_THE_LOG, Counts, Role, Schedule, Slice, TrialStatus
 from pgdyno.evidence.writer import Writer
 
 
@@ -67,6 +68,16 @@ def test_a_trial_that_is_not_ok_takes_its_block_out_of_the_comparison(
         Code.TRIALS_FAILED,
         Code.INTERRUPTED,
     }
+
+
+def test_why_trials_were_excluded_has_the_words_of_the_servers_log(tmp_path: Path) -> None:
+    findings = findings_of(tmp_path, Synthetic(blocks=2, statuses={(0, 1): TrialStatus.EXCLUDED}))
+    reason = f"failed checks: server log{IN_THE_LOG}ERROR: No space left on device (make room)"
+    trials = [
+        dataclasses.replace(trial, reason=reason) if trial.reason else trial for trial in findings.trials
+    ]
+    (caveat,) = doubts._of_trials([of.arm for of in findings.arms], trials)
+    assert "a check (condition 1: ERROR: No space left on device (make room))" in caveat.sentence
 
 
 def test_an_excluded_baseline_takes_its_block_out_of_every_comparison(tmp_path: Path) -> None:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pgdyno.workload.server_log import QUOTED_CHARACTERS_MAX, Entry, check_log, entries
+from pgdyno.workload.server_log import (
+    GRAVE_CHARACTERS_MAX,
+    QUOTED_CHARACTERS_MAX,
+    Entry,
+    check_log,
+    entries,
+    first_grave,
+)
 
 STAMP = "2026-11-21 20:11:31.123 UTC [4711] "
 
@@ -108,3 +115,22 @@ def test_only_the_first_unexpected_entries_are_quoted_and_shortened() -> None:
 @pytest.mark.parametrize("prefix", ["", STAMP, "user=pgdyno,db=tpcc [1]: ", "%m 2026 <x@y> 40001 "])
 def test_any_prefix_that_ends_before_the_severity_is_read(prefix: str) -> None:
     assert list(entries(f"{prefix}ERROR:  deadlock detected\n")) == [Entry("ERROR", "deadlock detected")]
+
+
+FULL = 'could not extend file "base/5/16384": No space left on device'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (SOUND + ROLLBACK + CONFLICTS + STOP + KILLED_BY_STOP, ""),
+        (ROLLBACK + log("LOG:  a", "WARNING:  b", "FATAL:  c", "PANIC:  d"), "FATAL: c"),
+        (
+            CONFLICTS + log(f"ERROR:  {FULL}", "HINT:  Check free disk space.", "PANIC:  later"),
+            f"ERROR: {FULL} (make room, such as by pgdyno cache prune, or set PGDYNO_CACHE to a larger disk)",
+        ),
+        (log(f"ERROR:  {'x' * 999}"), f"ERROR: {'x' * (GRAVE_CHARACTERS_MAX - 8)}…"),
+    ],
+)
+def test_the_first_grave_entry_that_is_not_by_design_is_what_went_wrong(text: str, words: str) -> None:
+    assert first_grave(text) == words

@@ -11,6 +11,7 @@ import pytest
 
 from pgdyno.drive.run import Run
 from pgdyno.errors import ConnectError, DatasetError, DiskFullError
+from pgdyno.evidence import records
 from pgdyno.evidence.records import Outcome, TrialStatus
 from pgdyno.lab import block
 from pgdyno.lab.block import Trial
@@ -117,3 +118,25 @@ def run_of(ended: dict[str, Any], connections_lost: int) -> Run:
 def test_a_full_disk_ends_the_study(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DiskFullError):
         judged(monkeypatch, DiskFullError("the disk is full"))
+
+
+FULL = "2026-11-22 13:00:00.000 UTC [7] PANIC:  could not write to file: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "check", "is_told"),
+    [
+        (TrialStatus.FAILED, None, True),
+        (TrialStatus.EXCLUDED, "server log", True),
+        (TrialStatus.EXCLUDED, "condition 1", False),
+        (TrialStatus.OK, None, False),
+    ],
+)
+def test_a_trial_that_does_not_count_because_of_its_server_has_the_words_of_the_servers_log(
+    status: TrialStatus, check: str | None, is_told: bool
+) -> None:
+    checks = [] if check is None else [records.Check(check, False)]
+    outcome = block.with_words_of_the_log(Outcome(status, 1.0, reason="it", checks=checks, server_log=FULL))
+    words = "; the server's log: PANIC: could not write to file: No space left on device (make room"
+    assert outcome.reason.startswith(f"it{words}") == is_told
+    assert is_told or outcome.reason == "it"

@@ -51,6 +51,10 @@ class BlockStatus(StrEnum):
     INTERRUPTED = "interrupted"
 
 
+IN_THE_LOG = "; the server's log: "
+"""Of a trial that does not count: between its reason and the first grave entry of its server's log."""
+
+
 class TrialStatus(StrEnum):
     """What became of a trial."""
 

@@ -17,7 +17,7 @@ import psycopg
 from pgdyno.drive.run import Run
 from pgdyno.errors import DatasetError, EngineError, ServerError, in_one_line
 from pgdyno.evidence import records
-from pgdyno.evidence.records import STOPPED_BY, BlockStatus, Outcome, TrialStatus
+from pgdyno.evidence.records import IN_THE_LOG, STOPPED_BY, BlockStatus, Outcome, TrialStatus
 from pgdyno.lab.doubts import doubts_of_trial
 from pgdyno.lab.driving import Seen, drive_trials
 from pgdyno.lab.judge import because_of, judge, outcome_of
@@ -26,6 +26,7 @@ from pgdyno.lab.telemetry import Telemetry
 from pgdyno.lab.trial import Lab, Trial, begin_trial, bring_up, failed, interrupted
 from pgdyno.server.witness import require_undisturbed
 from pgdyno.study.plan import Block
+from pgdyno.workload.server_log import LOG_CHECK, first_grave
 
 FAULTS = (ServerError, EngineError, DatasetError, psycopg.Error)
 """What makes a trial fail and leaves the study going. A full disk is not among them: it ends the study."""
@@ -98,7 +99,7 @@ def run_group(lab: Lab, block: Block, group: Sequence[int], rates: dict[int, flo
                 trial.witness.close()
             trial.arm.stop()
     for index, trial in trials.items():
-        outcome = outcomes[index]
+        outcome = with_words_of_the_log(outcomes[index])
         lab.writer.finish_trial(trial.id, outcome)
         counts = outcome.status is TrialStatus.OK and trial.counted_s > 0
         rates[index] = (
@@ -110,6 +111,16 @@ def run_group(lab: Lab, block: Block, group: Sequence[int], rates: dict[int, flo
     if TrialStatus.INTERRUPTED in found:
         return BlockStatus.INTERRUPTED
     return BlockStatus.FAILED if TrialStatus.FAILED in found else BlockStatus.DONE
+
+
+def with_words_of_the_log(outcome: Outcome) -> Outcome:
+    """What does not count because of its server says so in the server's own words."""
+    by_log = any(check.name == LOG_CHECK and not check.passed for check in outcome.checks)
+    if outcome.status is TrialStatus.FAILED or (outcome.status is TrialStatus.EXCLUDED and by_log):
+        words = first_grave(outcome.server_log)
+        if words:
+            return replace(outcome, reason=f"{outcome.reason}{IN_THE_LOG}{words}")
+    return outcome
 
 
 def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int, Outcome]:

@@ -24,6 +24,12 @@ ENTRY = re.compile(
     r"^(?P<prefix>(?!\t).*?)(?P<severity>DEBUG\d?|LOG|INFO|NOTICE|WARNING|ERROR|FATAL|PANIC"
     r"|DETAIL|HINT|STATEMENT|CONTEXT|QUERY|LOCATION|BACKTRACE):  ?(?P<message>.*)$"
 )
+LOG_CHECK = "server log"
+
+GRAVE_CHARACTERS_MAX = 160
+
+DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|wrote only \d+ of \d+ bytes")
+
 SEVERE = frozenset({"WARNING", "ERROR", "FATAL", "PANIC"})
 STOP_REQUEST = re.compile(r"received (smart|fast|immediate) shutdown request")
 
@@ -100,10 +106,10 @@ def check_log(log: str, counted: Mapping[str, int], expected: Sequence[Expected]
         if not _is_expected(entry, left, stopping, expected):
             unexpected.append(entry)
     if not unexpected:
-        return Check("server log", True, statistic=0.0, detail=f"{seen} entries, none unexpected")
+        return Check(LOG_CHECK, True, statistic=0.0, detail=f"{seen} entries, none unexpected")
     quoted = " | ".join(str(entry) for entry in unexpected[:QUOTED_MAX])
     detail = f"{len(unexpected)} unexpected entries, the first: {quoted}"
-    return Check("server log", False, statistic=float(len(unexpected)), detail=detail)
+    return Check(LOG_CHECK, False, statistic=float(len(unexpected)), detail=detail)
 
 
 def _is_expected(entry: Entry, left: Counter[str], stopping: bool, every: Sequence[Expected]) -> bool:
@@ -121,6 +127,24 @@ def _is_expected(entry: Entry, left: Counter[str], stopping: bool, every: Sequen
             left[expected.when] -= 1
             return left[expected.when] >= 0
     return False
+
+
+def first_grave(log: str) -> str:
+    """The first ERROR, FATAL or PANIC that is not by design, shortened; empty where there is none. Of a full
+    disk with what to do about it.
+    """
+    for entry in entries(log):
+        if entry.severity not in SEVERE - {"WARNING"}:
+            continue
+        if any(e.severity == entry.severity and e.message.search(entry.message) for e in EXPECTED):
+            continue
+        short = f"{entry.severity}: {entry.message}"
+        if len(short) > GRAVE_CHARACTERS_MAX:
+            short = f"{short[: GRAVE_CHARACTERS_MAX - 1]}…"
+        if DISK_FULL.search(entry.message):
+            short += " (make room, such as by pgdyno cache prune, or set PGDYNO_CACHE to a larger disk)"
+        return short
+    return ""
 
 
 def counted_in(totals: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -9,7 +9,17 @@ from pgdyno.analysis.comparison.differences import debugged, differences, listed
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import share_text
-from pgdyno.evidence.records import STOPPED_BY, Arm, Counts, Plan, Schedule, Study, Trial, TrialStatus
+from pgdyno.evidence.records import (
+    IN_THE_LOG,
+    STOPPED_BY,
+    Arm,
+    Counts,
+    Plan,
+    Schedule,
+    Study,
+    Trial,
+    TrialStatus,
+)
 
 FAILURES_SHARE_MAX = 0.01
 """More failed transactions than this, and the workload is not what was asked for."""
@@ -55,13 +65,16 @@ def _of_trials(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]:
         failed = [t for t in mine if t.status is TrialStatus.FAILED and STOPPED_BY not in t.driver]
         if excluded:
             names = {check.name for trial in excluded for check in trial.checks if not check.passed}
+            of_log = next(
+                (words for trial in excluded if (words := trial.reason.partition(IN_THE_LOG)[2])), ""
+            )
             found.append(
                 Caveat(
                     Code.CHECKS_FAILED_TRIALS_EXCLUDED,
                     {
                         "arm": arm.name,
                         "trials": len(excluded),
-                        "checks": listed(sorted(names)) or "not named",
+                        "checks": (listed(sorted(names)) or "not named") + (of_log and f": {of_log}"),
                     },
                 )
             )
