@@ -162,7 +162,8 @@ fn conninfo(options: &Options, log: &Log, purpose: &str) -> Result<Conninfo, Sai
         Said
     })?;
     if let Some(ignored) = &conninfo.passfile_ignored {
-        log.warning(ignored);
+        // It is libpq that says it, for each connection.
+        eprintln!("WARNING: {ignored}");
     }
     Ok(conninfo)
 }

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::{env, fs, io};
+use std::{env, fmt, fs, io};
 
 use super::super::WireError;
 use super::{Conninfo, Ways};
@@ -43,26 +43,28 @@ fn os_user() -> Option<String> {
     listed.or_else(|| env::var("USER").ok()).or_else(|| env::var("LOGNAME").ok())
 }
 
-/// The text of a password file; or else why it is not used, `None` if there simply is none.
+/// The text of a password file; or else why it is not used, in libpq's words where it has some, `None` if there simply is
+/// none.
 ///
 /// Like libpq we ignore a file that others can read: its passwords are no secrets.
 fn read_passfile(path: &Path) -> Result<String, Option<String>> {
-    let ignored = |why: &str| Some(format!("the password file {} was ignored: {why}", path.display()));
+    let ignored = |why: &str| Some(format!("password file \"{}\" {why}", path.display()));
+    let unread = |why: &dyn fmt::Display| ignored(&format!("cannot be read: {why}"));
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(None),
-        Err(e) => return Err(ignored(&e.to_string())),
+        Err(e) => return Err(unread(&e)),
     };
     if !metadata.is_file() {
-        return Err(ignored("it is not a plain file"));
+        return Err(ignored("is not a plain file"));
     }
     if metadata.mode() & 0o077 != 0 {
-        return Err(ignored("others may read it; run: chmod 0600"));
+        return Err(ignored("has group or world access; permissions should be u=rw (0600) or less"));
     }
     if metadata.len() > PASSFILE_BYTES_MAX {
-        return Err(ignored("it is longer than a password file can be"));
+        return Err(ignored("is longer than a password file can be"));
     }
-    fs::read_to_string(path).map_err(|e| ignored(&e.to_string()))
+    fs::read_to_string(path).map_err(|e| unread(&e))
 }
 
 #[cfg(test)]
@@ -82,11 +84,11 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             match read_passfile(&path) {
                 Ok(text) => assert!(is_used && text.contains("secret"), "{mode:o}"),
-                Err(why) => assert!(!is_used && why.unwrap().contains("chmod 0600"), "{mode:o}"),
+                Err(why) => assert!(!is_used && why.unwrap().contains("u=rw (0600)"), "{mode:o}"),
             }
         }
         assert_eq!(read_passfile(&directory.join("missing")), Err(None));
-        assert!(read_passfile(&directory).unwrap_err().unwrap().contains("not a plain file"));
+        assert!(read_passfile(&directory).unwrap_err().unwrap().ends_with("\" is not a plain file"));
         fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -136,11 +136,15 @@ fn a_password_file_serves_unless_others_can_read_it() {
         let [real, ours] = [pgbench.program.as_path(), Path::new(OURS)]
             .map(|program| told(&run(&pgbench, program, environment, &arguments)));
         assert_eq!((real.1, ours.1), (Some(status), Some(status)), "{mode:o}: {ours:?}");
-        // libpq says it for each connection, and calls the mode by its letters.
-        let [real, ours] = [real, ours].map(|(lines, _)| lines.join("\n"));
-        let is_told = ours.contains("pgpass was ignored: others may read it");
-        assert_eq!(is_told, status == 1, "{ours}");
-        assert_eq!(real.contains("has group or world access"), status == 1, "{real}");
+        // libpq says it for each connection, also that with TLS.
+        let ignored = |(lines, _): (Vec<String>, _)| {
+            let mut lines: Vec<_> = lines.into_iter().filter(|line| line.starts_with("WARNING: ")).collect();
+            lines.dedup();
+            lines
+        };
+        let [real, ours] = [real, ours].map(ignored);
+        assert_eq!(real.len(), usize::from(status == 1), "{real:?}");
+        assert_eq!(ours, real);
     }
     fs::write(&file, "*:*:*:*:wrong\n").unwrap();
     fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
