@@ -7,7 +7,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 
 use super::socket::Socket;
 use super::{Attempt, Attempts, Connection, Error, Failure, Nanos, Reactor};
-use crate::wire::conninfo::{Address, Conninfo, Host};
+use crate::wire::conninfo::{Address, Conninfo, Host, TargetSessionAttrs};
 use crate::wire::frontend;
 use crate::wire::startup::{Channel, Startup};
 use crate::wire::tls::{self, Encryption};
@@ -17,8 +17,27 @@ use crate::wire::{SqlState, WireError};
 const KNOCK_AGAIN: Nanos = Nanos(1_000_000);
 
 /// Connects to the first of the hosts that lets us in. As in libpq a server that answers and refuses us is the last
-/// one tried, unless it is only starting up, or cannot write and must.
+/// one tried, unless it is only starting up, or is of another kind than is wanted. Where a standby is preferred, and there is
+/// none, all are tried once more.
 pub(super) async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Connection, Error> {
+    let mut attempts = match try_all(reactor, conninfo).await {
+        Ok(connection) => return Ok(connection),
+        Err(attempts) => attempts,
+    };
+    let is_last = attempts.last().is_some_and(|attempt| !may_try_next(&attempt.why));
+    if conninfo.target_session_attrs == TargetSessionAttrs::PreferStandby && !is_last {
+        let mut any = conninfo.clone();
+        any.target_session_attrs = TargetSessionAttrs::Any;
+        match try_all(reactor, &any).await {
+            Ok(connection) => return Ok(connection),
+            Err(more) => attempts.extend(more),
+        }
+    }
+    Err(Error::Unconnected(Attempts(attempts)))
+}
+
+/// The first of the hosts that lets us in, or all attempts.
+async fn try_all(reactor: &Reactor, conninfo: &Conninfo) -> Result<Connection, Vec<Attempt>> {
     let mut attempts: Vec<Attempt> = Vec::new();
     for host in &conninfo.hosts {
         let places = match resolve(&host.address) {
@@ -33,17 +52,26 @@ pub(super) async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Co
                 Ok(connection) => return Ok(connection),
                 Err(failed) => attempts.extend(failed),
             }
-            if !attempts.last().is_none_or(|attempt| may_try_next(&attempt.why)) {
-                return Err(Error::Unconnected(Attempts(attempts)));
+            let Some(last) = attempts.last() else { continue };
+            if !may_try_next(&last.why) {
+                return Err(attempts);
+            }
+            if is_not_wanted(&last.why) {
+                // Its other addresses lead to the same server.
+                break;
             }
         }
     }
-    Err(Error::Unconnected(Attempts(attempts)))
+    Err(attempts)
+}
+
+fn is_not_wanted(why: &Failure) -> bool {
+    matches!(why, Failure::NotLetIn(Error::Wire(WireError::NotWanted { .. })))
 }
 
 fn may_try_next(why: &Failure) -> bool {
     match why {
-        Failure::NotLetIn(Error::Wire(WireError::ReadOnly)) => true,
+        why if is_not_wanted(why) => true,
         Failure::NotLetIn(Error::Wire(error)) => error.sqlstate() == Some(SqlState::CANNOT_CONNECT_NOW),
         _ => true,
     }

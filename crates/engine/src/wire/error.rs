@@ -162,9 +162,12 @@ pub enum WireError {
         /// What it offers.
         method: String,
     },
-    /// The server cannot write, and `target_session_attrs` says that it must.
-    #[error("the server is read-only (a standby?), and target_session_attrs asks for one that writes")]
-    ReadOnly,
+    /// The server is not of the kind that `target_session_attrs` asks for.
+    #[error("{found}, and target_session_attrs asks for another one")]
+    NotWanted {
+        /// What it is, in libpq's words.
+        found: &'static str,
+    },
     /// The server talks on and on before it is ready.
     #[error("protocol violation: the server sent more than {limit} messages and was not ready for a query")]
     EndlessStartup {

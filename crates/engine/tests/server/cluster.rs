@@ -112,6 +112,13 @@ impl Server {
         self.command("pg_ctl", &["-D", &data, "-l", &format!("{data}/log"), "-o", &options, "-w", "restart"]);
     }
 
+    /// Makes a standby of it, which waits for WAL that nobody sends.
+    pub fn restart_as_standby(&self) {
+        let (data, options) = (self.data(), format!("-p {}", self.port));
+        fs::write(self.file("standby.signal"), "").unwrap();
+        self.command("pg_ctl", &["-D", &data, "-l", &format!("{data}/log"), "-o", &options, "-w", "restart"]);
+    }
+
     /// Runs one of PostgreSQL's programs, which refuse to be run by root.
     fn command(&self, program: &str, arguments: &[&str]) {
         let program = self.bin.join(program);

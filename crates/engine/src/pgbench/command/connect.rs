@@ -95,7 +95,7 @@ fn refusal_text(error: &Error) -> String {
         Error::Wire(WireError::NoTls { .. }) => {
             "server does not support SSL, but SSL was required".to_owned()
         }
-        Error::Wire(WireError::ReadOnly) => "session is read-only".to_owned(),
+        Error::Wire(WireError::NotWanted { found }) => (*found).to_owned(),
         Error::Wire(wire) => match wire.told() {
             Some(told) => error_text(told, None),
             None => wire.to_string(),

@@ -199,8 +199,16 @@ pub enum ChannelBinding {
 pub enum TargetSessionAttrs {
     /// Whatever answers.
     Any,
-    /// One whose sessions can write: what `read-write` and `primary` come to for a benchmark.
+    /// One whose sessions can write.
     ReadWrite,
+    /// One whose sessions cannot write.
+    ReadOnly,
+    /// One that is not in recovery.
+    Primary,
+    /// One that is in recovery.
+    Standby,
+    /// A standby, or else whatever answers.
+    PreferStandby,
 }
 
 /// A value of a keyword, and what to call it when it is wrong.

@@ -48,7 +48,7 @@ pub(super) fn resolve(
         connect_timeout_s: connect_timeout(&settings)?,
         target_session_attrs: settings.one_of(
             "target_session_attrs",
-            "any, read-write or primary (a benchmark writes)",
+            "any, read-write, read-only, primary, standby or prefer-standby",
             &TARGET_SESSION_ATTRS,
         )?,
         passfile: settings.text("passfile").map(PathBuf::from).or_else(|| in_home(".pgpass")),
@@ -72,10 +72,13 @@ const CHANNEL_BINDINGS: [(&str, ChannelBinding); 3] = [
     ("require", ChannelBinding::Require),
 ];
 
-const TARGET_SESSION_ATTRS: [(&str, TargetSessionAttrs); 3] = [
+const TARGET_SESSION_ATTRS: [(&str, TargetSessionAttrs); 6] = [
     ("any", TargetSessionAttrs::Any),
     ("read-write", TargetSessionAttrs::ReadWrite),
-    ("primary", TargetSessionAttrs::ReadWrite),
+    ("read-only", TargetSessionAttrs::ReadOnly),
+    ("primary", TargetSessionAttrs::Primary),
+    ("standby", TargetSessionAttrs::Standby),
+    ("prefer-standby", TargetSessionAttrs::PreferStandby),
 ];
 
 /// The system's many authorities prove nothing unless the host's name is checked too, so `system` asks for

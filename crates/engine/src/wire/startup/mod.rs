@@ -7,14 +7,16 @@
 mod authentication;
 mod refusal;
 mod session;
+mod wanted;
 
 pub use session::Session;
 
 use super::WireError;
 use super::backend::{Authentication, Message};
-use super::conninfo::{Conninfo, Host, TargetSessionAttrs};
+use super::conninfo::{Conninfo, Host};
 use super::frontend;
 use authentication::Authenticator;
+use wanted::Wanted;
 
 /// Messages that a server may send before the session is ready: it sends about 20, a hostile one would never end.
 const MESSAGES_MAX: u32 = 256;
@@ -37,8 +39,8 @@ enum Phase {
     Authenticating(Box<Authenticator>),
     /// It told us that we are in, and now tells its settings.
     Configuring,
-    /// Asked an old server whether sessions can write; `Some` once it answered.
-    AskingForWrites { read_only: Option<bool> },
+    /// Asked an old server of which kind it is; `Some` once it answered.
+    Asking { wanted: Wanted, answer: Option<bool> },
     /// Done.
     Ready,
 }
@@ -49,7 +51,7 @@ pub struct Startup {
     session: Session,
     user: String,
     dbname: String,
-    must_write: bool,
+    wanted: Option<Wanted>,
     messages: u32,
 }
 
@@ -74,7 +76,7 @@ impl Startup {
             session: Session::default(),
             user: conninfo.user.clone(),
             dbname: conninfo.dbname.clone(),
-            must_write: conninfo.target_session_attrs == TargetSessionAttrs::ReadWrite,
+            wanted: Wanted::of(conninfo.target_session_attrs),
             messages: 0,
         })
     }
@@ -107,22 +109,20 @@ impl Startup {
             (Phase::Authenticating(authenticator), Message::Authentication(demand)) => {
                 authenticator.answer(demand, out)?;
             }
-            (
-                Phase::Configuring | Phase::AskingForWrites { .. },
-                Message::ParameterStatus { name, value },
-            ) => {
+            (Phase::Configuring | Phase::Asking { .. }, Message::ParameterStatus { name, value }) => {
                 self.session.set_parameter(name, value);
             }
             (Phase::Configuring, Message::BackendKeyData { process_id, secret_key }) => {
                 self.session.key = Some((*process_id, *secret_key));
             }
             (Phase::Configuring, Message::ReadyForQuery(_)) => return self.on_ready(out),
-            (Phase::AskingForWrites { read_only }, Message::DataRow(row)) => {
-                *read_only = Some(row.text(0)? != "off");
+            (Phase::Asking { answer, .. }, Message::DataRow(row)) => {
+                *answer = Some(matches!(row.text(0)?, "on" | "t"));
             }
-            (Phase::AskingForWrites { .. }, Message::RowDescription(_) | Message::CommandComplete(_)) => {}
-            (Phase::AskingForWrites { read_only: Some(read_only) }, Message::ReadyForQuery(_)) => {
-                return if *read_only { Err(WireError::ReadOnly) } else { Ok(self.end()) };
+            (Phase::Asking { .. }, Message::RowDescription(_) | Message::CommandComplete(_)) => {}
+            (Phase::Asking { wanted, answer: Some(answer) }, Message::ReadyForQuery(_)) => {
+                let wrong = wanted.wrong(*answer);
+                return self.end(wrong);
             }
             (phase, message) => {
                 return Err(WireError::Unexpected { message: message.name(), doing: phase.doing() });
@@ -134,23 +134,22 @@ impl Startup {
     /// The server is ready; are we content with it?
     fn on_ready(&mut self, out: &mut Vec<u8>) -> Result<bool, WireError> {
         self.session.check_version()?;
-        if self.must_write {
-            match self.session.is_read_only() {
-                Some(true) => return Err(WireError::ReadOnly),
-                Some(false) => {}
-                None => {
-                    frontend::query(out, "SHOW transaction_read_only")?;
-                    self.phase = Phase::AskingForWrites { read_only: None };
-                    return Ok(false);
-                }
-            }
+        let Some(wanted) = self.wanted else { return self.end(None) };
+        if let Some(answer) = wanted.told(&self.session) {
+            return self.end(wanted.wrong(answer));
         }
-        Ok(self.end())
+        frontend::query(out, wanted.question)?;
+        self.phase = Phase::Asking { wanted, answer: None };
+        Ok(false)
     }
 
-    fn end(&mut self) -> bool {
+    /// There is a session, if nothing is wrong with the server.
+    fn end(&mut self, wrong: Option<&'static str>) -> Result<bool, WireError> {
+        if let Some(found) = wrong {
+            return Err(WireError::NotWanted { found });
+        }
         self.phase = Phase::Ready;
-        true
+        Ok(true)
     }
 }
 
@@ -159,7 +158,7 @@ impl Phase {
         match self {
             Self::Authenticating(_) => "logging in",
             Self::Configuring => "waiting for the session to be ready",
-            Self::AskingForWrites { .. } => "asking whether the session can write",
+            Self::Asking { .. } => "asking of which kind the server is",
             Self::Ready => "the session had already started",
         }
     }

@@ -63,9 +63,13 @@ impl Session {
 
     /// Whether sessions cannot write; `None` for a server before 14, which does not tell.
     pub(super) fn is_read_only(&self) -> Option<bool> {
-        let standby = self.parameter("in_hot_standby")?;
         let read_only = self.parameter("default_transaction_read_only")?;
-        Some(standby == "on" || read_only == "on")
+        Some(self.is_standby()? || read_only == "on")
+    }
+
+    /// Whether the server is in recovery; `None` for a server before 14, which does not tell.
+    pub(super) fn is_standby(&self) -> Option<bool> {
+        self.parameter("in_hot_standby").map(|standby| standby == "on")
     }
 }
 

@@ -99,7 +99,7 @@ fn what_cannot_be_read_is_an_error_that_says_why() {
         ("sslmode=''", "sslmode: invalid value"),
         ("sslrootcert=system sslmode=require", "sslrootcert=system needs sslmode=verify-full"),
         ("channel_binding=maybe", "channel_binding: invalid value; expected disable, prefer or require"),
-        ("target_session_attrs=standby", "target_session_attrs: invalid value; expected any, read-write"),
+        ("target_session_attrs=replica", "target_session_attrs: invalid value; expected any, read-write"),
         ("connect_timeout=soon", "connect_timeout: invalid value; expected a whole number of seconds"),
         ("client_encoding=latin1", "client_encoding: invalid value; expected UTF8"),
         ("service=prod", "service: service files are not read"),
@@ -142,7 +142,7 @@ fn an_environment_variable_stands_in_for_a_keyword_that_is_not_given() {
     assert_eq!(conninfo.application_name.as_deref(), Some("envapp"));
     assert_eq!(conninfo.options.as_deref(), Some("-c jit=off"));
     assert_eq!(conninfo.connect_timeout_s, Some(9));
-    assert_eq!(conninfo.target_session_attrs, TargetSessionAttrs::ReadWrite);
+    assert_eq!(conninfo.target_session_attrs, TargetSessionAttrs::Primary);
     assert_eq!(conninfo.passfile.as_deref(), Some(Path::new("/pass")));
 
     let given = with_environment("postgresql://u:p@h:1/d?sslmode=disable", &environment).unwrap();

@@ -314,37 +314,63 @@ fn notices_before_the_session_is_ready_are_passed_over() {
     assert!(client.hear(&welcome("15.1")).unwrap().0);
 }
 
-#[test]
-fn a_server_that_must_write_is_asked_whether_it_can() {
-    let told = |standby: &str, read_only: &str| {
-        let mut messages = welcome("17.2");
-        let ready = messages.pop().unwrap();
-        messages.extend([
-            setting("in_hot_standby", standby),
-            setting("default_transaction_read_only", read_only),
-            ready,
-        ]);
-        Client::new("target_session_attrs=read-write", Channel::Plain).hear(&messages).map(|(ready, _)| ready)
-    };
-    assert_eq!(told("off", "off"), Ok(true));
-    assert_eq!(told("on", "off"), Err(WireError::ReadOnly));
-    assert_eq!(told("off", "on"), Err(WireError::ReadOnly));
+/// What each kind of wish comes to with a server that is a standby, or whose sessions begin read-only.
+const WISHES: [(&str, [Result<(), &str>; 3]); 6] = [
+    ("any", [Ok(()), Ok(()), Ok(())]),
+    ("read-write", [Ok(()), Err("session is read-only"), Err("session is read-only")]),
+    ("read-only", [Err("session is not read-only"), Ok(()), Ok(())]),
+    ("primary", [Ok(()), Err("server is in hot standby mode"), Ok(())]),
+    ("standby", [Err(NO_STANDBY), Ok(()), Err(NO_STANDBY)]),
+    ("prefer-standby", [Err(NO_STANDBY), Ok(()), Err(NO_STANDBY)]),
+];
+const NO_STANDBY: &str = "server is not in hot standby mode";
 
-    let asked = |answer: &[u8]| {
-        let mut client = Client::new("target_session_attrs=primary", Channel::Plain);
-        let (ready, said) = client.hear(&welcome("12.3")).unwrap();
-        assert!(!ready && said == b"Q\0\0\0\x1fSHOW transaction_read_only\0", "{}", said.escape_ascii());
-        let row = [&[0, 1, 0, 0, 0, answer.len() as u8], answer].concat();
-        let messages = [
-            server_message(b'T', &[0, 0]),
-            server_message(b'D', &row),
-            server_message(b'C', b"SHOW\0"),
-            server_message(b'Z', b"I"),
-        ];
-        client.hear(&messages).map(|(ready, _)| ready)
-    };
-    assert_eq!(asked(b"off"), Ok(true));
-    assert_eq!(asked(b"on"), Err(WireError::ReadOnly));
+fn heard(result: Result<(bool, Vec<u8>), WireError>) -> Result<(), &'static str> {
+    match result {
+        Ok((ready, _)) => Ok(assert!(ready)),
+        Err(WireError::NotWanted { found }) => Err(found),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_server_tells_whether_it_is_of_the_kind_that_is_wanted() {
+    let servers = [("off", "off"), ("on", "off"), ("off", "on")];
+    for (wish, outcomes) in WISHES {
+        for ((standby, read_only), expected) in servers.into_iter().zip(outcomes) {
+            let mut messages = welcome("17.2");
+            let ready = messages.pop().unwrap();
+            messages.push(setting("in_hot_standby", standby));
+            messages.extend([setting("default_transaction_read_only", read_only), ready]);
+            let mut client = Client::new(&format!("target_session_attrs={wish}"), Channel::Plain);
+            assert_eq!(heard(client.hear(&messages)), expected, "{wish}");
+        }
+    }
+}
+
+#[test]
+fn an_old_server_is_asked_whether_it_is_of_the_kind_that_is_wanted() {
+    // transaction_read_only and pg_is_in_recovery() of the servers of the other test.
+    let servers = [("off", "f"), ("on", "t"), ("on", "f")];
+    for (wish, outcomes) in WISHES.into_iter().skip(1) {
+        for ((read_only, recovers), expected) in servers.into_iter().zip(outcomes) {
+            let mut client = Client::new(&format!("target_session_attrs={wish}"), Channel::Plain);
+            let (ready, said) = client.hear(&welcome("12.3")).unwrap();
+            let (question, answer) = match wish {
+                "read-write" | "read-only" => ("SHOW transaction_read_only", read_only),
+                _ => ("SELECT pg_catalog.pg_is_in_recovery()", recovers),
+            };
+            assert!(!ready && said[5..said.len() - 1] == *question.as_bytes(), "{}", said.escape_ascii());
+            let row = [&[0, 1, 0, 0, 0, answer.len() as u8], answer.as_bytes()].concat();
+            let messages = [
+                server_message(b'T', &[0, 0]),
+                server_message(b'D', &row),
+                server_message(b'C', b"SHOW\0"),
+                server_message(b'Z', b"I"),
+            ];
+            assert_eq!(heard(client.hear(&messages)), expected, "{wish}");
+        }
+    }
 }
 
 /// Messages as a hostile server might send them: right in form, any kind of demand, any data.

@@ -37,3 +37,48 @@ fn a_session_begins_with_what_the_string_and_the_environment_say() {
         assert_eq!(ours, real, "{environment:?} {more:?}");
     }
 }
+
+#[test]
+fn servers_of_another_kind_than_is_wanted_are_passed_over() {
+    let Some(primary) = Pgbench::find("pgbench-primary") else { return };
+    let Some(standby) = Pgbench::find("pgbench-standby") else { return };
+    standby.server.restart_as_standby();
+    let one = primary.script("one.sql", "do $$ begin raise notice '%', pg_is_in_recovery(); end $$;\n");
+    let place = |host: &Pgbench| (host.server.directory.display().to_string(), host.server.port.to_string());
+    let (first, second) = (place(&primary), place(&standby));
+    let nobody = ("/nowhere".to_owned(), "1".to_owned());
+    let servers = [
+        vec![&first],
+        vec![&second],
+        vec![&first, &second],
+        vec![&second, &first],
+        vec![&nobody, &first],
+        vec![&nobody],
+    ];
+    let read_only = ("PGOPTIONS", "-c default_transaction_read_only=on");
+    for wanted in ["any", "read-write", "read-only", "primary", "standby", "prefer-standby"] {
+        let mut told = Vec::new();
+        for servers in &servers {
+            let join = |part: fn(&(String, String)) -> &String| {
+                servers.iter().map(|server| part(server).as_str()).collect::<Vec<_>>().join(",")
+            };
+            let (hosts, ports) = (join(|server| &server.0), join(|server| &server.1));
+            let place = [("PGHOST", hosts.as_str()), ("PGPORT", &ports), ("PGTARGETSESSIONATTRS", wanted)];
+            for environment in [&place[..], &[&place[..], &[read_only]].concat()] {
+                let run = ["-n", "-t", "1", "-f", &one, "postgres"];
+                let (ours, real) = both(&primary, environment, &run);
+                assert_eq!(ours, real, "{environment:?}");
+                told.push(real.1);
+            }
+        }
+        let done = told.iter().filter(|status| **status == Some(0)).count();
+        let expected = match wanted {
+            "any" | "prefer-standby" => 10,
+            "read-write" => 4,
+            "primary" => 8,
+            "read-only" => 8,
+            _ => 6,
+        };
+        assert_eq!(done, expected, "{wanted}: {told:?}");
+    }
+}
