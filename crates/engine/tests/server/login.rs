@@ -43,7 +43,7 @@ fn every_way_to_log_in_works_and_every_refusal_is_clear() {
     reactor.block_on(set_up).unwrap().unwrap();
 
     let (plain, tls) = (Ok(false), Ok(true));
-    let table: [(&String, String, Result<bool, &str>); 34] = [
+    let table: [(&String, String, Result<bool, &str>); 35] = [
         (&unix, "sslmode=verify-full".into(), plain),
         (&tcp, "user=u_trust".into(), tls),
         (&tcp, "user=u_trust sslmode=disable".into(), plain),
@@ -87,9 +87,10 @@ fn every_way_to_log_in_works_and_every_refusal_is_clear() {
         (&unix, "target_session_attrs=read-write".into(), plain),
         (
             &unix,
-            "target_session_attrs=primary options='-c default_transaction_read_only=on'".into(),
+            "target_session_attrs=read-write options='-c default_transaction_read_only=on'".into(),
             Err("read-only"),
         ),
+        (&unix, "target_session_attrs=primary options='-c default_transaction_read_only=on'".into(), plain),
     ];
     let mut wrong = misfits(&table);
     server.restart_with_bare_certificate();

@@ -327,7 +327,10 @@ const NO_STANDBY: &str = "server is not in hot standby mode";
 
 fn heard(result: Result<(bool, Vec<u8>), WireError>) -> Result<(), &'static str> {
     match result {
-        Ok((ready, _)) => Ok(assert!(ready)),
+        Ok((ready, _)) => {
+            assert!(ready);
+            Ok(())
+        }
         Err(WireError::NotWanted { found }) => Err(found),
         Err(other) => panic!("{other}"),
     }

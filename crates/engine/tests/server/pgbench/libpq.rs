@@ -75,8 +75,7 @@ fn servers_of_another_kind_than_is_wanted_are_passed_over() {
         let expected = match wanted {
             "any" | "prefer-standby" => 10,
             "read-write" => 4,
-            "primary" => 8,
-            "read-only" => 8,
+            "primary" | "read-only" => 8,
             _ => 6,
         };
         assert_eq!(done, expected, "{wanted}: {told:?}");
