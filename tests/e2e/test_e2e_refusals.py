@@ -36,6 +36,10 @@ USAGE = {
     "a value out of range": (f"compare {A} {A},commit_delay=100001", "from 0 to 100000"),
     "a value below the least": (f"compare {A} {A},work_mem=1kB", "from 64 kB"),
     "a value beyond all numbers": (f"compare {A} {A},work_mem=1e309", "from 64 kB to"),
+    "too few connections in two arms": (
+        f"compare {A} {A},max_connections=20 {A},max_connections=30 --clients 200",
+        r"--clients: .* 202 connections.*max_connections=20 \(20\), .*max_connections=30 \(30\): set",
+    ),
     "a value that is no choice": (f"compare {A} {A},wal_level=most", "minimal, replica, logical"),
     "a value that is no truth": (f"compare {A} {A},fsync=maybe", "on or off"),
     "a wrong unit": (f"compare {A} {A},work_mem=4XB", "kB, MB, GB, TB.*not 'XB'"),
@@ -97,6 +101,14 @@ USAGE = {
 NOBODY = "postgresql://u:geheim@127.0.0.1:{free_port}/x"
 
 FAILURE = {
+    "settings that contradict each other": (
+        f"compare {A} {A},wal_level=minimal --warehouses 1",
+        ",wal_level=minimal: .* did not start: FATAL: .*max_wal_senders.*wal_level",
+    ),
+    "a library that is not there": (
+        f"compare {A} {A},shared_preload_libraries=nothere --warehouses 1",
+        ",shared_preload_libraries=nothere: .* did not start: FATAL: .*nothere",
+    ),
     "nobody listens": (f"compare {A} {NOBODY}", "no connection.*refused"),
     "no such socket": (f"compare {A} host=/nowhere_dbname=x", "no connection.*/nowhere"),
     "nobody listens to load": (f"load {NOBODY}", "no connection.*refused"),

@@ -5,14 +5,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pgdyno.errors import ConnectError, DatasetError, DiskFullError
+from pgdyno.errors import ConnectError, DatasetError, DiskFullError, UsageError
+from pgdyno.lab.connections import OURS, require_connections
 from pgdyno.lab.dsn_arm import require_room
 from pgdyno.server import mark
+from pgdyno.server.connections import connections_max
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.holding import hold
 from pgdyno.server.local import free_for_data
@@ -20,6 +23,9 @@ from pgdyno.server.mark import database_name
 from pgdyno.server.remote import Remote
 from pgdyno.server.running import Server
 from pgdyno.server.trial_copy import TrialCopy
+from pgdyno.study.arm import parse_arms
+from pgdyno.study.plan import Study
+from pgdyno.study.tpcc import TpccParameters
 
 pytestmark = pytest.mark.server
 
@@ -212,3 +218,34 @@ def test_a_local_servers_disk_is_seen_by_those_who_may_know_where_it_lies(
         require_room(remote, "the data need", 3 * total, "take less")
     humble = Remote(Dsn(make_conninfo(remote.dsn.conninfo, user="passer_by")))
     assert not require_room(humble, "the data need", 1 << 60, "take less")
+
+
+def test_a_running_server_says_how_many_connections_its_user_may_have(running_server: Server) -> None:
+    with running_server.connect() as connection:
+        connection.execute("create role lowly login")
+        connection.execute("create role limited login connection limit 7")
+        all_of_them = int(running_server.effective["max_connections"])
+        reserved = int(running_server.effective["superuser_reserved_connections"])
+        assert connections_max(connection) == all_of_them
+    for user, most in (("lowly", all_of_them - reserved), ("limited", 7)):
+        with Remote(Dsn(make_conninfo(running_server.conninfo(), user=user))).connect() as connection:
+            assert connections_max(connection) == most
+
+
+def study_on(**fields: Any) -> Study:
+    rest = {"title": "t", "workload": TpccParameters(warehouses=1), "warmup_s": 1, "rounds": 2}
+    return Study.model_validate({**rest, "budget_s": 60, "seed": 1, **fields})
+
+
+def test_clients_that_a_running_server_has_no_room_for_are_refused_for_every_arm_there(
+    running_server: Server,
+) -> None:
+    most = int(running_server.effective["max_connections"])
+    spec = running_server.conninfo()
+    arms = tuple(parse_arms([spec, spec]))
+    each = most // 2 - OURS  # the two arms together have just what there is
+    require_connections(study_on(arms=arms, clients=each), {})
+    require_connections(study_on(arms=arms, clients=most - OURS, schedule="blocks"), {})
+    for clients, schedule in ((each + 1, "slices"), (most - OURS + 1, "blocks")):
+        with pytest.raises(UsageError, match=rf"^--clients: .*\({most}\), .*\({most}\): set max_connections"):
+            require_connections(study_on(arms=arms, clients=clients, schedule=schedule), {})

@@ -13,9 +13,10 @@ from synthetic_study import Synthetic, arms_of, study_of, write_study
 
 from pgdyno.caveats import Code
 from pgdyno.cli.measuring import why_no_block_counts
-from pgdyno.errors import EvidenceError
+from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.evidence.records import Arm, TrialStatus
 from pgdyno.evidence.writer import Writer
+from pgdyno.lab.connections import require_connections
 from pgdyno.lab.prepare import Prepared
 from pgdyno.lab.study import require_comparable
 from pgdyno.lab.wanted import fit_schedule, request_of
@@ -65,6 +66,31 @@ def test_an_arm_has_room_for_its_clients_unless_it_says_otherwise(
     )
     found = request_of(wanted, 0, cast(Any, build), cast(Any, known), MACHINE)
     assert found.settings.get("max_connections") == connections
+
+
+def wanted_of(*max_connections: str | None) -> Any:
+    """Arms whose servers are given so many, or have their default of 100."""
+    return {
+        index: SimpleNamespace(
+            build=SimpleNamespace(version=Version(18, 4)),
+            catalogue=SimpleNamespace(
+                definitions={"max_connections": MAX_CONNECTIONS}, initial={"max_connections": "100"}
+            ),
+            requested=SimpleNamespace(settings={} if text is None else {"max_connections": text}),
+        )
+        for index, text in enumerate(max_connections)
+    }
+
+
+def test_clients_beyond_what_servers_take_are_refused_for_all_arms_at_once() -> None:
+    arms = ["18", "17", "18,max_connections=20"]
+    require_connections(study(arms, 18), wanted_of(None, "0x64", "20"))
+    with pytest.raises(
+        UsageError, match=r"^--clients: .* 21 connections .* 18,max_connections=20 \(20\): .* 21"
+    ):
+        require_connections(study(arms, 19), wanted_of(None, "0x64", "20"))
+    with pytest.raises(UsageError, match=r"of 17 \(60\), 18,max_connections=20 \(20\): set .* to 92 "):
+        require_connections(study(arms, 90), wanted_of(None, "60", "20"))
 
 
 @pytest.mark.parametrize(("shared_buffers", "fits"), [("128MB", True), ("4GB", False)])

@@ -14,9 +14,11 @@ from pgdyno.evidence import records
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arm import LabArm
 from pgdyno.lab.build_arm import BuildArm
+from pgdyno.lab.connections import require_connections
 from pgdyno.lab.dataset import WAL_RESERVE_BYTES, Maker, dataset_key, init_options, require_space
 from pgdyno.lab.dsn_arm import DsnArm, open_dsn_arm, require_usable
 from pgdyno.lab.progress import Doubt, Watch
+from pgdyno.lab.trying import require_starts
 from pgdyno.lab.wanted import Wanted, fit_schedule, resolve
 from pgdyno.server.cache import Cache
 from pgdyno.server.cores import usable_cores
@@ -67,7 +69,9 @@ def prepare(
         wanted = resolve(study, cache, machine, watch, caveats)
         fitting = fit_schedule(study, wanted, machine, watch, caveats)
         require_usable(fitting, watch)
+        require_connections(fitting, wanted)
         checked.append((fitting, wanted, caveats))
+    require_starts([(study, wanted) for study, wanted, _ in checked], cache, watch, interruption)
     with contextlib.ExitStack() as stack:
         places = _Places(cache, watch, interruption, stack)
         ready = [_ready(study, wanted, caveats, places) for study, wanted, caveats in checked]

@@ -1,0 +1,83 @@
+"""Servers are tried with their arms' settings on empty clusters, each once, and leave nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from pgdyno.errors import StartError
+from pgdyno.lab.progress import Step
+from pgdyno.lab.trying import require_starts
+from pgdyno.server.build import Build
+from pgdyno.server.cache import Cache
+from pgdyno.server.user import server_account
+from pgdyno.study.arm import parse_arms
+from pgdyno.study.plan import Study
+from pgdyno.study.tpcc import TpccParameters
+
+pytestmark = pytest.mark.server
+
+SOUND = {"work_mem": "8MB"}
+
+
+def tried(build: Build, place: Path, *settings: Mapping[str, str]) -> list[str]:
+    """The arms whose settings were tried; arm n has the name n."""
+    told: list[str] = []
+    wanted = {
+        index: SimpleNamespace(
+            spec=SimpleNamespace(name=str(index)),
+            build=build,
+            requested=SimpleNamespace(settings=one, optional=frozenset()),
+        )
+        for index, one in enumerate(settings)
+    }
+    study = Study(
+        title="t",
+        arms=tuple(parse_arms(["17", "18"])),
+        workload=TpccParameters(warehouses=1),
+        clients=1,
+        warmup_s=1,
+        rounds=2,
+        budget_s=60,
+        seed=1,
+    )
+    cache = Cache.at(place, server_account())
+    try:
+        require_starts(
+            [(study, cast(Any, wanted))] * 2,
+            cache,
+            lambda event: told.append(event.text) if isinstance(event, Step) else None,
+            cast(Any, SimpleNamespace(check=lambda: None)),
+        )
+    finally:
+        assert not list(place.glob("runs/run-*"))
+    return told
+
+
+def test_each_set_of_settings_is_tried_once_and_none_where_nothing_is_set(
+    build: Build, server_dir: Path
+) -> None:
+    assert tried(build, server_dir, {}, SOUND, SOUND, {"work_mem": "9MB"}) == [
+        "try the settings of 1",
+        "try the settings of 3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"wal_level": "minimal"}, "FATAL: .*max_wal_senders"),
+        ({"shared_preload_libraries": "nothere"}, "FATAL: .*nothere"),
+        ({"max_connections": "20", "superuser_reserved_connections": "20"}, "superuser_reserved_connections"),
+        ({"nothing.known": "1", "work_mem": "8MB", "min_wal_size": "17MB"}, "min_wal_size"),
+    ],
+)
+def test_a_server_that_does_not_start_is_told_with_its_arm_and_its_own_words(
+    settings: Mapping[str, str], words: str, build: Build, server_dir: Path
+) -> None:
+    with pytest.raises(StartError, match=f"^1: .* did not start: .*{words}"):
+        tried(build, server_dir, SOUND, settings)
