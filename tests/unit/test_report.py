@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from rich.console import Console
-from synthetic_study import Synthetic, write_study
+from synthetic_study import Synthetic, arms_of, study_of, write_block, write_study
 from typer.testing import CliRunner
 
 from pgdyno.caveats import Caveat, Code
@@ -20,6 +22,7 @@ from pgdyno.cli.console import PLAIN
 from pgdyno.cli.report import read_report, report
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.evidence.records import Ending, TrialStatus
+from pgdyno.evidence.writer import Writer
 from pgdyno.report.as_csv import COLUMNS, to_csv
 from pgdyno.report.as_json import to_json
 from pgdyno.report.html import to_html
@@ -358,3 +361,15 @@ def test_a_verdict_about_latency_says_so(tmp_path: Path) -> None:
     fixed = report_of(tmp_path, Synthetic(effects=(1.0, 1.25), fixed_rate_per_s=500.0))
     claim = rf"18 is faster than 17: its median latency is {NUMBER} % lower \({BASIS}\)\."
     assert re.fullmatch(claim, plain(only(fixed).headlines[0].sentence))
+
+
+@pytest.mark.parametrize("form", ["terminal", "md", "html"])
+def test_what_a_short_name_leaves_out_is_said_once(tmp_path: Path, form: str) -> None:
+    directory = "/opt/pg/17/bin"
+    wanted = Synthetic(names=("…/17/bin", "18"))
+    arms = [dataclasses.replace(arm, spec=directory if arm.arm == 0 else "18") for arm in arms_of(wanted)]
+    with Writer.create(tmp_path / "e", study_of(wanted), arms) as writer:
+        write_block(writer, wanted, 0, np.random.default_rng(1))
+    text = plain(FORMS[form](read_report(tmp_path / "e")))
+    assert text.count(directory) == 1
+    assert f"…/17/bin is {directory}." in " ".join(text.split())

@@ -14,6 +14,7 @@ from pgdyno.cli.compare import command_of
 from pgdyno.errors import UsageError
 from pgdyno.server.dsn import Dsn
 from pgdyno.study.arm import parse_arm, parse_arms
+from pgdyno.study.arm_names import NAME_MAX
 from pgdyno.study.pgbench import PgbenchParameters
 from pgdyno.study.plan import LIMIT_S, Study, block_of, blocks_of
 from pgdyno.study.sizing import (
@@ -303,3 +304,54 @@ def test_the_package_names_one_version() -> None:
 )
 def test_connection_strings_are_told_from_versions_and_directories(text: str, is_one: bool) -> None:
     assert parse_arm(text).is_dsn is is_one
+
+
+@pytest.mark.parametrize(
+    ("texts", "names"),
+    [
+        (["17", "18,work_mem=4MB"], ["17", "18,work_mem=4MB"]),
+        (
+            ["/usr/lib/postgresql/15/bin", "/usr/lib/postgresql/15/bin,jit=off"],
+            ["…/15/bin", "…/15/bin,jit=off"],
+        ),
+        (["/src/old/pg/bin", "/src/new/pg/bin"], ["…/old/pg/bin", "…/new/pg/bin"]),
+        (["old/bin", "/opt/new/bin"], ["old/bin", "…/new/bin"]),
+        (["/a/b/bin", "/a/b/bin"], ["…/b/bin", "…/b/bin (again 2)"]),
+        (["/usr/pg/15/bin", "/usr/pg/15/bin/"], ["…/15/bin", "…/15/bin (2)"]),
+        (
+            [f"18,shared_buffers=1GB,max_wal_size=8GB,work_mem={size}" for size in ("4MB", "64MB")],
+            ["18,work_mem=4MB,…", "18,work_mem=64MB,…"],
+        ),
+        (
+            ["18", "18,shared_buffers=1GB,max_wal_size=8GB", "18,shared_buffers=1GB,max_wal_size=9GB"],
+            ["18", "18,shared_buffers=1GB,max_wal_s…", "18,shared_buffers=1GB,max_wal_s… (3)"],
+        ),
+    ],
+)
+def test_arms_have_names_that_are_short_and_distinct(texts: list[str], names: list[str]) -> None:
+    arms = parse_arms(texts)
+    assert [arm.name for arm in arms] == names
+    assert [arm.full_name for arm in arms if "…" in arm.name] == [
+        text for text, name in zip(texts, names, strict=True) if "…" in name
+    ]
+
+
+@given(
+    st.lists(
+        st.builds(
+            lambda server, settings: ",".join([server, *(f"{k}={v}" for k, v in settings.items())]),
+            st.sampled_from(
+                ["18", "/a/b", "/a/b/c", "x/b/c", "/" + "long/" * 9 + "bin", "./bin", "~/pg/bin"]
+            ),
+            st.dictionaries(
+                st.sampled_from(["jit", "work_mem", "w" * 30]), st.sampled_from("12"), max_size=3
+            ),
+        ),
+        min_size=2,
+        max_size=6,
+    )
+)
+def test_no_two_arms_have_one_name(texts: list[str]) -> None:
+    names = [arm.name for arm in parse_arms(texts)]
+    assert len({*names}) == len(names)
+    assert max(map(len, names)) <= NAME_MAX + len(" (again 6)")

@@ -283,7 +283,7 @@ def _record(
     return records.Arm(
         arm=index,
         name=spec.name,
-        spec=spec.without_password().server if spec.is_dsn else spec.name,
+        spec=spec.full_name,
         server=server,
         settings_requested=settings,
         safety=(),

@@ -36,6 +36,7 @@ from pgdyno.report.method import DERIVED_FROM_TPC_C, how_it_was_measured
 from pgdyno.report.profile import cpu_by_function
 from pgdyno.report.tables import Table
 from pgdyno.report.why import WhyReport
+from pgdyno.study.arm_names import LEFT_OUT
 
 LIKE_IT_MAX = 3
 """Of the same caveat on many trials so many are shown, and the rest counted."""
@@ -158,7 +159,8 @@ def build(findings: Findings) -> Report:
         why=reasons,
         dips=dips.sentences(findings),
         unfinished=UNFINISHED if findings.study.ended_because is None else "",
-        percent_of=f"Percentages are (B − A) / A, where A is {baseline.name}, the baseline.",
+        percent_of=f"Percentages are (B − A) / A, where A is {baseline.name}, the baseline."
+        f"{_full_names(findings)}",
         results=[table for table in results if table.rows],
         doubts=_doubts(findings),
         safety=tables.given_up(findings),
@@ -169,6 +171,12 @@ def build(findings: Findings) -> Report:
         derived=DERIVED_FROM_TPC_C if tpcc else "",
         command=findings.study.command,
     )
+
+
+def _full_names(findings: Findings) -> str:
+    """Of arms whose names leave something out."""
+    arms = [of.arm for of in findings.arms]
+    return "".join(f" {arm.name} is {arm.spec}." for arm in arms if LEFT_OUT in arm.name)
 
 
 def _headline(comparison: Comparison, findings: Findings) -> Headline:

@@ -14,6 +14,7 @@ from psycopg.pq import Conninfo
 from pydantic import BaseModel, ConfigDict
 
 from pgdyno.errors import UsageError
+from pgdyno.study.arm_names import LEFT_OUT, NAME_MAX, short_name, short_tails
 
 _PROFILE = re.compile(r"@[A-Za-z0-9][\w.-]*")
 _SETTING = re.compile(r"([A-Za-z_][\w.]*)\s*=(.*)", re.DOTALL)
@@ -38,6 +39,18 @@ class ArmSpec(BaseModel):
     profiles: tuple[str, ...] = ()
     settings: dict[str, str] = {}
     optional: tuple[str, ...] = ()  # of the settings: a version that lacks one goes without it
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Profiles and settings, as they stand on the command line."""
+        return (*(f"@{name}" for name in self.profiles), *(f"{k}={v}" for k, v in self.settings.items()))
+
+    @property
+    def full_name(self) -> str:
+        """The name; where that leaves something out, the whole ARM."""
+        if self.is_dsn:
+            return self.without_password().server
+        return ",".join([self.server, *self.parts]) if LEFT_OUT in self.name else self.name
 
     def without_password(self) -> ArmSpec:
         """The arm as it may be stored and shown. A resumed study finds the password as libpq does."""
@@ -89,17 +102,27 @@ def parse_arm(text: str) -> ArmSpec:
 
 
 def parse_arms(texts: Sequence[str]) -> list[ArmSpec]:
-    """Parses all arms; equal ones (an A/A comparison) get a number so that names stay distinct."""
+    """Parses all arms, with short and distinct names: equal ones (an A/A comparison) get a number."""
     arms: list[ArmSpec] = []
-    for text in texts:
-        arm = parse_arm(text)
+    for arm in _with_short_names([parse_arm(text) for text in texts]):
         n = 1 + sum(arm.is_same(other) for other in arms)
-        if n > 1:
-            arm = arm.model_copy(update={"name": f"{arm.name} (again {n})"})
-        elif any(arm.name == other.name for other in arms):
-            arm = arm.model_copy(update={"name": f"{arm.name} ({len(arms) + 1})"})  # another way to one place
-        arms.append(arm)
+        name = f"{arm.name} (again {n})" if n > 1 else arm.name
+        if any(name == other.name for other in arms):  # another way to one place, or cut to the same
+            name = f"{name} ({len(arms) + 1})"
+        arms.append(arm.model_copy(update={"name": name}))
     return arms
+
+
+def _with_short_names(arms: Sequence[ArmSpec]) -> list[ArmSpec]:
+    builds = [arm for arm in arms if not arm.is_dsn]
+    tails = short_tails([arm.server for arm in builds])
+    common = [part for part in builds[0].parts if all(part in arm.parts for arm in builds)] if builds else []
+    return [
+        arm
+        if arm.is_dsn or (arm.server not in tails and len(arm.name) <= NAME_MAX)
+        else arm.model_copy(update={"name": short_name(tails.get(arm.server, arm.server), arm.parts, common)})
+        for arm in arms
+    ]
 
 
 def _parse_dsn(spec: str) -> ArmSpec:
