@@ -38,6 +38,14 @@ def test_a_server_starts_answers_and_stops_cleanly(cluster: Cluster) -> None:
     assert not socket.exists()
 
 
+def test_options_of_the_users_environment_are_not_the_servers(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGOPTIONS", "-c work_mem=77MB")
+    with cluster.start() as server:
+        assert value(server, "show work_mem") == "4MB"
+
+
 def test_the_log_is_appended_to_and_each_start_sees_its_own_part(cluster: Cluster) -> None:
     with cluster.start():
         pass

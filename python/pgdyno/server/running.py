@@ -63,8 +63,10 @@ class Server:
         return self.process.poll() is None
 
     def conninfo(self, dbname: str = "postgres") -> str:
-        """A libpq connection string for the engine, psycopg and PostgreSQL's tools."""
-        return make_conninfo(host=str(self.socket.path), port=PORT, user=SUPERUSER, dbname=dbname)
+        """A libpq connection string for the engine, psycopg and PostgreSQL's tools. ``options`` is empty, not
+        left out: a ``PGOPTIONS`` of the user's would change what is measured without a word.
+        """
+        return make_conninfo(host=str(self.socket.path), port=PORT, user=SUPERUSER, dbname=dbname, options="")
 
     def connect(self, dbname: str = "postgres") -> Connection:
         """A new connection in autocommit mode. Raises ConnectError."""

@@ -145,6 +145,9 @@ fn an_environment_variable_stands_in_for_a_keyword_that_is_not_given() {
     assert_eq!(conninfo.target_session_attrs, TargetSessionAttrs::Primary);
     assert_eq!(conninfo.passfile.as_deref(), Some(Path::new("/pass")));
 
+    let none = with_environment("options=''", &environment).unwrap();
+    assert_eq!(none.options.as_deref().unwrap_or_default(), "", "an empty value is given, too");
+
     let given = with_environment("postgresql://u:p@h:1/d?sslmode=disable", &environment).unwrap();
     assert_eq!(shown(&given), "u p d h:1");
     assert_eq!(given.sslmode, SslMode::Disable);
