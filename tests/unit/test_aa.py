@@ -24,7 +24,7 @@ from pgdyno.analysis.study.hosts import find_hosts
 from pgdyno.analysis.study.over_hosts import AVERAGE, average_over_hosts
 from pgdyno.analysis.study.study import StudyFindings, find_study
 from pgdyno.caveats import Code
-from pgdyno.cli.run import _as_asked
+from pgdyno.cli.run import _as_asked, _naming_who_refused_aa
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Ending
 from pgdyno.evidence.writer import Writer
@@ -34,6 +34,7 @@ from pgdyno.report.study import build_study
 from pgdyno.study.aa import BLOCKS_PER_AA, aa_study, doubled_after, share_of_time, why_none
 from pgdyno.study.arm import parse_arms
 from pgdyno.study.cases import cases_of
+from pgdyno.study.fitting.change import Change
 from pgdyno.study.plan import block_of
 from pgdyno.study.reading import read_study
 
@@ -392,6 +393,17 @@ def test_of_one_aa_block_no_spread_is_told(tmp_path: Path) -> None:
     said = build_study_noise(found)
     assert said.startswith("Noise: in the one A/A block an arm differed from itself by ")
     assert said.endswith("a noise floor needs 5 of them.")
+
+
+def test_who_refused_the_aa_blocks_is_told() -> None:
+    cases = cases_of(
+        read_study((Path(__file__).parents[2] / "studies" / "templates" / "upgrade.toml").read_text(), "u")
+    )
+    fitted = [Change("run.aa", "true", "false", "too little time")]
+    for changes, no_aa, who in (([], False, ""), (fitted, False, "--fit"), ([], True, "--no-aa")):
+        told = {case.study.aa_refused_by for case in _naming_who_refused_aa(cases, changes, no_aa=no_aa)}
+        assert told == {who}
+    assert why_none(make_study(aa=False, aa_refused_by="--no-aa")) == "refused by --no-aa"
 
 
 def test_a_study_without_aa_blocks_says_why(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ run = {warmup = "2s", window = "4s", repeats = 12}
     [
         ("", "hidden A/A blocks beside them, an arm against a twin of its own: about"),
         ("repeats = 1,", "no hidden A/A block in so few: one runs beside every fifth"),
-        ("aa = false,", "no hidden A/A blocks: it was refused"),
+        ("aa = false,", "no hidden A/A blocks: refused by aa = false in the study file"),
         ('schedule = "sequential",', "no hidden A/A blocks: all blocks of one arm run before the next"),
     ],
 )

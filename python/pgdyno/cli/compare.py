@@ -264,6 +264,7 @@ def compare(
         "nearest": nearest,
         "into_existing": into_existing,
         "aa": not no_aa,
+        "aa_refused_by": "--no-aa" if no_aa else "",
     }
     study = Study.model_validate(fields)
     path = evidence or Path(time.strftime("pgdyno-%Y%m%d-%H%M%S.sqlite"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -93,7 +95,7 @@ def run(
         raise UsageError("name a study file, such as mine.toml; `pgdyno study list` has those that there are")
     path = study_path(study)
     file, changes = _as_asked(read(study), fit=fit, minutes=minutes, nearest=nearest, no_aa=no_aa)
-    cases = cases_of(file)
+    cases = _naming_who_refused_aa(cases_of(file), changes, no_aa=no_aa)
     request = Request(
         title=file.title,
         cases=cases,
@@ -125,6 +127,16 @@ def run(
 
 
 RESUMED_BY = "pgdyno run --resume"
+
+
+def _naming_who_refused_aa(
+    cases: tuple[Case, ...], changes: Sequence[Change], *, no_aa: bool
+) -> tuple[Case, ...]:
+    """Of hidden A/A blocks: where it was not the study file itself."""
+    who = "--no-aa" if no_aa else "--fit" if any(change.key == "run.aa" for change in changes) else ""
+    if not who:
+        return cases
+    return tuple(replace(case, study=case.study.model_copy(update={"aa_refused_by": who})) for case in cases)
 
 
 def _as_asked(

@@ -25,7 +25,7 @@ def doubled_arms(study: Study) -> list[int]:
 def why_none(study: Study) -> str:
     """Why a study has no A/A blocks, in words; empty where it has."""
     if not study.aa:
-        return "it was refused"
+        return f"refused by {study.aa_refused_by}" if study.aa_refused_by else "it was refused"
     if study.schedule == "sequential":
         return "all blocks of one arm run before the next arm's, so none is close in time to a twin's"
     if not doubled_arms(study):

@@ -128,6 +128,7 @@ class Study(Driving):
     nearest: bool = False
     into_existing: bool = False
     aa: bool = True
+    aa_refused_by: str = ""  # in words
     slice_from: str = ""
 
     @model_validator(mode="after")

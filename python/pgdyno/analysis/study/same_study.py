@@ -17,7 +17,9 @@ from pgdyno.errors import EvidenceError
 from pgdyno.evidence.records import Arm, Json, Study
 from pgdyno.study import plan
 
-FREE = frozenset({"title", "seed", "budget_s", "blocks_max", "on_failure", "aa", "slice_from"})
+FREE = frozenset(
+    {"title", "seed", "budget_s", "blocks_max", "on_failure", "aa", "aa_refused_by", "slice_from"}
+)
 """Of a study's plan: what may differ between hosts. Seeds had better."""
 
 MEMORY_TOLERANCE = 0.02
