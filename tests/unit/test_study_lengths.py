@@ -9,7 +9,15 @@ import pytest
 from pydantic import ValidationError
 from test_study import make_study
 
-from pgdyno.cli.lengths import asked_warm_up, asked_window, shortage, warm_up_text, window_text
+from pgdyno.cli.compare import describe
+from pgdyno.cli.lengths import (
+    asked_warm_up,
+    asked_window,
+    require_room_for_a_block,
+    shortage,
+    warm_up_text,
+    window_text,
+)
 from pgdyno.cli.main import run
 from pgdyno.errors import UsageError
 from pgdyno.study.arm import ArmSpec, parse_arms
@@ -100,6 +108,45 @@ def test_a_budget_of_fewer_than_five_blocks_is_told_before_the_start() -> None:
     # A block of two arms is 2 · (2 s + 4 s).
     assert shortage(make_study(budget_s=60.0)) == ""
     assert shortage(make_study(budget_s=59.0)) != ""
+
+
+def test_a_budget_that_one_block_exceeds_by_far_is_refused_with_what_would_do() -> None:
+    # A block of two arms is 2 · (2 s + 4 s).
+    require_room_for_a_block(make_study(budget_s=6.0))
+    with pytest.raises(
+        UsageError, match=r"^--minutes: one block takes 12 s .* 5 s: give --minutes 0.2 .*1 for"
+    ):
+        require_room_for_a_block(make_study(budget_s=5.0))
+    require_room_for_a_block(make_study(budget_s=5.0, blocks_max=1))
+    require_room_for_a_block(make_study(budget_s=5.0, schedule="blocks", transactions=9))
+    require_room_for_a_block(make_study(budget_s=5.0, schedule="blocks", checkpoints=1))
+
+
+def test_the_announcement_says_how_long_it_will_be() -> None:
+    assert "; at most 1 min in all\n" in describe(make_study(budget_s=60.0))
+    assert "; 1 min in all\n" in describe(make_study(budget_s=60.0, stop="budget"))
+    assert "; at most 12 s in all\n" in describe(make_study(budget_s=12.0))
+    assert "; one block, 12 s or more\n" in describe(make_study(budget_s=11.9))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "is_refused"),
+    [
+        ("--slice 60s", True),
+        ("--window 2min", True),
+        ("--warmup 1min", True),
+        ("--slice 60s --blocks 1", False),
+    ],
+)
+def test_lengths_and_minutes_that_contradict_each_other_are_refused(
+    lengths: str, is_refused: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a refusal it goes on to a server that is none."""
+    place = ["--evidence", str(tmp_path / "e"), "--minutes", "0.3", "--clients", "2"]
+    assert run(["compare", "/nowhere", "/nowhere", *lengths.split(), *place]) == 2
+    told = capsys.readouterr().err
+    assert ("pgdyno: --minutes: one block takes" in told) == is_refused
+    assert ("/nowhere" in told) != is_refused
 
 
 @pytest.mark.parametrize("text", ["checkpoints:", "checkpoints:0", "checkpoints:-1", "checkpoints:1.5"])

@@ -22,7 +22,9 @@ from pgdyno.cli.lengths import (
     asked_warm_up,
     asked_window,
     refuse_turns_in_one_piece,
+    require_room_for_a_block,
     shortage,
+    time_text,
     warm_up_text,
     window_text,
 )
@@ -46,7 +48,6 @@ from pgdyno.study.sizing import (
     discard_s,
     fit_rhythm,
 )
-from pgdyno.units import format_duration
 
 DEFAULT_MINUTES = 5.0
 ROUNDS_AT_CAPACITY = 4
@@ -70,8 +71,8 @@ def compare(
         float | None,
         typer.Option(
             metavar="N",
-            help="Budget for measuring, kept to within half a block. Fetching servers and loading data, "
-            "once, come on top. [default: 5]",
+            help="Budget for measuring, kept to within half a block; the first block is run in any case. "
+            "Fetching servers and loading data, once, come on top. [default: 5]",
         ),
     ] = None,
     margin: Annotated[
@@ -269,6 +270,8 @@ def compare(
     study = Study.model_validate(fields)
     path = evidence or Path(time.strftime("pgdyno-%Y%m%d-%H%M%S.sqlite"))
     require_place(path)
+    if not (slice_length is window is warmup is None):
+        require_room_for_a_block(study)
     if short := shortage(study):
         say(short)
     return run_and_report(
@@ -315,12 +318,11 @@ def title_of(names: Sequence[str]) -> str:
 
 def describe(study: Study) -> str:
     """The sizes that were chosen, in two lines that fit a terminal."""
-    most = "at most " if study.stops_on_verdict else ""
     found_by = f"\nthe length of a slice: the best by {study.slice_from}" if study.slice_from else ""
     return (
         f"{study.title}: {study.workload.name}, "
         f"{counted(study.clients, 'client')}; "
-        f"{most}{format_duration(study.budget_s)} in all\n"
+        f"{time_text(study)}\n"
         f"per arm and block: warm-up {warm_up_text(study)}, measured {window_text(study)}"
         f"{found_by}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -115,19 +116,52 @@ def asked_window(
     return {"checkpoints": int(number), "rounds": rounds, "slice_s": unit_s, "schedule": "blocks"}
 
 
-def shortage(study: Study) -> str:
-    """That the budget holds too few blocks for a verdict, as far as is known before the start; else empty."""
+BUDGETS_OF_A_BLOCK_MAX = 2.0
+"""The first block runs however short the budget is; one that takes more than two of it was not meant."""
+
+
+def block_least_s(study: Study) -> float:
+    """What a block is driven at the least, as far as is known before the start; 0 of transactions."""
     if study.transactions is not None:
-        return ""
+        return 0.0
     turns = 1 if study.schedule == "duet" else len(study.arms)
     least_s = study.warmup_s if study.warmup_min_s is None else study.warmup_min_s
-    block_s = turns * (least_s + study.rounds * study.slice_s)
+    return turns * (least_s + study.rounds * study.slice_s)
+
+
+def require_room_for_a_block(study: Study) -> None:
+    """Where lengths were asked for. Not of checkpoint cycles, whose length the servers decide, nor where a
+    number of blocks was asked for. Raises UsageError: the budget is far too short for one.
+    """
+    block_s = block_least_s(study)
+    is_open = study.checkpoints is not None or study.blocks_max is not None
+    if is_open or block_s <= BUDGETS_OF_A_BLOCK_MAX * study.budget_s:
+        return
+    raise UsageError(
+        f"--minutes: one block takes {format_duration(block_s)} or more, and the budget is "
+        f"{format_duration(study.budget_s)}: give --minutes {math.ceil(block_s / 6) / 10:g} or more "
+        f"({math.ceil(LOOKS_FROM * block_s / 60)} for the {LOOKS_FROM} blocks of a verdict), or a shorter "
+        "--slice, --window or --warmup"
+    )
+
+
+def shortage(study: Study) -> str:
+    """That the budget holds too few blocks for a verdict, as far as is known before the start; else empty."""
+    block_s = block_least_s(study)
     if study.budget_s >= LOOKS_FROM * block_s:
         return ""
     return (
         f"a block takes {format_duration(block_s)} or more, and a verdict {LOOKS_FROM} of them: "
         f"{format_duration(study.budget_s)} are too short for one"
     )
+
+
+def time_text(study: Study) -> str:
+    """How long it measures: ``at most 5 min in all``. The first block is run also where it takes longer."""
+    if (block_s := block_least_s(study)) > study.budget_s:
+        return f"one block, {format_duration(block_s)} or more"
+    most = "at most " if study.stops_on_verdict else ""
+    return f"{most}{format_duration(study.budget_s)} in all"
 
 
 def window_text(study: Study) -> str:
