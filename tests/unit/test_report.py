@@ -29,7 +29,7 @@ from pgdyno.report.html import to_html
 from pgdyno.report.markdown import to_markdown
 from pgdyno.report.model import LIKE_IT_MAX, Report
 from pgdyno.report.study import StudyReport
-from pgdyno.report.terminal import print_terminal
+from pgdyno.report.terminal import _broken, print_terminal
 
 HOSTILE = '"><script src="//evil.example/x.js"></script>[red]|`*</title>{{7*7}}'
 THREE = Synthetic(
@@ -373,3 +373,10 @@ def test_what_a_short_name_leaves_out_is_said_once(tmp_path: Path, form: str) ->
     text = plain(FORMS[form](read_report(tmp_path / "e")))
     assert text.count(directory) == 1
     assert f"…/17/bin is {directory}." in " ".join(text.split())
+
+
+def test_a_name_is_broken_where_it_hurts_least() -> None:
+    name = "…/15/bin,synchronous_commit=off"
+    assert _broken(name, 22).split("\n") == ["…/15/bin,", "synchronous_commit=off"]
+    assert _broken(name, 13).split("\n") == ["…/15/bin,", "synchronous_", "commit=off"]
+    assert _broken(name, 9).split("\n") == ["…/15/bin,", "synchronous_commit=off"]  # folded by the table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import textwrap
 from collections.abc import Sequence
@@ -234,9 +235,14 @@ def _table(table: Table, width: int) -> list[RenderableType]:
 
 
 def _broken(name: str, width: int) -> str:
-    """Over lines of at most this width, after commas, spaces, slashes and colons where that will do."""
+    """Over lines of at most this width, after commas, spaces, slashes and colons where that will do, else
+    after the parts of a setting's name.
+    """
     lines = [""]
-    for part in re.findall(r"[^, /:]*[, /:]?", name):
+    words = [word for word in re.findall(r"[^, /:]*[, /:]?", name) if word]
+    parts_of = {word: re.findall(r"[^_=]*[_=]?", word) for word in words if len(word) > width}
+    fitting = {word: parts for word, parts in parts_of.items() if max(map(len, parts)) <= width}
+    for part in itertools.chain.from_iterable(fitting.get(word, [word]) for word in words):
         if lines[-1] and len(lines[-1]) + len(part.rstrip()) > width:
             lines.append("")
         lines[-1] += part
