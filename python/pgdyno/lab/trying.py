@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 
 from pgdyno.errors import ServerError, StartError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.dataset import init_options
 from pgdyno.lab.progress import Step, Watch
 from pgdyno.lab.wanted import Wanted
-from pgdyno.server.build import Build
 from pgdyno.server.cache import Cache
-from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.cluster import Cluster
+from pgdyno.server.empty import empty_cluster
 from pgdyno.study.plan import Study
 
 
@@ -31,20 +30,22 @@ def require_starts(
 
     Raises StartError, which names the arm and has the server's own words, and Interrupted.
     """
-    tried = set()
+    tried, empty = set(), {}
     with contextlib.ExitStack() as stack:
-        clusters = _EmptyClusters(cache, stack)
         for study, wanted in asked:
-            init = replace(init_options(study), sync=False)
+            init = init_options(study)
             for arm in wanted.values():
                 settings = arm.requested.settings
-                what = (arm.build.build_id, init, frozenset(settings.items()), arm.requested.optional)
+                where = (arm.build.build_id, init)
+                what = (where, frozenset(settings.items()), arm.requested.optional)
                 if not settings or what in tried:
                     continue
                 tried.add(what)
                 interruption.check()
                 watch(Step(f"try the settings of {arm.spec.name}"))
-                _try(clusters.of(arm.build, init), arm)
+                if where not in empty:
+                    empty[where] = stack.enter_context(empty_cluster(arm.build, cache, "try", init))
+                _try(empty[where], arm)
 
 
 def _try(cluster: Cluster, arm: Wanted) -> None:
@@ -53,21 +54,3 @@ def _try(cluster: Cluster, arm: Wanted) -> None:
             pass
     except ServerError as error:
         raise StartError(f"{arm.spec.name}: {error}") from error
-
-
-@dataclass
-class _EmptyClusters:
-    """One of each build, made when it is first wanted; they are gone when the stack is left."""
-
-    cache: Cache
-    stack: contextlib.ExitStack
-    made: dict[tuple[str, InitOptions], Cluster] = field(default_factory=dict)
-
-    def of(self, build: Build, init: InitOptions) -> Cluster:
-        place = (build.build_id, init)
-        if place not in self.made:
-            run = self.stack.enter_context(self.cache.run_room().open("try"))
-            cluster = Cluster(build, run.data_dir, self.cache.account, run.log_path)
-            cluster.initdb(init)
-            self.made[place] = cluster
-        return self.made[place]

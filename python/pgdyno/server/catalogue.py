@@ -13,8 +13,8 @@ from typing import Any
 
 from pgdyno.server.build import Build
 from pgdyno.server.cache import Cache
-from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.disk import locked
+from pgdyno.server.empty import empty_cluster
 from pgdyno.server.running import Connection
 from pgdyno.server.settings.check import COLUMNS, definition
 from pgdyno.server.settings.definition import Definition
@@ -109,11 +109,12 @@ def _options(known: Catalogue) -> frozenset[str]:
 
 
 def _ask(build: Build, cache: Cache) -> Catalogue:
-    with cache.run_room().open("catalogue") as run:
-        cluster = Cluster(build, run.data_dir, cache.account, run.log_path)
-        cluster.initdb(InitOptions(sync=False))
-        with cluster.start() as server, server.connect() as connection:
-            return describe(connection)
+    with (
+        empty_cluster(build, cache, "catalogue") as cluster,
+        cluster.start() as server,
+        server.connect() as connection,
+    ):
+        return describe(connection)
 
 
 def _as_json(known: Catalogue) -> dict[str, Any]:
