@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bench.noise import Noise, autocorrelated, heavy_tails, normal
-from pgdyno.analysis.comparison import remembering
+from pgdyno.analysis.comparison.doubts import REMEMBERING_ALARM
+from pgdyno.analysis.statistics.remembering import is_remembered
 
 BLOCKS = (10, 20, 40, 60)
 
@@ -22,7 +23,7 @@ KINDS: dict[str, Noise] = {
 def raised(noise: Noise, blocks: int, paths: int, seed: int) -> float:
     """The share of studies with one comparison."""
     drawn = noise(np.random.default_rng(seed), paths, blocks)
-    return sum(remembering.is_remembered(of, remembering.ALARM) for of in drawn) / paths
+    return sum(is_remembered(of, REMEMBERING_ALARM) for of in drawn) / paths
 
 
 def rows(paths: int, seed: int) -> list[list[str]]:

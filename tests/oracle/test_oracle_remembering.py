@@ -10,15 +10,15 @@ import scipy.stats
 from bench.noise import Noise, autocorrelated, heavy_tails, normal
 from bench.stopping import judged
 
-from pgdyno.analysis.comparison.remembering import (
-    ALARM,
+from pgdyno.analysis.comparison.doubts import REMEMBERING_ALARM as ALARM
+from pgdyno.analysis.statistics.effect import Method
+from pgdyno.analysis.statistics.remembering import (
     BLOCKS_MIN,
     is_remembered,
     memory,
     p_value,
     rank_ratio,
 )
-from pgdyno.analysis.statistics.effect import Method
 
 STUDIES = 1000
 SURE = 0.999

@@ -196,9 +196,8 @@ def search_s(study: Study, machine: Machine, slice_s: float | None = None) -> fl
     if study.capacity is None or not study.searches_capacity:
         return 0.0
     limit, closed_per_s = parse_limit(study.capacity), transactions_per_s(study, machine)
-    if slice_s is None:
-        return likely_s(limit, study.slice_s, study.discard_s, closed_per_s)
-    return likely_s(limit, slice_s, discard_s(slice_s), closed_per_s)
+    discarded_s = study.discard_s if slice_s is None else discard_s(slice_s)
+    return likely_s(limit, slice_s or study.slice_s, discarded_s, closed_per_s)
 
 
 def searches_s(cases: Sequence[Case], machine: Machine, slice_s: float | None = None) -> float:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pgdyno.analysis.comparison.comparison import Comparison
 from pgdyno.analysis.comparison.differences import debugged, differences, listed, unsafe
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
+from pgdyno.analysis.statistics.remembering import is_remembered, memory
 from pgdyno.caveats import Caveat, Code, Parameter
-from pgdyno.estimate import share_text
+from pgdyno.estimate import share_text, signed
 from pgdyno.evidence.records import (
     IN_THE_LOG,
     STOPPED_BY,
@@ -37,6 +38,11 @@ BLOCKS_TO_DISAGREE_MIN = 10
 """With fewer the bootstrap's interval is too narrow by nature (ADR 4), and its disagreement means nothing."""
 
 
+REMEMBERING_ALARM = 0.05
+"""The chance, at most, that a study whose blocks are independent has the caveat that they remember: over all
+of its cases and arms, by Bonferroni's correction."""
+
+
 def doubts(
     study: Study,
     arms: Sequence[Arm],
@@ -54,6 +60,23 @@ def doubts(
         found += debugged(arm, trials)
     found += unsafe(arms, trials)
     return found + _of_study(study) + _of_scripts(study.plan, arms)
+
+
+def doubts_of_memory(comparisons: Sequence[Comparison], cases: int) -> list[Caveat]:
+    """Blocks that follow each other more than chance would have. ``comparisons``: of one case out of so
+    many.
+    """
+    found = []
+    for comparison in comparisons:
+        if comparison.primary is None:
+            continue
+        ratios = comparison.primary.log_ratios
+        d = [ratios[block] for block in sorted(ratios)]
+        if is_remembered(d, REMEMBERING_ALARM / (cases * len(comparisons))):
+            told: dict[str, Parameter] = {"correlation": signed(memory(d), 2, ""), "blocks": len(d)}
+            told |= {"arm": comparison.arm.name, "baseline": comparison.baseline.name}
+            found.append(Caveat(Code.BLOCKS_REMEMBER, told))
+    return found
 
 
 def _of_trials(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]:

@@ -1,4 +1,4 @@
-"""Chi-squared, F, normal and binomial: what intervals and tests need of them.
+"""Chi-squared, F, beta, normal and binomial: what intervals and tests need of them.
 
 From ``scipy.special``, as Student's t in ``students_t`` and for its reason: ``scipy.stats`` takes a second to
 load.
@@ -22,6 +22,11 @@ def f_below(value: float, above_freedom: float, below_freedom: float) -> float:
 def f_beyond(value: float, above_freedom: float, below_freedom: float) -> float:
     """The probability of a larger one."""
     return float(scipy.special.fdtrc(above_freedom, below_freedom, value))
+
+
+def beta_below(value: float, a: float, b: float) -> float:
+    """The probability of a smaller value, of 0 … 1."""
+    return float(scipy.special.betainc(a, b, value))
 
 
 def normal_quantile(probability: float) -> float:

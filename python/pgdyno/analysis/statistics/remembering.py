@@ -1,4 +1,4 @@
-"""Whether the blocks of a comparison remember each other: intervals take them for independent.
+"""Whether blocks remember each other: intervals take them for independent.
 
 By the rank version of von Neumann's ratio (Bartels, "The rank version of von Neumann's ratio test for
 randomness", JASA 1982). Of the ranks R_1 … R_n of the blocks' log ratios, in the order in which they were
@@ -20,18 +20,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # its parts load when first used
 
-from pgdyno.analysis.comparison.comparison import Comparison
-from pgdyno.caveats import Caveat, Code, Parameter
-from pgdyno.estimate import signed
+from pgdyno.analysis.statistics.distributions import beta_below
 
 BLOCKS_MIN = 10
 """With fewer the beta distribution is not good enough, and a memory that matters is hardly ever found."""
-
-ALARM = 0.05
-"""The chance, at most, that a study whose blocks are independent has this caveat: over all of its cases and
-arms, by Bonferroni's correction."""
 
 
 def rank_ratio(d: Sequence[float]) -> float | None:
@@ -46,7 +39,7 @@ def rank_ratio(d: Sequence[float]) -> float | None:
 def p_value(ratio: float, n: int) -> float:
     """The chance of so small a ratio, or of a smaller one, of n independent blocks."""
     shape = 5 * n * (n + 1) * (n - 1) ** 2 / (2 * (n - 2) * (5 * n**2 - 2 * n - 9)) - 0.5
-    return float(scipy.special.betainc(shape, shape, ratio / 4))
+    return beta_below(ratio / 4, shape, shape)
 
 
 def _ranks(d: Sequence[float]) -> npt.NDArray[np.float64]:
@@ -65,18 +58,3 @@ def memory(d: Sequence[float]) -> float:
     """The correlation of a block with the one before it, of the values themselves."""
     off = np.asarray(d) - np.mean(d)
     return float(np.sum(off[1:] * off[:-1]) / np.sum(off**2))
-
-
-def doubts(comparisons: Sequence[Comparison], cases: int) -> list[Caveat]:
-    """``comparisons`` of one case out of so many."""
-    found = []
-    for comparison in comparisons:
-        if comparison.primary is None:
-            continue
-        ratios = comparison.primary.log_ratios
-        d = [ratios[block] for block in sorted(ratios)]
-        if is_remembered(d, ALARM / (cases * len(comparisons))):
-            told: dict[str, Parameter] = {"correlation": signed(memory(d), 2, ""), "blocks": len(d)}
-            told |= {"arm": comparison.arm.name, "baseline": comparison.baseline.name}
-            found.append(Caveat(Code.BLOCKS_REMEMBER, told))
-    return found

@@ -11,10 +11,9 @@ from pgdyno.analysis.causes.dips import ArmDips, find_dips
 from pgdyno.analysis.causes.dips_of_trial import Rates, rates_of
 from pgdyno.analysis.causes.profile_comparison import ProfileComparison, compare_profiles
 from pgdyno.analysis.causes.why import Why
-from pgdyno.analysis.comparison import remembering
 from pgdyno.analysis.comparison.case_telemetry import CaseTelemetry, read_case
 from pgdyno.analysis.comparison.comparison import Comparison, compare, method_of
-from pgdyno.analysis.comparison.doubts import doubts
+from pgdyno.analysis.comparison.doubts import doubts, doubts_of_memory
 from pgdyno.analysis.comparison.noise import Noise, with_noise
 from pgdyno.analysis.comparison.noise import doubts as noise_doubts
 from pgdyno.analysis.statistics import effect
@@ -145,7 +144,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
     steady = steadiness(study.plan, arms, trials, series, told.series, told.by_trial, cases)
     computed += of_steadiness(study.plan, steady, cases)
     computed += telemetry.doubts(arms, trials, told.by_trial)
-    computed += remembering.doubts(comparisons, cases)
+    computed += doubts_of_memory(comparisons, cases)
     limited_ms = limited_by_trial(study.plan, trials, histograms)
     if chosen[0].key == metrics.CAPACITY.key:
         computed += not_kept(study.plan, arms, trials, limited_ms)
