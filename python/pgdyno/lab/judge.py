@@ -49,11 +49,10 @@ def outcome_of(run: Run, target: int, arm: str, restore_s: float | None, start_s
 
 def status_of(run: Run, target: int, arm: str) -> tuple[TrialStatus, str]:
     """How a run ended for one target, as the engine saw it, and why not well."""
+    because = because_of("driver", _culprit(run), arm)
     if run.failure is not None:
-        because = because_of("driver", _culprit(run), arm)
         return TrialStatus.FAILED, f"{because}{run.failure['stage']}: {run.failure['message']}"
     if run.result is not None and run.result["stopped"] == "server-lost":
-        because = because_of("driver", _culprit(run), arm)
         return TrialStatus.FAILED, f"{because}the server was lost in the middle of the trial"
     if not run.complete:
         return TrialStatus.INTERRUPTED, "stopped before its last slice"
@@ -66,11 +65,12 @@ def status_of(run: Run, target: int, arm: str) -> tuple[TrialStatus, str]:
 
 def _culprit(run: Run) -> str | None:
     """The arm because of which a run ended before its time, where it was one."""
+    found: str | None = None
     if run.failure is not None:
-        target: str | None = run.failure.get("target")
-        return target
-    lost = run.result is not None and run.result["stopped"] == "server-lost"
-    return run.result["lost"] if run.result is not None and lost else None
+        found = run.failure.get("target")
+    elif run.result is not None and run.result["stopped"] == "server-lost":
+        found = run.result["lost"]
+    return found
 
 
 def because_of(what: str, culprit: str | None, arm: str) -> str:
