@@ -141,7 +141,10 @@ class Program:
                 descriptor = os.pidfd_open(process.pid)
                 select.select([descriptor], [], [], 20.0)
                 os.close(descriptor)
-        return [" ".join(process.cmdline()) for process in self.processes()]
+        return [line for process in self.processes() if (line := command_line(process))]
+
+    def engines(self) -> list[psutil.Process]:
+        return [process for process in self.processes() if "pgdyno-engine" in command_line(process)]
 
     def processes(self) -> list[psutil.Process]:
         return list(_of(self.cache))
@@ -153,6 +156,13 @@ class Program:
             with contextlib.suppress(OSError, ValueError, psutil.NoSuchProcess):
                 found.append(psutil.Process(int(path.read_text().split("\n", 1)[0])))
         return found
+
+
+def command_line(process: psutil.Process) -> str:
+    """Empty when it has ended since it was found."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return " ".join(process.cmdline())
+    return ""
 
 
 def measuring(evidence: Path, block: int = 0) -> bool:

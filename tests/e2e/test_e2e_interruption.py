@@ -50,7 +50,7 @@ def searching(program: Program, evidence: Path, nth: int) -> Callable[[], bool]:
     def is_so() -> bool:
         trials.update(begun := without_slices(evidence))
         if begun and len(trials) == nth:
-            engines.update(p.pid for p in program.processes() if "engine" in p.name())
+            engines.update(engine.pid for engine in program.engines())
         return len(engines) > 2
 
     return is_so
@@ -83,7 +83,7 @@ def test_a_second_signal_ends_it_at_once(
     program: Program, server: str, evidence: Path, loaded: Program
 ) -> None:
     running = caught_in_a_block(program, server, evidence)
-    engine = next(p for p in program.processes() if "engine" in p.name())
+    (engine,) = program.engines()
     # The engine stands still, so the first signal cannot end the slice: only a second one can.
     engine.suspend()
     try:

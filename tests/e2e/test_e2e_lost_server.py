@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 import psutil
-from program import Program, Running, measuring
+from program import Program, Running, command_line, measuring
 
 from pgdyno.evidence.reader import Evidence
 
@@ -17,7 +17,7 @@ SIZES = ("--warehouses", "1", "--clients", "2", "--seed", "7", "--warmup", "0.2s
 
 def a_client_of(postmaster: psutil.Process) -> int:
     """A backend that serves the workload."""
-    return next(p.pid for p in postmaster.children() if " tpcc " in " ".join(p.cmdline()))
+    return next(p.pid for p in postmaster.children() if " tpcc " in command_line(p))
 
 
 def lose_a_server(
