@@ -265,7 +265,7 @@ impl Dial for Door<'_> {
         let connected =
             reactor.until(reactor.now() + self.timeout, Connection::connect(reactor, self.conninfo)).await;
         self.free.set(self.free.get() + 1);
-        self.gate.notify(reactor);
+        self.gate.notify_one(reactor);
         connected.unwrap_or(Err(Error::Timeout("connecting")))
     }
 
