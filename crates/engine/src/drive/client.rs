@@ -105,7 +105,8 @@ impl<'a, D: Dial, U: User> Client<'a, D, U> {
 
     /// The client's life, which ends only when something fails: or else its loop ends it.
     pub async fn run(mut self) {
-        let mut connection = match self.connect().await {
+        // What is rare has a future of its own on the heap: the one that is polled for each answer stays small, and near.
+        let mut connection = match Box::pin(self.connect()).await {
             Ok(connection) => connection,
             Err((stage, error)) => return (self.place.tell)(News::Failed(stage, error)),
         };
@@ -113,7 +114,7 @@ impl<'a, D: Dial, U: User> Client<'a, D, U> {
         let (mut entered, mut served) = (None, None);
         loop {
             match self.place.lane.turn(served, self.place.is_first).await {
-                Turn::Calibrate => match calibrate(self.place.reactor, &mut connection).await {
+                Turn::Calibrate => match Box::pin(calibrate(self.place.reactor, &mut connection)).await {
                     Ok(news) => (self.place.tell)(news),
                     Err(error) => return (self.place.tell)(News::Failed("connect", error)),
                 },
@@ -134,7 +135,7 @@ impl<'a, D: Dial, U: User> Client<'a, D, U> {
                     (self.place.tell)(News::Left);
                     match leave {
                         Leave::Closed => served = Some(window.serial),
-                        Leave::Lost(error) => match self.reconnect(connection, error).await {
+                        Leave::Lost(error) => match Box::pin(self.reconnect(connection, error)).await {
                             Some(again) => connection = again,
                             None => return,
                         },
@@ -277,7 +278,7 @@ impl<'a, D: Dial, U: User> Client<'a, D, U> {
         if error.is_fatal() {
             return Err(Failure { error, again: false, lost: true });
         }
-        let recovered = self.place.lane.unless_abandoned(connection.recover()).await;
+        let recovered = self.place.lane.unless_abandoned(Box::pin(connection.recover())).await;
         let lost = recovered.is_err();
         Err(Failure { again: error.is_retryable() && !lost, error, lost })
     }

@@ -100,6 +100,9 @@ impl Connection {
     /// Where to append messages (see [`frontend`]) that the next flush sends.
     #[inline]
     pub fn out(&mut self) -> &mut Vec<u8> {
+        if self.out.capacity() == 0 {
+            self.out = self.socket.reactor().pool().take_to_send();
+        }
         &mut self.out
     }
 
@@ -133,6 +136,7 @@ impl Connection {
             }
         }
         self.out.clear();
+        self.socket.reactor().pool().give_to_send(&mut self.out);
         Ok(())
     }
 
@@ -232,7 +236,7 @@ impl Connection {
 
     /// Asks the server for TLS, and begins it unless the server has none and need not have it.
     pub(super) async fn encrypt(&mut self, conninfo: &Conninfo, host: &Host) -> Result<Channel, Error> {
-        frontend::ssl_request(&mut self.out);
+        frontend::ssl_request(self.out());
         self.flush().await?;
         let answer = loop {
             match tls::read_answer(self.inbox.bytes(), conninfo.sslmode)? {
@@ -327,7 +331,7 @@ impl Connection {
     /// end of the answer even after an error.
     pub async fn simple(&mut self, sql: &str) -> Result<TextRows, Error> {
         debug_assert_eq!(self.owed, 0, "an answer to something else is still to come");
-        frontend::query(&mut self.out, sql)?;
+        frontend::query(self.out(), sql)?;
         self.flush().await?;
         let (mut rows, mut text_bytes, mut failure) = (TextRows::new(), 0, None);
         loop {
@@ -352,8 +356,8 @@ impl Connection {
 
     /// Prepares a statement; `types` are the OIDs of its parameters, as many as the server shall not infer.
     pub async fn prepare(&mut self, name: &str, sql: impl AsRef<[u8]>, types: &[u32]) -> Result<(), Error> {
-        frontend::parse(&mut self.out, name, sql, types)?;
-        frontend::sync(&mut self.out);
+        frontend::parse(self.out(), name, sql, types)?;
+        frontend::sync(self.out());
         self.flush().await?;
         self.answer().await
     }
@@ -376,7 +380,7 @@ impl Connection {
     pub async fn recover(&mut self) -> Result<(), Error> {
         self.out.clear();
         if self.unsynced {
-            frontend::sync(&mut self.out);
+            frontend::sync(self.out());
             self.flush().await?;
         }
         match self.answer().await {
@@ -395,7 +399,7 @@ impl Drop for Connection {
         // Without the farewell the server would log an unexpected end of file. Nothing waits for it.
         if self.at_rest {
             self.out.clear();
-            frontend::terminate(&mut self.out);
+            frontend::terminate(self.out());
             if let Some(tls) = &mut self.tls {
                 let _ = tls.close(&mut self.out);
             }

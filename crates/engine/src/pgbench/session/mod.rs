@@ -184,7 +184,7 @@ impl Player {
                 }
                 Step::Shell(shell) => {
                     let tell = watch.as_ref().and_then(|watch| watch.debug);
-                    part.shell(program, shell, connection, tell).await?;
+                    Box::pin(part.shell(program, shell, connection, tell)).await?;
                 }
                 Step::StartPipeline => part.start_pipeline(program, *script, connection).await?,
                 Step::SyncPipeline => part.sync(connection),
@@ -225,8 +225,8 @@ impl Part {
             }
             protocol => {
                 let statement = &program.statements[sql.number];
-                if protocol == Protocol::Prepared {
-                    prepare(prepared, query, program, sql.number, connection).await?;
+                if protocol == Protocol::Prepared && !prepared[sql.number] {
+                    Box::pin(prepare(prepared, query, program, sql.number, connection)).await?;
                 }
                 statement.write(&client.variables, connection.out())?;
                 if !client.in_pipeline() {
@@ -287,9 +287,11 @@ impl Part {
     ) -> Result<(), Stop> {
         self.syncs = 0;
         if program.protocol == Protocol::Prepared {
-            for sql in program.scripts.in_pipeline(script, self.client.command()) {
-                let Self { prepared, query, .. } = self;
-                prepare(prepared, query, program, sql.number, connection).await?;
+            let Self { client, prepared, query, .. } = self;
+            for sql in program.scripts.in_pipeline(script, client.command()) {
+                if !prepared[sql.number] {
+                    Box::pin(prepare(prepared, query, program, sql.number, connection)).await?;
+                }
             }
         }
         Ok(())
@@ -307,8 +309,7 @@ impl Part {
     }
 }
 
-/// Has a statement prepared, once on a connection. pgbench goes on where that fails.
-#[inline]
+/// Has a statement prepared. pgbench goes on where that fails.
 async fn prepare(
     prepared: &mut [bool],
     query: &mut usize,
@@ -316,9 +317,6 @@ async fn prepare(
     number: usize,
     connection: &mut Connection,
 ) -> Result<(), Error> {
-    if prepared[number] {
-        return Ok(());
-    }
     *query = 0;
     let statement = &program.statements[number];
     let outcome = connection.prepare(&statement.name, &statement.text, &[]).await;

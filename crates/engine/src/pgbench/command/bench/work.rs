@@ -57,19 +57,15 @@ impl Bench {
             clients: place.clients.into_iter().map(RefCell::new).collect(),
             log: ready.log.map(|file| RefCell::new(log(file))),
         };
-        let mut clients: Vec<_> = (first..)
-            .zip(ready.connections)
-            .map(|(id, connection)| {
-                Client::new(&shared, Player::new(Arc::clone(&self.program), id), connection)
-            })
-            .collect();
+        let clients = (first..).zip(ready.connections).map(|(id, connection)| {
+            Client::new(&shared, Player::new(Arc::clone(&self.program), id), connection)
+        });
         let give = |is_over| {
             let (run, state) = (self.run_until(self.clock.now()), shared.state());
             Taken { thread, run, state, is_over }
         };
         let keep = states.map(|states| Box::pin(self.keep_on(&reactor, states, &give)) as Routine<'_>);
-        let aborted = self.drive(&reactor, &mut clients, keep)?;
-        drop(clients);
+        let aborted = self.drive(&reactor, clients.collect(), keep)?;
         if let Some(states) = states {
             // The keeper ends after the threads: it is there.
             let _ = states.send(give(!aborted));
@@ -127,21 +123,20 @@ impl Bench {
     fn drive<'a>(
         &'a self,
         reactor: &'a Reactor,
-        clients: &'a mut [Client<'_, '_>],
+        clients: Vec<Client<'_, '_>>,
         beside: Option<Routine<'a>>,
     ) -> Result<bool, Error> {
         let (aborted, left, gate) = (Cell::new(false), Cell::new(clients.len()), Gate::default());
-        let run = async |client: &mut Client<'_, '_>| {
+        let run = async |client: Client<'_, '_>| {
             if client.run().await.is_err() {
                 aborted.set(true);
             }
-            client.connection = None;
             left.set(left.get() - 1);
             gate.notify(reactor);
         };
         let ends_early = || aborted.get() && self.options.exit_on_abort;
         let end = gate.wait(reactor, || (left.get() == 0 || ends_early()).then_some(()));
-        let run = clients.iter_mut().map(|client| Box::pin(run(client)) as Routine<'_>);
+        let run = clients.into_iter().map(|client| Box::pin(run(client)) as Routine<'_>);
         reactor.run_beside(end, run.chain(beside).collect())?;
         Ok(aborted.get())
     }

@@ -68,8 +68,9 @@ struct Times {
 
 impl Client<'_, '_> {
     /// Carries out transactions until the run ends.
-    pub async fn run(&mut self) -> Result<(), Aborted> {
+    pub async fn run(mut self) -> Result<(), Aborted> {
         let bench = self.thread.bench;
+        let mut connection = self.connection.take();
         while self.is_to_go_on() && self.thread.reactor.now() < self.thread.ends {
             let script = self.drawn.take().unwrap_or_else(|| self.choose());
             self.keep_place(script);
@@ -78,22 +79,20 @@ impl Client<'_, '_> {
                 format!("client {} executing script \"{name}\"", self.player.client().id)
             });
             let Some(due) = self.wait_for_turn(script).await else { return Ok(()) };
-            let mut connection = match self.connection.take() {
-                Some(connection) => connection,
-                None => self.connect().await?,
+            let session = match &mut connection {
+                Some(session) => session,
+                None => connection.insert(Box::pin(self.connect()).await?),
             };
             let began = self.thread.reactor.now();
             let times = Times { due: due.unwrap_or(began), began };
             self.player.begin(script);
-            if !self.transaction(script, &times, &mut connection).await? {
+            if !self.transaction(script, &times, session).await? {
                 return Ok(());
             }
             if bench.options.connect {
                 let from = self.thread.reactor.now();
-                drop(connection);
+                connection = None;
                 self.add_connecting(from);
-            } else {
-                self.connection = Some(connection);
             }
         }
         Ok(())
@@ -207,7 +206,7 @@ impl Client<'_, '_> {
                 return Ok(true);
             }
             let now = self.thread.reactor.now();
-            if connection.recover().await.is_err() {
+            if Box::pin(connection.recover()).await.is_err() {
                 bench.log.error("perhaps the backend died while processing");
                 return Err(Aborted);
             }
