@@ -15,6 +15,7 @@ mod gate;
 mod inbox;
 mod mailbox;
 mod mapped;
+mod prefetch;
 mod process;
 mod reactor;
 mod ring;

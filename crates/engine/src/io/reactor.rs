@@ -15,6 +15,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event};
 
 use super::inbox::Pool;
+use super::prefetch::prefetch;
 use super::ring::Ring;
 use super::socket::{Readiness, Sources};
 use super::timers::Timers;
@@ -22,6 +23,8 @@ use super::{Clock, Error, Nanos};
 
 /// Events taken from the kernel at once. More only delays the first of them.
 const EVENTS_MAX: usize = 256;
+/// What is prefetched of a future while the one before it is polled: most of them whole.
+const PREFETCHED_BYTES: usize = 4096;
 
 /// How a loop's connections send and wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
@@ -204,6 +207,11 @@ impl Reactor {
         let mut context = Context::from_waker(Waker::noop());
         while alive > 0 {
             while let Some(task) = self.next_ready() {
+                let next =
+                    self.0.ready.borrow().front().and_then(|next| futures.get(next.0 as usize)?.as_ref());
+                if let Some(next) = next {
+                    prefetch(&**next, PREFETCHED_BYTES);
+                }
                 let Some(place) = futures.get_mut(task.0 as usize) else { continue };
                 self.0.current.set(task);
                 if place.as_mut().is_some_and(|future| future.as_mut().poll(&mut context).is_ready()) {

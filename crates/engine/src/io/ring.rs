@@ -15,12 +15,15 @@ use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
 
+use super::prefetch::prefetch;
 use super::reactor::Task;
 use super::socket::Readiness;
 use super::{Error, Nanos};
 
 /// What is received at once: the answers of several transactions. More is fetched by plain system calls.
 const RECEIVED_BYTES: usize = 4096;
+/// As long as most answers are.
+const PREFETCHED_BYTES: usize = 128;
 /// What a line's buffer for sending may keep; a larger one was an exception.
 const SENT_BYTES_KEPT: usize = 64 << 10;
 /// Requests that wait for the next turn; more are handed over before it.
@@ -45,6 +48,8 @@ struct Inner {
     enter_flags: EnterFlags,
     epoll: RawFd,
     lines: Vec<Line>,
+    /// The completions of a turn. It is kept for its memory.
+    came: Vec<cqueue::Entry>,
     free: Vec<u32>,
     /// Requests after whose completion a line's memory is ours again.
     in_flight: u32,
@@ -109,6 +114,7 @@ impl Ring {
             enter_flags,
             epoll: epoll.as_raw_fd(),
             lines: Vec::new(),
+            came: Vec::new(),
             free: Vec::new(),
             in_flight: 0,
             handed_over: 1,
@@ -253,12 +259,15 @@ impl Inner {
         wake: &impl Fn(Task),
     ) -> Result<usize, Error> {
         self.enter(completions, at_most)?;
-        let mut happened = 0;
         let all_handed_over = self.uring.submission().is_empty();
-        loop {
-            let completion = self.uring.completion().next();
-            let Some(completion) = completion else { break };
-            happened += 1;
+        let mut came = std::mem::take(&mut self.came);
+        came.extend(self.uring.completion());
+        let lines =
+            || came.iter().filter_map(|completion| self.lines.get(completion.user_data() as u32 as usize));
+        lines().for_each(|line| prefetch(line, size_of::<Line>()));
+        lines().for_each(Line::prefetch_more);
+        let happened = came.len();
+        for completion in came.drain(..) {
             let index = completion.user_data() as u32;
             match completion.user_data() - u64::from(index) {
                 RECEIVE => self.received(index, completion.result(), wake),
@@ -271,6 +280,7 @@ impl Inner {
                 }
             }
         }
+        self.came = came;
         self.handed_over += u64::from(all_handed_over);
         Ok(happened)
     }
@@ -360,6 +370,15 @@ impl Line {
             sent: 0,
             awaits_room: false,
             failure: None,
+        }
+    }
+
+    /// Prefetches what it refers to: who waits, and the begin of what was received.
+    #[inline]
+    fn prefetch_more(&self) {
+        prefetch(&*self.received, PREFETCHED_BYTES);
+        if let Some(readiness) = &self.readiness {
+            prefetch(&**readiness, size_of::<Readiness>());
         }
     }
 
