@@ -4,26 +4,31 @@ An arm has a known slowdown: each of its transactions does so much more of the s
 studies are run as ``pgdyno compare`` runs them, with restores, restarts, checks and A/A blocks, until their
 verdict or the limit; studies of two arms that are alike stand between them. What is told of each: whether the
 right verdict came in time, and minutes from the beginning of the first block to the end of the last.
+
+A study takes minutes, so there are never many. ``--keep FILE`` collects them over several calls on a machine.
+And what is known of their blocks is told beside: how thousands of studies would end whose blocks were drawn
+from these.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 
-from bench.stopping import table
+from bench.stopping import PATHS, SEED, judged, table
 from pgdyno.analysis.comparison.look import look_at
 from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.statistics.effect import percent_of, student
+from pgdyno.analysis.statistics.effect import Method, percent_of, student
 from pgdyno.cli.lengths import asked_warm_up
 from pgdyno.cli.options import this_machine
 from pgdyno.estimate import Better
@@ -78,11 +83,33 @@ class Ran:
     minutes: float
     log_ratios: tuple[float, ...]
 
+    def line(self, wanted: Wanted) -> str:
+        """For a file that keeps it."""
+        return json.dumps({"wanted": _alike(wanted), **asdict(self)}) + "\n"
 
-def run(wanted: Wanted) -> Iterator[Ran]:
-    """Every effect in turn, so that what drifts on the machine over hours meets all alike."""
+
+def kept_in(path: Path, wanted: Wanted) -> list[Ran]:
+    """The studies in such a file that were run as ``wanted`` says, of whatever effect."""
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    found = [dict(json.loads(line)) for line in lines]
+    return [
+        Ran(of["effect"], Verdict(of["verdict"]), of["minutes"], tuple(of["log_ratios"]))
+        for of in found
+        if of["wanted"] == _alike(wanted)
+    ]
+
+
+def _alike(wanted: Wanted) -> dict[str, object]:
+    """What studies must have in common to be counted together."""
+    return {key: value for key, value in asdict(wanted).items() if key not in ("effects", "trials")}
+
+
+def run(wanted: Wanted, first: int = 0) -> Iterator[Ran]:
+    """Every effect in turn, so that what drifts on the machine over hours meets all alike. ``first``: the
+    number of the first trial, by which its seed is another than those of trials before.
+    """
     with tempfile.TemporaryDirectory(prefix="pgdyno-verdict-") as directory, Interruption() as interruption:
-        for trial in range(wanted.trials):
+        for trial in range(first, first + wanted.trials):
             for effect in wanted.effects:
                 path = Path(directory) / f"{trial}-{effect}.sqlite"
                 study = study_of(wanted, effect, seed=1000 * trial + round(1e4 * effect))
@@ -150,7 +177,23 @@ def _ran(path: Path, effect: float) -> Ran:
 
 
 def report(ran: Sequence[Ran], wanted: Wanted) -> str:
-    """The table."""
+    """The table of the studies, and that of studies of blocks like theirs."""
+    drawn = [_drawn_row([one for one in ran if one.effect == effect], wanted) for effect in wanted.effects]
+    head = (
+        "slowdown of the work",
+        "blocks to draw from",
+        "minutes a block",
+        "right within 6 min",
+        f"right within {wanted.minutes_max:g} min",
+        "another verdict",
+        "minutes, median",
+        "minutes, 9 of 10",
+    )
+    drawn_from = f"{PATHS:,} studies each, of blocks drawn from these:"
+    return "\n\n".join((_measured(ran, wanted), drawn_from, table(head, drawn)))
+
+
+def _measured(ran: Sequence[Ran], wanted: Wanted) -> str:
     rows = [_row([one for one in ran if one.effect == effect], wanted) for effect in wanted.effects]
     head = (
         "slowdown of the work",
@@ -175,9 +218,8 @@ def _row(ran: Sequence[Ran], wanted: Wanted) -> list[str]:
     verdicts = [one.verdict for one in ran]
     minutes = [one.minutes if one.verdict is not Verdict.UNDECIDED else math.inf for one in ran]
     nine = float(np.quantile(minutes, 0.9, method="inverted_cdf"))
-    limit = f"> {wanted.minutes_max:g}"
     return [
-        f"{100 * ran[0].effect:g} %" if ran[0].effect else "none",
+        _percent(ran[0].effect),
         f"{spread.percent(Better.MORE).signed_text} ({spread.percent(Better.MORE).signed_interval_text})",
         "–" if spread.sd is None else f"{percent_of(spread.sd):.1f} %",
         str(len(ran)),
@@ -185,8 +227,40 @@ def _row(ran: Sequence[Ran], wanted: Wanted) -> list[str]:
             str(verdicts.count(of))
             for of in (Verdict.SLOWER, Verdict.SAME, Verdict.FASTER, Verdict.UNDECIDED)
         ),
-        *(f"{of:.1f}" if math.isfinite(of) else limit for of in (median(minutes), nine)),
+        *(_minutes(of, wanted) for of in (median(minutes), nine)),
     ]
+
+
+def _drawn_row(ran: Sequence[Ran], wanted: Wanted) -> list[str]:
+    """Blocks are drawn with replacement, as if independent, around the change that all of them show."""
+    d = np.array([ratio for one in ran for ratio in one.log_ratios])
+    if len(d) < 2:
+        return ["–"] * 8
+    minutes_each = sum(one.minutes for one in ran) / len(d)
+    blocks = math.floor(wanted.minutes_max / minutes_each)
+    spread = math.sqrt(len(d) / (len(d) - 1))  # of the drawn ones as of the population
+    noise = np.random.default_rng(SEED).choice(spread * (d - d.mean()), (PATHS, blocks))
+    effect = ran[0].effect
+    found = judged(noise, math.expm1(d.mean()) if effect else 0.0, Method.ANYTIME)
+    right = found.verdict == (-1 if effect else 0)
+    minutes = np.where(right, found.stopped * minutes_each, math.inf)
+    median_and_nine = (float(np.quantile(minutes, share, method="inverted_cdf")) for share in (0.5, 0.9))
+    shares = ((minutes <= 6.0).mean(), right.mean(), (~right & ~np.isnan(found.verdict)).mean())
+    return [
+        _percent(effect),
+        str(len(d)),
+        f"{minutes_each:.2f}",
+        *(f"{100 * float(share):.1f} %" for share in shares),
+        *(_minutes(of, wanted) for of in median_and_nine),
+    ]
+
+
+def _percent(effect: float) -> str:
+    return f"{100 * effect:g} %" if effect else "none"
+
+
+def _minutes(of: float, wanted: Wanted) -> str:
+    return f"{of:.1f}" if math.isfinite(of) else f"> {wanted.minutes_max:g}"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -202,6 +276,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--work", choices=sorted(WORKS), default="update", help="[default: update]")
     parser.add_argument("--server", help="a version or a directory [default: the installed one]")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="goes on with the studies in it")
     parser.add_argument("--smoke", action="store_true", help="tiny, in seconds: does it still run?")
     chosen = parser.parse_args(arguments)
     builds = system_builds()
@@ -219,9 +294,12 @@ def main(arguments: Sequence[str]) -> int:
     )
     if chosen.smoke:
         wanted = Wanted((0.0, 1.0), 1, 0.15, chosen.schedule, 0.2, chosen.work, server, 2000, 0.4)
-    ran = []
-    for one in run(wanted):
+    ran = kept_in(chosen.keep, wanted) if chosen.keep else []
+    for one in run(wanted, first=len(ran)):
         ran.append(one)
+        if chosen.keep:
+            with chosen.keep.open("a", encoding="utf-8") as file:
+                file.write(one.line(wanted))
         found = f"{one.verdict} after {one.minutes:.1f} min, {len(one.log_ratios)} blocks"
         print(f"{100 * one.effect:g} % more work: {found}", file=sys.stderr, flush=True)
     print(report(ran, wanted))
