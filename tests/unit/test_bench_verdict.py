@@ -1,0 +1,41 @@
+"""How `python -m bench verdict` counts: studies kept of other calls, and those drawn from their blocks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from bench.verdict import Ran, Wanted, kept_in, report
+
+from pgdyno.analysis.comparison.verdict import Verdict
+
+WANTED = Wanted((0.0, 0.05), 2, 25.0, "duet", 0.5, "update", "15")
+
+
+def rows(text: str) -> list[list[str]]:
+    return [
+        [cell.strip() for cell in line.strip("| ").split("|")] for line in text.splitlines() if "|" in line
+    ]
+
+
+def test_only_studies_that_were_run_alike_are_counted_together(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    one = Ran(0.05, Verdict.SLOWER, 2.0, (-0.05, -0.04))
+    other = replace(WANTED, schedule="slices")
+    kept.write_text(one.line(WANTED) + one.line(other), "utf-8")
+    assert kept_in(kept, WANTED) == [one]
+    assert kept_in(kept, replace(WANTED, effects=(0.0, 0.02), trials=9)) == [one]
+    assert kept_in(tmp_path / "none", WANTED) == []
+
+
+def test_studies_drawn_from_blocks_of_a_clear_effect_end_at_once_and_those_of_a_hidden_one_never() -> None:
+    ran = [
+        Ran(0.0, Verdict.UNDECIDED, 25.0, (0.2, -0.2) * 25),
+        Ran(0.05, Verdict.SLOWER, 2.5, (-0.051, -0.049, -0.05, -0.0505, -0.0495)),
+    ]
+    _, _, _, _, _, _, none, five = rows(report(ran, WANTED))
+    # Half a minute a block; five blocks are the least that a verdict takes.
+    assert five == ["5 %", "5", "0.50", "100.0 %", "100.0 %", "0.0 %", "2.5", "2.5"]
+    assert none[:3] == ["none", "50", "0.50"]
+    assert none[4] == "0.0 %"
+    assert none[6:] == ["> 25", "> 25"]
