@@ -178,7 +178,7 @@ def _ran(path: Path, effect: float) -> Ran:
 
 def report(ran: Sequence[Ran], wanted: Wanted) -> str:
     """The table of the studies, and that of studies of blocks like theirs."""
-    drawn = [_drawn_row([one for one in ran if one.effect == effect], wanted) for effect in wanted.effects]
+    drawn = [_drawn_row(effect, ran, wanted) for effect in wanted.effects]
     head = (
         "slowdown of the work",
         "blocks to draw from",
@@ -231,24 +231,30 @@ def _row(ran: Sequence[Ran], wanted: Wanted) -> list[str]:
     ]
 
 
-def _drawn_row(ran: Sequence[Ran], wanted: Wanted) -> list[str]:
-    """Blocks are drawn with replacement, as if independent, around the change that all of them show."""
-    d = np.array([ratio for one in ran for ratio in one.log_ratios])
-    if len(d) < 2:
-        return ["–"] * 8
-    minutes_each = sum(one.minutes for one in ran) / len(d)
+def _drawn_row(effect: float, ran: Sequence[Ran], wanted: Wanted) -> list[str]:
+    """Blocks are drawn with replacement, as if independent: the noise of all studies, as one that stopped
+    early had quiet blocks, around the change that so much more work makes.
+    """
+    of_effects = [
+        np.array([d for one in ran if one.effect == of for d in one.log_ratios]) for of in wanted.effects
+    ]
+    # What is left around a mean has less spread than the population.
+    noise = np.concatenate(
+        [(d - d.mean()) * math.sqrt(len(d) / (len(d) - 1)) for d in of_effects if len(d) > 1] or [[]]
+    )
+    if not len(noise):
+        return [_percent(effect)] + ["–"] * 7
+    minutes_each = sum(one.minutes for one in ran) / sum(len(one.log_ratios) for one in ran)
     blocks = math.floor(wanted.minutes_max / minutes_each)
-    spread = math.sqrt(len(d) / (len(d) - 1))  # of the drawn ones as of the population
-    noise = np.random.default_rng(SEED).choice(spread * (d - d.mean()), (PATHS, blocks))
-    effect = ran[0].effect
-    found = judged(noise, math.expm1(d.mean()) if effect else 0.0, Method.ANYTIME)
+    drawn = np.random.default_rng(SEED).choice(noise, (PATHS, blocks))
+    found = judged(drawn, 1 / (1 + effect) - 1, Method.ANYTIME)
     right = found.verdict == (-1 if effect else 0)
     minutes = np.where(right, found.stopped * minutes_each, math.inf)
     median_and_nine = (float(np.quantile(minutes, share, method="inverted_cdf")) for share in (0.5, 0.9))
     shares = ((minutes <= 6.0).mean(), right.mean(), (~right & ~np.isnan(found.verdict)).mean())
     return [
         _percent(effect),
-        str(len(d)),
+        str(len(noise)),
         f"{minutes_each:.2f}",
         *(f"{100 * float(share):.1f} %" for share in shares),
         *(_minutes(of, wanted) for of in median_and_nine),

@@ -28,14 +28,17 @@ def test_only_studies_that_were_run_alike_are_counted_together(tmp_path: Path) -
     assert kept_in(tmp_path / "none", WANTED) == []
 
 
-def test_studies_drawn_from_blocks_of_a_clear_effect_end_at_once_and_those_of_a_hidden_one_never() -> None:
-    ran = [
-        Ran(0.0, Verdict.UNDECIDED, 25.0, (0.2, -0.2) * 25),
-        Ran(0.05, Verdict.SLOWER, 2.5, (-0.051, -0.049, -0.05, -0.0505, -0.0495)),
-    ]
-    _, _, _, _, _, _, none, five = rows(report(ran, WANTED))
+def test_studies_drawn_from_blocks_end_the_sooner_the_quieter_these_are() -> None:
+    def drawn(noise: float) -> list[list[str]]:
+        alike = Ran(0.0, Verdict.UNDECIDED, 25.0, (noise, -noise) * 25)
+        return rows(report([alike, Ran(0.05, Verdict.SLOWER, 2.5, (-0.04, -0.05) * 2 + (-0.045,))], WANTED))[
+            -2:
+        ]
+
     # Half a minute a block; five blocks are the least that a verdict takes.
-    assert five == ["5 %", "5", "0.50", "100.0 %", "100.0 %", "0.0 %", "2.5", "2.5"]
-    assert none[:3] == ["none", "50", "0.50"]
-    assert none[4] == "0.0 %"
-    assert none[6:] == ["> 25", "> 25"]
+    none, five = drawn(0.002)
+    assert none == ["none", "55", "0.50", "100.0 %", "100.0 %", "0.0 %", "2.5", "2.5"]
+    assert five == ["5 %", *none[1:]]
+    none, five = drawn(0.2)
+    assert (none[4], five[4]) < ("5.0 %", "5.0 %")
+    assert none[6:] == five[6:] == ["> 25", "> 25"]
