@@ -52,7 +52,8 @@ impl Gate {
         }
     }
 
-    /// The same for the first of them alone: what became free is enough for one.
+    /// The same for the first of them alone: what became free is enough for one. A future that is dropped while it waits
+    /// would be called up still, in vain: those of such a gate must not be.
     pub fn notify_one(&self, reactor: &Reactor) {
         if let Some((_, task)) = self.0.borrow_mut().waiting.pop_front() {
             reactor.wake(task);
