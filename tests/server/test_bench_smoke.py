@@ -47,9 +47,13 @@ def test_every_benchmark_runs_and_prints_its_figures(build: Build, name: str) ->
 def test_the_benchmark_of_verdicts_runs_a_study_of_each_kind(build: Build) -> None:
     done = bench("verdict", "--smoke", "--server", str(build.bin_dir))
     assert done.returncode == 0, done.stderr
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines()[2:]]
-    assert [row[0] for row in rows] == ["none", "100 %"]
-    for row in rows:
+    measured, _, drawn = done.stdout.split("\n\n")
+    tables = [
+        [[cell.strip() for cell in line.split("|")[1:-1]] for line in told.splitlines()[2:]]
+        for told in (measured, drawn)
+    ]
+    assert [[row[0] for row in rows] for rows in tables] == [["none", "100 %"]] * 2
+    for row in tables[0]:
         assert row[3] == "1" and sum(map(int, row[4:8])) == 1
 
 
