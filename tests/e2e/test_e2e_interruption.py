@@ -30,6 +30,12 @@ def unread_bytes(pid: int) -> int:
         return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
+def stands_still(pid: int) -> bool:
+    """Whether all threads of a process are stopped: one that is yet to be could still read what comes."""
+    states = [path.read_text().rpartition(") ")[2] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(state.startswith("T") for state in states)
+
+
 def caught_in_a_block(program: Program, server: str, evidence: Path) -> Running:
     running = program.start(
         "compare", "--warehouses", "1", "--clients", "2", "--warmup", "0.5s", *LONG, "--seed", "7",
@@ -87,6 +93,7 @@ def test_a_second_signal_ends_it_at_once(
     # The engine stands still, so the first signal cannot end the slice: only a second one can.
     engine.suspend()
     try:
+        running.until(lambda: stands_still(engine.pid))
         running.signal(signal.SIGINT)
         running.until(lambda: unread_bytes(engine.pid))  # the order to stop
         running.signal(signal.SIGTERM)
