@@ -40,5 +40,10 @@ def test_studies_drawn_from_blocks_end_the_sooner_the_quieter_these_are() -> Non
     assert none == ["none", "55", "0.50", "100.0 %", "100.0 %", "0.0 %", "2.5", "2.5"]
     assert five == ["5 %", *none[1:]]
     none, five = drawn(0.2)
-    assert (none[4], five[4]) < ("5.0 %", "5.0 %")
+    assert none[4] == "0.0 %"
     assert none[6:] == five[6:] == ["> 25", "> 25"]
+
+
+def test_where_fewer_blocks_fit_than_a_verdict_takes_nothing_is_drawn() -> None:
+    told = rows(report([Ran(0.05, Verdict.UNDECIDED, 2.0, (-0.05, -0.04))], replace(WANTED, minutes_max=2.0)))
+    assert told[-2:] == [["none"] + ["–"] * 7, ["5 %"] + ["–"] * 7]
