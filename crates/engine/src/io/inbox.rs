@@ -1,53 +1,11 @@
-//! Received bytes that no one has taken yet.
-//!
-//! A connection borrows a buffer from its loop's pool when bytes come and gives it back when they are taken. A thousand
-//! waiting connections hold no buffer, and the few that are in use stay in the processor's cache. So it is with what they
-//! send.
-
-use std::cell::RefCell;
+//! Received bytes that no one has taken yet, in a buffer of the loop's [`Pool`].
 
 use super::Error;
+use super::pool::Pool;
 use crate::wire::backend::MESSAGE_BYTES_MAX;
 
-/// A buffer's first size: the answers of many transactions, or a thousand rows.
-const BUFFER_BYTES: usize = 16 << 10;
 /// A length counts itself, but not the tag before it.
 const LENGTH_BYTES: u32 = 4;
-
-/// Buffers that no connection needs now.
-#[derive(Default)]
-pub(super) struct Pool {
-    received: RefCell<Vec<Vec<u8>>>,
-    to_send: RefCell<Vec<Vec<u8>>>,
-}
-
-impl Pool {
-    fn take(&self) -> Vec<u8> {
-        self.received.borrow_mut().pop().unwrap_or_else(|| vec![0; BUFFER_BYTES])
-    }
-
-    #[inline]
-    fn give(&self, buffer: Vec<u8>) {
-        // One that had to grow is let go: its size was an exception.
-        if buffer.len() == BUFFER_BYTES {
-            self.received.borrow_mut().push(buffer);
-        }
-    }
-
-    /// An empty buffer for messages.
-    #[inline]
-    pub(super) fn take_to_send(&self) -> Vec<u8> {
-        self.to_send.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES))
-    }
-
-    /// Takes an empty buffer back. One that had to grow stays where it is: who sends so much does it again.
-    #[inline]
-    pub(super) fn give_to_send(&self, buffer: &mut Vec<u8>) {
-        if buffer.capacity() == BUFFER_BYTES {
-            self.to_send.borrow_mut().push(std::mem::take(buffer));
-        }
-    }
-}
 
 /// What was read over of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -15,6 +15,7 @@ mod gate;
 mod inbox;
 mod mailbox;
 mod mapped;
+mod pool;
 mod prefetch;
 mod process;
 mod reactor;

@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event};
 
-use super::inbox::Pool;
+use super::pool::Pool;
 use super::prefetch::prefetch;
 use super::ring::Ring;
 use super::socket::{Readiness, Sources};
