@@ -28,8 +28,10 @@ from pgdyno.probe.series import STEP_S, Chunk
 WAITS_PER_TICK = 5
 """Each look costs half a millisecond of CPU, of which most is waking up."""
 
-CHUNK_S = 60.0
-"""A chunk a minute: what a power cut takes with it."""
+CHUNK_S = 600.0
+"""A chunk every ten minutes: what a power cut takes with it of a trial that will be repeated. One each minute
+takes half as long again to unpack.
+"""
 
 CHUNKS_MAX = 10_000
 """That wait to be drained: days of them. Beyond it nobody will, and the sampler ends."""

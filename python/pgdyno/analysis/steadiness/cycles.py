@@ -42,7 +42,8 @@ class Cycles:
 def begun(series: Series) -> list[float]:
     """When a checkpoint was seen to have begun, in seconds since the trial's epoch."""
     grew = np.logical_or.reduce([np.diff(series.column(name)) > 0 for name in BEGUN])
-    return [float(at_s) for at_s in series.points[1:, 0][grew]]
+    at_s: list[float] = series.points[1:, 0][grew].tolist()
+    return at_s
 
 
 def of_arm(

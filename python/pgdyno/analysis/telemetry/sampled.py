@@ -192,13 +192,14 @@ def growth_per_s(series: Series, column: str, spans: Sequence[Span]) -> float | 
     Of what lies before its first sample and after its last nothing is known: that time is left out. None
     where it is not there, or was reset within the time from the first span to the last.
     """
-    values = series.column(column)
+    at, values = series.points[:, 0], series.column(column)
     there = np.isfinite(values)
-    if there.sum() < 2:
+    if not there.all():
+        at, values = at[there], values[there]
+    if len(at) < 2:
         return None
-    at, values = series.points[there, 0], values[there]
-    inside = (at >= spans[0][0]) & (at <= spans[-1][1])
-    if np.any(np.diff(values[inside]) < 0):
+    begin, end = np.searchsorted(at, spans[0][0]), np.searchsorted(at, spans[-1][1], side="right")
+    if np.any(np.diff(values[begin:end]) < 0):
         return None
     edges_s = np.clip(np.array(spans), at[0], at[-1])
     took_s = float(np.sum(edges_s[:, 1] - edges_s[:, 0]))
