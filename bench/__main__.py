@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from bench import analysis, load, pgbench, restore, scripts, slices, stopping, telemetry, tpcc, verdict
+from bench import analysis, load, pairs, pgbench, restore, scripts, slices, stopping, telemetry, tpcc, verdict
 from bench.figure import Figure, markdown
 from bench.setting import FULL, SMOKE, Place, Sizes, place
 from pgdyno.engine import build_info
@@ -28,6 +28,7 @@ BENCHMARKS: Mapping[str, Callable[[Place, Sizes], Iterator[Figure]]] = {
     "telemetry": telemetry.figures,
     "analysis": analysis.figures,
     "slices": slices.figures,
+    "pairs": pairs.figures,
     "pgbench-startup": pgbench.startup,
     "pgbench-init": pgbench.initialise,
 }

@@ -36,6 +36,7 @@ class Sizes:
     slice_lengths_s: tuple[float, ...] = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
     piece_s: float = 8.0  # of measuring, for each of these lengths
     pieces: int = 16
+    recording_s: float = 1200.0
 
 
 # Minimal WAL, as the lab loads: COPY into a table of the same transaction then skips the WAL, for both sides.
@@ -48,7 +49,7 @@ _COMMON = {
 FULL = Sizes(
     10, 50, 100, (1, 8, 64, 256), 1000, 3.0, 3, {**_COMMON, "shared_buffers": "4GB", "max_wal_size": "16GB"}
 )
-SMOKE = Sizes(1, 1, 1, (2,), 16, 0.3, 1, {**_COMMON, "shared_buffers": "64MB"}, 4, 700, (0.1,), 0.4, 2)
+SMOKE = Sizes(1, 1, 1, (2,), 16, 0.3, 1, {**_COMMON, "shared_buffers": "64MB"}, 4, 700, (0.1,), 0.4, 2, 4.5)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ FIGURES = {
     "telemetry": {"throughput", "CPU of the sampler"},
     "analysis": {"CPU time", "peak memory"},
     "slices": {"noise", "not counted", "swap of cores"},
+    "pairs": {"noise"},
     "pgbench-startup": {"start to end", "beside pgbench"},
     "pgbench-init": {"tables made", "CPU of client and server"},
 }
