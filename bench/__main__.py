@@ -1,5 +1,6 @@
-"""``python -m bench [--smoke] [--record] [--init-scale N] [NAME…]``: measures, prints a table, and with
---record keeps one line. ``stopping`` and ``verdict`` have options of their own, and are run by themselves."""
+"""``python -m bench [--smoke] [--record] [--pairs N] [--init-scale N] [NAME…]``: measures and prints a table;
+--record keeps one line. ``stopping`` and ``verdict`` have options of their own, and run by themselves.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +47,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; default: all")
     parser.add_argument("--smoke", action="store_true", help="tiny, in seconds: do they all still run?")
     parser.add_argument("--record", action="store_true", help="append the figures to bench/history.jsonl")
+    parser.add_argument("--pairs", type=int, metavar="N", help="runs of each; of 6 a ratio has its interval")
     parser.add_argument("--init-scale", type=int, metavar="N", help="of pgbench-init [default: 100]")
     chosen = parser.parse_args(arguments)
     unknown = sorted(set(chosen.names) - set(BENCHMARKS))
@@ -56,6 +58,8 @@ def main(arguments: list[str]) -> int:
         parser.error("the engine is a debug build: make setup builds the one to measure")
     figures: list[Figure] = []
     sizes = SMOKE if chosen.smoke else FULL
+    if chosen.pairs:
+        sizes = replace(sizes, pairs=chosen.pairs)
     if chosen.init_scale:
         sizes = replace(sizes, init_scale=chosen.init_scale)
     with place(sizes) as here:

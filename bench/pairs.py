@@ -71,8 +71,8 @@ def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
 
 
 def in_pieces(recording: Recording, length_s: float) -> dict[str, Floats]:
-    """What B and A differ by, piece by piece: ``noise``, ln of the rates; of a covariate ln of what was used per
-    transaction or per loop, of steal the share of the time, which may be 0.
+    """What B and A differ by, piece by piece: ``noise``, ln of the rates; of a covariate ln of what was used
+    per transaction or per loop, of steal the share of the time, which may be 0.
     """
     ticks = round(length_s / TICK_S)
     n = len(recording.took_s) // (4 * ticks)

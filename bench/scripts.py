@@ -3,6 +3,7 @@ and bare loops."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ Runs = Mapping[str, Sequence[Driven]]
 
 
 def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
-    """Drivers alternate: each of them once, and again."""
+    """Drivers alternate: each of them once, in an order that is drawn, and again."""
     program = place.program("pgbench")
     if program is None:
         raise RuntimeError("pgbench is not here: install the distribution's PostgreSQL")
@@ -83,11 +84,14 @@ def _tpcb(program: str, conninfo: str, sizes: Sizes) -> Iterator[Figure]:
 
 
 def _alternate(drivers: Drivers, rounds: int) -> dict[str, list[Driven]]:
-    """By driver: its runs. One that cannot be had here has none."""
+    """By driver: its runs. One that cannot be had here has none. Every round has an order of its own: what a
+    run leaves behind (dirty buffers, a server's memory to be given back) is nobody's in particular.
+    """
     runs: dict[str, list[Driven]] = {name: [] for name in drivers}
+    rng = random.Random(1)
     for _ in range(rounds):
-        for name, drive in drivers.items():
-            driven = drive()
+        for name in rng.sample(list(drivers), len(drivers)):
+            driven = drivers[name]()
             if driven is not None:
                 runs[name].append(driven)
     return {name: driven for name, driven in runs.items() if driven}
