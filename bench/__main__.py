@@ -1,4 +1,4 @@
-"""``python -m bench [--smoke] [--record] [--pairs N] [--init-scale N] [NAME…]``: measures and prints a table;
+"""``python -m bench [--smoke] [--record] [--rounds N] [--init-scale N] [NAME…]``: measures, prints a table;
 --record keeps one line. ``stopping`` and ``verdict`` have options of their own, and run by themselves.
 """
 
@@ -47,8 +47,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; default: all")
     parser.add_argument("--smoke", action="store_true", help="tiny, in seconds: do they all still run?")
     parser.add_argument("--record", action="store_true", help="append the figures to bench/history.jsonl")
-    parser.add_argument("--pairs", type=int, metavar="N", help="runs of each; of 6 a ratio has its interval")
-    parser.add_argument("--init-scale", type=int, metavar="N", help="of pgbench-init [default: 100]")
+    parser.add_argument(
+        "--rounds", type=_count, metavar="N", help="runs of each; from 6 on ratios have intervals"
+    )
+    parser.add_argument("--init-scale", type=_count, metavar="N", help="of pgbench-init [default: 100]")
     chosen = parser.parse_args(arguments)
     unknown = sorted(set(chosen.names) - set(BENCHMARKS))
     if unknown:
@@ -58,8 +60,8 @@ def main(arguments: list[str]) -> int:
         parser.error("the engine is a debug build: make setup builds the one to measure")
     figures: list[Figure] = []
     sizes = SMOKE if chosen.smoke else FULL
-    if chosen.pairs:
-        sizes = replace(sizes, pairs=chosen.pairs)
+    if chosen.rounds:
+        sizes = replace(sizes, pairs=chosen.rounds)
     if chosen.init_scale:
         sizes = replace(sizes, init_scale=chosen.init_scale)
     with place(sizes) as here:
@@ -73,6 +75,12 @@ def main(arguments: list[str]) -> int:
     if chosen.record:
         _record(figures, server, engine)
     return 0
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no number of 1 or more")
+    return int(text)
 
 
 def _record(figures: list[Figure], server: str, engine: dict[str, object]) -> None:

@@ -3,8 +3,9 @@
 One server is driven without a break, and the recording is cut as two servers that are alike would have been
 driven in turn: A B B A, of some seconds each. What A and B differ by is the noise of such a piece: its
 root mean square (the true difference is 0), in points (hundredths of the logarithm), times the square root of
-the piece's minutes. Half of it means a quarter of the time for the same interval. Nothing is lost here to
-switching, restores and restarts: those are what ``pgdyno doctor --calibrate`` measures.
+the piece's minutes. Were pieces independent, half of it would mean a quarter of the time for the same
+interval. Nothing is lost here to switching, restores and restarts: those are what ``pgdyno doctor
+--calibrate`` measures.
 
 A covariate is taken off with the coefficient that the other pieces have (so that a piece does not explain
 itself): the CPU time that a fixed loop takes just then, the time that the machine's neighbours stole, and the
@@ -40,7 +41,7 @@ PIECES_TO_EXPLAIN = 20
 """Of fewer a covariate's coefficient would be chance."""
 
 LOOP_TURNS = 40_000
-"""A millisecond or two: hardly felt by the server, four times a second."""
+"""A millisecond or two, four times a second, of a core that the server shares."""
 
 LOOP, STEAL, SERVER = "CPU time of a fixed loop", "CPU stolen", "server CPU per transaction"
 
@@ -55,9 +56,13 @@ class Recording:
 
 
 def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
-    """Of the noise for every length of which the recording holds two pieces, and of what is left of it."""
+    """One recording, and what it says."""
     with server_alike(place, sizes, 0) as server:
-        recording = _recorded(server.conninfo(), server.postmaster_pid, sizes)
+        yield from told(_recorded(server.conninfo(), server.postmaster_pid, sizes))
+
+
+def told(recording: Recording) -> Iterator[Figure]:
+    """The noise for every length of which the recording holds two pieces, and what of it is left."""
     for length_s in LENGTHS_S:
         differences = in_pieces(recording, length_s)
         noise = differences.pop("noise")
@@ -66,8 +71,12 @@ def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
         at, root_min = f"A B B A of {length_s:g} s", (4 * length_s / 60) ** 0.5
         yield Figure(f"{at}: noise", "points × √min", n, 100 * _rms(noise) * root_min, "–")
         for name, covariate in differences.items() if n >= PIECES_TO_EXPLAIN else ():
-            left = _rms(taken_off(noise, covariate)) / _rms(noise)
-            yield Figure(f"{at}, without what its {name} tells: noise left", "share", n, left, "–")
+            left = 100 * _rms(taken_off(noise, covariate)) / _rms(noise)
+            yield Figure(f"{at}, less what the {name} tells: noise left", "%", n, left, "–")
+    ticks = len(recording.took_s)
+    for name in (LOOP, STEAL) if ticks * TICK_S >= 4 * LENGTHS_S[0] * PIECES_TO_EXPLAIN else ():
+        share = 100 * sum(recording.used_s[name]) / sum(recording.took_s)
+        yield Figure(f"{name} meanwhile", "% of a core", ticks, share, "–")
 
 
 def in_pieces(recording: Recording, length_s: float) -> dict[str, Floats]:
@@ -119,11 +128,11 @@ def _recorded(conninfo: str, postmaster_pid: int, sizes: Sizes) -> Recording:
     def note(event: Event) -> None:
         nonlocal before
         if event["event"] == "interval":
-            loop_s, now = _loop_s(), _used_s(postmaster_pid)
+            now = _used_s(postmaster_pid)  # first: what was done was counted just now
             if event["role"] == "measure":
                 recording.took_s.append((event["to_ns"] - event["from_ns"]) / 1e9)
                 recording.done.append(sum(counts["ok"] for counts in event["kinds"].values()))
-                recording.used_s[LOOP].append(loop_s)
+                recording.used_s[LOOP].append(_loop_s())
                 for name in now:
                     recording.used_s[name].append(now[name] - before[name])
             before = now

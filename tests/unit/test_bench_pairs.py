@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from bench.pairs import LOOP, SERVER, STEAL, TICK_S, Recording, in_pieces, taken_off
+from bench.pairs import LOOP, SERVER, STEAL, TICK_S, Recording, in_pieces, taken_off, told
 
 
 def recording(done: list[float], **used_s: list[float]) -> Recording:
@@ -44,3 +44,20 @@ def test_what_a_covariate_explains_is_taken_off_and_a_piece_does_not_explain_its
     assert np.std(taken_off(rest, covariate)) >= np.std(rest)  # that tells nothing costs a little
     once = np.array([0.0, 0.0, 1.0])
     assert taken_off(np.array([0.0, 0.0, 5.0]), once).tolist() == [0.0, 0.0, 5.0]
+
+
+def test_a_recording_tells_the_noise_and_of_many_pieces_what_covariates_leave_of_it() -> None:
+    rng = np.random.default_rng(2)
+    speed = np.exp(rng.normal(0, 0.1, 8 * 100))
+    slow = {LOOP: (0.001 / speed).tolist(), STEAL: [TICK_S / 100] * len(speed)}
+    found = {figure.name: figure for figure in told(recording((100 * speed).tolist(), **slow))}
+    assert found["CPU stolen meanwhile"].ours == pytest.approx(1)
+    noise = found["A B B A of 0.5 s: noise"]
+    # Each side is the mean of four ticks, a piece is two seconds.
+    assert noise.n == 100 and noise.ours == pytest.approx(
+        100 * 0.1 * (2 / 4) ** 0.5 * (2 / 60) ** 0.5, rel=0.2
+    )
+    assert found["A B B A of 0.5 s, less what the CPU time of a fixed loop tells: noise left"].ours < 20
+    assert found["A B B A of 0.5 s, less what the CPU stolen tells: noise left"].ours == pytest.approx(100)
+    of_10_s = [name for name in found if name.startswith("A B B A of 10 s")]
+    assert of_10_s == ["A B B A of 10 s: noise"]  # five pieces explain nothing

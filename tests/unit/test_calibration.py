@@ -36,6 +36,7 @@ from pgdyno.study.calibration import calibration_cases, schedules_here
 from pgdyno.study.pgbench import PgbenchParameters
 
 RNG_SEED = 20261122
+STUDIES = 400
 
 
 def simulated(
@@ -69,9 +70,19 @@ def test_the_figure_of_merit_is_worked_out_by_hand() -> None:
     one = Measured("slices", 1.0, [[0.03, -0.01], [-0.03, 0.01]], 4.0, 15.0, 0.1)
     found = calibration_of([one])
     assert one.sd_unit == pytest.approx(math.sqrt(0.0016 / 2))
-    assert found.sd_restart == 0
+    assert found.sd_restart == 0 and not found.restarts_show
     assert found.merit(one) == pytest.approx(math.sqrt(0.0008 / 2 * 15 / 60))
     assert one.within() == pytest.approx(math.sqrt(0.0008 * 4 / 60))
+
+
+def test_what_restarts_do_is_said_where_it_shows_and_seldom_where_there_is_nothing() -> None:
+    def shows(sd_restart: float) -> int:
+        found = (simulated(0.05, sd_restart, 20, 8, seed=seed) for seed in range(STUDIES))
+        return sum(calibration_of([one]).restarts_show for one in found)
+
+    # A sum of squares is skew: a little more than 5 %.
+    assert shows(0.0) <= scipy.stats.binom.ppf(1 - 1e-4, STUDIES, 0.08)
+    assert shows(0.03) >= scipy.stats.binom.ppf(1e-4, STUDIES, 0.9)
 
 
 def test_minutes_are_those_after_which_four_of_five_studies_have_found_the_effect() -> None:
@@ -107,7 +118,7 @@ def test_lengths_with_too_few_blocks_have_no_best_no_minutes_and_no_restarts() -
         assert found.minutes(short, 0.05) is None and found.merit_interval(short) is None
         assert found.minutes(many, 0.05) is not None
         told = " ".join(_sentences(found))
-        assert "Best here" not in told and "These alone" not in told
+        assert "Best here" not in told and "alone" not in told
     assert "Best here: slices of 1 s" in " ".join(_sentences(calibration_of([many])))
 
 

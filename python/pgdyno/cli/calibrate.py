@@ -175,7 +175,7 @@ def _sentences(calibration: Calibration) -> Iterator[str]:
         yield (
             f"Minutes until a true difference is found with a chance of {given_percent(POWER)} by a study "
             "that stops on its verdict; restores, restarts and A/A blocks included. "
-            f"{_restarts(calibration.sd_restart)}"
+            f"{_restarts(calibration)}"
         )
     if (alarms := calibration.alarms) is None:
         yield f"False alarms: not known below {BLOCKS_MIN} blocks of a length."
@@ -207,10 +207,11 @@ def _name(one: Measured) -> str:
     return f"{one.schedule} of {format_duration(one.slice_s)}"
 
 
-def _restarts(sd: float) -> str:
-    if sd == 0:
-        return "These alone do nothing that the noise of the slices does not hide."
-    return f"These alone make a block differ by {number(percent_of(sd))} % (standard deviation)."
+def _restarts(calibration: Calibration) -> str:
+    if not calibration.restarts_show:
+        return "What restores and restarts alone do to a block does not show in the noise of its slices."
+    sd = number(percent_of(calibration.sd_restart))
+    return f"Restores and restarts alone make a block differ by {sd} % (standard deviation)."
 
 
 def _drift_text(drift: tuple[float, int] | None) -> str:

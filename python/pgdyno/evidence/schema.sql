@@ -195,7 +195,7 @@ CREATE TABLE reading (
     PRIMARY KEY (trial, probe, moment)
 ) STRICT, WITHOUT ROWID;
 
--- What was sampled each second (or at a coarser step in a long window), a minute or so in a row.
+-- What was sampled each second (or at a coarser step in a long window), ten minutes or so in a row.
 CREATE TABLE series (
     trial               INTEGER NOT NULL REFERENCES trial,
     probe               TEXT NOT NULL,

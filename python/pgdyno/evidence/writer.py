@@ -200,7 +200,7 @@ class Writer:
             connection.executemany("INSERT INTO interval_count VALUES (?, ?, ?, ?, ?, ?, ?, ?)", counts)
 
     def add_series(self, trial: int, series: Series) -> None:
-        """Samples of a probe, a minute of them or so."""
+        """Samples of a probe, ten minutes of them or so."""
         with self._transaction() as connection:
             connection.execute("INSERT INTO series VALUES (?, ?, ?, ?, ?)", (trial, *rows.of_series(series)))
 

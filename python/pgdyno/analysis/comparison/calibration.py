@@ -110,6 +110,18 @@ class Calibration:
         """Whether some length has too few blocks, or none."""
         return any(one.is_short for one in self.measured)
 
+    @property
+    def restarts_show(self) -> bool:
+        """Whether σ_b² is more than chance would make of blocks that differ by nothing but their units: its
+        estimate against the normal error that it has then, one-sided.
+        """
+        known = [one for one in self.measured if one.sd_unit is not None]
+        blocks, error = sum(one.blocks for one in known), 0.0
+        for one in known:
+            of_units = (one.sd_unit or 0.0) ** 2 / one.per_block
+            error += (one.blocks / blocks * of_units) ** 2 * (2 / one.blocks + 2 / one.free_of_units)
+        return self.sd_restart**2 > normal_quantile(CONFIDENCE) * math.sqrt(error)
+
     def merit(self, one: Measured) -> float | None:
         """The figure of merit: small is good."""
         sd = one.sd_block(self.sd_restart)
