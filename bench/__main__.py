@@ -33,6 +33,8 @@ BENCHMARKS: Mapping[str, Callable[[Place, Sizes], Iterator[Figure]]] = {
     "pgbench-startup": pgbench.startup,
     "pgbench-init": pgbench.initialise,
 }
+LONG = ("pairs",)
+"""Those that run only where they are named: 20 minutes of the machine's noise say nothing of our speed."""
 
 
 OWN: Mapping[str, Callable[[Sequence[str]], int]] = {"stopping": stopping.main, "verdict": verdict.main}
@@ -44,7 +46,12 @@ def main(arguments: list[str]) -> int:
     if arguments and arguments[0] in OWN:
         return OWN[arguments[0]](arguments[1:])
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; default: all")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"of {', '.join(BENCHMARKS)}; default: all but {', '.join(LONG)}",
+    )
     parser.add_argument("--smoke", action="store_true", help="tiny, in seconds: do they all still run?")
     parser.add_argument("--record", action="store_true", help="append the figures to bench/history.jsonl")
     parser.add_argument(
@@ -66,7 +73,7 @@ def main(arguments: list[str]) -> int:
         sizes = replace(sizes, init_scale=chosen.init_scale)
     with place(sizes) as here:
         server = here.cluster.build.label
-        for name in chosen.names or BENCHMARKS:
+        for name in chosen.names or [name for name in BENCHMARKS if name not in LONG]:
             for figure in BENCHMARKS[name](here, sizes):
                 ratio = "" if figure.ratio is None else f", {figure.ratio:.3f} of {figure.against}"
                 print(f"{figure.name}: {figure.ours:.4g} {figure.unit}{ratio}", file=sys.stderr)

@@ -57,7 +57,7 @@ class Recording:
 
 def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
     """One recording, and what it says."""
-    with server_alike(place, sizes, 0) as server:
+    with server_alike(place, sizes, "pairs") as server:
         yield from told(_recorded(server.conninfo(), server.postmaster_pid, sizes))
 
 

@@ -63,7 +63,7 @@ def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
     found = {key: _Found() for key in itertools.product(SCHEDULES, sizes.slice_lengths_s)}
     rng = random.Random(1)
     with contextlib.ExitStack() as stack:
-        servers = [stack.enter_context(server_alike(place, sizes, number)) for number in (0, 1)]
+        servers = [stack.enter_context(server_alike(place, sizes, f"slices-{number}")) for number in (0, 1)]
         for _ in range(sizes.pieces):
             for schedule, slice_s in rng.sample(list(found), len(found)):
                 study = _study(sizes, schedule, slice_s, rng.randrange(2**48))
@@ -77,9 +77,9 @@ def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
 
 
 @contextlib.contextmanager
-def server_alike(place: Place, sizes: Sizes, number: int) -> Iterator[Server]:
-    """One of several that are made alike."""
-    cluster = Cluster(place.cluster.build, place.directory / f"slices-{number}", place.account)
+def server_alike(place: Place, sizes: Sizes, name: str) -> Iterator[Server]:
+    """One of several that are made alike; the name is its directory's."""
+    cluster = Cluster(place.cluster.build, place.directory / name, place.account)
     cluster.initdb(InitOptions(sync=False))
     settings = {**SETTINGS, "shared_buffers": sizes.settings["shared_buffers"]}
     with cluster.start(settings) as server:

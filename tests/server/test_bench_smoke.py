@@ -45,6 +45,12 @@ def test_every_benchmark_runs_and_prints_its_figures(build: Build, name: str) ->
     assert all(float(row[2].replace(",", "")) > 0 for row in rows)
 
 
+def test_benchmarks_of_one_call_keep_out_of_each_others_way(build: Build) -> None:
+    """They share a directory, in which each has servers of its own."""
+    done = bench("--smoke", "slices", "pairs")
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_benchmark_of_verdicts_runs_a_study_of_each_kind(build: Build) -> None:
     done = bench("verdict", "--smoke", "--server", str(build.bin_dir))
     assert done.returncode == 0, done.stderr
