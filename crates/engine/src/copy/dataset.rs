@@ -35,6 +35,8 @@ pub enum Work {
         copy: String,
         /// What to send.
         rows: Box<dyn Rows>,
+        /// What ends the transaction.
+        end: String,
     },
 }
 

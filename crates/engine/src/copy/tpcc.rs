@@ -38,6 +38,7 @@ impl Tpcc {
                 begin: format!("BEGIN; {}", table.create()),
                 copy: format!("COPY {name} FROM STDIN (FORMAT binary, FREEZE)"),
                 rows: Box::new(TableRows { population: self.population, table }),
+                end: "COMMIT".to_owned(),
             },
             Phase::Index => Work::Statements(table.indexes().iter().map(|&sql| sql.to_owned()).collect()),
             // Before version 14 COPY FREEZE freezes the rows but does not note in the visibility map that it did.

@@ -11,7 +11,6 @@ use crate::wire::backend::Message;
 use crate::wire::conninfo::Conninfo;
 use crate::wire::{copy, frontend};
 
-const COMMIT: &str = "COMMIT";
 /// How soon a statement is cancelled when the load is to end.
 const LOOK_FOR_STOP: Nanos = Nanos(50_000_000);
 
@@ -51,8 +50,8 @@ pub async fn work(connection: &mut Connection, queue: &Queue, shared: &Shared) -
         shared.progress.begin(job.table);
         let done = match &job.work {
             Work::Statements(statements) => each(connection, statements, shared).await,
-            Work::Copy { begin, copy, rows } => {
-                fill(connection, begin, copy, job.table, rows.as_ref(), shared).await
+            Work::Copy { begin, copy, rows, end } => {
+                fill(connection, [begin, copy, end], job.table, rows.as_ref(), shared).await
             }
         };
         done.map_err(|(error, statement)| {
@@ -95,15 +94,14 @@ async fn each<'a>(
 /// In one transaction, so that the rows can be frozen and are seen only when all are there.
 async fn fill<'a>(
     connection: &mut Connection,
-    begin: &'a str,
-    copy_in: &'a str,
+    [begin, copy_in, end]: [&'a str; 3],
     table: usize,
     rows: &dyn Rows,
     shared: &Shared,
 ) -> Result<(), Failure<'a>> {
     connection.simple(begin).await.map_err(|error| (error, begin))?;
     if copy_rows(connection, copy_in, table, rows, shared).await.map_err(|error| (error, copy_in))? {
-        connection.simple(COMMIT).await.map_err(|error| (error, COMMIT))?;
+        connection.simple(end).await.map_err(|error| (error, end))?;
         shared.progress.filled(table);
     }
     Ok(())

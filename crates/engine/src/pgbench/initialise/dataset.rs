@@ -2,12 +2,13 @@
 //!
 //! COPY freezes what it fills only if the same transaction emptied it, so an ordinary table, or a partition, belongs to one
 //! connection: measured, one connection that freezes is faster than two that do not, since a vacuum has to
-//! come after those (docs/engine.md). Partitions are filled and indexed side by side.
+//! come after those (docs/engine.md). Partitions are filled and indexed side by side. What is the same for all accounts
+//! is a default of its column while they are copied.
 
-use super::existing::{self, Accounts, Partition};
+use super::existing::{self, Accounts, Partition, Stored};
 use super::partition::Bound;
 use super::plan::{self, Part, Turn};
-use super::rows;
+use super::rows::{self, Sent};
 use super::specification::Initialise;
 use super::tables::{self, IN_ACCOUNTS, IN_BRANCHES, IN_HISTORY, IN_TELLERS, NAMES};
 use crate::copy::dataset::{Dataset, Job, Round, Rows, Table, Work};
@@ -58,7 +59,9 @@ impl Pgbench {
                 [IN_BRANCHES, IN_TELLERS, IN_ACCOUNTS, IN_HISTORY].map(vacuum).into()
             }
             Part::PartitionKeys => match self.look(control).await? {
-                Some(Accounts { partitions: Some(partitions), .. }) => self.partition_keys(&partitions),
+                Some(Accounts { stored: Stored::Divided(partitions), .. }) => {
+                    self.partition_keys(&partitions)
+                }
                 _ => Vec::new(),
             },
             Part::Keys => {
@@ -111,26 +114,32 @@ impl Pgbench {
     }
 
     fn fill_accounts(&self, found: &Accounts) -> Vec<Job> {
-        let (accounts, big) = (self.accounts(), found.big);
-        if found.referred_to || (found.partitioned && found.partitions.is_none()) {
-            return self.fill_by_chunks(big);
-        }
-        let Some(partitions) = &found.partitions else {
-            let all = rows::Accounts { first: 1, last: accounts, big };
-            return vec![copy(IN_ACCOUNTS, NAMES[IN_ACCOUNTS], true, Box::new(all))];
+        let accounts = self.accounts();
+        let sent = Sent { big: found.big, constants: !found.may_have_defaults };
+        let copy = |into: &str, rows: Box<dyn Rows>| {
+            if sent.constants { copy(IN_ACCOUNTS, into, true, rows) } else { copy_keys(into, rows) }
         };
         let of_partition = |partition: &Partition| {
             let rows: Box<dyn Rows> = match partition.bound {
                 Bound::Range(from, to) => {
-                    Box::new(rows::Accounts { first: from.max(1), last: accounts.min(to - 1), big })
+                    Box::new(rows::Accounts { first: from.max(1), last: accounts.min(to - 1), sent })
                 }
                 Bound::Hash(modulus, remainder) => {
-                    Box::new(rows::HashedAccounts { accounts, big, modulus, remainder })
+                    Box::new(rows::HashedAccounts { accounts, sent, modulus, remainder })
                 }
             };
-            copy(IN_ACCOUNTS, &partition.name, true, rows)
+            copy(&partition.name, rows)
         };
-        partitions.iter().map(of_partition).collect()
+        match &found.stored {
+            Stored::Whole if !found.referred_to => {
+                let all = rows::Accounts { first: 1, last: accounts, sent };
+                vec![copy(NAMES[IN_ACCOUNTS], Box::new(all))]
+            }
+            Stored::Divided(partitions) if !found.referred_to => {
+                partitions.iter().map(of_partition).collect()
+            }
+            _ => self.fill_by_chunks(found.big),
+        }
     }
 
     /// Whole branches in each, so that no two connections look at the same one for a foreign key.
@@ -139,7 +148,8 @@ impl Pgbench {
         let size = branches * i64::from(tables::ACCOUNTS);
         let firsts = (0..).map(|chunk| chunk * size + 1).take_while(|&first| first <= self.accounts());
         let chunk = |first: i64| {
-            let rows = rows::Accounts { first, last: self.accounts().min(first + size - 1), big };
+            let sent = Sent { big, constants: true };
+            let rows = rows::Accounts { first, last: self.accounts().min(first + size - 1), sent };
             copy(IN_ACCOUNTS, NAMES[IN_ACCOUNTS], false, Box::new(rows))
         };
         firsts.map(chunk).collect()
@@ -180,7 +190,20 @@ fn copy(table: usize, into: &str, frozen: bool, rows: Box<dyn Rows>) -> Job {
     let (begin, freeze) =
         if frozen { (format!("BEGIN; TRUNCATE {into}"), ", FREEZE") } else { ("BEGIN".to_owned(), "") };
     let copy = format!("COPY {into} FROM STDIN (FORMAT binary{freeze})");
-    Job { table, doing: format!("copy {into}"), work: Work::Copy { begin, copy, rows } }
+    let work = Work::Copy { begin, copy, rows, end: "COMMIT".to_owned() };
+    Job { table, doing: format!("copy {into}"), work }
+}
+
+/// Copies the keys of accounts; the rest, which is the same for all, need not be read by the server row by row: it is
+/// the columns' default for as long as the transaction lasts.
+fn copy_keys(into: &str, rows: Box<dyn Rows>) -> Job {
+    let begin = format!(
+        "BEGIN; ALTER TABLE ONLY {into} ALTER abalance SET DEFAULT 0, ALTER filler SET DEFAULT ''; TRUNCATE {into}"
+    );
+    let copy = format!("COPY {into} (aid, bid) FROM STDIN (FORMAT binary, FREEZE)");
+    let end =
+        format!("ALTER TABLE ONLY {into} ALTER abalance DROP DEFAULT, ALTER filler DROP DEFAULT; COMMIT");
+    Job { table: IN_ACCOUNTS, doing: format!("copy {into}"), work: Work::Copy { begin, copy, rows, end } }
 }
 
 impl Dataset for Pgbench {

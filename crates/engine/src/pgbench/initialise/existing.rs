@@ -48,24 +48,40 @@ pub struct Accounts {
     pub big: bool,
     /// Whether a foreign key refers to one of the four tables.
     pub referred_to: bool,
-    /// Whether they are divided at all.
-    pub partitioned: bool,
-    /// The partitions, if each account belongs to one of them and we know to which.
-    pub partitions: Option<Vec<Partition>>,
+    /// Whether their columns may be given defaults for a while: they are ours to alter, and have none.
+    pub may_have_defaults: bool,
+    /// In which tables.
+    pub stored: Stored,
+}
+
+/// Which tables hold the accounts.
+pub enum Stored {
+    /// One.
+    Whole,
+    /// Partitions: we know to which of them an account belongs.
+    Divided(Vec<Partition>),
+    /// Partitions: that the server alone knows.
+    Elsewhere,
 }
 
 impl Accounts {
     /// Looks at them; `accounts` is how many there will be. `None` if there is no such table.
     pub async fn look(connection: &mut Connection, accounts: i64) -> Result<Option<Self>, Error> {
         let found = connection.simple(include_str!("sql/accounts.sql")).await?;
-        let Some([big, divided_by, referred_to]) = found.first().map(Vec::as_slice) else { return Ok(None) };
-        let is_true = |text: &Option<String>| text.as_deref() == Some("t");
-        let (big, referred_to) = (is_true(big), is_true(referred_to));
-        let partitions = match divided_by.as_deref() {
-            Some("RANGE (aid)" | "HASH (aid)") => partitions(connection, accounts).await?,
-            _ => None,
+        let Some([big, divided_by, referred_to, may_have_defaults]) = found.first().map(Vec::as_slice) else {
+            return Ok(None);
         };
-        Ok(Some(Self { big, referred_to, partitioned: divided_by.is_some(), partitions }))
+        let is_true = |text: &Option<String>| text.as_deref() == Some("t");
+        let (big, referred_to, may_have_defaults) =
+            (is_true(big), is_true(referred_to), is_true(may_have_defaults));
+        let stored = match divided_by.as_deref() {
+            None => Stored::Whole,
+            Some("RANGE (aid)" | "HASH (aid)") => {
+                partitions(connection, accounts).await?.map_or(Stored::Elsewhere, Stored::Divided)
+            }
+            Some(_) => Stored::Elsewhere,
+        };
+        Ok(Some(Self { big, referred_to, may_have_defaults, stored }))
     }
 }
 

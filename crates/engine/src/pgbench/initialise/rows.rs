@@ -1,7 +1,7 @@
 //! The rows, as COPY BINARY tuples: pgbench draws nothing, so they follow from the keys. Nothing is allocated per row.
 //!
 //! The filler is NULL for branches and tellers and empty for accounts; the server pads it, which costs it less than
-//! to check blanks that it is sent.
+//! to check blanks that it is sent. It costs still less to have it, and the balance, from the columns' defaults.
 
 use super::partition::hash_of_key;
 use super::tables::{ACCOUNTS, TELLERS};
@@ -11,14 +11,23 @@ use crate::wire::copy;
 /// Rows of a group: of accounts, 150 kB.
 const GROUP_ROWS: i64 = 5000;
 
+/// What is sent of an account.
+#[derive(Clone, Copy)]
+pub struct Sent {
+    /// Whether its key is a `bigint`.
+    pub big: bool,
+    /// Whether the balance and the filler are sent, which are the same for all.
+    pub constants: bool,
+}
+
 /// Accounts of consecutive keys.
 pub struct Accounts {
     /// The first key.
     pub first: i64,
     /// The last key; less than the first if there are none.
     pub last: i64,
-    /// Whether a key is a `bigint`.
-    pub big: bool,
+    /// What of each.
+    pub sent: Sent,
 }
 
 impl Rows for Accounts {
@@ -30,7 +39,7 @@ impl Rows for Accounts {
     fn append(&self, group: u64, out: &mut Vec<u8>) -> u64 {
         let first = self.first + group as i64 * GROUP_ROWS;
         let last = self.last.min(first + GROUP_ROWS - 1);
-        append_accounts(first..=last, self.big, out)
+        append_accounts(first..=last, self.sent, out)
     }
 }
 
@@ -38,8 +47,8 @@ impl Rows for Accounts {
 pub struct HashedAccounts {
     /// How many accounts there are in all.
     pub accounts: i64,
-    /// Whether a key is a `bigint`.
-    pub big: bool,
+    /// What of each.
+    pub sent: Sent,
     /// Into how many partitions they are divided.
     pub modulus: u64,
     /// The number of this partition, from 0.
@@ -61,7 +70,7 @@ impl Rows for HashedAccounts {
         let first = group as i64 * self.block_rows() + 1;
         let last = self.accounts.min(first + self.block_rows() - 1);
         let ours = (first..=last).filter(|&key| hash_of_key(key) % self.modulus == self.remainder);
-        append_accounts(ours, self.big, out)
+        append_accounts(ours, self.sent, out)
     }
 }
 
@@ -114,18 +123,20 @@ impl Rows for Branches {
     }
 }
 
-fn append_accounts(keys: impl Iterator<Item = i64>, big: bool, out: &mut Vec<u8>) -> u64 {
+fn append_accounts(keys: impl Iterator<Item = i64>, sent: Sent, out: &mut Vec<u8>) -> u64 {
     let mut count = 0;
     for key in keys {
-        copy::row(out, 4);
-        if big {
+        copy::row(out, if sent.constants { 4 } else { 2 });
+        if sent.big {
             copy::int8(out, key);
         } else {
             copy::int4(out, key as i32);
         }
         copy::int4(out, ((key - 1) / i64::from(ACCOUNTS) + 1) as i32);
-        copy::int4(out, 0);
-        copy::text(out, b"");
+        if sent.constants {
+            copy::int4(out, 0);
+            copy::text(out, b"");
+        }
         count += 1;
     }
     count

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::partition::{Bound, hash_of_key, hold_all};
 use super::plan::{self, Part, Turn};
-use super::rows::{Accounts, Branches, HashedAccounts, Tellers};
+use super::rows::{Accounts, Branches, HashedAccounts, Sent, Tellers};
 use super::specification::Initialise;
 use super::tables;
 use crate::copy::dataset::Rows;
@@ -12,6 +12,8 @@ use crate::copy::dataset::Rows;
 fn initialise(text: &Value) -> Initialise {
     serde_json::from_value(text.clone()).expect("sound")
 }
+
+const WHOLE: Sent = Sent { big: false, constants: true };
 
 /// The first column of every row of all groups, each row being so long without that column's own width.
 fn keys(rows: &dyn Rows, row_bytes: usize, key_bytes: usize) -> Vec<i64> {
@@ -29,8 +31,11 @@ fn keys(rows: &dyn Rows, row_bytes: usize, key_bytes: usize) -> Vec<i64> {
 #[test]
 fn every_row_is_made_once_in_order() {
     for (first, last) in [(1, 1), (1, 4999), (1, 5000), (1, 5001), (70_001, 100_000), (5, 4)] {
-        for (big, row_bytes, key_bytes) in [(false, 30, 4), (true, 34, 8)] {
-            let made = keys(&Accounts { first, last, big }, row_bytes, key_bytes);
+        for (big, constants, row_bytes, key_bytes) in
+            [(false, true, 30, 4), (true, true, 34, 8), (false, false, 18, 4), (true, false, 22, 8)]
+        {
+            let sent = Sent { big, constants };
+            let made = keys(&Accounts { first, last, sent }, row_bytes, key_bytes);
             assert!(made.into_iter().eq(first..=last), "{first}..={last}");
         }
     }
@@ -40,25 +45,27 @@ fn every_row_is_made_once_in_order() {
 
 #[test]
 fn a_copy_without_rows_is_a_copy_still() {
-    assert_eq!(Accounts { first: 9, last: 8, big: false }.groups(), 1);
+    assert_eq!(Accounts { first: 9, last: 8, sent: WHOLE }.groups(), 1);
 }
 
 #[test]
 fn an_account_is_as_pgbench_makes_it() {
-    let mut out = Vec::new();
-    Accounts { first: 200_001, last: 200_001, big: false }.append(0, &mut out);
     let columns = [&200_001_i32.to_be_bytes()[..], &3_i32.to_be_bytes(), &[0; 4], &[]];
-    let expected = columns.iter().fold(vec![0, 4], |mut row, column| {
-        row.extend((column.len() as i32).to_be_bytes());
-        row.extend_from_slice(column);
-        row
-    });
-    assert_eq!(out, expected);
+    for (constants, count) in [(true, 4), (false, 2)] {
+        let (mut out, sent) = (Vec::new(), Sent { big: false, constants });
+        Accounts { first: 200_001, last: 200_001, sent }.append(0, &mut out);
+        let expected = columns[..count].iter().fold(vec![0, count as u8], |mut row, column| {
+            row.extend((column.len() as i32).to_be_bytes());
+            row.extend_from_slice(column);
+            row
+        });
+        assert_eq!(out, expected);
+    }
 }
 
 #[test]
 fn each_account_is_in_one_hash_partition() {
-    let of = |remainder| HashedAccounts { accounts: 100_000, big: false, modulus: 7, remainder };
+    let of = |remainder| HashedAccounts { accounts: 100_000, sent: WHOLE, modulus: 7, remainder };
     let made: Vec<_> = (0..7).flat_map(|remainder| keys(&of(remainder), 30, 4)).collect();
     assert_eq!(made.len(), 100_000);
     assert!(made.into_iter().collect::<BTreeSet<_>>().into_iter().eq(1..=100_000));

@@ -9,7 +9,7 @@ use super::command::shape;
 
 /// Everything that could differ of the tables, in a database.
 const TABLES: &str = "
-    SELECT attrelid::regclass, attnum, attname, format_type(atttypid, atttypmod), attnotnull
+    SELECT attrelid::regclass, attnum, attname, format_type(atttypid, atttypmod), attnotnull, atthasdef
       FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
      WHERE relname LIKE 'pgbench%' AND relkind IN ('r', 'p') AND attnum > 0;
     SELECT relname, relkind, reloptions, relpersistence, reltablespace, pg_get_expr(relpartbound, oid)
@@ -20,7 +20,8 @@ const TABLES: &str = "
       FROM pg_index WHERE indrelid::regclass::text LIKE 'pgbench%';
     SELECT relname, reltuples >= 0 FROM pg_class WHERE relname ~ '^pgbench_[^_]*$'";
 const ROWS: &str = "
-    SELECT tableoid::regclass, count(*), md5(string_agg(t::text, ',' ORDER BY aid))
+    SELECT tableoid::regclass, count(*), min(pg_column_size(t.*)), max(pg_column_size(t.*)),
+           md5(string_agg(t::text, ',' ORDER BY aid))
       FROM pgbench_accounts t GROUP BY 1;
     SELECT md5(string_agg(t::text, ',' ORDER BY tid)) FROM pgbench_tellers t;
     SELECT md5(string_agg(t::text, ',' ORDER BY bid)) FROM pgbench_branches t;
@@ -148,6 +149,33 @@ fn several_connections_make_the_same_tables() {
             assert_eq!(pgbench.sorted("ours", query), pgbench.sorted("theirs", query), "{options:?}");
         }
     }
+}
+
+/// While they are copied the accounts' columns have defaults, where that can be.
+#[test]
+fn defaults_of_others_and_tables_of_others_are_left_as_they_are() {
+    let Some(pgbench) = with_databases("pgbench-defaults") else { return };
+    let ours = Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"));
+    let defaults = "SELECT attname, pg_get_expr(adbin, adrelid) FROM pg_attrdef \
+                    JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum ORDER BY 1";
+    let made = pgbench.make(ours, &["-q"], "ours");
+    assert!(made.status.success(), "{made:?}");
+    let rows = pgbench.sorted("ours", ROWS);
+    pgbench.query_in("ours", "ALTER TABLE pgbench_accounts ALTER abalance SET DEFAULT 7");
+    pgbench.query_in("ours", "ALTER TABLE pgbench_accounts ALTER filler SET DEFAULT 'full'");
+    let made = pgbench.make(ours, &["-q", "-I", "g"], "ours");
+    assert!(made.status.success(), "{made:?}");
+    assert_eq!(pgbench.sorted("ours", ROWS), rows);
+    assert_eq!(pgbench.query_in("ours", defaults), ["abalance|7", "filler|'full'::bpchar"]);
+    pgbench.query_in("ours", "ALTER TABLE pgbench_accounts ALTER abalance DROP DEFAULT");
+    pgbench.query_in("ours", "ALTER TABLE pgbench_accounts ALTER filler DROP DEFAULT");
+    pgbench.query_in("ours", "CREATE ROLE filler LOGIN");
+    for table in ["accounts", "branches", "tellers", "history"] {
+        pgbench.query_in("ours", &format!("GRANT INSERT, SELECT, TRUNCATE ON pgbench_{table} TO filler"));
+    }
+    let made = pgbench.command(ours).args(["-i", "-q", "-I", "g", "-U", "filler", "ours"]).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    assert_eq!(pgbench.sorted("ours", ROWS), rows);
 }
 
 #[test]
