@@ -22,6 +22,7 @@ mod reactor;
 mod ring;
 mod shell;
 mod socket;
+mod standard;
 mod timers;
 
 #[cfg(test)]
@@ -45,3 +46,4 @@ pub use reactor::{Io, Reactor, Routine, Task};
 pub use shell::{Shared, Shelled, shell};
 #[cfg(test)]
 pub(crate) use socket::Socket;
+pub use standard::{end_with_reader, print, tell};

@@ -1,6 +1,7 @@
 //! Errors and notices of the server as libpq words them: the line of the statement that is meant, with a mark under
 //! the place.
 
+use crate::io::tell;
 use crate::wire::backend::{ErrorFields, ServerError};
 
 /// The columns that a line of a statement gets at most.
@@ -16,7 +17,7 @@ pub fn error_text(error: &ServerError, statement: Option<&str>) -> String {
 
 /// Prints a notice or a warning to standard error.
 pub fn print_notice(fields: &ErrorFields<'_>) {
-    eprintln!("{}", text(&fields.to_owned(), None, None));
+    tell(format_args!("{}\n", text(&fields.to_owned(), None, None)));
 }
 
 fn text(error: &ServerError, statement: Option<&str>, context: Option<&str>) -> String {
@@ -56,25 +57,23 @@ fn marked_line(statement: &str, position: usize) -> Option<String> {
 
     let columns = |from: usize, to: usize| characters[from..to].iter().map(|&c| width(c)).sum::<usize>();
     let (whole, mut has_more) = (end, false);
-    if columns(begin, end) > COLUMNS_MAX {
-        if columns(begin, place) + COLUMNS_BEHIND <= COLUMNS_MAX {
-            while columns(begin, end) > COLUMNS_MAX {
-                end -= 1;
-            }
-        } else {
-            while columns(place, end) > COLUMNS_BEHIND {
-                end -= 1;
-            }
-            while columns(begin, end) > COLUMNS_MAX {
-                begin += 1;
-                has_more = true;
-            }
+    let (mut ahead, mut behind) = (columns(begin, place), columns(place, end));
+    if ahead + behind > COLUMNS_MAX {
+        let behind_max = COLUMNS_MAX.saturating_sub(ahead).max(COLUMNS_BEHIND);
+        while behind > behind_max {
+            end -= 1;
+            behind -= width(characters[end]);
+        }
+        while ahead + behind > COLUMNS_MAX {
+            ahead -= width(characters[begin]);
+            begin += 1;
+            has_more = true;
         }
     }
     let dots = |are: bool| if are { "..." } else { "" };
     let prefix = format!("LINE {number}: {}", dots(has_more));
     let shown: String = characters[begin..end].iter().collect();
-    let blanks = " ".repeat(prefix.len() + columns(begin, place));
+    let blanks = " ".repeat(prefix.len() + ahead);
     Some(format!("{prefix}{shown}{}\n{blanks}^", dots(end < whole)))
 }
 
@@ -106,6 +105,12 @@ mod tests {
         ];
         for (statement, position, expected) in cases {
             assert_eq!(marked_line(statement, position).as_deref(), Some(expected), "{statement}");
+        }
+        // Takes no longer than to read it a few times: of a million characters there are a million million pairs.
+        let longest = "a".repeat(1_000_000);
+        for (position, expected) in [(1, ""), (500_000, "..."), (1_000_000, "...")] {
+            let line = marked_line(&longest, position).expect("a line");
+            assert!(line.starts_with(&format!("LINE 1: {expected}a")) && line.len() < 200, "{line}");
         }
         assert_eq!(marked_line("select", 0), None);
         assert_eq!(marked_line("select", 8), None, "beyond the end");

@@ -4,7 +4,7 @@ use std::io;
 
 use super::connect::attempts_text;
 use super::libpq;
-use crate::io::Error;
+use crate::io::{self as standard, Error, tell};
 
 /// Something failed, and that has been said.
 #[derive(Clone, Copy, Debug)]
@@ -20,9 +20,17 @@ pub struct Log {
 }
 
 impl Log {
+    /// Writes to standard output. That it cannot be written has been said.
+    pub fn print(&self, text: &str) -> Result<(), Said> {
+        standard::print(text).map_err(|error| {
+            self.error(&format!("could not write to standard output: {}", system_text(&error)));
+            Said
+        })
+    }
+
     /// News.
     pub fn info(&self, message: &str) {
-        eprintln!("{}: {message}", self.program);
+        tell(format_args!("{}: {message}\n", self.program));
     }
 
     /// What is for finding faults; the text is made only if it is wanted.

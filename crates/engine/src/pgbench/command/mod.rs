@@ -47,6 +47,7 @@ use initialise::options::Initialisation;
 use log::{Log, Said, system_text};
 use options::{Options, Refusal, Request};
 
+use crate::io::tell;
 use crate::wire::conninfo::Conninfo;
 
 /// The version of pgbench whose options and output these are.
@@ -64,28 +65,26 @@ pub fn main(arguments: &[String]) -> ExitCode {
     let log = Log { program: name.into_owned(), debug: false };
     match rest.first().map(String::as_str) {
         Some("--help" | "-?") => {
-            print!("{}", HELP.replace("pgbench-program", &log.program));
-            return ExitCode::SUCCESS;
+            return printed(&log, &HELP.replace("pgbench-program", &log.program));
         }
         Some("--version" | "-V") => {
-            println!("pgbench (PostgreSQL) {POSTGRESQL} (pgdyno {})", env!("CARGO_PKG_VERSION"));
-            return ExitCode::SUCCESS;
+            let version = env!("CARGO_PKG_VERSION");
+            return printed(&log, &format!("pgbench (PostgreSQL) {POSTGRESQL} (pgdyno {version})\n"));
         }
         _ => {}
     }
     let hint = || log.hint(&format!("Try \"{} --help\" for more information.", log.program));
     match options::read(rest) {
         Ok(Request::Print(output, errors)) => {
-            print!("{output}");
-            eprint!("{errors}");
-            ExitCode::SUCCESS
+            tell(errors);
+            printed(&log, &output)
         }
         Ok(Request::Run(options)) => run(*options, &log).unwrap_or(ExitCode::FAILURE),
         Ok(Request::Initialise(options, initialisation)) => {
             initialise(&options, &initialisation, &log).unwrap_or(ExitCode::FAILURE)
         }
         Err(Refusal::Getopt(message)) => {
-            eprintln!("{called}: {message}");
+            tell(format_args!("{called}: {message}\n"));
             hint();
             ExitCode::FAILURE
         }
@@ -104,6 +103,10 @@ pub fn main(arguments: &[String]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn printed(log: &Log, text: &str) -> ExitCode {
+    log.print(text).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
 }
 
 /// The tables. An error has been said.
@@ -146,7 +149,7 @@ fn run(mut options: Options, log: &Log) -> Result<ExitCode, Said> {
         Err(Unfinished::NotBegun) => return Err(Said),
         Err(Unfinished::Aborted) => return Ok(ExitCode::from(ABORTED)),
     };
-    tell(&bench, &results)?;
+    show(&bench, &results)?;
     if results.is_aborted {
         log.error("Run was aborted; the above results are incomplete.");
         return Ok(ExitCode::from(ABORTED));
@@ -163,7 +166,7 @@ fn conninfo(options: &Options, log: &Log, purpose: &str) -> Result<Conninfo, Sai
     })?;
     if let Some(ignored) = &conninfo.passfile_ignored {
         // It is libpq that says it, for each connection.
-        eprintln!("WARNING: {ignored}");
+        tell(format_args!("WARNING: {ignored}\n"));
     }
     Ok(conninfo)
 }
@@ -199,17 +202,19 @@ fn seed(options: &Options, log: &Log) -> Result<u64, Said> {
 }
 
 /// Prints the results. An error has been said.
-fn tell(bench: &Bench, results: &Results) -> Result<(), Said> {
+fn show(bench: &Bench, results: &Results) -> Result<(), Said> {
     let detail = &bench.options.detail;
+    let mut text = String::new();
     if detail.is_json {
-        print!("{}", detail::json(bench, results));
+        text += &detail::json(bench, results);
     } else {
-        print!("{}", report::text(bench, results));
+        text += &report::text(bench, results);
         if detail.is_text {
-            print!("{}", detail::text(bench, results));
+            text += &detail::text(bench, results);
         }
-        print!("{}", detail::history(bench));
+        text += &detail::history(bench);
     }
+    let printed = bench.log.print(&text);
     let files = [
         detail.hdr_file.as_ref().map(|path| (path, detail::hgrm(results))),
         detail.hdr_log.as_ref().map(|path| (path, detail::hlog(bench, results, bench::unix_s()))),
@@ -220,5 +225,5 @@ fn tell(bench: &Bench, results: &Results) -> Result<(), Said> {
             Said
         })?;
     }
-    Ok(())
+    printed
 }

@@ -12,7 +12,7 @@ use super::connect::connect_first;
 use super::log::{Log, Said, server_text, statement_text, system_text};
 use super::options::{Options, Source};
 use super::values::unsigned;
-use crate::io::{Clock, Connection, Error, Reactor, Shared};
+use crate::io::{Clock, Connection, Error, Reactor, Shared, tell};
 use crate::pgbench::run::{Protocol, Startup};
 use crate::pgbench::script::Scripts;
 use crate::pgbench::script::builtin::BUILTINS;
@@ -124,31 +124,25 @@ pub fn seed(option: Option<&str>) -> Result<u64, (String, String)> {
 pub fn conninfo(options: &Options) -> Result<Conninfo, String> {
     let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     let dbname = options.dbname.clone().or_else(|| set("PGDATABASE")).or_else(|| set("PGUSER"));
-    let is_uri = |name: &String| ["postgres://", "postgresql://"].iter().any(|uri| name.starts_with(uri));
-    let mut words = Vec::new();
-    for (key, value) in [("host", &options.host), ("port", &options.port), ("user", &options.username)] {
-        if let Some(value) = value.as_ref().filter(|value| !value.is_empty()) {
-            words.push(format!("{key}={}", quoted(value)));
-        }
-    }
-    match dbname {
-        Some(uri) if is_uri(&uri) && !words.is_empty() => {
-            return Err("host, port and user belong into the URI".to_owned());
-        }
-        Some(string) if is_uri(&string) || string.contains('=') => words.push(string),
-        Some(name) => words.push(format!("dbname={}", quoted(&name))),
-        None => {
-            let operating_system_user =
-                conninfo::load_for(Ways::Libpq("pgbench"), "").map_err(|error| error.to_string())?.user;
-            words.push(format!("dbname={}", quoted(&operating_system_user)));
-        }
-    }
-    let text = words.join(" ");
-    conninfo::load_for(Ways::Libpq("pgbench"), &text).map_err(|error| error.to_string())
-}
-
-fn quoted(value: &str) -> String {
-    format!("'{}'", value.replace('\\', "\\\\").replace('\'', "\\'"))
+    // As libpq tells them from names.
+    let is_string = |name: &str| {
+        ["postgres://", "postgresql://"].iter().any(|uri| name.starts_with(uri)) || name.contains('=')
+    };
+    let load = |options: &[(&str, &str)], string: &str| {
+        conninfo::load_for(Ways::Libpq("pgbench"), options, string).map_err(|error| error.to_string())
+    };
+    let (string, name) = match dbname {
+        Some(string) if is_string(&string) => (string, None),
+        Some(name) => (String::new(), Some(name)),
+        None => (String::new(), Some(load(&[], "")?.user)),
+    };
+    let options =
+        [("host", &options.host), ("port", &options.port), ("user", &options.username), ("dbname", &name)];
+    let given: Vec<_> = options
+        .iter()
+        .filter_map(|&(keyword, value)| Some((keyword, value.as_deref().filter(|value| !value.is_empty())?)))
+        .collect();
+    load(&given, &string)
 }
 
 /// Asks the server what has to be known, and vacuums. The error has been said: it is for the exit status.
@@ -169,11 +163,8 @@ pub fn prepare(
         let version = connection.simple("SHOW server_version").await.map_err(|error| failed(&error))?;
         let version = version.into_iter().flatten().flatten().next().unwrap_or_default();
         if !options.detail.is_json {
-            println!(
-                "pgbench ({}, pgdyno {}, server {version})",
-                super::POSTGRESQL,
-                env!("CARGO_PKG_VERSION")
-            );
+            let (postgresql, ours) = (super::POSTGRESQL, env!("CARGO_PKG_VERSION"));
+            log.print(&format!("pgbench ({postgresql}, pgdyno {ours}, server {version})\n"))?;
         }
         log.debug(|| begun(options, conninfo));
         let scale = i64::from(options.scale.unwrap_or(1));
@@ -210,10 +201,7 @@ async fn table_info(
         let text = statement_text(&error, Some(COUNT_BRANCHES));
         log.error(&format!("could not count number of branches: {text}"));
         if error.sqlstate().is_some_and(|sqlstate| sqlstate.as_str() == NO_TABLE) {
-            let dbname = &conninfo.dbname;
-            log.hint(&format!(
-                "Perhaps you need to do initialization (\"pgbench -i\") in database \"{dbname}\"."
-            ));
+            hint_at_initialisation(conninfo, log);
         }
         Said
     })?;
@@ -221,18 +209,29 @@ async fn table_info(
     if options.scale.is_some() {
         log.warning(&format!("scale option ignored, using count from pgbench_branches table ({scale})"));
     }
-    let rows = connection.simple(TABLES).await.map_err(|error| {
-        log.error(&server_text(&error));
-        Said
-    })?;
-    let mut row = rows.into_iter().next().unwrap_or_default().into_iter().map(Option::unwrap_or_default);
-    let method = match row.next().as_deref() {
-        Some("r") => Some("range"),
-        Some("h") => Some("hash"),
-        _ => None,
+    // A server that cannot answer this is taken for one without partitions.
+    let Ok(rows) = connection.simple(TABLES).await else { return Ok((scale, None)) };
+    let Some([method, count]) = rows.first().map(Vec::as_slice) else {
+        log.error("no pgbench_accounts table found in \"search_path\"");
+        hint_at_initialisation(conninfo, log);
+        return Err(Said);
     };
-    let count = row.next().and_then(|count| count.parse().ok()).unwrap_or(0);
-    Ok((scale, method.map(|method| (method, count))))
+    let method = match method.as_deref() {
+        None => return Ok((scale, None)),
+        Some("r") => "range",
+        Some("h") => "hash",
+        Some(other) => {
+            log.error(&format!("unexpected partition method: \"{other}\""));
+            return Err(Said);
+        }
+    };
+    let count = count.as_deref().and_then(|count| count.parse().ok()).unwrap_or(0);
+    Ok((scale, Some((method, count))))
+}
+
+fn hint_at_initialisation(conninfo: &Conninfo, log: &Log) {
+    let dbname = &conninfo.dbname;
+    log.hint(&format!("Perhaps you need to do initialization (\"pgbench -i\") in database \"{dbname}\"."));
 }
 
 /// Scripts of one's own see a scale of 1 unless they are told of another, whatever pgbench's tables have.
@@ -247,16 +246,16 @@ async fn warn_of_scale(connection: &mut Connection, log: &Log) {
 }
 
 async fn vacuum(connection: &mut Connection, options: &Options, log: &Log) {
-    eprint!("starting vacuum...");
+    tell("starting vacuum...");
     let all = ["vacuum pgbench_branches", "vacuum pgbench_tellers", "truncate pgbench_history"];
     for sql in all {
         attempt(connection, sql, log).await;
     }
-    eprintln!("end.");
+    tell("end.\n");
     if options.vacuum_all {
-        eprint!("starting vacuum pgbench_accounts...");
+        tell("starting vacuum pgbench_accounts...");
         attempt(connection, "vacuum analyze pgbench_accounts", log).await;
-        eprintln!("end.");
+        tell("end.\n");
     }
 }
 

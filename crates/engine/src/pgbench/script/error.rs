@@ -21,7 +21,8 @@ impl fmt::Display for ScriptError {
         let Some(line) = &self.line else { return Ok(()) };
         write!(f, "\n{line}")?;
         match self.column {
-            Some(column) => write!(f, "\n{:>1$} error found here", '^', column + 1),
+            // A width of its own a format would take up to 65535 only.
+            Some(column) => write!(f, "\n{}^ error found here", " ".repeat(column)),
             None => Ok(()),
         }
     }

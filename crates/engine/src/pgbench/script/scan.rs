@@ -98,6 +98,8 @@ impl<'a> Scanner<'a> {
             [b'"', ..] => 1 + count(&rest[1..], |byte| byte != b'"') + usize::from(rest[1..].contains(&b'"')),
             [b'$', ..] => dollar_length(rest),
             [b':', b':', ..] => 2,
+            // A variable, whose name is no word of the statement's and has no dollar.
+            [b':', rest @ ..] => 1 + count(rest, |byte| is_word(byte) && byte != b'$'),
             [b'(', ..] => {
                 self.brackets += 1;
                 1

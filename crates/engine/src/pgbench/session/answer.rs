@@ -41,7 +41,7 @@ impl Answer {
         Self { columns: vec![Columns::default(); statements], text: Vec::new(), values: Vec::new() }
     }
 
-    /// Reads the answer of a command with `\gset` or `\aset` and stores what it asks for.
+    /// Reads the answer of a command with `\gset` or `\aset` and stores what it asks for; `query` counts statements.
     pub async fn store(
         &mut self,
         connection: &mut Connection,
@@ -49,11 +49,13 @@ impl Answer {
         names: &Names,
         number: usize,
         store: &Store,
+        query: &mut usize,
     ) -> Result<(), Stop> {
         let Self { columns, text, values } = self;
         let columns = &mut columns[number];
-        // Of the statement of a combined command whose answer is being read; its number, from 0.
-        let (mut rows, mut query) = (0, 0);
+        *query = 0;
+        // Of the statement of a combined command whose answer is being read.
+        let mut rows = 0;
         let mut last = None;
         let mut wrong_name = None;
         loop {
@@ -67,14 +69,14 @@ impl Answer {
                     keep(row, columns.known(), text, values);
                 }
                 Message::CommandComplete(_) | Message::EmptyQueryResponse => {
-                    last = Some((query, rows, wrong_name.take()));
+                    last = Some((*query, rows, wrong_name.take()));
                     if let (true, Some((query, 1.., name))) = (store.every, &last) {
                         if let Some(name) = name {
                             return Err(client.cannot_store(store, *query, name).into());
                         }
                         assign(client, text, values);
                     }
-                    (rows, query) = (0, query + 1);
+                    (rows, *query) = (0, *query + 1);
                 }
                 Message::ReadyForQuery(_) => break,
                 message @ (Message::CopyInResponse(_) | Message::CopyOutResponse(_)) => {

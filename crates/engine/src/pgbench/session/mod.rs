@@ -29,7 +29,7 @@ use super::script::Scripts;
 use super::script::command::Shell;
 use super::script::error::ScriptError;
 use super::script::sql::Sql;
-use crate::io::{Connection, Error, Nanos, TransactionStatus, shell};
+use crate::io::{Connection, Error, Nanos, TransactionStatus, shell, tell};
 use crate::wire::{WireError, frontend};
 
 /// What all clients of a run share.
@@ -173,8 +173,9 @@ impl Player {
             if let Some(Watch { debug: Some(tell), .. }) = watch {
                 part.tell_of_next(program, tell);
             }
-            let step =
-                part.client.step(&program.scripts, program.protocol, &mut |line| eprintln!("{line}"))?;
+            let step = part
+                .client
+                .step(&program.scripts, program.protocol, &mut |line| tell(format_args!("{line}\n")))?;
             match step {
                 Step::Done => {}
                 Step::Sql(sql) => part.sql(program, sql, connection).await?,
@@ -242,8 +243,7 @@ impl Part {
         match &sql.store {
             None => answer::read_over(connection, 1, query).await?,
             Some(store) => {
-                *query = 0;
-                answer.store(connection, client, &program.scripts.names, sql.number, store).await?;
+                answer.store(connection, client, &program.scripts.names, sql.number, store, query).await?;
             }
         }
         Ok(())

@@ -12,13 +12,14 @@ const PASSFILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads a connection string for the driver with this process's environment, user and password file, as libpq would.
 pub fn load(text: &str) -> Result<Conninfo, WireError> {
-    load_for(Ways::Driver, text)
+    load_for(Ways::Driver, &[], text)
 }
 
-/// The same, for whoever it is.
-pub fn load_for(ways: Ways, text: &str) -> Result<Conninfo, WireError> {
+/// The same, for whoever it is. What the string leaves open is as `options`, of keyword and value, have it.
+pub fn load_for(ways: Ways, options: &[(&str, &str)], text: &str) -> Result<Conninfo, WireError> {
     let user = os_user();
-    let mut conninfo = Conninfo::parse_for(ways, text, &|name| env::var(name).ok(), user.as_deref())?;
+    let variable = |name: &str| env::var(name).ok();
+    let mut conninfo = Conninfo::parse_for(ways, options, text, &variable, user.as_deref())?;
     if let Some(path) =
         conninfo.passfile.clone().filter(|_| conninfo.hosts.iter().any(|h| h.password.is_none()))
     {

@@ -231,7 +231,7 @@ fn only_programs_with_libpqs_ways_hand_the_environments_settings_on() {
         ("HOME", "/home/me"),
     ];
     let look_up = |name: &str| environment.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
-    let read = |ways, text| Conninfo::parse_for(ways, text, &look_up, Some("osuser"));
+    let read = |ways, text| Conninfo::parse_for(ways, &[], text, &look_up, Some("osuser"));
     let begins = |ways, text| {
         let parameters = read(ways, text).unwrap().parameters;
         parameters.iter().fold(String::new(), |text, (name, value)| text + name + "=" + value + " ")
@@ -248,6 +248,19 @@ fn only_programs_with_libpqs_ways_hand_the_environments_settings_on() {
     assert_eq!(name(libpq, "fallback_application_name=f").as_deref(), Some("pgbench"));
     assert_eq!(name(libpq, "application_name=a").as_deref(), Some("a"));
     assert_eq!(name(Ways::Driver, ""), None);
+}
+
+#[test]
+fn options_fill_what_a_string_leaves_open() {
+    let read =
+        |options, text| Conninfo::parse_for(Ways::Libpq("pgbench"), options, text, &|_| None, Some("me"));
+    let options = [("host", "a"), ("port", "1"), ("dbname", "o")];
+    for (text, expected) in
+        [("", "o at a:1 by me"), ("postgresql://b/d", "d at b:1 by me"), ("port=2 user=u", "o at a:2 by u")]
+    {
+        let found = read(&options, text).unwrap();
+        assert_eq!(format!("{} at {} by {}", found.dbname, found.hosts[0].address, found.user), expected);
+    }
 }
 
 #[test]

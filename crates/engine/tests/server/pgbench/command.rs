@@ -1,5 +1,8 @@
 //! The program: the same options give the same output and exit status as the real pgbench's, numbers apart.
 
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use super::Pgbench;
@@ -55,8 +58,12 @@ fn a_run_is_reported_as_pgbench_reports_it() {
     let two_rows = pgbench.script("two.sql", "select 1 as a union select 2 \\gset\n");
     let weighted = [format!("{one}@2"), format!("{one}@1")];
     let continued = pgbench.script("continued.sql", "\\set x 1 + \\\n  2 \\\n + 3\nselect :x,\n 1;\n");
-    let cases: [&[&str]; 26] = [
+    let combined = ["select 1\\; select 1/0 as a \\gset\n", "select 1 as b\\; select 1/0 as a \\aset\n"];
+    let combined = combined.map(|text| pgbench.script(&format!("{}.sql", text.len()), text));
+    let cases: [&[&str]; 28] = [
         &["-t", "3"],
+        &["-f", &combined[0], "-t", "3"],
+        &["-f", &combined[1], "-t", "3"],
         &["-S", "-t", "3", "-c", "3", "-j", "2", "-M", "prepared"],
         &["-N", "-t", "3", "-r", "-M", "extended"],
         &["-f", &weighted[0], "-f", &weighted[1], "-t", "50"],
@@ -122,6 +129,66 @@ fn a_run_is_reported_as_pgbench_reports_it() {
     let aborted = pgbench.ours(&["-f", &open, "-t", "3", "--exit-on-abort"]);
     assert_eq!(aborted.status.code(), Some(2));
     assert!(aborted.stdout.ends_with(b")\n"), "only the version is printed");
+}
+
+#[test]
+fn a_connection_string_counts_before_options_and_they_fill_its_gaps() {
+    let Some(pgbench) = Pgbench::find("pgbench-uri") else { return };
+    let one = pgbench.script("one.sql", "select 1;\n");
+    let host = pgbench.server.directory.display().to_string().replace('/', "%2F");
+    let strings = [
+        format!("postgresql://{host}:{}/postgres", pgbench.server.port),
+        "postgresql:///postgres?port=1".to_owned(),
+    ];
+    let programs = [pgbench.program.as_path(), Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"))];
+    for (string, status) in strings.into_iter().zip([0, 1]) {
+        let [real, ours] = programs.map(|program| {
+            pgbench.command(program).args(["-n", "-t", "1", "-f", &one, &string]).output().unwrap()
+        });
+        assert_eq!((real.status.code(), ours.status.code()), (Some(status), Some(status)), "{ours:?}");
+        assert_eq!((shape(&ours.stdout), shape(&ours.stderr)), (shape(&real.stdout), shape(&real.stderr)));
+    }
+}
+
+#[test]
+fn builtin_scripts_want_accounts_that_are_whole_or_divided_as_pgbench_divides() {
+    let Some(pgbench) = Pgbench::find("pgbench-accounts") else { return };
+    initialise(&pgbench);
+    pgbench.query("drop table pgbench_accounts");
+    let cases = ["select", "create table pgbench_accounts (aid int, abalance int) partition by list (aid)"];
+    for (sql, told) in
+        cases.into_iter().zip(["no pgbench_accounts table found", "unexpected partition method: \"l\""])
+    {
+        pgbench.query(sql);
+        let (real, ours) = (pgbench.run(&["-S", "-t", "1"]), pgbench.ours(&["-S", "-t", "1"]));
+        assert_eq!((ours.status.code(), real.status.code()), (Some(1), Some(1)));
+        // Since 16 a name that is looked up is in quotes.
+        let real = String::from_utf8_lossy(&real.stderr).replace("in search_path", "in \"search_path\"");
+        assert!(real.contains(told), "{real}");
+        assert_eq!(shape(&ours.stderr), shape(real.as_bytes()));
+    }
+}
+
+#[test]
+fn output_that_nobody_takes_is_no_panic() {
+    let program = env!("CARGO_BIN_EXE_pgdyno-pgbench");
+    for argument in ["--help", "-V"] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(program).arg(argument).stdout(full).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(
+            told,
+            "pgdyno-pgbench: error: could not write to standard output: No space left on device\n"
+        );
+    }
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let status = Command::new(program).args(["-c", "0"]).stderr(full).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = Command::new(program).arg("--help").stdout(writer).status().unwrap();
+    assert_eq!(status.signal(), Some(libc::SIGPIPE), "as other programs end");
 }
 
 #[test]

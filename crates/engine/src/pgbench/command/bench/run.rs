@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::{Bench, Legacy, Results, unix_s};
-use crate::io::{Error, Nanos, Usage};
+use crate::io::{Error, Nanos, Usage, tell};
 use crate::pgbench::command::checkpoint::keeper;
 use crate::pgbench::command::record::Record;
 use crate::pgbench::command::report;
@@ -97,10 +97,7 @@ fn wait(
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 let now = bench.clock.now();
-                eprint!(
-                    "{}",
-                    progress.line(bench, bench.so_far(), bench.before.run + (now - start), unix_s())
-                );
+                tell(progress.line(bench, bench.so_far(), bench.before.run + (now - start), unix_s()));
                 next = next + Nanos(every.as_nanos() as u64);
             }
             Err(mpsc::RecvTimeoutError::Disconnected) => break,

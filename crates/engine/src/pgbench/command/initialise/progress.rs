@@ -7,6 +7,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::options::Initialisation;
+use crate::io::tell;
 
 /// Rows between two lines.
 const LINE_ROWS: u64 = 100_000;
@@ -60,7 +61,7 @@ impl Teller {
             Some("progress") => self.progress(&event["rows_of"]),
             Some("result") => {
                 self.end();
-                eprint!("{}", done(&event["steps"]));
+                tell(done(&event["steps"]));
             }
             _ => {}
         }
@@ -68,7 +69,7 @@ impl Teller {
 
     /// Makes room for something else to be said.
     pub fn end(&mut self) {
-        eprint!("{}", self.lines.erased());
+        tell(self.lines.erased());
     }
 
     fn progress(&mut self, rows: &Value) {
@@ -76,7 +77,7 @@ impl Teller {
         for table in &mut self.tables {
             let done = rows[&table.name].as_u64().unwrap_or(0);
             if self.is_filling {
-                eprint!("{}", self.lines.of(table, done, elapsed_s));
+                tell(self.lines.of(table, done, elapsed_s));
             } else {
                 table.done = done;
             }
@@ -85,9 +86,9 @@ impl Teller {
 
     fn step(&mut self, letter: &str) {
         self.end();
-        eprintln!("{}", doing(letter));
+        tell(format_args!("{}\n", doing(letter)));
         if letter == "t" && self.partitions > 0 {
-            eprintln!("creating {} partitions...", self.partitions);
+            tell(format_args!("creating {} partitions...\n", self.partitions));
         }
         self.began = Instant::now();
         self.is_filling = letter == "g";

@@ -15,6 +15,13 @@ fn all_are_refused(table: &[(&str, &str)]) {
 }
 
 #[test]
+fn a_caret_can_be_far_to_the_right() {
+    let blanks = " ".repeat(70_000);
+    let told = refused(&format!("\\set x 1{blanks}$"));
+    assert!(told.ends_with(&format!("\n        {blanks}^ error found here")), "{}", &told[..60]);
+}
+
+#[test]
 fn expressions_are_refused_with_line_and_caret() {
     all_are_refused(&[
         (

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn commands_end_where_psqls_end() {
-    let table: [(&str, &[&str]); 27] = [
+    let table: [(&str, &[&str]); 30] = [
         ("select 1", &["select 1"]),
         ("select 1;", &["select 1;"]),
         ("  select 1 ; select\n2;\n", &["select 1 ;", "select\n2;"]),
@@ -34,6 +34,9 @@ fn commands_end_where_psqls_end() {
         ("select 1) ; c", &["select 1) ;", "c"]),
         ("select 1 \\; select 2 \\:a;c", &["select 1 ; select 2 :a;", "c"]),
         ("\\; \\; SELECT 0 \\; \\gset\nc", &["; ; SELECT 0 ; ", "c"]),
+        ("select :x$$ ; $$ ;c", &["select :x$$ ; $$ ;", "c"]),
+        ("select :e'a\\';c", &["select :e'a\\';", "c"]),
+        ("create function :begin ;c", &["create function :begin ;", "c"]),
         ("select :{?x}, :{?, :{x}, a::b, a:::b;", &["select FALSE, :{?, :{x}, a::b, a:::b;"]),
     ];
     for (text, expected) in table {
