@@ -12,7 +12,7 @@ import typer
 
 from pgdyno.analysis.study.gate import Condition, Gate, gate, parse_condition
 from pgdyno.cli.console import say
-from pgdyno.cli.place import require_place
+from pgdyno.cli.place import require_place_of_text
 from pgdyno.errors import PgdynoError, UsageError
 from pgdyno.report import gate as wording
 from pgdyno.report.hosts import HostsReport
@@ -52,11 +52,11 @@ class Gating:
         """Whether anything was asked for."""
         return bool(self.fail_if) or self.summary is not None
 
-    def check(self) -> None:
-        """Before minutes go into measuring. Raises UsageError."""
+    def check(self, evidence: Path | None = None) -> None:
+        """Before minutes go into measuring, and into making ``evidence``. Raises UsageError."""
         _ = self.conditions
         if self.summary_file is not None:
-            require_place(self.summary_file)
+            require_place_of_text(self.summary_file, evidence)
 
     @property
     def conditions(self) -> list[Condition]:

@@ -15,7 +15,7 @@ from pgdyno.analysis.study.study import StudyFindings, find_study
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.gating import TRIPPED
-from pgdyno.cli.place import require_place, write_text
+from pgdyno.cli.place import require_place_of_text, write_text
 from pgdyno.errors import EvidenceError, PgdynoError, UsageError
 from pgdyno.evidence.reader import Evidence
 from pgdyno.report.history import NEWEST, HistoryReport, News, as_object, news, untold
@@ -61,7 +61,7 @@ def history(
     """
     asked, keys = _conditions(fail_if or ()), [_key(text) for text in metric or ()]
     if html is not None:
-        require_place(html)
+        require_place_of_text(html)
     skipped: dict[str, str] = {}
     groups = grouped(_studies(directory, skipped), keys, skipped)
     report = HistoryReport(histories(groups), skipped)

@@ -9,6 +9,7 @@ from pathlib import Path
 from pgdyno.cli.console import say
 from pgdyno.cli.gating import NOTHING_ASKED, Gating
 from pgdyno.cli.live import LiveView
+from pgdyno.cli.place import require_place_of_text
 from pgdyno.cli.report import print_report, read_report, write_html
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import STOPPED_BY, Ending, TrialStatus
@@ -33,15 +34,19 @@ def run_and_report(
     ``heading`` says what is going to happen; ``resumed_by`` how a stopped one goes on.
     """
 
-    def watch_for(names: Sequence[str]) -> LiveView:
-        return LiveView(names, quiet, heading)
+    html = html or path.with_suffix(".html")
+    require_place_of_text(html, path)
+    gating.check(path)
 
     with Interruption() as interruption:
+
+        def watch_for(names: Sequence[str]) -> LiveView:
+            return LiveView(names, quiet, heading, interruption)
+
         if request is None:
             ending = resume_study(path, more_minutes, watch_for, interruption)
         else:
             ending = start_study(path, request, watch_for, interruption)
-    html = html or path.with_suffix(".html")
     built = read_report(path)
     write_html(built, html)
     found = gating.gate(built)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
 from pgdyno.errors import PgdynoError, UsageError
+
+_SQLITE = b"SQLite format 3\0"
 
 
 def require_place(path: Path) -> None:
@@ -22,9 +25,38 @@ def require_place(path: Path) -> None:
         raise UsageError(f"cannot write {path}: it is a directory")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Raises PgdynoError."""
+def require_place_of_text(path: Path, evidence: Path | None = None) -> None:
+    """The same for a page or a summary, which never take the place of evidence, be it there already or about
+    to be made (``evidence``). Raises UsageError.
+    """
+    require_place(path)
+    if (evidence is not None and path.resolve() == evidence.resolve()) or _is_sqlite(path):
+        raise UsageError(f"{path} is evidence, which is never overwritten: name another file for the report")
+
+
+def _is_sqlite(path: Path) -> bool:
+    # Nothing is read from a pipe or a terminal, which a page may well be written to.
+    if not path.is_file():
+        return False
     try:
-        path.write_text(text, encoding="utf-8")
+        with path.open("rb") as file:
+            return file.read(len(_SQLITE)) == _SQLITE
+    except OSError:
+        return False
+
+
+def write_text(path: Path, text: str) -> None:
+    """At once, if it is a file: where the disk is full, what stood there still does. Raises PgdynoError."""
+    try:
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")
+            return
+        target = path.resolve()
+        part = target.with_name(f".{target.name}.{os.getpid()}.part")
+        try:
+            part.write_text(text, encoding="utf-8")
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
         raise PgdynoError(f"cannot write the report to {path}: {error.strerror}") from error

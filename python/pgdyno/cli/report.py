@@ -15,7 +15,7 @@ from pgdyno.analysis.study.study import find_study
 from pgdyno.cli.console import out, say
 from pgdyno.cli.gating import Gating
 from pgdyno.cli.groups import expanded
-from pgdyno.cli.place import write_text
+from pgdyno.cli.place import require_place_of_text, write_text
 from pgdyno.errors import UsageError
 from pgdyno.evidence.reader import Evidence
 from pgdyno.report.as_csv import to_csv
@@ -73,6 +73,8 @@ def report(
             raise UsageError("--as published shows tables only: leave --fail-if and --summary away")
         _print_published(_read(evidence), md=md)
         return 0
+    if html is not None:
+        require_place_of_text(html)
     built = _read(evidence)
     if html is not None:
         write_html(built, html)

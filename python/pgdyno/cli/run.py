@@ -16,7 +16,7 @@ from pgdyno.cli import options
 from pgdyno.cli.gating import Gating
 from pgdyno.cli.groups import expanded
 from pgdyno.cli.measuring import run_and_report
-from pgdyno.cli.place import require_place
+from pgdyno.cli.place import require_place, require_place_of_text
 from pgdyno.cli.resuming import refuse_what_is_not_read
 from pgdyno.cli.study import read, study_path, text_of
 from pgdyno.cli.study_plan import size_of
@@ -76,7 +76,7 @@ def run(
         raise UsageError(f"--minutes: {minutes:g} is no time to measure: give more than 0, such as 10")
     gating.check()
     if html is not None:
-        require_place(html)
+        require_place_of_text(html)
     if resume is not None:
         if study is not None or fit:
             raise UsageError("--resume takes the study from the evidence: name no other, and fit nothing")
