@@ -248,8 +248,8 @@ WORDINGS: Mapping[Code, Wording] = {
         "Let nothing else read or map the files of pgdyno's cache while a study runs.",
     ),
     Code.ONE_SERVER: Wording(
-        "The arms {arms} took turns on one running server: its CPU time, WAL, checkpoints and I/O cannot be "
-        "told apart, so that these figures, and differences in them, are of all of these arms.",
+        "The arms {arms} took turns on one running server: what each of them used of its CPU time, WAL, "
+        "checkpoints and I/O cannot be told apart, so that there are no such figures.",
         "Use the blocks schedule (--schedule blocks), or a server for each arm.",
     ),
     Code.PROBE_UNAVAILABLE: Wording(

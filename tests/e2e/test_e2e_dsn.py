@@ -83,6 +83,11 @@ def test_two_running_servers_are_compared_in_databases_of_our_own(
     found = ended.json()
     assert [arm["trials"] for arm in found["arms"]] == [{"ok": 2}] * 2
     assert {"server-not-restarted", "one-server"} <= {caveat["code"] for caveat in found["caveats"]}
+    with Evidence(evidence) as opened:
+        assert [trial.server_cpu_s for trial in opened.trials()] == [None] * 4
+        trials = [trial.trial for trial in opened.trials()]
+        told = {reading.probe: reading.rows for trial in trials for reading in opened.readings(trial)}
+    assert told["wal"] is None and told["checkpoints"] is None and told["database"]
     # The trials' copies are gone, the pristine one is kept: with a mark, and for the next time.
     assert databases(untouched).keys() - before == {PRISTINE}
     assert b"geheim" not in evidence.read_bytes()

@@ -16,10 +16,14 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 class LabArm(Protocol):
-    """One arm, through all blocks. The lab calls restore, start, stop, in this order, once a block."""
+    """One arm, through all blocks. The lab calls restore, start, stop, in this order, once a block.
+
+    ``shares_server``: it takes turns with another arm on one server, whose counters are of both.
+    """
 
     index: int
     name: str
+    shares_server: bool
 
     def restore(self) -> None:
         """Makes the data pristine. Raises ServerError, DatasetError, DiskFullError."""

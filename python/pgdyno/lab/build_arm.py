@@ -36,6 +36,7 @@ class BuildArm:
     snapshot: Snapshot
     run: Run
     account: Account
+    shares_server: bool = False
     _server: Server | None = None
     _log_of_no_start: str | None = None
 

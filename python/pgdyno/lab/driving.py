@@ -162,7 +162,7 @@ def _share(study: Study, trial: Trial) -> float:
 
 def _server_cpu_s(arm: LabArm) -> float | None:
     pid = arm.postmaster_pid()
-    if pid is None:
+    if pid is None or arm.shares_server:
         return None
     try:
         return server_cpu_s(pid)

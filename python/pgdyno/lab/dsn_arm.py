@@ -42,6 +42,7 @@ class DsnArm:
     database: str
     copy: TrialCopy | None
     dataset: Mapping[str, object] = field(default_factory=dict)
+    shares_server: bool = False
     _postmaster_pid: int | None = field(default=None, init=False)
 
     @property

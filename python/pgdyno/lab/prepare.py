@@ -215,7 +215,10 @@ def _ready(study: Study, wanted: Mapping[int, Wanted], caveats: list[Caveat], pl
             arms.append(arm)
             server, settings = _server_facts(wanted[index]), wanted[index].requested.settings
             described.append(_record(index, study, server, settings, facts))
-    caveats += shared_servers(study, arms)
+    for group in shared_servers(study, arms):
+        for sharing in group:
+            sharing.shares_server = True
+        caveats.append(Caveat(Code.ONE_SERVER, {"arms": ", ".join(sharing.name for sharing in group)}))
     if study.checkpoints is not None:
         study = with_window(study, [_timeout_s(arm, wanted.get(arm.index)) for arm in arms])
     return Prepared(study, arms, described, caveats, places.cache.root)
@@ -229,15 +232,13 @@ def _timeout_s(arm: LabArm, wanted: Wanted | None) -> float | None:
     return timeout_s(wanted.requested.settings.get(CHECKPOINT_TIMEOUT, initial))
 
 
-def shared_servers(study: Study, arms: Sequence[LabArm]) -> Iterator[Caveat]:
-    """Where arms take turns on one running server, what it counts as a whole is of all of them."""
-    on: dict[object, list[str]] = {}
+def shared_servers(study: Study, arms: Sequence[LabArm]) -> list[list[DsnArm]]:
+    """The arms that take turns on one running server, for each server that has several."""
+    on: dict[object, list[DsnArm]] = {}
     for arm in arms if study.schedule == "slices" else ():
         if isinstance(arm, DsnArm):
-            on.setdefault(arm.remote.identity()[0], []).append(arm.name)
-    for names in on.values():
-        if len(names) > 1:
-            yield Caveat(Code.ONE_SERVER, {"arms": ", ".join(names)})
+            on.setdefault(arm.remote.identity()[0], []).append(arm)
+    return [sharing for sharing in on.values() if len(sharing) > 1]
 
 
 def _build_arm(

@@ -95,6 +95,9 @@ _ALL = (
 
 PROBES: Mapping[str, Probe] = {probe.name: probe for probe in _ALL}
 
+OF_THE_SERVER = frozenset(("wal", "checkpoints", "io"))
+"""Probes that read counters of a server as a whole, whichever database was at work."""
+
 EXTENSIONS: Mapping[str, str] = {probe.name: probe.extension for probe in _ALL if probe.extension}
 """By probe: what ``CREATE EXTENSION`` it needs in the database that it reads."""
 
