@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from pgdyno.cli.drive import show, summarise
+from pgdyno.cli.main import run
 from pgdyno.drive.run import Run
 from pgdyno.study.tpcc import TpccParameters
 
@@ -37,6 +39,12 @@ def shown(found: dict[str, Any], width: int = 80) -> str:
     text = io.StringIO()
     show(found, Console(file=text, width=width, highlight=False))
     return text.getvalue()
+
+
+@pytest.mark.parametrize("words", ["compare 17 18", "compare 17 18 --capacity p99<9ms"])
+def test_arrivals_without_a_rate_are_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*words.split(), "--arrivals", "constant"]) == 2
+    assert "give --rate, or leave it away" in capsys.readouterr().err
 
 
 def test_every_count_stands_under_its_heading() -> None:

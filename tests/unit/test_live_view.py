@@ -10,6 +10,7 @@ from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.cli import live
 from pgdyno.cli.live import LiveView, standing_text
 from pgdyno.estimate import Better, Estimate
+from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import BlockBegan, BlockEnded, Load, Looked, Running, Standing, Step
 
 
@@ -77,6 +78,15 @@ def test_a_long_window_says_how_far_it_is_and_how_long_it_takes(monkeypatch: pyt
             view(Running(1, "measure", 1234.0, 0.0125, share))
     # A fifth of it took a minute, and seven tenths are left.
     assert "measure 15: 30%, 3 min 30 s left of it" in written.getvalue()
+
+
+def test_once_a_stop_is_asked_for_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = on_a_terminal(monkeypatch, 100)
+    interruption = Interruption()
+    with LiveView(["10", "15"], interruption=interruption) as view:
+        view(Step("check 15"))
+        interruption.requested = True
+    assert "stopping at your request; Ctrl-C once more" in written.getvalue()
 
 
 CHANGE = Estimate(4.2, "%", 6, Better.MORE, 0.9, 7.6)

@@ -39,6 +39,10 @@ def test_the_sentence_is_on_top_of_every_form(built: StudyReport, form: str) -> 
     text = " ".join(re.sub(r"\\(.)", r"\1", FORMS[form](built)).replace("\u00a0", " ").split())
     said = text.index("18 needs")
     assert "less per transaction than 17" in text[said : said + 200]
+    # Not "less" by a negative number.
+    assert re.match(
+        r" than 17 \(95 % interval \d+ … \d+ µs, 6 blocks\)", text[text.index(" than 17", said) :]
+    )
     assert re.search(r"\d\d\d µs less of the server's CPU time", text.replace("&#39;", "'"))
     if form != "json":
         assert said < text.index("Throughput and CPU")

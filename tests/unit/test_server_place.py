@@ -116,6 +116,25 @@ def test_prune_deletes_datasets_but_not_those_that_are_held(tmp_path: Path) -> N
     assert cache.dataset_room().names() == ["two"]
 
 
+def test_what_is_half_made_is_listed_and_pruned_unless_it_is_being_made(tmp_path: Path) -> None:
+    cache = Cache.at(tmp_path / "cache", OURSELVES)
+    for name in (".dead.part", ".deleted.gone", ".made.part"):
+        (cache.datasets / name).mkdir()
+        (cache.datasets / name / "rows").write_bytes(b"x" * 9000)
+    with (cache.datasets / ".made.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = items(cache)
+        assert [(one.room, one.name, one.in_use) for one in found] == [
+            ("half-made", ".dead.part", False),
+            ("half-made", ".deleted.gone", False),
+            ("half-made", ".made.part", True),
+        ]
+        assert all(one.size_bytes >= 9000 for one in found)
+        for dry_run in (True, False):
+            assert [one.name for one in prune(cache, dry_run=dry_run)] == [".dead.part", ".deleted.gone"]
+        assert [path.name for path in cache.datasets.glob(".*.*") if path.is_dir()] == [".made.part"]
+
+
 def test_a_lock_is_held_by_one(tmp_path: Path) -> None:
     with locked_if_free(tmp_path / "l") as first, locked_if_free(tmp_path / "l") as second:
         assert (first, second) == (True, False)

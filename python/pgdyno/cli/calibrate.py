@@ -60,7 +60,11 @@ def run(asked: Asked) -> int:
     with _evidence(asked.evidence) as path, Interruption() as stop:
         if path.exists():
             say(f"going on with {path}, with the server, load and lengths that it began with")
-        calibrate.measure(path, request, minutes, lambda names: LiveView(names, asked.quiet), stop)
+
+        def watch_for(names: Sequence[str]) -> LiveView:
+            return LiveView(names, asked.quiet, interruption=stop)
+
+        calibrate.measure(path, request, minutes, watch_for, stop)
         found, interrupted = calibrate.outcome_of(path), stop.requested
     if found is None:
         say("pgdyno: no block was done, so nothing is known")

@@ -29,7 +29,7 @@ from pgdyno.cli.lengths import (
     window_text,
 )
 from pgdyno.cli.measuring import run_and_report
-from pgdyno.cli.place import require_place
+from pgdyno.cli.place import require_place, require_place_of_text
 from pgdyno.cli.resuming import refuse_what_is_not_read
 from pgdyno.cli.workload import PgbenchData, PgbenchScripts, TpccCalls, TpccData, Which, parameters_of
 from pgdyno.errors import UsageError
@@ -85,7 +85,7 @@ def compare(
     pgbench_scripts: PgbenchScripts,
     pacing: options.Pacing = "none",
     rate: options.RatePerS = None,
-    arrivals: options.Arrivals = "poisson",
+    arrivals: options.Arrivals = None,
     capacity: Annotated[
         str | None,
         typer.Option(
@@ -124,7 +124,7 @@ def compare(
         typer.Option(
             metavar="DURATION|checkpoints:N",
             help="Measured, per arm and block; checkpoints:2 is two whole cycles of them, one arm at a time. "
-            "[default: so that 8 blocks or more fit the budget]",
+            "[default: so that 8 blocks or more fit, if the budget has room for them]",
         ),
     ] = None,
     transactions: Annotated[
@@ -200,7 +200,7 @@ def compare(
         raise UsageError(f"--minutes: {minutes:g} is no budget: give more than 0, such as 5")
     gating.check()
     if html is not None:
-        require_place(html)
+        require_place_of_text(html)
     if resume is not None:
         if arms:
             raise UsageError("--resume takes the arms from the evidence file: name none")

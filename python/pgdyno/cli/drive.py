@@ -56,7 +56,7 @@ def drive(
     pgbench_scripts: PgbenchScripts,
     pacing: options.Pacing = "none",
     rate: options.RatePerS = None,
-    arrivals: options.Arrivals = "poisson",
+    arrivals: options.Arrivals = None,
     retries: options.Retries = 10,
     threads: options.Threads = None,
     seed: Annotated[

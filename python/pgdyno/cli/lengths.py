@@ -14,6 +14,7 @@ from pgdyno.study.arm import ArmSpec
 from pgdyno.study.checkpoints import likely_timeout_s, rounds_for
 from pgdyno.study.plan import LOOKS_FROM, Study
 from pgdyno.study.sizing import (
+    BLOCK_OVERHEAD_S,
     ROUNDS_OF_A_WINDOW_MAX,
     SLICE_S_MAX,
     SLICE_S_MIN,
@@ -147,12 +148,15 @@ def require_room_for_a_block(study: Study) -> None:
 
 def shortage(study: Study) -> str:
     """That the budget holds too few blocks for a verdict, as far as is known before the start; else empty."""
-    block_s = block_least_s(study)
-    if study.budget_s >= LOOKS_FROM * block_s:
+    driven_s = block_least_s(study)
+    likely_s = driven_s + BLOCK_OVERHEAD_S if driven_s else 0.0
+    if study.budget_s >= LOOKS_FROM * likely_s:
         return ""
+    surely = study.budget_s < LOOKS_FROM * driven_s
     return (
-        f"a block takes {format_duration(block_s)} or more, and a verdict {LOOKS_FROM} of them: "
-        f"{format_duration(study.budget_s)} are too short for one"
+        f"a block takes {format_duration(driven_s)} or more beside restoring and checking, and a verdict "
+        f"{LOOKS_FROM} of them: {format_duration(study.budget_s)} are {'' if surely else 'probably '}too "
+        f"short for one; --minutes {math.ceil(LOOKS_FROM * likely_s / 60)} would do"
     )
 
 

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from pgdyno.cli.console import err, say
 from pgdyno.estimate import counted
+from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import (
     BlockBegan,
     BlockEnded,
@@ -46,8 +47,15 @@ FIGURES_WIDTH = 1 + 8 + 7 + 6 + 11 + 6 * 2
 class LiveView:
     """Watches a study. A context manager; call it with each Progress."""
 
-    def __init__(self, arm_names: Sequence[str], quiet: bool = False, heading: str = "") -> None:
+    def __init__(
+        self,
+        arm_names: Sequence[str],
+        quiet: bool = False,
+        heading: str = "",
+        interruption: Interruption | None = None,
+    ) -> None:
         self._names = arm_names
+        self._interruption = interruption
         self._quiet = quiet
         self._heading = heading  # said when the first data are loaded or the first block begins, no sooner
         self._step = "prepare"
@@ -192,6 +200,8 @@ class LiveView:
 
     def _activity(self) -> str:
         """What is being done now."""
+        if self._interruption and self._interruption.requested:
+            return "stopping at your request; Ctrl-C once more ends it at once"
         if self._running is None:
             return self._step
         doing = f"{'measure' if self._role == 'measure' else 'warm up'} {self._names[self._running]}"

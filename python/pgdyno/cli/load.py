@@ -133,11 +133,9 @@ def database(target: Dsn, into_existing: bool) -> Iterator[None]:
 
 
 def summary(result: Event) -> str:
-    """One line: rows, size, and where the time went."""
-    phases = result["phases_s"]
-    parts = ", ".join(f"{phase} {format_duration(s)}" for phase, s in phases.items())
-    rows = sum(result["rows"].values())
-    return (
-        f"{rows:,} rows, {format_size(result['bytes_copied'])} copied in "
-        f"{format_duration(sum(phases.values()))} ({parts})"
-    )
+    """One line: rows, size, and where the time went, what took longest first."""
+    phases = sorted(result["phases_s"].items(), key=lambda phase: -phase[1])
+    parts = ", ".join(f"{phase} {format_duration(s)}" for phase, s in phases)
+    rows, in_all_s = sum(result["rows"].values()), sum(s for _, s in phases)
+    copied = format_size(result["bytes_copied"])
+    return f"{rows:,} rows loaded in {format_duration(in_all_s)} ({parts}), {copied} copied"

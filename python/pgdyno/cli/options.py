@@ -25,7 +25,8 @@ RatePerS = Annotated[
     ),
 ]
 Arrivals = Annotated[
-    Literal["poisson", "constant"], typer.Option(help="With --rate: how the arrivals are spread.")
+    Literal["constant", "poisson"] | None,
+    typer.Option(help="With --rate: how the arrivals are spread. [default: poisson]"),
 ]
 Retries = Annotated[
     int,
@@ -93,17 +94,20 @@ def driving(
     clients: int,
     pacing: str,
     rate: float | None,
-    arrivals: str,
+    arrivals: str | None,
     retries: int,
     threads: int | None,
 ) -> dict[str, object]:
-    """The fields of Driving from the options; its validation says what is wrong."""
+    """The fields of Driving from the options; its validation says what is wrong, too. Raises UsageError."""
+    if rate is None and arrivals is not None:
+        raise UsageError("--arrivals says how what --rate asks for is spread: give --rate, or leave it away")
+    spread = arrivals or "poisson"
     fields = {
         "workload": workload,
         "clients": clients,
         "threads": threads,
         "pacing": pacing,
-        "rate": None if rate is None else Rate.model_validate({"per_s": rate, "arrivals": arrivals}),
+        "rate": None if rate is None else Rate.model_validate({"per_s": rate, "arrivals": spread}),
         "retries_max": retries,
     }
     return dict(Driving.model_validate(fields))

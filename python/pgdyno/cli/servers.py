@@ -83,7 +83,7 @@ def path(
     """Print the directory of a server's programs; it is fetched if it is not here.
 
     \b
-      $(pgdyno servers path 18)/psql postgresql://localhost
+      $(pgdyno servers path 18)/postgres --version
     """
     store = Cache.open().store(say)
     typer.echo(resolve_all([server], store=store).builds[0].bin_dir)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -237,10 +238,15 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
+def _by_number(name: str) -> list[tuple[int, str]]:
+    """``condition 2`` before ``condition 10``."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
+
+
 def checks(findings: Findings) -> Table:
     """Each check, how often it passed, and what it said where it did not."""
     rows = []
-    names = list(dict.fromkeys(check.name for trial in findings.trials for check in trial.checks))
+    names = sorted({check.name for trial in findings.trials for check in trial.checks}, key=_by_number)
     for name in names:
         for i, of in enumerate(findings.arms):
             mine = [c for t in findings.trials if t.arm == of.arm.arm for c in t.checks if c.name == name]

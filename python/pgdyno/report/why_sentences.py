@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pgdyno.analysis.causes import parts_of_time as of
 from pgdyno.analysis.causes.why import Part, Waterfall, Why
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
 from pgdyno.analysis.telemetry.client_time import CLIENT
-from pgdyno.estimate import NO_BREAK, confidence_percent, counted, grouped, share_text
+from pgdyno.estimate import NO_BREAK, Estimate, confidence_percent, counted, grouped, share_text
 from pgdyno.report.tables import listed
 
 TEXT_MAX = 64
@@ -102,8 +103,16 @@ def _what(why: Why) -> str:
 
 def _basis(whole: Part) -> str:
     change = whole.difference
-    interval = f"{confidence_percent(change.confidence)} interval {change.signed_interval_text}"
-    return f"{interval}, {counted(change.n, 'block')}"
+    within = change.signed_interval_text
+    if whole.significant and change.low is not None and change.high is not None:
+        # "Less" says the sign already.
+        within = (change if change.value > 0 else _negated(change)).interval_text + f"{NO_BREAK}{change.unit}"
+    return f"{confidence_percent(change.confidence)} interval {within}, {counted(change.n, 'block')}"
+
+
+def _negated(change: Estimate) -> Estimate:
+    assert change.low is not None and change.high is not None
+    return replace(change, value=-change.value, low=-change.high, high=-change.low)
 
 
 def _of_whole(why: Why, whole: Part) -> str:

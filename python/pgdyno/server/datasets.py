@@ -169,6 +169,11 @@ class Datasets:
         """The datasets that are there, whole or not, without half-made ones."""
         return sorted(path.name for path in self.room.iterdir() if path.is_dir() and path.name[0] != ".")
 
+    def half_made(self) -> dict[Path, str]:
+        """What was left of making or deleting a dataset, or is being made, with the dataset's name."""
+        left = [*self.room.glob(".*.part"), *self.room.glob(".*.gone")]
+        return {part: part.name[1:].rsplit(".", 1)[0] for part in sorted(left)}
+
     def remove(self, name: str) -> bool:
         """Delete a dataset and what was left of making it; False if somebody holds it."""
         with locked_if_free(self._lock(name)) as free:
@@ -180,8 +185,7 @@ class Datasets:
     def sweep(self) -> list[str]:
         """Remove what makers that are gone left half-made; returns the names."""
         swept = []
-        for part in [*self.room.glob(".*.part"), *self.room.glob(".*.gone")]:
-            name = part.name[1:].rsplit(".", 1)[0]
+        for part, name in self.half_made().items():
             with locked_if_free(self._lock(name)) as free:
                 if free and part.exists():
                     end_postmaster(part / "data")

@@ -11,7 +11,7 @@ from typing import Literal
 from pgdyno.server.cache import Cache
 from pgdyno.server.disk import locked_if_free
 
-Room = Literal["build", "dataset", "run"]
+Room = Literal["build", "dataset", "half-made", "run"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Item:
 
 
 def items(cache: Cache) -> list[Item]:
-    """Builds, datasets and runs, each room by name."""
+    """Builds, datasets, what there is of half-made ones, and runs, each room by name."""
     found: list[Item] = []
     for path in sorted(cache.builds.iterdir()):
         if path.is_dir() and path.name[0] != ".":
@@ -37,6 +37,8 @@ def items(cache: Cache) -> list[Item]:
     for name in cache.dataset_room().names():
         path = cache.datasets / name
         found.append(_item("dataset", path, path / "manifest.json", cache.datasets / f".{name}.lock"))
+    for part, name in cache.dataset_room().half_made().items():
+        found.append(_item("half-made", part, part, cache.datasets / f".{name}.lock"))
     for path in sorted(cache.runs.glob("run-*")):
         found.append(_item("run", path, path, path / "owner.lock"))
     return found
@@ -62,8 +64,9 @@ def _size_bytes(path: Path) -> int:
 def to_prune(
     found: list[Item], *, older_than_s: float | None, keep: int | None, now_unix_s: float
 ) -> list[Item]:
-    """Which items go: runs without an owner always; datasets unused for ``older_than_s``, or all but the
-    ``keep`` used last; with neither, all datasets. Builds only by age. Nothing that is in use."""
+    """Which items go: runs without an owner and half-made datasets always; datasets unused for
+    ``older_than_s``, or all but the ``keep`` used last; with neither, all datasets. Builds only by age.
+    Nothing that is in use."""
     datasets = sorted(
         (item for item in found if item.room == "dataset"), key=lambda item: item.used_unix_s, reverse=True
     )
@@ -73,6 +76,7 @@ def to_prune(
         old = older_than_s is not None and now_unix_s - item.used_unix_s > older_than_s
         goes = {
             "run": True,
+            "half-made": True,
             "dataset": item.name not in spared and (older_than_s is None or old),
             "build": old,
         }[item.room]
@@ -96,6 +100,8 @@ def prune(
 def _delete(cache: Cache, item: Item, swept: set[str]) -> bool:
     if item.room == "run":
         return item.name in swept
+    if item.room == "half-made":
+        return not item.path.exists()
     if item.room == "dataset":
         return cache.dataset_room().remove(item.name)
     with locked_if_free(cache.builds / f".{item.name}.lock") as free:

@@ -1,0 +1,22 @@
+"""Tables of a report, as far as more than one form of it shows them."""
+
+import dataclasses
+from pathlib import Path
+
+from synthetic_study import Synthetic, write_study
+
+from pgdyno.analysis.study.findings import Findings
+from pgdyno.cli.report import read_report
+from pgdyno.report.tables import checks
+from pgdyno.workload.check import Check
+
+
+def test_checks_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", Synthetic(blocks=2))
+    only = read_report(tmp_path / "e").only
+    assert only is not None
+    findings: Findings = only.findings
+    told = [Check(f"condition {number}", True) for number in (1, 10, 11, 2, 9)] + [Check("mix", True)]
+    trials = [dataclasses.replace(trial, checks=told) for trial in findings.trials]
+    names = [row[0] for row in checks(dataclasses.replace(findings, trials=trials)).rows if row[0]]
+    assert names == [*(f"condition {number}" for number in (1, 2, 9, 10, 11)), "mix"]
