@@ -348,6 +348,12 @@ def make_scribbled(path: Path) -> None:
     path.write_bytes(bytes(data))
 
 
+def make_lacking(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("DROP TABLE histogram")
+    connection.close()
+
+
 def make_newer(path: Path) -> None:
     set_version(path, SCHEMA_VERSION + 1)
 
@@ -381,6 +387,7 @@ def make_directory(path: Path) -> None:
         (make_foreign, "not an evidence file of pgdyno: check the name"),
         (make_truncated, "damaged .*: restore it from a copy"),
         (make_scribbled, "damaged .*: restore it from a copy"),
+        (make_lacking, r"damaged \(it lacks the table histogram\): restore it from a copy"),
         (make_newer, "newer pgdyno .*: upgrade pgdyno"),
         (make_older, "older pgdyno .*: read it with the pgdyno that wrote it"),
     ],

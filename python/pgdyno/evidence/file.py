@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,9 +27,13 @@ def create(path: Path) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         with translated(path):
-            connection.executescript(files(__package__).joinpath("schema.sql").read_text("utf-8"))
+            connection.executescript(_schema())
     finally:
         connection.close()
+
+
+def _schema() -> str:
+    return files(__package__).joinpath("schema.sql").read_text("utf-8")
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
@@ -82,6 +87,11 @@ def _refuse_what_is_not_ours(connection: sqlite3.Connection, path: Path, mode: s
             f"{path} was written by an older pgdyno (evidence version {version}, this one reads "
             f"{SCHEMA_VERSION}): read it with the pgdyno that wrote it"
         )
+    there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+    for table in re.findall(r"CREATE TABLE (\w+)", _schema()):
+        if table not in there:
+            # Found while a block is written, it would cost that block.
+            raise EvidenceError(f"{path} is damaged (it lacks the table {table}): restore it from a copy")
     if mode == "ro" and path.stat().st_size > CHECKED_BYTES_MAX:
         return
     (finding,) = connection.execute("PRAGMA quick_check(1)").fetchone()

@@ -39,10 +39,10 @@ held_back, absent (conditions), unjudged, trials_lost}; ``tripped`` and ``held_b
 ``verdicts``, with condition and sentence, ``unjudged`` with condition.
 
 An estimate is ``{value, low, high, confidence, unit, n, better}``; low and high are null where n allows no
-interval. An effect is an estimate in percent of the baseline, with ``log_ratios`` (block → natural log),
-``p_value``, ``interval`` ("student", or "anytime": valid at any stopping time) and ``bootstrap`` (null or
-[low, high]). Blocks count from 0, as in the evidence. What is not
-known is null.
+interval. One of fewer than 5 blocks is Student's, which leans on their being normal: no other form shows
+it, and no verdict comes of it. An effect is an estimate in percent of the baseline, with ``log_ratios``
+(block → natural log), ``p_value``, ``interval`` ("student", or "anytime": valid at any stopping time) and
+``bootstrap`` (null or [low, high]). Blocks count from 0, as in the evidence. What is not known is null.
 """
 
 from __future__ import annotations
