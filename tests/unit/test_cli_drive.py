@@ -75,3 +75,11 @@ def test_where_nothing_ended_no_cpu_per_transaction_is_shown() -> None:
     assert found["driver_cpu_us_per_transaction"] is None
     assert "no transaction ended" in shown(found)
     assert "µs" not in shown(found)
+
+
+def test_percentiles_of_too_few_transactions_are_told_apart_from_none() -> None:
+    found = summarise(*run_and_slice({**NONE, "ok": 20}, 20), PACE)
+    text = shown(found)
+    assert "start; –: too few of them\n" in text
+    row = next(line.split() for line in text.splitlines() if "2.00" in line)
+    assert row[0] == "new_order" and "–" in row

@@ -21,6 +21,7 @@ from pgdyno.drive.scripts import examine
 from pgdyno.drive.specification import drive_specification
 from pgdyno.engine import Event
 from pgdyno.errors import DatasetError, PgdynoError, ServerError, UsageError
+from pgdyno.estimate import ABSENT
 from pgdyno.evidence.records import TrialStatus
 from pgdyno.interruption import Interruption
 from pgdyno.lab.judge import status_of
@@ -203,11 +204,13 @@ def show(found: Mapping[str, Any], console: Console = out) -> None:
     counts = {kind: [f"{n[name]:,}" for name in COUNTS] for kind, n in found["counts"].items()}
     console.print(_table("transactions", list(COUNTS.values()), counts))
     latency = {
-        kind: ["" if ms is None else f"{ms:.2f}" for ms in quantiles.values()]
+        kind: [ABSENT if ms is None else f"{ms:.2f}" for ms in quantiles.values()]
         for kind, quantiles in found["latency_ms"].items()
     }
     console.print(_table("latency, ms", list(next(iter(found["latency_ms"].values()))), latency))
-    console.print("latency of the ok ones, from the intended start")
+    absent = any(ABSENT in cells for cells in latency.values())
+    said = f"; {ABSENT}: too few of them" if absent else ""
+    console.print(f"latency of the ok ones, from the intended start{said}")
 
 
 def _table(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> Table:
