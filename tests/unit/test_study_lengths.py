@@ -107,8 +107,10 @@ def test_a_budget_of_fewer_than_five_blocks_is_told_before_the_start() -> None:
     assert "20" in shortage(make_study(**cycles, budget_s=300.0))
     # A block of two arms is 2 · (2 s + 4 s), and some 6 s of restoring and checking.
     assert shortage(make_study(budget_s=90.0)) == ""
-    assert "1 min are probably too short for one; --minutes 2 would do" in shortage(make_study(budget_s=60.0))
-    assert "59 s are too short for one" in shortage(make_study(budget_s=59.0))
+    assert "a budget of 1 min is probably too short for one; --minutes 2 would do" in shortage(
+        make_study(budget_s=60.0)
+    )
+    assert "59 s is too short for one" in shortage(make_study(budget_s=59.0))
 
 
 def test_a_budget_that_one_block_exceeds_by_far_is_refused_with_what_would_do() -> None:

@@ -152,11 +152,11 @@ def shortage(study: Study) -> str:
     likely_s = driven_s + BLOCK_OVERHEAD_S if driven_s else 0.0
     if study.budget_s >= LOOKS_FROM * likely_s:
         return ""
-    surely = study.budget_s < LOOKS_FROM * driven_s
+    short = "too short" if study.budget_s < LOOKS_FROM * driven_s else "probably too short"
     return (
         f"a block takes {format_duration(driven_s)} or more beside restoring and checking, and a verdict "
-        f"{LOOKS_FROM} of them: {format_duration(study.budget_s)} are {'' if surely else 'probably '}too "
-        f"short for one; --minutes {math.ceil(LOOKS_FROM * likely_s / 60)} would do"
+        f"{LOOKS_FROM} of them: a budget of {format_duration(study.budget_s)} is {short} for one; "
+        f"--minutes {math.ceil(LOOKS_FROM * likely_s / 60)} would do"
     )
 
 

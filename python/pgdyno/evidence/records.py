@@ -65,6 +65,9 @@ class TrialStatus(StrEnum):
     INTERRUPTED = "interrupted"  # by the user or by a kill: to be repeated
 
 
+OF_SEVERAL_ARMS = "its server counts what other arms do, too"
+"""Why there is no reading of a whole server's counters; the caveat one-server says what that means."""
+
 STOPPED_BY = "stopped_by"
 """In what a trial keeps of its driver: the arm because of which it did not finish, where that was another."""
 

@@ -17,7 +17,7 @@ from psycopg import sql
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import ServerError, in_one_line
-from pgdyno.evidence.records import Moment, Reading, Series
+from pgdyno.evidence.records import OF_SEVERAL_ARMS, Moment, Reading, Series
 from pgdyno.lab.arm import Connection, LabArm
 from pgdyno.lab.trial import Lab, Trial
 from pgdyno.probe.clients import find_clients
@@ -46,8 +46,6 @@ SAMPLED = frozenset(name for name, probe in PROBES.items() if probe.in_series)
 
 
 PROFILE = "profile"
-
-_OF_SEVERAL_ARMS = "its server counts what other arms do, too"
 
 
 @dataclass
@@ -181,7 +179,7 @@ class Telemetry:
             rows = [{**self._host.read(), **self._scheduled(trial)}] if self._host else None
             return Reading(probe, moment, at_s, time.monotonic() - begun_s, rows)
         if trial.arm.shares_server and probe in OF_THE_SERVER:
-            return Reading(probe, moment, at_s, 0.0, None, _OF_SEVERAL_ARMS)
+            return Reading(probe, moment, at_s, 0.0, None, OF_SEVERAL_ARMS)
         found = read(connection, probe)
         return Reading(probe, moment, at_s, found.took_s, found.rows, found.reason)
 

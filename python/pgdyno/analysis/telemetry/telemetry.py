@@ -38,7 +38,7 @@ from pgdyno.analysis.telemetry.statements import statements
 from pgdyno.analysis.telemetry.window import RESET, Gauges, Window, window
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import Estimate
-from pgdyno.evidence.records import Arm, Reading, Series, Slice, Trial
+from pgdyno.evidence.records import OF_SEVERAL_ARMS, Arm, Reading, Series, Slice, Trial
 
 VERSION_LACKS = re.compile(r"needs PostgreSQL \d+: this is \d+")
 """The reason that ``probe.server`` gives where a version has nothing to read."""
@@ -271,7 +271,7 @@ def not_in_version(
 def doubts(arms: Sequence[Arm], trials: Sequence[Trial], telemetry: Mapping[int, Telemetry]) -> list[Caveat]:
     """What could not be measured and why, each reason once for an arm; and statistics that were reset.
 
-    Not what ``not_in_version`` tells.
+    Not what ``not_in_version``, or the caveat of a server that arms share, tells.
     """
     found = []
     for arm in arms:
@@ -284,7 +284,7 @@ def doubts(arms: Sequence[Arm], trials: Sequence[Trial], telemetry: Mapping[int,
         by_reason: dict[str, dict[str, None]] = {}
         for of in mine:
             for probe, reason in of.missing.items():
-                if reason != RESET and not VERSION_LACKS.fullmatch(reason):
+                if reason not in (RESET, OF_SEVERAL_ARMS) and not VERSION_LACKS.fullmatch(reason):
                     by_reason.setdefault(reason, {})[probe] = None
         for reason, probes in by_reason.items():
             names = {"probes": ", ".join(probes), "arm": arm.name, "reason": reason}
