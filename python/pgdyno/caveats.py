@@ -249,7 +249,7 @@ WORDINGS: Mapping[Code, Wording] = {
     ),
     Code.ONE_SERVER: Wording(
         "The arms {arms} took turns on one running server: what each of them used of its CPU time, WAL, "
-        "checkpoints and I/O cannot be told apart, so that there are no such figures.",
+        "checkpoints, I/O and transaction ids cannot be told apart, so that there are no such figures.",
         "Use the blocks schedule (--schedule blocks), or a server for each arm.",
     ),
     Code.PROBE_UNAVAILABLE: Wording(

@@ -1,5 +1,6 @@
 """No report or summary takes the place of evidence."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from synthetic_study import Synthetic, write_study
 
 from pgdyno.cli import measuring
 from pgdyno.cli.main import run
-from pgdyno.cli.place import write_text
+from pgdyno.cli.place import require_place_of_text, write_text
 from pgdyno.errors import PgdynoError
 
 MADE = Synthetic(blocks=5)
@@ -75,3 +76,18 @@ def test_a_page_that_cannot_be_written_leaves_the_one_before(
         write_text(page, "second")
     assert page.read_text() == "first"
     assert list(tmp_path.iterdir()) == [page]
+
+
+def test_a_page_goes_to_a_stream_as_it_is_and_keeps_the_mode_of_a_file(tmp_path: Path) -> None:
+    page, pipe = tmp_path / "page.html", tmp_path / "pipe"
+    page.touch(mode=0o600)
+    write_text(page, "whole")
+    assert (page.read_text(), page.stat().st_mode & 0o777) == ("whole", 0o600)
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    require_place_of_text(pipe)
+    write_text(pipe, "through")
+    assert os.read(reader, 99) == b"through"
+    os.close(reader)
+    require_place_of_text(Path("/dev/stdout"))
+    assert pipe.is_fifo()

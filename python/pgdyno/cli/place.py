@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -13,6 +14,8 @@ _SQLITE = b"SQLite format 3\0"
 
 def require_place(path: Path) -> None:
     """Before minutes go into loading data. Raises UsageError where a file could not be written."""
+    if _is_stream(path):
+        return
     try:
         # The answer that counts is the file system's: root may write everywhere, but not on a read-only disk.
         with tempfile.TemporaryFile(dir=path.parent):
@@ -34,6 +37,11 @@ def require_place_of_text(path: Path, evidence: Path | None = None) -> None:
         raise UsageError(f"{path} is evidence, which is never overwritten: name another file for the report")
 
 
+def _is_stream(path: Path) -> bool:
+    """``/dev/stdout``, a pipe, a terminal: what is written to, and not replaced."""
+    return path.exists() and not path.is_dir() and (path.is_relative_to("/dev") or not path.is_file())
+
+
 def _is_sqlite(path: Path) -> bool:
     # Nothing is read from a pipe or a terminal, which a page may well be written to.
     if not path.is_file():
@@ -48,13 +56,15 @@ def _is_sqlite(path: Path) -> bool:
 def write_text(path: Path, text: str) -> None:
     """At once, if it is a file: where the disk is full, what stood there still does. Raises PgdynoError."""
     try:
-        if path.exists() and not path.is_file():
+        if _is_stream(path):
             path.write_text(text, encoding="utf-8")
             return
         target = path.resolve()
         part = target.with_name(f".{target.name}.{os.getpid()}.part")
         try:
             part.write_text(text, encoding="utf-8")
+            if target.exists():
+                shutil.copymode(target, part)  # who may read it stays the user's choice
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)

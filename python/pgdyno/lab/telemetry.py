@@ -28,7 +28,7 @@ from pgdyno.probe.sample import sample, sample_waits
 from pgdyno.probe.sampled_server import Target
 from pgdyno.probe.sampler import Cost, Sampler, monotonic_of
 from pgdyno.probe.series import Chunk, step_for
-from pgdyno.probe.server import EXTENSIONS, OF_THE_SERVER, PROBES, read
+from pgdyno.probe.server import EXTENSIONS, PROBES, read
 
 AFTER_VACUUM = ("relations", "database", "pgstattuple")
 """What is read once more after a VACUUM: sizes, and how full they are."""
@@ -178,7 +178,7 @@ class Telemetry:
         if probe == "host":
             rows = [{**self._host.read(), **self._scheduled(trial)}] if self._host else None
             return Reading(probe, moment, at_s, time.monotonic() - begun_s, rows)
-        if trial.arm.shares_server and probe in OF_THE_SERVER:
+        if trial.arm.shares_server and PROBES[probe].of_server:
             return Reading(probe, moment, at_s, 0.0, None, OF_SEVERAL_ARMS)
         found = read(connection, probe)
         return Reading(probe, moment, at_s, found.took_s, found.rows, found.reason)

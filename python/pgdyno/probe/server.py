@@ -40,7 +40,8 @@ class Probe:
     """One source of telemetry of a server.
 
     ``kind``: counters (differences of two readings tell), a snapshot (what is so at this moment), or sizes
-    (both). ``in_series``: some of it is in the samples of each second, too. ``extension``: what must be in
+    (both). ``in_series``: some of it is in the samples of each second, too. ``of_server``: it is of the whole
+    server, whichever database was at work. ``extension``: what must be in
     the database; ``preloaded``: and in shared_preload_libraries. ``role``: membership in it lets a user
     read all.
     """
@@ -49,6 +50,7 @@ class Probe:
     about: str
     kind: Literal["counters", "snapshot", "sizes"]
     in_series: bool = False
+    of_server: bool = False
     since: int = OLDEST_MAJOR
     extension: str = ""
     preloaded: bool = False
@@ -68,9 +70,21 @@ _ALL = (
         extension="pg_stat_statements",
         preloaded=True,
     ),
-    Probe("wal", "the position in the WAL, and what pg_stat_wal counts", "counters", in_series=True),
-    Probe("checkpoints", "checkpoints, their buffers and times; bgwriter", "counters", in_series=True),
-    Probe("io", "pg_stat_io: reads and writes by kind of process", "counters", since=16),
+    Probe(
+        "wal",
+        "the position in the WAL, and what pg_stat_wal counts",
+        "counters",
+        in_series=True,
+        of_server=True,
+    ),
+    Probe(
+        "checkpoints",
+        "checkpoints, their buffers and times; bgwriter",
+        "counters",
+        in_series=True,
+        of_server=True,
+    ),
+    Probe("io", "pg_stat_io: reads and writes by kind of process", "counters", since=16, of_server=True),
     Probe(
         "database",
         "pg_stat_database: transactions, rows, blocks, temporary files, deadlocks",
@@ -87,16 +101,13 @@ _ALL = (
         role="pg_stat_scan_tables",
         timeout_s=STATTUPLE_TIMEOUT_S,
     ),
-    Probe("wraparound", "ages of transaction ids, and the next one", "sizes", in_series=True),
+    Probe("wraparound", "ages of transaction ids, and the next one", "sizes", in_series=True, of_server=True),
     Probe("waits", "processes by what they wait for; vacuums under way", "snapshot", in_series=True),
     Probe("locks", "locks held and waited for", "snapshot"),
-    Probe("replication", "standbys and slots: lag, and WAL kept for them", "snapshot"),
+    Probe("replication", "standbys and slots: lag, and WAL kept for them", "snapshot", of_server=True),
 )
 
 PROBES: Mapping[str, Probe] = {probe.name: probe for probe in _ALL}
-
-OF_THE_SERVER = frozenset(("wal", "checkpoints", "io"))
-"""Probes that read counters of a server as a whole, whichever database was at work."""
 
 EXTENSIONS: Mapping[str, str] = {probe.name: probe.extension for probe in _ALL if probe.extension}
 """By probe: what ``CREATE EXTENSION`` it needs in the database that it reads."""
