@@ -163,10 +163,10 @@ def record(evidence: Path) -> None:
 SCENARIOS: Mapping[str, Noise] = {
     "Gaussian": normal(SD),
     "heavy tails (Student's t, 3 degrees of freedom)": heavy_tails,
-    "outliers: a block in 20 spread six times as far": outliers,
-    "the machine loses a third of its speed in every block": drift,
-    "recorded: two servers that are alike": recorded,
-    "blocks that remember a tenth of the one before": autocorrelated(0.1),
-    "blocks that remember 30 %": autocorrelated(0.3),
-    "a block in 10 loses about 10 %, always of the same arm": one_sided_outliers,
+    "outliers: 1 block in 20 has six times the SD": outliers,
+    "drift: the machine loses a third of its speed in every block": drift,
+    "recorded: two identical servers": recorded,
+    "autocorrelation 0.1": autocorrelated(0.1),
+    "autocorrelation 0.3": autocorrelated(0.3),
+    "1 block in 10 loses about 10%, always of the same arm": one_sided_outliers,
 }

@@ -13,10 +13,7 @@ BLOCKS = (10, 20, 40, 60)
 KINDS: dict[str, Noise] = {
     "independent, Gaussian": normal(0.025),
     "independent, heavy tails": heavy_tails,
-    **{
-        f"remember {percent} % of the one before": autocorrelated(percent / 100)
-        for percent in (10, 30, 50, 70)
-    },
+    **{f"autocorrelation {share}": autocorrelated(share) for share in (0.1, 0.3, 0.5, 0.7)},
 }
 
 
@@ -29,6 +26,6 @@ def raised(noise: Noise, blocks: int, paths: int, seed: int) -> float:
 def rows(paths: int, seed: int) -> list[list[str]]:
     """A row a kind, a column a number of blocks."""
     return [
-        [name, *(f"{100 * raised(noise, blocks, paths, seed):.0f} %" for blocks in BLOCKS)]
+        [name, *(f"{100 * raised(noise, blocks, paths, seed):.0f}%" for blocks in BLOCKS)]
         for name, noise in KINDS.items()
     ]

@@ -1,4 +1,4 @@
-"""``python -m bench stopping``: writes docs/stopping.md, what looking after every block costs and keeps.
+"""``python -m bench stopping``: writes docs/explanation/stopping.md.
 
 Simulation only: series of block ratios (``noise``) are judged after every block by the interval that verdicts
 rest on, and by Student's. ``--record EVIDENCE`` first takes the recorded noise from a study of two arms that
@@ -32,9 +32,9 @@ from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.statistics.effect import Method, critical
 from pgdyno.estimate import grouped
 
-PAGE = Path(__file__).parents[1] / "docs" / "stopping.md"
+PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "stopping.md"
 TEMPLATE = Path(__file__).with_name("stopping.txt")
-OF_RECORDED = "recorded: two servers that are alike"
+OF_RECORDED = "recorded: two identical servers"
 PATHS = 4000
 BLOCKS = 60
 CONFIDENCE = 0.95
@@ -135,50 +135,50 @@ def _blocks(found: Judged, share: float) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:.1f}%"
 
 
 def page(paths: int = PATHS) -> str:
-    """docs/stopping.md."""
+    """docs/explanation/stopping.md."""
     rows = [kept(name, noise, paths) for name, noise in SCENARIOS.items()]
     guarantees = table(
-        ("noise", "false alarms", "coverage at the stop", "false alarms of Student's interval"),
+        ("Noise", "False alarms", "Coverage at the stop", "False alarms with Student's interval"),
         [[of.name, _percent(of.alarms), _percent(of.coverage), _percent(of.student)] for of in rows],
     )
-    of_spreads = [(f"{100 * sd:g} %", normal(sd)) for sd in SPREADS]
+    of_spreads = [(f"{100 * sd:g}%", normal(sd)) for sd in SPREADS]
     spread = float(SCENARIOS[OF_RECORDED](np.random.default_rng(SEED), paths, BLOCKS).std())
-    of_spreads.append((f"recorded, {100 * spread:.1f} %", SCENARIOS[OF_RECORDED]))
+    of_spreads.append((f"recorded, {100 * spread:.1f}%", SCENARIOS[OF_RECORDED]))
     needed = table(
         (
-            "spread of a block",
-            "true effect",
-            "blocks, median",
-            "blocks, 9 of 10",
-            "faster",
-            "same",
-            "slower",
-            "undecided",
+            "SD of a block",
+            "True effect",
+            "Blocks, median",
+            "Blocks, 90th percentile",
+            "Faster",
+            "Same",
+            "Slower",
+            "Undecided",
         ),
         [line for name, noise in of_spreads for line in lengths(name, noise, paths)],
     )
     others = [_percent(other_metric(share, paths)) for share in (0.0, 0.5, 1.0)]
     text = TEMPLATE.read_text("utf-8")
     return text.format(
-        paths=f"{paths:,}".replace(",", "\u00a0"),
+        paths=f"{paths:,}",
         blocks=BLOCKS,
         guarantees=guarantees,
         needed=needed,
         others=f"{', '.join(others[:2])} and {others[2]}",
         pairs=PAIRS_OF_A_BLOCK,
         together=BLOCKS_TOGETHER,
-        sd=f"{100 * SD:g} %",
+        sd=f"{100 * SD:g}%",
         covariates=covariates(),
         recorded_blocks=len(recorded_ratios()["throughput"]),
         remembered=table(
-            ("blocks", *(f"{n} of them" for n in remembering.BLOCKS)), remembering.rows(paths // 4, SEED)
+            ("Noise", *(f"{n} blocks" for n in remembering.BLOCKS)), remembering.rows(paths // 4, SEED)
         ),
         widths=table(
-            ("blocks", "at any stopping time", "Student's, one look", "ratio"),
+            ("Blocks", "Anytime-valid", "Student's, one analysis", "Ratio"),
             [_width(n) for n in (5, 6, 8, 10, 15, 20, 30, 60)],
         ),
     )
@@ -190,14 +190,14 @@ def covariates() -> str:
     """
     ratios = dict(recorded_ratios())
     d = ratios.pop("throughput")
-    rows = [["none", "–", "–", f"{100 * d.std(ddof=1):.2f} %"]]
+    rows = [["none", "–", "–", f"{100 * d.std(ddof=1):.2f}%"]]
     median_pair = ratios.pop("median pair")
     for name, x in ratios.items():
         left = np.array([d[i] - _slope(np.delete(x, i), np.delete(d, i)) * x[i] for i in range(len(d))])
-        own, together = f"{100 * x.std(ddof=1):.2f} %", grouped(float(np.corrcoef(x, d)[0, 1]), 2)
-        rows.append([name, own, together, f"{100 * left.std(ddof=1):.2f} %"])
-    rows.append(["(the median pair of slices instead)", "–", "–", f"{100 * median_pair.std(ddof=1):.2f} %"])
-    return table(("covariate", "its own spread", "correlation", "spread of a block that is left"), rows)
+        own, together = f"{100 * x.std(ddof=1):.2f}%", grouped(float(np.corrcoef(x, d)[0, 1]), 2)
+        rows.append([name, own, together, f"{100 * left.std(ddof=1):.2f}%"])
+    rows.append(["(the median pair of slices instead)", "–", "–", f"{100 * median_pair.std(ddof=1):.2f}%"])
+    return table(("Covariate", "Own SD", "Correlation", "Residual SD of a block"), rows)
 
 
 def _slope(x: Floats, y: Floats) -> float:

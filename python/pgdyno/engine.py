@@ -1,6 +1,6 @@
 """The engine as a child process: find it, start it, speak JSON lines with it.
 
-The interface is docs/engine.md. This module knows nothing of workloads or servers.
+The interface is docs/reference/engine-protocol.md. This module knows nothing of workloads or servers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/engine.md against the engine: the keys on the page are the keys on the wire, no more and no fewer."""
+"""docs/reference/engine-protocol.md has exactly the keys that the engine sends and accepts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pgdyno.server.running import Server
 from pgdyno.study.plan import Driving, Slice
 from pgdyno.study.tpcc import TpccParameters
 
-PAGE = (Path(__file__).parents[2] / "docs" / "engine.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "engine-protocol.md").read_text()
 DRIVING = Driving(workload=TpccParameters(warehouses=1), clients=2)
 SLICES = [Slice(0, "warm-up", 0.2, 0), Slice(0, "measure", 0.4, 0)]
 NESTED = re.compile(r"\{[^{}]*\}|\([^()]*\)|\[[^\[\]]*\]")

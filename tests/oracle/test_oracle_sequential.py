@@ -102,7 +102,7 @@ def test_before_the_first_look_there_is_no_interval() -> None:
     assert found.sd is not None
 
 
-PROMISED = [name for name in SCENARIOS if "remember" not in name and "always of the same" not in name]
+PROMISED = [name for name in SCENARIOS if "autocorrelation" not in name and "always of the same" not in name]
 
 
 @pytest.fixture(scope="module")

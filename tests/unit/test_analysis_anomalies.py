@@ -29,7 +29,7 @@ from pgdyno.evidence.reader import Evidence
 from pgdyno.report.as_json import as_object
 from pgdyno.report.model import build
 
-METHOD_PAGE = (Path(__file__).parents[2] / "docs" / "method.md").read_text("utf-8")
+NOISE_PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "noise.md").read_text("utf-8")
 STEAL = Synthetic(blocks=10, slices=2, slowed={(7, 1): 0.5}, stolen={(7, 1): 0.12})
 
 
@@ -108,7 +108,7 @@ def test_of_clean_studies_few_name_a_trial(blocks: int) -> None:
 
 
 def test_of_heavier_tails_more_stands_out_as_the_guide_says() -> None:
-    (percent,) = re.findall(r"of ten blocks (\d+) % then name one", METHOD_PAGE)
+    (percent,) = re.findall(r"(\d+)% of studies with ten blocks name one", NOISE_PAGE)
     low, high = scipy.stats.binom.ppf([0.001, 0.999], 400, int(percent) / 100)
     assert low <= alarms(10, 400, tails=5) <= high
 

@@ -1,4 +1,4 @@
-"""Effects and verdicts: what must hold whatever the numbers are; the rules of docs/method.md by case."""
+"""Effects and verdicts: what must hold whatever the numbers are; the rules of docs/explanation/method.md."""
 
 from __future__ import annotations
 

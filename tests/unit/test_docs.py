@@ -29,8 +29,9 @@ from pgdyno.study.values import Level
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
-EVIDENCE_PAGE = (DOCS / "evidence.md").read_text()
-QUERIES = dict(re.findall(r"```sql\n-- name: (\w+)\n(.*?)```", EVIDENCE_PAGE, re.DOTALL))
+JSON_PAGE = (DOCS / "reference" / "json-and-csv.md").read_text()
+QUERY_PAGE = (DOCS / "how-to" / "query-the-results.md").read_text()
+QUERIES = dict(re.findall(r"```sql\n-- name: (\w+)\n(.*?)```", QUERY_PAGE, re.DOTALL))
 WANTED = Synthetic(
     effects=(1.0, 1.1),
     blocks=3,
@@ -48,7 +49,7 @@ def generator() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["cli.md", "caveats.md", "../studies/study.schema.json"])
+@pytest.mark.parametrize("name", generator().PAGES)
 def test_a_page_made_from_the_code_is_up_to_date(name: str) -> None:
     assert (DOCS / name).read_text() == generator().PAGES[name](), (
         f"docs/{name} is out of date: renew it with `python docs/generate.py` and look at the difference"
@@ -83,7 +84,7 @@ def keys_of(model: type[BaseModel]) -> set[str]:
 
 
 def test_every_key_of_a_study_file_is_explained() -> None:
-    page = (DOCS / "studies.md").read_text()
+    page = (DOCS / "reference" / "study-file.md").read_text()
     keys = keys_of(StudyFile) - {"values"}  # the settings themselves
     parameters = {name for of in PARAMETERS.values() for name in of.model_fields}
     assert len(keys) > 60
@@ -91,12 +92,13 @@ def test_every_key_of_a_study_file_is_explained() -> None:
 
 
 def test_the_study_in_the_page_is_one() -> None:
-    (first, *_) = re.findall(r"```toml\n(.*?)```", (DOCS / "studies.md").read_text(), re.DOTALL)
-    assert len(cases_of(read_study(first, "docs/studies.md"))) == 4
+    page = DOCS / "how-to" / "write-a-study.md"
+    (first, *_) = re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL)
+    assert len(cases_of(read_study(first, page.name))) == 4
 
 
 def test_every_command_and_every_caveat_has_its_page() -> None:
-    commands = (DOCS / "cli.md").read_text()
+    commands = (DOCS / "reference" / "cli.md").read_text()
     for words in (
         "compare",
         "history",
@@ -110,7 +112,7 @@ def test_every_command_and_every_caveat_has_its_page() -> None:
         "cache prune",
     ):
         assert f"## pgdyno {words}\n" in commands
-    caveats = (DOCS / "caveats.md").read_text()
+    caveats = (DOCS / "reference" / "caveats.md").read_text()
     assert all(f"## {code}\n" in caveats for code in Code)
     assert "Not looked for yet" not in caveats, "a caveat that nothing raises is none"
 
@@ -136,7 +138,7 @@ def test_every_page_of_the_guide_is_reached_from_its_contents() -> None:
     assert {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} - {"README.md"} <= named
 
 
-@pytest.mark.parametrize("page", [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.md")])
+@pytest.mark.parametrize("page", [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")])
 def test_every_file_that_is_named_exists(page: Path) -> None:
     names = r"`((?:python|crates|tests|bench|docs)/[\w./-]+|[\w/]+/[\w/]+\.(?:py|rs|sql|j2|css))`"
     roots = (ROOT, ROOT / "python" / "pgdyno", ROOT / "crates" / "engine" / "src")
@@ -172,7 +174,7 @@ def test_the_documented_queries_agree_with_the_report(tmp_path: Path) -> None:
 
 def test_the_documented_program_reads_a_histogram(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_study(tmp_path / "e", Synthetic(effects=(1.0, 1.1), blocks=3))
-    (program,) = re.findall(r"```python\n(.*?)```", EVIDENCE_PAGE, re.DOTALL)
+    (program,) = re.findall(r"```python\n(.*?)```", QUERY_PAGE, re.DOTALL)
     exec(program, {"FILE": tmp_path / "e"})
     (arm,) = [of for of in read_report(tmp_path / "e").findings.first.arms if of.arm.arm == 1]
     pairs = arm.latency["new_order"]
@@ -186,12 +188,12 @@ def test_the_forms_for_programs_are_documented(tmp_path: Path) -> None:
     effect = found["comparisons"][0]["effects"]["nopm"]
     parts = [found, found["arms"][0], found["comparisons"][0], found["caveats"][0], effect]
     keys = {key for part in parts for key in part} | set(COLUMNS)
-    assert not {key for key in keys if f"`{key}`" not in EVIDENCE_PAGE}
+    assert not {key for key in keys if f"`{key}`" not in JSON_PAGE}
 
 
 def test_the_readme_names_commands_that_exist() -> None:
     readme = (ROOT / "README.md").read_text()
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert {"demo", "test"} <= set(re.findall(r"\bmake ([a-z]+)", readme)) <= set(targets)
-    commands = set(re.findall(r"## pgdyno (\w+)\n", (DOCS / "cli.md").read_text()))
-    assert {"compare"} <= set(re.findall(r"\bpgdyno ([a-z]+) ", readme)) <= commands
+    commands = set(re.findall(r"## pgdyno (\w+)\n", (DOCS / "reference" / "cli.md").read_text()))
+    assert {"compare"} <= set(re.findall(r"(?:\$ |bin/)pgdyno ([a-z]+)", readme)) <= commands

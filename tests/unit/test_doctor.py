@@ -404,7 +404,7 @@ def test_servers_are_told_together_but_for_those_that_disturb() -> None:
 
 
 def test_the_guide_has_every_finding_with_its_remedy() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "doctor.md").read_text("utf-8")
     assert not [name for name in OF_THE_MACHINE if f"caveats.md#{name})" not in page]
     assert Caveat(Code.BOOST).sentence
 

@@ -377,7 +377,7 @@ def test_many_cases_do_not_make_the_summary_long(tmp_path: Path) -> None:
 
 
 def test_the_page_about_gates_names_what_exists() -> None:
-    docs = Path(__file__).parents[2] / "docs"
+    docs = Path(__file__).parents[2] / "docs" / "reference"
     page, options = (docs / "gates.md").read_text(), (docs / "cli.md").read_text()
     ours = page.replace("--prefix", "")  # of the configure script
     assert not {name for name in re.findall(r"--[a-z-]+", ours) if name not in options}

@@ -94,7 +94,7 @@ def test_every_counter_has_its_place_and_unit(machine: Path) -> None:
 
 
 def test_every_column_is_documented_and_no_other(machine: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "telemetry.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "telemetry.md").read_text()
     table = page.partition("## The machine")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}

@@ -82,6 +82,6 @@ def test_the_analysis_counts_columns_that_are_read(probe: str) -> None:
 
 
 def test_the_page_tells_of_every_probe_and_every_column_of_the_series() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "telemetry.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "telemetry.md").read_text()
     assert not [name for name in (*PROBES, *sample.SERIES) if f"`{name}`" not in page]
     assert not [name for name in PROBES if f"\n| `{name}` | " not in page]

@@ -389,7 +389,7 @@ def test_json_says_what_the_documentation_says(tmp_path: Path) -> None:
     assert over["pooled"]["n"] == 2 and [of["own"]["n"] for of in over["hosts"]] == [6, 6]
     assert sum(of["weight"] for of in over["hosts"]) == pytest.approx(1)
     keys = {key for part in (found, over, over["hosts"][0], found["hosts"][0]) for key in part}
-    page = (DOCS / "evidence.md").read_text()
+    page = (DOCS / "reference" / "json-and-csv.md").read_text()
     assert not {key for key in {*keys, *COLUMNS_OF_HOSTS} if f"`{key}`" not in page}
 
 

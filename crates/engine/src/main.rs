@@ -1,4 +1,4 @@
-//! The engine as a program: `pgdyno-engine drive`, `load`, `check`, `version`. `docs/engine.md` is the interface.
+//! The engine as a program: `pgdyno-engine drive`, `load`, `check`, `version`. `docs/reference/engine-protocol.md` is the interface.
 
 use std::io::{self, BufRead};
 use std::process::ExitCode;

@@ -29,7 +29,7 @@ AS_COMMAND = {"cls": PassedOn, "add_help_option": False}
 def pgbench(context: typer.Context) -> None:
     """Run pgbench's benchmarks with pgdyno's engine.
 
-    Takes pgbench's options and prints its output: docs/pgbench.md.
+    Takes pgbench's options and prints its output: docs/reference/pgbench.md.
     """
     program = find_pgbench()
     # To pgbench -h is a host; alone it can only mean the other thing.

@@ -19,7 +19,7 @@ def run_load(
     on_progress: OnLoad,
     on_forecast: Callable[[int], None],
 ) -> Event:
-    """Carries a load out (docs/engine.md) and returns its ``result``.
+    """Carries a load out (docs/reference/engine-protocol.md) and returns its ``result``.
 
     ``on_forecast`` is called with the bytes that the tables and indexes will take, before a row is sent;
     an exception from it ends the load. Raises DatasetError with the server's words, Interrupted.

@@ -61,8 +61,10 @@ def run_drive(
     on_start: Callable[[int], None] = lambda _: None,
     ends_warm_up: Callable[[Event], bool] = lambda _: False,
 ) -> Run:
-    """Carries a specification out (docs/engine.md). ``read`` is called at each barrier, ``on_start`` with the
-    driver's process id. ``ends_warm_up`` says of each event whether what is left of the warm-up is skipped.
+    """Carries a specification out (docs/reference/engine-protocol.md).
+
+    ``read`` is called at each barrier, ``on_start`` with the driver's process id. ``ends_warm_up`` says
+    of each event whether what is left of the warm-up is skipped.
 
     Raises EngineError when the engine ends without a result or finds the specification wrong; a server
     that fails is no exception but ``Run.failure``.

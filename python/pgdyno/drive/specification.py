@@ -1,4 +1,7 @@
-"""The specification of ``drive`` (docs/engine.md), for one block of a study or for a single run."""
+"""The specification of ``drive``, for one block of a study or for a single run.
+
+See docs/reference/engine-protocol.md.
+"""
 
 from __future__ import annotations
 

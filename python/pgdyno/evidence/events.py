@@ -1,4 +1,7 @@
-"""The engine's events (docs/engine.md) as records: one to one, nanoseconds to seconds, nothing computed."""
+"""The engine's events as records: one to one, nanoseconds to seconds, nothing computed.
+
+See docs/reference/engine-protocol.md.
+"""
 
 from __future__ import annotations
 

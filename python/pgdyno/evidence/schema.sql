@@ -16,12 +16,12 @@ CREATE TABLE study (
     ended_unix_s        REAL,               -- null while it runs, and after a kill
     ended_because       TEXT CHECK (ended_because IN ('verdict', 'budget', 'blocks', 'interrupted', 'failed')),
     pgdyno_version      TEXT NOT NULL,
-    engine              TEXT NOT NULL,      -- JSON: what pgdyno-engine version says (docs/engine.md)
+    engine              TEXT NOT NULL,      -- JSON: what pgdyno-engine version says (docs/reference/engine-protocol.md)
     command             TEXT NOT NULL,      -- the command line that repeats it
-    host                TEXT NOT NULL,      -- JSON: machine facts, name → text or number; states: the machine before and after (docs/doctor.md)
+    host                TEXT NOT NULL,      -- JSON: machine facts, name → text or number; states: the machine before and after (docs/reference/doctor.md)
     file                TEXT NOT NULL,      -- the study file as it was given; empty for a comparison without one
     changes             TEXT NOT NULL,      -- JSON: list of {key, before, after, why}, of a note the last alone: what was fitted to this machine
-    published           TEXT NOT NULL       -- JSON: the tables of the source (docs/studies.md), with the levels that were run; null without
+    published           TEXT NOT NULL       -- JSON: the tables of the source (docs/reference/study-file.md), with the levels that were run; null without
 ) STRICT;
 
 -- One comparison of arms. A study file has one for each combination of the factors that are not compared. What is shown are

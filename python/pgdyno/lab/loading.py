@@ -80,7 +80,7 @@ def load_specification(
     seed: int = DATASET_SEED,
     into_existing: bool = False,
 ) -> dict[str, Any]:
-    """For the engine's ``load`` (docs/engine.md). By default a connection per core."""
+    """For the engine's ``load`` (docs/reference/engine-protocol.md). By default a connection per core."""
     return {
         "conninfo": conninfo,
         "workload": parameters.to_load(),

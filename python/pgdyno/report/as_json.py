@@ -10,8 +10,8 @@
                     {metric: estimate}, latency_ms: {kind: {n, p50 … max}}, counts: {kind: counts},
                     driver_memory_bytes}], the baseline first
     comparisons     [{arm, baseline, verdict, sentence, margin, primary, effects: {metric or latency key:
-                    effect}, telemetry: {key of docs/metrics.md: effect}, statements_average, why, blocks,
-                    blocks_dropped, blocks_needed, detectable_percent}]
+                    effect}, telemetry: {key of docs/reference/metrics.md: effect}, statements_average, why,
+                    blocks, blocks_dropped, blocks_needed, detectable_percent}]
     caveats         [{code, sentence, remedy}]
     method, derived the texts
     probes          {cpu_share, us_per_transaction}: what they cost, or null

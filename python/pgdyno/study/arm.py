@@ -136,7 +136,8 @@ def _parse_dsn(spec: str) -> ArmSpec:
         words = conninfo_to_dict(spec)
     except ProgrammingError as error:
         # libpq quotes the text that it could not read, and that may be a password: we give none of it.
-        raise UsageError("the arm that looks like a connection string is none; see docs/arms.md") from error
+        message = "the arm that looks like a connection string is none; see docs/reference/arms.md"
+        raise UsageError(message) from error
     return ArmSpec(name=_short_name(words), server=spec, is_dsn=True)
 
 

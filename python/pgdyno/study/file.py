@@ -1,7 +1,7 @@
 """A study file as a value: what is compared, over which cases, how it is measured, what was published.
 
-docs/studies.md explains every key. ``study/cases.py`` makes the cases of it, ``study/reading.py`` reads it
-from its text and says in which line something is wrong.
+docs/reference/study-file.md explains every key. ``study/cases.py`` makes the cases of it,
+``study/reading.py`` reads it from its text and says in which line something is wrong.
 """
 
 from __future__ import annotations

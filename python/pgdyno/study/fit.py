@@ -2,8 +2,8 @@
 
 Kept: data : shared buffers : memory, clients for each core, the shares of memory and cores in the settings,
 checkpoints in a window, warm-up : window. What cannot be kept is told. Where the time is short, in this
-order: shorter windows and warm-ups, fewer levels where the file allows it, fewer blocks; docs/studies.md has
-the rules in words.
+order: shorter windows and warm-ups, fewer levels where the file allows it, fewer blocks;
+docs/explanation/fitting.md has the rules in words.
 
 A fitted file is a study file like any other, and fitted once more it stays what it is.
 """

@@ -1,4 +1,4 @@
-"""The parameters of the workload ``pgbench``. docs/workload-pgbench.md explains each."""
+"""The parameters of the workload ``pgbench``. docs/reference/workload-pgbench.md explains each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of the probes that a study may ask for. docs/telemetry.md explains each."""
+"""The names of the probes that a study may ask for. docs/reference/telemetry.md explains each."""
 
 from __future__ import annotations
 

@@ -77,8 +77,9 @@ class Rhythm:
 
 
 BLOCKS_WANTED = 8
-"""How many blocks a budget is cut into, at least: an interval needs 5 (docs/method.md), and its width still
-falls steeply from 5 (by Student's t 2.78 standard errors, at any stopping time 4.95) to 8 (2.36, 4.00)."""
+"""How many blocks a budget is cut into, at least: an interval needs 5 (docs/explanation/method.md), and
+its width still falls steeply from 5 (by Student's t 2.78 standard errors, at any stopping time 4.95) to 8
+(2.36, 4.00)."""
 
 PER_ARM_S_MAX = 20.0
 """Of a block's driving, where slices may stop on a verdict: that needs 5 blocks, so long ones would keep a

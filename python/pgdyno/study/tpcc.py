@@ -1,4 +1,4 @@
-"""The parameters of the workload ``tpcc``. docs/workload-tpcc.md explains each."""
+"""The parameters of the workload ``tpcc``. docs/reference/workload-tpcc.md explains each."""
 
 from __future__ import annotations
 

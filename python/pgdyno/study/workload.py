@@ -56,11 +56,11 @@ class WorkloadParameters(BaseModel):
 
     @abstractmethod
     def to_load(self) -> dict[str, Any]:
-        """The part ``workload`` of the engine's load (docs/engine.md)."""
+        """The part ``workload`` of the engine's load (docs/reference/engine-protocol.md)."""
 
     @abstractmethod
     def to_drive(self) -> dict[str, Any]:
-        """The part ``workload`` of the engine's drive (docs/engine.md)."""
+        """The part ``workload`` of the engine's drive (docs/reference/engine-protocol.md)."""
 
     @property
     def major_min(self) -> int:

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::io::{Error, ServerError};
 use crate::wire::SqlState;
 
-/// The part of a load in which it failed, as `docs/engine.md` names them.
+/// The part of a load in which it failed, as `docs/reference/engine-protocol.md` names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {

@@ -1,4 +1,4 @@
-//! The specification of a load, as `docs/engine.md` has it.
+//! The specification of a load, as `docs/reference/engine-protocol.md` has it.
 
 use serde::Deserialize;
 

@@ -1,4 +1,4 @@
-//! The events on standard output: `docs/engine.md`.
+//! The events on standard output: `docs/reference/engine-protocol.md`.
 
 use std::io::Write;
 

@@ -8,7 +8,7 @@
 //! | when an open loop sends | `schedule` |
 //! | what control and threads tell each other | `order` |
 //! | what is driven when | `control`, one `slice` (`progress`), on which cores: `cores`; a whole run: [`run`] |
-//! | what comes in and goes out | [`spec`], `event`; `docs/engine.md` |
+//! | what comes in and goes out | [`spec`], `event`; `docs/reference/engine-protocol.md` |
 
 mod client;
 mod control;

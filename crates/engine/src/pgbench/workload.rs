@@ -1,4 +1,4 @@
-//! Scripts of pgbench as a workload of the driver: `docs/engine.md` has the specification.
+//! Scripts of pgbench as a workload of the driver: `docs/reference/engine-protocol.md` has the specification.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! A workload derived from TPC-C: random numbers, population, transactions.
 //!
-//! Not comparable with published TPC results. `docs/engine.md` tells what of it is configurable.
+//! Not comparable with published TPC results. `docs/reference/engine-protocol.md` tells what of it is configurable.
 //!
 //! | question | place |
 //! |---|---|

@@ -84,7 +84,7 @@ impl Tally {
         matches!(customer, Customer::Name(_))
     }
 
-    /// As `docs/engine.md` has it.
+    /// As `docs/reference/engine-protocol.md` has it.
     #[must_use]
     pub fn value(&self) -> Value {
         let drawn = KINDS.iter().zip(self.drawn).map(|(kind, n)| ((*kind).to_owned(), json!(n)));

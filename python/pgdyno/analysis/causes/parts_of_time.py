@@ -1,6 +1,6 @@
 """The time that a transaction takes, in parts that add up to it in every trial: by statement and by resource.
 
-``why.py`` compares them; docs/why.md says what each part is.
+``why.py`` compares them; docs/explanation/why.md says what each part is.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Alarms:
 @dataclass(frozen=True)
 class Noise:
     """``log_ratios`` are of this study's A/A blocks, ``before`` those of earlier studies of this machine with
-    the same load and layout (docs/method.md). ``why_none``: in words, where there are none.
+    the same load and layout (docs/explanation/noise.md). ``why_none``: in words, where there are none.
     """
 
     log_ratios: Sequence[float]

@@ -1,4 +1,6 @@
-"""From an interval and a margin to a verdict, from an undecided one to what it needs (docs/method.md).
+"""From an interval and a margin to a verdict, from an undecided one to what it needs.
+
+See docs/explanation/method.md.
 
 The margin δ is a share of the baseline. On the log scale, on which arms can be swapped, it is ±ln(1 + δ):
 with δ = 2 % the arms are the same where the ratio lies within 1 / 1.02 … 1.02.

@@ -1,9 +1,9 @@
 """An interval for the mean of blocks that is valid at any stopping time: looked at after every block.
 
 Student's interval holds for a number of blocks that was fixed beforehand. Who looks after each block and
-stops where the answer is clear errs far more often than it says (docs/stopping.md). Here the t statistic is
-held against its distribution under a mixture of effects, and that ratio, the Bayes factor, is a martingale as
-long as there is no effect, whatever the blocks' spread is.
+stops where the answer is clear errs far more often than it says (docs/explanation/stopping.md). Here the t
+statistic is held against its distribution under a mixture of effects, and that ratio, the Bayes factor, is a
+martingale as long as there is no effect, whatever the blocks' spread is.
 
 With mean m and standard deviation s of n blocks that are independent and Gaussian with mean μ and standard
 deviation σ, t = √n (m − μ₀) / s, ν = n − 1, and an effect of δ = (μ − μ₀) / σ that is drawn from N(0, g)::

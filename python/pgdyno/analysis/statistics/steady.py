@@ -83,7 +83,7 @@ def is_steady(values: Sequence[float] | Floats) -> bool:
     quarter has no trend that stands out of the noise.
 
     It can be asked again with each new value. Of a rise that is hidden in the noise it says that there is
-    none: how much is then left of it is in docs/method.md.
+    none: how much is then left of it is in docs/explanation/steady-state.md.
     """
     known = np.asarray(values, dtype=np.float64)
     cut = mser(known)

@@ -11,7 +11,7 @@ BLOCKS_MIN = 2
 """One block has no spread at all."""
 
 BLOCKS_BETTER = 5
-"""Fewer give no verdict (docs/method.md)."""
+"""Fewer give no verdict (docs/explanation/method.md)."""
 
 DRIVEN_SHARE = 0.5
 """Of the time, that more than BLOCKS_BETTER blocks must leave for driving: a restore for each is not free."""

@@ -1,5 +1,6 @@
-"""Did the driver draw what TPC-C demands? Statistical tests of its tally (docs/engine.md, "The tally of
-tpcc").
+"""Did the driver draw what TPC-C demands? Statistical tests of its tally.
+
+The tally is that of docs/reference/engine-protocol.md ("The tally of tpcc").
 
 The tally counts what the driver meant to do, at the moment it drew it, so that retries and failures do not
 bias it.

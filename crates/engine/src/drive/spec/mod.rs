@@ -1,4 +1,4 @@
-//! The specification of a run, as it comes in: `docs/engine.md`.
+//! The specification of a run, as it comes in: `docs/reference/engine-protocol.md`.
 
 mod slices;
 

@@ -2,7 +2,7 @@
 //!
 //! COPY freezes what it fills only if the same transaction emptied it, so an ordinary table, or a partition, belongs to one
 //! connection: measured, one connection that freezes is faster than two that do not, since a vacuum has to
-//! come after those (docs/engine.md). Partitions are filled and indexed side by side. What is the same for all accounts
+//! come after those (docs/reference/engine-protocol.md). Partitions are filled and indexed side by side. What is the same for all accounts
 //! is a default of its column while they are copied.
 
 use super::existing::{self, Accounts, Partition, Stored};

@@ -1,4 +1,4 @@
-//! The whole result as JSON; docs/pgbench.md says what its fields mean.
+//! The whole result as JSON; docs/reference/pgbench.md says what its fields mean.
 
 use serde_json::{Map, Value, json};
 
