@@ -33,7 +33,7 @@ demo: setup ## compare two PostgreSQL servers in about four minutes; verdict, ev
 	$(BIN)/pgdyno demo demo
 
 test: setup ## every test: the engine's, the Python side's, and those against real servers
-	PGDYNO_TEST_PG_BIN="$$($(BIN)/pgdyno servers path system 2>/dev/null || $(BIN)/pgdyno servers path 18)" cargo test --quiet
+	PGDYNO_TEST_PG_BIN="$${PGDYNO_TEST_PG_BIN:-$$($(BIN)/pgdyno servers path system 2>/dev/null || $(BIN)/pgdyno servers path 18)}" cargo test --quiet
 	$(BIN)/python -m pytest -n $$(( $$(nproc) + 1 )) --dist loadfile
 
 check: setup ## format, lint, types

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from pgdyno.server.build import Build
+from pgdyno.server.build import Build, read_build
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.find import system_builds
 from pgdyno.server.running import Server
@@ -58,7 +59,9 @@ def session_dir() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def build() -> Build:
-    """Some build, the first that is there: an installed one."""
+    """The build that PGDYNO_TEST_PG_BIN names, else the first that is installed."""
+    if named := os.environ.get("PGDYNO_TEST_PG_BIN"):
+        return read_build(Path(named), "system", "named by PGDYNO_TEST_PG_BIN")
     builds = system_builds()
     if not builds:
         pytest.skip("NO SERVER: no PostgreSQL is installed; tests of servers did not run")
