@@ -5,6 +5,7 @@ The interface is docs/engine.md. This module knows nothing of workloads or serve
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -31,23 +32,46 @@ connections."""
 Event = dict[str, Any]
 
 
+REMEDY = "install the wheel of pgdyno again, or, in a checkout, build the engine with: make setup"
+
+
 def find_engine() -> Path:
-    """The engine's program: ``PGDYNO_ENGINE``, else beside this Python, else on the PATH."""
+    """Return the engine's program: ``PGDYNO_ENGINE``, else the installed one, else the first on the PATH.
+
+    Raises EngineError if there is no such program.
+    """
     named = os.environ.get("PGDYNO_ENGINE")
-    candidates = [Path(named)] if named else [Path(sys.executable).parent / PROGRAM]
-    if not named and (on_path := shutil.which(PROGRAM)):
-        candidates.append(Path(on_path))
-    for path in candidates:
+    places = iter([Path(named)]) if named else _places()
+    for path in places:
         if os.access(path, os.X_OK):
             return path
-    raise EngineError(f"the engine {PROGRAM} is not at {candidates[0]}; build it with: make setup")
+    where = named or Path(sys.executable).parent / PROGRAM
+    raise EngineError(f"the engine {PROGRAM} is not at {where}; {REMEDY}")
+
+
+def _places() -> Iterator[Path]:
+    """Yield where the engine may be: beside this Python, where a wheel put it, on the PATH."""
+    yield Path(sys.executable).parent / PROGRAM
+    yield from _installed()
+    if on_path := shutil.which(PROGRAM):
+        yield Path(on_path)
+
+
+def _installed() -> Iterator[Path]:
+    """Yield the program that the wheel installed: with ``pip install --user`` it is not beside the Python."""
+    from importlib import metadata  # noqa: PLC0415 - takes 20 ms; mostly the program is beside the Python
+
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        for file in metadata.files("pgdyno") or ():
+            if file.name == PROGRAM:
+                yield Path(str(file.locate())).resolve()
 
 
 def find_pgbench() -> Path:
     """The engine's program that takes pgbench's options: beside the engine."""
     path = find_engine().with_name(PGBENCH)
     if not os.access(path, os.X_OK):
-        raise EngineError(f"{PGBENCH} is not at {path}; build it with: make setup")
+        raise EngineError(f"{PGBENCH} is not at {path}; {REMEDY}")
     return path
 
 
@@ -66,7 +90,7 @@ def dataset_format(workload: str) -> str:
     try:
         return str(build_info()["dataset_format"][workload])
     except KeyError:
-        raise EngineError(f"{PROGRAM} is older than this pgdyno; build it with: make setup") from None
+        raise EngineError(f"{PROGRAM} is older than this pgdyno; {REMEDY}") from None
 
 
 class Engine:
