@@ -27,6 +27,7 @@ class Code(StrEnum):
     UNSAFE_SETTINGS = "unsafe-settings"
     UNSAFE_ARM = "unsafe-arm"
     NEAREST_VERSION = "nearest-version"
+    UNTESTED_VERSION = "untested-version"
     SETTINGS_DROPPED = "settings-dropped"
     DEBUG_SERVER = "debug-server"
     DEBUG_ENGINE = "debug-engine"
@@ -150,6 +151,12 @@ WORDINGS: Mapping[Code, Wording] = {
     Code.NEAREST_VERSION: Wording(
         "Version {requested} was not to be had; {resolved} was measured in its place.",
         "Install {requested}, or name the version that was measured.",
+    ),
+    Code.UNTESTED_VERSION: Wording(
+        "The server of {arm} is PostgreSQL {version}, newer than {newest}, the newest version that this "
+        "pgdyno is tested with: telemetry that changed since then may be missing or wrong.",
+        "Check counters that matter against the server's own views, or use a pgdyno that is tested with "
+        "this version.",
     ),
     Code.SETTINGS_DROPPED: Wording(
         "Arm {arm} ran without {settings}: its server does not know or did not take them.",

@@ -24,10 +24,12 @@ from pgdyno.errors import DatasetError, PgdynoError, ServerError, UsageError
 from pgdyno.estimate import ABSENT
 from pgdyno.evidence.records import TrialStatus
 from pgdyno.interruption import Interruption
+from pgdyno.lab.doubts import untested_version
 from pgdyno.lab.judge import status_of
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.remote import Remote
 from pgdyno.server.running import Connection
+from pgdyno.server.version import version_of
 from pgdyno.server.witness import keep_idle, require_undisturbed
 from pgdyno.study.plan import DISCARD_S, Driving, Slice
 from pgdyno.study.sizing import default_clients
@@ -88,10 +90,10 @@ def drive(
         workload = parameters_of(
             which, tpcc_calls, pgbench_scripts, default_size=lambda kind: SIZES[kind](connection)
         )
-        name = connection.info.dbname
+        name, version = connection.info.dbname, version_of(connection)
     if not into_existing and name not in remote.own_databases():
         raise DatasetError(f"{name} was not made by pgdyno: add --into-existing to change its data")
-    for caveat in examine(workload):
+    for caveat in (*untested_version(name, version), *examine(workload)):
         say(f"! {caveat.sentence}")
     n_clients = default_clients(options.this_machine()) if clients is None else clients
     driving = Driving.model_validate(

@@ -16,6 +16,7 @@ from pgdyno.lab.arm import LabArm
 from pgdyno.lab.build_arm import BuildArm
 from pgdyno.lab.connections import require_connections
 from pgdyno.lab.dataset import WAL_RESERVE_BYTES, Maker, dataset_key, init_options, require_space
+from pgdyno.lab.doubts import untested_version
 from pgdyno.lab.dsn_arm import DsnArm, open_dsn_arm, require_usable
 from pgdyno.lab.progress import Doubt, Watch
 from pgdyno.lab.trying import require_starts
@@ -207,11 +208,13 @@ def _ready(study: Study, wanted: Mapping[int, Wanted], caveats: list[Caveat], pl
             dsn_arm = places.dsn_arm(study, index, spec)
             arms.append(dsn_arm)
             described.append(_record(index, study, dsn_arm.facts, {}, dsn_arm.dataset))
+            caveats += untested_version(spec.name, dsn_arm.description.version)
             caveats.append(Caveat(Code.SERVER_NOT_RESTARTED, {"arm": spec.name}))
             if study.into_existing:
                 caveats.append(Caveat(Code.DATA_NOT_RESTORED, {"arm": spec.name}))
         else:
             arm, facts = _build_arm(index, wanted[index], study, places)
+            caveats += untested_version(spec.name, wanted[index].build.version)
             arms.append(arm)
             server, settings = _server_facts(wanted[index]), wanted[index].requested.settings
             described.append(_record(index, study, server, settings, facts))

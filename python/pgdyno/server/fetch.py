@@ -90,6 +90,7 @@ class Store:
         """Fetch the newest build that matches, unless it is cached. Raises FetchError with every source's
         answer.
         """
+        wanted.require_fetchable()
         complaints: list[str] = []
         for source in self.sources:
             if source_name is not None and source.name.lower() != source_name.lower():

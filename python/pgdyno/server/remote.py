@@ -22,7 +22,7 @@ from pgdyno.server import mark
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.holding import held_numbers, hold
 from pgdyno.server.running import Connection
-from pgdyno.server.version import OLDEST_MAJOR, Version
+from pgdyno.server.version import OLDEST_MAJOR, Version, version_of
 
 MAINTENANCE = "postgres"
 CONNECT_TIMEOUT_S = 15
@@ -67,7 +67,7 @@ class Remote:
         may not create databases.
         """
         with self.connect() as connection:
-            version = Version(*divmod(connection.info.server_version, 10000))
+            version = version_of(connection)
             if version.major < OLDEST_MAJOR:
                 shown = connection.info.parameter_status("server_version") or version
                 raise ConnectError(f"{self.dsn} is too old (PostgreSQL {shown}): pgdyno needs {OLDEST_MAJOR}")
