@@ -39,6 +39,7 @@ class Code(StrEnum):
     DATA_NOT_RESTORED = "data-not-restored"
     SHARED_MACHINE = "shared-machine"
     NO_KEYING_AND_THINKING = "no-keying-and-thinking"
+    NOT_TPCC_MIX = "not-tpcc-mix"
     MORE_CLIENTS_THAN_BRANCHES = "more-clients-than-branches"
     SCALE_OF_THE_DATA = "scale-of-the-data"
     OWN_SCRIPTS_NOT_CHECKED = "own-scripts-not-checked"
@@ -203,6 +204,11 @@ WORDINGS: Mapping[Code, Wording] = {
     Code.NO_KEYING_AND_THINKING: Wording(
         "The clients neither keyed nor thought: a few clients ran as fast as the server allowed.",
         "For TPC-C's own load, pass --pacing keying-and-thinking with ten clients per warehouse.",
+    ),
+    Code.NOT_TPCC_MIX: Wording(
+        "The transaction mix was {mix}, not the TPC-C mix: rates and latencies do not compare with those of "
+        "the standard mix.",
+        "Leave --mix out (mix in a study file) to run TPC-C's mix.",
     ),
     Code.MORE_CLIENTS_THAN_BRANCHES: Wording(
         "The clients of tpcb-like ({clients}) are more than the rows of pgbench_branches ({scale}) that they "

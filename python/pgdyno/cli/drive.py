@@ -118,7 +118,7 @@ def drive(
     if measured is None or run.result is None:
         words = run.failure["message"] if run.failure else "stopped before anything was measured"
         raise PgdynoError(f"nothing was measured: {words}")
-    found = {**summarise(run, measured, workload.PACE), "complete": status is TrialStatus.OK}
+    found = {**summarise(run, measured, workload.pace), "complete": status is TrialStatus.OK}
     if json:
         print_json(found)
     else:

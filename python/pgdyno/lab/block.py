@@ -103,7 +103,7 @@ def run_group(lab: Lab, block: Block, group: Sequence[int], rates: dict[int, flo
         lab.writer.finish_trial(trial.id, outcome)
         counts = outcome.status is TrialStatus.OK and trial.counted_s > 0
         rates[index] = (
-            lab.study.driving(index).workload.PACE.of(trial.ok, trial.counted_s) if counts else None
+            lab.study.driving(index).workload.pace.of(trial.ok, trial.counted_s) if counts else None
         )
         if outcome.status in (TrialStatus.FAILED, TrialStatus.EXCLUDED):
             lab.watch(Doubt(f"block {block.index + 1}, {trial.arm.name}: {outcome.status}: {outcome.reason}"))

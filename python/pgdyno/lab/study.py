@@ -179,7 +179,7 @@ def _rate(study: Study, trial: records.Trial) -> float | None:
     ok = Counter[str]()
     for piece in trial.measured:
         ok.update({kind: counts.ok for kind, counts in piece.kinds.items()})
-    return study.driving(trial.arm).workload.PACE.of(ok, counted_s)
+    return study.driving(trial.arm).workload.pace.of(ok, counted_s)
 
 
 HOST_FACTS = ("processor", "cores", "memory_bytes", "kernel", "architecture")
