@@ -80,6 +80,8 @@ class Code(StrEnum):
     VIRTUAL_MACHINE = "virtual-machine"
     NUMA = "numa"
     HUGE_PAGES = "huge-pages"
+    SMALL_PAGES = "small-pages"
+    PREEMPTION = "preemption"
     SWAP_USED = "swap-used"
     SWAPPING = "swapping"
     OUT_OF_MEMORY = "out-of-memory"

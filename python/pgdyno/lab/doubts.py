@@ -44,8 +44,7 @@ class Surroundings:
 def untested_version(server: str, version: Version) -> Iterator[Caveat]:
     """Yield the caveat on a server that is newer than every version that pgdyno is tested with."""
     if version.is_untested:
-        names = {"arm": server, "version": str(version), "newest": NEWEST_MAJOR}
-        yield Caveat(Code.UNTESTED_VERSION, names)
+        yield Caveat(Code.UNTESTED_VERSION, {"arm": server, "version": str(version), "newest": NEWEST_MAJOR})
 
 
 def read_surroundings(arms: Sequence[LabArm]) -> Surroundings:

@@ -38,6 +38,7 @@ from pgdyno.study.plan import Study
 class Prepared:
     """Arms that can be run. ``study`` is the one asked for, or the same with the schedule that fits.
 
+    ``in_effect``: by arm, the settings that its server will have, or has if it runs already on this machine.
     ``aa``: for each arm that is doubled the comparison with its twin; where there is none, ``why_no_aa``.
     """
 
@@ -46,6 +47,7 @@ class Prepared:
     records: Sequence[records.Arm]
     caveats: list[Caveat]
     data_path: Path
+    in_effect: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     aa: Mapping[int, Prepared] = field(default_factory=dict)
     why_no_aa: str = ""
 
@@ -72,10 +74,13 @@ def prepare(
         require_usable(fitting, watch)
         require_connections(fitting, wanted)
         checked.append((fitting, wanted, caveats))
-    require_starts([(study, wanted) for study, wanted, _ in checked], cache, watch, interruption)
+    in_effect = require_starts([(study, wanted) for study, wanted, _ in checked], cache, watch, interruption)
     with contextlib.ExitStack() as stack:
         places = _Places(cache, watch, interruption, stack)
-        ready = [_ready(study, wanted, caveats, places) for study, wanted, caveats in checked]
+        ready = [
+            _with_settings(_ready(study, wanted, caveats, places), settings)
+            for (study, wanted, caveats), settings in zip(checked, in_effect, strict=True)
+        ]
         places.require_room_for_copies()
         ready = [_with_twins(prepared, places) for prepared in ready]
         for prepared in ready:
@@ -176,6 +181,13 @@ class _Places:
     def _promised_bytes(self) -> int:
         """Of the live copies that the restores will make."""
         return sum(self.datasets[name].snapshot.size_bytes for name, _ in self.runs)
+
+
+def _with_settings(prepared: Prepared, tried: Mapping[int, Mapping[str, str]]) -> Prepared:
+    running = {
+        arm.index: arm.effective() for arm in prepared.arms if isinstance(arm, DsnArm) and arm.is_local()
+    }
+    return replace(prepared, in_effect={**tried, **running})
 
 
 def _with_twins(prepared: Prepared, places: _Places) -> Prepared:

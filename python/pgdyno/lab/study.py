@@ -19,7 +19,7 @@ from pgdyno.evidence.records import BlockStatus, Ending, Schedule, TrialStatus
 from pgdyno.evidence.writer import Writer
 from pgdyno.interruption import Interruption
 from pgdyno.lab import aa
-from pgdyno.lab.doctor.attendance import Attendance
+from pgdyno.lab.doctor.attendance import Attendance, servers_of
 from pgdyno.lab.looking import looks_into
 from pgdyno.lab.noise_history import History, history_path
 from pgdyno.lab.prepare import Prepared, prepare
@@ -78,7 +78,7 @@ def start_study(path: Path, request: Request, watch_for: WatchFor, interruption:
                 for number, (case, prepared) in enumerate(zip(request.cases, ready, strict=True))
             ]
             labs = aa.with_aa(labs, ready, aa.new_numbers(ready))
-            ending = _measure(path, writer, labs, ready[0].data_path)
+            ending = _measure(path, writer, labs, ready)
         aa.remember(path, History(history_path()), watch)
         return ending
 
@@ -118,7 +118,7 @@ def resume_study(
             ]
             labs = aa.with_aa(labs, ready, numbers, of_twins)
             firsts = [case.next_block for case in done]
-            ending = _measure(path, writer, labs, ready[0].data_path, firsts, spent_s)
+            ending = _measure(path, writer, labs, ready, firsts, spent_s)
         aa.remember(path, History(history_path()), watch)
         return ending
 
@@ -211,7 +211,7 @@ def _measure(
     path: Path,
     writer: Writer,
     labs: Sequence[Lab],
-    data_path: Path,
+    ready: Sequence[Prepared],
     first_blocks: Sequence[int] | None = None,
     spent_s: float = 0.0,
 ) -> Ending:
@@ -219,7 +219,8 @@ def _measure(
     try:
         studies = [lab.study for lab in labs]
         known = None if first_blocks is None else _codes(path)
-        doctor = Attendance.begin(writer, studies, data_path, labs[0].watch, known)
+        servers = [together for prepared in ready for together in servers_of(prepared)]
+        doctor = Attendance.begin(writer, studies, ready[0].data_path, labs[0].watch, known, servers)
         ending = run_study(labs, looks_into(path), first_blocks, spent_s)
         doctor.end(promptly=ending is Ending.INTERRUPTED)
     except KeyboardInterrupt:
