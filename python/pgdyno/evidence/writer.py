@@ -75,12 +75,12 @@ class Writer:
             if path.exists():
                 raise EvidenceExistsError(path)
             half_made = path.with_name(path.name + ".new")
-            half_made.unlink(missing_ok=True)
+            _remove_half_made(half_made)
             try:
                 _make(half_made, cases, lock)
                 half_made.rename(path)
             finally:
-                half_made.unlink(missing_ok=True)
+                _remove_half_made(half_made)
             return cls(path, file.open_for_writing(path), lock)
         except BaseException:
             lock.release()
@@ -313,6 +313,14 @@ class Writer:
         except sqlite3.OperationalError:
             # A reader is following. It sees everything, and the file stays good in WAL mode.
             return
+
+
+def _remove_half_made(path: Path) -> None:
+    """The file and SQLite's companions of it: a journal that a kill has left would be rolled back into the
+    next file of that name.
+    """
+    for companion in ("", "-journal", "-wal", "-shm"):
+        path.with_name(path.name + companion).unlink(missing_ok=True)
 
 
 def _make(path: Path, cases: Sequence[tuple[Study, Sequence[Arm]]], lock: WriterLock) -> None:
