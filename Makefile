@@ -5,7 +5,7 @@ BIN := .venv/bin
 ENGINE_SOURCES := $(shell find crates/engine -name '*.rs' -o -name '*.sql') crates/engine/Cargo.toml Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check wheel wheel-demo bench docs lock clean
+.PHONY: help setup demo test crash-test check wheel wheel-demo bench docs lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 20
@@ -35,6 +35,9 @@ demo: setup ## compare two PostgreSQL servers in about four minutes; verdict, ev
 test: setup ## every test: the engine's, the Python side's, and those against real servers
 	PGDYNO_TEST_PG_BIN="$${PGDYNO_TEST_PG_BIN:-$$($(BIN)/pgdyno servers path system 2>/dev/null || $(BIN)/pgdyno servers path 18)}" cargo test --quiet
 	$(BIN)/python -m pytest -n $$(( $$(nproc) + 1 )) --dist loadfile
+
+crash-test: setup ## kill pgdyno, its engine and its servers N times (default 50, SEED=… repeats one) and look at what is left
+	PYTHONPATH=tests $(BIN)/python tests/e2e/crash.py --kills $(or $(N),50) $(if $(SEED),--seed $(SEED))
 
 check: setup ## format, lint, types
 	cargo fmt --check
