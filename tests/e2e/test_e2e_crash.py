@@ -13,10 +13,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from crash import PHASES, CrashTest, Deck, prepared
+from crash import PHASES, SIZES, CrashTest, Deck, prepared
 from crash_ledger import faults, finished
 from crash_victims import VICTIMS, find, strike
-from program import Program
+from program import Program, measuring
+
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import TrialStatus
 
 SEED = 6
 KILLS = 5
@@ -39,6 +42,29 @@ def test_no_kill_loses_a_finished_trial_or_leaves_anything(world: Program, serve
     assert {kill.victim for kill in test.kills} == set(VICTIMS), lines
     assert len(lines) == KILLS
     assert any(key[0] == "trial" for study in test.studies for key in study.finished)
+
+
+def test_a_killed_pgdyno_and_its_resume_do_not_disturb_another_one_on_the_same_cache(
+    world: Program, server: str
+) -> None:
+    lives, dies = world.folder / "lives.sqlite", world.folder / "dies.sqlite"
+    words = ("compare", *SIZES, "--seed", "1", "--window", "0.4s")
+    killed = world.start(*words, "--evidence", dies, server, server)
+    killed.until(lambda: measuring(dies))
+    # Every block of the other one is counted, and those that the kill falls into are among them.
+    undisturbed = world.start(*words, "--evidence", lives, server, server)
+    undisturbed.until(lambda: measuring(lives))
+    assert strike(find(psutil.Process(killed.process.pid), "everything"))
+    killed.ended()
+    resumed = world.run("compare", "--resume", dies, "--json")
+    ended = undisturbed.ended()
+    assert (resumed.status, ended.status) == (0, 0), (resumed.err, ended.err)
+    for evidence in (lives, dies):
+        assert faults(evidence, {}, ended=True) == []
+    with Evidence(lives) as opened:
+        assert {trial.status for trial in opened.trials(all_attempts=True)} == {TrialStatus.OK}
+    assert not list(world.cache.glob("runs/run-*"))
+    assert not list(world.sockets.iterdir())
 
 
 def test_a_seed_says_whom_to_kill_and_when() -> None:
