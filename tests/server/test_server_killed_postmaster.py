@@ -64,6 +64,7 @@ def killed(build: Build, data_dir: Path, account: Account) -> tuple[psutil.Proce
     server.process.wait(END_S)
     server.socket.remove()
     connection.close()
+    assert "its postmaster was killed by signal 9" in server.last_words()
     assert alive(backend)
     assert still_there(segments) == segments
     return backend, segments

@@ -140,7 +140,13 @@ class Server:
 
     def last_words(self) -> str:
         """The end of the log in one line, for an error message."""
-        return last_words(self.log()) or "it said nothing"
+        words = last_words(self.log()) or "it said nothing"
+        status = self.process.poll()
+        if status is not None and status < 0:
+            return (
+                f"its postmaster was killed by signal {-status} (if memory ran out, dmesg says so): {words}"
+            )
+        return words
 
     def __enter__(self) -> Self:
         return self
