@@ -23,11 +23,14 @@ DATASET_SEED = 1
 
 @dataclass(frozen=True)
 class Place:
-    """A database that is to be loaded. ``into_existing``: what an earlier load left there may be replaced."""
+    """A database that is to be loaded. ``into_existing``: what an earlier load left there may be replaced.
+    ``replace``: pgbench's tables may be replaced, whoever made them.
+    """
 
     conninfo: str
     connect: Connect
     into_existing: bool = False
+    replace: bool = False
 
 
 def load_data(
@@ -48,14 +51,8 @@ def load_data(
     workload = workload_of(parameters)
     if place.into_existing:
         with place.connect() as connection:
-            workload.clear(connection)
-    specification = load_specification(
-        place.conninfo,
-        parameters,
-        connections=connections,
-        seed=seed,
-        into_existing=place.into_existing,
-    )
+            workload.require_replaceable(connection)
+    specification = load_specification(place, parameters, connections=connections, seed=seed)
     result = run_load(
         specification,
         interruption,
@@ -73,18 +70,18 @@ def load_data(
 
 
 def load_specification(
-    conninfo: str,
+    place: Place,
     parameters: WorkloadParameters,
     *,
     connections: int | None = None,
     seed: int = DATASET_SEED,
-    into_existing: bool = False,
 ) -> dict[str, Any]:
     """For the engine's ``load`` (docs/engine.md). By default a connection per core."""
     return {
-        "conninfo": conninfo,
+        "conninfo": place.conninfo,
         "workload": parameters.to_load(),
         "seed": seed,
         "connections": connections or max(2, psutil.cpu_count() or 2),
-        "into_existing": into_existing,
+        "into_existing": place.into_existing,
+        "replace": place.replace,
     }

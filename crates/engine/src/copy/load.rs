@@ -12,7 +12,7 @@ use super::dataset::Dataset;
 use super::error::{LoadError, Stage};
 use super::phase::{Phase, Queue};
 use super::progress::{Progress, forecast};
-use super::specification::{Specification, Workload};
+use super::specification::{Replaceable, Specification, Workload};
 use super::timing::Timing;
 use super::tpcc::Tpcc;
 use super::worker::{self, Shared};
@@ -30,13 +30,13 @@ type Emit<'a> = &'a mut dyn FnMut(Value);
 pub fn run(specification: &Specification, stop: &AtomicBool, emit: Emit<'_>) -> Result<(), LoadError> {
     let conninfo = conninfo::load(&specification.conninfo)
         .map_err(|error| LoadError::new(Stage::Specification, error.to_string()))?;
-    let (connections, into_existing) = (specification.connections, specification.into_existing);
-    let order = Order { conninfo, connections, into_existing, on_notice: None };
+    let (connections, existing) = (specification.connections, specification.replaceable());
+    let order = Order { conninfo, connections, existing, on_notice: None };
     match &specification.workload {
         Workload::Tpcc { warehouses } => {
             load(&Tpcc::new(*warehouses, specification.seed), &order, stop, emit)
         }
-        Workload::Pgbench(initialise) => load(&Pgbench::new(initialise.clone()), &order, stop, emit),
+        Workload::Pgbench(initialise) => load(&Pgbench::marked(initialise.clone()), &order, stop, emit),
     }
 }
 
@@ -46,8 +46,8 @@ pub struct Order {
     pub conninfo: Conninfo,
     /// See [`Specification::connections`].
     pub connections: u32,
-    /// See [`Specification::into_existing`].
-    pub into_existing: bool,
+    /// See [`Specification::replaceable`].
+    pub existing: Replaceable,
     /// Who is told of the server's notices.
     pub on_notice: Option<OnNotice>,
 }
@@ -71,7 +71,7 @@ pub fn load<D: Dataset>(
     let shared = Shared { progress, stop: AtomicBool::new(false) };
     emit(forecast(dataset.tables()));
     let began = Instant::now();
-    block_on(&reactor, dataset.begin(&mut control, order.into_existing))?;
+    block_on(&reactor, dataset.begin(&mut control, order.existing))?;
     let mut timing = Timing::default();
     timing.add(Phase::Create, None, began.elapsed());
 

@@ -19,4 +19,4 @@ pub use command::command;
 pub use error::{LoadError, Refused, Stage};
 pub use load::run;
 pub(crate) use load::{Order, load};
-pub use specification::Specification;
+pub use specification::{Replaceable, Specification};

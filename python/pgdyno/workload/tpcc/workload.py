@@ -33,7 +33,7 @@ class Tpcc:
         """The engine's."""
         return dataset_format(self.parameters.kind)
 
-    def clear(self, conn: Connection) -> None:
+    def require_replaceable(self, conn: Connection) -> None:
         """Nothing."""
 
     def complete(self, conn: Connection, on_phase: OnPhase) -> None:
