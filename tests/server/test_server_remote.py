@@ -120,6 +120,23 @@ def test_only_copies_that_nobody_holds_are_dropped(remote: Remote) -> None:
         remote.drop(name)
 
 
+def test_a_trials_copy_that_somebody_renamed_is_kept(remote: Remote) -> None:
+    remote.create("pgdyno_pristine", "tpcc, 1 warehouse, pristine")
+    left = TrialCopy(remote, "pgdyno_pristine")
+    left.restore()
+    assert left._holder is not None
+    left._holder.close()
+    until_unlocked(remote, left.number)
+    with remote.connect() as connection:
+        connection.execute(
+            sql.SQL("alter database {} rename to found_interesting").format(sql.Identifier(left.name))
+        )
+    remote.drop_what_nobody_holds()
+    assert remote.has_database("found_interesting")
+    for name in ("found_interesting", "pgdyno_pristine"):
+        remote.drop(name)
+
+
 def until_unlocked(remote: Remote, number: int) -> None:
     """A backend ends some time after its client has gone: this waits for its lock."""
     with remote.connect() as connection:
@@ -145,7 +162,8 @@ def test_a_copy_is_held_again_after_its_connection_was_lost(remote: Remote) -> N
 def test_a_comment_that_only_begins_as_ours_is_no_mark(remote: Remote) -> None:
     with remote.connect() as connection:
         connection.execute("create database theirs")
-        for comment in ("pgdyno results of 2025", 'pgdyno {"purpose": 1}', "pgdyno []", 'pgdyno {"a": "b"}'):
+        for comment in ("pgdyno results of 2025", 'pgdyno {"purpose": 1}', "pgdyno []", 'pgdyno {"a": "b"}',
+                        "pgdyno " + "[" * 900, "pgdyno " + "[" * 10**6):  # fmt: skip
             connection.execute(sql.SQL("comment on database theirs is {}").format(sql.Literal(comment)))
             assert "theirs" not in remote.own_databases()
             with pytest.raises(DatasetError, match="not made by pgdyno"):

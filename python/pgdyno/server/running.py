@@ -17,6 +17,7 @@ from psycopg.conninfo import make_conninfo
 from pgdyno.errors import ConnectError, ServerError, StartError, in_one_line
 from pgdyno.server.build import Build
 from pgdyno.server.process import STOP_SIGNALS, StopMode
+from pgdyno.server.read_limits import LimitedConnection
 from pgdyno.server.sockets import PORT, SocketDirectory
 
 SUPERUSER = "pgdyno"
@@ -71,7 +72,9 @@ class Server:
     def connect(self, dbname: str = "postgres") -> Connection:
         """A new connection in autocommit mode. Raises ConnectError."""
         try:
-            return psycopg.connect(self.conninfo(dbname), autocommit=True, application_name="pgdyno")
+            return LimitedConnection.connect(
+                self.conninfo(dbname), autocommit=True, application_name="pgdyno"
+            )
         except psycopg.Error as error:
             why = f"it ended: {self.last_words()}" if not self.alive else in_one_line(error)
             raise ConnectError(f"no connection to {self.build.label}: {why}") from error
