@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from pgdyno.errors import EngineError
+from pgdyno.errors import EngineError, in_one_line
 
 PROGRAM = "pgdyno-engine"
 PGBENCH = "pgdyno-pgbench"
@@ -28,6 +28,9 @@ EXIT_TIMEOUT_S = 60.0
 """How long the engine may take to end after its last event or an order to stop. It drains in-flight
 transactions under a limit of its own (``drive.specification``), which is shorter; the rest is closing
 connections."""
+
+COMPLAINT_BYTES_MAX = 64 << 10
+"""Of what the engine wrote to its standard error: the last line is shown."""
 
 Event = dict[str, Any]
 
@@ -79,7 +82,7 @@ def build_info() -> Event:
     """The engine: version, profile (release or debug), target, compiler, formats of its datasets."""
     done = subprocess.run([find_engine(), "version"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise EngineError(f"{PROGRAM} version failed: {done.stderr.strip()}")
+        raise EngineError(f"{PROGRAM} version failed: {in_one_line(done.stderr)}")
     info: Event = json.loads(done.stdout)
     return info
 
@@ -104,7 +107,7 @@ class Engine:
 
     def __init__(self, command: Literal["drive", "load", "check"], specification: Mapping[str, Any]) -> None:
         # The file outlives the run and cannot fill up as a pipe would while we read events.
-        self._stderr = tempfile.TemporaryFile(mode="w+")  # noqa: SIM115
+        self._stderr = tempfile.TemporaryFile(mode="w+", errors="replace")  # noqa: SIM115
         self._process = subprocess.Popen(
             [find_engine(), command],
             stdin=subprocess.PIPE,
@@ -169,7 +172,8 @@ class Engine:
             pass
 
     def _complaint(self) -> str:
-        self._stderr.seek(0)
+        end = self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, end - COMPLAINT_BYTES_MAX))
         lines = self._stderr.read().strip().splitlines()
         return lines[-1] if lines else "it said nothing"
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from psycopg.rows import dict_row
 
 from pgdyno.errors import ConnectError, DatasetError, DiskFullError, UsageError
 from pgdyno.lab.connections import OURS, require_connections
@@ -20,12 +21,14 @@ from pgdyno.server.dsn import Dsn
 from pgdyno.server.holding import hold
 from pgdyno.server.local import free_for_data
 from pgdyno.server.mark import database_name
+from pgdyno.server.read_limits import READ_ROWS_MAX, ReadLimitExceeded
 from pgdyno.server.remote import Remote
 from pgdyno.server.running import Server
 from pgdyno.server.trial_copy import TrialCopy
 from pgdyno.study.arm import parse_arms
 from pgdyno.study.plan import Study
 from pgdyno.study.tpcc import TpccParameters
+from pooler import pooler
 
 pytestmark = pytest.mark.server
 
@@ -194,6 +197,25 @@ def test_a_name_as_of_a_database_in_the_making_is_no_mark(remote: Remote) -> Non
             with pytest.raises(DatasetError, match="not made by pgdyno"):
                 remote.drop(mark.making_name(1))
         connection.execute(sql.SQL("drop database {}").format(name))
+
+
+def test_a_result_of_too_many_rows_is_refused_and_the_connection_lives_on(remote: Remote) -> None:
+    with remote.connect() as connection:
+        most = connection.execute("select generate_series(1, %s)", (READ_ROWS_MAX,)).fetchall()
+        assert len(most) == READ_ROWS_MAX
+        with pytest.raises(ReadLimitExceeded, match="the server sent 100,001 rows"):
+            connection.execute("select generate_series(1, %s)", (READ_ROWS_MAX + 1,))
+        with pytest.raises(ReadLimitExceeded, match="the server sent 100,001 rows"):
+            connection.cursor(row_factory=dict_row).execute("select generate_series(1, 100001) as n")
+        assert connection.execute("select 1").fetchone() == (1,)
+
+
+def test_one_value_that_is_too_large_is_refused_over_tcp(running_server: Server) -> None:
+    with pooler(running_server, 2, "session") as between:
+        connection = Remote(Dsn(between.dsn("postgres"))).connect()
+        with pytest.raises(ReadLimitExceeded, match="more than 32 MiB in one answer"):
+            connection.execute("select repeat('x', 50 << 20)")
+        assert connection.closed
 
 
 def test_a_finished_database_takes_any_number_of_connections(remote: Remote) -> None:

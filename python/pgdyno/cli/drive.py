@@ -13,7 +13,7 @@ from rich.table import Table
 
 from pgdyno.analysis.telemetry.latency import quantiles_ms
 from pgdyno.cli import options
-from pgdyno.cli.console import err, out, print_json, say
+from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.groups import expanded
 from pgdyno.cli.workload import PgbenchScripts, TpccCalls, Which, parameters_of
 from pgdyno.drive.run import Run, run_drive
@@ -152,7 +152,7 @@ def _run(specification: Mapping[str, Any], quiet: bool) -> tuple[Run, Event | No
         elif event["event"] == "slice" and event["role"] == "measure":
             measured.append(event)
         elif event["event"] == "error":
-            err.print(f"{event['kind']}: {event['sqlstate']}: {event['message']}", markup=False)
+            say(f"{event['kind']}: {event['sqlstate']}: {event['message']}")
 
     with Interruption() as interruption:
         run = run_drive(specification, interruption, on_event, read=lambda: [None])

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 import pgdyno
@@ -191,7 +190,7 @@ def list_studies(as_json: AsJson = False) -> None:
         table = Table(heading, "", box=None, title_justify="left")
         for path, data in found:
             if path.parent == folder:
-                table.add_row(path.stem, escape(data["title"]))
+                table.add_row(path.stem, data["title"])
         out.print(table)
         out.print(str(folder), markup=False, soft_wrap=True)
         out.print()
