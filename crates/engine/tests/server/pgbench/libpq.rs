@@ -69,7 +69,7 @@ fn servers_of_another_kind_than_is_wanted_are_passed_over() {
             for environment in [&place[..], &[&place[..], &[read_only]].concat()] {
                 let run = ["-n", "-t", "1", "-f", &one, "postgres"];
                 let (ours, real) = both(&primary, environment, &run);
-                assert_alike(&ours.0, &real.0, &environment);
+                assert_alike(&ours.0, &real.0, environment);
                 assert_eq!(ours.1, real.1, "{environment:?}");
                 told.push(real.1);
             }
