@@ -47,9 +47,9 @@ class Prepared:
     records: Sequence[records.Arm]
     caveats: list[Caveat]
     data_path: Path
-    in_effect: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     aa: Mapping[int, Prepared] = field(default_factory=dict)
     why_no_aa: str = ""
+    in_effect: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
 
 @contextlib.contextmanager
