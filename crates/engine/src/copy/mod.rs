@@ -13,6 +13,7 @@ mod progress;
 mod specification;
 mod timing;
 mod tpcc;
+mod watch;
 mod worker;
 
 pub use command::command;
