@@ -43,7 +43,19 @@ days for `cache prune`). What an arm can be: [Arms](arms.md). What to do with th
 | 1 | failed, or a condition of `check` does not hold |
 | 2 | the command line is wrong; one line on standard error says what |
 | 3 | a condition of `--fail-if` holds ([Gates](gates.md)); everything was measured, shown and written |
-| 130 | stopped by Ctrl-C; what was measured is in the evidence |
+| 130, 143, 129 | stopped by Ctrl-C, SIGTERM, SIGHUP; the evidence has what was measured |
+
+No wait for a server is without a limit. The error names what was waited for, and how long:
+
+| wait | limit |
+|---|---|
+| a login | 15 s, or `connect_timeout` of the DSN; 30 s for a client, with all that it prepares |
+| a statement of pgdyno | 30 s, unless the server answers a second connection; 6 hours at most |
+| the rest of an answer that has begun | 300 s |
+| a transaction | 30 s after its slice ends; then it is cancelled and counted as failed (`abandoned`) |
+| anything, after the first Ctrl-C, SIGTERM or SIGHUP | about 5 s; a second signal ends at once |
+
+TCP connections have keepalives (30 s) and a `tcp_user_timeout` (60 s), unless the DSN sets them.
 
 | environment variable | meaning |
 |---|---|

@@ -98,9 +98,14 @@ class EvidenceError(PgdynoError):
 
 
 class Interrupted(PgdynoError):
-    """The user asked to stop. What was measured until then is in the evidence."""
+    """The user asked to stop. What was measured until then is in the evidence.
 
-    exit_status = 130
+    ``exit_status`` is that of the signal: 130 (SIGINT), 143 (SIGTERM), 129 (SIGHUP).
+    """
+
+    def __init__(self, message: str, exit_status: int = 130) -> None:
+        super().__init__(message)
+        self.exit_status = exit_status
 
 
 def in_one_line(error: Exception | str) -> str:

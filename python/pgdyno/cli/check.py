@@ -14,6 +14,7 @@ from pgdyno.cli.console import out, print_json
 from pgdyno.cli.groups import expanded
 from pgdyno.cli.workload import PgbenchScripts, Which, parameters_of
 from pgdyno.errors import UsageError
+from pgdyno.interruption import Interruption
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.remote import Remote
 from pgdyno.study.pgbench import PgbenchParameters
@@ -44,7 +45,8 @@ def check(
       pgdyno check postgresql://localhost/bench --workload pgbench -b simple-update
     """
     parameters = parameters_of(which, scripts)
-    with closing(_connect(dsn)) as conn:
+    # Nothing has to be ended in order here: it only reads.
+    with Interruption(grace_s=0.0), closing(_connect(dsn)) as conn:
         if isinstance(parameters, PgbenchParameters):
             checks = _check_pgbench(conn, parameters)
         else:

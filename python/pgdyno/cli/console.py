@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import codecs
+import errno
+import io
 import json
+import os
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -30,6 +34,35 @@ def _in_plain_letters(error: UnicodeError) -> tuple[str, int]:
 
 
 codecs.register_error(PLAIN, _in_plain_letters)
+
+
+class _Terminal(io.FileIO):
+    """A terminal that may be closed while we write to it: then nobody reads, and that is no reason to
+    fail."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data) or 0
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            return memoryview(data).nbytes
+
+
+def survive_hangup() -> None:
+    """Lets a closed terminal swallow what is written to it. A run then ends in order after SIGHUP."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper) and stream.isatty():
+            stream.flush()
+            raw = _Terminal(stream.fileno(), "w", closefd=False)
+            again = io.TextIOWrapper(
+                io.BufferedWriter(raw), stream.encoding, stream.errors, line_buffering=True
+            )
+            setattr(sys, name, again)
 
 
 class VisibleConsole(Console):

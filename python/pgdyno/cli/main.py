@@ -14,7 +14,7 @@ from typer.exceptions import TyperException
 
 from pgdyno import __version__
 from pgdyno.cli.commands import Commands
-from pgdyno.cli.console import PLAIN, say
+from pgdyno.cli.console import PLAIN, say, survive_hangup
 from pgdyno.errors import PgdynoError
 
 app = typer.Typer(
@@ -50,8 +50,11 @@ def _program(
 
 
 def main() -> None:
-    """Runs the command line. Exit status: 0 done, 1 failed, 2 wrong usage, 3 a gate, 130 interrupted."""
+    """Runs the command line. Exit status: 0 done, 1 failed, 2 wrong usage, 3 a gate; 130, 143, 129 stopped
+    by Ctrl-C, SIGTERM, SIGHUP.
+    """
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
+    survive_hangup()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=PLAIN)

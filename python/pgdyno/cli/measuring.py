@@ -56,7 +56,7 @@ def run_and_report(
     gating.summarise(built, found, [path, html])
     if ending is Ending.INTERRUPTED:
         say(f"stopped at your request; go on with: {resumed_by} {path}")
-        return 130
+        return interruption.exit_status
     if why := why_no_block_counts(path):
         say(f"pgdyno: no block counts, so there is no result: {why}")
         return 1

@@ -11,8 +11,9 @@ import psycopg
 
 from pgdyno.drive.load import OnLoad, run_load
 from pgdyno.engine import Event
-from pgdyno.errors import DatasetError, Interrupted
+from pgdyno.errors import DatasetError
 from pgdyno.interruption import Interruption
+from pgdyno.server.bounded import cancel
 from pgdyno.study.workload import WorkloadParameters
 from pgdyno.workload.choose import workload_of
 from pgdyno.workload.interface import Connect
@@ -59,12 +60,14 @@ def load_data(
         on_progress,
         on_forecast=lambda size_bytes: on_forecast(size_bytes + workload.bytes_completed),
     )
-    with place.connect() as connection, interruption.tell(connection.cancel):
+    with place.connect() as connection, interruption.tell(lambda: cancel(connection)):
         try:
             workload.complete(connection, lambda phase: on_progress(phase, 0.0))
         except (psycopg.Error, DatasetError) as error:
             if interruption.requested:
-                raise Interrupted("the load was stopped at your request; its data are not whole") from error
+                raise interruption.interrupted(
+                    "the load was stopped at your request; its data are not whole"
+                ) from error
             raise
     return result
 

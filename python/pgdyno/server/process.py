@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
+from pgdyno.interruption import SIGNALS
 from pgdyno.server import child
 from pgdyno.server.user import Account
 
@@ -27,7 +28,7 @@ STOP_SIGNALS: Mapping[StopMode, signal.Signals] = {
 _launcher = ThreadPoolExecutor(
     max_workers=1,
     thread_name_prefix="pgdyno-launcher",
-    initializer=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM)),
+    initializer=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS),
 )
 
 

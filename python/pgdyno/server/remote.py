@@ -19,15 +19,14 @@ from psycopg import sql
 
 from pgdyno.errors import ConnectError, DatasetError, ServerError, in_one_line
 from pgdyno.server import mark
+from pgdyno.server.bounded import connect
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.holding import held_numbers, hold
 from pgdyno.server.pooling import require_session
-from pgdyno.server.read_limits import LimitedConnection
 from pgdyno.server.running import Connection
 from pgdyno.server.version import OLDEST_MAJOR, Version, version_of
 
 MAINTENANCE = "postgres"
-CONNECT_TIMEOUT_S = 15
 FILE_COPY_FROM_MAJOR = 15
 
 
@@ -66,12 +65,7 @@ class Remote:
 
     def _connect(self, dsn: Dsn) -> Connection:
         try:
-            return LimitedConnection.connect(
-                dsn.conninfo,
-                autocommit=True,
-                application_name="pgdyno",
-                connect_timeout=CONNECT_TIMEOUT_S,
-            )
+            return connect(dsn.conninfo)
         except (psycopg.Error, OSError, UnicodeError) as error:
             raise ConnectError(f"no connection to {dsn}: {dsn.masked(in_one_line(error))}") from None
 
