@@ -28,6 +28,7 @@ from typing import Self
 from pgdyno.caveats import Caveat
 from pgdyno.errors import EvidenceError, EvidenceExistsError
 from pgdyno.evidence import file, rows
+from pgdyno.evidence.checksums import Ledger
 from pgdyno.evidence.lock import WriterLock
 from pgdyno.evidence.masking import masked_json
 from pgdyno.evidence.packing import pack_text
@@ -56,6 +57,8 @@ class Writer:
         self._path = path
         self._connection = connection
         self._lock = lock
+        with file.translated(path):
+            self._ledger = Ledger(connection)
 
     @classmethod
     def create(
@@ -293,15 +296,16 @@ class Writer:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with file.translated(self._path):
+        with file.translated(self._path), self._ledger.kept():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
+                self._ledger.store()
+                self._connection.execute("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
-            self._connection.execute("COMMIT")
 
     def _checkpoint(self) -> None:
         with file.translated(self._path):

@@ -89,7 +89,7 @@ def resume_study(
     """Goes on with the first blocks that are not done. ``more_minutes`` come on top of the time spent."""
     done = _read_progress(path)
     studies = [case.study for case in done]
-    with Evidence(path) as evidence:
+    with Evidence(path, verify=False) as evidence:  # it just was
         spent_s = sum(case.spent_s for case in done) + aa.spent_s(evidence)
         numbers = aa.numbers_of(evidence)
         of_twins = {number: aa.rates_so_far_of(evidence, number) for number in numbers.values()}
@@ -190,7 +190,7 @@ SERVER_FACTS = ("build_id", "version_text")
 def require_comparable(path: Path, ready: Sequence[Prepared]) -> None:
     """Blocks of different servers, machines or schedules must not be pooled. Raises EvidenceError."""
     facts: list[tuple[str, object, object]] = []
-    with Evidence(path) as evidence:
+    with Evidence(path, verify=False) as evidence:
         for case, prepared in enumerate(ready):
             arms, study = evidence.arms(case), evidence.study(case)
             host = describe_host(prepared.data_path)
@@ -233,7 +233,7 @@ def _measure(
 
 def _codes(path: Path) -> frozenset[Code]:
     """Of the caveats that a study has that goes on."""
-    with Evidence(path) as evidence:
+    with Evidence(path, verify=False) as evidence:
         return frozenset(caveat.code for caveat in evidence.caveats(0))
 
 
