@@ -23,6 +23,19 @@ settings.register_profile("no clock", deadline=None, suppress_health_check=[Heal
 settings.load_profile("no clock")
 
 
+FUZZ = 250
+"""Damaged files that each fuzz test tries, in seconds."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fuzz", type=int, default=FUZZ, metavar="N", help="damaged files a fuzz test tries")
+
+
+@pytest.fixture
+def fuzz(request: pytest.FixtureRequest) -> int:
+    return int(request.config.getoption("--fuzz"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _state_of_its_own() -> Iterator[None]:
     """What is remembered of machines is not that of whoever runs the tests."""

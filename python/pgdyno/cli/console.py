@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import codecs
-import errno
-import io
+import contextlib
 import json
-import os
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from pgdyno.errors import shortened
+from pgdyno.cli.streams import sane_size, without_output
+from pgdyno.errors import PgdynoError, shortened
 from pgdyno.report.visible import visible, visible_json
 
 PLAIN = "pgdyno-plain"
@@ -36,33 +34,19 @@ def _in_plain_letters(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error(PLAIN, _in_plain_letters)
 
 
-class _Terminal(io.FileIO):
-    """A terminal that may be closed while we write to it: then nobody reads, and that is no reason to
-    fail."""
+@contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """Within it standard output is written.
 
-    def write(self, data: Any) -> int:
-        try:
-            return super().write(data) or 0
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.fileno())
-            os.close(nowhere)
-            return memoryview(data).nbytes
-
-
-def survive_hangup() -> None:
-    """Lets a closed terminal swallow what is written to it. A run then ends in order after SIGHUP."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if isinstance(stream, io.TextIOWrapper) and stream.isatty():
-            stream.flush()
-            raw = _Terminal(stream.fileno(), "w", closefd=False)
-            again = io.TextIOWrapper(
-                io.BufferedWriter(raw), stream.encoding, stream.errors, line_buffering=True
-            )
-            setattr(sys, name, again)
+    Raises PgdynoError where that fails, and BrokenPipeError where its reader has gone.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        without_output()
+        raise PgdynoError(f"cannot write to standard output: {error.strerror or error}") from error
 
 
 class VisibleConsole(Console):
@@ -80,17 +64,28 @@ class VisibleConsole(Console):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
 
-out = VisibleConsole()
-err = VisibleConsole(stderr=True)
+class _Output(VisibleConsole):
+    def print(self, *values: Any, **how: Any) -> None:
+        """As the console does."""
+        with writing():
+            super().print(*values, **how)
 
+
+sane_size()
+out = _Output()
+err = VisibleConsole(stderr=True)
 
 SAID_CHARS_MAX = 20_000
 """Of one message: the help of a command is the longest of ours."""
 
 
 def say(text: str) -> None:
-    """A message for people, on standard error; never interpreted as markup."""
-    err.print(shortened(text, SAID_CHARS_MAX), soft_wrap=True)
+    """A message for people, on standard error; never interpreted as markup.
+
+    One that cannot be written is lost: the exit status still tells.
+    """
+    with contextlib.suppress(OSError):
+        err.print(shortened(text, SAID_CHARS_MAX), soft_wrap=True)
 
 
 def print_json(value: Any) -> None:

@@ -74,6 +74,8 @@ def damaged_table(connection: sqlite3.Connection) -> str | None:
             if stored.pop(table, None) != _computed(connection, table):
                 return table
         return OWN if stored else None
+    except UnicodeDecodeError:
+        return table
     except sqlite3.DatabaseError as error:
         if _is_damage(error):
             return table

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pgdyno.errors import DiskFullError, EvidenceError
 from pgdyno.evidence import checksums
+from pgdyno.evidence.ranges import column_out_of_range
 
 APPLICATION_ID = 0x7067646E
 SCHEMA_VERSION = 4
@@ -113,6 +114,9 @@ def _refuse_damage(connection: sqlite3.Connection, path: Path, mode: str) -> Non
     table = checksums.damaged_index(connection)
     if table is not None:
         raise EvidenceError(f"{path} is damaged (an index of the table {table}): restore it from a copy")
+    column = column_out_of_range(connection)
+    if column is not None:
+        raise EvidenceError(f"{path} holds an impossible number ({column}): restore it from a copy")
 
 
 @contextmanager
@@ -120,6 +124,8 @@ def translated(path: Path) -> Iterator[None]:
     """SQLite's errors as ours."""
     try:
         yield
+    except UnicodeDecodeError as error:  # in what SQLite complains of: Python cannot even read the message
+        raise EvidenceError(f"{path} is damaged (a text is not UTF-8): restore it from a copy") from error
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", None)
         if code == sqlite3.SQLITE_FULL:
