@@ -5,10 +5,10 @@ BIN := .venv/bin
 ENGINE_SOURCES := $(shell find crates/engine -name '*.rs' -o -name '*.sql') crates/engine/Cargo.toml Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench docs lock clean
+.PHONY: help setup demo test crash-test check wheel wheel-demo bench docs lock clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1	\2/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 20
 
 setup: $(BIN)/pgdyno $(BIN)/pgdyno-engine ## build the engine and make .venv, so that .venv/bin/pgdyno is the command
 
@@ -33,8 +33,11 @@ demo: setup ## compare two PostgreSQL servers in about four minutes; verdict, ev
 	$(BIN)/pgdyno demo demo
 
 test: setup ## every test: the engine's, the Python side's, and those against real servers
-	PGDYNO_TEST_PG_BIN="$$($(BIN)/pgdyno servers path system 2>/dev/null || $(BIN)/pgdyno servers path 18)" cargo test --quiet
+	PGDYNO_TEST_PG_BIN="$${PGDYNO_TEST_PG_BIN:-$$($(BIN)/pgdyno servers path system 2>/dev/null || $(BIN)/pgdyno servers path 18)}" cargo test --quiet
 	$(BIN)/python -m pytest -n $$(( $$(nproc) + 1 )) --dist loadfile
+
+crash-test: setup ## kill pgdyno, its engine and its servers N times (default 50, SEED=… repeats one) and look at what is left
+	PYTHONPATH=tests $(BIN)/python tests/e2e/crash.py --kills $(or $(N),50) $(if $(SEED),--seed $(SEED))
 
 check: setup ## format, lint, types
 	cargo fmt --check
@@ -42,6 +45,16 @@ check: setup ## format, lint, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+wheel: .venv/installed ## build the wheel of this platform, engine included, into target/wheel
+	@rm -rf target/wheel
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir target/wheel .
+
+wheel-demo: wheel ## install the wheel in a bare environment and run its demo there, with cargo off the PATH
+	@rm -rf target/bare
+	$(PYTHON) -m venv target/bare/environment
+	target/bare/environment/bin/python -m pip install --quiet --disable-pip-version-check target/wheel/*.whl
+	cd target/bare && PATH="$$(echo "$$PATH" | tr : '\n' | grep -v cargo | paste -sd :)" environment/bin/pgdyno demo
 
 bench: setup ## our own speed against the peers, on this machine
 	$(BIN)/python -m bench

@@ -19,6 +19,7 @@ import numpy as np
 
 from bench.figure import Figure, limited
 from bench.setting import Place, Sizes
+from pgdyno.evidence import checksums
 from pgdyno.evidence.packing import pairs_from
 from pgdyno.evidence.records import (
     Arm,
@@ -246,3 +247,4 @@ def _copy_first(path: Path, trials: int, rng: np.random.Generator) -> None:
                 )
             values = ", ".join(f"{name} = (SELECT {name} FROM trial WHERE trial = 1)" for name in OF_TRIAL)
             connection.execute(f"UPDATE trial SET {values} WHERE trial = :trial", names)
+        checksums.seal(connection)

@@ -44,7 +44,20 @@ document. Durations have a unit: `200ms`, `1s`, `1.5min`, `12h`. A bare number i
 | 1 | Failed, or a condition of `check` is false |
 | 2 | Invalid command line; standard error has one line with the reason |
 | 3 | A condition of `--fail-if` is true ([Gates](gates.md)); all results were measured and written |
-| 130 | Stopped by Ctrl-C; the results file contains all measurements |
+| 70 | Internal error; one line names it and the file with its traceback |
+| 130, 143, 129 | Stopped by Ctrl-C, SIGTERM, SIGHUP; the results file contains all measurements |
+
+Every wait for a server has a timeout. The error names the operation and the timeout:
+
+| Operation | Timeout |
+|---|---|
+| Login | 15 s, or `connect_timeout` of the connection string; 30 s for a client, with preparation |
+| Statement of pgdyno | 30 s, unless the server answers a second connection; 6 hours at most |
+| Remainder of an answer | 300 s |
+| Transaction | 30 s after its slice ends; then it is canceled and counted as failed (`abandoned`) |
+| Any, after the first Ctrl-C, SIGTERM or SIGHUP | About 5 s; a second signal exits at once |
+
+TCP connections have keepalives (30 s) and a `tcp_user_timeout` (60 s). The connection string can change both.
 
 | Environment variable | Meaning |
 |---|---|

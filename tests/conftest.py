@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from pgdyno.server.build import Build
+from pgdyno.server.build import Build, read_build
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.find import system_builds
 from pgdyno.server.running import Server
@@ -20,6 +21,19 @@ from pgdyno.server.user import Account, server_account
 # Hypothesis holds each example against a deadline on the clock, which a busy machine misses.
 settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("no clock")
+
+
+FUZZ = 250
+"""Damaged files that each fuzz test tries, in seconds."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fuzz", type=int, default=FUZZ, metavar="N", help="damaged files a fuzz test tries")
+
+
+@pytest.fixture
+def fuzz(request: pytest.FixtureRequest) -> int:
+    return int(request.config.getoption("--fuzz"))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -58,7 +72,9 @@ def session_dir() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def build() -> Build:
-    """Some build, the first that is there: an installed one."""
+    """The build that PGDYNO_TEST_PG_BIN names, else the first that is installed."""
+    if named := os.environ.get("PGDYNO_TEST_PG_BIN"):
+        return read_build(Path(named), "system", "named by PGDYNO_TEST_PG_BIN")
     builds = system_builds()
     if not builds:
         pytest.skip("NO SERVER: no PostgreSQL is installed; tests of servers did not run")

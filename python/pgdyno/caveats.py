@@ -27,6 +27,7 @@ class Code(StrEnum):
     UNSAFE_SETTINGS = "unsafe-settings"
     UNSAFE_ARM = "unsafe-arm"
     NEAREST_VERSION = "nearest-version"
+    UNTESTED_VERSION = "untested-version"
     SETTINGS_DROPPED = "settings-dropped"
     DEBUG_SERVER = "debug-server"
     DEBUG_ENGINE = "debug-engine"
@@ -38,6 +39,7 @@ class Code(StrEnum):
     DATA_NOT_RESTORED = "data-not-restored"
     SHARED_MACHINE = "shared-machine"
     NO_KEYING_AND_THINKING = "no-keying-and-thinking"
+    NOT_TPCC_MIX = "not-tpcc-mix"
     MORE_CLIENTS_THAN_BRANCHES = "more-clients-than-branches"
     SCALE_OF_THE_DATA = "scale-of-the-data"
     OWN_SCRIPTS_NOT_CHECKED = "own-scripts-not-checked"
@@ -78,6 +80,8 @@ class Code(StrEnum):
     VIRTUAL_MACHINE = "virtual-machine"
     NUMA = "numa"
     HUGE_PAGES = "huge-pages"
+    SMALL_PAGES = "small-pages"
+    PREEMPTION = "preemption"
     SWAP_USED = "swap-used"
     SWAPPING = "swapping"
     OUT_OF_MEMORY = "out-of-memory"
@@ -151,6 +155,12 @@ WORDINGS: Mapping[Code, Wording] = {
         "Version {requested} was not to be had; {resolved} was measured in its place.",
         "Install {requested}, or name the version that was measured.",
     ),
+    Code.UNTESTED_VERSION: Wording(
+        "The server of {arm} is PostgreSQL {version}, newer than {newest}, the newest version that this "
+        "pgdyno is tested with: telemetry that changed since then may be missing or wrong.",
+        "Check counters that matter against the server's own views, or use a pgdyno that is tested with "
+        "this version.",
+    ),
     Code.SETTINGS_DROPPED: Wording(
         "Arm {arm} ran without {settings}: its server does not know or did not take them.",
         "Take a profile made for this version, or drop these settings from every arm.",
@@ -196,6 +206,11 @@ WORDINGS: Mapping[Code, Wording] = {
     Code.NO_KEYING_AND_THINKING: Wording(
         "The clients neither keyed nor thought: a few clients ran as fast as the server allowed.",
         "For TPC-C's own load, pass --pacing keying-and-thinking with ten clients per warehouse.",
+    ),
+    Code.NOT_TPCC_MIX: Wording(
+        "The transaction mix was {mix}, not the TPC-C mix: rates and latencies do not compare with those of "
+        "the standard mix.",
+        "Leave --mix out (mix in a study file) to run TPC-C's mix.",
     ),
     Code.MORE_CLIENTS_THAN_BRANCHES: Wording(
         "The clients of tpcb-like ({clients}) are more than the rows of pgbench_branches ({scale}) that they "

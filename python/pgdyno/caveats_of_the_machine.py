@@ -47,6 +47,19 @@ OF_THE_MACHINE: Mapping[str, tuple[str, str]] = {
         "Write madvise to /sys/kernel/mm/transparent_hugepage/enabled; for shared buffers reserve huge pages "
         "(vm.nr_hugepages), which huge_pages = try then takes.",
     ),
+    "small-pages": (
+        "The shared buffers of {arms} are not in huge pages ({reason}): with {clients} clients the page "
+        "tables of a server's processes may grow to {tables}, and page faults and address lookups take a "
+        "part of each transaction.",
+        "Reserve huge pages before the servers start (sysctl vm.nr_hugepages={pages}), with huge_pages = try "
+        "or on. Transparent huge pages do not back shared buffers by default.",
+    ),
+    "preemption": (
+        "The kernel is fully preemptible (model {model}): it may suspend a backend that holds a spinlock. A "
+        "server with many connections and without huge pages can lose half of its speed.",
+        "Boot with preempt=lazy, or with preempt=none where the kernel has it; a real-time kernel (rt) has "
+        "no such choice. Reserve huge pages for shared buffers (vm.nr_hugepages).",
+    ),
     "swap-used": (
         "{used} are swapped out: what is needed of them comes back from the disk while something is "
         "measured.",

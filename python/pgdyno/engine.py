@@ -5,6 +5,7 @@ The interface is docs/reference/engine-protocol.md. This module knows nothing of
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -13,49 +14,86 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from pgdyno.errors import EngineError
+from pgdyno.errors import EngineError, in_one_line
 
 PROGRAM = "pgdyno-engine"
 PGBENCH = "pgdyno-pgbench"
 
 EXIT_TIMEOUT_S = 60.0
-"""How long the engine may take to end after its last event or an order to stop. It drains in-flight
-transactions under a limit of its own (``drive.specification``), which is shorter; the rest is closing
-connections."""
+"""How long the engine may take to end after its last event. It drains in-flight transactions under a limit of
+its own (``drive.specification``), which is shorter; the rest is closing connections."""
+
+STOP_TIMEOUT_S = 4.5
+"""How long it may take to end after an order to stop, before it is killed. It gives up what is in flight,
+or takes a load back, within 4 s: then pgdyno itself ends within some 5 s, even if the server is silent."""
+
+ANSWER_TIMEOUT_S = 60.0
+"""How long the engine may take to say what it is: it reads no file and asks no server for it."""
+
+COMPLAINT_BYTES_MAX = 64 << 10
+"""Of what the engine wrote to its standard error: the last line is shown."""
 
 Event = dict[str, Any]
 
 
+REMEDY = "install the wheel of pgdyno again, or, in a checkout, build the engine with: make setup"
+
+
 def find_engine() -> Path:
-    """The engine's program: ``PGDYNO_ENGINE``, else beside this Python, else on the PATH."""
+    """Return the engine's program: ``PGDYNO_ENGINE``, else the installed one, else the first on the PATH.
+
+    Raises EngineError if there is no such program.
+    """
     named = os.environ.get("PGDYNO_ENGINE")
-    candidates = [Path(named)] if named else [Path(sys.executable).parent / PROGRAM]
-    if not named and (on_path := shutil.which(PROGRAM)):
-        candidates.append(Path(on_path))
-    for path in candidates:
+    places = iter([Path(named)]) if named else _places()
+    for path in places:
         if os.access(path, os.X_OK):
             return path
-    raise EngineError(f"the engine {PROGRAM} is not at {candidates[0]}; build it with: make setup")
+    where = named or Path(sys.executable).parent / PROGRAM
+    raise EngineError(f"the engine {PROGRAM} is not at {where}; {REMEDY}")
+
+
+def _places() -> Iterator[Path]:
+    """Yield where the engine may be: beside this Python, where a wheel put it, on the PATH."""
+    yield Path(sys.executable).parent / PROGRAM
+    yield from _installed()
+    if on_path := shutil.which(PROGRAM):
+        yield Path(on_path)
+
+
+def _installed() -> Iterator[Path]:
+    """Yield the program that the wheel installed: with ``pip install --user`` it is not beside the Python."""
+    from importlib import metadata  # noqa: PLC0415 - takes 20 ms; mostly the program is beside the Python
+
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        for file in metadata.files("pgdyno") or ():
+            if file.name == PROGRAM:
+                yield Path(str(file.locate())).resolve()
 
 
 def find_pgbench() -> Path:
     """The engine's program that takes pgbench's options: beside the engine."""
     path = find_engine().with_name(PGBENCH)
     if not os.access(path, os.X_OK):
-        raise EngineError(f"{PGBENCH} is not at {path}; build it with: make setup")
+        raise EngineError(f"{PGBENCH} is not at {path}; {REMEDY}")
     return path
 
 
 def build_info() -> Event:
     """The engine: version, profile (release or debug), target, compiler, formats of its datasets."""
-    done = subprocess.run([find_engine(), "version"], capture_output=True, text=True, check=False)
+    command = [str(find_engine()), "version"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ANSWER_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise EngineError(f"{command[0]} did not say its version within {ANSWER_TIMEOUT_S:g} s") from None
     if done.returncode != 0:
-        raise EngineError(f"{PROGRAM} version failed: {done.stderr.strip()}")
+        raise EngineError(f"{PROGRAM} version failed: {in_one_line(done.stderr)}")
     info: Event = json.loads(done.stdout)
     return info
 
@@ -66,7 +104,7 @@ def dataset_format(workload: str) -> str:
     try:
         return str(build_info()["dataset_format"][workload])
     except KeyError:
-        raise EngineError(f"{PROGRAM} is older than this pgdyno; build it with: make setup") from None
+        raise EngineError(f"{PROGRAM} is older than this pgdyno; {REMEDY}") from None
 
 
 class Engine:
@@ -80,7 +118,9 @@ class Engine:
 
     def __init__(self, command: Literal["drive", "load", "check"], specification: Mapping[str, Any]) -> None:
         # The file outlives the run and cannot fill up as a pipe would while we read events.
-        self._stderr = tempfile.TemporaryFile(mode="w+")  # noqa: SIM115
+        self._stderr = tempfile.TemporaryFile(mode="w+", errors="replace")  # noqa: SIM115
+        self._killer: threading.Timer | None = None
+        self._was_killed = False
         self._process = subprocess.Popen(
             [find_engine(), command],
             stdin=subprocess.PIPE,
@@ -112,6 +152,10 @@ class Engine:
                 break
             yield last
         status = self._status()
+        if self._was_killed:
+            raise EngineError(
+                f"the engine did not end within {STOP_TIMEOUT_S:g} s after the order to stop and was killed"
+            )
         if last is None or last["event"] not in ("result", "failed"):
             raise EngineError(f"the engine ended without a result (status {status}): {self._complaint()}")
 
@@ -124,8 +168,20 @@ class Engine:
         self._send({"do": "measure"})
 
     def stop(self) -> None:
-        """Asks for a graceful end: in-flight transactions finish and the result is written."""
+        """Asks for a graceful end: in-flight transactions finish and the result is written. An engine that
+        does not end within STOP_TIMEOUT_S is killed.
+        """
+        if self._killer is None:
+            self._killer = threading.Timer(STOP_TIMEOUT_S, self._kill)
+            self._killer.daemon = True
+            self._killer.start()
         self._send({"do": "stop"})
+
+    def _kill(self) -> None:
+        """Ends it, from the timer's thread."""
+        if self._process.poll() is None:
+            self._was_killed = True
+            self._process.kill()
 
     def _status(self) -> int:
         try:
@@ -145,7 +201,8 @@ class Engine:
             pass
 
     def _complaint(self) -> str:
-        self._stderr.seek(0)
+        end = self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, end - COMPLAINT_BYTES_MAX))
         lines = self._stderr.read().strip().splitlines()
         return lines[-1] if lines else "it said nothing"
 
@@ -158,9 +215,12 @@ class Engine:
         if kind is KeyboardInterrupt:
             self._process.kill()
         try:
-            # Closes its input, which ends it, and reads what it still says, so that it cannot block.
-            self._process.communicate(timeout=EXIT_TIMEOUT_S)
+            # Closes its input, which is an order to stop, and reads what it still says, so that it cannot
+            # block.
+            self._process.communicate(timeout=STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.send_signal(signal.SIGKILL)
             self._process.communicate()
+        if self._killer is not None:
+            self._killer.cancel()
         self._stderr.close()

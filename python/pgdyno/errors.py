@@ -23,11 +23,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+MESSAGE_CHARS_MAX = 4000
+"""Of an error message: a server may send megabytes as one. A terminal of 80 columns shows 50 lines of it."""
+
+
+def shortened(text: str, chars_max: int = MESSAGE_CHARS_MAX) -> str:
+    """Return the beginning of a text that is too long, and how much is left out."""
+    if len(text) <= chars_max:
+        return text
+    return f"{text[:chars_max]}… ({len(text) - chars_max:,} more characters)"
+
 
 class PgdynoError(Exception):
-    """The root: something failed. The text is one line, fit to be shown as it is."""
+    """The root: something failed. The text is one line, fit to be shown; a long one is shortened."""
 
     exit_status = 1
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(shortened(message))
 
 
 class UsageError(PgdynoError):
@@ -85,9 +98,14 @@ class EvidenceError(PgdynoError):
 
 
 class Interrupted(PgdynoError):
-    """The user asked to stop. What was measured until then is in the evidence."""
+    """The user asked to stop. What was measured until then is in the evidence.
 
-    exit_status = 130
+    ``exit_status`` is that of the signal: 130 (SIGINT), 143 (SIGTERM), 129 (SIGHUP).
+    """
+
+    def __init__(self, message: str, exit_status: int = 130) -> None:
+        super().__init__(message)
+        self.exit_status = exit_status
 
 
 def in_one_line(error: Exception | str) -> str:
@@ -95,7 +113,7 @@ def in_one_line(error: Exception | str) -> str:
     and every kind of encryption that it tried, a server's log for every client.
     """
     said: dict[str, str] = {}
-    for part in str(error).splitlines():
+    for part in shortened(str(error)).splitlines():
         for line in " ".join(part.split()).split(" / "):
             said.setdefault(line.partition("FATAL: ")[2] or line, line)
     return " / ".join(line for line in said.values() if line and not line.endswith("All failures were:"))

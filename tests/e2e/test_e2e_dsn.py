@@ -295,6 +295,134 @@ def test_tables_that_are_not_ours_are_left_alone_even_in_the_named_database(
     assert ended.err.splitlines() == ended.complaints
 
 
+PGBENCH = (
+    "create table pgbench_branches (bid int not null, bbalance int, filler char(88));"
+    "create table pgbench_tellers (tid int not null, bid int, tbalance int, filler char(84));"
+    "create table pgbench_accounts (aid int not null, bid int, abalance int, filler char(84));"
+    "create table pgbench_history (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22));"
+    "insert into pgbench_branches select 1, 7, '';"
+    "insert into pgbench_tellers select n, 1, 7, '' from generate_series(1, 10) n;"
+    "insert into pgbench_accounts select n, 1, n, 'precious' from generate_series(1, 1000) n;"
+    "insert into pgbench_history select 1, 1, n, 1, now(), '' from generate_series(1, 50) n"
+)
+"""What pgbench -i makes, filled by somebody."""
+
+
+@pytest.fixture
+def somebodys(theirs: Server) -> Iterator[Server]:
+    """A server whose database ``bank`` has pgbench's tables, not loaded by pgdyno."""
+    execute(theirs, "create database bank")
+    execute(theirs, PGBENCH, "bank")
+    yield theirs
+    execute(theirs, "drop database bank with (force)")
+
+
+def rows_of_bank(server: Server) -> object:
+    """Every row of the four tables."""
+    with closing(server.connect("bank")) as connection:
+        return [
+            connection.execute(f"select * from pgbench_{name} order by 1, 2, 3").fetchall()
+            for name in ("branches", "tellers", "accounts", "history")
+        ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("load", "--workload", "pgbench", "--into-existing"),
+        ("load", "--workload", "pgbench", "--into-existing", "--accounts-copy", "--scale", "2"),
+        ("load", "--workload", "pgbench"),
+        ("load", "--workload", "pgbench", "--replace"),
+        ("load", "--into-existing", "--replace"),
+        ("drive", "--workload", "pgbench", *DRIVE),
+        ("drive", "--into-existing", *DRIVE),
+        ("compare", "--workload", "pgbench", "--scale", "1", "--into-existing", "--blocks", "1"),
+        ("compare", "--into-existing", "--blocks", "1"),
+    ],
+)
+def test_rows_of_pgbench_tables_that_pgdyno_did_not_load_survive_every_command(
+    program: Program, somebodys: Server, words: tuple[str, ...]
+) -> None:
+    before, dsn = rows_of_bank(somebodys), somebodys.conninfo("bank")
+    arms = [dsn, dsn] if words[0] == "compare" else [dsn]
+    refused = program.run(words[0], *arms, *words[1:])
+    assert refused.status in (1, 2), refused.err
+    assert len(refused.complaints) == 1
+    assert rows_of_bank(somebodys) == before
+
+
+def test_pgbench_tables_of_somebody_are_replaced_only_where_replace_is_said(
+    program: Program, somebodys: Server
+) -> None:
+    load = ("load", somebodys.conninfo("bank"), "--workload", "pgbench", "--into-existing", "--quiet")
+    refused = program.run(*load)
+    assert refused.status == 1
+    assert "pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers" in refused.complaints[0]
+    assert "which pgdyno did not load" in refused.complaints[0]
+    assert "--into-existing --replace" in refused.complaints[0]
+    replaced = program.run(*load, "--replace", "--partitions", "2")
+    assert replaced.status == 0, replaced.err
+    # Now they are ours: the next load replaces them without a word, but not beside one of somebody's.
+    assert program.run(*load, "--accounts-copy").status == 0
+    again = program.run(*load)
+    assert again.status == 0, again.err
+    with closing(somebodys.connect("bank")) as connection:
+        assert connection.execute("select to_regclass('pgbench_accounts_copy')").fetchone() == (None,)
+    execute(somebodys, "comment on table pgbench_history is 'the audit'", "bank")
+    execute(somebodys, "insert into pgbench_history values (1, 1, 1, 1, now(), '')", "bank")
+    before = rows_of_bank(somebodys)
+    refused = program.run(*load)
+    assert refused.status == 1
+    assert "has pgbench_history, which pgdyno did not load" in refused.complaints[0]
+    assert rows_of_bank(somebodys) == before
+
+
+def test_a_copy_of_the_accounts_survives_a_load_that_is_refused(program: Program, somebodys: Server) -> None:
+    execute(somebodys, "create table pgbench_accounts_copy as table pgbench_accounts", "bank")
+    execute(somebodys, "comment on table pgbench_accounts_copy is 'made by pgdyno'", "bank")
+    refused = program.run(
+        *("load", somebodys.conninfo("bank"), "--workload", "pgbench", "--into-existing", "--quiet")
+    )
+    assert refused.status == 1
+    with closing(somebodys.connect("bank")) as connection:
+        assert connection.execute("select count(*) from pgbench_accounts_copy").fetchone() == (1000,)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "('tpcc', 'many', '1', 'f', '1')",
+        "('tpcc', '1', '1', 'f', NULL)",
+        "('tpcc', '1', repeat('9', 5000), 'f', '1')",
+        "('tpcc', '-1', '1', 'f', '1')",
+        "('tpcc', '1', '1', 'f', '1'), ('tpcc', '2', '1', 'f', '1')",
+        "(E'\\x1b[31m[red]', E'\\x1b', '', '', '')",
+    ],
+)
+def test_a_malformed_ownership_marker_is_named_and_never_a_traceback(
+    program: Program, theirs: Server, row: str
+) -> None:
+    execute(theirs, "create database odd")
+    execute(
+        theirs, "create table pgdyno_dataset (workload text, scale text, seed text, format text, c_load text)"
+        f"; insert into pgdyno_dataset values {row}", "odd"
+    )  # fmt: skip
+    dsn = theirs.conninfo("odd")
+    for words in (("drive", dsn, *DRIVE), ("compare", dsn, dsn, "--into-existing")):
+        refused = program.run(*words)
+        assert refused.status == 1
+        assert len(refused.complaints) == 1
+        assert "the row of pgdyno_dataset in odd is malformed" in refused.complaints[0]
+        assert "\x1b" not in refused.err
+    execute(theirs, "drop database odd")
+
+
+def test_into_existing_without_a_running_server_is_refused(program: Program, server: str) -> None:
+    refused = program.compare(server, server, "--into-existing")
+    assert refused.status == 2
+    assert "--into-existing needs an arm given as a DSN" in refused.complaints[0]
+
+
 def test_who_may_not_create_databases_or_read_ours_is_told_so(program: Program, untouched: Server) -> None:
     dsn = f"{untouched.conninfo()} user=humble"
     ended = program.compare(dsn, dsn)

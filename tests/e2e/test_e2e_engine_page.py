@@ -11,8 +11,8 @@ import pytest
 
 from pgdyno.drive.specification import drive_specification
 from pgdyno.engine import Engine, Event, build_info
-from pgdyno.lab.loading import load_specification
-from pgdyno.server.running import Server
+from pgdyno.lab.loading import Place, load_specification
+from pgdyno.server.running import Connection, Server
 from pgdyno.study.plan import Driving, Slice
 from pgdyno.study.tpcc import TpccParameters
 
@@ -81,6 +81,15 @@ def run(command: Any, specification: dict[str, Any]) -> list[Event]:
     return found
 
 
+def _place(conninfo: str) -> Place:
+    """Of a load that connects by itself: these tests never ask for a connection."""
+
+    def connect() -> Connection:
+        raise AssertionError("only the engine connects")
+
+    return Place(conninfo, connect)
+
+
 @pytest.fixture(scope="module")
 def database(running_server: Server) -> Iterator[str]:
     with running_server.connect() as connection:
@@ -92,7 +101,7 @@ def database(running_server: Server) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def loaded_events(database: str) -> list[Event]:
-    return run("load", load_specification(database, DRIVING.workload))
+    return run("load", load_specification(_place(database), DRIVING.workload))
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +112,7 @@ def driven_events(database: str, loaded_events: list[Event]) -> list[Event]:
 
 def test_the_page_names_every_key_of_what_we_ask() -> None:
     assert set(drive_specification(DRIVING, 7, SLICES, [])) == set(rows("drive: specification"))
-    asked = load_specification("", DRIVING.workload)
+    asked = load_specification(_place(""), DRIVING.workload)
     assert set(asked) == set(
         re.findall(r'"(\w+)"', re.sub(r'"workload":\{.*?\}', '"workload"', _asked_of_load()))
     )

@@ -62,14 +62,14 @@ def searching(program: Program, evidence: Path, nth: int) -> Callable[[], bool]:
     return is_so
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
 def test_a_signal_ends_the_slice_and_keeps_what_was_measured(
     program: Program, server: str, evidence: Path, loaded: Program, number: signal.Signals
 ) -> None:
     running = caught_in_a_block(program, server, evidence)
     running.signal(number)
     ended = running.ended()
-    assert ended.status == 130, ended.err
+    assert ended.status == 128 + number, ended.err
     assert f"stopped at your request; go on with: pgdyno compare --resume {evidence}" in ended.err
     assert program.survivors() == []
     with Evidence(evidence) as opened:

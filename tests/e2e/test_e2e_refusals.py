@@ -12,6 +12,7 @@ import re
 import socket
 import sqlite3
 import struct
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -25,6 +26,7 @@ from pgdyno.cli.main import run
 from pgdyno.server.cluster import Cluster
 
 A = "{server}"
+EMPTY, CLOSED = "{empty}", "{closed}"
 
 USAGE = {
     "no arm": ("compare", "name two arms or more"),
@@ -44,7 +46,7 @@ USAGE = {
     "a value that is no truth": (f"compare {A} {A},fsync=maybe", "on or off"),
     "a wrong unit": (f"compare {A} {A},work_mem=4XB", "kB, MB, GB, TB.*not 'XB'"),
     "a profile after a setting": (f"compare {A} {A},work_mem=4MB,@starter", "profiles come first"),
-    "a directory without a server": (f"compare {A} /tmp", "no program 'postgres'"),
+    "a directory without a server": (f"compare {A} {EMPTY}", "no program 'postgres'"),
     "a malformed DSN": (f"compare {A} postgresql://u:geheim@h/x?nonsense=1", "connection string"),
     "settings for a running server": (f"compare {A} postgresql://h/x,work_mem=1MB", "change them there"),
     "no minutes": (f"compare {A} {A} --minutes 0", "--minutes"),
@@ -84,10 +86,10 @@ USAGE = {
     "an unknown option": (f"compare {A} {A} --no-such", "[Nn]o such option: --no-such"),
     "an unknown command": ("comparre", "[Nn]o such command 'comparre'"),
     "arms for a resume": (f"compare --resume x.sqlite {A} {A}", "name none"),
-    "a folder that is not there": (f"compare {A} {A} --evidence /nowhere/e.sqlite", "cannot write"),
-    "a folder that takes no file": (f"compare {A} {A} --evidence /proc/e.sqlite", "cannot write"),
-    "a report in such a folder": (f"compare {A} {A} --html /proc/e.html", "cannot write"),
-    "a report that is a folder": (f"compare {A} {A} --html /tmp", "directory"),
+    "a folder that is not there": (f"compare {A} {A} --evidence {EMPTY}/none/e.sqlite", "cannot write"),
+    "a folder that takes no file": (f"compare {A} {A} --evidence {CLOSED}/e.sqlite", "cannot write"),
+    "a report in such a folder": (f"compare {A} {A} --html {CLOSED}/e.html", "cannot write"),
+    "a report that is a folder": (f"compare {A} {A} --html {EMPTY}", "directory"),
     "a malformed DSN to load": ("load nonsense", "connection string"),
     "a seed below nothing to load": ("load postgresql://h/x --seed -5", "--seed"),
     "no warehouse to load": ("load postgresql://h/x --warehouses 0", "--warehouses.*1"),
@@ -134,6 +136,29 @@ def quiet_place(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not list(cache.glob("runs/run-*"))
 
 
+@pytest.fixture(scope="module")
+def empty_folder(session_dir: Path) -> Path:
+    path = session_dir / "empty-folder"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture(scope="module")
+def closed_folder(session_dir: Path) -> Iterator[Path]:
+    """It takes no file, not even from root."""
+    path = session_dir / "closed"
+    path.mkdir(mode=0o500)
+    if os.geteuid() != 0:
+        yield path
+        return
+    mount = ["mount", "-t", "tmpfs", "-o", "ro,size=4k", "pgdyno-test", str(path)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"NO CLOSED FOLDER: every folder is open to root, and {done.stderr.strip()}")
+    yield path
+    subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
 def refused(capfd: pytest.CaptureFixture[str], words: list[str], status: int, says: str) -> None:
     """One line of complaint; what came before it can only be the plan."""
     assert run(words) == status
@@ -153,10 +178,18 @@ def words_of(command: str, **values: object) -> list[str]:
 
 @pytest.mark.parametrize(("command", "says"), USAGE.values(), ids=USAGE)
 def test_a_wrong_request_is_one_line_and_status_2(
-    command: str, says: str, server: str, quiet_place: Path, capfd: pytest.CaptureFixture[str]
+    command: str,
+    says: str,
+    server: str,
+    quiet_place: Path,
+    empty_folder: Path,
+    request: pytest.FixtureRequest,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    refused(capfd, words_of(command, server=server), 2, says)
+    closed = request.getfixturevalue("closed_folder") if CLOSED in command else ""
+    refused(capfd, words_of(command, server=server, empty=empty_folder, closed=closed), 2, says)
     assert not list(quiet_place.iterdir())
+    assert not list(empty_folder.iterdir())
 
 
 @pytest.mark.parametrize(("command", "says"), FAILURE.values(), ids=FAILURE)
@@ -300,14 +333,3 @@ def test_an_evidence_file_that_is_being_written_is_not_written_twice(
     assert running.ended().status == 130
     with closing(sqlite3.connect(evidence)) as whole:
         assert whole.execute("pragma integrity_check").fetchone() == ("ok",)
-
-
-def test_a_folder_that_is_closed_to_us_is_refused(
-    server: str, quiet_place: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("ROOT: every folder is open to root; /proc in the table stands for it")
-    closed = quiet_place / "closed"
-    closed.mkdir(mode=0o500)
-    refused(capfd, ["compare", server, server, "--evidence", "closed/e.sqlite"], 2, "cannot write")
-    closed.rmdir()

@@ -28,6 +28,24 @@ def compared(program: Program, tmp_path: Path, *arguments: str) -> tuple[dict[st
         return ended.json(), opened.trials()
 
 
+def test_a_mix_without_new_orders_is_checked_by_its_weights_and_has_no_nopm(
+    program: Program, server: str, loaded: Program, tmp_path: Path
+) -> None:
+    found, trials = compared(program, tmp_path, "--mix", "payment=9,order-status=1", server, server)
+    assert [trial.status for trial in trials] == ["ok", "ok"]
+    for trial in trials:
+        ran = {kind for piece in trial.measured for kind, n in piece.kinds.items() if n.executed}
+        assert "payment" in ran and ran <= {"payment", "order_status"}
+        assert {check.name: check.passed for check in trial.checks}["mix"]
+    comparisons, caveats = found["comparisons"], found["caveats"]
+    assert isinstance(comparisons, list) and isinstance(caveats, list)
+    assert "tpm" in comparisons[0]["effects"] and "nopm" not in comparisons[0]["effects"]
+    assert [one["sentence"] for one in caveats if one["code"] == "not-tpcc-mix"] == [
+        "The transaction mix was payment=9,order-status=1, not the TPC-C mix: rates and latencies do not "
+        "compare with those of the standard mix."
+    ]
+
+
 def executed(trial: Trial) -> int:
     return sum(counts.executed for piece in trial.measured for counts in piece.kinds.values())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from pgdyno.server.user import Account
 from pgdyno.server.version import NEWEST_MAJOR
 
 pytestmark = pytest.mark.server
-PGBENCH = shutil.which("pgbench")
+PGBENCH = shutil.which("pgbench", path=os.environ.get("PGDYNO_TEST_PG_BIN") or os.environ.get("PATH"))
 
 SCHEMA = (
     # What a constraint of a partition says of its own heirs is left out: it has none.

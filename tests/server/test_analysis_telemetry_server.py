@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import select
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -26,6 +30,9 @@ SETTINGS = {
     "track_io_timing": "on",
     "fsync": "off",  # no test counts what is synced or what survives
 }
+PATIENCE_S, PAUSE_S = 60.0, 0.05
+"""For what arrives within a second; between two readings."""
+
 UPDATES, ROWS = 40, 2000
 UPDATE = "UPDATE accounts SET balance = balance + $1 WHERE id = $2"
 
@@ -62,18 +69,26 @@ def told(
     transactions: int,
     arrived: Callable[[Telemetry], bool],
 ) -> Telemetry:
-    """What the probes say of this work, once it has arrived: before 15 a process of its own collects
-    statistics, and they are there some time after what they count.
+    """What the probes say of this work, once it has arrived.
+
+    A backend hands over its statistics when it ends, at the latest. Before 15 the statistics collector
+    takes them, and readers accept a file that is half a second old.
     """
     begin = read_all(server, Moment.BEGIN, 0.0)
     with server.connect() as connection:
+        backend = os.pidfd_open(connection.info.backend_pid)
         work(connection)
+    ended, _, _ = select.select([backend], [], [], PATIENCE_S)
+    os.close(backend)
+    assert ended, "the backend did not end with its connection"
 
     def now() -> Telemetry:
         return of_trial(trial(transactions), [*begin, *read_all(server, Moment.END, 2.0)])
 
-    while not arrived(now()):
-        pass
+    deadline_s, pause = time.monotonic() + PATIENCE_S, threading.Event()
+    while not arrived(found := now()):
+        assert time.monotonic() < deadline_s, f"it never arrived: {found}"
+        pause.wait(PAUSE_S)
     # What arrived while the probes were read, one after the other, may not be in the first of them.
     return now()
 

@@ -31,6 +31,7 @@ def tried(build: Build, place: Path, *settings: Mapping[str, str]) -> list[str]:
         index: SimpleNamespace(
             spec=SimpleNamespace(name=str(index)),
             build=build,
+            catalogue=SimpleNamespace(initial={}),
             requested=SimpleNamespace(settings=one, optional=frozenset()),
         )
         for index, one in enumerate(settings)

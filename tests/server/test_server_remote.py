@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from psycopg.rows import dict_row
 
 from pgdyno.errors import ConnectError, DatasetError, DiskFullError, UsageError
 from pgdyno.lab.connections import OURS, require_connections
@@ -20,12 +21,14 @@ from pgdyno.server.dsn import Dsn
 from pgdyno.server.holding import hold
 from pgdyno.server.local import free_for_data
 from pgdyno.server.mark import database_name
+from pgdyno.server.read_limits import READ_ROWS_MAX, ReadLimitExceeded
 from pgdyno.server.remote import Remote
 from pgdyno.server.running import Server
 from pgdyno.server.trial_copy import TrialCopy
 from pgdyno.study.arm import parse_arms
 from pgdyno.study.plan import Study
 from pgdyno.study.tpcc import TpccParameters
+from pooler import pooler
 
 pytestmark = pytest.mark.server
 
@@ -120,6 +123,23 @@ def test_only_copies_that_nobody_holds_are_dropped(remote: Remote) -> None:
         remote.drop(name)
 
 
+def test_a_trials_copy_that_somebody_renamed_is_kept(remote: Remote) -> None:
+    remote.create("pgdyno_pristine", "tpcc, 1 warehouse, pristine")
+    left = TrialCopy(remote, "pgdyno_pristine")
+    left.restore()
+    assert left._holder is not None
+    left._holder.close()
+    until_unlocked(remote, left.number)
+    with remote.connect() as connection:
+        connection.execute(
+            sql.SQL("alter database {} rename to found_interesting").format(sql.Identifier(left.name))
+        )
+    remote.drop_what_nobody_holds()
+    assert remote.has_database("found_interesting")
+    for name in ("found_interesting", "pgdyno_pristine"):
+        remote.drop(name)
+
+
 def until_unlocked(remote: Remote, number: int) -> None:
     """A backend ends some time after its client has gone: this waits for its lock."""
     with remote.connect() as connection:
@@ -145,7 +165,8 @@ def test_a_copy_is_held_again_after_its_connection_was_lost(remote: Remote) -> N
 def test_a_comment_that_only_begins_as_ours_is_no_mark(remote: Remote) -> None:
     with remote.connect() as connection:
         connection.execute("create database theirs")
-        for comment in ("pgdyno results of 2025", 'pgdyno {"purpose": 1}', "pgdyno []", 'pgdyno {"a": "b"}'):
+        for comment in ("pgdyno results of 2025", 'pgdyno {"purpose": 1}', "pgdyno []", 'pgdyno {"a": "b"}',
+                        "pgdyno " + "[" * 900, "pgdyno " + "[" * 10**6):  # fmt: skip
             connection.execute(sql.SQL("comment on database theirs is {}").format(sql.Literal(comment)))
             assert "theirs" not in remote.own_databases()
             with pytest.raises(DatasetError, match="not made by pgdyno"):
@@ -176,6 +197,25 @@ def test_a_name_as_of_a_database_in_the_making_is_no_mark(remote: Remote) -> Non
             with pytest.raises(DatasetError, match="not made by pgdyno"):
                 remote.drop(mark.making_name(1))
         connection.execute(sql.SQL("drop database {}").format(name))
+
+
+def test_a_result_of_too_many_rows_is_refused_and_the_connection_lives_on(remote: Remote) -> None:
+    with remote.connect() as connection:
+        most = connection.execute("select generate_series(1, %s)", (READ_ROWS_MAX,)).fetchall()
+        assert len(most) == READ_ROWS_MAX
+        with pytest.raises(ReadLimitExceeded, match="the server sent 100,001 rows"):
+            connection.execute("select generate_series(1, %s)", (READ_ROWS_MAX + 1,))
+        with pytest.raises(ReadLimitExceeded, match="the server sent 100,001 rows"):
+            connection.cursor(row_factory=dict_row).execute("select generate_series(1, 100001) as n")
+        assert connection.execute("select 1").fetchone() == (1,)
+
+
+def test_one_value_that_is_too_large_is_refused_over_tcp(running_server: Server) -> None:
+    with pooler(running_server, 2, "session") as between:
+        connection = Remote(Dsn(between.dsn("postgres"))).connect()
+        with pytest.raises(ReadLimitExceeded, match="more than 32 MiB in one answer"):
+            connection.execute("select repeat('x', 50 << 20)")
+        assert connection.closed
 
 
 def test_a_finished_database_takes_any_number_of_connections(remote: Remote) -> None:

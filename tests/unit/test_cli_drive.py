@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pgdyno.cli.drive import show, summarise
+from pgdyno.cli.drive import Narrator, show, summarise, why_all_failed
 from pgdyno.cli.main import run
 from pgdyno.drive.run import Run
 from pgdyno.study.tpcc import TpccParameters
@@ -27,9 +27,12 @@ def run_and_slice(counts: dict[str, int], ended: int) -> tuple[Run, dict[str, An
         "counted_from_ns": 1_000_000_000,
         "closed_ns": 11_000_000_000,
         "driver_cpu_ns": {"user": 2_000_000, "system": 1_000_000},
+        "abandoned": 0,
     }
     histograms = {"latency": [[2_000_000, counts["ok"]]] if counts["ok"] else []}
-    targets = [{"kinds": {kind: {"histograms": histograms, "failures": {}} for kind in kinds}}]
+    all_ended = {"ok": 90 + ended, "rolled_back": 10}  # those of the warm-up, too
+    kinds_found = {kind: {"histograms": histograms, "failures": {}} for kind in kinds}
+    targets = [{"kinds": kinds_found, "totals": {"new_order": all_ended}}]
     result = {"stopped": "done", "targets": targets, "driver": {"memory_peak_bytes": 1}}
     totals = {"measure": [{"transactions": 100}], "end": [{"transactions": 100 + ended}]}
     return Run(totals=totals, result=result), measured
@@ -70,10 +73,69 @@ def test_the_drivers_cpu_is_divided_by_what_ended_while_it_was_used() -> None:
     assert "driver 10.0 µs of CPU per transaction" in shown(found)
 
 
+def test_a_run_that_was_stopped_has_its_cpu_per_transaction_without_the_last_barrier() -> None:
+    run, measured = run_and_slice({**NONE, "ok": 200}, 300)
+    del run.totals["end"]
+    assert summarise(run, measured, PACE)["driver_cpu_us_per_transaction"] == 3000 / 300
+
+
+def test_transactions_without_an_answer_are_told() -> None:
+    run, measured = run_and_slice(COUNTS, 300)
+    text = shown(summarise(run, {**measured, "abandoned": 3}, PACE))
+    assert "3 transactions had no answer within 30 s after the window: cancelled, and counted" in text
+    assert "no answer" not in shown(summarise(run, measured, PACE))
+
+
+@pytest.mark.parametrize(
+    ("counts", "errors", "said"),
+    [
+        ({"ok": 1, "failed": 9}, [], ""),
+        ({"rolled_back": 1, "failed": 9}, [], ""),
+        ({}, [], ""),
+        ({"failed": 9}, [], "no transaction succeeded, 9 failed"),
+        (
+            {"failed": 9},
+            [("25006", "ERROR: cannot execute UPDATE\nin a read-only transaction"), ("40001", "later")],
+            "no transaction succeeded, 9 failed: ERROR: cannot execute UPDATE / in a read-only transaction "
+            "(SQLSTATE 25006); drive a primary: a standby, or a session that is read-only, takes no writes",
+        ),
+    ],
+)
+def test_a_run_in_which_nothing_succeeded_says_why_by_its_first_error(
+    counts: dict[str, int], errors: list[tuple[str, str]], said: str
+) -> None:
+    run, measured = run_and_slice({**NONE, **counts}, 0)
+    run.errors = [{"kind": "server", "sqlstate": code, "message": words} for code, words in errors]
+    assert why_all_failed(run, measured) == said
+
+
+def test_intervals_in_which_nothing_succeeds_and_errors_of_one_kind_are_told_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tell = Narrator()
+    for second in range(14):
+        counts = {**NONE, "failed": 1000 + second}
+        tell({"event": "error", "kind": "server", "sqlstate": "25006", "message": "ERROR: read-only"})
+        tell(
+            {
+                "event": "interval",
+                "role": "measure",
+                "kinds": {"new_order": counts},
+                "from_ns": second * 10**9,
+                "to_ns": (second + 1) * 10**9,
+                "latency_ns": {"p99": 0},
+            }
+        )
+    assert capsys.readouterr().err.splitlines() == [
+        "server: ERROR: read-only (SQLSTATE 25006)",
+        "    1 s  measure          0 tx/s  no transaction succeeded, 1,000 failed",
+    ]
+
+
 def test_where_nothing_ended_no_cpu_per_transaction_is_shown() -> None:
     found = summarise(*run_and_slice(NONE, 0), PACE)
     assert found["driver_cpu_us_per_transaction"] is None
-    assert "no transaction ended" in shown(found)
+    assert "no transaction succeeded" in shown(found)
     assert "µs" not in shown(found)
 
 

@@ -1,6 +1,8 @@
 """No report or summary takes the place of evidence."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -91,3 +93,15 @@ def test_a_page_goes_to_a_stream_as_it_is_and_keeps_the_mode_of_a_file(tmp_path:
     os.close(reader)
     require_place_of_text(Path("/dev/stdout"))
     assert pipe.is_fifo()
+
+
+def test_what_a_killed_pgdyno_left_of_this_page_goes_when_it_is_written_again(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    dead = tmp_path / f".e.html.{ended.pid}.part"
+    others = tmp_path / f".other.html.{ended.pid}.part"
+    being_written = tmp_path / f".e.html.{os.getppid()}.part"
+    for path in (dead, others, being_written):
+        path.write_text("half a page")
+    write_text(tmp_path / "e.html", "a page")
+    assert sorted(tmp_path.iterdir()) == sorted([others, being_written, tmp_path / "e.html"])

@@ -20,7 +20,7 @@ from pgdyno.cli.main import run
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.writer import Writer
 from pgdyno.lab.doctor import attendance, programs
-from pgdyno.lab.doctor.attendance import Attendance, watch_s_of
+from pgdyno.lab.doctor.attendance import Attendance, servers_of, watch_s_of
 from pgdyno.lab.doctor.examine import (
     AFTER,
     BEFORE,
@@ -31,9 +31,12 @@ from pgdyno.lab.doctor.examine import (
     examine,
     passing,
 )
+from pgdyno.lab.doctor.shared_memory import ServerMemory
+from pgdyno.lab.prepare import Prepared
 from pgdyno.lab.progress import Doubt, Progress
 from pgdyno.probe.machine.clock import Clock
 from pgdyno.probe.machine.disk import Disk, Syncs
+from pgdyno.probe.machine.kernel import Kernel
 from pgdyno.probe.machine.limits import Limits
 from pgdyno.probe.machine.load import Counters, Load
 from pgdyno.probe.machine.memory import Memory
@@ -53,6 +56,7 @@ QUIET = State(
         2, ("performance",), boost=False, smt=False, hypervisor="", nodes=1, on_battery=False
     ),
     memory=Memory(16 * GB, 12 * GB, 2 * GB, 0, "madvise", 0, 0, 0),
+    kernel=Kernel("6.1.0", "voluntary"),
     limits=Limits(cpu_cores=None, memory_bytes=None, files=1024),
     clock=Clock("tsc", 45.0),
     disk=Disk("ext4", "sda", "ssd", "write back", 100 * GB, 50 * GB, Syncs(500, 3e-4, 9e-4, 2e-3)),
@@ -80,6 +84,8 @@ DISTURBS = [
     (Code.ON_BATTERY, "battery", like(processor={"on_battery": True})),
     (Code.HEAT, "3 times now", like(load={"throttled": 3})),
     (Code.HUGE_PAGES, "always", like(memory={"huge_pages": "always"})),
+    (Code.PREEMPTION, "(model full)", like(kernel={"preemption": "full"})),
+    (Code.PREEMPTION, "(model rt)", like(kernel={"preemption": "rt"})),
     (Code.SWAP_USED, "1 GB are swapped out", like(memory={"swap_used_bytes": GB})),
     (Code.SWAPPING, "2 MB went to swap or came from it now", like(load={"swapped_bytes": 2 * 2**20})),
     (Code.OUT_OF_MEMORY, "want of memory now: 1", like(load={"oom_kills": 1})),
@@ -130,10 +136,96 @@ def test_what_disturbs_is_found_alone_and_said_with_its_numbers(code: Code, word
 
 
 def test_the_table_has_every_caveat_of_the_machine() -> None:
-    assert {code for code, _, _ in DISTURBS} == {Code(name) for name in OF_THE_MACHINE}
+    with_servers = {code for _, _, codes, _ in STUDIES for code in codes}
+    assert {code for code, _, _ in DISTURBS} | with_servers == {Code(name) for name in OF_THE_MACHINE}
+
+
+MANY = ServerMemory("17", clients=100, shared_buffers_bytes=8 * GB, huge_pages="try", pages=4300)
+FULL = {"preemption": "full"}
+
+
+def reserved(total: int, free: int) -> dict[str, int]:
+    return {"huge_page_bytes": 2 * 2**20, "huge_pages_total": total, "huge_pages_free": free}
+
+
+STUDIES: list[tuple[State, list[list[ServerMemory]], set[Code], str]] = [
+    # no pages at all; the remedy's number is that of the servers that are up at once
+    (like(memory=reserved(0, 0)), [[MANY]], {Code.SMALL_PAGES}, "vm.nr_hugepages=4300)"),
+    (like(memory=reserved(0, 0)), [[MANY, MANY]], {Code.SMALL_PAGES}, "vm.nr_hugepages=8600)"),
+    (like(memory=reserved(0, 0)), [[MANY], [MANY]], {Code.SMALL_PAGES}, "vm.nr_hugepages=4300)"),
+    # pages that others use stay theirs
+    (like(memory=reserved(5000, 1000)), [[MANY]], {Code.SMALL_PAGES}, "vm.nr_hugepages=8300)"),
+    (
+        like(memory=reserved(5000, 4299)),
+        [[MANY]],
+        {Code.SMALL_PAGES},
+        "4300 huge pages are needed, 4299 are free",
+    ),
+    (like(memory=reserved(5000, 4300)), [[MANY]], set(), ""),
+    (like(memory=reserved(5000, 5000)), [[MANY, replace(MANY, arm="18")]], {Code.SMALL_PAGES}, "17, 18"),
+    (
+        like(memory=reserved(5000, 5000)),
+        [[MANY, replace(MANY, arm="18", huge_pages="off")]],
+        {Code.SMALL_PAGES},
+        "shared buffers of 18 are not in huge pages (huge_pages is off)",
+    ),
+    # a server that does not tell its pages: 10 % over its shared buffers
+    (like(memory=reserved(0, 0)), [[replace(MANY, pages=None)]], {Code.SMALL_PAGES}, "vm.nr_hugepages=4506)"),
+    (like(memory=reserved(9, 9)), [[replace(MANY, huge_pages="on")]], set(), ""),
+    (like(memory=reserved(9, 9)), [[replace(MANY, runs=True, status="on")]], set(), ""),
+    (
+        like(memory=reserved(9999, 9999)),
+        [[replace(MANY, runs=True, status="off")]],
+        {Code.SMALL_PAGES},
+        "found no huge pages when it started",
+    ),
+    (like(memory=reserved(9999, 9999)), [[replace(MANY, runs=True)]], set(), ""),  # up to 16: not told
+    # small buffers or few clients: 64 MB of page tables at most
+    (like(memory=reserved(0, 0)), [[replace(MANY, clients=4)]], set(), ""),
+    (like(memory=reserved(0, 0)), [[replace(MANY, clients=5)]], {Code.SMALL_PAGES}, "grow to 80 MB"),
+    (like(memory=reserved(0, 0)), [[replace(MANY, shared_buffers_bytes=GB // 8)]], set(), ""),
+    # the preemption of a study matters with more clients than cores and without huge pages
+    (like(memory=reserved(0, 0), kernel=FULL), [[replace(MANY, clients=2)]], set(), ""),
+    (like(memory=reserved(0, 0), kernel=FULL), [[replace(MANY, clients=3)]], {Code.PREEMPTION}, "half"),
+    (like(memory=reserved(5000, 5000), kernel=FULL), [[MANY]], set(), ""),
+    (like(memory=reserved(0, 0), kernel=FULL), [[MANY]], {Code.PREEMPTION, Code.SMALL_PAGES}, "preempt=lazy"),
+    (like(memory=reserved(0, 0), kernel={"preemption": "lazy"}), [[MANY]], {Code.SMALL_PAGES}, "4300"),
+]
+
+
+@pytest.mark.parametrize(("state", "servers", "codes", "words"), STUDIES)
+def test_huge_pages_and_preemption_are_judged_by_the_servers_of_a_study(
+    state: State, servers: list[list[ServerMemory]], codes: set[Code], words: str
+) -> None:
+    found = caveats_of(examine(state, servers=servers))
+    assert {caveat.code for caveat in found} == codes
+    assert words in " ".join(f"{caveat.sentence} {caveat.remedy}" for caveat in found)
+
+
+def test_a_running_server_that_does_not_tell_of_huge_pages_is_unknown() -> None:
+    found = {one.about: one.found for one in examine(QUIET, servers=[[replace(MANY, runs=True)]])}
+    assert found["huge pages for shared buffers"] == "unknown"
+
+
+@pytest.mark.parametrize(("schedule", "groups"), [("slices", [["17", "18"]]), ("blocks", [["17"], ["18"]])])
+def test_the_servers_of_a_study_come_with_its_settings_and_clients(
+    schedule: str, groups: list[list[str]]
+) -> None:
+    settings = {"shared_buffers": "8GB", "huge_pages": "try", "shared_memory_size_in_huge_pages": "4300"}
+    of_18 = {**settings, "shared_memory_size_in_huge_pages": "-1"}
+    arms = tuple(ArmSpec(name=name, server=name) for name in ("17", "18", "19"))
+    asked = study(schedule=schedule, clients=100, arms=arms)
+    strange = {"shared_buffers": "plenty"}  # of a server that is none of ours
+    prepared = Prepared(asked, [], [], [], Path(), in_effect={0: settings, 1: of_18, 2: strange})
+    found = servers_of(prepared)
+    assert [[server.arm for server in together] for together in found] == groups
+    every = [server for together in found for server in together]
+    assert every == [MANY, replace(MANY, arm="18", pages=None)]
 
 
 BARELY_FINE = [
+    like(kernel={"preemption": "lazy"}),
+    like(kernel={"preemption": "none or voluntary"}),
     like(processor={"hypervisor": "", "nodes": 1}),
     like(memory={"huge_pages": "never"}),
     like(memory={"swap_used_bytes": int(0.009 * 16 * GB)}),
@@ -161,12 +253,13 @@ def test_what_is_not_told_is_unknown_and_neither_fine_nor_a_finding() -> None:
         processor={"governors": (), "boost": None, "smt": None, "hypervisor": None, "nodes": None}
         | {"on_battery": None},
         memory={"huge_pages": None, "swap_used_bytes": None},
+        kernel={"preemption": None},
         clock={"source": None},
         load={"pressure": {}, "swapped_bytes": None, "oom_kills": None, "throttled": None, "limited_s": None},
         disk={"file_system": None, "syncs": None},
     )
     by_kind = {kind: {c.about for c in examine(silent) if c.found == kind} for kind in ("fine", "unknown")}
-    assert len(by_kind["unknown"]) == 18
+    assert len(by_kind["unknown"]) == 19
     assert by_kind["fine"] == {
         *("limit of CPU time", "limit of memory", "open files of a process"),
         *("other load", "stolen CPU time", "free space for the data", "time of day"),

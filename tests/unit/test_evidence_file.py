@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_study
 
+from edited_evidence import edited
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
 from pgdyno.errors import DiskFullError, EvidenceError, EvidenceExistsError
@@ -199,6 +200,14 @@ def test_every_case_has_its_own_arms_blocks_and_caveats(tmp_path: Path) -> None:
 
 
 def test_a_closed_file_has_no_companions(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", SMALL)
+    assert [path.name for path in tmp_path.iterdir()] == ["e"]
+
+
+def test_what_a_kill_left_of_making_a_file_is_no_part_of_the_next_one(tmp_path: Path) -> None:
+    # A journal beside a database is rolled back into it when it is opened.
+    for companion in ("", "-journal", "-wal", "-shm"):
+        (tmp_path / f"e.new{companion}").write_bytes(b"of another file")
     write_study(tmp_path / "e", SMALL)
     assert [path.name for path in tmp_path.iterdir()] == ["e"]
 
@@ -420,29 +429,24 @@ def test_damage_of_a_file_too_large_to_look_through_is_found_where_it_is_read(
 
 def test_a_histogram_that_does_not_add_up_is_refused(tmp_path: Path) -> None:
     write_study(tmp_path / "e", SMALL)
-    connection = sqlite3.connect(tmp_path / "e")
-    connection.execute("UPDATE histogram SET n = n + 1")
-    connection.commit()
-    connection.close()
+    with edited(tmp_path / "e") as connection:
+        connection.execute("UPDATE histogram SET n = n + 1")
     with Evidence(tmp_path / "e") as evidence, pytest.raises(EvidenceError, match="does not add up"):
         evidence.histograms(1, Measure.LATENCY)
 
 
 def test_a_file_without_a_column_of_its_version_is_refused(tmp_path: Path) -> None:
     write_study(tmp_path / "e", SMALL)
-    connection = sqlite3.connect(tmp_path / "e")
-    connection.execute("ALTER TABLE study RENAME COLUMN published TO announced")
-    connection.close()
+    with edited(tmp_path / "e") as connection:
+        connection.execute("ALTER TABLE study RENAME COLUMN published TO announced")
     with Evidence(tmp_path / "e") as evidence, pytest.raises(EvidenceError, match="does not understand"):
         evidence.study()
 
 
 def test_a_plan_that_is_not_understood_is_refused(tmp_path: Path) -> None:
     write_study(tmp_path / "e", SMALL)
-    connection = sqlite3.connect(tmp_path / "e")
-    connection.execute("UPDATE study_case SET plan = json_set(plan, '$.schedule', 'by the moon')")
-    connection.commit()
-    connection.close()
+    with edited(tmp_path / "e") as connection:
+        connection.execute("UPDATE study_case SET plan = json_set(plan, '$.schedule', 'by the moon')")
     with Evidence(tmp_path / "e") as evidence, pytest.raises(EvidenceError, match="does not understand"):
         evidence.study()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from synthetic_study import Synthetic, write_study
 from test_study import make_study
 
+from edited_evidence import edited
 from pgdyno.analysis.statistics.effect import Method
 from pgdyno.analysis.study.study import find_study
 from pgdyno.evidence.reader import Evidence
@@ -37,11 +37,10 @@ def resumed(path: Path, minutes: float | None, monkeypatch: pytest.MonkeyPatch, 
     """A study of 12 blocks that did not look after each of them goes on, in which nothing more is run."""
     write_study(path, Synthetic(stops_on_verdict=False))
     stored = make_study(**{"stop": "budget", **changes}).model_dump_json()
-    with sqlite3.connect(path) as connection:
+    with edited(path) as connection:
         connection.execute(
             "UPDATE study_case SET plan = json_set(plan, '$.details.study', json(?))", (stored,)
         )
-    connection.close()
     monkeypatch.setattr(lab_study, "prepare", made_ready)
     monkeypatch.setattr(lab_study, "require_comparable", lambda *_: None)
     monkeypatch.setattr(lab_study, "_measure", lambda *_: Ending.BUDGET)
@@ -89,9 +88,8 @@ def test_what_warm_ups_have_shown_is_taken_over(tmp_path: Path, monkeypatch: pyt
         return Ending.BUDGET
 
     resumed(tmp_path / "e", 5.0, monkeypatch, warmup_s=4.0, warmup_min_s=2.0)
-    with sqlite3.connect(tmp_path / "e") as connection:
+    with edited(tmp_path / "e") as connection:
         connection.execute("UPDATE interval SET role = 'warm-up' WHERE position < 4")
-    connection.close()
     monkeypatch.setattr(lab_study, "_measure", measure)
     with Interruption() as interruption:
         lab_study.resume_study(tmp_path / "e", 5.0, nobody, interruption)

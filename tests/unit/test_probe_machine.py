@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from pathlib import Path
 
 import pytest
 
-from pgdyno.probe.machine import limits, load, memory, processor
+from pgdyno.probe.machine import kernel, limits, load, memory, processor
 from pgdyno.probe.machine.disk import summary, try_syncs
 from pgdyno.probe.machine.limits import places, read_limits, throttled_s
 from pgdyno.probe.machine.load import TICK_S, between, read_counters
@@ -60,6 +61,53 @@ def test_a_hypervisor_shows_in_the_flags_of_the_processor(
     cpuinfo: str | None, kind: str | None, product: str | None, name: str | None
 ) -> None:
     assert processor.hypervisor(cpuinfo, kind, product) == name
+
+
+CONFIG = "CONFIG_PREEMPT_BUILD=y\n# CONFIG_PREEMPT is not set\nCONFIG_PREEMPT_{}=y\nCONFIG_PREEMPT_COUNT=y\n"
+
+
+@pytest.mark.parametrize(
+    ("told", "model"),
+    [
+        ({"debug": "none voluntary (full) lazy"}, "full"),
+        ({"debug": "none (voluntary) full", "command_line": "preempt=none"}, "voluntary"),  # changed since
+        ({"version": "#1 SMP PREEMPT_DYNAMIC Debian 6.1", "command_line": "ro preempt=full quiet"}, "full"),
+        ({"version": "#1 SMP PREEMPT_DYNAMIC x", "config": CONFIG.format("VOLUNTARY")}, "voluntary"),
+        ({"version": "#1 SMP PREEMPT_DYNAMIC x", "config": "CONFIG_PREEMPT=y\n"}, "full"),
+        ({"version": "#1 SMP PREEMPT_DYNAMIC x", "config": CONFIG.format("LAZY")}, "lazy"),
+        ({"version": "#1 SMP PREEMPT_DYNAMIC x"}, None),
+        ({"version": "#1 SMP x", "command_line": "preempt=full", "config": CONFIG.format("NONE")}, "none"),
+        ({"version": "#1 SMP PREEMPT_RT x"}, "rt"),
+        ({"version": "#1 SMP PREEMPT x", "release": "5.10.0-8-amd64"}, "full"),
+        ({"version": "#1 SMP PREEMPT x", "release": "6.12.1"}, None),
+        ({"version": "#1 SMP PREEMPT x", "release": "7.0.0", "config": CONFIG.format("LAZY")}, "lazy"),
+        ({"version": "#1 SMP Debian"}, "none or voluntary"),
+        ({}, None),
+    ],
+)
+def test_the_preemption_model_is_told_by_the_running_kernel_then_its_boot_then_its_build(
+    told: dict[str, str], model: str | None
+) -> None:
+    parts = dict.fromkeys(("debug", "version", "command_line", "config", "release"))
+    assert kernel.preemption(**{**parts, **told}) == model
+
+
+def test_a_kernels_configuration_is_read_compressed_or_beside_it(tmp_path: Path) -> None:
+    files = {"proc/sys/kernel/osrelease": "6.1.0\n", "proc/sys/kernel/version": "#1 SMP PREEMPT_DYNAMIC\n"}
+    machine = tree(tmp_path, {**files, "boot/config-6.1.0": CONFIG.format("VOLUNTARY")})
+    assert kernel.read_kernel(machine) == kernel.Kernel("6.1.0", "voluntary")
+    (tmp_path / "proc/config.gz").write_bytes(gzip.compress(CONFIG.format("NONE").encode()))
+    assert kernel.read_kernel(machine).preemption == "none"
+    (tmp_path / "proc/config.gz").write_bytes(b"no archive")
+    assert kernel.read_kernel(machine).preemption == "voluntary"
+
+
+def test_huge_pages_that_are_promised_are_not_free(tmp_path: Path) -> None:
+    text = "HugePages_Total: 100\nHugePages_Free: 60\nHugePages_Rsvd: 25\nHugepagesize:    2048 kB\n"
+    read = read_memory(tree(tmp_path, {"proc/meminfo": text}))
+    assert (read.huge_pages_total, read.huge_pages_free, read.huge_page_bytes) == (100, 35, 2 * 2**20)
+    silent = read_memory(tree(tmp_path / "silent", {}))
+    assert (silent.huge_pages_total, silent.huge_pages_free, silent.huge_page_bytes) == (None, None, None)
 
 
 def test_a_battery_counts_while_it_is_emptied() -> None:

@@ -13,13 +13,14 @@ from typing import Any, cast
 import numpy as np
 import psycopg
 import pytest
+from psycopg.pq import DiagnosticField
 from psycopg.sql import Composed
 
 from pgdyno.errors import ConnectError
 from pgdyno.probe import sampler as module
 from pgdyno.probe.sampled_server import Target
 from pgdyno.probe.sampler import CHUNK_S, WAITS_PER_TICK, Cost, Sampler, monotonic_of
-from pgdyno.probe.series import POINTS_MAX, Chunk, Gathering, step_for
+from pgdyno.probe.series import POINTS_MAX, Chunk, Ending, Gathering, step_for
 from pgdyno.server.running import Connection
 
 
@@ -204,20 +205,54 @@ def test_a_lost_server_ends_its_series_with_a_reason_and_is_connected_to_each_ti
 
     chunks = run(time, Target(0, connecting, dying, counting()), Target(1, connect, counting()))
     server = of(chunks, "server")
-    assert [(column(chunk, "at_s"), chunk.reason) for chunk in server] == [
-        ([0, 1, 2], "server closed the connection / unexpectedly"),
-        ([], "no connection to PostgreSQL 15: / it ended"),
-        ([6, 7, 8], ""),
+    assert [(column(chunk, "at_s"), chunk.ending, chunk.reason) for chunk in server] == [
+        ([0, 1, 2], Ending.SERVER_LOST, "server closed the connection / unexpectedly"),
+        ([], Ending.NOT_CONNECTED, "no connection to PostgreSQL 15: / it ended"),
+        ([6, 7, 8], None, ""),
     ]
     assert attempts == [0, 4, 5, 6]
     waits = of(chunks, "waits")
-    assert [chunk.reason for chunk in waits] == [chunk.reason for chunk in server]
+    assert [(chunk.ending, chunk.reason) for chunk in waits] == [
+        (chunk.ending, chunk.reason) for chunk in server
+    ]
     looks = sum(sum(column(chunk, "samples")) for chunk in waits if len(chunk.points))
     in_three_s, in_two_and_a_half_s = 3 * WAITS_PER_TICK, math.floor(2.5 * WAITS_PER_TICK) + 1
     assert looks == in_three_s + in_two_and_a_half_s
     (other,) = of(chunks, "server", 1)
     assert column(other, "at_s") == list(range(9))
     assert [len(chunk.points) for chunk in of(chunks, "host")] == [9]
+
+
+def error_of_the_server(severity: bytes, message: str) -> psycopg.Error:
+    info: Any = {DiagnosticField.SEVERITY_NONLOCALIZED: severity}
+    return psycopg.OperationalError(message, info=info)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_closed"),
+    [
+        (error_of_the_server(b"FATAL", "terminating connection due to administrator command"), True),
+        (error_of_the_server(b"FATAL", "terminating connection due to administrator command"), False),
+        (error_of_the_server(b"PANIC", "could not write to file"), False),
+        (psycopg.OperationalError("server closed the connection unexpectedly"), True),
+        (psycopg.OperationalError("consuming input failed: Connection reset by peer"), True),
+    ],
+)
+def test_a_lost_server_is_the_same_whether_its_farewell_was_read_or_not(
+    error: psycopg.Error, is_closed: bool
+) -> None:
+    time = Time(2.5)
+
+    def dying(connection: Connection) -> Mapping[str, float]:
+        if round(time.now_s - time.begun_s, 6) == 1:
+            cast(FakeConnection, connection).closed = is_closed
+            raise error
+        return {"commits": 1.0}
+
+    chunks = run(time, Target(0, connect, dying, counting()))
+    for probe in ("server", "waits"):
+        assert [chunk.ending for chunk in of(chunks, probe)] == [Ending.SERVER_LOST, None]
+        assert of(chunks, probe)[0].reason == str(error)
 
 
 def test_a_query_that_fails_on_a_living_connection_ends_only_its_own_series() -> None:
@@ -231,8 +266,13 @@ def test_a_query_that_fails_on_a_living_connection_ends_only_its_own_series() ->
         raise psycopg.errors.InsufficientPrivilege("permission denied")
 
     chunks = run(Time(2.5), Target(0, connecting, refused, counting()))
-    assert [(len(chunk.points), chunk.reason) for chunk in of(chunks, "server")] == [(0, "permission denied")]
-    assert [(len(chunk.points), chunk.reason) for chunk in of(chunks, "waits")] == [(4, "")]
+    (server,), (waits,) = of(chunks, "server"), of(chunks, "waits")
+    assert (len(server.points), server.ending, server.reason) == (
+        0,
+        Ending.QUERY_FAILED,
+        "permission denied",
+    )
+    assert (len(waits.points), waits.ending, waits.reason) == (4, None, "")
     assert len(made) == 1
 
 
@@ -241,9 +281,10 @@ def test_a_fault_of_a_probe_ends_its_series_and_nothing_else() -> None:
         raise KeyError("blks_hit")
 
     chunks = run(Time(2.5), Target(0, connect, wrong, counting()), Target(1, connect, counting()))
-    assert [chunk.reason for chunk in of(chunks, "server")] == ["KeyError: 'blks_hit'"]
+    (server,) = of(chunks, "server")
+    assert (server.ending, server.reason) == (Ending.PROBE_FAILED, "KeyError: 'blks_hit'")
     for probe, target in (("waits", 0), ("host", 0), ("server", 1)):
-        assert [chunk.reason for chunk in of(chunks, probe, target)] == [""]
+        assert [chunk.ending for chunk in of(chunks, probe, target)] == [None]
 
 
 def test_a_fault_of_the_sampler_ends_all_series_with_it_and_says_so() -> None:
@@ -254,7 +295,9 @@ def test_a_fault_of_the_sampler_ends_all_series_with_it_and_says_so() -> None:
     sampler = Sampler([Target(0, connect, counting())], wrong, 100.0, clock=time.clock, wait=time.wait)
     sampler.run()
     chunks = sampler.drain()
-    assert {chunk.reason for chunk in chunks} == {"the sampler failed: KeyError: 'ctxt'"}
+    assert {(chunk.ending, chunk.reason) for chunk in chunks} == {
+        (Ending.SAMPLER_FAILED, "the sampler failed: KeyError: 'ctxt'")
+    }
     assert {chunk.probe for chunk in chunks} == {"server", "host"}
 
 
@@ -297,7 +340,8 @@ def test_a_coarser_step_is_kept_and_waits_are_looked_at_as_often_in_it() -> None
 def test_a_gathering_says_a_reason_once_until_there_is_a_sample_again() -> None:
     gathering = Gathering(0, "server")
     gathering.add(0, 0, {"a": 1})
-    said: list[Any] = [gathering.fail("gone"), gathering.fail("gone"), gathering.fail("refused")]
+    lost = Ending.SERVER_LOST
+    said: list[Any] = [gathering.fail(lost, reason) for reason in ("gone", "gone", "refused")]
     assert [chunk and (len(chunk.points), chunk.reason) for chunk in said] == [
         (1, "gone"),
         None,
@@ -305,7 +349,7 @@ def test_a_gathering_says_a_reason_once_until_there_is_a_sample_again() -> None:
     ]
     assert gathering.take() is None
     gathering.add(1, 0, {"a": 1})
-    assert gathering.fail("refused") is not None
+    assert gathering.fail(lost, "refused") is not None
 
 
 def test_stop_ends_a_thread_that_waits_and_may_be_called_at_any_time() -> None:

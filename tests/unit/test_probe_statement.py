@@ -33,6 +33,11 @@ def test_a_version_gets_its_lines(major: int, columns: str) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_server_newer_than_all_that_is_tested_gets_the_lines_of_the_newest(file: Path) -> None:
+    assert statement(file.stem, NEWEST_MAJOR + 1) == statement(file.stem, NEWEST_MAJOR)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_every_statement_carries_the_mark_within_it(file: Path) -> None:
     text = file.read_text()
     assert text.startswith("-- ")

@@ -18,7 +18,7 @@ from synthetic_study import Synthetic, arms_of, study_of, write_block, write_stu
 from typer.testing import CliRunner
 
 from pgdyno.caveats import Caveat, Code
-from pgdyno.cli.console import PLAIN
+from pgdyno.cli.console import PLAIN, VisibleConsole
 from pgdyno.cli.report import read_report, report
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.evidence.records import Ending, TrialStatus
@@ -243,6 +243,27 @@ def test_html_draws_every_block_and_every_arm(tmp_path: Path) -> None:
     for block in (1, 2, 4, 5, 6):
         assert f"<title>block {block}: " in page
     assert all(f'class="curve arm{arm}"' in page for arm in range(3))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_hidden_characters_in_a_name_are_shown_in_every_form(tmp_path: Path, form: str) -> None:
+    hidden = "18\x1b[2J\x1b]0;t\x07\u202efaster\u2066\x9b31m"
+    built = report_of(tmp_path, dataclasses.replace(THREE, names=("17", hidden, "[red]off[/red]")))
+    console = VisibleConsole(width=200, file=io.StringIO(), color_system=None)
+    if form == "terminal":
+        print_terminal(built, console)
+        assert isinstance(console.file, io.StringIO)
+        found = console.file.getvalue()
+    else:
+        found = FORMS[form](built)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\u2066]", found)
+    assert "faster" in found
+    if form == "json":
+        assert hidden in [arm["name"] for arm in json.loads(found)["arms"]]
+    else:
+        assert "x1b" in found
+        assert "u202e" in found
+    assert form == "md" or "[red]off[/red]" in found
 
 
 def test_a_hostile_name_stays_a_name(tmp_path: Path) -> None:

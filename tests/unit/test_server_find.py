@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
+from pgdyno.caveats import Code
 from pgdyno.errors import FetchError, UsageError
+from pgdyno.lab.doubts import untested_version
 from pgdyno.server.build import Build, Provider
 from pgdyno.server.find import nearest_version, resolve, resolve_all, system_builds
 from pgdyno.server.version import Version, Wanted, parse_wanted, reported_version
@@ -77,8 +79,7 @@ def test_nothing_is_fetched_when_the_system_has_it_all() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("9.6", "10 to 18"),
-        ("19", "10 to 18"),
+        ("9.6", "from 10 on"),
         ("17.99", r"nearest is 17\.6.*--nearest"),
         ("13", r"nearest is 12\.0"),
         ("eighteen", "is no server"),
@@ -122,12 +123,48 @@ def test_the_nearest_is_the_closest_minor_then_the_closest_major(wanted: str, ne
     [
         ("postgres (PostgreSQL) 18.4", Version(18, 4)),
         ("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)", Version(15, 18)),
-        ("postgres (PostgreSQL) 19devel", Version(19, 0)),
+        ("postgres (PostgreSQL) 19devel", Version(19, 0, "devel")),
+        ("postgres (PostgreSQL) 19beta1 (Debian 19~beta1-1)", Version(19, 0, "beta1")),
+        ("postgres (PostgreSQL) 20rc2", Version(20, 0, "rc2")),
         ("psql 18", None),
     ],
 )
 def test_the_version_is_read_from_what_postgres_says(text: str, version: Version | None) -> None:
-    assert reported_version(text) == version
+    found = reported_version(text)
+    assert (found, str(found)) == (version, str(version))
+
+
+@pytest.mark.parametrize(
+    ("number", "reported", "version", "untested"),
+    [
+        (180004, "18.4", "18.4", False),
+        (150018, "15.18 (Debian 15.18-0+deb12u1)", "15.18", False),
+        (180000, "18beta1", "18beta1", False),
+        (190000, "19devel", "19devel", True),
+        (190000, None, "19.0", True),
+        (200001, "20.1", "20.1", True),
+    ],
+)
+def test_a_running_server_newer_than_all_that_is_tested_has_a_caveat(
+    number: int, reported: str | None, version: str, untested: bool
+) -> None:
+    found = Version.of_server(number, reported)
+    assert (str(found), found.number, found.is_untested) == (version, number, untested)
+    codes = [caveat.code for caveat in untested_version("b", found)]
+    assert codes == ([Code.UNTESTED_VERSION] if untested else [])
+
+
+@pytest.mark.parametrize("spec", ["19", "19.1", "19devel", "19beta1", "20"])
+def test_a_version_newer_than_all_that_is_tested_is_not_fetched_and_the_error_says_so(spec: str) -> None:
+    with pytest.raises(FetchError, match=rf"PostgreSQL {spec} .*10 to 18.*directory of its binaries"):
+        resolve(spec, store=FakeStore(EMBEDDED))
+
+
+@pytest.mark.parametrize("spec", ["19", "19devel", "19.0"])
+def test_an_installed_version_newer_than_all_that_is_tested_is_taken(spec: str) -> None:
+    devel = replace(SYSTEM[0], version=Version(19, 0, "devel"))
+    found = resolve_all([spec, "17"], store=FakeStore(EMBEDDED), installed=[devel, *SYSTEM])
+    assert [one.label for one in found.builds] == ["19devel (system)", "17.6 (system)"]
 
 
 def make_installation(root: Path, where: str, version: str, status: int = 0) -> Path:
@@ -140,14 +177,18 @@ def make_installation(root: Path, where: str, version: str, status: int = 0) -> 
     return directory
 
 
-def test_installed_servers_are_found_newest_first_without_broken_and_old_ones(tmp_path: Path) -> None:
+def test_installed_servers_are_found_newest_first_and_pre_releases_last_without_broken_and_old_ones(
+    tmp_path: Path,
+) -> None:
     make_installation(tmp_path, "usr/lib/postgresql/14/bin", "14.2")
     make_installation(tmp_path, "usr/pgsql-17/bin", "17.1")
     make_installation(tmp_path, "usr/lib/postgresql/9.6/bin", "9.6.24")
     make_installation(tmp_path, "usr/lib/postgresql/13/bin", "13.1", status=127)
+    make_installation(tmp_path, "usr/local/pgsql/bin", "19devel")
+    make_installation(tmp_path, "opt/pgsql/bin", "20.1")
     on_path = make_installation(tmp_path, "home/me/pg", "18.0")
     found = system_builds(tmp_path, path=str(on_path))
-    assert [str(one.version) for one in found] == ["18.0", "17.1", "14.2"]
+    assert [str(one.version) for one in found] == ["20.1", "18.0", "17.1", "14.2", "19devel"]
 
 
 def test_a_directory_may_be_named_with_or_without_bin(tmp_path: Path) -> None:

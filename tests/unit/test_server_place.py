@@ -6,6 +6,7 @@ import fcntl
 import os
 import struct
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -249,6 +250,24 @@ def test_the_socket_directories_of_the_dead_are_swept_and_nobody_elses(
     alive.remove()
     alive.remove()
     assert not alive.path.exists()
+
+
+def test_a_socket_directory_that_a_kill_left_before_it_had_its_name_goes_when_it_is_old(
+    monkeypatch: pytest.MonkeyPatch, server_dir: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(server_dir))
+    old, fresh, held = (server_dir / f".{PREFIX}{name}" for name in ("old", "fresh", "held"))
+    for path in (old, fresh, held):
+        path.mkdir()
+    for path in (old, held):
+        os.utime(path, (0, 0))
+    descriptor = os.open(held, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        assert sweep(replace(OURSELVES, uid=OURSELVES.uid + 1)) == [old]  # not yet given to the servers' user
+    finally:
+        os.close(descriptor)
+    assert sorted(server_dir.iterdir()) == [fresh, held]
 
 
 def test_names_of_our_databases_need_no_quoting_and_have_a_limit() -> None:

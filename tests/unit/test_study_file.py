@@ -157,7 +157,7 @@ WRONG = {
         [
             "x.toml:9: factors.scale: there is no such factor: did you mean calls?",
             "x.toml:10: factors.variant: there is no such factor; there are server, settings, clients, rate, "
-            "arrivals, pacing, retries, threads, warehouses, calls, pipeline, isolation",
+            "arrivals, pacing, retries, threads, warehouses, calls, pipeline, isolation, mix",
         ],
     ),
     "level": (

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from pgdyno.cli.console import out, print_json, say
@@ -85,5 +84,5 @@ def _table(found: list[Item]) -> Table:
     table = Table("what", "name", "size", "last used", box=None)
     for item in found:
         ago = "now" if item.in_use else _ago(max(0.0, time.time() - item.used_unix_s))
-        table.add_row(item.room, escape(item.name), format_size(item.size_bytes), ago)
+        table.add_row(item.room, item.name, format_size(item.size_bytes), ago)
     return table

@@ -65,10 +65,10 @@ def run(asked: Asked) -> int:
             return LiveView(names, asked.quiet, interruption=stop)
 
         calibrate.measure(path, request, minutes, watch_for, stop)
-        found, interrupted = calibrate.outcome_of(path), stop.requested
+        found, status = calibrate.outcome_of(path), stop.exit_status if stop.requested else 0
     if found is None:
         say("pgdyno: no block was done, so nothing is known")
-        return 130 if interrupted else 1
+        return status or 1
     history = History(noise_history.history_path())
     before = history.calibrations()
     kept = not found.calibration.is_short
@@ -86,7 +86,7 @@ def run(asked: Asked) -> int:
         say(f"kept in {history.path}; `pgdyno compare --slice auto` takes the best length")
     else:
         say(f"not kept: that takes {BLOCKS_KNOWN} blocks of every length, so more time")
-    return 130 if interrupted else 0
+    return status
 
 
 def _minutes(text: str) -> float:

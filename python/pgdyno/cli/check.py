@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
 
-import psycopg
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json
 from pgdyno.cli.groups import expanded
 from pgdyno.cli.workload import PgbenchScripts, Which, parameters_of
-from pgdyno.errors import ConnectError, UsageError
+from pgdyno.errors import UsageError
+from pgdyno.interruption import Interruption
+from pgdyno.server.dsn import Dsn
+from pgdyno.server.remote import Remote
 from pgdyno.study.pgbench import PgbenchParameters
 from pgdyno.workload.check import Check
 from pgdyno.workload.interface import Connection
@@ -43,7 +45,8 @@ def check(
       pgdyno check postgresql://localhost/bench --workload pgbench -b simple-update
     """
     parameters = parameters_of(which, scripts)
-    with closing(_connect(dsn)) as conn:
+    # Nothing has to be ended in order here: it only reads.
+    with Interruption(grace_s=0.0), closing(_connect(dsn)) as conn:
         if isinstance(parameters, PgbenchParameters):
             checks = _check_pgbench(conn, parameters)
         else:
@@ -65,17 +68,11 @@ def _check_pgbench(conn: Connection, parameters: PgbenchParameters) -> list[Chec
 
 
 def _connect(dsn: str) -> Connection:
-    try:
-        return psycopg.connect(dsn, autocommit=True)
-    except psycopg.ProgrammingError as error:
-        # libpq quotes the connection string, which may hold a password.
-        raise UsageError("the DSN is neither a libpq connection string nor a URI") from error
-    except psycopg.Error as error:
-        raise ConnectError(f"no connection: {str(error).strip().splitlines()[0]}") from error
+    return Remote(Dsn(dsn)).connect()
 
 
 def _table(checks: Sequence[Check]) -> Table:
     table = Table("check", "holds", "what", box=None)
     for c in checks:
-        table.add_row(c.name, "[green]yes[/]" if c.passed else "[bold red]NO[/]", escape(c.detail))
+        table.add_row(c.name, Text("yes", "green") if c.passed else Text("NO", "bold red"), c.detail)
     return table

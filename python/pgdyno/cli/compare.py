@@ -215,6 +215,8 @@ def compare(
     if schedule == "duet":
         machine = replace(machine, cores=max(1, machine.cores // 2))
     specs = tuple(parse_arms(arms))
+    if into_existing and not any(arm.is_dsn for arm in specs):
+        raise UsageError("--into-existing needs an arm given as a DSN: none of these is a running server")
     n_clients = default_clients(machine) if clients is None else clients
     workload = parameters_of(
         which,

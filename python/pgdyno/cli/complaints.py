@@ -6,6 +6,7 @@ import psycopg
 from pydantic import ValidationError
 
 from pgdyno.errors import PgdynoError, UsageError
+from pgdyno.server.bounded import NoAnswer
 
 OPTION_OF_FIELD = {
     "budget_s": "--minutes",
@@ -27,6 +28,8 @@ def complaint(error: Exception) -> PgdynoError | None:
         return UsageError(_first_complaint(error))
     if isinstance(error, psycopg.Error):
         # Where no one closer knew what to say of it: what the server said, without the statement.
+        if isinstance(error, NoAnswer):
+            return PgdynoError(str(error))
         words = error.diag.message_primary or str(error).strip().partition("\n")[0]
         return PgdynoError(f"the server refused, or was lost: {words}")
     return None

@@ -19,6 +19,7 @@ from pgdyno.errors import EngineError, UsageError
 from pgdyno.lab.doctor import programs
 from pgdyno.lab.doctor.checked import Checked
 from pgdyno.lab.doctor.examine import examine
+from pgdyno.lab.wanted import labels_of
 from pgdyno.probe.machine.state import State, examine_machine
 from pgdyno.server.cache import Cache
 from pgdyno.server.catalogue import known_catalogue
@@ -154,7 +155,7 @@ def _programs(cache: Cache) -> list[Checked]:
     except EngineError:
         profile = None
     builds = [*system_builds(), *cache.store().cached()]
-    known = {build.label: known_catalogue(build, cache) for build in builds}
+    known = {label: known_catalogue(build, cache) for build, label in labels_of(builds).items()}
     return [programs.engine(profile), *programs.servers(known)]
 
 

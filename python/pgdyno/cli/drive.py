@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,21 +14,23 @@ from rich.table import Table
 
 from pgdyno.analysis.telemetry.latency import quantiles_ms
 from pgdyno.cli import options
-from pgdyno.cli.console import err, out, print_json, say
+from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.groups import expanded
 from pgdyno.cli.workload import PgbenchScripts, TpccCalls, Which, parameters_of
 from pgdyno.drive.run import Run, run_drive
 from pgdyno.drive.scripts import examine
-from pgdyno.drive.specification import drive_specification
+from pgdyno.drive.specification import DRAIN_TIMEOUT_S, drive_specification
 from pgdyno.engine import Event
-from pgdyno.errors import DatasetError, PgdynoError, ServerError, UsageError
-from pgdyno.estimate import ABSENT
+from pgdyno.errors import DatasetError, PgdynoError, ServerError, UsageError, in_one_line
+from pgdyno.estimate import ABSENT, counted
 from pgdyno.evidence.records import TrialStatus
 from pgdyno.interruption import Interruption
+from pgdyno.lab.doubts import untested_version
 from pgdyno.lab.judge import status_of
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.remote import Remote
 from pgdyno.server.running import Connection
+from pgdyno.server.version import version_of
 from pgdyno.server.witness import keep_idle, require_undisturbed
 from pgdyno.study.plan import DISCARD_S, Driving, Slice
 from pgdyno.study.sizing import default_clients
@@ -83,46 +86,69 @@ def drive(
     window_s, warmup_s = parse_duration_s(window), parse_duration_s(warmup)
     if window_s <= DISCARD_S:
         raise UsageError(f"--window: {window!r} leaves nothing to count; for example: 30s")
-    remote = Remote(Dsn(dsn))
-    with remote.connect() as connection:
-        workload = parameters_of(
-            which, tpcc_calls, pgbench_scripts, default_size=lambda kind: SIZES[kind](connection)
+    with Interruption() as interruption:
+        remote = Remote(Dsn(dsn))
+        with remote.connect() as connection:
+            workload = parameters_of(
+                which, tpcc_calls, pgbench_scripts, default_size=lambda kind: SIZES[kind](connection)
+            )
+            name, version = connection.info.dbname, version_of(connection)
+        if not into_existing and name not in remote.own_databases():
+            raise DatasetError(f"{name} was not made by pgdyno: add --into-existing to change its data")
+        for caveat in (*untested_version(name, version), *examine(workload)):
+            say(f"! {caveat.sentence}")
+        n_clients = default_clients(options.this_machine()) if clients is None else clients
+        driving = Driving.model_validate(
+            options.driving(
+                workload=workload,
+                clients=n_clients,
+                pacing=pacing,
+                rate=rate,
+                arrivals=arrivals,
+                retries=retries,
+                threads=threads,
+            )
         )
-        name = connection.info.dbname
-    if not into_existing and name not in remote.own_databases():
-        raise DatasetError(f"{name} was not made by pgdyno: add --into-existing to change its data")
-    for caveat in examine(workload):
-        say(f"! {caveat.sentence}")
-    n_clients = default_clients(options.this_machine()) if clients is None else clients
-    driving = Driving.model_validate(
-        options.driving(
-            workload=workload,
-            clients=n_clients,
-            pacing=pacing,
-            rate=rate,
-            arrivals=arrivals,
-            retries=retries,
-            threads=threads,
+        slices = [Slice(0, "warm-up", warmup_s, 0)] if warmup_s > 0 else []
+        slices.append(Slice(0, "measure", window_s, 0))
+        specification = drive_specification(
+            driving, secrets.randbelow(2**48) if seed is None else seed, slices, [(name, remote.dsn.conninfo)]
         )
-    )
-    slices = [Slice(0, "warm-up", warmup_s, 0)] if warmup_s > 0 else []
-    slices.append(Slice(0, "measure", window_s, 0))
-    specification = drive_specification(
-        driving, secrets.randbelow(2**48) if seed is None else seed, slices, [(name, remote.dsn.conninfo)]
-    )
-    with keep_idle(remote.connect()) as witness:
-        run, measured = _run(specification, quiet)
-        status, why = _status(run, name, witness)
-    if measured is None or run.result is None:
+        with keep_idle(remote.connect()) as witness:
+            run, measured = _run(specification, interruption, quiet)
+            status, why = _status(run, name, witness)
+        return _conclude(Driven(run, measured, status, why), workload.pace, interruption, json=json)
+
+
+@dataclass(frozen=True)
+class Driven:
+    """A run that has ended. ``measured`` is its measured slice, ``why`` it does not count."""
+
+    run: Run
+    measured: Event | None
+    status: TrialStatus
+    why: str
+
+
+def _conclude(driven: Driven, pace: Pace, interruption: Interruption, *, json: bool) -> int:
+    """Shows what was measured and gives the exit status. Raises PgdynoError where it is of no use."""
+    run, measured, status = driven.run, driven.measured, driven.status
+    if measured is None or run.result is None or _counted_s(measured) <= 0:
         words = run.failure["message"] if run.failure else "stopped before anything was measured"
+        if interruption.requested:
+            raise interruption.interrupted(f"nothing was measured: {words}")
         raise PgdynoError(f"nothing was measured: {words}")
-    found = {**summarise(run, measured, workload.PACE), "complete": status is TrialStatus.OK}
+    found = {**summarise(run, measured, pace), "complete": status is TrialStatus.OK}
     if json:
         print_json(found)
     else:
         show(found)
+    if interruption.requested:
+        raise interruption.interrupted("stopped at your request; these are the results so far")
     if status is TrialStatus.FAILED:
-        raise PgdynoError(f"this run counts for nothing: {why}")
+        raise PgdynoError(f"this run counts for nothing: {driven.why}")
+    if why := why_all_failed(run, measured):
+        raise PgdynoError(why)
     return 0 if status is TrialStatus.OK else 1
 
 
@@ -137,36 +163,101 @@ def _status(run: Run, name: str, witness: Connection) -> tuple[TrialStatus, str]
     return status, why
 
 
-def _run(specification: Mapping[str, Any], quiet: bool) -> tuple[Run, Event | None]:
+def why_all_failed(run: Run, measured: Event) -> str:
+    """The server's first words, where transactions failed and none did not; empty otherwise."""
+    counts = measured["kinds"].values()
+    failed = sum(kind["failed"] for kind in counts)
+    if not failed or any(kind["ok"] or kind["rolled_back"] for kind in counts):
+        return ""
+    first = f": {words_of_error(run.errors[0])}" if run.errors else ""
+    remedy = REMEDIES.get(run.errors[0]["sqlstate"], "") if run.errors else ""
+    return f"no transaction succeeded, {failed:,} failed{first}{remedy}"
+
+
+REMEDIES = {
+    "25006": "; drive a primary: a standby, or a session that is read-only, takes no writes",
+    "42P01": "; load the data first: pgdyno load",
+    "42501": "; connect as the user that loaded the data",
+}
+"""What to do about failures that meet every transaction, by SQLSTATE."""
+
+
+def words_of_error(event: Event) -> str:
+    """An ``error`` event of the engine with its SQLSTATE, in one line."""
+    code = f" (SQLSTATE {event['sqlstate']})" if event["sqlstate"] else ""
+    return f"{in_one_line(event['message'])}{code}"
+
+
+class Narrator:
+    """Tells how a run goes on, on standard error: a line an interval, and each kind of error once."""
+
+    def __init__(self) -> None:
+        self._errors: set[tuple[str, str | None]] = set()
+        self._last = ""  # what was said of the last interval, without its time and its numbers
+
+    def __call__(self, event: Event) -> None:
+        if event["event"] == "interval":
+            self._tell_interval(event)
+        elif event["event"] == "error" and (key := (event["kind"], event["sqlstate"])) not in self._errors:
+            self._errors.add(key)
+            say(f"{event['kind']}: {words_of_error(event)}")
+
+    def _tell_interval(self, event: Event) -> None:
+        counts = event["kinds"].values()
+        n = sum(kind["ok"] + kind["rolled_back"] for kind in counts)
+        failed = sum(kind["failed"] for kind in counts)
+        span_s = (event["to_ns"] - event["from_ns"]) / 1e9
+        p99 = f"p99 {event['latency_ns']['p99'] / 1e6:.2f} ms" if n else "no transaction succeeded"
+        more = f", {failed:,} failed" if failed else ""
+        said = "" if n else f"{event['role']} {failed > 0}"
+        if n or said != self._last:
+            at, rate_per_s = f"{event['to_ns'] / 1e9:5.0f} s", n / span_s
+            say(f"{at}  {event['role']:8} {rate_per_s:9,.0f} tx/s  {p99}{more}")
+        self._last = said
+
+
+def _run(
+    specification: Mapping[str, Any], interruption: Interruption, quiet: bool
+) -> tuple[Run, Event | None]:
     measured: list[Event] = []
+    narrator = Narrator()
 
     def on_event(event: Event) -> None:
-        if event["event"] == "interval" and not quiet:
-            n = sum(kind["ok"] + kind["rolled_back"] for kind in event["kinds"].values())
-            span_s = (event["to_ns"] - event["from_ns"]) / 1e9
-            p99_ms = event["latency_ns"]["p99"] / 1e6
-            at, rate_per_s = f"{event['to_ns'] / 1e9:5.0f} s", n / span_s
-            say(f"{at}  {event['role']:8} {rate_per_s:9,.0f} tx/s  p99 {p99_ms:.2f} ms")
-        elif event["event"] == "slice" and event["role"] == "measure":
+        if event["event"] == "slice" and event["role"] == "measure":
             measured.append(event)
-        elif event["event"] == "error":
-            err.print(f"{event['kind']}: {event['sqlstate']}: {event['message']}", markup=False)
+        elif not quiet or event["event"] == "error":
+            narrator(event)
 
-    with Interruption() as interruption:
-        run = run_drive(specification, interruption, on_event, read=lambda: [None])
+    run = run_drive(specification, interruption, on_event, read=lambda: [None])
     return run, measured[0] if measured else None
+
+
+def _counted_s(measured: Event) -> float:
+    """How long was measured: less than nothing where the run was stopped before that began."""
+    return float(measured["closed_ns"] - measured["counted_from_ns"]) / 1e9
+
+
+def _executed(run: Run) -> int | None:
+    """Transactions from the opening of the measured slice to its drain, also where the run was stopped
+    then."""
+    assert run.result is not None
+    if (found := run.transactions(0)) is not None or "measure" not in run.totals:
+        return found
+    totals = run.result["targets"][0]["totals"].values()
+    executed = sum(kind["ok"] + kind["rolled_back"] for kind in totals)
+    return int(executed - run.totals["measure"][0]["transactions"])
 
 
 def summarise(run: Run, measured: Event, pace: Pace) -> dict[str, Any]:
     """Rates over the counted part of the window, latencies in ms by kind, the driver's own cost."""
     assert run.result is not None
-    window_s = (measured["closed_ns"] - measured["counted_from_ns"]) / 1e9
+    window_s = _counted_s(measured)
     counts = measured["kinds"]
     executed = sum(kind["ok"] + kind["rolled_back"] for kind in counts.values())
     ok = {kind: n["ok"] for kind, n in counts.items()}
     kinds = run.result["targets"][0]["kinds"]
     cpu_ns = measured["driver_cpu_ns"]
-    ended = run.transactions(0)  # from the slice's opening to its drain, which is what the CPU time is of
+    ended = _executed(run)  # in the time that the driver's CPU time is of
     return {
         "window_s": window_s,
         "rate": {
@@ -180,6 +271,7 @@ def summarise(run: Run, measured: Event, pace: Pace) -> dict[str, Any]:
             for kind, found in kinds.items()
         },
         "failures": {kind: found["failures"] for kind, found in kinds.items() if found["failures"]},
+        "unanswered": measured["abandoned"],
         "driver_cpu_us_per_transaction": (cpu_ns["user"] + cpu_ns["system"]) / 1e3 / ended if ended else None,
         "driver_memory_bytes": run.result["driver"]["memory_peak_bytes"],
     }
@@ -198,11 +290,17 @@ COUNTS = {
 def show(found: Mapping[str, Any], console: Console = out) -> None:
     """For people: two tables, as one would be wider than a terminal."""
     cpu_us = found["driver_cpu_us_per_transaction"]
-    cost = "no transaction ended" if cpu_us is None else f"driver {cpu_us:.1f} µs of CPU per transaction"
+    cost = "no transaction succeeded" if cpu_us is None else f"driver {cpu_us:.1f} µs of CPU per transaction"
     rates = f"{found['rate']['value']:,.0f} {found['rate']['unit']}   {found['tpm']:,.0f} TPM"
     console.print(f"{rates}   over {found['window_s']:.1f} s, one run; {cost}", soft_wrap=True)
     counts = {kind: [f"{n[name]:,}" for name in COUNTS] for kind, n in found["counts"].items()}
     console.print(_table("transactions", list(COUNTS.values()), counts))
+    if unanswered := found["unanswered"]:
+        console.print(
+            f"{counted(unanswered, 'transaction')} had no answer within {DRAIN_TIMEOUT_S:g} s after the "
+            "window: cancelled, and counted as failed",
+            soft_wrap=True,
+        )
     latency = {
         kind: [ABSENT if ms is None else f"{ms:.2f}" for ms in quantiles.values()]
         for kind, quantiles in found["latency_ms"].items()

@@ -11,13 +11,13 @@ import typer
 from pgdyno.analysis.study.gate import parse_condition
 from pgdyno.analysis.study.history import grouped, histories
 from pgdyno.analysis.study.over_hosts import AVERAGE
-from pgdyno.analysis.study.study import StudyFindings, find_study
+from pgdyno.analysis.study.study import StudyFindings
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.gating import TRIPPED
 from pgdyno.cli.place import require_place_of_text, write_text
+from pgdyno.cli.report import read_findings
 from pgdyno.errors import EvidenceError, PgdynoError, UsageError
-from pgdyno.evidence.reader import Evidence
 from pgdyno.report.history import NEWEST, HistoryReport, News, as_object, news, untold
 from pgdyno.report.history_page import to_html
 from pgdyno.report.terminal import print_history
@@ -118,8 +118,7 @@ def _studies(directory: Path, skipped: dict[str, str]) -> Iterator[tuple[str, St
     for path in paths:
         name = str(path.relative_to(directory))
         try:
-            with Evidence(path) as opened:
-                study = find_study(opened)
+            study = read_findings(path)
         except EvidenceError as error:
             skipped[name] = str(error)
             continue

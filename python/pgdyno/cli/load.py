@@ -49,6 +49,7 @@ def load(
         ),
     ] = None,
     into_existing: options.IntoExisting = False,
+    replace: options.Replace = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> int:
@@ -56,7 +57,8 @@ def load(
 
     The database is created. One that exists already is left alone unless you say --into-existing (or a
     load that was killed left it half-made); then an earlier load is replaced, while tables and functions of
-    the same names that are not pgdyno's are an error. Examples:
+    the same names that are not pgdyno's are an error. --replace overwrites pgbench's tables even then.
+    Examples:
 
     \b
       pgdyno load postgresql://localhost/tpcc --warehouses 10
@@ -65,6 +67,11 @@ def load(
     target = Dsn(dsn)
     if seed is not None and which.workload == "pgbench":
         raise UsageError("--seed is for the workload tpcc: nothing is drawn for pgbench's tables")
+    if replace and not (into_existing and which.workload == "pgbench"):
+        raise UsageError(
+            "--replace needs --into-existing and --workload pgbench: "
+            "tables of tpcc's names are replaced only if pgdyno loaded them"
+        )
     parameters = parameters_of(which, tpcc_data, pgbench_data)
     remote = Remote(target)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
@@ -82,7 +89,7 @@ def load(
     ):
         task = progress.add_task("connect", total=1.0)
         result = load_data(
-            Place(target.conninfo, remote.connect, into_existing),
+            Place(target.conninfo, remote.connect, into_existing, replace),
             parameters,
             interruption,
             lambda phase, share: progress.update(task, description=f"{phase:8}", completed=share),

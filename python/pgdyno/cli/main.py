@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import io
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -13,8 +11,10 @@ import typer
 from typer.exceptions import TyperException
 
 from pgdyno import __version__
+from pgdyno.cli import last_resort
 from pgdyno.cli.commands import Commands
-from pgdyno.cli.console import PLAIN, say
+from pgdyno.cli.console import PLAIN, say, writing
+from pgdyno.cli.streams import ready_streams, survive_hangup, without_output
 from pgdyno.errors import PgdynoError
 
 app = typer.Typer(
@@ -50,19 +50,35 @@ def _program(
 
 
 def main() -> None:
-    """Runs the command line. Exit status: 0 done, 1 failed, 2 wrong usage, 3 a gate, 130 interrupted."""
+    """Runs the command line.
+
+    Exit status: 0 done, 1 failed, 2 wrong usage, 3 a gate, 70 an error inside pgdyno; 130, 143, 129 after
+    Ctrl-C, SIGTERM, SIGHUP.
+    """
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=PLAIN)
+    ready_streams(errors=PLAIN)
+    survive_hangup()
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command; gives the exit status. What goes wrong becomes one line on standard error."""
     try:
+        return _status(arguments)
+    except BrokenPipeError:
+        # Whoever read our output has gone (`| head`): what is left to be flushed must not complain.
+        without_output()
+        return 1
+    except Exception as error:  # noqa: BLE001  # the last resort
+        say(f"pgdyno: {last_resort.unexpected(error, arguments)}")
+        return last_resort.EXIT_STATUS
+
+
+def _status(arguments: Sequence[str]) -> int:
+    try:
         status = app(list(arguments), prog_name="pgdyno", standalone_mode=False)
-        sys.stdout.flush()
+        with writing():
+            sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except typer.Abort:
         return 130
@@ -75,11 +91,14 @@ def run(arguments: Sequence[str]) -> int:
         say("pgdyno: ended at once; what was in the evidence is safe")
         return 130
     except BrokenPipeError:
-        # Whoever read our output has gone (`| head`): what is left to be flushed must not complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        raise
     except OSError as error:
+        if error.filename is None:  # typer's own output, as of --help
+            without_output()
         say(f"pgdyno: {error.strerror or error}: {error.filename or 'no file was named'}")
+        return PgdynoError.exit_status
+    except MemoryError:
+        say("pgdyno: out of memory: free some, or ask for less")
         return PgdynoError.exit_status
     except Exception as error:
         from pgdyno.cli.complaints import complaint  # noqa: PLC0415

@@ -55,6 +55,14 @@ IntoExisting = Annotated[
         help="Work in the very database that the DSN names, although pgdyno did not make it.",
     ),
 ]
+Replace = Annotated[
+    bool,
+    typer.Option(
+        "--replace",
+        help="pgbench, with --into-existing: overwrite pgbench_* tables that pgdyno did not load. Their rows "
+        "are lost.",
+    ),
+]
 Dsn = Annotated[
     str,
     typer.Argument(

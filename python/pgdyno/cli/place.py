@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import tempfile
 from pathlib import Path
+
+import psutil
 
 from pgdyno.errors import PgdynoError, UsageError
 
@@ -53,6 +56,14 @@ def _is_sqlite(path: Path) -> bool:
         return False
 
 
+def _remove_parts_of_the_dead(target: Path) -> None:
+    """What processes that were killed while they wrote this very file have left beside it."""
+    for part in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
+        writer = part.name.removeprefix(f".{target.name}.").removesuffix(".part")
+        if writer.isdigit() and not psutil.pid_exists(int(writer)):
+            part.unlink(missing_ok=True)
+
+
 def write_text(path: Path, text: str) -> None:
     """At once, if it is a file: where the disk is full, what stood there still does. Raises PgdynoError."""
     try:
@@ -60,6 +71,7 @@ def write_text(path: Path, text: str) -> None:
             path.write_text(text, encoding="utf-8")
             return
         target = path.resolve()
+        _remove_parts_of_the_dead(target)
         part = target.with_name(f".{target.name}.{os.getpid()}.part")
         try:
             part.write_text(text, encoding="utf-8")

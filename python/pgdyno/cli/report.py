@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from pydantic import ValidationError
 
 from pgdyno.analysis.study.gate import Gate
 from pgdyno.analysis.study.hosts import find_hosts
-from pgdyno.analysis.study.study import find_study
-from pgdyno.cli.console import out, say
+from pgdyno.analysis.study.study import StudyFindings, find_study
+from pgdyno.cli.console import out, say, writing
 from pgdyno.cli.gating import Gating
 from pgdyno.cli.groups import expanded
 from pgdyno.cli.place import require_place_of_text, write_text
-from pgdyno.errors import UsageError
+from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.evidence.reader import Evidence
 from pgdyno.report.as_csv import to_csv
 from pgdyno.report.as_json import to_json
@@ -92,17 +93,25 @@ def _read(evidence: Sequence[Path]) -> StudyReport | HostsReport:
 
 def read_report(evidence: Path) -> StudyReport:
     """Raises EvidenceError for a file that is not one, is damaged or of another version."""
-    with Evidence(evidence) as opened:
-        return build_study(find_study(opened))
+    return build_study(read_findings(evidence))
 
 
 def read_hosts(evidence: Sequence[Path]) -> HostsReport:
     """Raises EvidenceError for a bad file, and for files that are not of one study."""
-    studies = {}
-    for name, path in zip(names_of_files(evidence), evidence, strict=True):
-        with Evidence(path) as opened:
-            studies[name] = find_study(opened)
-    return build_hosts(find_hosts(studies))
+    named = zip(names_of_files(evidence), evidence, strict=True)
+    return build_hosts(find_hosts({name: read_findings(path) for name, path in named}))
+
+
+def read_findings(evidence: Path) -> StudyFindings:
+    """Raises EvidenceError, also where a plan or a published table in it is none."""
+    with Evidence(evidence) as opened:
+        try:
+            return find_study(opened)
+        except ValidationError as error:
+            words = error.errors()[0]["msg"]
+            raise EvidenceError(
+                f"{evidence} holds what this pgdyno does not understand ({words}): restore it from a copy"
+            ) from error
 
 
 def names_of_files(paths: Sequence[Path]) -> list[str]:
@@ -147,6 +156,7 @@ def print_report(built: StudyReport | HostsReport, form: str, gate: Gate | None 
 
 def _write_out(text: str) -> None:
     """For programs and files: UTF-8 whatever the locale, so that no name becomes a question mark."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write((text if text.endswith("\n") else f"{text}\n").encode())
-    sys.stdout.buffer.flush()
+    with writing():
+        sys.stdout.flush()
+        sys.stdout.buffer.write((text if text.endswith("\n") else f"{text}\n").encode())
+        sys.stdout.buffer.flush()

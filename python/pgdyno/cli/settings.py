@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from pgdyno.cli.console import out, print_json, say
@@ -37,7 +36,7 @@ def list_profiles(as_json: AsJson = False) -> None:
         return
     table = Table("profile", "what it is", "source", box=None)
     for profile in PROFILES.values():
-        table.add_row(f"@{profile.name}", escape(profile.title), escape(profile.source))
+        table.add_row(f"@{profile.name}", profile.title, profile.source)
     out.print(table)
 
 
@@ -187,5 +186,5 @@ def _prices(definition: Definition, known: Catalogue) -> list[tuple[str, tuple[B
 def _badges(badges: tuple[Badge, ...]) -> Table:
     table = Table("safety", "kept", "", box=None)
     for badge in badges:
-        table.add_row(escape(badge.name), badge.kept, escape(badge.reason))
+        table.add_row(badge.name, badge.kept, badge.reason)
     return table

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 import pgdyno
@@ -31,7 +30,7 @@ from pgdyno.study.fit import Change, fit
 from pgdyno.study.fit import Machine as FitMachine
 from pgdyno.study.lines import Path as Keys
 from pgdyno.study.lines import line_of, lines_of
-from pgdyno.study.reading import examine
+from pgdyno.study.reading import FILE_BYTES_MAX, examine
 from pgdyno.study.schema import schema
 from pgdyno.study.values import Settings
 
@@ -67,7 +66,11 @@ def study_path(given: str) -> Path:
 def text_of(path: Path) -> str:
     """Raises UsageError."""
     try:
-        return path.read_text("utf-8")
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)  # of a device there may be no end
+        if len(data) > FILE_BYTES_MAX:
+            raise UsageError(f"{path} is larger than a study file may be (1 MiB)")
+        return data.decode("utf-8").replace("\r\n", "\n")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -191,7 +194,7 @@ def list_studies(as_json: AsJson = False) -> None:
         table = Table(heading, "", box=None, title_justify="left")
         for path, data in found:
             if path.parent == folder:
-                table.add_row(path.stem, escape(data["title"]))
+                table.add_row(path.stem, data["title"])
         out.print(table)
         out.print(str(folder), markup=False, soft_wrap=True)
         out.print()

@@ -111,6 +111,14 @@ class TpccCalls:
         Literal["read committed", "repeatable read", "serializable"] | None,
         typer.Option(help="tpcc: of every transaction. [default: read committed]"),
     ] = None
+    mix: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND=WEIGHT,…",
+            help="tpcc: weights of new-order, payment, order-status, delivery and stock-level; kinds that "
+            "are not named do not run. [default: deck, TPC-C's mix]",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)

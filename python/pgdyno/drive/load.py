@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pgdyno.engine import Engine, Event
-from pgdyno.errors import DatasetError, EngineError, Interrupted
+from pgdyno.errors import DatasetError, EngineError
 from pgdyno.interruption import Interruption
 
 OnLoad = Callable[[str, float], None]
@@ -35,7 +35,13 @@ def run_load(
     if last["event"] == "result":
         return last
     if interruption.requested:
-        raise Interrupted("the load was stopped at your request; nothing half-made is left")
+        raise interruption.interrupted(_words_of_a_stop(last["message"]))
     if last["stage"] == "specification":
         raise EngineError(f"the engine refuses its specification: {last['message']}")
     raise DatasetError(f"the load failed ({last['stage']}): {last['message']}")
+
+
+def _words_of_a_stop(message: str) -> str:
+    """What the engine says after a semicolon it could not take back."""
+    left = message.partition("; ")[2]
+    return f"the load was stopped at your request; {left or 'nothing half-made is left'}"

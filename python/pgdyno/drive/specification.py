@@ -12,8 +12,9 @@ from typing import Any
 
 from pgdyno.study.plan import Driving, Slice
 
-CONNECT_TIMEOUT_S = 60.0
-"""2000 connections of a server that forks for each, on a busy machine, are seconds; a minute is a fault."""
+CONNECT_TIMEOUT_S = 30.0
+"""Of one client: to connect, to prepare, to measure its round trip. A few connect at a time, so that on a
+busy machine each takes a fraction of a second; half a minute is a fault."""
 
 DRAIN_TIMEOUT_S = 30.0
 """How long an in-flight transaction may take at the end of a slice. TPC-C's own limits are 5 to 80 s for

@@ -10,13 +10,15 @@ from importlib.resources import files
 from pathlib import Path
 
 from pgdyno.errors import DiskFullError, EvidenceError
+from pgdyno.evidence import checksums
+from pgdyno.evidence.ranges import column_out_of_range
 
 APPLICATION_ID = 0x7067646E
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 CHECKED_BYTES_MAX = 64 << 20
-"""Larger files are looked through before they are written to, but not before they are read: that would take
-as long as the report. What is damaged of them SQLite and our checks of values find where it is read."""
+"""SQLite's own structures are checked before a file is written to, and before one up to this size is read.
+The checksums are compared in any case."""
 
 BUSY_TIMEOUT_S = 10.0
 """How long a statement waits for another process's lock: only a change of journal mode ever takes one."""
@@ -28,6 +30,7 @@ def create(path: Path) -> None:
     try:
         with translated(path):
             connection.executescript(_schema())
+            checksums.seal(connection)
     finally:
         connection.close()
 
@@ -36,14 +39,17 @@ def _schema() -> str:
     return files(__package__).joinpath("schema.sql").read_text("utf-8")
 
 
-def open_for_reading(path: Path) -> sqlite3.Connection:
-    """A checked connection that cannot write, also while a writer is at work."""
-    return _open(path, "ro")
+def open_for_reading(path: Path, *, verify: bool = True) -> sqlite3.Connection:
+    """A checked connection that cannot write, also while a writer is at work.
+
+    ``verify``: whether every table is compared with its checksum, for which the whole file is read.
+    """
+    return _open(path, "ro", verify=verify)
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
     """A checked connection; the caller holds the WriterLock."""
-    connection = _open(path, "rw")
+    connection = _open(path, "rw", verify=True)
     with translated(path):
         connection.execute("PRAGMA journal_mode = WAL")
         # A commit needs no fsync to survive the death of the process; a checkpoint, at the end of each trial,
@@ -54,7 +60,7 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _open(path: Path, mode: str) -> sqlite3.Connection:
+def _open(path: Path, mode: str, *, verify: bool) -> sqlite3.Connection:
     if not path.is_file():
         raise EvidenceError(f"no evidence file at {path}: check the name")
     try:
@@ -65,14 +71,16 @@ def _open(path: Path, mode: str) -> sqlite3.Connection:
         raise EvidenceError(f"cannot open {path}: {error}") from error
     try:
         with translated(path):
-            _refuse_what_is_not_ours(connection, path, mode)
+            _refuse_what_is_not_ours(connection, path)
+            if verify:
+                _refuse_damage(connection, path, mode)
     except EvidenceError:
         connection.close()
         raise
     return connection
 
 
-def _refuse_what_is_not_ours(connection: sqlite3.Connection, path: Path, mode: str) -> None:
+def _refuse_what_is_not_ours(connection: sqlite3.Connection, path: Path) -> None:
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     if application_id != APPLICATION_ID:
         raise EvidenceError(f"{path} is not an evidence file of pgdyno: check the name")
@@ -92,11 +100,23 @@ def _refuse_what_is_not_ours(connection: sqlite3.Connection, path: Path, mode: s
         if table not in there:
             # Found while a block is written, it would cost that block.
             raise EvidenceError(f"{path} is damaged (it lacks the table {table}): restore it from a copy")
-    if mode == "ro" and path.stat().st_size > CHECKED_BYTES_MAX:
-        return
-    (finding,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if finding != "ok":
-        raise EvidenceError(f"{path} is damaged ({_one_line(finding)}): restore it from a copy")
+
+
+def _refuse_damage(connection: sqlite3.Connection, path: Path, mode: str) -> None:
+    """First what says which table it is."""
+    table = checksums.damaged_table(connection)
+    if table is not None:
+        raise EvidenceError(f"{path} is damaged (the table {table}): restore it from a copy")
+    if mode != "ro" or path.stat().st_size <= CHECKED_BYTES_MAX:
+        (finding,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if finding != "ok":
+            raise EvidenceError(f"{path} is damaged ({_one_line(finding)}): restore it from a copy")
+    table = checksums.damaged_index(connection)
+    if table is not None:
+        raise EvidenceError(f"{path} is damaged (an index of the table {table}): restore it from a copy")
+    column = column_out_of_range(connection)
+    if column is not None:
+        raise EvidenceError(f"{path} holds an impossible number ({column}): restore it from a copy")
 
 
 @contextmanager
@@ -104,13 +124,15 @@ def translated(path: Path) -> Iterator[None]:
     """SQLite's errors as ours."""
     try:
         yield
+    except UnicodeDecodeError as error:  # in what SQLite complains of: Python cannot even read the message
+        raise EvidenceError(f"{path} is damaged (a text is not UTF-8): restore it from a copy") from error
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", None)
         if code == sqlite3.SQLITE_FULL:
             raise DiskFullError(
                 f"the disk is full: {path} cannot grow; free some space, then --resume"
             ) from error
-        if code in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}:
+        if code is not None and code & 0xFF in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}:
             raise EvidenceError(
                 f"{path} is damaged ({_one_line(str(error))}): restore it from a copy"
             ) from error

@@ -50,10 +50,10 @@ OF_CASE = "WHERE trial IN (SELECT trial FROM trial WHERE case_id = ?)"
 class Evidence:
     """An open evidence file. Raises EvidenceError for what is not one, is damaged or of another version."""
 
-    def __init__(self, path: Path) -> None:
-        """Open and check."""
+    def __init__(self, path: Path, *, verify: bool = True) -> None:
+        """Open and check. ``verify``: also the checksums, for which the whole file is read."""
         self.path = path
-        self._connection = file.open_for_reading(path)
+        self._connection = file.open_for_reading(path, verify=verify)
         self._connection.row_factory = sqlite3.Row
 
     def close(self) -> None:

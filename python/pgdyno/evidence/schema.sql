@@ -6,7 +6,7 @@
 -- all trials of a block share one. JSON columns hold one JSON value as text. Passwords are masked before they get here.
 
 PRAGMA application_id = 0x7067646E;  -- "pgdn"
-PRAGMA user_version = 3;             -- the version of this schema; another one is refused, never guessed at
+PRAGMA user_version = 4;             -- the version of this schema; another one is refused, never guessed at
 
 -- One row.
 CREATE TABLE study (
@@ -219,3 +219,11 @@ CREATE TABLE log (
     trial               INTEGER PRIMARY KEY REFERENCES trial,
     text                BLOB NOT NULL
 ) STRICT;
+
+-- What the rows of each table have to be, changed in the same transaction as they are; and of sqlite_schema, the definitions themselves.
+-- A row's digest is BLAKE2b, of 8 bytes, of its values in the order of the columns, as Python's marshal writes a tuple of them in version 2.
+CREATE TABLE checksum (
+    name                TEXT PRIMARY KEY,       -- of the table
+    rows                INTEGER NOT NULL,
+    digest              TEXT NOT NULL           -- hexadecimal: the sum of the digests of its rows, each a little-endian integer, modulo 2^64
+) STRICT, WITHOUT ROWID;

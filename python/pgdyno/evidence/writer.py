@@ -28,6 +28,7 @@ from typing import Self
 from pgdyno.caveats import Caveat
 from pgdyno.errors import EvidenceError, EvidenceExistsError
 from pgdyno.evidence import file, rows
+from pgdyno.evidence.checksums import Ledger
 from pgdyno.evidence.lock import WriterLock
 from pgdyno.evidence.masking import masked_json
 from pgdyno.evidence.packing import pack_text
@@ -56,6 +57,8 @@ class Writer:
         self._path = path
         self._connection = connection
         self._lock = lock
+        with file.translated(path):
+            self._ledger = Ledger(connection)
 
     @classmethod
     def create(
@@ -75,12 +78,12 @@ class Writer:
             if path.exists():
                 raise EvidenceExistsError(path)
             half_made = path.with_name(path.name + ".new")
-            half_made.unlink(missing_ok=True)
+            _remove_half_made(half_made)
             try:
                 _make(half_made, cases, lock)
                 half_made.rename(path)
             finally:
-                half_made.unlink(missing_ok=True)
+                _remove_half_made(half_made)
             return cls(path, file.open_for_writing(path), lock)
         except BaseException:
             lock.release()
@@ -293,15 +296,16 @@ class Writer:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with file.translated(self._path):
+        with file.translated(self._path), self._ledger.kept():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
+                self._ledger.store()
+                self._connection.execute("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
-            self._connection.execute("COMMIT")
 
     def _checkpoint(self) -> None:
         with file.translated(self._path):
@@ -313,6 +317,14 @@ class Writer:
         except sqlite3.OperationalError:
             # A reader is following. It sees everything, and the file stays good in WAL mode.
             return
+
+
+def _remove_half_made(path: Path) -> None:
+    """The file and SQLite's companions of it: a journal that a kill has left would be rolled back into the
+    next file of that name.
+    """
+    for companion in ("", "-journal", "-wal", "-shm"):
+        path.with_name(path.name + companion).unlink(missing_ok=True)
 
 
 def _make(path: Path, cases: Sequence[tuple[Study, Sequence[Arm]]], lock: WriterLock) -> None:

@@ -102,7 +102,7 @@ def with_before(
 
 def remember(path: Path, history: History, watch: Watch) -> None:
     """What this study's A/A blocks have shown, for later ones; of one that goes on the last word counts."""
-    with Evidence(path) as evidence:
+    with Evidence(path, verify=False) as evidence:  # this process has written it
         entries = [_entry(evidence, number) for number in evidence.aa_cases() if evidence.blocks(number)]
     try:
         for entry in entries:

@@ -98,12 +98,18 @@ def run_group(lab: Lab, block: Block, group: Sequence[int], rates: dict[int, flo
             if trial.witness is not None:
                 trial.witness.close()
             trial.arm.stop()
+    if lab.interruption.requested:
+        # Waits for a server are cut short then: what fails is no fault of its own.
+        outcomes = {
+            index: interrupted() if outcome.status is TrialStatus.FAILED else outcome
+            for index, outcome in outcomes.items()
+        }
     for index, trial in trials.items():
         outcome = with_words_of_the_log(outcomes[index])
         lab.writer.finish_trial(trial.id, outcome)
         counts = outcome.status is TrialStatus.OK and trial.counted_s > 0
         rates[index] = (
-            lab.study.driving(index).workload.PACE.of(trial.ok, trial.counted_s) if counts else None
+            lab.study.driving(index).workload.pace.of(trial.ok, trial.counted_s) if counts else None
         )
         if outcome.status in (TrialStatus.FAILED, TrialStatus.EXCLUDED):
             lab.watch(Doubt(f"block {block.index + 1}, {trial.arm.name}: {outcome.status}: {outcome.reason}"))

@@ -45,7 +45,7 @@ class Maker:
 
     def make(self, build: Build, parameters: WorkloadParameters) -> Callable[[Path], None]:
         """What ``Datasets.hold`` calls to create a data directory. Raises DiskFullError, DatasetError."""
-        name, database = f"{parameters.name}, PostgreSQL {build.version}", parameters.kind
+        name, database = f"{parameters.data_name}, PostgreSQL {build.version}", parameters.kind
 
         def progress(phase: str, share: float) -> None:
             self.watch(Load(name, phase, share))

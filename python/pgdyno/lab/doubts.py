@@ -18,6 +18,7 @@ from pgdyno.evidence.records import Role, Slice
 from pgdyno.lab.arm import LabArm
 from pgdyno.probe.autovacuum import autovacuum_runs
 from pgdyno.probe.cpu import MachineCpu, machine_cpu
+from pgdyno.server.version import NEWEST_MAJOR, Version
 from pgdyno.study.pgbench import PgbenchParameters
 from pgdyno.study.plan import Study
 
@@ -38,6 +39,12 @@ class Surroundings:
 
     cpu: MachineCpu
     autovacuums: Sequence[int | None]
+
+
+def untested_version(server: str, version: Version) -> Iterator[Caveat]:
+    """Yield the caveat on a server that is newer than every version that pgdyno is tested with."""
+    if version.is_untested:
+        yield Caveat(Code.UNTESTED_VERSION, {"arm": server, "version": str(version), "newest": NEWEST_MAJOR})
 
 
 def read_surroundings(arms: Sequence[LabArm]) -> Surroundings:

@@ -206,7 +206,7 @@ def _make_pristine(
                 return
             # Left by a load that was killed: we have its lock.
             remote.drop(name)
-        with remote.making(name, f"{workload.name}, pristine"):
+        with remote.making(name, f"{workload.data_name}, pristine"):
             load_data(
                 Place(remote.dsn.with_database(name).conninfo, lambda: remote.connect(name)),
                 workload,

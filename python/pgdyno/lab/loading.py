@@ -11,8 +11,9 @@ import psycopg
 
 from pgdyno.drive.load import OnLoad, run_load
 from pgdyno.engine import Event
-from pgdyno.errors import DatasetError, Interrupted
+from pgdyno.errors import DatasetError
 from pgdyno.interruption import Interruption
+from pgdyno.server.bounded import cancel
 from pgdyno.study.workload import WorkloadParameters
 from pgdyno.workload.choose import workload_of
 from pgdyno.workload.interface import Connect
@@ -23,11 +24,14 @@ DATASET_SEED = 1
 
 @dataclass(frozen=True)
 class Place:
-    """A database that is to be loaded. ``into_existing``: what an earlier load left there may be replaced."""
+    """A database that is to be loaded. ``into_existing``: what an earlier load left there may be replaced.
+    ``replace``: pgbench's tables may be replaced, whoever made them.
+    """
 
     conninfo: str
     connect: Connect
     into_existing: bool = False
+    replace: bool = False
 
 
 def load_data(
@@ -48,43 +52,39 @@ def load_data(
     workload = workload_of(parameters)
     if place.into_existing:
         with place.connect() as connection:
-            workload.clear(connection)
-    specification = load_specification(
-        place.conninfo,
-        parameters,
-        connections=connections,
-        seed=seed,
-        into_existing=place.into_existing,
-    )
+            workload.require_replaceable(connection)
+    specification = load_specification(place, parameters, connections=connections, seed=seed)
     result = run_load(
         specification,
         interruption,
         on_progress,
         on_forecast=lambda size_bytes: on_forecast(size_bytes + workload.bytes_completed),
     )
-    with place.connect() as connection, interruption.tell(connection.cancel):
+    with place.connect() as connection, interruption.tell(lambda: cancel(connection)):
         try:
             workload.complete(connection, lambda phase: on_progress(phase, 0.0))
         except (psycopg.Error, DatasetError) as error:
             if interruption.requested:
-                raise Interrupted("the load was stopped at your request; its data are not whole") from error
+                raise interruption.interrupted(
+                    "the load was stopped at your request; its data are not whole"
+                ) from error
             raise
     return result
 
 
 def load_specification(
-    conninfo: str,
+    place: Place,
     parameters: WorkloadParameters,
     *,
     connections: int | None = None,
     seed: int = DATASET_SEED,
-    into_existing: bool = False,
 ) -> dict[str, Any]:
     """For the engine's ``load`` (docs/reference/engine-protocol.md). By default a connection per core."""
     return {
-        "conninfo": conninfo,
+        "conninfo": place.conninfo,
         "workload": parameters.to_load(),
         "seed": seed,
         "connections": connections or max(2, psutil.cpu_count() or 2),
-        "into_existing": into_existing,
+        "into_existing": place.into_existing,
+        "replace": place.replace,
     }

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgdyno.errors import ServerError, UsageError
+from pgdyno.errors import FetchError, ServerError, UsageError
 from pgdyno.lab.wanted import request_of
 from pgdyno.server.build import Build, read_build
 from pgdyno.server.cache import Cache
@@ -131,6 +131,10 @@ def would_get(
         return None, f"{max(fetchable)}, to be fetched"
     if found := _newest(system, wanted):
         return found, f"{found.label}, which is here"
+    try:
+        wanted.require_fetchable()
+    except FetchError as error:
+        return None, str(error)
     here = {build.version: build for build in (*embedded, *system)}
     near = nearest_version(wanted, [*listed, *here]) if listed else None
     if near is None:

@@ -16,6 +16,7 @@ from pgdyno.lab.arm import LabArm
 from pgdyno.lab.build_arm import BuildArm
 from pgdyno.lab.connections import require_connections
 from pgdyno.lab.dataset import WAL_RESERVE_BYTES, Maker, dataset_key, init_options, require_space
+from pgdyno.lab.doubts import untested_version
 from pgdyno.lab.dsn_arm import DsnArm, open_dsn_arm, require_usable
 from pgdyno.lab.progress import Doubt, Watch
 from pgdyno.lab.trying import require_starts
@@ -37,6 +38,7 @@ from pgdyno.study.plan import Study
 class Prepared:
     """Arms that can be run. ``study`` is the one asked for, or the same with the schedule that fits.
 
+    ``in_effect``: by arm, the settings that its server will have, or has if it runs already on this machine.
     ``aa``: for each arm that is doubled the comparison with its twin; where there is none, ``why_no_aa``.
     """
 
@@ -47,6 +49,7 @@ class Prepared:
     data_path: Path
     aa: Mapping[int, Prepared] = field(default_factory=dict)
     why_no_aa: str = ""
+    in_effect: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
 
 @contextlib.contextmanager
@@ -71,10 +74,13 @@ def prepare(
         require_usable(fitting, watch)
         require_connections(fitting, wanted)
         checked.append((fitting, wanted, caveats))
-    require_starts([(study, wanted) for study, wanted, _ in checked], cache, watch, interruption)
+    in_effect = require_starts([(study, wanted) for study, wanted, _ in checked], cache, watch, interruption)
     with contextlib.ExitStack() as stack:
         places = _Places(cache, watch, interruption, stack)
-        ready = [_ready(study, wanted, caveats, places) for study, wanted, caveats in checked]
+        ready = [
+            _with_settings(_ready(study, wanted, caveats, places), settings)
+            for (study, wanted, caveats), settings in zip(checked, in_effect, strict=True)
+        ]
         places.require_room_for_copies()
         ready = [_with_twins(prepared, places) for prepared in ready]
         for prepared in ready:
@@ -177,6 +183,13 @@ class _Places:
         return sum(self.datasets[name].snapshot.size_bytes for name, _ in self.runs)
 
 
+def _with_settings(prepared: Prepared, tried: Mapping[int, Mapping[str, str]]) -> Prepared:
+    running = {
+        arm.index: arm.effective() for arm in prepared.arms if isinstance(arm, DsnArm) and arm.is_local()
+    }
+    return replace(prepared, in_effect={**tried, **running})
+
+
 def _with_twins(prepared: Prepared, places: _Places) -> Prepared:
     """With the arms of its A/A blocks, unless their data have no room: they are never why a study fails."""
     study, arms = prepared.study, prepared.arms
@@ -207,11 +220,13 @@ def _ready(study: Study, wanted: Mapping[int, Wanted], caveats: list[Caveat], pl
             dsn_arm = places.dsn_arm(study, index, spec)
             arms.append(dsn_arm)
             described.append(_record(index, study, dsn_arm.facts, {}, dsn_arm.dataset))
+            caveats += untested_version(spec.name, dsn_arm.description.version)
             caveats.append(Caveat(Code.SERVER_NOT_RESTARTED, {"arm": spec.name}))
             if study.into_existing:
                 caveats.append(Caveat(Code.DATA_NOT_RESTORED, {"arm": spec.name}))
         else:
             arm, facts = _build_arm(index, wanted[index], study, places)
+            caveats += untested_version(spec.name, wanted[index].build.version)
             arms.append(arm)
             server, settings = _server_facts(wanted[index]), wanted[index].requested.settings
             described.append(_record(index, study, server, settings, facts))

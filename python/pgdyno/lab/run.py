@@ -149,7 +149,7 @@ def _run_next(case: _Case, budget: Budget, cases: Sequence[_Case], *, may_stop: 
             blocks_expected=expected,
             elapsed_s=budget.spent_s,
             total_s=budget.total_s({of.lab.case: of.left for of in cases}),
-            unit=study.workload.PACE.unit,
+            unit=study.workload.pace.unit,
             case=lab.name,
             arms=tuple(arm.name for arm in lab.arms),
             may_stop=may_stop,
@@ -181,7 +181,7 @@ def _run_aa(case: _Case, block: int, budget: Budget) -> BlockStatus:
             blocks_expected=None,
             elapsed_s=budget.spent_s,
             total_s=budget.total_s({case.lab.case: case.left}),
-            unit=twins.study.workload.PACE.unit,
+            unit=twins.study.workload.pace.unit,
             case=twins.name,
             arms=tuple(one.name for one in twins.arms),
         )

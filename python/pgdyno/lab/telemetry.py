@@ -27,7 +27,7 @@ from pgdyno.probe.profile import ProfileError, Profiler, hz_for
 from pgdyno.probe.sample import sample, sample_waits
 from pgdyno.probe.sampled_server import Target
 from pgdyno.probe.sampler import Cost, Sampler, monotonic_of
-from pgdyno.probe.series import Chunk, step_for
+from pgdyno.probe.series import Chunk, Ending, step_for
 from pgdyno.probe.server import EXTENSIONS, PROBES, read
 
 AFTER_VACUUM = ("relations", "database", "pgstattuple")
@@ -154,8 +154,8 @@ class Telemetry:
         trial = self.trials[chunk.target]
         if len(chunk.points):
             self.lab.writer.add_series(trial.id, Series(chunk.probe, chunk.columns, chunk.points))
-        if chunk.reason:
-            self._say_why(trial, chunk.probe, chunk.reason)
+        if chunk.ending is not None:
+            self._say_why(trial, chunk.probe, _words_of(chunk.ending, chunk.reason))
 
     def _read(self, moment: Moment) -> None:
         for trial in self.trials:
@@ -170,7 +170,7 @@ class Telemetry:
                     self._clients[trial.id] = find_clients(connection)
                 readings += [self._reading(trial, connection, moment, probe) for probe in probes]
         except (psycopg.Error, ServerError) as error:
-            at_s, lost = self._now_s(), f"the server was lost: {in_one_line(error)}"
+            at_s, lost = self._now_s(), _words_of(Ending.SERVER_LOST, in_one_line(error))
             readings += [Reading(probe, moment, at_s, 0.0, None, lost) for probe in probes]
 
     def _reading(self, trial: Trial, connection: Connection, moment: Moment, probe: str) -> Reading:
@@ -220,6 +220,11 @@ class Telemetry:
     def _say_why(self, trial: Trial, probe: str, reason: str) -> None:
         names = {"arm": trial.arm.name, "probes": f"the series of {probe}", "reason": reason}
         self.lab.writer.add_caveat(Caveat(Code.PROBE_UNAVAILABLE, names, trial.id), self.lab.case)
+
+
+def _words_of(ending: Ending, reason: str) -> str:
+    """A lost server is named as such: whether its farewell or the closed socket is seen first is chance."""
+    return f"the server was lost: {reason}" if ending is Ending.SERVER_LOST else reason
 
 
 def _create_extensions(lab: Lab, arm: LabArm) -> None:

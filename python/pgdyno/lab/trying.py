@@ -25,32 +25,39 @@ def require_starts(
     cache: Cache,
     watch: Watch,
     interruption: Interruption,
-) -> None:
+) -> list[dict[int, Mapping[str, str]]]:
     """Each set of settings once on each build; none where nothing is set: so the catalogue was read already.
 
-    Raises StartError, which names the arm and has the server's own words, and Interrupted.
+    Returns for each study, by arm, all settings in effect as ``SHOW`` spells them. Raises StartError, which
+    names the arm and has the server's own words, and Interrupted.
     """
-    tried, empty = set(), {}
+    tried: dict[object, Mapping[str, str]] = {}
+    empty: dict[object, Cluster] = {}
+    in_effect: list[dict[int, Mapping[str, str]]] = []
     with contextlib.ExitStack() as stack:
         for study, wanted in asked:
             init = init_options(study)
-            for arm in wanted.values():
+            in_effect.append({})
+            for index, arm in wanted.items():
                 settings = arm.requested.settings
                 where = (arm.build.build_id, init)
                 what = (where, frozenset(settings.items()), arm.requested.optional)
-                if not settings or what in tried:
+                if not settings:
+                    in_effect[-1][index] = arm.catalogue.initial
                     continue
-                tried.add(what)
-                interruption.check()
-                watch(Step(f"try the settings of {arm.spec.name}"))
-                if where not in empty:
-                    empty[where] = stack.enter_context(empty_cluster(arm.build, cache, "try", init))
-                _try(empty[where], arm)
+                if what not in tried:
+                    interruption.check()
+                    watch(Step(f"try the settings of {arm.spec.name}"))
+                    if where not in empty:
+                        empty[where] = stack.enter_context(empty_cluster(arm.build, cache, "try", init))
+                    tried[what] = _try(empty[where], arm)
+                in_effect[-1][index] = tried[what]
+    return in_effect
 
 
-def _try(cluster: Cluster, arm: Wanted) -> None:
+def _try(cluster: Cluster, arm: Wanted) -> Mapping[str, str]:
     try:
-        with cluster.start(arm.requested.settings, optional=arm.requested.optional):
-            pass
+        with cluster.start(arm.requested.settings, optional=arm.requested.optional) as server:
+            return dict(server.effective)
     except ServerError as error:
         raise StartError(f"{arm.spec.name}: {error}") from error

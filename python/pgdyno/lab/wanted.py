@@ -5,7 +5,8 @@ All that can be wrong with a request for a server or its settings is found here,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pgdyno.caveats import Caveat, Code
@@ -51,7 +52,8 @@ def resolve(
     resolved = resolve_all([arm.server for _, arm in ours], store=store, nearest=study.nearest)
     for text in resolved.substitutions:
         watch(Doubt(text))
-    catalogues = {build.label: catalogue(build, cache) for build in resolved.builds}
+    labels = labels_of(resolved.builds)
+    catalogues = {label: catalogue(build, cache) for build, label in labels.items()}
     differences = [*resolved.differences, *compiled_differences(catalogues)]
     if differences:
         caveats.append(Caveat(Code.BUILDS_DIFFER, {"difference": "; ".join(differences)}))
@@ -59,13 +61,22 @@ def resolve(
     for (index, arm), build in zip(ours, resolved.builds, strict=True):
         study.driving(index).workload.require_major(build.version.major, arm.name)
         watch(Step(f"check the settings of {arm.name}"))
-        known = catalogues[build.label]
+        known = catalogues[labels[build]]
         requested = request_of(study, index, build, known, machine)
         found[index] = Wanted(arm, build, known, requested)
         if resolved.substitutions and not _is_what_was_asked(arm.server, build):
             names = {"requested": arm.server, "resolved": str(build.version)}
             caveats.append(Caveat(Code.NEAREST_VERSION, names))
     return found
+
+
+def labels_of(builds: Sequence[Build]) -> dict[Build, str]:
+    """Return a label of its own for each build: two of one version are told apart by their directories."""
+    counts = Counter(build.label for build in set(builds))
+    return {
+        build: build.label if counts[build.label] == 1 else f"{build.label} in {build.bin_dir}"
+        for build in builds
+    }
 
 
 def _is_what_was_asked(server: str, build: Build) -> bool:

@@ -17,7 +17,7 @@ import psycopg
 
 from pgdyno.errors import PgdynoError, in_one_line
 from pgdyno.probe.cpu import process_cpu_s, server_cpu_s
-from pgdyno.probe.series import Chunk, Gathering
+from pgdyno.probe.series import Chunk, Ending, Gathering
 from pgdyno.probe.session import prepare
 from pgdyno.server.running import Connection
 
@@ -98,11 +98,11 @@ class SampledServer:
             if chunk := gathering.take():
                 yield chunk
 
-    def end(self, reason: str = "") -> Iterator[Chunk]:
-        """The rest, and the end of the connection. Series end with the reason, if there is one."""
+    def end(self, failure: str = "") -> Iterator[Chunk]:
+        """The rest, and the end of the connection. Series end with the sampler's failure, if there is one."""
         self._note_looks(self._now_s())
         for gathering in (*self._asked, self._host):
-            if chunk := gathering.fail(reason) if reason else gathering.take():
+            if chunk := gathering.fail(Ending.SAMPLER_FAILED, failure) if failure else gathering.take():
                 yield chunk
         self._let_go()
 
@@ -131,10 +131,11 @@ class SampledServer:
             return sample(self._connection), []
         except Exception as error:  # noqa: BLE001
             # A fault of ours in one sample must not take the other series with it, but be seen.
-            if self._connection.closed:
+            if self._connection.closed or _is_fatal(error):
                 self._let_go()
-                return None, self._fail(error)
-            chunk = (of or self._counters).fail(_with_its_kind(error))
+                return None, self._fail(Ending.SERVER_LOST, error)
+            ending = Ending.QUERY_FAILED if isinstance(error, psycopg.Error) else Ending.PROBE_FAILED
+            chunk = (of or self._counters).fail(ending, _with_its_kind(error))
             return None, [chunk] if chunk else []
 
     def _connect(self) -> Iterator[Chunk]:
@@ -144,11 +145,11 @@ class SampledServer:
             prepare(self._connection)
         except (PgdynoError, psycopg.Error, OSError) as error:
             self._let_go()
-            yield from self._fail(error)
+            yield from self._fail(Ending.NOT_CONNECTED, error)
 
-    def _fail(self, error: Exception) -> list[Chunk]:
+    def _fail(self, ending: Ending, error: Exception) -> list[Chunk]:
         self._note_looks(self._now_s())
-        return [chunk for one in self._asked if (chunk := one.fail(_with_its_kind(error)))]
+        return [chunk for one in self._asked if (chunk := one.fail(ending, _with_its_kind(error)))]
 
     def _let_go(self) -> None:
         if self._connection is not None:
@@ -177,6 +178,11 @@ class SampledServer:
             return {"server_cpu_s": server_cpu_s(pid)}
         except ProcessLookupError:
             return {}
+
+
+def _is_fatal(error: Exception) -> bool:
+    """Whether the server ends the session with it: libpq may not have seen the socket closed yet."""
+    return isinstance(error, psycopg.Error) and error.diag.severity_nonlocalized in ("FATAL", "PANIC")
 
 
 def _with_its_kind(error: Exception) -> str:

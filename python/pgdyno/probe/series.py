@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +25,26 @@ def step_for(window_s: float) -> float:
     return max(STEP_S, float(math.ceil(window_s / (POINTS_MAX * STEP_S))))
 
 
+class Ending(StrEnum):
+    """Why a series ends."""
+
+    SERVER_LOST = "server-lost"
+    """The connection ended: by a shutdown, a crash, an administrator or the network. A server that shuts down
+    says farewell, but the farewell is lost when the socket is closed before it is read.
+    """
+    NOT_CONNECTED = "not-connected"
+    QUERY_FAILED = "query-failed"
+    PROBE_FAILED = "probe-failed"
+    SAMPLER_FAILED = "sampler-failed"
+
+
 @dataclass(frozen=True)
 class Chunk:
     """Samples in a row: ``points`` has shape (n, len(columns)), ascending in ``at_s``; NaN: not there.
 
     The first two columns are ``at_s``, when the sample was taken, and ``late_s``, by how much it was late:
-    what was due in between was not taken. ``reason`` says why the series ends here; n may be 0 then.
+    what was due in between was not taken. ``ending`` says why the series ends here, and ``reason`` has the
+    error's words; n may be 0 then.
     ``target`` is the number that the caller gave.
     """
 
@@ -37,6 +52,7 @@ class Chunk:
     probe: str
     columns: tuple[str, ...]
     points: npt.NDArray[np.float64]
+    ending: Ending | None = None
     reason: str = ""
 
 
@@ -51,28 +67,28 @@ class Gathering:
     probe: str
     absent: float = math.nan
     _rows: list[tuple[float, float, Mapping[str, float]]] = field(default_factory=list)
-    _failing: str = ""
+    _failing: tuple[Ending, str] | None = None
 
     def add(self, at_s: float, late_s: float, values: Mapping[str, float]) -> None:
         """One more sample."""
         self._rows.append((at_s, late_s, values))
-        self._failing = ""
+        self._failing = None
 
     def take(self) -> Chunk | None:
         """What was gathered since the last time, if anything."""
-        return self._chunk("") if self._rows else None
+        return self._chunk() if self._rows else None
 
-    def fail(self, reason: str) -> Chunk | None:
+    def fail(self, ending: Ending, reason: str) -> Chunk | None:
         """What was gathered, and why there is no more for now; None while the reason is still the same."""
-        if reason == self._failing:
+        if (ending, reason) == self._failing:
             return None
-        self._failing = reason
-        return self._chunk(reason)
+        self._failing = ending, reason
+        return self._chunk(ending, reason)
 
-    def _chunk(self, reason: str) -> Chunk:
+    def _chunk(self, ending: Ending | None = None, reason: str = "") -> Chunk:
         names = tuple(dict.fromkeys(name for _, _, values in self._rows for name in values))
         points = np.empty((len(self._rows), 2 + len(names)), dtype=np.float64)
         for row, (at_s, late_s, values) in zip(points, self._rows, strict=True):
             row[:] = [at_s, late_s, *(values.get(name, self.absent) for name in names)]
         self._rows = []
-        return Chunk(self.target, self.probe, (AT, LATE, *names), points, reason)
+        return Chunk(self.target, self.probe, (AT, LATE, *names), points, ending, reason)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from psycopg import sql
 
+from pgdyno.server.bounded import set_limit
 from pgdyno.server.running import Connection
 
 APPLICATION_NAME = "pgdyno probe"
@@ -17,6 +18,9 @@ APPLICATION_NAME = "pgdyno probe"
 
 STATEMENT_TIMEOUT_S = 5
 """A reading takes milliseconds: what takes this long on a busy server would disturb it."""
+
+NETWORK_S = 15
+"""What a server may take beyond its own limit to say that it has given a reading up."""
 
 LOCK_TIMEOUT_S = 1
 """To know the size of a table that is being rewritten, one would wait until that is done."""
@@ -41,6 +45,7 @@ def prepare(connection: Connection) -> None:
     if connection.info.parameter_status("application_name") == APPLICATION_NAME:
         return
     connection.autocommit = True
+    set_limit(connection, STATEMENT_TIMEOUT_S + NETWORK_S)
     if connection.info.parameter_status("is_superuser") == "on":
         # Where the library is not loaded, this is a name without a meaning.
         _set(connection, {"pg_stat_statements.track": "none"})
@@ -49,6 +54,7 @@ def prepare(connection: Connection) -> None:
 
 def set_statement_timeout(connection: Connection, timeout_s: int) -> None:
     """For what reads more than counters."""
+    set_limit(connection, timeout_s + NETWORK_S)
     _set(connection, {"statement_timeout": f"{timeout_s}s"})
 
 

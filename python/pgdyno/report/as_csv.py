@@ -14,6 +14,7 @@ from pgdyno.evidence.records import Trial, TrialStatus
 from pgdyno.report.dips import UNEXPLAINED
 from pgdyno.report.hosts import HostsReport
 from pgdyno.report.study import StudyReport
+from pgdyno.report.visible import visible
 from pgdyno.report.why import in_order
 
 COLUMNS = ("case", "block", "arm", "attempt", "status", "metric", "unit", "better", "value")
@@ -42,7 +43,7 @@ def to_csv(study: StudyReport | HostsReport) -> str:
     else:
         writer.writerow((*COLUMNS, *_factors(study)))
         writer.writerows(_rows_of_study(study))
-    return text.getvalue()
+    return visible(text.getvalue())
 
 
 def _rows_of_study(study: StudyReport) -> Iterator[tuple[object, ...]]:

@@ -64,6 +64,7 @@ from pgdyno.report.model import Headline, Report
 from pgdyno.report.profile import as_object as profiles_as_object
 from pgdyno.report.sections_as_json import over_all
 from pgdyno.report.study import StudyReport
+from pgdyno.report.visible import visible_json
 from pgdyno.report.why import WhyReport
 from pgdyno.report.why import as_object as as_reason
 
@@ -74,7 +75,7 @@ def to_json(study: StudyReport | HostsReport, gate: Gate | None = None) -> str:
     """One document, indented, without NaN."""
     whole = _of_hosts(study) if isinstance(study, HostsReport) else _of_study(study)
     whole |= {"verdicts": verdicts(study.findings), "gate": gate_as_object(gate)}
-    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False)
+    return visible_json(json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def _of_study(study: StudyReport) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from pgdyno.report import history as wording
 from pgdyno.report.charts import Panel, arm_class
 from pgdyno.report.history import HistoryReport
 from pgdyno.report.svg import Scale, circle, drawing, line, nice_ticks, text
+from pgdyno.report.visible import visible
 
 PANELS_MAX = 200
 """Series that are drawn; the table has all."""
@@ -29,7 +30,7 @@ def to_html(report: HistoryReport) -> str:
     )
     folder = files(__package__)
     template = environment.from_string(folder.joinpath("history.html.j2").read_text("utf-8"))
-    return template.render(
+    document = template.render(
         style=folder.joinpath("report.css").read_text("utf-8"),
         histories=[
             {
@@ -43,6 +44,7 @@ def to_html(report: HistoryReport) -> str:
         ],
         skipped=report.skipped,
     )
+    return visible(document)
 
 
 def panels(history: History) -> list[Panel]:

@@ -14,6 +14,7 @@ from pgdyno.report import charts, charts_of_hosts, charts_of_why, flames, timeli
 from pgdyno.report.hosts import HostsReport
 from pgdyno.report.model import Report
 from pgdyno.report.study import StudyReport
+from pgdyno.report.visible import visible
 
 
 def to_html(study: StudyReport | HostsReport) -> str:
@@ -25,7 +26,7 @@ def to_html(study: StudyReport | HostsReport) -> str:
     template = environment.from_string(folder.joinpath("report.html.j2").read_text("utf-8"))
     created_unix_s = _first(study).study.created_unix_s
     studies = study.studies if isinstance(study, HostsReport) else {"": study}
-    return template.render(
+    document = template.render(
         study=study,
         studies=studies,
         several_hosts=isinstance(study, HostsReport),
@@ -36,6 +37,7 @@ def to_html(study: StudyReport | HostsReport) -> str:
         },
         when=datetime.fromtimestamp(created_unix_s, UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
+    return visible(document)
 
 
 def _first(study: StudyReport | HostsReport) -> Findings:

@@ -9,6 +9,7 @@ from pgdyno.report.hosts import HostsReport
 from pgdyno.report.model import Doubt, Report
 from pgdyno.report.study import StudyReport
 from pgdyno.report.tables import Table
+from pgdyno.report.visible import visible
 
 # What would become markup, a table's edge or a tag. Names and server texts come from outside.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
@@ -17,7 +18,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 def to_markdown(study: StudyReport | HostsReport) -> str:
     """One document, GitHub's flavour for the tables."""
     lines = _of_hosts(study) if isinstance(study, HostsReport) else _of_study(study, study.title)
-    return "\n".join([*lines, *_repeat(study.command)]) + "\n"
+    return visible("\n".join([*lines, *_repeat(study.command)]) + "\n")
 
 
 def published_as_markdown(study: StudyReport | HostsReport) -> str:
@@ -25,7 +26,7 @@ def published_as_markdown(study: StudyReport | HostsReport) -> str:
     together comes first.
     """
     lines = _published_over_hosts(study) if isinstance(study, HostsReport) else _published(study, study.title)
-    return "\n".join(lines) + "\n"
+    return visible("\n".join(lines) + "\n")
 
 
 def _published_over_hosts(study: HostsReport) -> Iterator[str]:

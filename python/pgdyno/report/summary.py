@@ -15,6 +15,7 @@ from pgdyno.report.markdown import escaped, grid
 from pgdyno.report.model import Doubt
 from pgdyno.report.study import StudyReport
 from pgdyno.report.tables import Table
+from pgdyno.report.visible import visible
 
 GRAVEST = (
     Code.AA_DIFFERS,
@@ -47,7 +48,7 @@ FOLDED_MAX = 3
 
 def to_summary(study: StudyReport | HostsReport, gate: Gate | None, files: Sequence[str]) -> str:
     """``files``: names of what lies beside, such as evidence and report. Ends with an empty line."""
-    return "\n".join(_lines(study, gate, files)) + "\n\n"
+    return visible("\n".join(_lines(study, gate, files)) + "\n\n")
 
 
 def _lines(study: StudyReport | HostsReport, gate: Gate | None, files: Sequence[str]) -> Iterator[str]:

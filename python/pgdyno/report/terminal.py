@@ -20,6 +20,7 @@ from pgdyno.report.hosts import HostsReport
 from pgdyno.report.model import Doubt, Report
 from pgdyno.report.study import StudyReport
 from pgdyno.report.tables import Table
+from pgdyno.report.visible import visible
 
 WIDTH_MAX = 120
 """Of lines of prose: longer ones are not read."""
@@ -198,12 +199,14 @@ def _caveats(doubts: Sequence[Doubt], prose: int) -> list[RenderableType]:
 
 def _wrapped(text: str, width: int, style: str = "", begin: str = "") -> Text:
     """rich would break a line at a no-break space, between a number and its unit; textwrap does not."""
-    lines = textwrap.wrap(text, width, initial_indent=begin, subsequent_indent=" " * len(begin))
+    lines = textwrap.wrap(visible(text), width, initial_indent=begin, subsequent_indent=" " * len(begin))
     return Text("\n".join(lines), style=style, no_wrap=True, overflow="fold")
 
 
 def _table(table: Table, width: int) -> list[RenderableType]:
     """Title, table and note."""
+    # Before it is laid out: a character that is shown as four takes four columns.
+    table = replace(table, rows=[tuple(map(visible, row)) for row in table.rows])
     columns = _fitting(table, width)
     needed = {index: _width(table, index) for index in columns}
     first = max(len(cell) for cell in [table.columns[0], *(row[0] for row in table.rows)])

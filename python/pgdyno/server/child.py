@@ -1,4 +1,4 @@
-"""Becomes a server: run as a program of its own between pgdyno and ``postgres``, never imported.
+"""Becomes a server or a tool of it: run as a program of its own between pgdyno and that, never imported.
 
     python -I -S child.py PARENT_PID UID GID PROGRAM ARGUMENT…
 
@@ -24,7 +24,7 @@ def become(parent_pid: int, uid: int, gid: int, program: str, arguments: list[st
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGQUIT, 0, 0, 0) != 0:
         sys.exit(f"prctl: {os.strerror(ctypes.get_errno())}")
     if os.getppid() != parent_pid:
-        sys.exit("pgdyno ended before its server started")
+        sys.exit("pgdyno ended before this program started")
     signal.pthread_sigmask(
         signal.SIG_SETMASK, ()
     )  # what blocks the thread that starts us is not for a server

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from pgdyno.errors import StartError, UsageError
 from pgdyno.server.build import Build
+from pgdyno.server.killed_postmaster import forget_program, note_program
 from pgdyno.server.process import launch, run_tool
 from pgdyno.server.running import SUPERUSER, Server, last_words
 from pgdyno.server.settings.check import verify
@@ -75,10 +76,16 @@ class Cluster:
         arguments = (options or InitOptions()).arguments(self.build)
         self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.account.own(self.data_dir)
-        command = [str(self.build.program("initdb")), "--pgdata", str(self.data_dir), *arguments]
+        # --no-clean: what it would remove after a crash of its own says where its shared memory is.
+        program = [str(self.build.program("initdb")), "--no-clean"]
+        command = [*program, "--pgdata", str(self.data_dir), *arguments]
+        note_program(self.data_dir, self.build.program("postgres"))
         done = run_tool(command, self.account, INITDB_TIMEOUT_S)
         if done.returncode != 0:
-            raise StartError(f"initdb of {self.build.label} failed: {last_words(done.stderr or done.stdout)}")
+            said = (done.stderr or done.stdout).splitlines(keepends=True)
+            why = last_words("".join(line for line in said if "not removed at user's request" not in line))
+            raise StartError(f"initdb of {self.build.label} failed: {why}")
+        forget_program(self.data_dir)
         with (self.data_dir / "postgresql.conf").open("a") as config:
             config.write(f"\ninclude_if_exists = '{CONFIG_FILE}'\n")
 

@@ -25,12 +25,17 @@ from typing import Any
 from pgdyno.errors import DatasetError
 from pgdyno.server.cluster import InitOptions
 from pgdyno.server.disk import locked, locked_if_free, publish
+from pgdyno.server.killed_postmaster import clear_after_kill
 from pgdyno.server.runs import end_postmaster
 from pgdyno.server.snapshot import Snapshot, from_manifest, take
 from pgdyno.server.user import Account
 
 _held: Counter[Path] = Counter()
 """The locks that this process holds, shared, and how often: to take one alone it would wait for itself."""
+
+REMOVE_TIMEOUT_S = 5.0
+"""How long a directory is removed again and again: initdb, when its pgdyno was killed, ends its current step,
+which takes a second or two, and then removes what it made."""
 
 MANIFEST = "manifest.json"
 LAYOUT = 1  # of the dataset's directory; another number is another dataset
@@ -128,7 +133,7 @@ class Datasets:
 
     def _make(self, key: DatasetKey, make: Callable[[Path], None]) -> None:
         part, final = self.room / f".{key.name}.part", self.room / key.name
-        _remove(part)
+        self._discard(part)
         _remove(final)
         part.mkdir()
         if self.account.switch:
@@ -146,7 +151,7 @@ class Datasets:
             (part / MANIFEST).write_text(json.dumps(facts))
             publish(part, final)
         finally:
-            _remove(part)
+            self._discard(part)
 
     def _read(self, name: str) -> Dataset | None:
         path = self.room / name
@@ -179,7 +184,7 @@ class Datasets:
         with locked_if_free(self._lock(name)) as free:
             if free:
                 _remove(self.room / name)
-                _remove(self.room / f".{name}.part")
+                self._discard(self.room / f".{name}.part")
             return free
 
     def sweep(self) -> list[str]:
@@ -188,10 +193,15 @@ class Datasets:
         for part, name in self.half_made().items():
             with locked_if_free(self._lock(name)) as free:
                 if free and part.exists():
-                    end_postmaster(part / "data")
-                    _remove(part)
+                    self._discard(part)
                     swept.append(name)
         return swept
+
+    def _discard(self, part: Path) -> None:
+        """Remove what was half-made, and what a server that was killed on it has left."""
+        end_postmaster(part / "data")
+        clear_after_kill(part / "data", self.account)
+        _remove(part)
 
 
 def _remove(path: Path) -> None:
@@ -200,4 +210,9 @@ def _remove(path: Path) -> None:
     # Renamed first: a dataset that is deleted half must not look whole.
     if path.name[0] != ".":
         path = path.rename(path.with_name(f".{path.name}.gone"))
-    shutil.rmtree(path)
+    # An initdb whose pgdyno was killed removes its own files, at the same time as we do.
+    deadline_s = time.monotonic() + REMOVE_TIMEOUT_S
+    while path.exists() and time.monotonic() < deadline_s:
+        shutil.rmtree(path, ignore_errors=True)
+    if path.exists():
+        shutil.rmtree(path)

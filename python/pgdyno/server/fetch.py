@@ -90,6 +90,7 @@ class Store:
         """Fetch the newest build that matches, unless it is cached. Raises FetchError with every source's
         answer.
         """
+        wanted.require_fetchable()
         complaints: list[str] = []
         for source in self.sources:
             if source_name is not None and source.name.lower() != source_name.lower():
@@ -195,10 +196,8 @@ def _read_list(path: Path) -> dict[Version, str] | None:
         facts = json.loads(path.read_text())
         if not 0 <= time.time() - facts["listed_at_unix_s"] <= LIST_AGE_MAX_S:
             return None
-        return {
-            Version(*(int(part) for part in text.split("."))): package
-            for text, package in facts["versions"].items()
-        }
+        listed = ((text.partition("."), package) for text, package in facts["versions"].items())
+        return {Version(int(major), int(minor)): package for (major, _, minor), package in listed}
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -1,7 +1,8 @@
 """Which build a specification means.
 
-A specification is a version (``18``: the newest 18 there is; ``17.5``: exactly that one), ``system`` (the
-newest PostgreSQL installed on this machine), or a directory of binaries. For versions the rule is:
+A specification is a version (``18``: the newest 18 there is; ``17.5``, ``19beta1``: exactly that one),
+``system`` (the newest release installed on this machine, else a pre-release), or a directory of binaries. For
+versions the rule is:
 
 1. If every version asked for is installed on the system, the installed ones are taken.
 2. Else, if every one is embedded (in the cache, or to be fetched), the embedded ones are.
@@ -24,7 +25,7 @@ from typing import Protocol
 
 from pgdyno.errors import FetchError, ServerError, UsageError
 from pgdyno.server.build import Build, read_build
-from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR, Version, Wanted, check_major, parse_wanted
+from pgdyno.server.version import OLDEST_MAJOR, Version, Wanted, check_major, parse_wanted
 
 # Where distributions and PostgreSQL's own packages install, in this order; then PATH.
 INSTALL_PATTERNS = (
@@ -65,7 +66,9 @@ class Resolved:
 
 
 def system_builds(root: Path = Path("/"), path: str | None = None) -> list[Build]:
-    """The supported builds installed on this machine, newest first; a broken one is left out."""
+    """The builds installed on this machine, newest first, pre-releases last; a broken or too old one is left
+    out.
+    """
     directories = [found for pattern in INSTALL_PATTERNS for found in sorted(root.glob(pattern))]
     on_path = shutil.which("postgres", path=os.environ.get("PATH") if path is None else path)
     if on_path:
@@ -76,9 +79,9 @@ def system_builds(root: Path = Path("/"), path: str | None = None) -> list[Build
             build = read_build(directory, "system", f"found in {directory}")
         except ServerError:
             continue
-        if OLDEST_MAJOR <= build.version.major <= NEWEST_MAJOR:
+        if build.version.major >= OLDEST_MAJOR:
             builds.setdefault(build.bin_dir, build)
-    return sorted(builds.values(), key=lambda build: build.version, reverse=True)
+    return sorted(builds.values(), key=lambda build: (not build.version.stage, build.version), reverse=True)
 
 
 def resolve(spec: str, *, store: EmbeddedStore, nearest: bool = False) -> Build:
@@ -165,6 +168,8 @@ def _newest(builds: Sequence[Build], wanted: Wanted) -> Build | None:
 def _substitute(
     wanted: Wanted, system: Sequence[Build], store: EmbeddedStore, nearest: bool, error: FetchError
 ) -> Build:
+    if not nearest:
+        wanted.require_fetchable()
     try:
         fetchable = store.available()
     except FetchError:

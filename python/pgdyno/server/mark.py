@@ -18,7 +18,7 @@ from pgdyno.errors import UsageError
 
 NAME_BYTES_MAX = 63  # NAMEDATALEN - 1
 PREFIX = "pgdyno "
-LOCK = re.compile(r"held by the advisory lock (?P<number>\d+)$")
+LOCK = re.compile(r"held by the advisory lock (?P<number>[0-9]{1,19})$")
 MAKING = re.compile(r"pgdyno_making_(?P<number>[0-9a-f]{16})")
 HALF_MADE = "half-made: its load has not ended"
 """The purpose of a database that has a name, but not yet its data."""
@@ -37,7 +37,7 @@ def purpose_of(dbname: str, connection_limit: int, comment: str | None) -> str |
         return held("in the making", number) if connection_limit == making_limit(number) else None
     try:
         facts: Any = json.loads(comment.removeprefix(PREFIX)) if comment.startswith(PREFIX) else None
-    except ValueError:
+    except (ValueError, RecursionError):  # nested by somebody else
         return None
     purpose = facts.get("purpose") if isinstance(facts, dict) else None
     return purpose if isinstance(purpose, str) else None
@@ -67,6 +67,16 @@ def lock_of(dbname: str) -> int:
 def making_name(number: int) -> str:
     """Of a database in the making."""
     return f"pgdyno_making_{number:016x}"
+
+
+def trial_name(number: int) -> str:
+    """Return the name of a trial's copy."""
+    return database_name("trial", f"{number:016x}")
+
+
+def is_named_for(dbname: str, number: int) -> bool:
+    """Return whether a database still has the name that came with its lock: one that was renamed is kept."""
+    return dbname in (making_name(number), trial_name(number))
 
 
 def making_limit(number: int) -> int:

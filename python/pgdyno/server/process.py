@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
+from pgdyno.interruption import SIGNALS
 from pgdyno.server import child
 from pgdyno.server.user import Account
 
@@ -27,7 +28,7 @@ STOP_SIGNALS: Mapping[StopMode, signal.Signals] = {
 _launcher = ThreadPoolExecutor(
     max_workers=1,
     thread_name_prefix="pgdyno-launcher",
-    initializer=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM)),
+    initializer=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS),
 )
 
 
@@ -41,12 +42,10 @@ def launch(command: Sequence[str], account: Account, log_path: Path) -> subproce
     """Start a server as that user, its output appended to the log. Its own session keeps the terminal's
     Ctrl-C off.
     """
-    uid, gid = (account.uid, account.gid) if account.switch else (-1, -1)
-    becoming = [sys.executable, "-I", "-S", child.__file__, str(os.getpid()), str(uid), str(gid), *command]
     with log_path.open("ab") as log:
         return _launcher.submit(
             subprocess.Popen,
-            becoming,
+            _becoming(command, account),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -56,18 +55,31 @@ def launch(command: Sequence[str], account: Account, log_path: Path) -> subproce
 
 
 def run_tool(command: Sequence[str], account: Account, timeout_s: float) -> subprocess.CompletedProcess[str]:
-    """Run one of a build's tools (initdb, pg_controldata …) as that user to its end; output captured."""
-    switch = {"user": account.uid, "group": account.gid, "extra_groups": []} if account.switch else {}
-    done: subprocess.CompletedProcess[str] = subprocess.run(
-        command,
-        capture_output=True,
+    """Run one of a build's tools (initdb, pg_controldata …) as that user to its end; output captured.
+
+    Like a server it is told to end when pgdyno is killed: an initdb that went on would write into a directory
+    that the next pgdyno removes. Raises subprocess.TimeoutExpired.
+    """
+    with _launcher.submit(
+        subprocess.Popen[str],
+        _becoming(command, account),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        timeout=timeout_s,
-        check=False,
-        cwd="/",
         env=clean_environment(),
-        stdin=subprocess.DEVNULL,
-        **switch,  # type: ignore[call-overload]
-    )
-    return done
+    ).result() as process:
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def _becoming(command: Sequence[str], account: Account) -> list[str]:
+    """The command line of a process that becomes ``command`` as that user, and ends with pgdyno."""
+    uid, gid = (account.uid, account.gid) if account.switch else (-1, -1)
+    ours = [sys.executable, "-I", "-S", child.__file__, str(os.getpid()), str(uid), str(gid)]
+    return [*ours, *command]

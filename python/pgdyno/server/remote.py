@@ -19,13 +19,14 @@ from psycopg import sql
 
 from pgdyno.errors import ConnectError, DatasetError, ServerError, in_one_line
 from pgdyno.server import mark
+from pgdyno.server.bounded import connect
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.holding import held_numbers, hold
+from pgdyno.server.pooling import require_session
 from pgdyno.server.running import Connection
-from pgdyno.server.version import OLDEST_MAJOR, Version
+from pgdyno.server.version import OLDEST_MAJOR, Version, version_of
 
 MAINTENANCE = "postgres"
-CONNECT_TIMEOUT_S = 15
 FILE_COPY_FROM_MAJOR = 15
 
 
@@ -50,15 +51,21 @@ class Remote:
     dsn: Dsn
 
     def connect(self, dbname: str | None = None) -> Connection:
-        """A new connection in autocommit mode. Raises ConnectError, its message without the password."""
+        """A new connection in autocommit mode, with a session of its own. Raises ConnectError, its message
+        without the password.
+        """
         dsn = self.dsn if dbname is None else self.dsn.with_database(dbname)
+        connection = self._connect(dsn)
         try:
-            return psycopg.connect(
-                dsn.conninfo,
-                autocommit=True,
-                application_name="pgdyno",
-                connect_timeout=CONNECT_TIMEOUT_S,
-            )
+            require_session(connection, lambda: self._connect(dsn))
+        except (ConnectError, psycopg.Error) as error:
+            connection.close()
+            raise ConnectError(f"no connection to {dsn}: {dsn.masked(in_one_line(error))}") from None
+        return connection
+
+    def _connect(self, dsn: Dsn) -> Connection:
+        try:
+            return connect(dsn.conninfo)
         except (psycopg.Error, OSError, UnicodeError) as error:
             raise ConnectError(f"no connection to {dsn}: {dsn.masked(in_one_line(error))}") from None
 
@@ -67,7 +74,7 @@ class Remote:
         may not create databases.
         """
         with self.connect() as connection:
-            version = Version(*divmod(connection.info.server_version, 10000))
+            version = version_of(connection)
             if version.major < OLDEST_MAJOR:
                 shown = connection.info.parameter_status("server_version") or version
                 raise ConnectError(f"{self.dsn} is too old (PostgreSQL {shown}): pgdyno needs {OLDEST_MAJOR}")
@@ -184,14 +191,16 @@ class Remote:
         return {name: purpose for name, purpose in purposes.items() if purpose is not None}
 
     def drop_what_nobody_holds(self) -> None:
-        """Drops what killed pgdynos left, of any machine: databases in the making, and trials' copies. The
-        marks are read before the locks: whoever makes one has its lock already.
+        """Drops what killed pgdynos left, of any machine: databases in the making, and trials' copies.
+
+        One that was renamed is kept. The marks are read before the locks: whoever makes one has its lock
+        already.
         """
         locks = {name: mark.lock_in(purpose) for name, purpose in self.own_databases().items()}
         with self.connect() as connection:
             held = held_numbers(connection)
         for name, number in locks.items():
-            if number is not None and number not in held:
+            if number is not None and number not in held and mark.is_named_for(name, number):
                 with contextlib.suppress(ServerError, DatasetError):
                     self.drop(name)
 
@@ -220,7 +229,10 @@ class Remote:
             )
 
 
-_MARKS: LiteralString = "select datname, datconnlimit, shobj_description(oid, 'pg_database') from pg_database"
+_MARKS: LiteralString = (
+    # Cut: anybody may comment on a database of theirs, and a mark of ours is short.
+    "select datname, datconnlimit, left(shobj_description(oid, 'pg_database'), 1000) from pg_database"
+)
 
 
 def _comment(connection: Connection, name: sql.Identifier, purpose: str) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 from pgdyno.errors import DatasetError, DiskFullError
 from pgdyno.server.copying import copy_bytes
 from pgdyno.server.disk import sync_file_system
+from pgdyno.server.killed_postmaster import clear_after_kill
 from pgdyno.server.snapshot import TRANSIENT, Snapshot, some, take, unlike_paths, walk
 from pgdyno.server.user import Account, free_bytes
 from pgdyno.units import format_size
@@ -56,6 +57,7 @@ def restore(snapshot: Snapshot, data_dir: Path, account: Account, *, sync: bool 
     start = time.monotonic()
     if (data_dir / "postmaster.pid").exists():
         _refuse_running(data_dir)
+        clear_after_kill(data_dir, account)  # a backend that outlived it could write into what is restored
     remembered = _read_memory(data_dir, snapshot)
     data_dir.mkdir(mode=0o700, exist_ok=True)
     _memory(data_dir).unlink(missing_ok=True)  # an interrupted restore must not be trusted

@@ -11,10 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import psutil
 import psycopg
 from psycopg.conninfo import make_conninfo
 
 from pgdyno.errors import ConnectError, ServerError, StartError, in_one_line
+from pgdyno.interruption import stopping
+from pgdyno.server.bounded import connect
 from pgdyno.server.build import Build
 from pgdyno.server.process import STOP_SIGNALS, StopMode
 from pgdyno.server.sockets import PORT, SocketDirectory
@@ -22,6 +25,7 @@ from pgdyno.server.sockets import PORT, SocketDirectory
 SUPERUSER = "pgdyno"
 STOP_TIMEOUT_S = 300.0  # a fast stop writes a checkpoint: all of shared_buffers, on a slow disk
 KILL_TIMEOUT_S = 20.0  # after SIGQUIT the postmaster itself kills what is left after 5 s
+POLL_END_S = 0.05  # how often it is asked meanwhile whether the user wants to stop
 LOG_WORDS_MAX = 4  # lines of the server's log that go into an error message
 POLL_S = 0.01
 TELLING = (
@@ -71,14 +75,15 @@ class Server:
     def connect(self, dbname: str = "postgres") -> Connection:
         """A new connection in autocommit mode. Raises ConnectError."""
         try:
-            return psycopg.connect(self.conninfo(dbname), autocommit=True, application_name="pgdyno")
+            return connect(self.conninfo(dbname))
         except psycopg.Error as error:
             why = f"it ended: {self.last_words()}" if not self.alive else in_one_line(error)
             raise ConnectError(f"no connection to {self.build.label}: {why}") from error
 
     def wait_ready(self, timeout_s: float) -> None:
         """Returns when the server accepts connections. Raises StartError when it ends or takes too long."""
-        deadline = time.monotonic() + timeout_s
+        begun_s = time.monotonic()
+        deadline = begun_s + timeout_s
         while True:
             # Waiting on the process is the pause between attempts: its death ends it at once.
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -86,6 +91,8 @@ class Server:
                 raise StartError(f"{self.build.label} did not start: {self.last_words()}")
             if self._says_ready():
                 return
+            if stopping.is_over(begun_s):
+                raise StartError(f"{self.build.label} was not ready before the order to stop")
             if time.monotonic() > deadline:
                 raise StartError(
                     f"{self.build.label} was not ready within {timeout_s:g} s: {self.last_words()}"
@@ -101,22 +108,22 @@ class Server:
             return False
         return len(lines) >= 8 and lines[0] == str(self.postmaster_pid) and lines[7].strip() == "ready"
 
-    def stop(self, mode: StopMode = "fast", timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Stop the server and wait for its end. Raises ServerError if it had ended before, or must be
-        killed.
+    def stop(self, mode: StopMode = "fast", timeout_s: float | None = None) -> None:
+        """Stop the server and wait for its end, by default as long as the mode may take. Raises ServerError
+        if it had ended before, or must be killed.
         """
+        if timeout_s is None:
+            timeout_s = KILL_TIMEOUT_S if mode == "immediate" else STOP_TIMEOUT_S
         if not self.alive:
             self.socket.remove()
             raise ServerError(f"{self.build.label} had ended before it was stopped: {self.last_words()}")
         self.process.send_signal(STOP_SIGNALS[mode])
-        try:
-            self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
+        if not self._ends_within(timeout_s):
             self.abandon()
             raise ServerError(
                 f"{self.build.label} did not stop ({mode}) within {timeout_s:g} s and was ended at once: "
                 "its data directory needs recovery"
-            ) from None
+            )
         self.socket.remove()
 
     def abandon(self) -> None:
@@ -125,12 +132,28 @@ class Server:
         """
         if self.alive:
             self.process.send_signal(STOP_SIGNALS["immediate"])
-            try:
-                self.process.wait(KILL_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+            if not self._ends_within(KILL_TIMEOUT_S):
+                self._kill()
         self.socket.remove()
+
+    def _ends_within(self, timeout_s: float) -> bool:
+        """Whether the postmaster ends in time, and before an order to stop leaves none."""
+        begun_s = time.monotonic()
+        while self.alive:
+            if time.monotonic() - begun_s >= timeout_s or stopping.is_over(begun_s):
+                return False
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(POLL_END_S)
+        return True
+
+    def _kill(self) -> None:
+        """The postmaster and its children: one that is frozen would outlive it."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for child in psutil.Process(self.process.pid).children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.kill()
+        self.process.kill()
+        self.process.wait()
 
     def log(self) -> str:
         """What the server has said since this start."""
@@ -140,7 +163,13 @@ class Server:
 
     def last_words(self) -> str:
         """The end of the log in one line, for an error message."""
-        return last_words(self.log()) or "it said nothing"
+        words = last_words(self.log()) or "it said nothing"
+        status = self.process.poll()
+        if status is not None and status < 0:
+            return (
+                f"its postmaster was killed by signal {-status} (if memory ran out, dmesg says so): {words}"
+            )
+        return words
 
     def __enter__(self) -> Self:
         return self

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgdyno.server.disk import locked, locked_if_free
+from pgdyno.server.killed_postmaster import clear_after_kill
 from pgdyno.server.user import Account
 
 OWNER = "owner.lock"
@@ -62,6 +63,7 @@ class Runs:
             with owning:
                 yield Run(path)
         finally:
+            clear_after_kill(path / "data", self.account)
             shutil.rmtree(path, ignore_errors=True)
 
     def sweep(self, *, dry_run: bool = False) -> list[Path]:
@@ -75,6 +77,7 @@ class Runs:
                     swept.append(path)
                     if not dry_run:
                         end_postmaster(path / "data")
+                        clear_after_kill(path / "data", self.account)
                         shutil.rmtree(path, ignore_errors=True)
         return swept
 

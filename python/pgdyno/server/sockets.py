@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ PORT = 5432  # only a part of the socket's name: nothing listens on the network
 # A socket's path is at most 107 bytes (sun_path); we keep well below whatever TMPDIR says.
 SOCKET_PATH_BYTES_MAX = 107
 PREFIX = "pgdyno-socket-"
+UNFINISHED_S = 60.0
+"""A directory that is this old and still has the name that it is made under has lost its maker: giving it its
+final name takes milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +66,20 @@ def sweep(account: Account) -> list[Path]:
 
 
 def _ours(account: Account) -> Iterator[Path]:
-    """Those of the servers' user: nobody else's directory is ever looked into."""
-    for path in sorted(_parent(account).glob(f"{PREFIX}*")):
+    """Those of the servers' user: nobody else's directory is ever looked into. One that is still being made
+    may be ours yet; it counts only when it is too old for that.
+    """
+    parent = _parent(account)
+    for path in (*sorted(parent.glob(f"{PREFIX}*")), *sorted(parent.glob(f".{PREFIX}*"))):
         try:
             found = path.lstat()
         except FileNotFoundError:
             continue
-        if path.is_dir() and not path.is_symlink() and found.st_uid == account.uid:
+        unfinished = path.name[0] == "."
+        owners = {account.uid, os.geteuid()} if unfinished else {account.uid}
+        if unfinished and time.time() - found.st_mtime < UNFINISHED_S:
+            continue
+        if path.is_dir() and not path.is_symlink() and found.st_uid in owners:
             yield path
 
 

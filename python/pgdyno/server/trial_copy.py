@@ -14,7 +14,6 @@ import psycopg
 from pgdyno.errors import DatasetError, ServerError
 from pgdyno.server import mark
 from pgdyno.server.holding import hold
-from pgdyno.server.mark import database_name
 from pgdyno.server.remote import Remote
 from pgdyno.server.running import Connection
 
@@ -33,7 +32,7 @@ class TrialCopy:
     @property
     def name(self) -> str:
         """Of the database."""
-        return database_name("trial", f"{self.number:016x}")
+        return mark.trial_name(self.number)
 
     def restore(self) -> None:
         """A fresh copy, under the lock. Raises ConnectError, DatasetError."""

@@ -3,26 +3,44 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, Self
 
-from pgdyno.errors import UsageError
+import psycopg
+
+from pgdyno.errors import FetchError, UsageError
 
 OLDEST_MAJOR = 10
 NEWEST_MAJOR = 18
+"""The newest version that pgdyno is tested with. Newer servers are measured, too, with a caveat."""
 
-_VERSION = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?")
-_REPORTED = re.compile(r"\(PostgreSQL\) (\d+)(?:\.(\d+))?")
+_STAGE = r"devel|alpha\d{1,3}|beta\d{1,3}|rc\d{1,3}"
+_VERSION = re.compile(rf"(\d{{1,9}})(?:\.(\d{{1,9}})|({_STAGE}))?")
+_REPORTED = re.compile(rf"\(PostgreSQL\) (\d{{1,9}})(?:\.(\d{{1,9}})|({_STAGE}))?")
+_STAGE_REPORTED = re.compile(rf"\d{{1,9}}({_STAGE})")
 
 
 @dataclass(frozen=True, order=True)
 class Version:
-    """``18.4`` as (18, 4). A development version (``19devel``) has the minor number 0."""
+    """``18.4`` as (18, 4), ``19devel`` and ``19beta1`` as (19, 0) with that stage, which has no order."""
 
     major: int
     minor: int
+    stage: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        return f"{self.major}.{self.minor}"
+        return f"{self.major}{self.stage}" if self.stage else f"{self.major}.{self.minor}"
+
+    @classmethod
+    def of_server(cls, number: int, reported: str | None) -> Self:
+        """Return a running server's version by its ``server_version_num`` and ``server_version``."""
+        match = _STAGE_REPORTED.match(reported or "")
+        return cls(*divmod(number, 10000), stage=match[1] if match else "")
+
+    @property
+    def is_untested(self) -> bool:
+        """Whether it is newer than every version that pgdyno is tested with."""
+        return self.major > NEWEST_MAJOR
 
     @property
     def number(self) -> int:
@@ -32,42 +50,58 @@ class Version:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a specification asks for: a major version, or exactly one version."""
+    """What a specification asks for: a major version, or exactly one version (``17.5``, ``19beta1``)."""
 
     major: int
     minor: int | None
+    stage: str = ""
 
     def matches(self, version: Version) -> bool:
         """Whether that version is one of those asked for."""
-        return version.major == self.major and self.minor in (None, version.minor)
+        same_stage = not self.stage or self.stage == version.stage
+        return version.major == self.major and self.minor in (None, version.minor) and same_stage
+
+    def require_fetchable(self) -> None:
+        """Raise FetchError for a version that no source of embedded builds is known to have."""
+        if self.major > NEWEST_MAJOR or self.stage:
+            raise FetchError(
+                f"PostgreSQL {self} is not installed and cannot be fetched: pgdyno fetches releases of "
+                f"{OLDEST_MAJOR} to {NEWEST_MAJOR}. Name the directory of its binaries"
+            )
 
     def __str__(self) -> str:
-        return str(self.major) if self.minor is None else f"{self.major}.{self.minor}"
+        return f"{self.major}{self.stage}" if self.minor is None else f"{self.major}.{self.minor}"
 
 
 def parse_wanted(text: str) -> Wanted:
-    """``18`` or ``17.5``. Raises UsageError: not a version, or one that pgdyno does not support."""
+    """``18``, ``17.5`` or ``19beta1``. Raises UsageError: not a version, or one too old for pgdyno."""
     match = _VERSION.fullmatch(text)
     if match is None:
         raise UsageError(
             f"{text!r} is no server: give a version (18, 17.5), 'system', a directory of binaries, or a DSN"
         )
     check_major(int(match[1]), text)
-    return Wanted(int(match[1]), None if match[2] is None else int(match[2]))
+    return Wanted(int(match[1]), None if match[2] is None else int(match[2]), match[3] or "")
 
 
 def check_major(major: int, text: str) -> None:
-    """Raises UsageError outside the versions that pgdyno supports."""
-    if not OLDEST_MAJOR <= major <= NEWEST_MAJOR:
-        raise UsageError(f"PostgreSQL {text}: pgdyno works with versions {OLDEST_MAJOR} to {NEWEST_MAJOR}")
+    """Raise UsageError for a version that is too old for pgdyno."""
+    if major < OLDEST_MAJOR:
+        raise UsageError(f"PostgreSQL {text}: pgdyno works with versions from {OLDEST_MAJOR} on")
+
+
+def version_of(connection: psycopg.Connection[Any]) -> Version:
+    """Return the version of the server at the other end."""
+    info = connection.info
+    return Version.of_server(info.server_version, info.parameter_status("server_version"))
 
 
 def reported_version(text: str) -> Version | None:
     """The version in what ``postgres --version`` prints, None if it is something else."""
     match = _REPORTED.search(text)
-    return Version(int(match[1]), int(match[2] or 0)) if match else None
+    return Version(int(match[1]), int(match[2] or 0), match[3] or "") if match else None
 
 
 def is_version(spec: str) -> bool:
-    """Whether a specification is a version, supported or not: ``18``, ``17.5``."""
+    """Whether a specification is a version, supported or not: ``18``, ``17.5``, ``19devel``."""
     return _VERSION.fullmatch(spec) is not None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import psycopg
 
 from pgdyno.errors import ServerError
+from pgdyno.server.bounded import NoAnswer
 from pgdyno.server.running import Connection
 
 
@@ -24,6 +25,8 @@ def require_undisturbed(witness: Connection) -> None:
     """Raises ServerError where the witness was lost."""
     try:
         witness.execute("select 1")
+    except NoAnswer as error:
+        raise ServerError(str(error)) from None
     except psycopg.Error:
         raise ServerError(
             "the server crashed or was restarted: it ended a connection that was held through the trial"

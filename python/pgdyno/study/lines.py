@@ -28,6 +28,20 @@ def line_of(lines: dict[Path, int], path: Path) -> int:
     return next((lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in lines), 1)
 
 
+def too_deep(text: str, depth_max: int) -> int | None:
+    """Return the line where brackets are nested, or a key has more names, than that; of any text."""
+    brackets = dots = 0
+    for word, line in _tokens(text):
+        brackets += (word in ("[", "{")) - (word in ("]", "}") and brackets > 0)
+        if word == ".":
+            dots += 1
+        elif len(word) == 1 and word in "\n[]{}=,":
+            dots = 0
+        if max(brackets, dots) > depth_max:
+            return line
+    return None
+
+
 class _Walk:
     """One pass over the tokens. ``lines`` is the result."""
 

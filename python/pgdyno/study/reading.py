@@ -15,11 +15,15 @@ from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.study.cases import cases_of
 from pgdyno.study.checking import complaints_of, unknown
 from pgdyno.study.file import StudyFile
-from pgdyno.study.lines import Path, line_of, lines_of
+from pgdyno.study.lines import Path, line_of, lines_of, too_deep
 from pgdyno.study.wording import plain_words
 
 FILE_BYTES_MAX = 1 << 20
 """It goes into the evidence; a study that is larger is no study."""
+
+
+DEPTH_MAX = 32
+"""Brackets within brackets, and names in a dotted key: the parser recurses, and is quadratic in the names."""
 
 
 def read_study(text: str, name: str) -> StudyFile:
@@ -34,10 +38,14 @@ def examine(text: str, name: str) -> tuple[StudyFile | None, list[str]]:
     """The study, if it can be read at all, and a line of text for everything that is wrong."""
     if len(text) > FILE_BYTES_MAX:
         return None, [f"{name}: is larger than a study file may be (1 MiB)"]
+    if (line := too_deep(text, DEPTH_MAX)) is not None:
+        return None, [f"{name}:{line}: is nested deeper than any study is ({DEPTH_MAX} levels)"]
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         return None, [_of_parser(name, text, str(error))]
+    except ValueError as error:  # an integer of thousands of digits, which Python does not read
+        return None, [f"{name}: {str(error).partition(';')[0]}"]
     lines = lines_of(text)
     file: StudyFile | None = None
     try:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from pgdyno.estimate import counted
+from pgdyno.study.mix import DECK, canonical_mix, has_new_orders, weights_of
 from pgdyno.study.workload import Pace, WorkloadParameters
 
 
@@ -30,12 +31,33 @@ class TpccParameters(WorkloadParameters):
     isolation: Literal["read committed", "repeatable read", "serializable"] = Field(
         default="read committed", description="Of every transaction."
     )
+    mix: Annotated[str, AfterValidator(canonical_mix)] = Field(
+        default=DECK,
+        description="Weights of the transactions, such as new-order=45,payment=43; those not named do not "
+        "run. deck: TPC-C's mix, dealt from a deck of 23 cards.",
+    )
 
     @model_validator(mode="after")
     def _pipeline_needs_statements(self) -> Self:
         if self.pipeline and self.calls != "statements":
             raise ValueError("pipeline needs calls = statements: a procedure is one round trip already")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_the_usual_mix(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave TPC-C's mix out, so that evidence equals that of a pgdyno that had no other."""
+        written: dict[str, Any] = serialize(self)
+        return {name: value for name, value in written.items() if (name, value) != ("mix", DECK)}
+
+    @property
+    def pace(self) -> Pace:
+        """New orders per minute; transactions per minute of a mix without new orders."""
+        return self.PACE if has_new_orders(self.mix) else Pace("TPM", None, 60.0)
+
+    @property
+    def name(self) -> str:
+        """With its size, and its mix if that is not TPC-C's deck."""
+        return self.data_name if self.mix == DECK else f"{self.data_name}, mix {self.mix}"
 
     @property
     def size(self) -> str:
@@ -62,5 +84,5 @@ class TpccParameters(WorkloadParameters):
             "calls": self.calls,
             "pipeline": self.pipeline,
             "isolation": self.isolation,
-            "mix": "deck",
+            "mix": weights_of(self.mix) or DECK,
         }

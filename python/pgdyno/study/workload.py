@@ -75,6 +75,16 @@ class WorkloadParameters(BaseModel):
             )
 
     @property
-    def name(self) -> str:
-        """With its size: ``tpcc, 4 warehouses``."""
+    def pace(self) -> Pace:
+        """The rate that these clients are known by."""
+        return self.PACE
+
+    @property
+    def data_name(self) -> str:
+        """Of the data, with their size: ``tpcc, 4 warehouses``."""
         return f"{self.kind}, {self.size}"
+
+    @property
+    def name(self) -> str:
+        """Of the data, and of what runs if that is not the usual."""
+        return self.data_name

@@ -46,14 +46,12 @@ class Workload(Protocol):
         """What ``complete`` adds to the engine's forecast of the data's size."""
         ...
 
-    def clear(self, conn: Connection) -> None:
-        """Drops what ``complete`` of an earlier load left. Raises DatasetError: something of that name is not
-        ours.
-        """
+    def require_replaceable(self, conn: Connection) -> None:
+        """Check that ``complete`` may replace what is there. Raises DatasetError: it is not ours."""
         ...
 
     def complete(self, conn: Connection, on_phase: OnPhase) -> None:
-        """Does what is left to do after the engine's load. Raises DatasetError."""
+        """Do what is left after the engine's load; replace what an earlier one left. Raises DatasetError."""
         ...
 
     def require(self, conn: Connection) -> None:

@@ -34,15 +34,14 @@ def checking(conn: Connection, workload: str) -> Iterator[None]:
     """Readies the session, and says in our words what PostgreSQL refuses. Raises DatasetError (no such
     tables), ServerError.
     """
+    name = conn.info.dbname  # unknown to a connection that was lost
     try:
         prepare_session(conn)
         yield
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn) as error:
-        raise DatasetError(
-            f"there is no {workload} dataset in {conn.info.dbname}: {first_line(error)}"
-        ) from error
+        raise DatasetError(f"there is no {workload} dataset in {name}: {first_line(error)}") from error
     except psycopg.Error as error:
-        raise ServerError(f"checking {conn.info.dbname} failed: {first_line(error)}") from error
+        raise ServerError(f"checking {name} failed: {first_line(error)}") from error
 
 
 def prepare_session(conn: Connection) -> None:

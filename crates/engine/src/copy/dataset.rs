@@ -2,6 +2,7 @@
 
 use super::error::LoadError;
 use super::phase::Phase;
+use super::specification::Replaceable;
 use crate::io::{Connection, Error};
 
 /// A table as it is foretold.
@@ -76,7 +77,7 @@ pub trait Dataset: Sync {
     fn connections_max(&self) -> u32;
 
     /// Makes sure that the database may be loaded, before anything is changed there.
-    async fn begin(&self, control: &mut Connection, into_existing: bool) -> Result<(), LoadError>;
+    async fn begin(&self, control: &mut Connection, existing: Replaceable) -> Result<(), LoadError>;
 
     /// What is to be done next, given how many rounds are done; `None` after the last.
     async fn round(&self, done: usize, control: &mut Connection) -> Result<Option<Round>, LoadError>;

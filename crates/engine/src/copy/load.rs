@@ -12,11 +12,12 @@ use super::dataset::Dataset;
 use super::error::{LoadError, Stage};
 use super::phase::{Phase, Queue};
 use super::progress::{Progress, forecast};
-use super::specification::{Specification, Workload};
+use super::specification::{Replaceable, Specification, Workload};
 use super::timing::Timing;
 use super::tpcc::Tpcc;
+use super::watch::{CLEAN_UP_TIMEOUT, Watch};
 use super::worker::{self, Shared};
-use crate::io::{Clock, Connection, Error, OnNotice, Reactor, Usage, memory_peak_bytes, usage};
+use crate::io::{Canceller, Clock, Connection, Error, OnNotice, Reactor, Usage, memory_peak_bytes, usage};
 use crate::pgbench::initialise::Pgbench;
 use crate::wire::conninfo::{self, Conninfo};
 
@@ -30,13 +31,13 @@ type Emit<'a> = &'a mut dyn FnMut(Value);
 pub fn run(specification: &Specification, stop: &AtomicBool, emit: Emit<'_>) -> Result<(), LoadError> {
     let conninfo = conninfo::load(&specification.conninfo)
         .map_err(|error| LoadError::new(Stage::Specification, error.to_string()))?;
-    let (connections, into_existing) = (specification.connections, specification.into_existing);
-    let order = Order { conninfo, connections, into_existing, on_notice: None };
+    let (connections, existing) = (specification.connections, specification.replaceable());
+    let order = Order { conninfo, connections, existing, on_notice: None };
     match &specification.workload {
         Workload::Tpcc { warehouses } => {
             load(&Tpcc::new(*warehouses, specification.seed), &order, stop, emit)
         }
-        Workload::Pgbench(initialise) => load(&Pgbench::new(initialise.clone()), &order, stop, emit),
+        Workload::Pgbench(initialise) => load(&Pgbench::marked(initialise.clone()), &order, stop, emit),
     }
 }
 
@@ -46,8 +47,8 @@ pub struct Order {
     pub conninfo: Conninfo,
     /// See [`Specification::connections`].
     pub connections: u32,
-    /// See [`Specification::into_existing`].
-    pub into_existing: bool,
+    /// See [`Specification::replaceable`].
+    pub existing: Replaceable,
     /// Who is told of the server's notices.
     pub on_notice: Option<OnNotice>,
 }
@@ -66,12 +67,15 @@ pub fn load<D: Dataset>(
     emit: Emit<'_>,
 ) -> Result<(), LoadError> {
     let reactor = reactor()?;
-    let mut control = block_on(&reactor, order.connect::<D>(&reactor))?;
+    let watch = Watch { reactor: &reactor, conninfo: &order.conninfo, stops: &[stop] };
+    let mut control = watched(&watch, None, order.connect::<D>(&reactor))?;
     let progress = Progress::new(dataset.tables().len());
     let shared = Shared { progress, stop: AtomicBool::new(false) };
     emit(forecast(dataset.tables()));
     let began = Instant::now();
-    block_on(&reactor, dataset.begin(&mut control, order.into_existing))?;
+    let canceller = control.canceller();
+    let ready = watched(&watch, Some(&canceller), dataset.begin(&mut control, order.existing));
+    ready.map_err(|error| stopped_or(error, stop))?;
     let mut timing = Timing::default();
     timing.add(Phase::Create, None, began.elapsed());
 
@@ -79,8 +83,8 @@ pub fn load<D: Dataset>(
     let loading = Loading { dataset, order, connections, shared: &shared, stop };
     let mut reached = Phase::Create;
     let filled = loading
-        .carry_out(&reactor, &mut control, emit, &mut timing, &mut reached)
-        .and_then(|()| block_on(&reactor, dataset.finish(&mut control)));
+        .carry_out(&watch, &mut control, emit, &mut timing, &mut reached)
+        .and_then(|()| watched(&watch, Some(&canceller), dataset.finish(&mut control)));
     filled.map_err(|error| loading.clean_up(&reactor, reached, error))?;
     let mut result = Map::new();
     result.insert("event".to_owned(), json!("result"));
@@ -114,7 +118,7 @@ impl<D: Dataset> Loading<'_, D> {
     /// Carries out the rounds; `reached` is the phase of the last one begun.
     fn carry_out(
         &self,
-        reactor: &Reactor,
+        watch: &Watch<'_>,
         control: &mut Connection,
         emit: Emit<'_>,
         timing: &mut Timing,
@@ -128,7 +132,8 @@ impl<D: Dataset> Loading<'_, D> {
             self.wait(&news, &mut || {})?;
             let (mut done, mut step) = (0, None);
             let mut began = Instant::now();
-            while let Some(round) = block_on(reactor, self.dataset.round(done, control))? {
+            let canceller = control.canceller();
+            while let Some(round) = watched(watch, Some(&canceller), self.dataset.round(done, control))? {
                 *reached = round.phase;
                 if round.step != step {
                     step = round.step;
@@ -182,9 +187,7 @@ impl<D: Dataset> Loading<'_, D> {
         }
         match failure {
             Some(error) => Err(error),
-            None if self.shared.stop.load(Relaxed) => {
-                Err(LoadError::new(Stage::Copy, "the load was stopped"))
-            }
+            None if self.shared.stop.load(Relaxed) => Err(stopped()),
             None => Ok(()),
         }
     }
@@ -206,16 +209,16 @@ impl<D: Dataset> Loading<'_, D> {
 
     fn serve(&self, orders: &Receiver<Arc<Queue>>, news: &Sender<News>) -> Result<(), LoadError> {
         let reactor = reactor()?;
-        let mut connection = block_on(&reactor, self.order.connect::<D>(&reactor))?;
+        let stops = [self.stop, &self.shared.stop];
+        let watch = Watch { reactor: &reactor, conninfo: &self.order.conninfo, stops: &stops };
+        let mut connection = watched(&watch, None, self.order.connect::<D>(&reactor))?;
         let _ = news.send(News::Connected);
         let canceller = connection.canceller();
         while let Ok(queue) = orders.recv() {
-            let cancel = worker::cancel_when_stopped(&canceller, &reactor, &self.order.conninfo, self.shared);
             let work = worker::work(&mut connection, &queue, self.shared);
-            let worked = reactor.run_beside(work, vec![Box::pin(cancel)]).map_err(|error| stalled(&error))?;
-            match worked {
+            match watched(&watch, Some(&canceller), work) {
                 // By us.
-                Err(error) if error.is_cancelled() && self.shared.stop.load(Relaxed) => {}
+                Err(error) if error.is_cancelled() && stops.iter().any(|stop| stop.load(Relaxed)) => {}
                 worked => worked?,
             }
             let _ = news.send(News::Done);
@@ -225,14 +228,27 @@ impl<D: Dataset> Loading<'_, D> {
 
     /// Takes back what the load had done, by a new connection because the old ones may be of no use; gives back why it
     /// failed.
-    fn clean_up(&self, reactor: &Reactor, reached: Phase, mut error: LoadError) -> LoadError {
-        let cleaned = block_on(reactor, async {
+    fn clean_up(&self, reactor: &Reactor, reached: Phase, error: LoadError) -> LoadError {
+        let mut error = stopped_or(error, self.stop);
+        let not_taken_back =
+            |error: &Error| LoadError::from_io(Stage::Copy, "take back what was done", error);
+        let clean_up = async {
             let mut connection = self.order.connect::<D>(reactor).await?;
             self.dataset
                 .clean_up(&mut connection, reached, &self.shared.progress.tables_filled())
                 .await
-                .map_err(|error| LoadError::from_io(Stage::Copy, "take back what was done", &error))
-        });
+                .map_err(|error| not_taken_back(&error))
+        };
+        let late = Error::Timeout { waited_for: "taking back what was done", limit: CLEAN_UP_TIMEOUT };
+        let in_time = async {
+            if !self.stop.load(Relaxed) {
+                return clean_up.await;
+            }
+            let cleaned = reactor.until(reactor.now() + CLEAN_UP_TIMEOUT, clean_up).await;
+            cleaned.unwrap_or_else(|| Err(not_taken_back(&late)))
+        };
+        let watch = Watch { reactor, conninfo: &self.order.conninfo, stops: &[] };
+        let cleaned = watched(&watch, None, in_time);
         if let Err(problem) = cleaned {
             error.message = format!("{}; {}: {problem}", error.message, D::LEFT_BEHIND);
         }
@@ -240,15 +256,27 @@ impl<D: Dataset> Loading<'_, D> {
     }
 }
 
+fn stopped() -> LoadError {
+    LoadError::new(Stage::Copy, "the load was stopped")
+}
+
+/// A statement that was cancelled on our order has not failed.
+fn stopped_or(error: LoadError, stop: &AtomicBool) -> LoadError {
+    if error.is_cancelled() && stop.load(Relaxed) { stopped() } else { error }
+}
+
 fn reactor() -> Result<Reactor, LoadError> {
     Reactor::new(Clock::monotonic()).map_err(|error| stalled(&error))
 }
 
-fn block_on<T>(
-    reactor: &Reactor,
-    future: impl Future<Output = Result<T, LoadError>>,
+/// Carries a part of the load out, to its end or as long as `watch` has it.
+fn watched<T>(
+    watch: &Watch<'_>,
+    canceller: Option<&Canceller>,
+    work: impl Future<Output = Result<T, LoadError>>,
 ) -> Result<T, LoadError> {
-    reactor.block_on(future).map_err(|error| stalled(&error))?
+    let ended = watch.reactor.block_on(watch.over(canceller, work)).map_err(|error| stalled(&error))?;
+    ended.map_err(|error| LoadError::from_io(Stage::Copy, "go on with the load", &error))?
 }
 
 fn stalled(error: &Error) -> LoadError {

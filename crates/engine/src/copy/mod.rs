@@ -13,10 +13,11 @@ mod progress;
 mod specification;
 mod timing;
 mod tpcc;
+mod watch;
 mod worker;
 
 pub use command::command;
 pub use error::{LoadError, Refused, Stage};
 pub use load::run;
 pub(crate) use load::{Order, load};
-pub use specification::Specification;
+pub use specification::{Replaceable, Specification};

@@ -19,8 +19,22 @@ pub struct Specification {
     pub seed: u64,
     /// Connections, each with a thread of its own. More than can ever have a job at once are not made.
     pub connections: u32,
-    /// Whether tables that an earlier load left may be replaced.
+    /// Whether tables that an earlier load of pgdyno left may be replaced.
     pub into_existing: bool,
+    /// With `into_existing`: whether pgbench's tables may be replaced, whoever made them.
+    #[serde(default)]
+    pub replace: bool,
+}
+
+/// Which existing tables of a load's names it may replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replaceable {
+    /// None.
+    Nothing,
+    /// Those with pgdyno's ownership marker.
+    Marked,
+    /// All that have the workload's columns, as `pgbench -i` does.
+    All,
 }
 
 /// A workload at a scale.
@@ -56,14 +70,27 @@ impl Specification {
         if read.connections == 0 {
             return Err("specification: connections: at least 1 is needed".to_owned());
         }
+        if read.replace && !(read.into_existing && matches!(read.workload, Workload::Pgbench(_))) {
+            return Err("specification: replace: needs into_existing and the workload pgbench".to_owned());
+        }
         Ok(read)
+    }
+
+    /// Which existing tables the load may replace.
+    #[must_use]
+    pub fn replaceable(&self) -> Replaceable {
+        match (self.into_existing, self.replace) {
+            (false, _) => Replaceable::Nothing,
+            (true, false) => Replaceable::Marked,
+            (true, true) => Replaceable::All,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn a_sound_specification_is_read() {
@@ -71,6 +98,20 @@ mod tests {
             "connections": 2, "into_existing": false});
         let read = Specification::read(&text.to_string()).expect("sound");
         assert_eq!(read.workload, Workload::Tpcc { warehouses: 3 });
+    }
+
+    #[test]
+    fn only_tables_of_pgbench_in_an_existing_database_are_replaced_whoever_made_them() {
+        let read = |workload: Value, into_existing: bool| {
+            let text = json!({"conninfo": "", "workload": workload, "seed": 1, "connections": 1,
+                "into_existing": into_existing, "replace": true});
+            Specification::read(&text.to_string()).map(|read| read.replaceable())
+        };
+        let pgbench = || json!({"kind": "pgbench", "scale": 1});
+        assert_eq!(read(pgbench(), true), Ok(Replaceable::All));
+        assert!(read(pgbench(), false).expect_err("a new database").contains("replace"));
+        let tpcc = json!({"kind": "tpcc", "warehouses": 1});
+        assert!(read(tpcc, true).expect_err("tpcc").contains("replace"));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use super::dataset::{Dataset, Job, Round, Rows, Table, Work};
 use super::error::{LoadError, Stage};
 use super::phase::Phase;
+use super::specification::Replaceable;
 use crate::io::{Connection, Error};
 use crate::tpcc::population::{self, Population, TABLES};
 use crate::tpcc::schema::{CREATE_MARK, FORMAT, MARK, ROUTINES};
@@ -83,12 +84,12 @@ impl Dataset for Tpcc {
     /// Makes sure that nothing of our names is in the way, and begins the dataset: the mark's table without its row.
     /// What is there already is an earlier load's if it stands beside the mark, which every load makes first of all;
     /// anything else is the user's, empty or not.
-    async fn begin(&self, control: &mut Connection, into_existing: bool) -> Result<(), LoadError> {
+    async fn begin(&self, control: &mut Connection, existing: Replaceable) -> Result<(), LoadError> {
         let failed = |error: Error| LoadError::from_io(Stage::Create, "look at the database", &error);
         let tables = existing_tables(control).await.map_err(failed)?;
         let routines = existing_routines(control).await.map_err(failed)?;
         if !tables.is_empty() || !routines.is_empty() {
-            may_replace(&tables, &routines, into_existing)?;
+            may_replace(&tables, &routines, existing)?;
             drop(control, &tables, &routines).await.map_err(|error| {
                 LoadError::from_io(Stage::Create, "drop what an earlier load made", &error)
             })?;
@@ -136,9 +137,9 @@ impl Dataset for Tpcc {
     }
 }
 
-fn may_replace(tables: &[String], routines: &[String], into_existing: bool) -> Result<(), LoadError> {
+fn may_replace(tables: &[String], routines: &[String], existing: Replaceable) -> Result<(), LoadError> {
     let names = [tables, routines].concat().join(", ");
-    let message = if !into_existing {
+    let message = if existing == Replaceable::Nothing {
         format!(
             "the database already has {names}; \
             name another database, or replace what pgdyno loaded there with --into-existing"

@@ -6,13 +6,10 @@ use super::dataset::{Rows, Work};
 use super::error::{LoadError, Stage};
 use super::phase::Queue;
 use super::progress::Progress;
-use crate::io::{Canceller, Connection, Error, Nanos, OnNotice, Reactor};
-use crate::wire::backend::Message;
+use super::watch::CONNECT_TIMEOUT;
+use crate::io::{Connection, Error, OnNotice, Reactor};
 use crate::wire::conninfo::Conninfo;
 use crate::wire::{copy, frontend};
-
-/// How soon a statement is cancelled when the load is to end.
-const LOOK_FOR_STOP: Nanos = Nanos(50_000_000);
 
 /// What all connections of a load share.
 pub struct Shared {
@@ -35,10 +32,15 @@ pub async fn connect(
         let failed = LoadError::new(Stage::Connect, error.to_string());
         LoadError { sqlstate, unconnected: Some(Box::new(error)), ..failed }
     };
-    let mut connection = Connection::connect(reactor, conninfo).await.map_err(failed)?;
-    connection.on_notice(on_notice);
-    connection.simple(session).await.map_err(failed)?;
-    Ok(connection)
+    let connected = async {
+        let mut connection = Connection::connect(reactor, conninfo).await?;
+        connection.on_notice(on_notice);
+        connection.simple(session).await?;
+        Ok(connection)
+    };
+    let connected = reactor.until(reactor.now() + CONNECT_TIMEOUT, connected).await;
+    let late = Error::Timeout { waited_for: "connecting", limit: CONNECT_TIMEOUT };
+    connected.unwrap_or(Err(late)).map_err(failed)
 }
 
 /// Does jobs until none is left.
@@ -59,22 +61,6 @@ pub async fn work(connection: &mut Connection, queue: &Queue, shared: &Shared) -
         })?;
     }
     Ok(())
-}
-
-/// When the load is to end early, has the server end what it does for a connection, again and again until it is done
-/// with all. Never returns.
-pub async fn cancel_when_stopped(
-    canceller: &Canceller,
-    reactor: &Reactor,
-    conninfo: &Conninfo,
-    shared: &Shared,
-) {
-    loop {
-        reactor.sleep_until(reactor.now() + LOOK_FOR_STOP).await;
-        if shared.stop.load(Relaxed) {
-            canceller.cancel(conninfo).await;
-        }
-    }
 }
 
 /// An error, and the statement that it is about.
@@ -117,7 +103,7 @@ async fn copy_rows(
 ) -> Result<bool, Error> {
     frontend::query(connection.out(), copy_in)?;
     connection.flush().await?;
-    while !matches!(connection.next().await?, Message::CopyInResponse(_)) {}
+    connection.copy_in_begun().await?;
     if !send_rows(connection, table, rows, shared).await? {
         // Stopped: the connection ends in the middle of its COPY, and the server rolls back.
         frontend::copy_fail(connection.out(), "stopped")?;

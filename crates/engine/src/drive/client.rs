@@ -114,7 +114,7 @@ impl<'a, D: Dial, U: User> Client<'a, D, U> {
         let (mut entered, mut served) = (None, None);
         loop {
             match self.place.lane.turn(served, self.place.is_first).await {
-                Turn::Calibrate => match Box::pin(calibrate(self.place.reactor, &mut connection)).await {
+                Turn::Calibrate => match Box::pin(self.calibrate(&mut connection)).await {
                     Ok(news) => (self.place.tell)(news),
                     Err(error) => return (self.place.tell)(News::Failed("connect", error)),
                 },
@@ -152,8 +152,20 @@ impl<'a, D: Dial, U: User> Client<'a, D, U> {
         match self.place.reactor.until(give_up, self.user.prepare(&mut connection)).await {
             Some(Ok(())) => Ok(connection),
             Some(Err(error)) => Err(("prepare", error)),
-            None => Err(("prepare", Error::Timeout("preparing a connection"))),
+            None => Err(("prepare", self.timeout("preparing a connection"))),
         }
+    }
+
+    /// The server did not answer within the limit on preparing a connection.
+    fn timeout(&self, waited_for: &'static str) -> Error {
+        Error::Timeout { waited_for, limit: self.place.rules.connect_timeout }
+    }
+
+    async fn calibrate(&self, connection: &mut Connection) -> Result<News, Error> {
+        let reactor = self.place.reactor;
+        let give_up = reactor.now() + self.place.rules.connect_timeout;
+        let calibrated = reactor.until(give_up, calibrate(reactor, connection)).await;
+        calibrated.unwrap_or_else(|| Err(self.timeout("measuring the round trip")))
     }
 
     /// Drives a slice until it closes, the client's share is done, or the connection is lost.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::control::{Control, Halt};
+use super::control::{Control, Halt, Stopped};
 use super::event;
 use super::lane::Window;
 use super::order::{Order, Report};
@@ -10,6 +10,9 @@ use super::progress::{EndedBy, Parts, Progress, Side};
 use super::spec::{Role, Slice};
 use crate::io::{Nanos, Usage, usage};
 use crate::record::Counts;
+
+/// How long transactions in flight may take after an order to stop: whoever stops us waits no longer than 5 s in all.
+const STOP_DRAIN_TIMEOUT: Nanos = Nanos(2_000_000_000);
 
 impl Control<'_, '_> {
     /// Drives one slice.
@@ -48,7 +51,7 @@ impl Control<'_, '_> {
     /// Drives the slice to its end. A reason to stop closes it early, and is given back when it is drained. It closes
     /// early, too, when every client has done its share, and when the warm-up is ended.
     fn until_drained(&mut self, progress: &mut Progress<'_>) -> Result<Option<Halt>, Halt> {
-        let mut halt = None;
+        let (mut halt, mut stop_by) = (None, Nanos::MAX);
         let (mut is_closed, mut is_abandoned) = (false, false);
         while !progress.is_drained(self.threads.len()) {
             let now = self.clock.now();
@@ -63,12 +66,12 @@ impl Control<'_, '_> {
             } else if !is_closed && now >= progress.publish_at {
                 (progress.publish_at, progress.published_at) = (Nanos::MAX, now);
                 self.order(&Order::Publish)?;
-            } else if is_closed && !is_abandoned && now >= closes + self.spec.drain_timeout {
+            } else if is_closed && !is_abandoned && now >= stop_by.min(closes + self.spec.drain_timeout) {
                 is_abandoned = true;
                 self.order(&Order::Abandon)?;
             }
-            let drain_limit =
-                if is_abandoned { Nanos::MAX } else { progress.window.closes + self.spec.drain_timeout };
+            let drained_by = stop_by.min(progress.window.closes + self.spec.drain_timeout);
+            let drain_limit = if is_abandoned { Nanos::MAX } else { drained_by };
             let deadline =
                 if is_closed { drain_limit } else { progress.window.closes.min(progress.publish_at) };
             match self.next_report(deadline) {
@@ -76,7 +79,12 @@ impl Control<'_, '_> {
                 Ok(None) => {}
                 // A thread that has failed will never report that it is drained.
                 Err(failed @ Halt::Failed(_)) => return Err(failed),
-                Err(reason) => halt = halt.or(Some(reason)),
+                Err(reason) => {
+                    if matches!(reason, Halt::Stopped(Stopped::Stop)) {
+                        stop_by = stop_by.min(self.clock.now() + STOP_DRAIN_TIMEOUT);
+                    }
+                    halt = halt.or(Some(reason));
+                }
             }
         }
         Ok(halt)

@@ -20,6 +20,9 @@ use crate::wire::conninfo::Conninfo;
 /// one anyway.
 const CONNECTING_MAX: u32 = 32;
 
+/// Limit on asking a server to end a transaction that was given up: it may be silent on this connection, too.
+const CANCEL_TIMEOUT: Nanos = Nanos(5_000_000_000);
+
 /// What a thread leaves behind.
 pub struct Legacy {
     /// By target.
@@ -266,12 +269,13 @@ impl Dial for Door<'_> {
             reactor.until(reactor.now() + self.timeout, Connection::connect(reactor, self.conninfo)).await;
         self.free.set(self.free.get() + 1);
         self.gate.notify_one(reactor);
-        connected.unwrap_or(Err(Error::Timeout("connecting")))
+        connected.unwrap_or(Err(Error::Timeout { waited_for: "connecting", limit: self.timeout }))
     }
 
     async fn cancel(&self, connection: &Connection) {
         let reactor = connection.reactor();
         // The server is slow as it is. Whether it took the request in does not matter to us.
-        let _ = reactor.until(reactor.now() + self.timeout, connection.cancel(self.conninfo)).await;
+        let limit = self.timeout.min(CANCEL_TIMEOUT);
+        let _ = reactor.until(reactor.now() + limit, connection.cancel(self.conninfo)).await;
     }
 }

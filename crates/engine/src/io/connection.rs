@@ -42,6 +42,8 @@ pub struct Connection {
     unsynced: bool,
     /// Whether all that was sent has been answered to its ReadyForQuery.
     at_rest: bool,
+    /// Whether the server began a COPY that nobody asked for: it answers nothing else until that ends.
+    in_copy: bool,
     status: TransactionStatus,
     on_notice: Option<OnNotice>,
 }
@@ -65,6 +67,7 @@ impl Connection {
             owed: 0,
             unsynced: false,
             at_rest: true,
+            in_copy: false,
             status,
             on_notice: None,
         }
@@ -175,17 +178,45 @@ impl Connection {
     }
 
     /// The server's next message, borrowed from the receive buffer. An error report becomes [`Error::Server`];
-    /// notices, notifications and parameter reports are read over.
+    /// notices, notifications and parameter reports are read over. A COPY that begins is an error: the server would wait
+    /// for data, or send them, and answer nothing else. Who asked for one calls [`Connection::copy_in_begun`].
     #[inline]
     pub async fn next(&mut self) -> Result<Message<'_>, Error> {
         let length = self.arrival().await?;
-        if self.inbox.bytes()[0] == b'Z' {
-            return self.ready_for_query(length);
+        match self.inbox.bytes()[0] {
+            b'Z' => return self.ready_for_query(length),
+            b'G' | b'H' => return Err(self.refuse_copy(length)),
+            _ => {}
         }
         match backend::parse(self.inbox.take(length))? {
             Some((Message::ErrorResponse(fields), _)) => Err(Error::Server(Box::new(fields.to_owned()))),
             Some((message, _)) => Ok(message),
             None => Err(Error::Closed),
+        }
+    }
+
+    #[cold]
+    fn refuse_copy(&mut self, length: usize) -> Error {
+        self.in_copy = true;
+        let doing = "reading an answer; COPY is not supported";
+        match backend::parse(self.inbox.take(length)) {
+            Ok(Some((message, _))) => WireError::Unexpected { message: message.name(), doing }.into(),
+            Ok(None) => Error::Closed,
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Reads the answer to `COPY … FROM STDIN` up to the point where the server waits for rows.
+    pub async fn copy_in_begun(&mut self) -> Result<(), Error> {
+        loop {
+            let length = self.arrival().await?;
+            if self.inbox.bytes()[0] == b'G' {
+                return backend::parse(self.inbox.take(length)).map(|_| ()).map_err(Error::from);
+            }
+            if let message @ Message::ReadyForQuery(_) = self.next().await? {
+                let doing = "waiting for COPY to begin";
+                return Err(WireError::Unexpected { message: message.name(), doing }.into());
+            }
         }
     }
 
@@ -202,10 +233,6 @@ impl Connection {
                     Message::ReadyForQuery(_) => return Ok(()),
                     Message::DataRow(_) => seen.rows += 1,
                     Message::CommandComplete(_) | Message::EmptyQueryResponse => seen.statements += 1,
-                    message @ (Message::CopyInResponse(_) | Message::CopyOutResponse(_)) => {
-                        let doing = "reading over an answer; COPY is not supported";
-                        return Err(WireError::Unexpected { message: message.name(), doing }.into());
-                    }
                     _ => {}
                 },
                 None if self.receive()? => {}
@@ -330,6 +357,9 @@ impl Connection {
     /// Carries out SQL by the simple protocol and gives its rows as text, those of all its statements. Reads to the
     /// end of the answer even after an error.
     pub async fn simple(&mut self, sql: &str) -> Result<TextRows, Error> {
+        if self.in_copy {
+            return Err(Error::Closed);
+        }
         debug_assert_eq!(self.owed, 0, "an answer to something else is still to come");
         frontend::query(self.out(), sql)?;
         self.flush().await?;

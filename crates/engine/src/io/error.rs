@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::Attempts;
+use super::{Attempts, Nanos};
 pub use crate::wire::backend::ServerError;
 use crate::wire::{SqlState, WireError};
 
@@ -35,9 +35,17 @@ pub enum Error {
     /// No server let us in.
     #[error("{0}")]
     Unconnected(Attempts),
-    /// A limit of time ran out.
-    #[error("{0} timed out")]
-    Timeout(&'static str),
+    /// The server was silent for too long.
+    #[error(
+        "no answer from the server within {} s while {waited_for}; check that it runs and that the network passes its answers",
+        limit.as_s()
+    )]
+    Timeout {
+        /// What the answer was to.
+        waited_for: &'static str,
+        /// How long it was waited for.
+        limit: Nanos,
+    },
     /// The driver gave the transaction up.
     #[error("given up by the driver, because its slice could not be drained in time")]
     Abandoned,

@@ -85,7 +85,10 @@ fn an_answer_is_read_in_pieces_of_any_size() {
 fn what_a_hostile_server_says_is_an_error() {
     let notices = message(b'N', b"SNOTICE\0\0").repeat(20_000);
     let rows = message(b'D', &[0, 0]).repeat(1_100_000);
-    let cases: [(&str, Vec<u8>, &str); 7] = [
+    let copy = |tag| [message(tag, &[0, 0, 1, 0, 0]), message(b'Z', b"I")].concat();
+    let cases: [(&str, Vec<u8>, &str); 9] = [
+        ("a COPY that waits for rows", copy(b'G'), "unexpected CopyInResponse while reading an answer"),
+        ("a COPY that sends rows", copy(b'H'), "unexpected CopyOutResponse while reading an answer"),
         ("no message at all", b"HTTP/1.1 400 Bad Request\r\n".to_vec(), "limit of ours: the length"),
         ("a huge length", vec![b'D', 0x7f, 255, 255, 255], "limit of ours: the length"),
         ("a length of less than itself", vec![b'D', 0, 0, 0, 3], "limit of ours: the length"),
@@ -97,6 +100,45 @@ fn what_a_hostile_server_says_is_an_error() {
     for (case, bytes, expected) in cases {
         let error = answered(&bytes, 60_000).expect_err(case).to_string();
         assert!(error.contains(expected), "{case}: {error}");
+    }
+}
+
+#[test]
+fn after_a_copy_that_nobody_asked_for_a_connection_answers_at_once() {
+    for io in ways() {
+        let reactor = fake_loop(io);
+        let (mut connection, server) = pair(&reactor);
+        // The server says this, and then waits for rows without an end.
+        let speak = async {
+            send_all(&server, &message(b'G', &[0, 0, 1, 0, 0])).await.expect("sent");
+            reactor.sleep_until(Nanos::MAX).await;
+        };
+        let asked = async {
+            let first = connection.simple("SELECT 1").await.expect_err("a COPY");
+            let second = connection.simple("SELECT 1").await.expect_err("no answer");
+            [first.to_string(), second.to_string()]
+        };
+        let [first, second] = reactor.run_beside(asked, vec![Box::pin(speak)]).expect("no stall");
+        assert!(first.contains("CopyInResponse"), "{first}");
+        assert_eq!(second, Error::Closed.to_string());
+    }
+}
+
+#[test]
+fn a_copy_that_does_not_begin_is_an_error() {
+    let reactor = fake_loop(Io::Epoll);
+    let cases: [(Vec<u8>, &str); 3] = [
+        ([message(b'C', b"SELECT 0\0"), message(b'Z', b"I")].concat(), "unexpected ReadyForQuery"),
+        (message(b'H', &[0, 0, 1, 0, 0]), "unexpected CopyOutResponse"),
+        (message(b'G', &[0, 0, 1, 0, 0]), "begun"),
+    ];
+    for (said, expected) in cases {
+        let (mut connection, server) = pair(&reactor);
+        let speak = async { send_all(&server, &said).await.expect("sent") };
+        let begun = reactor.run_beside(async { connection.copy_in_begun().await }, vec![Box::pin(speak)]);
+        let outcome =
+            begun.expect("no stall").map_or_else(|error| error.to_string(), |()| "begun".to_owned());
+        assert!(outcome.contains(expected), "{outcome}");
     }
 }
 

@@ -38,13 +38,17 @@ fn the_ways_of_sending_do_the_same(server: &Server) {
     for (io, expected) in [(json!("epoll"), json!(Io::Epoll)), (json!("auto"), json!(best))] {
         let mut specification = specification(server);
         specification["io"] = io;
+        for slice in specification["slices"].as_array_mut().unwrap() {
+            slice["duration_s"] = json!(3600.0);
+            slice["transactions"] = json!(11);
+        }
         let events = drive(&specification, &|_| ());
         let result = events.last().unwrap();
         assert_eq!((&result["stopped"], &result["driver"]["io"]), (&json!("done"), &expected));
         for target in result["targets"].as_array().unwrap() {
             let totals = &target["totals"]["select"];
-            assert!(totals["ok"].as_u64() > Some(10), "{totals}");
-            assert_eq!((&totals["failed"], &target["connections_lost"]), (&json!(0), &json!(0)));
+            assert_eq!((&totals["ok"], &totals["failed"]), (&json!(22), &json!(0)));
+            assert_eq!(target["connections_lost"], 0);
         }
     }
 }
@@ -75,9 +79,10 @@ fn each_target_may_be_driven_in_its_own_way(server: &Server) {
         {"name": "b", "conninfo": conninfo, "clients": 3, "rate": {"per_s": 1000.0, "arrivals": "constant"},
             "workload": script("two", "select 1;\nselect 2;", "prepared")},
         {"name": "c", "conninfo": conninfo, "clients": 1, "workload": script("none", "select 1/0;", "simple")}]);
-    let slice = |target: u32, role: &str| json!({"target": target, "role": role, "duration_s": 0.1});
-    let slices = [slice(0, "warm-up"), slice(2, "measure"), slice(1, "measure"), slice(0, "measure")];
-    specification["slices"] = json!(slices);
+    // Of a closed loop it is certain how many transactions there are, of an open one how many are due.
+    let bound = |target: u32, role: &str| json!({"target": target, "role": role, "duration_s": 3600.0, "transactions": 11});
+    let timed = json!({"target": 1, "role": "measure", "duration_s": 0.1});
+    specification["slices"] = json!([bound(0, "warm-up"), bound(2, "measure"), timed, bound(0, "measure")]);
     let events = drive(&specification, &|_| ());
     let connected = events.iter().filter(|event| event["event"] == "connected");
     assert_eq!(connected.map(|event| event["clients"].clone()).collect::<Vec<_>>(), [2, 3, 1]);
@@ -95,7 +100,7 @@ fn each_target_may_be_driven_in_its_own_way(server: &Server) {
     let count = |target: usize, kind: &str, key: &str| {
         result["targets"][target]["totals"][kind][key].as_u64().unwrap()
     };
-    assert!(count(0, "select", "ok") > 10 && count(0, "select", "failed") == 0, "{result}");
+    assert!(count(0, "select", "ok") > 20 && count(0, "select", "failed") == 0, "{result}");
     // A tenth of a second of 1000/s, from three clients of two threads.
     assert_eq!(count(1, "two", "ok") + count(1, "two", "skipped"), 100);
     assert_eq!(count(1, "two", "failed"), 0);
@@ -202,10 +207,9 @@ fn two_targets_are_driven_at_the_same_time(server: &Server) {
         for key in ["slice", "opened_ns", "counted_from_ns", "closed_ns"] {
             assert_eq!(pair[0][key], pair[1][key], "{key}");
         }
-        // The 50 arrivals of an open loop that falls behind are skipped.
-        let begun =
-            |slice: &Value| ["ok", "skipped"].map(|key| slice["kinds"]["select"][key].as_u64().unwrap());
-        assert!(pair.iter().all(|slice| begun(slice).iter().sum::<u64>() > 10), "{pair:?}");
+        // Of an open loop 50 are due in the counted part, and those that it is too late for are skipped.
+        let begun = ["ok", "skipped"].map(|key| pair[1]["kinds"]["select"][key].as_u64().unwrap());
+        assert!(begun.iter().sum::<u64>() > 10, "{pair:?}");
         assert!(pair.iter().all(|slice| slice["swap_ns"] == 0), "{pair:?}");
     }
     let result = events.last().unwrap();
@@ -216,6 +220,7 @@ fn two_targets_are_driven_at_the_same_time(server: &Server) {
         own.map(|slice| slice["kinds"]["select"]["ok"].as_u64().unwrap()).sum::<u64>()
     };
     assert_eq!([measured(0), measured(1)], [counted(0), counted(1)]);
+    assert!(result["targets"][0]["totals"]["select"]["ok"].as_u64() > Some(0), "{result}");
     // What the threads of both have used is not more than the whole driver.
     let cpu_ns = |of: &Value| of["user"].as_u64().unwrap() + of["system"].as_u64().unwrap();
     let in_slices = all.iter().map(|slice| cpu_ns(&slice["driver_cpu_ns"]));
@@ -228,7 +233,7 @@ fn two_targets_are_driven_at_the_same_time(server: &Server) {
 /// All its processes, the backends of the driver above all.
 fn a_server_is_kept_to_the_cores_of_a_slice_and_let_go(server: &Server) {
     let postmaster = server.postmaster_pid();
-    let all = cores_of(postmaster);
+    let all = cores_of(postmaster).unwrap();
     let core = all.split(['-', ',']).next().unwrap().to_owned();
     let mut specification = specification(server);
     let one = json!([[core.parse::<u32>().unwrap()]]);
@@ -237,29 +242,25 @@ fn a_server_is_kept_to_the_cores_of_a_slice_and_let_go(server: &Server) {
     specification["slices"] = json!([{"target": 0, "role": "warm-up", "duration_s": 0.05, "cores": one},
         {"target": 0, "role": "measure", "duration_s": 0.1, "cores": one}]);
     let events = drive(&specification, &|_| {
-        // Without those that may be gone by the time they are looked at, as our own is.
-        let pids = ask(
-            server,
-            "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type <> 'autovacuum worker'",
-        );
-        assert!(pids.len() > 2);
-        for pid in pids.into_iter().flatten().flatten() {
-            assert_eq!(cores_of(pid.parse().unwrap()), core);
-        }
+        let pids = ask(server, "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()");
+        // A worker of autovacuum, or the session of who asked before, may be gone by the time it is looked at.
+        let found = pids.into_iter().flatten().flatten().filter_map(|pid| cores_of(pid.parse().unwrap()));
+        let found: Vec<_> = found.collect();
+        assert!(found.len() > 2 && found.iter().all(|cores| *cores == core), "{core}: {found:?}");
     });
     let result = events.last().unwrap();
     assert_eq!(result["stopped"], "done", "{result}");
     assert!(slices(&events).all(|slice| slice["swap_ns"].as_u64() > Some(0)));
-    assert_eq!(cores_of(postmaster), all);
+    assert_eq!(cores_of(postmaster).as_ref(), Some(&all));
     let checkpointer = ask(server, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'");
-    assert_eq!(cores_of(checkpointer[0][0].as_ref().unwrap().parse().unwrap()), all);
+    assert_eq!(cores_of(checkpointer[0][0].as_ref().unwrap().parse().unwrap()), Some(all));
 }
 
-/// As the kernel writes them: `0-1`.
-fn cores_of(pid: u32) -> String {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+/// As the kernel writes them: `0-1`; none of a process that has ended.
+fn cores_of(pid: u32) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    line.unwrap().trim().to_owned()
+    Some(line?.trim().to_owned())
 }
 
 fn a_wrong_workload_of_a_target_is_refused_with_its_name(server: &Server) {

@@ -8,6 +8,7 @@ from pgdyno.analysis.comparison.comparison import Comparison
 from pgdyno.analysis.comparison.differences import debugged, differences, listed, unsafe
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.statistics.remembering import is_remembered, memory
+from pgdyno.analysis.telemetry.metrics import mixes
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import share_text, signed
 from pgdyno.evidence.records import (
@@ -21,6 +22,7 @@ from pgdyno.evidence.records import (
     Trial,
     TrialStatus,
 )
+from pgdyno.study.mix import is_tpcc_mix
 
 FAILURES_SHARE_MAX = 0.01
 """More failed transactions than this, and the workload is not what was asked for."""
@@ -188,6 +190,8 @@ def _of_study(study: Study) -> list[Caveat]:
         found.append(Caveat(Code.THROUGHPUT_FIXED, {"load": "keying and thinking times"}))
     elif plan.workload.get("kind") == "tpcc":
         found.append(Caveat(Code.NO_KEYING_AND_THINKING))
+    if plan.workload.get("kind") == "tpcc":
+        found += [Caveat(Code.NOT_TPCC_MIX, {"mix": mix}) for mix in mixes(plan) if not is_tpcc_mix(mix)]
     return found
 
 

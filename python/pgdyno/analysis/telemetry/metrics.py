@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pgdyno.estimate import Better
 from pgdyno.evidence.records import Plan, Slice, Trial
 from pgdyno.study.limit import parse_limit
+from pgdyno.study.mix import DECK, has_new_orders
 from pgdyno.study.search import Tried, capacity
 
 S_PER_MIN = 60.0
@@ -109,7 +110,7 @@ def of_plan(plan: Plan, median_ms: Mapping[int, float | None]) -> Sequence[Metri
     latency takes its place. Where each block searches for the capacity, it is that, and the rest is measured
     there. ``median_ms``: of each ok trial, all kinds together.
     """
-    chosen = _BY_WORKLOAD.get(str(plan.workload.get("kind", "")), (TPS, SERVER_CPU, DRIVER_CPU))
+    chosen = _of_workload(plan)
     if plan.searches_capacity:
         return CAPACITY, SERVER_CPU, DRIVER_CPU
     return (_median_latency(median_ms), *chosen) if plan.load_is_fixed else chosen
@@ -122,4 +123,17 @@ def _median_latency(median_ms: Mapping[int, float | None]) -> Metric:
     return Metric(MEDIAN_LATENCY, "median latency", "median latency, ms", "ms", Better.LESS, value)
 
 
-_BY_WORKLOAD: Mapping[str, Sequence[Metric]] = {"tpcc": (NOPM, TPM, SERVER_CPU, DRIVER_CPU)}
+def _of_workload(plan: Plan) -> Sequence[Metric]:
+    """There is no rate of new orders where the mix of some arm has none."""
+    if plan.workload.get("kind") != "tpcc":
+        return TPS, SERVER_CPU, DRIVER_CPU
+    if all(has_new_orders(mix) for mix in mixes(plan)):
+        return NOPM, TPM, SERVER_CPU, DRIVER_CPU
+    return TPM, SERVER_CPU, DRIVER_CPU
+
+
+def mixes(plan: Plan) -> Sequence[str]:
+    """Return the different mixes of the arms of a study of tpcc."""
+    drivings = plan.details.get("study", {}).get("drivings") or ()
+    workloads = [driving["workload"] for driving in drivings] or [plan.workload]
+    return list(dict.fromkeys(str(workload.get("mix", DECK)) for workload in workloads))

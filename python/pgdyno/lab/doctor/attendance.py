@@ -11,12 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgdyno.caveats import Caveat, Code
+from pgdyno.errors import UsageError
 from pgdyno.evidence.writer import Writer
 from pgdyno.lab.doctor.checked import Checked
 from pgdyno.lab.doctor.examine import AFTER, BEFORE, RESUMED, caveats_after, caveats_of, examine, passing
+from pgdyno.lab.doctor.shared_memory import ServerMemory, Together
+from pgdyno.lab.prepare import Prepared
 from pgdyno.lab.progress import Doubt, Step, Watch
 from pgdyno.probe.machine.state import State, examine_machine
 from pgdyno.study.plan import Study
+from pgdyno.units import parse_size_bytes
 
 WATCH_SHARE = 0.005
 WATCH_S_MIN, WATCH_S_MAX = 0.2, 2.0
@@ -36,6 +40,7 @@ class Attendance:
     watch: Watch
     state: State | None
     known: frozenset[Code]
+    servers: Sequence[Together] = ()
 
     @classmethod
     def begin(
@@ -45,9 +50,11 @@ class Attendance:
         data_path: Path,
         watch: Watch,
         known: frozenset[Code] | None = None,
+        servers: Sequence[Together] = (),
     ) -> Attendance:
         """Examines the machine, and says at once what can still be helped. ``known``: of a study that goes
-        on, the caveats that it has, which are not said of it again; None: it is new.
+        on, the caveats that it has, which are not said of it again; None: it is new. ``servers``: those of
+        its arms that run on this machine.
         """
         watch(Step("look at the machine"))
         watch_s = watch_s_of(studies)
@@ -57,10 +64,10 @@ class Attendance:
         if state is None:
             return cls(writer, len(studies), watch_s, place, watch, None, frozenset())
         when = BEFORE if known is None else RESUMED
-        checked = examine(state, when)
+        checked = examine(state, when, servers)
         found = [caveat for caveat in caveats_of(checked) if caveat.code not in (known or ())]
         codes = frozenset(caveat.code for caveat in found) | (known or frozenset())
-        attendance = cls(writer, len(studies), watch_s, place, watch, state, codes)
+        attendance = cls(writer, len(studies), watch_s, place, watch, state, codes, servers)
         attendance.note(when, state, checked, found)
         for caveat in caveats_of(passing(state, when)):
             watch(Doubt(caveat.sentence))
@@ -71,8 +78,8 @@ class Attendance:
         watch_s = WATCH_S_MIN if promptly else self.watch_s
         state = None if self.state is None else _examined(watch_s, self.data_path, self.watch)
         if self.state is not None and state is not None:
-            caveats = caveats_after(self.state, state, self.known)
-            self.note(AFTER, state, examine(state, AFTER), caveats)
+            caveats = caveats_after(self.state, state, self.known, self.servers)
+            self.note(AFTER, state, examine(state, AFTER, self.servers), caveats)
 
     def note(self, when: str, state: State, checked: Sequence[Checked], caveats: Sequence[Caveat]) -> None:
         """Into the evidence."""
@@ -81,6 +88,29 @@ class Attendance:
         for case in range(self.cases):
             for caveat in caveats:
                 self.writer.add_caveat(caveat, case)
+
+
+def servers_of(prepared: Prepared) -> list[list[ServerMemory]]:
+    """Return the servers of a case's arms on this machine, those in one list that are up at once."""
+    found = []
+    for index, settings in prepared.in_effect.items():
+        arm = prepared.study.arms[index]
+        pages = settings.get("shared_memory_size_in_huge_pages", "")
+        try:
+            size_bytes = parse_size_bytes(settings.get("shared_buffers", ""))
+        except UsageError:
+            continue  # a running server may say anything: what cannot be read must not cost a study
+        server = ServerMemory(
+            arm=arm.name,
+            clients=prepared.study.driving(index).clients,
+            shared_buffers_bytes=size_bytes,
+            huge_pages=settings.get("huge_pages", "try"),
+            pages=int(pages) if pages.isdecimal() else None,  # -1: this platform has no huge pages
+            runs=arm.is_dsn,
+            status=settings.get("huge_pages_status") if arm.is_dsn else None,
+        )
+        found.append(server)
+    return [found] if prepared.study.is_together else [[server] for server in found]
 
 
 def _examined(watch_s: float, place: Path | None, watch: Watch) -> State | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from pgdyno.caveats import Caveat, Code
-from pgdyno.lab.doctor import clock, disk, limits, load, memory, processor
+from pgdyno.lab.doctor import clock, disk, limits, load, memory, processor, shared_memory
 from pgdyno.lab.doctor.checked import Checked
+from pgdyno.lab.doctor.shared_memory import Together
 from pgdyno.probe.machine.load import PRESSURES, Load, between
 from pgdyno.probe.machine.state import State
 
@@ -17,12 +18,12 @@ DURING = "during the study"
 AFTER = "after the study"
 
 
-def examine(state: State, when: str = NOW) -> list[Checked]:
-    """Every check of a machine."""
-    return [*_standing(state), *passing(state, when), *_counted(state.load, when)]
+def examine(state: State, when: str = NOW, servers: Sequence[Together] = ()) -> list[Checked]:
+    """Every check of a machine, for the servers of a study if they are known."""
+    return [*_standing(state, servers), *passing(state, when), *_counted(state.load, when)]
 
 
-def _standing(state: State) -> Iterator[Checked]:
+def _standing(state: State, servers: Sequence[Together]) -> Iterator[Checked]:
     """What does not change by itself."""
     yield processor.governor(state.processor)
     yield processor.boost(state.processor)
@@ -30,6 +31,9 @@ def _standing(state: State) -> Iterator[Checked]:
     yield processor.virtual(state.processor)
     yield processor.nodes(state.processor, state.memory)
     yield memory.huge_pages(state.memory)
+    if servers:
+        yield shared_memory.huge_pages(state.memory, servers)
+    yield shared_memory.preemption(state.kernel, state.memory, servers, state.processor.cores)
     yield limits.cpu_limit(state.limits, state.processor.cores)
     yield limits.memory_limit(state.limits, state.memory.total_bytes)
     yield limits.files(state.limits)
@@ -60,12 +64,14 @@ def _counted(grown: Load, when: str) -> Iterator[Checked]:
     yield clock.steps(grown, when)
 
 
-def caveats_after(before: State, after: State, known: Collection[Code]) -> list[Caveat]:
+def caveats_after(
+    before: State, after: State, known: Collection[Code], servers: Sequence[Together] = ()
+) -> list[Caveat]:
     """What changed while the study ran: findings that it did not begin with (``known``), and what was counted
     meanwhile.
     """
     meanwhile = _counted(between(before.counters, after.counters), DURING)
-    found = caveats_of([*meanwhile, *_standing(after), *passing(after, AFTER)])
+    found = caveats_of([*meanwhile, *_standing(after, servers), *passing(after, AFTER)])
     return [caveat for caveat in found if caveat.code not in known]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from pgdyno.probe.machine.clock import Clock, read_clock
 from pgdyno.probe.machine.disk import Disk, read_disk
+from pgdyno.probe.machine.kernel import Kernel, read_kernel
 from pgdyno.probe.machine.limits import Limits, read_limits
 from pgdyno.probe.machine.load import Counters, Load, between, read_counters
 from pgdyno.probe.machine.memory import Memory, read_memory
@@ -26,6 +27,7 @@ class State:
     unix_s: float
     processor: Processor
     memory: Memory
+    kernel: Kernel
     limits: Limits
     clock: Clock
     disk: Disk | None
@@ -55,6 +57,7 @@ def examine_machine(
         unix_s=time.time(),
         processor=read_processor(tree),
         memory=read_memory(tree),
+        kernel=read_kernel(tree),
         limits=read_limits(tree),
         clock=read_clock(tree),
         disk=None if data_path is None else read_disk(tree, data_path, sync_s),

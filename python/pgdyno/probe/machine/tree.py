@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
+
+GZIPPED_CHARACTERS_MAX = 4 * 2**20
+"""A kernel's configuration has a quarter of a million characters."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +22,14 @@ class Tree:
         try:
             return (self.root / path.lstrip("/")).read_text().strip()
         except (OSError, UnicodeDecodeError):
+            return None
+
+    def gzipped(self, path: str) -> str | None:
+        """A compressed file's text; None where it is not there, not for us, or damaged."""
+        try:
+            with gzip.open(self.root / path.lstrip("/"), "rt") as file:
+                return file.read(GZIPPED_CHARACTERS_MAX)
+        except (OSError, EOFError, UnicodeDecodeError, zlib.error):
             return None
 
     def number(self, path: str) -> int | None:

@@ -9,7 +9,7 @@ import psycopg
 
 from pgdyno.errors import StartError
 from pgdyno.server.settings.definition import Definition
-from pgdyno.server.version import Version
+from pgdyno.server.version import Version, version_of
 
 COLUMNS = (
     "name, vartype, unit, min_val, max_val, enumvals, context, boot_val, category, short_desc, extra_desc"
@@ -33,7 +33,7 @@ def verify(
     Raises StartError for a setting that is not in effect and not optional.
     """
     with connection:
-        version = Version(*divmod(connection.info.server_version, 10000))
+        version = version_of(connection)
         rows = connection.execute(
             f"select setting, pending_restart, current_setting(name, true), {COLUMNS} from pg_settings"
         ).fetchall()

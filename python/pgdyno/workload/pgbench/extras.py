@@ -56,22 +56,24 @@ def bytes_of(parameters: PgbenchParameters) -> int:
     return round(indexed) + (copied if parameters.accounts_copy else 0)
 
 
-def clear(conn: Connection) -> None:
-    """Drops a copy that an earlier load made. Raises DatasetError: it is somebody's."""
+def require_ours(conn: Connection) -> bool:
+    """Return whether there is a copy, which an earlier load made. Raises DatasetError: it is somebody's."""
     row = conn.execute(
         "SELECT obj_description(to_regclass(%s), 'pg_class'), to_regclass(%s) IS NOT NULL", (COPY, COPY)
     ).fetchone()
     if row is None or not row[1]:
-        return
+        return False
     if row[0] != MARK:
         raise DatasetError(
             f"there is a table {COPY} in {conn.info.dbname} that is not pgdyno's: it is left alone"
         )
-    conn.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(COPY)))
+    return True
 
 
 def make(conn: Connection, parameters: PgbenchParameters, on_phase: OnPhase) -> None:
-    """The copy first, the indexes after it. Raises DatasetError."""
+    """Drop an earlier load's copy, then make the new one and the indexes. Raises DatasetError."""
+    if require_ours(conn):
+        conn.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(COPY)))
     for phase, statement in _statements(parameters):
         on_phase(phase)
         try:

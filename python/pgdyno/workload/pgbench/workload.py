@@ -39,16 +39,16 @@ class Pgbench:
         """Copy and indexes."""
         return extras.bytes_of(self.parameters)
 
-    def clear(self, conn: Connection) -> None:
-        """The copy; the tables are the engine's to drop, their indexes with them."""
-        extras.clear(conn)
+    def require_replaceable(self, conn: Connection) -> None:
+        """The copy; the engine looks at the tables themselves."""
+        extras.require_ours(conn)
 
     def complete(self, conn: Connection, on_phase: OnPhase) -> None:
         """Copy and indexes."""
         extras.make(conn, self.parameters, on_phase)
 
     def require(self, conn: Connection) -> None:
-        """By the catalogue: these tables bear no mark."""
+        """By the catalogue: tables of pgbench -i have no marker, and may be driven, too."""
         read_scale(conn)
         cursor = conn.execute(EXISTING)
         row = cursor.fetchone()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 
 import psycopg
 from psycopg import sql
@@ -32,6 +34,10 @@ ORDER_LINES_SIGMAS_MAX = 6.0
 each time."""
 
 
+READ_MARK = resources.files(__package__).joinpath("sql", "mark.sql").read_bytes()
+_WHOLE_NUMBER = re.compile(r"\d{1,20}", re.ASCII)
+
+
 @dataclass(frozen=True)
 class Mark:
     """The row of ``pgdyno_dataset``, written last of all: with it a dataset is whole."""
@@ -46,20 +52,25 @@ class Mark:
 def read_mark(conn: Connection) -> Mark:
     """The mark of the dataset in this database.
 
-    Raises DatasetError: not pgdyno's, half-made, not tpcc, or of another format than this pgdyno loads.
+    Raises DatasetError: not pgdyno's, half-made, malformed, not tpcc, or of another format than this pgdyno
+    loads.
     """
     try:
-        row = conn.execute("SELECT workload, scale, seed, format, c_load FROM pgdyno_dataset").fetchone()
-    except psycopg.errors.UndefinedTable:
+        rows = conn.execute(READ_MARK).fetchall()
+    except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
         raise DatasetError(
             f"{conn.info.dbname} holds no dataset of pgdyno: load one with pgdyno load"
         ) from None
-    if row is None:
+    if not rows:
         raise DatasetError(
             f"the dataset in {conn.info.dbname} is half-made: its load did not end; load it again"
         )
-    workload, scale, seed, form, c_load = row
-    mark = Mark(workload, int(scale), int(seed), str(form), int(c_load))
+    mark = _mark_of(rows)
+    if mark is None:
+        raise DatasetError(
+            f"the row of pgdyno_dataset in {conn.info.dbname} is malformed ({_shown(rows[0])}): "
+            "load the dataset again"
+        )
     if mark.workload != "tpcc":
         raise DatasetError(f"{conn.info.dbname} holds a dataset of {mark.workload}, not of tpcc")
     if mark.format != dataset_format(mark.workload):
@@ -67,6 +78,23 @@ def read_mark(conn: Connection) -> Mark:
             f"the dataset in {conn.info.dbname} was loaded by another version of pgdyno: load it again"
         )
     return mark
+
+
+def _mark_of(rows: Sequence[Sequence[str | None]]) -> Mark | None:
+    """Return what the rows say; None unless it is one row of a load's values."""
+    if len(rows) != 1 or None in rows[0]:
+        return None
+    workload, scale, seed, form, c_load = map(str, rows[0])
+    if not (_WHOLE_NUMBER.fullmatch(scale) and _WHOLE_NUMBER.fullmatch(seed)):
+        return None
+    if not _WHOLE_NUMBER.fullmatch(c_load) or int(scale) < 1:
+        return None
+    return Mark(workload, int(scale), int(seed), form, int(c_load))
+
+
+def _shown(row: Sequence[str | None]) -> str:
+    names = ("workload", "scale", "seed", "format", "c_load")
+    return ", ".join(f"{name} {value!r}" for name, value in zip(names, row, strict=True))
 
 
 def require_warehouses(conn: Connection) -> int:

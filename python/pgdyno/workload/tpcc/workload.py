@@ -10,11 +10,12 @@ from typing import Any
 from pgdyno.engine import dataset_format
 from pgdyno.errors import DatasetError
 from pgdyno.estimate import counted
+from pgdyno.study.mix import DECK, weights_of
 from pgdyno.study.tpcc import TpccParameters
 from pgdyno.workload.check import Check
 from pgdyno.workload.interface import Connect, Connection, OnPhase
 from pgdyno.workload.server_log import check_log, counted_in
-from pgdyno.workload.tpcc.conformance import check_conformance, check_constant
+from pgdyno.workload.tpcc.conformance import Mix, check_conformance, check_constant
 from pgdyno.workload.tpcc.conservation import check_new_orders, sum_d_next_o_id
 from pgdyno.workload.tpcc.consistency import check_conditions
 from pgdyno.workload.tpcc.dataset import read_mark, require_warehouses
@@ -32,7 +33,7 @@ class Tpcc:
         """The engine's."""
         return dataset_format(self.parameters.kind)
 
-    def clear(self, conn: Connection) -> None:
+    def require_replaceable(self, conn: Connection) -> None:
         """Nothing."""
 
     def complete(self, conn: Connection, on_phase: OnPhase) -> None:
@@ -50,7 +51,7 @@ class Tpcc:
     def checks(self, clients: int, *, restored: bool) -> TpccChecks:
         """The same, whatever the trial began with."""
         del restored
-        return TpccChecks(clients)
+        return TpccChecks(clients, weights_of(self.parameters.mix) or DECK)
 
 
 @dataclass
@@ -58,6 +59,7 @@ class TpccChecks:
     """See TrialChecks."""
 
     clients: int
+    mix: Mix = DECK
     next_o_ids_before: int = 0
 
     def begin(self, conn: Connection) -> None:
@@ -75,7 +77,7 @@ class TpccChecks:
         checks.append(
             check_new_orders(self.next_o_ids_before, next_o_ids_after, result["committed_new_orders"])
         )
-        checks += check_conformance(tally, warehouses=warehouses, clients=self.clients)
+        checks += check_conformance(tally, warehouses=warehouses, clients=self.clients, mix=self.mix)
         checks.append(check_constant(mark.c_load, tally["nurand_c"]["c_last"]))
         if server_log is not None:
             checks.append(check_log(server_log, counted_in(result["totals"].values())))

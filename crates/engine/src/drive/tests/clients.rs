@@ -106,11 +106,28 @@ fn a_server_that_is_gone_is_told_once_and_nothing_measured_is_lost() {
 }
 
 #[test]
+fn a_server_that_never_answers_while_the_round_trip_is_measured_is_a_failure() {
+    let mut play = Play::new(vec![Reply::Ok(MS), Reply::Ok(MS), Reply::Silence]);
+    play.calibrates = true;
+    let played = play.run();
+    assert_eq!(played.news.len(), 1, "{:?}", played.news);
+    assert!(
+        played.news[0]
+            .starts_with("connect: no answer from the server within 1 s while measuring the round trip")
+    );
+}
+
+#[test]
 fn a_server_that_never_answers_while_a_connection_is_prepared_is_a_failure() {
     let mut play = Play::new(vec![Reply::Silence]);
     play.user = Counting { prepares: true, ..Counting::default() };
     let played = play.run();
-    assert_eq!(played.news, ["prepare: preparing a connection timed out"]);
+    assert_eq!(
+        played.news,
+        [
+            "prepare: no answer from the server within 1 s while preparing a connection; check that it runs and that the network passes its answers"
+        ]
+    );
     assert_eq!(played.totals(), Counts::default());
 }
 

@@ -233,6 +233,26 @@ fn an_order_to_stop_ends_a_slice() {
 }
 
 #[test]
+fn after_an_order_to_stop_what_is_in_flight_is_given_up_long_before_the_drain_limit() {
+    let conducted = conduct(None, |number, order, time| match order {
+        Order::Open(_) if number == 0 => {
+            time.store(MS, SeqCst);
+            vec![Input::Stop]
+        }
+        // A server that is silent: nothing ends. The drain limit of this run is 60 s.
+        Order::Close if number == 0 => {
+            time.store(MS + 2_000 * MS, SeqCst);
+            vec![nudge()]
+        }
+        Order::Abandon => vec![drained(time.load(SeqCst))],
+        _ => vec![],
+    });
+    let orders: Vec<_> = conducted.orders.iter().filter(|order| **order != "publish").collect();
+    assert_eq!(orders, [&"open", &"close", &"abandon", &"finish"]);
+    assert_eq!((conducted.closed_ns(), &conducted.slice["ended_by"]), (MS, &json!("stop")));
+}
+
+#[test]
 fn an_order_to_measure_ends_a_slice_of_the_warm_up() {
     // Before the first interval is over: nothing but the order can end the slice.
     let conducted = conduct_as("warm-up", None, |_, order, time| match order {

@@ -224,6 +224,8 @@ pub struct Play {
     pub abandon_at: Option<u64>,
     /// When to close the slice early.
     pub close_at: Option<u64>,
+    /// Whether the round trip is measured first.
+    pub calibrates: bool,
     /// How long the play lasts, ns.
     pub lasts: u64,
 }
@@ -241,6 +243,7 @@ impl Play {
             schedule: None,
             abandon_at: None,
             close_at: None,
+            calibrates: false,
             lasts: 10_000 * MS,
         }
     }
@@ -279,6 +282,9 @@ impl Play {
             let second = Client::new(place(server, false), Counting::default(), &tally);
             others.push(Box::pin(second.run()));
             others.push(Box::pin(Rc::clone(server).serve(reactor.clone())));
+        }
+        if self.calibrates {
+            lane.calibrate();
         }
         let director = async {
             for (serial, &(from, to)) in self.slices.iter().enumerate() {

@@ -249,19 +249,24 @@ async fn vacuum(connection: &mut Connection, options: &Options, log: &Log) {
     tell("starting vacuum...");
     let all = ["vacuum pgbench_branches", "vacuum pgbench_tellers", "truncate pgbench_history"];
     for sql in all {
-        attempt(connection, sql, log).await;
+        if !attempt(connection, sql, log).await {
+            return;
+        }
     }
     tell("end.\n");
     if options.vacuum_all {
         tell("starting vacuum pgbench_accounts...");
-        attempt(connection, "vacuum analyze pgbench_accounts", log).await;
-        tell("end.\n");
+        if attempt(connection, "vacuum analyze pgbench_accounts", log).await {
+            tell("end.\n");
+        }
     }
 }
 
-async fn attempt(connection: &mut Connection, sql: &str, log: &Log) {
-    if let Err(error) = connection.simple(sql).await {
-        log.error(&statement_text(&error, Some(sql)));
-        log.detail("(ignoring this error and continuing anyway)");
-    }
+/// Carries a statement out, and ignores its failure. `false` where the server broke the protocol: it would not answer
+/// another statement.
+async fn attempt(connection: &mut Connection, sql: &str, log: &Log) -> bool {
+    let Err(error) = connection.simple(sql).await else { return true };
+    log.error(&statement_text(&error, Some(sql)));
+    log.detail("(ignoring this error and continuing anyway)");
+    !matches!(error, Error::Wire(_))
 }

@@ -13,7 +13,7 @@ use super::specification::Initialise;
 use super::tables::{self, IN_ACCOUNTS, IN_BRANCHES, IN_HISTORY, IN_TELLERS, NAMES};
 use crate::copy::dataset::{Dataset, Job, Round, Rows, Table, Work};
 use crate::copy::phase::Phase;
-use crate::copy::{LoadError, Stage};
+use crate::copy::{LoadError, Replaceable, Stage};
 use crate::io::{Connection, Error};
 
 /// More sessions than this that fill partitions would wait for each other inside the server.
@@ -26,13 +26,20 @@ pub struct Pgbench {
     initialise: Initialise,
     tables: Vec<Table>,
     rounds: Vec<((usize, char), Part)>,
+    /// Whether the tables get pgdyno's ownership marker.
+    marks: bool,
 }
 
 impl Pgbench {
-    /// Nothing is done yet.
+    /// Plan tables exactly as `pgbench -i` makes them, without a marker. Nothing is done yet.
     pub fn new(initialise: Initialise) -> Self {
         let (tables, rounds) = (tables::forecast(&initialise), plan::rounds(&initialise.steps_in_order()));
-        Self { initialise, tables, rounds }
+        Self { initialise, tables, rounds, marks: false }
+    }
+
+    /// Plan tables with pgdyno's ownership marker, so that a later load may replace them.
+    pub fn marked(initialise: Initialise) -> Self {
+        Self { marks: true, ..Self::new(initialise) }
     }
 
     fn accounts(&self) -> i64 {
@@ -43,7 +50,8 @@ impl Pgbench {
         Ok(match part {
             Part::Drop => vec![statement(IN_ACCOUNTS, "drop the old tables", tables::DROP)],
             Part::Create => {
-                vec![statements(IN_ACCOUNTS, "create the tables", tables::create(&self.initialise))]
+                let create = if self.marks { tables::create_marked } else { tables::create };
+                vec![statements(IN_ACCOUNTS, "create the tables", create(&self.initialise))]
             }
             Part::Empty => vec![statement(IN_ACCOUNTS, "empty the tables", tables::EMPTY)],
             Part::Fill(turn) => match self.look(control).await? {
@@ -226,8 +234,8 @@ impl Dataset for Pgbench {
         CONNECTIONS_MAX
     }
 
-    async fn begin(&self, control: &mut Connection, into_existing: bool) -> Result<(), LoadError> {
-        existing::check_tables(control, into_existing).await
+    async fn begin(&self, control: &mut Connection, existing: Replaceable) -> Result<(), LoadError> {
+        existing::check_tables(control, existing).await
     }
 
     async fn round(&self, done: usize, control: &mut Connection) -> Result<Option<Round>, LoadError> {

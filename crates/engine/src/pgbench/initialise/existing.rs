@@ -2,15 +2,16 @@
 
 use super::partition::{Bound, hold_all};
 use super::tables;
-use crate::copy::{LoadError, Stage};
+use crate::copy::{LoadError, Replaceable, Stage};
 use crate::io::{Connection, Error};
 
-/// Makes sure that the four tables are absent or, if they may be replaced, pgbench's.
-pub async fn check_tables(connection: &mut Connection, may_exist: bool) -> Result<(), LoadError> {
+/// Makes sure that the four tables are absent, or pgbench's and replaceable. Columns show what a table is, the marker
+/// alone shows whose it is.
+pub async fn check_tables(connection: &mut Connection, existing: Replaceable) -> Result<(), LoadError> {
     let found = connection.simple(include_str!("sql/tables.sql")).await;
     let found = found.map_err(|error| LoadError::from_io(Stage::Create, "look at the database", &error))?;
     for row in &found {
-        let [Some(name), Some(kind), columns] = row.as_slice() else { continue };
+        let [Some(name), Some(kind), columns, _] = row.as_slice() else { continue };
         let columns = columns.as_deref().unwrap_or_default();
         if !matches!(kind.as_str(), "r" | "p") || !tables::are_pgbench_columns(name, columns) {
             let message = format!(
@@ -20,15 +21,25 @@ pub async fn check_tables(connection: &mut Connection, may_exist: bool) -> Resul
             return Err(LoadError::new(Stage::Create, message));
         }
     }
-    if found.is_empty() || may_exist {
-        return Ok(());
-    }
-    let names: Vec<_> = found.iter().filter_map(|row| row.first()?.as_deref()).collect();
-    let message = format!(
-        "the database already has tables of these names: {}; \
-         name another database, or replace them with --into-existing",
+    let names = |of: &dyn Fn(&Vec<Option<String>>) -> bool| {
+        let names: Vec<_> =
+            found.iter().filter(|row| of(row)).filter_map(|row| row.first()?.as_deref()).collect();
         names.join(", ")
-    );
+    };
+    let all = names(&|_| true);
+    let unmarked = names(&|row| row.last().and_then(Option::as_deref) != Some(tables::MARK));
+    let message = match existing {
+        Replaceable::Nothing if !all.is_empty() => format!(
+            "the database already has tables of these names: {all}; \
+             name another database, or replace what pgdyno loaded there with --into-existing"
+        ),
+        Replaceable::Marked if !unmarked.is_empty() => format!(
+            "the database has {unmarked}, which pgdyno did not load (without the comment '{}'): all is left as it is; \
+             name another database, or overwrite them with --into-existing --replace",
+            tables::MARK
+        ),
+        _ => return Ok(()),
+    };
     Err(LoadError::new(Stage::Create, message))
 }
 

@@ -24,6 +24,9 @@ pub const IN_HISTORY: usize = 3;
 /// The tables, the costliest first.
 pub const NAMES: [&str; 4] = ["pgbench_accounts", "pgbench_tellers", "pgbench_branches", "pgbench_history"];
 
+/// The comment on a table that pgdyno loaded: its ownership marker. Tables without it belong to somebody else.
+pub const MARK: &str = "made by pgdyno";
+
 /// All tables in one statement, which minds no foreign keys between them.
 pub const DROP: &str =
     "drop table if exists pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers";
@@ -126,11 +129,24 @@ fn bytes_estimated(table: usize, rows: u64, fillfactor: u32) -> u64 {
     pages * PAGE_BYTES + rows * 45 / 2 + SMALL_TABLE_BYTES
 }
 
+/// The order in which the tables are created: pgbench's.
+const CREATED: [usize; 4] = [IN_HISTORY, IN_TELLERS, IN_ACCOUNTS, IN_BRANCHES];
+
 /// The statements that create the tables, and the partitions after them.
 pub fn create(of: &Initialise) -> Vec<String> {
-    let tables = [IN_HISTORY, IN_TELLERS, IN_ACCOUNTS, IN_BRANCHES].map(|table| create_table(of, table));
-    let partitions = (1..=of.partitions).filter_map(|number| create_partition(of, number));
-    tables.into_iter().chain(partitions).collect()
+    CREATED.map(|table| create_table(of, table)).into_iter().chain(create_partitions(of)).collect()
+}
+
+/// The same with the ownership marker. A table and its marker are one message, and so one transaction: no table is ever
+/// seen without it.
+pub fn create_marked(of: &Initialise) -> Vec<String> {
+    let marked =
+        |table: usize| format!("{}; comment on table {} is '{MARK}'", create_table(of, table), NAMES[table]);
+    CREATED.map(marked).into_iter().chain(create_partitions(of)).collect()
+}
+
+fn create_partitions(of: &Initialise) -> impl Iterator<Item = String> {
+    (1..=of.partitions).filter_map(|number| create_partition(of, number))
 }
 
 fn create_table(of: &Initialise, table: usize) -> String {

@@ -1,6 +1,6 @@
 //! Answers: read over, or read for what `\gset` and `\aset` store.
 
-use super::{Stop, unexpected};
+use super::Stop;
 use crate::io::{Connection, Error, Seen};
 use crate::pgbench::run::{Client, Columns};
 use crate::pgbench::script::sql::Store;
@@ -79,9 +79,6 @@ impl Answer {
                     (rows, *query) = (0, *query + 1);
                 }
                 Message::ReadyForQuery(_) => break,
-                message @ (Message::CopyInResponse(_) | Message::CopyOutResponse(_)) => {
-                    return Err(unexpected(message.name()).into());
-                }
                 _ => {}
             }
         }

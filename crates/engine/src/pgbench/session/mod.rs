@@ -30,7 +30,7 @@ use super::script::command::Shell;
 use super::script::error::ScriptError;
 use super::script::sql::Sql;
 use crate::io::{Connection, Error, Nanos, TransactionStatus, shell, tell};
-use crate::wire::{WireError, frontend};
+use crate::wire::frontend;
 
 /// What all clients of a run share.
 #[derive(Debug)]
@@ -326,9 +326,4 @@ async fn prepare(
     }
     prepared[number] = true;
     Ok(())
-}
-
-/// The protocol's limits, as an error of the session.
-fn unexpected(message: &'static str) -> Error {
-    WireError::Unexpected { message, doing: "running a script; COPY is not supported" }.into()
 }

@@ -6,6 +6,11 @@ use std::fmt;
 use super::super::SqlState;
 use super::split_cstring;
 
+/// Bytes of a field that are kept. A server's own texts take a few kilobytes; a RAISE may send megabytes.
+const FIELD_BYTES_MAX: usize = 64 << 10;
+/// Bytes of the line that says all of an error, which goes into events and logs.
+const LINE_BYTES_MAX: usize = 4000;
+
 /// The fields of an error or notice; each is looked up when asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ErrorFields<'a> {
@@ -75,19 +80,19 @@ impl<'a> ErrorFields<'a> {
         self.text(b'W')
     }
 
-    /// The fields that outlive the buffer.
+    /// The fields that outlive the buffer, each shortened beyond 64 KiB.
     #[must_use]
     pub fn to_owned(&self) -> ServerError {
         ServerError {
             sqlstate: self.sqlstate(),
-            severity: self.severity().into_owned(),
-            message: self.message().into_owned(),
-            detail: self.detail().map(Cow::into_owned),
-            hint: self.hint().map(Cow::into_owned),
+            severity: kept(&self.severity()),
+            message: kept(&self.message()),
+            detail: self.detail().map(|text| kept(&text)),
+            hint: self.hint().map(|text| kept(&text)),
             position: self.number(b'P'),
-            internal_query: self.text(b'q').map(Cow::into_owned),
+            internal_query: self.text(b'q').map(|text| kept(&text)),
             internal_position: self.number(b'p'),
-            context: self.context().map(Cow::into_owned),
+            context: self.context().map(|text| kept(&text)),
         }
     }
 
@@ -135,8 +140,21 @@ impl ServerError {
     fn line(&self) -> String {
         let parts = [Some(&self.message), self.detail.as_ref(), self.hint.as_ref()];
         let text: Vec<_> = parts.into_iter().flatten().map(|part| one_line(part)).collect();
-        format!("{} (SQLSTATE {})", text.join("; "), self.sqlstate)
+        format!("{} (SQLSTATE {})", shortened(&text.join("; "), LINE_BYTES_MAX), self.sqlstate)
     }
+}
+
+fn kept(text: &str) -> String {
+    shortened(text, FIELD_BYTES_MAX).into_owned()
+}
+
+/// The beginning of a text that is too long, and how much is left out.
+fn shortened(text: &str, bytes_max: usize) -> Cow<'_, str> {
+    if text.len() <= bytes_max {
+        return text.into();
+    }
+    let end = (0..=bytes_max).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    format!("{}… ({} more bytes)", &text[..end], text.len() - end).into()
 }
 
 /// A server's text, made harmless to a terminal: no line breaks, no escape sequences.

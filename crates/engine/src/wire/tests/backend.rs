@@ -117,6 +117,24 @@ fn a_server_message_of_several_lines_becomes_one_line_without_control_characters
 }
 
 #[test]
+fn an_error_of_megabytes_is_shortened_and_says_by_how_much() {
+    let of = |letters: usize| {
+        // Of two bytes each, so that the limit falls between characters and within them.
+        let bytes = server_message(b'E', format!("C42601\0Mx{}\0\0", "é".repeat(letters)).as_bytes());
+        let Message::ErrorResponse(fields) = only(&bytes) else { panic!("not an error") };
+        fields.to_owned()
+    };
+    let long = of(5_000_000);
+    assert!(long.message.len() < 66_000, "{}", long.message.len());
+    assert!(long.message.ends_with(" more bytes)"), "{}", &long.message[65_000..]);
+    let line = long.to_string();
+    assert!(line.len() < 4100 && line.ends_with("more bytes) (SQLSTATE 42601)"), "{line}");
+    let whole = of(30_000);
+    assert_eq!(whole.message.len(), 60_001, "what a server may well say is kept");
+    assert_eq!(of(3).to_string(), "xééé (SQLSTATE 42601)");
+}
+
+#[test]
 fn an_error_without_a_usable_code_is_counted_as_internal() {
     for body in [&b"Mx\0\0"[..], b"C4000\0\0", b"Cabcde\0\0", b"\0"] {
         let bytes = server_message(b'E', body);

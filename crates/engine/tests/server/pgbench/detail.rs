@@ -68,12 +68,13 @@ fn percentiles_of_scripts_and_statements_follow_the_report_of_pgbench() {
     );
     // Nothing of it without the options.
     assert!(!printed(&pgbench.ours(&["-f", &one])).contains("pgdyno:"));
-    for option in ["--hdr-file=/nowhere/x", "--hdr-log=/nowhere/x"] {
-        let nowhere = pgbench.ours(&["-f", &one, option]);
+    let place = pgbench.server.directory.join("none/x").display().to_string();
+    for option in ["--hdr-file", "--hdr-log"] {
+        let nowhere = pgbench.ours(&["-f", &one, option, &place]);
         assert_eq!(nowhere.status.code(), Some(1));
         let errors = String::from_utf8_lossy(&nowhere.stderr).into_owned();
         assert!(
-            errors.contains("could not write file \"/nowhere/x\": No such file or directory"),
+            errors.contains(&format!("could not write file \"{place}\": No such file or directory")),
             "{errors}"
         );
     }

@@ -6,6 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use super::Pgbench;
 use super::command::shape;
+use super::golden::Golden;
+use super::wording::{assert_alike, assert_texts_alike};
 
 /// Everything that could differ of the tables, in a database.
 const TABLES: &str = "
@@ -63,6 +65,7 @@ fn messages(output: &Output) -> Vec<String> {
 #[test]
 fn tables_and_messages_are_those_of_the_real_pgbench() {
     let Some(pgbench) = with_databases("pgbench-initialise") else { return };
+    let mut golden = Golden::new("initialise", &pgbench);
     // One after the other: what a case leaves is what the next one finds.
     let cases: [(&[&str], bool); 21] = [
         (&["-I", "d"], true),
@@ -92,8 +95,9 @@ fn tables_and_messages_are_those_of_the_real_pgbench() {
         let [real, ours] = pgbench.make_both(arguments);
         assert_eq!(real.status.success(), succeeds, "{arguments:?}: {real:?}");
         assert_eq!(ours.status.code(), real.status.code(), "{arguments:?}: {ours:?}");
-        assert_eq!(messages(&ours), messages(&real), "{arguments:?}");
-        assert_eq!(ours.stdout, real.stdout, "{arguments:?}");
+        assert_alike(&messages(&ours), &messages(&real), arguments);
+        assert_alike(&shape(&ours.stdout), &shape(&real.stdout), arguments);
+        golden.add(arguments, ours.status.code(), &messages(&ours));
         let [theirs_made, ours_made] = ["theirs", "ours"].map(|name| pgbench.sorted(name, TABLES));
         assert_eq!(ours_made, theirs_made, "{arguments:?}");
         if succeeds && !theirs_made.is_empty() {
@@ -101,11 +105,13 @@ fn tables_and_messages_are_those_of_the_real_pgbench() {
             assert_eq!(ours_has, theirs_has, "{arguments:?}");
         }
     }
+    golden.check();
 }
 
 #[test]
 fn wrong_options_of_initialisation_are_refused_as_pgbench_refuses_them() {
     let Some(pgbench) = Pgbench::find("pgbench-init-options") else { return };
+    let mut golden = Golden::new("initialise-options", &pgbench);
     let cases: [&[&str]; 20] = [
         &["-i", "-c", "2"],
         &["-i", "-t", "1"],
@@ -133,8 +139,10 @@ fn wrong_options_of_initialisation_are_refused_as_pgbench_refuses_them() {
         assert_eq!((real.status.code(), ours.status.code()), (Some(1), Some(1)), "{arguments:?}");
         let [real, ours] = [real, ours]
             .map(|output| String::from_utf8_lossy(&output.stderr).replace("pgdyno-pgbench", "pgbench"));
-        assert_eq!(ours, real, "{arguments:?}");
+        assert_texts_alike(&ours, &real, arguments);
+        golden.add(arguments, Some(1), &ours.lines().map(str::to_owned).collect::<Vec<_>>());
     }
+    golden.check();
 }
 
 #[test]

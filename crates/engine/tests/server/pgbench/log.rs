@@ -109,11 +109,15 @@ fn aggregates_have_the_columns_of_pgbench() {
 fn a_log_that_cannot_be_opened_is_refused_as_pgbench_refuses_it() {
     let Some(pgbench) = Pgbench::find("pgbench-no-log") else { return };
     let one = pgbench.script("one.sql", "select 1;\n");
-    let arguments = ["-f", &one, "-t", "1", "-l", "--log-prefix=/nowhere/x"];
+    let place = pgbench.server.directory.join("none/x").display().to_string();
+    let arguments = ["-f", &one, "-t", "1", "-l", "--log-prefix", &place];
+    let mut texts = Vec::new();
     for output in [pgbench.run(&arguments), pgbench.ours(&arguments)] {
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(errors.contains("error: could not open logfile \"/nowhere/x."), "{errors}");
+        assert!(errors.contains(&format!("\"{place}.")), "{errors}");
         assert!(errors.trim_end().ends_with("\": No such file or directory"), "{errors}");
         assert_eq!(output.status.code(), Some(1));
+        texts.push(errors);
     }
+    assert!(texts[1].contains("error: could not open logfile \""), "{texts:?}");
 }

@@ -1,9 +1,11 @@
-//! What is told of errors, of notices and, with --debug, of each command: the real pgbench's lines.
+//! What is told of errors, of notices and, with --debug, of each command: the same as by the real pgbench.
 
 use std::process::Output;
 
 use super::Pgbench;
 use super::command::shape;
+use super::golden::Golden;
+use super::wording::assert_alike;
 
 /// The lines on standard error. That pgbench is still receiving it may tell any number of times; since 17 it tells how
 /// many syncs are left, since until then there could be one only.
@@ -15,17 +17,19 @@ pub fn told(output: &Output) -> Vec<String> {
     lines
 }
 
-fn assert_same(pgbench: &Pgbench, script: &str, options: &[&str]) {
+fn assert_same(golden: &mut Golden, pgbench: &Pgbench, script: &str, options: &[&str]) {
     let path = pgbench.script("messages.sql", script);
     let arguments = [options, &["-f", &path, "-t", "1"]].concat();
     let (real, ours) = (pgbench.run(&arguments), pgbench.ours(&arguments));
-    assert_eq!(told(&ours), told(&real), "{script} {options:?}");
+    assert_alike(&told(&ours), &told(&real), (script, options));
     assert_eq!(ours.status.code(), real.status.code(), "{script} {options:?}");
+    golden.add((script, options), ours.status.code(), &told(&ours));
 }
 
 #[test]
 fn errors_and_notices_of_the_server_are_told_as_libpq_words_them() {
     let Some(pgbench) = Pgbench::find("pgbench-messages") else { return };
+    let mut golden = Golden::new("messages", &pgbench);
     let long = format!("select {}, {}, nothing, {};", "'a', ".repeat(20), "'表'", "'b', ".repeat(20));
     let cases = [
         "select 1;\nselect\t*\n from  nothing;\n",
@@ -42,39 +46,43 @@ fn errors_and_notices_of_the_server_are_told_as_libpq_words_them() {
     ];
     for script in cases {
         for protocol in ["simple", "extended"] {
-            assert_same(&pgbench, script, &["-M", protocol]);
+            assert_same(&mut golden, &pgbench, script, &["-M", protocol]);
         }
     }
-    assert_same(&pgbench, "select 1\\; select nothing;\n", &[]);
+    assert_same(&mut golden, &pgbench, "select 1\\; select nothing;\n", &[]);
     let pipeline = "\\startpipeline\nselect 1;\nselect 2, nothing;\nselect 3;\n\\endpipeline\n";
-    assert_same(&pgbench, pipeline, &["-M", "extended"]);
+    assert_same(&mut golden, &pgbench, pipeline, &["-M", "extended"]);
+    golden.check();
 }
 
 #[test]
 fn a_run_for_finding_faults_tells_of_each_command() {
     let Some(pgbench) = Pgbench::find("pgbench-debug") else { return };
+    let mut golden = Golden::new("debug", &pgbench);
     let words = "\\set a 1 + 1\n\\sleep  1   us\n\\shell true  x\nselect :a,\n 3;\n";
     let branches = "\\if false\nselect 1;\n\\elif true\nselect 2;\n\\elif true\nselect 3;\n\\else\nselect 4;\n\\endif\n\
                     \\if false\n\\elif false\n\\else\nselect 5 as x \\gset\n\\endif\n\\if false\n\\endif\nselect :x;\n";
     for script in [words, branches] {
         for protocol in ["simple", "extended", "prepared"] {
-            assert_same(&pgbench, script, &["--debug", "-M", protocol]);
+            assert_same(&mut golden, &pgbench, script, &["--debug", "-M", protocol]);
         }
     }
-    assert_same(&pgbench, "\\set a 1 / 0\n", &["--debug"]);
+    assert_same(&mut golden, &pgbench, "\\set a 1 / 0\n", &["--debug"]);
     let pipeline = "\\startpipeline\nselect 1;\nselect 2;\n\\endpipeline\n";
     for protocol in ["extended", "prepared"] {
-        assert_same(&pgbench, pipeline, &["--debug", "-M", protocol]);
+        assert_same(&mut golden, &pgbench, pipeline, &["--debug", "-M", protocol]);
     }
     let syncs = pgbench.script("syncs.sql", "\\startpipeline\nselect 1;\n\\syncpipeline\n\\endpipeline\n");
     let ours = told(&pgbench.ours(&["--debug", "-M", "extended", "-f", &syncs, "-t", "1"]));
     let endings = ["client 0 pipeline ending, ongoing syncs: 2", "client 0 pipeline ending"];
     assert!(ours.ends_with(&endings.map(|line| format!("pgbench: {line}"))), "{ours:?}");
+    golden.check();
 }
 
 #[test]
 fn commands_of_the_shell_print_and_fail_as_in_pgbench() {
     let Some(pgbench) = Pgbench::find("pgbench-shell") else { return };
+    let mut golden = Golden::new("shell", &pgbench);
     let long = "a".repeat(300);
     let cases = [
         "\\shell echo printed\nselect 1;\n",
@@ -103,11 +111,13 @@ fn commands_of_the_shell_print_and_fail_as_in_pgbench() {
             let path = pgbench.script("shell.sql", script);
             let arguments = [options, &["-f", &path, "-t", "1"]].concat();
             let (real, ours) = (pgbench.run(&arguments), pgbench.ours(&arguments));
-            assert_eq!(told(&ours), told(&real), "{script} {options:?}");
-            assert_eq!(shape(&ours.stdout), shape(&real.stdout), "{script} {options:?}");
+            assert_alike(&told(&ours), &told(&real), (script, options));
+            assert_alike(&shape(&ours.stdout), &shape(&real.stdout), (script, options));
             assert_eq!(ours.status.code(), real.status.code(), "{script} {options:?}");
+            golden.add((script, options), ours.status.code(), &told(&ours));
         }
     }
+    golden.check();
     let printed = |options: &[&str]| {
         let path = pgbench.script("shell.sql", "\\shell echo printed\n");
         let output = pgbench.ours(&[options, &["-f", &path, "-t", "1"]].concat());
@@ -120,6 +130,7 @@ fn commands_of_the_shell_print_and_fail_as_in_pgbench() {
 #[test]
 fn what_cannot_be_prepared_or_is_not_there_any_more_is_told_as_in_pgbench() {
     let Some(pgbench) = Pgbench::find("pgbench-prepared") else { return };
+    let mut golden = Golden::new("prepared", &pgbench);
     let cases = [
         "select 1;\ndeallocate all;\n",
         "discard all;\nselect 2;\n",
@@ -137,13 +148,15 @@ fn what_cannot_be_prepared_or_is_not_there_any_more_is_told_as_in_pgbench() {
             // Until 15 a statement's name had the number of its script as well.
             let real_told: Vec<_> = told(&real).iter().map(|line| line.replace("\"P0_", "\"P_")).collect();
             assert!(real_told.iter().any(|line| line.contains("ERROR:  ")), "{script}");
-            assert_eq!(told(&ours), real_told, "{script} {options:?}");
+            assert_alike(&told(&ours), &real_told, (script, options));
             // Where nothing was carried out, 15 says so with another line more.
             let retries = |line: &String| line.starts_with("total number of retries");
             let real_shape: Vec<_> = shape(&real.stdout).into_iter().filter(|line| !retries(line)).collect();
             let ours_shape: Vec<_> = shape(&ours.stdout).into_iter().filter(|line| !retries(line)).collect();
-            assert_eq!(ours_shape, real_shape, "{script} {options:?}");
+            assert_alike(&ours_shape, &real_shape, (script, options));
             assert_eq!(ours.status.code(), real.status.code(), "{script} {options:?}");
+            golden.add((script, options), ours.status.code(), &[told(&ours), ours_shape].concat());
         }
     }
+    golden.check();
 }

@@ -1,5 +1,6 @@
-//! Our language of pgbench against the real one: the same values, the same SQL, the same messages.
+//! Our language of pgbench against the real one: the same values, the same SQL, the same meaning of messages.
 //!
+//! Minor versions word messages differently: `wording` compares what they mean, and `golden` holds our exact words.
 //! Needs a pgbench beside the server's programs, of PostgreSQL 15 or newer: before, its generator was another.
 
 mod cases;
@@ -10,6 +11,7 @@ mod detail;
 mod expressions;
 mod failures;
 mod files;
+mod golden;
 mod history;
 mod initialise;
 mod libpq;
@@ -18,6 +20,7 @@ mod messages;
 mod newer;
 mod scripts;
 mod values;
+mod wording;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -37,7 +40,10 @@ struct Pgbench {
 impl Pgbench {
     fn find(name: &str) -> Option<Self> {
         let program = PathBuf::from(env::var_os("PGDYNO_TEST_PG_BIN")?).join("pgbench");
-        let version = Command::new(&program).arg("--version").output().ok()?;
+        let Ok(version) = Command::new(&program).arg("--version").output() else {
+            eprintln!("skipped: there is no {}", program.display());
+            return None;
+        };
         let version = String::from_utf8_lossy(&version.stdout).into_owned();
         let major = version.split([' ', '.']).find_map(|part| part.parse::<u32>().ok());
         if major < Some(15) {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::connect::ask_if_wanted;
 use super::libpq::{error_text, print_notice};
 use super::log::{Log, Said, server_text};
-use crate::copy::{self, LoadError, Order, Stage};
+use crate::copy::{self, LoadError, Order, Replaceable, Stage};
 use crate::io::catch_termination;
 use crate::pgbench::initialise::Pgbench;
 use crate::wire::conninfo::Conninfo;
@@ -33,7 +33,7 @@ pub fn run(initialisation: &Initialisation, conninfo: Conninfo, log: &Log) -> Re
     let mut order = Order {
         conninfo,
         connections: initialisation.connections,
-        into_existing: true,
+        existing: Replaceable::All,
         on_notice: Some(print_notice),
     };
     let mut teller = Teller::new(initialisation);

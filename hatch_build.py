@@ -1,0 +1,51 @@
+"""Build hook of the wheel: compile the engine, add its programs to the wheel's scripts, set the tag."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+FORMAT = "--message-format=json-render-diagnostics"
+CARGO_BUILD = ("cargo", "build", "--release", "--locked", "--bins", FORMAT)
+
+
+class EngineBuildHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Add the engine's programs to a wheel."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile unless the installation is editable: there `make` puts the programs beside the Python."""
+        if version == "editable":
+            return
+        build_data["shared_scripts"].update({str(path): path.name for path in self._programs()})
+        build_data["pure_python"] = False
+        build_data["tag"] = platform_tag()
+
+    def _programs(self) -> list[Path]:
+        """Return the compiled programs. Cargo reports where they are, whatever its target directory."""
+        if shutil.which("cargo") is None:
+            raise SystemExit(
+                "pgdyno needs Rust (cargo 1.85 or newer) to build its engine; install it with rustup "
+                "or your distribution's package, or install a wheel that was built elsewhere"
+            )
+        done = subprocess.run(CARGO_BUILD, cwd=self.root, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"{' '.join(CARGO_BUILD)} failed with status {done.returncode}: see above")
+        built = [json.loads(line).get("executable") for line in done.stdout.splitlines()]
+        return [Path(path) for path in built if path]
+
+
+def platform_tag() -> str:
+    """Return the tag: any Python 3, this platform.
+
+    It is no manylinux tag: the programs need the C library of the machine that built them, or a newer
+    one.
+    """
+    return f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"

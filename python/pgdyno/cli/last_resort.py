@@ -1,0 +1,75 @@
+"""What nobody expected: one line for the user, and the traceback in a file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import tempfile
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pgdyno import __version__
+from pgdyno.evidence.masking import MASK, mask_passwords
+from pgdyno.lab.noise_history import history_path
+
+EXIT_STATUS = 70
+"""EX_SOFTWARE of sysexits.h: an error inside pgdyno, apart from every other status."""
+
+KEPT_MAX = 20
+"""Older files are removed: a loop in a pipeline must not fill the disk."""
+
+TEXT_MAX = 1 << 20
+"""Characters of a traceback, the last ones: a message may hold megabytes of a server's answer."""
+
+_PREFIX, _SUFFIX = "traceback-", ".txt"
+_SECRET_VARIABLES = ("PGPASSWORD", "PGSSLPASSWORD")
+
+
+def unexpected(error: BaseException, arguments: Sequence[str]) -> str:
+    """Return one line about an error in pgdyno, and where its traceback is."""
+    first = " ".join(_without_passwords(f"{type(error).__name__}: {error}").split())[:200].rstrip(": ")
+    path = _written(_described(error, arguments))
+    place = f"the traceback is in {path}" if path else "the traceback could not be written to any file"
+    return f"pgdyno has an internal error ({first}): {place}; please report it"
+
+
+def _described(error: BaseException, arguments: Sequence[str]) -> str:
+    """Names no values but those in the messages: locals may hold anything."""
+    trace = "".join(traceback.format_exception(error))[-TEXT_MAX:]
+    lines = (
+        f"pgdyno {__version__}, Python {platform.python_version()}, {platform.platform()}",
+        f"command: {' '.join(['pgdyno', *arguments])}",
+        trace,
+    )
+    return _without_passwords("\n".join(lines))
+
+
+def _without_passwords(text: str, environ: Mapping[str, str] = os.environ) -> str:
+    for name in _SECRET_VARIABLES:
+        if secret := environ.get(name):
+            text = text.replace(secret, MASK)
+    return mask_passwords(text)
+
+
+def _written(text: str) -> Path | None:
+    """In the user's state directory, else in the temporary one."""
+    for folder in (history_path().parent, Path(tempfile.gettempdir())):
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            # mkstemp makes a new file, mode 0600, and follows no symbolic link.
+            stamp = time.strftime(f"{_PREFIX}%Y%m%d-%H%M%S-")
+            descriptor, name = tempfile.mkstemp(_SUFFIX, stamp, folder)
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
+                file.write(text)
+            _remove_oldest(folder)
+            return Path(name)
+    return None
+
+
+def _remove_oldest(folder: Path) -> None:
+    mine = [path for path in folder.glob(f"{_PREFIX}*{_SUFFIX}") if path.lstat().st_uid == os.geteuid()]
+    for path in sorted(mine)[:-KEPT_MAX]:  # their names begin with the time
+        path.unlink(missing_ok=True)

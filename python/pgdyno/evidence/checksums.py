@@ -1,0 +1,193 @@
+"""Checksums of the tables of an evidence file: kept while it is written, compared when it is opened.
+
+The checksum of a table is the sum of the digests of its rows, modulo 2**64. It does not depend on the order
+of the rows, and a row that is added or changed costs one digest, however long the table is.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from marshal import dumps
+from typing import NamedTuple
+
+SCHEMA = "sqlite_schema"
+"""The table of SQLite in which the definitions of all others stand: it has a checksum, too."""
+
+OWN = "checksum"
+"""The table in which the checksums stand: damage of it shows as a checksum that does not match."""
+
+_DIGEST_BYTES = 8
+_MARSHAL_VERSION = (
+    2  # The last format in which equal values always give equal bytes: later ones share objects.
+)
+_MODULUS = 1 << (8 * _DIGEST_BYTES)
+_FUNCTION = "pgdyno_count_row"
+
+
+class Sum(NamedTuple):
+    """The checksum of a table."""
+
+    rows: int
+    digest: int
+
+    @property
+    def text(self) -> str:
+        """The column ``digest``."""
+        return f"{self.digest:0{2 * _DIGEST_BYTES}x}"
+
+
+def row_digest(row: tuple[object, ...]) -> int:
+    """Return the digest of one row: BLAKE2b of 8 bytes over its values in the order of the columns."""
+    return int.from_bytes(blake2b(dumps(row, _MARSHAL_VERSION), digest_size=_DIGEST_BYTES).digest(), "little")
+
+
+def sum_of(rows: Iterable[tuple[object, ...]]) -> Sum:
+    """Return the checksum of these rows, whatever their order."""
+    n = digest = 0
+    for row in rows:
+        n += 1
+        digest += row_digest(row)
+    return Sum(n, digest % _MODULUS)
+
+
+def seal(connection: sqlite3.Connection) -> None:
+    """Compute every checksum from the rows that are there, and store it: of a file that was just made."""
+    tables = (SCHEMA, *_tables(connection))
+    found = [(table, *_stored(_computed(connection, table))) for table in tables]
+    connection.execute(f"DELETE FROM {OWN}")
+    connection.executemany(f"INSERT INTO {OWN} VALUES (?, ?, ?)", found)
+
+
+def damaged_table(connection: sqlite3.Connection) -> str | None:
+    """Return the first table whose rows do not match its checksum, or None. Reads the whole file.
+
+    All is read in one transaction, so a writer may be at work.
+    """
+    connection.execute("BEGIN")
+    try:
+        table = OWN
+        stored = _known(connection)
+        for table in (SCHEMA, *_tables(connection)):
+            if stored.pop(table, None) != _computed(connection, table):
+                return table
+        return OWN if stored else None
+    except UnicodeDecodeError:
+        return table
+    except sqlite3.DatabaseError as error:
+        if _is_damage(error):
+            return table
+        raise
+    finally:
+        connection.execute("COMMIT")
+
+
+def damaged_index(connection: sqlite3.Connection) -> str | None:
+    """Return the first table that does not agree with its indexes, or None.
+
+    ``quick_check`` does not compare them, and what is searched by a damaged index is not found.
+    """
+    indexed = connection.execute("SELECT DISTINCT tbl_name FROM sqlite_schema WHERE type = 'index'")
+    for (table,) in indexed.fetchall():
+        if connection.execute(f"PRAGMA integrity_check({_quoted(table)})").fetchone() != ("ok",):
+            return str(table)
+    return None
+
+
+class Ledger:
+    """The checksums of a file that is being written.
+
+    Temporary triggers count every row that is inserted, updated or deleted on this connection.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Go on from the checksums in the file."""
+        self._connection = connection
+        self._sums = _known(connection)
+        self._before: dict[str, Sum] = {}  # of the tables that the transaction has changed so far
+        connection.create_function(_FUNCTION, -1, self._count)
+        for table in _tables(connection):
+            _add_triggers(connection, table)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Within it a transaction is carried out: its checksums are stored in it, or forgotten with it."""
+        self._before.clear()
+        try:
+            yield
+        except BaseException:
+            self._sums.update(self._before)
+            raise
+
+    def store(self) -> None:
+        """Store the checksums of what the transaction has changed: its last statement before the commit."""
+        self._connection.executemany(
+            f"UPDATE {OWN} SET rows = ?, digest = ? WHERE name = ?",
+            [(*_stored(self._sums[name]), name) for name in self._before],
+        )
+
+    def _count(self, table: str, sign: int, *row: object) -> None:
+        known = self._sums[table]
+        self._before.setdefault(table, known)
+        digest = (known.digest + sign * row_digest(row)) % _MODULUS
+        self._sums[table] = Sum(known.rows + sign, digest)
+
+
+def _add_triggers(connection: sqlite3.Connection, table: str) -> None:
+    columns = [name for _, name, *_ in connection.execute(f"PRAGMA table_info({_quoted(table)})")]
+    counted = {
+        side: f"SELECT {_FUNCTION}('{table}', {sign}, {', '.join(f'{side}.{_quoted(c)}' for c in columns)});"
+        for side, sign in (("OLD", -1), ("NEW", 1))
+    }
+    for event, sides in (("INSERT", ["NEW"]), ("UPDATE", ["OLD", "NEW"]), ("DELETE", ["OLD"])):
+        connection.execute(
+            f"CREATE TEMP TRIGGER count_{table}_{event.lower()} AFTER {event} ON main.{_quoted(table)} "
+            f"BEGIN {' '.join(counted[side] for side in sides)} END"
+        )
+
+
+def _known(connection: sqlite3.Connection) -> dict[str, Sum]:
+    return {name: Sum(rows, _number(digest)) for name, rows, digest in _rows_of(connection, OWN)}
+
+
+def _computed(connection: sqlite3.Connection, table: str) -> Sum:
+    # Where the definition of a table begins in the file is not its content.
+    definitions = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
+    return sum_of(connection.execute(definitions) if table == SCHEMA else _rows_of(connection, table))
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Whether what was read is wrong, not how it was read: a lock or a failing disk says nothing of the file.
+
+    Python's own errors, of texts that are not UTF-8, have no code.
+    """
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is None or code & 0xFF == sqlite3.SQLITE_CORRUPT
+
+
+def _tables(connection: sqlite3.Connection) -> list[str]:
+    found = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid")
+    return [name for (name,) in found if name != OWN and not name.startswith("sqlite_")]
+
+
+def _rows_of(connection: sqlite3.Connection, table: str) -> sqlite3.Cursor:
+    # By the table itself: an index may be damaged where it is not.
+    return connection.execute(f"SELECT * FROM {_quoted(table)} NOT INDEXED")
+
+
+def _stored(one: Sum) -> tuple[int, str]:
+    return one.rows, one.text
+
+
+def _number(digest: str) -> int:
+    """-1, which no rows have, for what is no number: then the checksum is damaged."""
+    try:
+        return int(digest, 16)
+    except (TypeError, ValueError):
+        return -1
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,171 @@
+"""The wheel: built from this checkout, installed in a bare environment, and run without cargo or checkout.
+
+The packages that pgdyno needs are copied from the environment of the tests, so that nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from program import SMALLEST
+
+from pgdyno import __version__
+
+ROOT = Path(__file__).parents[2]
+PLATFORM = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+PROGRAMS = ("pgdyno-engine", "pgdyno-pgbench")
+
+BUILD_S = 550.0
+"""How long cargo may take where nothing is compiled yet."""
+
+RUN_S = 300.0
+"""How long an installed program may take; longer is a fault."""
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("cargo") is None, reason="NO CARGO: the wheel cannot be built, its tests did not run"
+)
+
+
+def run(*command: str | Path, timeout_s: float = RUN_S, **options: object) -> str:
+    """Return the standard output of a command that must succeed."""
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=timeout_s, check=False, **options
+    )
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build as ``pip wheel .`` does, with the installed hatchling. Cargo reuses what is built already."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+    run(
+        *(*pip, "wheel", "--no-index", "--no-deps", "--no-build-isolation", "-w", folder, ROOT),
+        timeout_s=BUILD_S,
+    )
+    (found,) = folder.iterdir()
+    return found
+
+
+@pytest.fixture(scope="module")
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel with the packages that it asks for and no others; return where its programs are."""
+    place = tmp_path_factory.mktemp("bare") / "environment"
+    venv.create(place, with_pip=False, symlinks=True)
+    bin_dir = place / "bin"
+    packages = run(bin_dir / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    for name in needed_by(metadata.requires("pgdyno") or []):
+        copy_package(name, Path(packages))
+    # pip checks that what the wheel asks for is there: the copies are, and nothing may be fetched.
+    run(sys.executable, "-m", "pip", "--python", bin_dir / "python", "install", "--no-index", wheel)
+    return bin_dir
+
+
+def needed_by(requirements: list[str], extras: frozenset[str] = frozenset()) -> set[str]:
+    """Return the names of all packages that these requirements ask for, directly or not."""
+    names: set[str] = set()
+    for requirement in map(Requirement, requirements):
+        asked = extras or {""}
+        if requirement.marker and not any(requirement.marker.evaluate({"extra": extra}) for extra in asked):
+            continue
+        names.add(requirement.name)
+        names |= needed_by(metadata.requires(requirement.name) or [], frozenset(requirement.extras))
+    return names
+
+
+def copy_package(name: str, packages: Path) -> None:
+    for file in metadata.files(name) or ():
+        if ".." not in file.parts and file.suffix != ".pyc":
+            (packages / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(str(file.locate()), packages / file)
+
+
+def outside(bin_dir: Path, folder: Path, **more: str) -> dict[str, object]:
+    """Return options of `run` under which an installed program sees no cargo and no checkout."""
+    path = folder / "path"
+    path.mkdir(exist_ok=True)
+    kept = {name: value for name, value in os.environ.items() if name in ("HOME", "LANG", "TMPDIR")}
+    environment = {**kept, "PATH": str(path), "XDG_CACHE_HOME": str(folder), "XDG_STATE_HOME": str(folder)}
+    return {"env": {**environment, **more}, "cwd": folder}
+
+
+def test_the_wheel_is_of_this_platform_and_holds_every_program(wheel: Path) -> None:
+    assert wheel.name == f"pgdyno-{__version__}-py3-none-{PLATFORM}.whl"
+    with zipfile.ZipFile(wheel) as archive:
+        info = f"pgdyno-{__version__}"
+        described = archive.read(f"{info}.dist-info/WHEEL").decode()
+        assert "Root-Is-Purelib: false" in described
+        assert f"Tag: py3-none-{PLATFORM}" in described
+        scripts = {name for name in archive.namelist() if name.startswith(f"{info}.data/scripts/")}
+        assert scripts == {f"{info}.data/scripts/{name}" for name in PROGRAMS}
+        for name in scripts:
+            assert archive.read(name)[:4] == b"\x7fELF"
+            assert archive.getinfo(name).external_attr >> 16 & 0o111
+        studies = {path.name for path in (ROOT / "studies").glob("*.toml")}
+        assert studies <= {Path(name).name for name in archive.namelist() if "/studies/" in name}
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["pgdyno", "--version"], __version__),
+        (["pgdyno", "drive", "--help"], "--clients"),
+        (["pgdyno-pgbench", "--version"], "pgdyno"),
+        (["pgdyno", "pgbench", "--version"], "pgdyno"),
+        (["pgdyno", "study", "list"], "moppel-2019-pgbench-11-vs-12"),
+    ],
+    ids=" ".join,
+)
+def test_an_installed_wheel_runs(bare: Path, tmp_path: Path, command: list[str], says: str) -> None:
+    assert says in run(bare / command[0], *command[1:], **outside(bare, tmp_path))
+
+
+def test_the_installed_engine_is_a_release_build_of_this_version(bare: Path, tmp_path: Path) -> None:
+    engine = json.loads(run(bare / "pgdyno-engine", "version", **outside(bare, tmp_path)))
+    assert (engine["version"], engine["profile"]) == (__version__, "release")
+
+
+def test_the_engine_of_a_wheel_is_found_where_it_is_not_beside_the_python(bare: Path, tmp_path: Path) -> None:
+    # As with `pip install --user`: the Python is another program, elsewhere, that sees the same packages.
+    packages = run(bare / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    python = Path(sys.executable).resolve()
+    there = outside(bare, tmp_path, PYTHONPATH=packages)
+    found = run(python, "-c", "import pgdyno.engine as e; print(e.find_engine(), e.__file__)", **there)
+    assert found.split() == [str(bare / "pgdyno-engine"), f"{packages}/pgdyno/engine.py"]
+
+
+def test_an_installed_wheel_compares_two_servers_to_a_verdict(
+    bare: Path, tmp_path: Path, server_dir: Path, server: str
+) -> None:
+    # Each commit of this arm waits 20 ms: with two clients it is slower by far, and five blocks suffice.
+    slow = f"{server},commit_delay=20000,commit_siblings=0"
+    there = outside(bare, tmp_path, PGDYNO_CACHE=str(server_dir))
+    comparison = ("compare", *SMALLEST, "--blocks", "30", "--json", server, slow)
+    assert json.loads(run(bare / "pgdyno", *comparison, **there))["verdict"] == "slower"
+
+
+def test_the_source_distribution_holds_what_the_wheel_is_built_of(tmp_path: Path) -> None:
+    run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path, cwd=ROOT)
+    (archive,) = tmp_path.iterdir()
+    with tarfile.open(archive) as packed:
+        names = {name.split("/", 1)[1] for name in packed.getnames() if "/" in name}
+    needed = ["Cargo.toml", "Cargo.lock", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE"]
+    for folder in ("crates", "python", "studies"):
+        files = [path for path in (ROOT / folder).rglob("*") if path.is_file()]
+        needed += [str(path.relative_to(ROOT)) for path in files if "__pycache__" not in path.parts]
+    assert len(needed) > 100
+    assert set(needed) <= names
+    assert not [name for name in names if name.split("/")[0] in ("target", "tests", ".venv", "demo")]

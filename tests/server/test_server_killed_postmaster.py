@@ -1,0 +1,138 @@
+"""A postmaster that was killed: what it leaves is cleared away before its directory is used or removed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pgdyno.server.build import Build
+from pgdyno.server.cluster import Cluster
+from pgdyno.server.killed_postmaster import clear_after_kill, note_program
+from pgdyno.server.restore import restore
+from pgdyno.server.runs import Runs
+from pgdyno.server.snapshot import take
+from pgdyno.server.user import Account
+from shared_memory import Segment, of_postmaster, still_there
+
+pytestmark = pytest.mark.server
+
+END_S = 60.0
+"""How long anything here may take; longer is a fault."""
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline_s = time.monotonic() + END_S
+    while not condition():
+        assert time.monotonic() < deadline_s
+
+
+def alive(process: psutil.Process) -> bool:
+    """A zombie is not: its new parent takes its time to notice."""
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+@pytest.fixture
+def run(cluster: Cluster, account: Account, server_dir: Path) -> Iterator[Path]:
+    """A directory of runs whose owner is gone, with a cluster in it, in which nothing is running yet."""
+    left = server_dir / "run-left"
+    left.mkdir(mode=0o755)
+    shutil.move(cluster.data_dir, left / "data")
+    (left / "owner.lock").touch()
+    yield left
+    clear_after_kill(left / "data", account)
+
+
+def killed(build: Build, data_dir: Path, account: Account) -> tuple[psutil.Process, set[Segment]]:
+    """Kills the postmaster of a server that it starts there. Gives a backend that has not noticed it, as it
+    is busy, and the shared memory that is left.
+    """
+    server = Cluster(build, data_dir, account).start()
+    connection = server.connect()
+    backend = psutil.Process(connection.info.backend_pid)
+    connection.pgconn.send_query(b"do $$ begin loop end loop; end $$")
+    until(lambda: backend.cpu_times().user > 0.05)
+    segments = of_postmaster(server.postmaster_pid)
+    assert segments
+    server.process.kill()
+    server.process.wait(END_S)
+    server.socket.remove()
+    connection.close()
+    assert "its postmaster was killed by signal 9" in server.last_words()
+    assert alive(backend)
+    assert still_there(segments) == segments
+    return backend, segments
+
+
+def test_the_sweep_ends_its_backends_and_frees_its_shared_memory(
+    build: Build, run: Path, account: Account
+) -> None:
+    backend, segments = killed(build, run / "data", account)
+    assert Runs(run.parent, account).sweep() == [run]
+    assert not alive(backend)
+    assert still_there(segments) == set()
+    assert not run.exists()
+
+
+def test_a_restore_ends_its_backends_before_it_copies(
+    build: Build, run: Path, account: Account, empty_cluster: Cluster
+) -> None:
+    backend, segments = killed(build, run / "data", account)
+    restore(take(empty_cluster.data_dir), run / "data", account, sync=False)
+    assert not alive(backend)
+    assert still_there(segments) == set()
+    with Cluster(build, run / "data", account).start() as server, server.connect() as connection:
+        assert connection.execute("select 1").fetchone() == (1,)
+
+
+def test_a_run_that_ends_frees_the_shared_memory_of_its_killed_server(
+    build: Build, run: Path, account: Account
+) -> None:
+    with Runs(run.parent, account).open("a") as own:
+        shutil.move(run / "data", own.data_dir)
+        backend, segments = killed(build, own.data_dir, account)
+    assert not alive(backend)
+    assert still_there(segments) == set()
+
+
+def test_a_server_that_initdb_ran_is_cleared_away_too(build: Build, run: Path, account: Account) -> None:
+    # It writes no postmaster.opts, and its process id with a minus sign.
+    command = [str(build.program("postgres")), "--single", "-D", str(run / "data"), "postgres"]
+    as_account = {"user": account.uid, "group": account.gid, "extra_groups": []} if account.switch else {}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/",
+        **as_account,  # type: ignore[call-overload]
+    ) as single:  # fmt: skip
+        assert single.stdout.read(1)  # its prompt
+        segments = of_postmaster(single.pid)
+        assert segments
+        note_program(run / "data", build.program("postgres"))
+        single.kill()
+        single.wait(END_S)
+        assert still_there(segments) == segments
+        assert (run / "data/postmaster.pid").read_text().startswith("-")
+        clear_after_kill(run / "data", account)
+    assert still_there(segments) == set()
+
+
+def test_a_running_server_is_left_alone(build: Build, run: Path, account: Account) -> None:
+    with Cluster(build, run / "data", account).start() as server, server.connect() as connection:
+        clear_after_kill(run / "data", account)
+        assert connection.execute("select 1").fetchone() == (1,)
+
+
+def test_a_tool_ends_when_pgdyno_is_killed(account: Account) -> None:
+    code = "from pgdyno.server.process import run_tool; from pgdyno.server.user import server_account; "
+    code += f"run_tool(['/bin/sleep', '{10 * END_S:.0f}'], server_account(), {10 * END_S})"
+    with subprocess.Popen([sys.executable, "-c", code]) as pgdyno:
+        root = psutil.Process(pgdyno.pid)
+        until(lambda: [child for child in root.children() if child.name() == "sleep"])
+        (tool,) = root.children()
+        pgdyno.kill()
+    until(lambda: not alive(tool))

@@ -1,0 +1,45 @@
+"""Connection poolers: one that gives each transaction another session is refused, with nothing left there."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgdyno.errors import ConnectError
+from pgdyno.server.dsn import Dsn
+from pgdyno.server.holding import held_numbers, hold
+from pgdyno.server.remote import Remote
+from pgdyno.server.running import Server
+from pooler import pooler
+
+pytestmark = pytest.mark.server
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("is_round_robin", [False, True])
+def test_transaction_pooling_is_refused_before_anything_is_locked(
+    running_server: Server, size: int, is_round_robin: bool
+) -> None:
+    with pooler(running_server, size, is_round_robin=is_round_robin) as between:
+        remote = Remote(Dsn(between.dsn("postgres")))
+        with pytest.raises(ConnectError, match=r"transaction pooling.*connect to the server itself"):
+            remote.check()
+        with pytest.raises(ConnectError, match="transaction pooling"):
+            remote.create("pgdyno_pooled", "a test")
+        with running_server.connect() as connection:
+            assert held_numbers(connection) == set()
+    assert not Remote(Dsn(running_server.conninfo())).has_database("pgdyno_pooled")
+
+
+def test_session_pooling_is_a_session_like_any_other(running_server: Server) -> None:
+    with pooler(running_server, 3, "session") as between, running_server.connect() as observer:
+        remote = Remote(Dsn(between.dsn("postgres")))
+        with remote.connect() as connection:
+            hold(connection, 4711)
+            assert held_numbers(observer) == {4711}
+        assert remote.check().superuser
+
+
+def test_a_direct_connection_is_known_by_the_number_of_its_process(running_server: Server) -> None:
+    with Remote(Dsn(running_server.conninfo())).connect() as connection:
+        found = connection.execute("select pg_backend_pid()").fetchone()
+        assert found == (connection.info.backend_pid,)

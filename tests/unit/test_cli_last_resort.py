@@ -1,0 +1,172 @@
+"""What nobody expected is one line, a file and a status of its own: never a traceback on the terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from synthetic_study import Synthetic, write_study
+
+from pgdyno.cli import last_resort, report
+from pgdyno.cli.main import run
+from pgdyno.cli.streams import sane_size
+
+PROGRAM = [sys.executable, "-c", "from pgdyno.cli.main import main; main()"]
+LIMIT_S = 120.0
+
+
+def a_failing_report(_: object) -> None:
+    raise LookupError("of postgresql://u:hunter2@h/d and pa55word")
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(report, "_read", a_failing_report)
+    return tmp_path / "state" / "pgdyno"
+
+
+def test_an_unexpected_error_is_one_line_and_a_file_without_passwords(
+    state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "pa55word")
+    assert run(["report", "password=secret"]) == last_resort.EXIT_STATUS == 70
+    told = capsys.readouterr()
+    (file,) = state.iterdir()
+    assert told.out == ""
+    assert told.err.count("\n") == 1 and str(file) in told.err
+    assert told.err.startswith("pgdyno: pgdyno has an internal error (LookupError: of postgresql://u:***@h/d")
+    text = file.read_text()
+    assert "a_failing_report" in text and "LookupError" in text and "command: pgdyno report" in text
+    assert not re.search("hunter2|pa55word|=secret", text + told.err)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_without_a_state_directory_the_file_is_a_temporary_one(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state.parent.write_text("a file where the directory would be")
+    (tmp_path / "t").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "t"))
+    assert run(["report", "e"]) == 70
+    (file,) = (tmp_path / "t").iterdir()
+    assert str(file) in capsys.readouterr().err
+
+
+def test_where_no_file_can_be_made_the_line_says_so(
+    state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state.parent.write_text("")
+    monkeypatch.setattr("tempfile.tempdir", str(state.parent / "none"))
+    assert run(["report", "e"]) == 70
+    assert "could not be written to any file" in capsys.readouterr().err
+
+
+def test_only_the_newest_files_are_kept(state: Path) -> None:
+    state.mkdir(parents=True)
+    for n in range(last_resort.KEPT_MAX + 5):
+        (state / f"traceback-20000101-0000{n:02}-x.txt").touch()
+    (state / "noise.jsonl").touch()
+    run(["report", "e"])
+    names = sorted(path.name for path in state.iterdir())
+    assert len(names) == last_resort.KEPT_MAX + 1 and "noise.jsonl" in names
+    assert "traceback-20000101-000005-x.txt" not in names
+    assert any(not name.startswith("traceback-2000") for name in names if name != "noise.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (MemoryError(), 1, "out of memory"),
+        (RecursionError("too deep"), 70, "internal error (RecursionError: too deep)"),
+        (PermissionError(13, "Permission denied", "/x"), 1, "Permission denied: /x"),
+    ],
+)
+def test_each_kind_of_error_has_its_status(
+    error: Exception,
+    status: int,
+    words: str,
+    state: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(_: object) -> None:
+        raise error
+
+    assert not state.exists()
+    monkeypatch.setattr(report, "_read", fail)
+    assert run(["report", "e"]) == status
+    assert words in capsys.readouterr().err
+
+
+def closed(descriptor: int) -> Callable[[], None]:
+    return lambda: os.close(descriptor)
+
+
+@pytest.mark.parametrize("form", [(), ("--md",), ("--json",), ("--csv",)])
+@pytest.mark.parametrize("output", ["closed", "full"])
+def test_output_that_cannot_be_written_is_told_in_one_line(
+    tmp_path: Path, form: tuple[str, ...], output: str
+) -> None:
+    write_study(tmp_path / "e", Synthetic(blocks=2, slices=2))
+    with Path("/dev/full" if output == "full" else os.devnull).open("w") as stdout:
+        done = subprocess.run(
+            [*PROGRAM, "report", tmp_path / "e", *form],
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=closed(1) if output == "closed" else None,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    reason = "Bad file descriptor" if output == "closed" else "No space left on device"
+    assert (done.returncode, done.stderr) == (1, f"pgdyno: cannot write to standard output: {reason}\n")
+
+
+def test_with_every_stream_closed_a_page_is_whole(tmp_path: Path) -> None:
+    """No file that is opened gets the number of a closed stream, so nothing is printed into it."""
+    write_study(tmp_path / "e", Synthetic(blocks=2, slices=2))
+    pages = [tmp_path / "closed.html", tmp_path / "open.html"]
+    for page, close in zip(pages, (lambda: os.closerange(0, 3), None), strict=True):
+        words = [*PROGRAM, "report", tmp_path / "e", "--html", page]
+        subprocess.run(words, preexec_fn=close, timeout=LIMIT_S, check=True)
+    assert pages[0].read_bytes() == pages[1].read_bytes()
+
+
+def test_a_reader_that_goes_leaves_no_complaint(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", Synthetic())
+    words = [*PROGRAM, "report", tmp_path / "e", "--csv"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(LIMIT_S) == 1
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "-5", "²", "99999999", "", "x"])
+def test_a_terminal_of_no_width_is_taken_for_one_of_80_columns(tmp_path: Path, columns: str) -> None:
+    write_study(tmp_path / "e", Synthetic(blocks=2, slices=2))
+    shown = [
+        subprocess.run(
+            [*PROGRAM, "report", tmp_path / "e"],
+            env={**os.environ, "COLUMNS": width},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=LIMIT_S,
+            check=True,
+        )
+        for width in (columns, "80")
+    ]
+    assert shown[0].stderr == b""
+    assert shown[0].stdout == shown[1].stdout
+
+
+def test_a_width_that_terminals_have_is_kept() -> None:
+    environ = {"COLUMNS": "132", "LINES": "0", "HOME": "/"}
+    sane_size(environ)
+    assert environ == {"COLUMNS": "132", "HOME": "/"}

@@ -1,0 +1,182 @@
+"""Servers that stop answering, or answer with what nobody asked for: every command ends with an error."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from hostile_server import Mode, hostile_server
+from pgdyno.cli.main import run
+from pgdyno.drive import specification
+from pgdyno.server import bounded
+from pgdyno.server.bounded import NoAnswer, connect
+
+END_S = 300.0
+"""How long a program may take to end; longer is a fault."""
+
+COMMANDS = {
+    "check": ["check", "{dsn}"],
+    "check of pgbench": ["check", "{dsn}", "--workload", "pgbench"],
+    "drive": ["drive", "{dsn}", "--into-existing"],
+    "drive of pgbench": ["drive", "{dsn}", "--into-existing", "--workload", "pgbench"],
+    "load": ["load", "{dsn}"],
+    "load into a database": ["load", "{dsn}", "--into-existing", "--workload", "pgbench"],
+    "compare": ["compare", "{dsn}", "{dsn} application_name=b", "--evidence", "{folder}/e.sqlite"],
+}  # fmt: skip
+
+SAYS = {
+    Mode.NEVER_ANSWERS: "the server did not answer the login within 2 s: check that it runs",
+    Mode.SILENT_AFTER_LOGIN: "the server did not answer a statement, nor a second connection, within",
+    Mode.SILENT_IN_A_ROW: "the server did not answer a statement, nor a second connection, within",
+    Mode.COPY_IN: "the server began a COPY that nobody asked for",
+    Mode.COPY_OUT: "the server began a COPY that nobody asked for",
+}
+
+Started = Callable[[Mode], str]
+
+
+@pytest.fixture
+def started() -> Iterator[Started]:
+    """Starts a hostile server and gives its connection string."""
+    with ExitStack() as stack:
+
+        def start(mode: Mode) -> str:
+            # A socket's path is short: pytest's own directories are not.
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pgdyno-test-")))
+            return stack.enter_context(hostile_server(folder, mode)).dsn
+
+        yield start
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The limits as they are, but short."""
+    monkeypatch.setattr(bounded, "ANSWER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(bounded, "CONNECT_TIMEOUT_S", 1)
+    monkeypatch.setattr(specification, "CONNECT_TIMEOUT_S", 1.0)
+    monkeypatch.setenv("PGDYNO_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.name.lower())
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.usefixtures("impatient")
+def test_every_command_ends_with_one_line_about_the_server(
+    started: Started, mode: Mode, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dsn = started(mode)
+    arguments = [word.format(dsn=dsn, folder=tmp_path) for word in COMMANDS[command]]
+    assert run(arguments) == 1
+    complaints = [line for line in capsys.readouterr().err.splitlines() if line.startswith("pgdyno: ")]
+    assert len(complaints) == 1
+    assert SAYS[mode] in complaints[0]
+
+
+IMPATIENT_FOR_NOTHING = """
+import sys
+from pgdyno.cli.main import main
+from pgdyno.server import bounded
+look = bounded._Statement.look
+def told(self, has_arrived):
+    print("waiting", flush=True)
+    look(self, has_arrived)
+bounded._Statement.look = told
+login = bounded._Login.look
+def told_of_login(self, has_arrived):
+    print("waiting", flush=True)
+    login(self, has_arrived)
+bounded._Login.look = told_of_login
+main()
+"""
+"""pgdyno as it is, which says when it waits for a server."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
+@pytest.mark.parametrize("mode", [Mode.NEVER_ANSWERS, Mode.SILENT_AFTER_LOGIN], ids=lambda m: m.name.lower())
+@pytest.mark.parametrize("command", ["check", "drive", "load"])
+def test_one_signal_ends_a_wait_for_a_silent_server_with_the_signals_status(
+    started: Started, mode: Mode, command: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    # Its own limits are 15 s and more: it is the signal that ends it.
+    dsn = started(mode).replace("connect_timeout=2", "connect_timeout=1000")
+    arguments = [word.format(dsn=dsn, folder=tmp_path) for word in COMMANDS[command]]
+    with subprocess.Popen(
+        [sys.executable, "-c", IMPATIENT_FOR_NOTHING, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PGDYNO_CACHE": str(tmp_path / "cache")},
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line == "waiting\n":
+                break
+        process.send_signal(number)
+        _, said = process.communicate(timeout=END_S)
+    assert process.returncode == 128 + number, said
+    assert "Traceback" not in said
+    assert [line for line in said.splitlines() if line.startswith("pgdyno: stopped at your request")], said
+
+
+def test_a_statement_goes_on_while_the_server_answers_another_connection(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded, "ANSWER_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(bounded, "TICK_S", 0.001)
+    asked: list[str] = []
+    monkeypatch.setattr(bounded._Statement, "_ask", lambda _: asked.append("asked"))
+    with connect(started(Mode.SILENT_AFTER_LOGIN)) as connection:
+        connection.statement_timeout_s = 0.5
+        with pytest.raises(NoAnswer, match=r"did not answer a statement within 0 s|within 1 s"):
+            connection.execute("select 1")
+        assert len(asked) > 2
+        assert connection.closed
+
+
+def test_an_answer_that_stops_in_the_middle_ends_whatever_else_the_server_answers(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded, "MIDDLE_TIMEOUT_S", 0.3)
+    with (
+        connect(started(Mode.SILENT_IN_A_ROW)) as connection,
+        pytest.raises(NoAnswer, match="the rest of an answer that it had begun"),
+    ):
+        connection.execute("select 1")
+
+
+def test_a_dsn_may_set_the_limit_on_a_login_but_not_lift_it() -> None:
+    cases = {
+        "7": 7,
+        "1": 2,
+        "0": bounded.CONNECT_TIMEOUT_S,
+        "-1": bounded.CONNECT_TIMEOUT_S,
+        "x": 15,
+        None: 15,
+    }
+    assert {given: bounded._connect_timeout_s(given) for given in cases} == cases
+
+
+def test_what_a_dsn_says_of_keepalives_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, object] = {}
+
+    def refuse(conninfo: str, **given: object) -> None:
+        del conninfo
+        asked.update(given)
+        raise psycopg.OperationalError("not here")
+
+    monkeypatch.setattr(bounded.BoundedConnection, "connect", refuse)
+    with pytest.raises(psycopg.OperationalError):
+        connect("host=/nowhere tcp_user_timeout=5 keepalives_idle=9")
+    assert {name: asked.get(name) for name in bounded.TCP_LIMITS} == {
+        **bounded.TCP_LIMITS,
+        "tcp_user_timeout": None,
+        "keepalives_idle": None,
+    }

@@ -1,0 +1,75 @@
+"""What a hostile server sends without end: it is refused, and takes little of our memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+import psycopg
+import pytest
+
+from endless_server import Flood, endless_server
+from pgdyno.server.read_limits import LimitedConnection, ReadLimitExceeded
+
+MEMORY_MAX_KIB = 400 << 10
+"""Of a whole pgdyno. It takes 100 MiB by itself; without limits it took 3.6 GB until it was stopped."""
+
+END_S = 120.0
+
+
+@pytest.mark.parametrize(
+    ("flood", "family"),
+    [
+        *((flood, "tcp") for flood in (Flood.ROWS, Flood.EMPTY_ROWS, Flood.VALUE, Flood.NOTICES)),
+        # Not one value: what libpq reads at once from a Unix socket cannot be counted.
+        *((flood, "unix") for flood in (Flood.ROWS, Flood.EMPTY_ROWS, Flood.NOTICES)),
+    ],
+)
+def test_an_answer_without_end_is_refused(flood: Flood, family: Literal["tcp", "unix"]) -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        endless_server(flood, folder=Path(folder), family=family) as dsn,
+    ):
+        connection = LimitedConnection.connect(dsn, autocommit=True)
+        with pytest.raises(ReadLimitExceeded, match="more than 32 MiB in one answer"):
+            connection.execute("select 1")
+        assert connection.closed
+
+
+@pytest.mark.parametrize("family", ["tcp", "unix"])
+def test_a_login_without_end_is_refused(family: Literal["tcp", "unix"]) -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        endless_server(Flood.PARAMETERS, folder=Path(folder), family=family) as dsn,
+        pytest.raises(psycopg.OperationalError, match="more than 1 MiB in one answer"),
+    ):
+        LimitedConnection.connect(dsn, autocommit=True)
+
+
+@pytest.mark.parametrize("flood", list(Flood))
+@pytest.mark.parametrize("command", ["check", "drive", "load", "compare"])
+def test_no_command_takes_much_memory_for_a_server_that_floods_it(
+    flood: Flood, command: str, tmp_path: Path
+) -> None:
+    script = Path(sys.executable).parent / "pgdyno"
+    with endless_server(flood) as dsn, (tmp_path / "err").open("wb") as err:
+        arms = [dsn, dsn] if command == "compare" else [dsn]
+        process = subprocess.Popen(
+            [script, command, *arms],
+            stdout=err,
+            stderr=err,
+            cwd=tmp_path,
+            env={**os.environ, "NO_COLOR": "1"},
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    said = (tmp_path / "err").read_text()
+    assert process.returncode == 1, said[:2000]
+    assert "Traceback" not in said
+    assert usage.ru_maxrss < MEMORY_MAX_KIB
+    assert len(said) < 5000
+    assert "\x1b" not in said

@@ -1,0 +1,95 @@
+"""Hidden characters and markup from outside: shown, never obeyed, in every form."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from pgdyno.cli.complaints import complaint
+from pgdyno.cli.console import VisibleConsole, print_json
+from pgdyno.errors import MESSAGE_CHARS_MAX, ConnectError, PgdynoError, UsageError, in_one_line
+from pgdyno.report.visible import visible, visible_json
+
+HOSTILE = "a\x1b[2J\x1b]0;t\x07\x9b31m\u202eb\u2066\u200f\r\x00\x7f\udc80\U000e0041"
+SHOWN = (
+    "a\\x1b[2J\\x1b]0;t\\x07\\x9b31m\\u202eb\\u2066\\u200f\\x0d\\x00\\x7f\\udc80\\U000e0041"
+)  # fmt: skip
+
+
+def test_each_hidden_character_is_shown_as_python_writes_it() -> None:
+    assert visible(HOSTILE) == SHOWN
+    assert visible("tab\tline\n100 µs − 5 % …\u00a0é 中") == "tab\tline\n100 µs − 5 % …\u00a0é 中"
+
+
+@given(st.text())
+def test_what_is_visible_stays_as_it_is(text: str) -> None:
+    once = visible(text)
+    assert visible(once) == once
+    assert all(letter in "\n\t" or ord(letter) >= 32 for letter in once)
+    once.encode()
+
+
+@given(st.text(alphabet=st.characters()))
+def test_json_keeps_its_value(text: str) -> None:
+    document = visible_json(json.dumps({text: text}, ensure_ascii=False))
+    assert json.loads(document) == {text: text}
+    assert visible(document) == document
+
+
+def printed(*renderables: object) -> str:
+    file = io.StringIO()
+    console = VisibleConsole(file=file, width=200, force_terminal=True, color_system=None)
+    for one in renderables:
+        console.print(one)
+    return file.getvalue()
+
+
+def test_nothing_printed_is_obeyed_wherever_it_stands() -> None:
+    table = Table("[red]name[/]", title=f"{HOSTILE} :smile:")
+    table.add_row("[bold]arm[/bold] :warning:")
+    table.add_row(Text(HOSTILE))
+    found = printed(HOSTILE, "[red]17[/red]", "[/]", table, Panel(f"[link=x]{HOSTILE}"))
+    for sequence in ("\x1b[2J", "\x1b]0", "\x07", "\x9b", "\u202e", "\r", "\x00"):
+        assert sequence not in found
+    # rich itself leaves out the bell and the carriage return.
+    shown = SHOWN.replace("\\x07", "").replace("\\x0d", "")
+    for text in (shown, "[red]17[/red]", "[/]", "[bold]arm[/bold] :warning:", "[red]name[/]", ":smile:"):
+        assert text in found
+
+
+def test_json_on_the_terminal_keeps_its_value(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"name": HOSTILE})
+    assert json.loads(capsys.readouterr().out) == {"name": HOSTILE}
+
+
+@pytest.mark.parametrize("kind", [PgdynoError, UsageError, ConnectError])
+def test_an_error_of_megabytes_is_shortened_and_says_by_how_much(kind: type[PgdynoError]) -> None:
+    text = str(kind("x" * 20_000_000))
+    assert len(text) < MESSAGE_CHARS_MAX + 100
+    assert text.endswith(f"… ({20_000_000 - MESSAGE_CHARS_MAX:,} more characters)")
+    assert str(kind("short")) == "short"
+    assert len(in_one_line("line\n" * 1_000_000)) < MESSAGE_CHARS_MAX + 100
+
+
+def test_what_a_library_says_is_shortened_too() -> None:
+    import psycopg
+
+    found = complaint(psycopg.OperationalError("y" * 1_000_000))
+    assert found is not None
+    assert len(str(found)) < MESSAGE_CHARS_MAX + 100
+
+
+def test_every_console_of_the_command_line_shows_what_it_hides() -> None:
+    folder = Path(__file__).parents[2] / "python" / "pgdyno" / "cli"
+    for module in folder.glob("*.py"):
+        text = module.read_text()
+        assert "rich.markup" not in text, module
+        assert module.name == "console.py" or "Console(" not in text, module
