@@ -43,6 +43,7 @@ days for `cache prune`). What an arm can be: [Arms](arms.md). What to do with th
 | 1 | failed, or a condition of `check` does not hold |
 | 2 | the command line is wrong; one line on standard error says what |
 | 3 | a condition of `--fail-if` holds ([Gates](gates.md)); everything was measured, shown and written |
+| 70 | an error inside pgdyno: one line says which, and in which file its traceback is |
 | 130, 143, 129 | stopped by Ctrl-C, SIGTERM, SIGHUP; the evidence has what was measured |
 
 No wait for a server is without a limit. The error names what was waited for, and how long:
