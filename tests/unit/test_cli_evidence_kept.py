@@ -1,17 +1,23 @@
 """No report or summary takes the place of evidence."""
 
+import contextlib
 import os
+import resource
+import socket
+import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.cli import measuring
+from pgdyno.cli import demo, measuring
 from pgdyno.cli.main import run
-from pgdyno.cli.place import require_place_of_text, write_text
-from pgdyno.errors import PgdynoError
+from pgdyno.cli.place import MARK, append_text, require_place_of_text, write_text
+from pgdyno.errors import EvidenceError, EvidenceExistsError, PgdynoError, UsageError
+from pgdyno.evidence import writer
 
 MADE = Synthetic(blocks=5)
 """Small evidence; what it says does not matter."""
@@ -62,46 +68,253 @@ def test_evidence_to_be_made_has_a_name_of_its_own(
     assert "never overwritten" in capsys.readouterr().err
 
 
-def test_a_page_that_cannot_be_written_leaves_the_one_before(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+PAGE = f"<!doctype html>{MARK}"
+SOMEBODYS = "what took somebody a year"
+FILE_BYTES_MAX = 4096
+
+
+def test_a_page_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    write_text(page, "first")
-    whole = Path.write_text
-
-    def half(path: Path, text: str, **how: str) -> int:
-        whole(path, text[:3], **how)
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_text", half)
-    with pytest.raises(PgdynoError, match=r"cannot write the report to .*page\.html: No space left"):
-        write_text(page, "second")
-    assert page.read_text() == "first"
+    write_text(page, PAGE)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES_MAX, before[1]))
+    try:
+        with pytest.raises(PgdynoError, match=r"cannot write the report to .*page\.html: File too large"):
+            write_text(page, PAGE + "x" * 2 * FILE_BYTES_MAX)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert page.read_text() == PAGE
     assert list(tmp_path.iterdir()) == [page]
 
 
-def test_a_page_goes_to_a_stream_as_it_is_and_keeps_the_mode_of_a_file(tmp_path: Path) -> None:
-    page, pipe = tmp_path / "page.html", tmp_path / "pipe"
+def test_a_page_keeps_the_mode_of_the_file_and_goes_through_what_is_open(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
     page.touch(mode=0o600)
-    write_text(page, "whole")
-    assert (page.read_text(), page.stat().st_mode & 0o777) == ("whole", 0o600)
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    require_place_of_text(pipe)
-    write_text(pipe, "through")
-    assert os.read(reader, 99) == b"through"
+    write_text(page, PAGE)
+    assert (page.read_text(), page.stat().st_mode & 0o777) == (PAGE, 0o600)
+    reader, writer = os.pipe()
+    through = Path(f"/dev/fd/{writer}")
+    require_place_of_text(through)
+    write_text(through, "through")
+    append_text(through, " and on")
+    assert os.read(reader, 99) == b"through and on"
     os.close(reader)
+    os.close(writer)
+    with pytest.raises(UsageError, match="Bad file descriptor"):
+        require_place_of_text(through)
     require_place_of_text(Path("/dev/stdout"))
-    assert pipe.is_fifo()
 
 
 def test_what_a_killed_pgdyno_left_of_this_page_goes_when_it_is_written_again(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         pass
-    dead = tmp_path / f".e.html.{ended.pid}.part"
-    others = tmp_path / f".other.html.{ended.pid}.part"
-    being_written = tmp_path / f".e.html.{os.getppid()}.part"
+    dead = tmp_path / f".e.html.{ended.pid}.{16 * '0'}.part"
+    others = tmp_path / f".other.html.{ended.pid}.{16 * '0'}.part"
+    being_written = tmp_path / f".e.html.{os.getppid()}.{16 * '0'}.part"
     for path in (dead, others, being_written):
         path.write_text("half a page")
     write_text(tmp_path / "e.html", "a page")
     assert sorted(tmp_path.iterdir()) == sorted([others, being_written, tmp_path / "e.html"])
+
+
+def test_what_goes_to_standard_output_does_not_cut_the_file_behind_it(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w") as log:
+        log.write("before ")
+        log.flush()
+        write_text(Path(f"/dev/fd/{log.fileno()}"), "page ")
+        log.write("after")
+    assert (tmp_path / "log").read_text() == "before page after"
+
+
+def is_a_file(path: Path) -> None:
+    path.write_text(SOMEBODYS)
+
+
+def is_a_link(path: Path) -> None:
+    path.with_name("target").write_text(PAGE)
+    path.symlink_to("target")
+
+
+def is_a_dangling_link(path: Path) -> None:
+    path.symlink_to("elsewhere")
+
+
+def is_a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def is_a_socket(path: Path) -> None:
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as one:
+        one.bind(str(path))
+
+
+def is_a_device(path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("ROOT: only root makes devices")
+    os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+
+
+def is_protected(path: Path) -> None:
+    path.write_text(PAGE)
+    path.chmod(0o444)
+
+
+NEVER = {
+    is_a_link: "it is a symbolic link",
+    is_a_dangling_link: "it is a symbolic link",
+    Path.mkdir: "it is a directory",
+    is_a_pipe: "it is not a regular file",
+    is_a_socket: "it is not a regular file",
+    is_a_device: "it is not a regular file",
+    is_protected: "it is write-protected",
+}
+"""Not even with --force, and nothing is appended to it either."""
+
+COMMANDS = (
+    "report e.sqlite --html there",
+    "history . --html there",
+    "compare 17 18 --html there",
+    "compare --resume e.sqlite --html there",
+    "run mine.toml --html there",
+)
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for study in ("start_study", "resume_study"):
+        monkeypatch.setattr(measuring, study, lambda *_: pytest.fail("it measured"))
+    return tmp_path
+
+
+def state_of(folder: Path) -> dict[str, tuple[int, object]]:
+    return {
+        path.name: (path.lstat().st_mode, path.read_bytes() if path.is_file() else path.lstat().st_ino)
+        for path in folder.iterdir()
+    }
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+@pytest.mark.parametrize("make", NEVER)
+def test_what_is_no_regular_file_is_never_replaced(
+    words: str, make: Callable[[Path], None], place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_study(place / "e.sqlite", MADE)
+    make(place / "there")
+    before = state_of(place)
+    for force in ([], ["--force"]):
+        assert run([*words.split(), *force]) == 2
+        assert f"cannot write there: {NEVER[make]}" in capsys.readouterr().err
+    assert state_of(place) == before
+
+
+@pytest.mark.parametrize("make", NEVER)
+def test_nothing_is_appended_to_what_is_no_regular_file(
+    make: Callable[[Path], None], place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_study(place / "e.sqlite", MADE)
+    make(place / "there")
+    before = state_of(place)
+    for words in ("report e.sqlite", "compare 17 18"):
+        assert run([*words.split(), "--summary", "there"]) == 2
+        assert f"cannot write there: {NEVER[make]}" in capsys.readouterr().err
+    assert state_of(place) == before
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_file_that_pgdyno_did_not_write_is_not_replaced(
+    words: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_study(place / "e.sqlite", MADE)
+    is_a_file(place / "there")
+    assert run(words.split()) == 2
+    told = capsys.readouterr().err
+    assert told == "pgdyno: there was not written by pgdyno: name another file, or replace it with --force\n"
+    assert (place / "there").read_text() == SOMEBODYS
+
+
+def test_the_page_beside_the_evidence_is_not_somebodys(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    is_a_file(place / "e.html")
+    assert run(["compare", "17", "18", "--evidence", "e.sqlite"]) == 2
+    assert "e.html was not written by pgdyno" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["report e.sqlite --html p.html", "history . --html p.html"])
+def test_a_page_of_ours_is_replaced_and_another_with_force(
+    words: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_study(place / "e.sqlite", MADE)
+    page = place / "p.html"
+    for content, force in (("", []), (PAGE, []), (SOMEBODYS, ["--force"])):
+        page.write_text(content)
+        assert run([*words.split(), *force]) == 0
+        assert run(words.split()) == 0  # the page that it wrote is its own
+    assert page.read_text().startswith("<!doctype html>") and MARK in page.read_text()
+    capsys.readouterr()
+
+
+def test_a_summary_is_appended_to_what_stands_there(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_study(place / "e.sqlite", MADE)
+    is_a_file(place / "there")
+    assert run(["report", "e.sqlite", "--summary", "there"]) == 0
+    assert (place / "there").read_text().startswith(SOMEBODYS)
+    assert len((place / "there").read_text()) > len(SOMEBODYS)
+    assert run(["report", "e.sqlite", "--summary", "/dev/stdout"]) in (0, 2)  # pytest's own stream
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("left", ["e.sqlite-wal", "e.sqlite-shm", "e.sqlite-journal"])
+def test_new_evidence_is_not_made_where_a_log_of_another_lies(
+    left: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / left).write_text(SOMEBODYS)
+    assert run(["compare", "17", "18", "--evidence", "e.sqlite"]) == 2
+    assert f"{left} lies where SQLite would take it for a part of e.sqlite" in capsys.readouterr().err
+    assert (place / left).read_text() == SOMEBODYS
+
+
+def test_a_lock_that_is_somebodys_file_is_left_as_it_is(place: Path) -> None:
+    (place / "Cargo.lock").write_text(SOMEBODYS)
+    with pytest.raises(EvidenceError, match=r"Cargo\.lock is not a lock of pgdyno"):
+        write_study(place / "Cargo", MADE)
+    assert {path.name: path.read_text() for path in place.iterdir()} == {"Cargo.lock": SOMEBODYS}
+
+
+def test_a_lock_of_a_process_that_died_is_taken_over(place: Path) -> None:
+    (place / "e.lock").write_text("123\n")
+    write_study(place / "e", MADE)
+    assert [path.name for path in place.iterdir()] == ["e"]
+
+
+def test_what_lies_beside_new_evidence_is_left_as_it_is(place: Path) -> None:
+    (place / "e.new").write_text(SOMEBODYS)
+    write_study(place / "e", MADE)
+    assert (place / "e.new").read_text() == SOMEBODYS
+
+
+def test_evidence_that_came_there_meanwhile_is_not_replaced(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = writer._make
+
+    def slow(*values: object) -> None:
+        whole(*values)  # type: ignore[arg-type]
+        is_a_file(place / "e")
+
+    monkeypatch.setattr(writer, "_make", slow)
+    with pytest.raises(EvidenceExistsError):
+        write_study(place / "e", MADE)
+    assert {path.name: path.read_text() for path in place.iterdir()} == {"e": SOMEBODYS}
+
+
+@pytest.mark.parametrize("words", ["demo there", "demo there/below"])
+def test_a_demo_finds_out_before_it_fetches_servers(
+    words: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "choose_arms", lambda: pytest.fail("it fetched"))
+    is_a_file(place / "there")
+    assert run(words.split()) == 2
+    assert "cannot make the directory there" in capsys.readouterr().err
+    assert (place / "there").read_text() == SOMEBODYS

@@ -207,7 +207,7 @@ def test_a_closed_file_has_no_companions(tmp_path: Path) -> None:
 def test_what_a_kill_left_of_making_a_file_is_no_part_of_the_next_one(tmp_path: Path) -> None:
     # A journal beside a database is rolled back into it when it is opened.
     for companion in ("", "-journal", "-wal", "-shm"):
-        (tmp_path / f"e.new{companion}").write_bytes(b"of another file")
+        (tmp_path / f"e.{16 * '0'}.new{companion}").write_bytes(b"of another file")
     write_study(tmp_path / "e", SMALL)
     assert [path.name for path in tmp_path.iterdir()] == ["e"]
 

@@ -58,12 +58,12 @@ def started() -> Iterator[Started]:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def impatient(monkeypatch: pytest.MonkeyPatch, server_dir: Path) -> None:
     """The limits as they are, but short."""
     monkeypatch.setattr(bounded, "ANSWER_TIMEOUT_S", 0.2)
     monkeypatch.setattr(bounded, "CONNECT_TIMEOUT_S", 1)
     monkeypatch.setattr(specification, "CONNECT_TIMEOUT_S", 1.0)
-    monkeypatch.setenv("PGDYNO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PGDYNO_CACHE", str(server_dir))
 
 
 @pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.name.lower())

@@ -156,7 +156,7 @@ def test_a_running_server_newer_than_all_that_is_tested_has_a_caveat(
 
 @pytest.mark.parametrize("spec", ["19", "19.1", "19devel", "19beta1", "20"])
 def test_a_version_newer_than_all_that_is_tested_is_not_fetched_and_the_error_says_so(spec: str) -> None:
-    with pytest.raises(FetchError, match=rf"PostgreSQL {spec} .*10 to 18.*directory of its binaries"):
+    with pytest.raises(UsageError, match=rf"PostgreSQL {spec} .*10 to 18.*directory of its binaries"):
         resolve(spec, store=FakeStore(EMBEDDED))
 
 

@@ -35,7 +35,7 @@ from pgdyno.cli.workload import PgbenchData, PgbenchScripts, TpccCalls, TpccData
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
 from pgdyno.lab.study import Request
-from pgdyno.study.arm import parse_arms
+from pgdyno.study.arm import ArmSpec, parse_arms
 from pgdyno.study.cases import only_case
 from pgdyno.study.limit import parse_limit
 from pgdyno.study.plan import TOGETHER, Study
@@ -177,6 +177,7 @@ def compare(
         Path | None,
         typer.Option(metavar="FILE", help="Go on with this evidence; --minutes then adds time."),
     ] = None,
+    force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
     gating: Gating,
@@ -200,13 +201,13 @@ def compare(
         raise UsageError(f"--minutes: {minutes:g} is no budget: give more than 0, such as 5")
     gating.check()
     if html is not None:
-        require_place_of_text(html)
+        require_place_of_text(html, force=force)
     if resume is not None:
         if arms:
             raise UsageError("--resume takes the arms from the evidence file: name none")
         refuse_what_is_not_read(context)
         return run_and_report(
-            resume, None, more_minutes=minutes, html=html, json=json, quiet=quiet, gating=gating
+            resume, None, more_minutes=minutes, html=html, force=force, json=json, quiet=quiet, gating=gating
         )
     if not arms or len(arms) < 2:
         raise UsageError("name two arms or more, the baseline first; for example: pgdyno compare 17 18")
@@ -265,7 +266,7 @@ def compare(
         "seed": secrets.randbelow(2**48) if seed is None else seed,
         "on_failure": on_failure,
         "nearest": nearest,
-        "into_existing": into_existing,
+        "into_existing": _into_existing(specs, into_existing=into_existing),
         "aa": not no_aa,
         "aa_refused_by": "--no-aa" if no_aa else "",
     }
@@ -281,10 +282,17 @@ def compare(
         request_of(study),
         heading=describe(study),
         html=html,
+        force=force,
         json=json,
         quiet=quiet,
         gating=gating,
     )
+
+
+def _into_existing(arms: Sequence[ArmSpec], *, into_existing: bool) -> bool:
+    if into_existing and not any(arm.is_dsn for arm in arms):
+        raise UsageError("--into-existing is about databases of running servers: no ARM is a DSN")
+    return into_existing
 
 
 ALL_BY_DEFAULT = "default"

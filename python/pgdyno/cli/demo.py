@@ -13,6 +13,7 @@ from pgdyno.cli import options
 from pgdyno.cli.compare import describe, request_of, title_of
 from pgdyno.cli.console import say
 from pgdyno.cli.measuring import run_and_report
+from pgdyno.cli.place import require_place
 from pgdyno.errors import FetchError, UsageError
 from pgdyno.server.cache import Cache
 from pgdyno.server.find import resolve_all, system_builds
@@ -39,6 +40,9 @@ def demo(
     17 against 18 where they can be had, else 16 against 17, else 15 against 16. Where there is one version
     only, it is compared with itself under the settings of @starter.
     """
+    stem = directory / time.strftime("demo-%Y%m%d-%H%M%S")
+    _make(directory)
+    require_place(stem.with_suffix(".sqlite"))
     machine = options.this_machine()
     arms = choose_arms()
     study = Study(
@@ -51,9 +55,17 @@ def demo(
         budget_s=DEMO_BUDGET_S,
         seed=secrets.randbelow(2**48) if seed is None else seed,
     )
-    directory.mkdir(parents=True, exist_ok=True)
-    stem = directory / time.strftime("demo-%Y%m%d-%H%M%S")
     return run_and_report(stem.with_suffix(".sqlite"), request_of(study), heading=describe(study))
+
+
+def _make(directory: Path) -> None:
+    """Before servers are fetched. Raises UsageError."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot make the directory {directory}: {error.strerror}: name another directory"
+        ) from None
 
 
 def choose_arms() -> list[str]:

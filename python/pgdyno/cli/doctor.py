@@ -92,6 +92,10 @@ def doctor(
       pgdyno doctor --strict --json
       pgdyno doctor --calibrate 10m
     """
+    if strict and (calibrations or calibrate is not None):
+        raise UsageError("--strict is about what disturbs this machine now: leave --calibrate away")
+    if calibrations and calibrate is not None:
+        raise UsageError("--calibrations shows earlier ones, --calibrate makes one: ask for one of them")
     if calibrations:
         return show(as_json)
     if calibrate is not None:
@@ -120,7 +124,7 @@ def doctor(
     }
     if given := [name for name, value in of_calibration.items() if value not in (None, [])]:
         raise UsageError(f"{given[0]} is of a calibration: add --calibrate 10m")
-    if not as_json:
+    if not as_json and not quiet:
         say(f"watching this machine for {WATCH_S + SYNC_S:.0f} s …")
     cache = Cache.open()
     state = examine_machine(WATCH_S, cache.root, SYNC_S)

@@ -12,7 +12,7 @@ import typer
 
 from pgdyno.analysis.study.gate import Condition, Gate, gate, parse_condition
 from pgdyno.cli.console import say
-from pgdyno.cli.place import require_place_of_text
+from pgdyno.cli.place import append_text, require_summary
 from pgdyno.errors import PgdynoError, UsageError
 from pgdyno.report import gate as wording
 from pgdyno.report.hosts import HostsReport
@@ -56,7 +56,7 @@ class Gating:
         """Before minutes go into measuring, and into making ``evidence``. Raises UsageError."""
         _ = self.conditions
         if self.summary_file is not None:
-            require_place_of_text(self.summary_file, evidence)
+            require_summary(self.summary_file, evidence)
 
     @property
     def conditions(self) -> list[Condition]:
@@ -82,7 +82,7 @@ class Gating:
     def summarise(self, built: StudyReport | HostsReport, found: Gate | None, files: Sequence[Path]) -> None:
         """Where it was asked for. Raises PgdynoError."""
         if self.summary_file is not None:
-            _append(self.summary_file, to_summary(built, found, [str(path) for path in files]))
+            append_text(self.summary_file, to_summary(built, found, [str(path) for path in files]))
 
     def status(self, found: Gate | None, *, quiet: bool = False) -> int:
         """The exit status, after everything was shown and written. Raises PgdynoError for a gate that cannot
@@ -103,11 +103,3 @@ class Gating:
 
 
 NOTHING_ASKED = Gating()
-
-
-def _append(path: Path, text: str) -> None:
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise PgdynoError(f"cannot write the summary to {path}: {error.strerror}") from error

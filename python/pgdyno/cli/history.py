@@ -38,6 +38,7 @@ def history(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A page with a picture of each series.")
     ] = None,
+    force: options.Force = False,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -45,8 +46,11 @@ def history(
         ),
     ] = None,
     newest: Annotated[
-        int, typer.Option(metavar="N", min=1, help="With --fail-if: in so many files a change is news.")
-    ] = NEWEST,
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help=f"With --fail-if: in so many files a change is news. [default: {NEWEST}]"
+        ),
+    ] = None,
     json: options.Json = False,
 ) -> int:
     """Say when a study that is run again and again began to give other results, and what else changed then.
@@ -60,8 +64,11 @@ def history(
       pgdyno history nightly --metric p99 --metric server_cpu --json
     """
     asked, keys = _conditions(fail_if or ()), [_key(text) for text in metric or ()]
+    if newest is not None and not asked:
+        raise UsageError("--newest says what --fail-if takes for news: add --fail-if, or leave it away")
+    newest = NEWEST if newest is None else newest
     if html is not None:
-        require_place_of_text(html)
+        require_place_of_text(html, force=force)
     skipped: dict[str, str] = {}
     groups = grouped(_studies(directory, skipped), keys, skipped)
     report = HistoryReport(histories(groups), skipped)
@@ -73,7 +80,7 @@ def history(
     found = news(report, asked, newest) if asked else None
     unjudged = untold(report, newest) if asked else []
     if html is not None:
-        write_text(html, to_html(report))
+        write_text(html, to_html(report), force=force)
         say(f"history {html}")
     if json:
         print_json(as_object(report, found, unjudged))

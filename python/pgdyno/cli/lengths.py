@@ -66,6 +66,8 @@ def refuse_turns_in_one_piece(
     """Checkpoint cycles and numbers of transactions are one piece, driven with the schedule blocks. Where
     slices were asked for in so many words, that is not what was wanted. Raises UsageError.
     """
+    if transactions is not None and window is not None:
+        raise UsageError("--transactions and --window both say how much is measured: give one of them")
     if window is not None and window.startswith(CHECKPOINTS):
         piece = "checkpoint cycles are"
     elif transactions is not None:

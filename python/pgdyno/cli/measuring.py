@@ -25,6 +25,7 @@ def run_and_report(
     resumed_by: str = "pgdyno compare --resume",
     more_minutes: float | None = None,
     html: Path | None = None,
+    force: bool = False,
     json: bool = False,
     quiet: bool = False,
     gating: Gating = NOTHING_ASKED,
@@ -35,7 +36,7 @@ def run_and_report(
     """
 
     html = html or path.with_suffix(".html")
-    require_place_of_text(html, path)
+    require_place_of_text(html, path, force=force)
     gating.check(path)
 
     with Interruption() as interruption:
@@ -48,7 +49,7 @@ def run_and_report(
         else:
             ending = start_study(path, request, watch_for, interruption)
     built = read_report(path)
-    write_html(built, html)
+    write_html(built, html, force=force)
     found = gating.gate(built)
     print_report(built, "json" if json else "terminal", found)
     if not quiet:

@@ -41,6 +41,10 @@ Threads = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Replace the file of --html although pgdyno did not write it."),
+]
 NoAa = Annotated[
     bool,
     typer.Option(

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from pgdyno.analysis.study.gate import Gate
 from pgdyno.analysis.study.hosts import find_hosts
 from pgdyno.analysis.study.study import StudyFindings, find_study
+from pgdyno.cli import options
 from pgdyno.cli.console import out, say, writing
 from pgdyno.cli.gating import Gating
 from pgdyno.cli.groups import expanded
@@ -43,6 +44,7 @@ def report(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write it as one HTML file that needs no network.")
     ] = None,
+    force: options.Force = False,
     as_: Annotated[
         Literal["whole", "published"],
         typer.Option("--as", help="published: just the source's tables, ours beside, here or with --md."),
@@ -70,15 +72,18 @@ def report(
     if len(wanted) > 1:
         raise UsageError(f"--{wanted[0]} and --{wanted[1]} both go to standard output: ask for one of them")
     if as_ == "published":
+        for said, is_given in (("--html", html is not None), ("--json", json), ("--csv", csv)):
+            if is_given:
+                raise UsageError(f"--as published shows tables here or with --md: leave {said} away")
         if gating.is_wanted:
             raise UsageError("--as published shows tables only: leave --fail-if and --summary away")
         _print_published(_read(evidence), md=md)
         return 0
     if html is not None:
-        require_place_of_text(html)
+        require_place_of_text(html, force=force)
     built = _read(evidence)
     if html is not None:
-        write_html(built, html)
+        write_html(built, html, force=force)
         say(f"report {html}")
     found = gating.gate(built)
     if wanted or html is None:
@@ -129,9 +134,9 @@ def names_of_files(paths: Sequence[Path]) -> list[str]:
     return ["/".join(of[-length:]) for of in parts]
 
 
-def write_html(built: StudyReport | HostsReport, html: Path) -> None:
+def write_html(built: StudyReport | HostsReport, html: Path, *, force: bool = False) -> None:
     """Raises PgdynoError where the file cannot be written."""
-    write_text(html, to_html(built))
+    write_text(html, to_html(built), force=force)
 
 
 def _print_published(built: StudyReport | HostsReport, *, md: bool) -> None:

@@ -6,7 +6,7 @@ import typer
 
 from pgdyno.errors import UsageError
 
-READ = ("resume", "minutes", "html", "json", "quiet", "fail_if", "summary")
+READ = ("resume", "minutes", "html", "force", "json", "quiet", "fail_if", "summary")
 """Parameters of ``compare`` and ``run`` that a resume obeys."""
 
 

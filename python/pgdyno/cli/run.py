@@ -61,6 +61,7 @@ def run(
     resume: Annotated[
         Path | None, typer.Option(metavar="EVIDENCE", help="Go on with a study that was interrupted.")
     ] = None,
+    force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
     gating: Gating,
@@ -76,7 +77,7 @@ def run(
         raise UsageError(f"--minutes: {minutes:g} is no time to measure: give more than 0, such as 10")
     gating.check()
     if html is not None:
-        require_place_of_text(html)
+        require_place_of_text(html, force=force)
     if resume is not None:
         if study is not None or fit:
             raise UsageError("--resume takes the study from the evidence: name no other, and fit nothing")
@@ -86,6 +87,7 @@ def run(
             None,
             more_minutes=minutes,
             html=html,
+            force=force,
             json=json,
             quiet=quiet,
             resumed_by=RESUMED_BY,
@@ -119,6 +121,7 @@ def run(
         request,
         heading=heading,
         html=html,
+        force=force,
         json=json,
         quiet=quiet,
         resumed_by=RESUMED_BY,

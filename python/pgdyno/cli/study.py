@@ -155,8 +155,13 @@ def plan(
         bool, typer.Option("--fit", help="Fitted to this machine and to --minutes; says what that changes.")
     ] = False,
     minutes: Annotated[
-        float, typer.Option(metavar="N", min=0.1, help="With --fit: of measuring, after loading.")
-    ] = DEFAULT_MINUTES,
+        float | None,
+        typer.Option(
+            metavar="N",
+            min=0.1,
+            help=f"With --fit: of measuring, after loading. [default: {DEFAULT_MINUTES:g}]",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what would run, how long it takes and how much disk it needs, without running it.
@@ -165,12 +170,14 @@ def plan(
       pgdyno study plan mine.toml
       pgdyno study plan moppel-2019-pgbench-11-vs-12 --fit --minutes 30
     """
+    if minutes is not None and not fit_it:
+        raise UsageError("--minutes is what --fit scales the study to: add --fit, or leave it away")
     study, cache = read(file), Cache.open()
     machine = options.this_machine()
     changes: tuple[Change, ...] = ()
     if fit_it:
         free = free_bytes(cache.root)
-        fitted = fit(study, FitMachine(machine.cores, machine.memory_bytes, free), minutes)
+        fitted = fit(study, FitMachine(machine.cores, machine.memory_bytes, free), minutes or DEFAULT_MINUTES)
         study, changes = fitted.file, fitted.changes
     found = outlook(study, cache, machine)
     if as_json:

@@ -10,8 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
-from marshal import dumps
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 SCHEMA = "sqlite_schema"
 """The table of SQLite in which the definitions of all others stand: it has a checksum, too."""
@@ -20,9 +19,6 @@ OWN = "checksum"
 """The table in which the checksums stand: damage of it shows as a checksum that does not match."""
 
 _DIGEST_BYTES = 8
-_MARSHAL_VERSION = (
-    2  # The last format in which equal values always give equal bytes: later ones share objects.
-)
 _MODULUS = 1 << (8 * _DIGEST_BYTES)
 _FUNCTION = "pgdyno_count_row"
 
@@ -40,11 +36,21 @@ class Sum(NamedTuple):
 
 
 def row_digest(row: tuple[object, ...]) -> int:
-    """Return the digest of one row: BLAKE2b of 8 bytes over its values in the order of the columns."""
-    return int.from_bytes(blake2b(dumps(row, _MARSHAL_VERSION), digest_size=_DIGEST_BYTES).digest(), "little")
+    """Return the digest of one row: BLAKE2b of 8 bytes over type, length and bytes of each value in turn."""
+    digest = blake2b(digest_size=_DIGEST_BYTES)
+    for value in row:
+        if isinstance(value, bytes):
+            data = value
+        elif isinstance(value, str):
+            data = value.encode()
+        else:
+            data = repr(value).encode()  # an integer, a float, which repr gives back exactly, or None
+        digest.update(f"{type(value).__name__} {len(data)} ".encode())
+        digest.update(data)
+    return int.from_bytes(digest.digest(), "little")
 
 
-def sum_of(rows: Iterable[tuple[object, ...]]) -> Sum:
+def sum_of(rows: Iterable[tuple[Any, ...]]) -> Sum:
     """Return the checksum of these rows, whatever their order."""
     n = digest = 0
     for row in rows:
@@ -128,7 +134,7 @@ class Ledger:
             [(*_stored(self._sums[name]), name) for name in self._before],
         )
 
-    def _count(self, table: str, sign: int, *row: object) -> None:
+    def _count(self, table: str, sign: int, *row: Any) -> None:
         known = self._sums[table]
         self._before.setdefault(table, known)
         digest = (known.digest + sign * row_digest(row)) % _MODULUS

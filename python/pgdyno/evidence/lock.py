@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from pathlib import Path
 
 from pgdyno.errors import EvidenceError
+
+_OWN_BYTES_MAX = 64
+"""More than the digits of any process id."""
 
 
 class WriterLock:
@@ -26,7 +30,7 @@ class WriterLock:
     def _take(self) -> int:
         while True:
             try:
-                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
             except OSError as error:
                 raise EvidenceError(
                     f"cannot write beside the evidence: {error.strerror}: {self._path}"
@@ -41,9 +45,19 @@ class WriterLock:
                     "wait for it, or name another file"
                 ) from error
             if self._is_current(descriptor):
+                self._refuse_a_foreign_file(descriptor)
                 return descriptor
             # The former holder removed the file between our open and our lock: ours has no name any more.
             os.close(descriptor)
+
+    def _refuse_a_foreign_file(self, descriptor: int) -> None:
+        """Of a process that died its number is left. Anything else is somebody's file, such as Cargo.lock."""
+        if re.fullmatch(rb"[0-9]*\n?", os.pread(descriptor, _OWN_BYTES_MAX, 0)):
+            return
+        os.close(descriptor)
+        raise EvidenceError(
+            f"{self._path} is not a lock of pgdyno, and would be replaced: name another file for the evidence"
+        )
 
     def _is_current(self, descriptor: int) -> bool:
         try:

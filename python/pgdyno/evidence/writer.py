@@ -17,7 +17,10 @@ repeats its block.
 
 from __future__ import annotations
 
+import glob
 import json
+import re
+import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -48,6 +51,9 @@ from pgdyno.evidence.records import (
     TrialStatus,
 )
 
+_HALF_MADE = re.compile(r"\.[0-9a-f]{16}\.new(-journal|-wal|-shm)?")
+"""After the name of an evidence file that is being made: what nobody can guess."""
+
 
 class Writer:
     """The one writer of an evidence file."""
@@ -77,11 +83,12 @@ class Writer:
         try:
             if path.exists():
                 raise EvidenceExistsError(path)
-            half_made = path.with_name(path.name + ".new")
-            _remove_half_made(half_made)
+            _remove_half_made_of_the_dead(path)
+            # A name that nobody else has: what lies there is not ours to remove.
+            half_made = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
             try:
                 _make(half_made, cases, lock)
-                half_made.rename(path)
+                _take_name(half_made, path)
             finally:
                 _remove_half_made(half_made)
             return cls(path, file.open_for_writing(path), lock)
@@ -320,11 +327,26 @@ class Writer:
 
 
 def _remove_half_made(path: Path) -> None:
-    """The file and SQLite's companions of it: a journal that a kill has left would be rolled back into the
-    next file of that name.
-    """
+    """The file and SQLite's companions of it."""
     for companion in ("", "-journal", "-wal", "-shm"):
         path.with_name(path.name + companion).unlink(missing_ok=True)
+
+
+def _remove_half_made_of_the_dead(path: Path) -> None:
+    """What a killed writer of this very file has left. Its lock is held, so no living one has any."""
+    for left in path.parent.glob(f"{glob.escape(path.name)}.*.new*"):
+        if _HALF_MADE.fullmatch(left.name.removeprefix(path.name)):
+            left.unlink(missing_ok=True)
+
+
+def _take_name(half_made: Path, path: Path) -> None:
+    """Rename where nothing is yet, also if something came there meanwhile: a link replaces no file."""
+    try:
+        path.hardlink_to(half_made)
+    except FileExistsError as error:
+        raise EvidenceExistsError(path) from error
+    except OSError:  # of a file system without hard links
+        half_made.rename(path)
 
 
 def _make(path: Path, cases: Sequence[tuple[Study, Sequence[Arm]]], lock: WriterLock) -> None:

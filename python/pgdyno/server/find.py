@@ -169,7 +169,10 @@ def _substitute(
     wanted: Wanted, system: Sequence[Build], store: EmbeddedStore, nearest: bool, error: FetchError
 ) -> Build:
     if not nearest:
-        wanted.require_fetchable()
+        try:
+            wanted.require_fetchable()
+        except FetchError as unfetchable:
+            raise UsageError(str(unfetchable)) from error
     try:
         fetchable = store.available()
     except FetchError:
