@@ -19,7 +19,10 @@ WORDS_MAX = 25
 
 PAGES = sorted(
     page
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
+    for page in (
+        *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")),
+        *(ROOT / "docs").rglob("*.md"),
+    )
     if str(page.relative_to(ROOT)) not in RULES["excluded"]
 )
 SHORT = [page for page in PAGES if page.parent.name != "adr"]
