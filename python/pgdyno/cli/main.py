@@ -11,7 +11,6 @@ import typer
 from typer.exceptions import TyperException
 
 from pgdyno import __version__
-from pgdyno.cli import last_resort
 from pgdyno.cli.commands import Commands
 from pgdyno.cli.console import PLAIN, say, writing
 from pgdyno.cli.streams import ready_streams, survive_hangup, without_output
@@ -70,6 +69,8 @@ def run(arguments: Sequence[str]) -> int:
         without_output()
         return 1
     except Exception as error:  # noqa: BLE001  # the last resort
+        from pgdyno.cli import last_resort  # noqa: PLC0415
+
         say(f"pgdyno: {last_resort.unexpected(error, arguments)}")
         return last_resort.EXIT_STATUS
 

@@ -57,7 +57,8 @@ impl MappedCounters {
     /// Sets one of them.
     #[inline]
     pub fn set(&self, index: usize, value: u64) {
-        self.all()[index].store(value, Ordering::Relaxed);
+        // After what was set before it: whoever reads the file of a process that died relies on the order.
+        self.all()[index].store(value, Ordering::Release);
     }
 }
 

@@ -59,7 +59,7 @@ impl Bench {
                 let path = keeping.path.display();
                 return Err(format!("checkpoint \"{path}\" is of a run with other options: {difference}"));
             }
-            let history = self.history(&checkpoint, &keeping.live);
+            let history = self.history(&checkpoint, &keeping.live)?;
             self.before = Before { history, ..checkpoint.before() };
             self.set_states(checkpoint.threads);
         }
@@ -76,16 +76,16 @@ impl Bench {
         Ok(())
     }
 
-    fn history(&self, checkpoint: &Checkpoint, live: &Live) -> History {
-        let (since, is_certain) = live.since(checkpoint);
+    fn history(&self, checkpoint: &Checkpoint, live: &Live) -> Result<History, String> {
+        let (since, is_certain) = live.since(checkpoint)?;
         let clients = checkpoint.threads.iter().flat_map(|thread| &thread.place.clients);
         let in_flight = clients.filter(|client| self.is_to_go_on(client.ended)).count();
         let earlier = checkpoint.history;
-        History {
+        Ok(History {
             resumed: earlier.resumed + 1,
             run_again: earlier.run_again + since,
             in_flight_max: earlier.in_flight_max + in_flight as u64,
             is_incomplete: earlier.is_incomplete || !is_certain,
-        }
+        })
     }
 }

@@ -142,16 +142,76 @@ fn transactions_after_a_checkpoint_are_known_unless_the_machine_died() {
     drop(live);
     first.threads[0].place.clients[1].ended = 4;
     let live = Live::lock(&directory.file()).unwrap();
-    assert_eq!(live.since(&first), (10 + 7 + 12, true));
+    assert_eq!(live.since(&first), Ok((10 + 7 + 12, true)));
     // Another start of the machine: what was not on disk is lost.
     let mut other_boot = first.clone();
     other_boot.boot = "another".to_owned();
-    assert_eq!(live.since(&other_boot), (29, false));
+    assert_eq!(live.since(&other_boot), Ok((29, false)));
     // A checkpoint of a run that has not begun to count: these are its forerunner's, which it knows of.
     let mut next = first.clone();
     next.history.resumed = 1;
-    assert_eq!(live.since(&next), (0, true));
+    assert_eq!(live.since(&next), Ok((0, true)));
     drop(live);
     fs::remove_file(file::beside(&directory.file(), "live")).unwrap();
-    assert_eq!(Live::lock(&directory.file()).unwrap().since(&first), (0, false));
+    assert_eq!(Live::lock(&directory.file()).unwrap().since(&first), Ok((0, false)));
+}
+
+/// What a run leaves that was killed: the checkpoint, and the bytes of the counters beside it.
+fn killed(directory: &Directory) -> (Checkpoint, Vec<u8>) {
+    let first = checkpoint(ThreadState::all(&program(), CLIENTS, 2, false));
+    let mut live = Live::lock(&directory.file()).unwrap();
+    live.begin(&first).unwrap();
+    for client in 0..CLIENTS as u32 {
+        live.set(client, 10);
+    }
+    drop(live);
+    (first, fs::read(file::beside(&directory.file(), "live")).unwrap())
+}
+
+#[test]
+fn each_bit_that_flips_in_the_counters_is_found() {
+    let directory = Directory::new("live-bits");
+    let (first, whole) = killed(&directory);
+    let path = file::beside(&directory.file(), "live");
+    let read = || Live::lock(&directory.file()).and_then(|live| live.since(&first));
+    let known = read().unwrap();
+    for bit in 0..whole.len() * 8 {
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&path, &bytes).unwrap();
+        match read() {
+            Err(message) => assert!(message.contains("is damaged, or not of pgdyno-pgbench: remove it")),
+            // Of the word that means nothing; or as if the process had died between two stores.
+            Ok(found) => assert!(found == known || found.0.abs_diff(known.0) <= 1, "bit {bit}: {found:?}"),
+        }
+    }
+}
+
+#[test]
+fn counters_that_were_cut_or_are_of_something_else_are_refused() {
+    let directory = Directory::new("live-foreign");
+    let (first, whole) = killed(&directory);
+    let path = file::beside(&directory.file(), "live");
+    let read = || Live::lock(&directory.file()).and_then(|live| live.since(&first));
+    for bytes in [
+        &b"what took somebody a year"[..],
+        b"x",
+        &whole[..whole.len() - 16],
+        &[&whole[..], &[0; 16]].concat(),
+    ] {
+        fs::write(&path, bytes).unwrap();
+        let message = read().unwrap_err();
+        assert!(
+            message.ends_with("remove it to go on without the number of transactions run again"),
+            "{message}"
+        );
+        assert_eq!(fs::read(&path).unwrap(), bytes, "what is refused is left as it is");
+    }
+    // A run that was killed while the file was made had counted nothing; a machine that died leaves any part.
+    fs::write(&path, vec![0; whole.len()]).unwrap();
+    assert_eq!(read(), Ok((0, false)));
+    fs::write(&path, &whole[..whole.len() - 16]).unwrap();
+    let mut other_boot = first.clone();
+    other_boot.boot = "another".to_owned();
+    assert!(Live::lock(&directory.file()).unwrap().since(&other_boot).is_ok_and(|(_, certain)| !certain));
 }
