@@ -82,8 +82,9 @@ def test_the_checksums_kept_row_by_row_are_those_of_the_rows(tmp_path: Path) -> 
 
 def test_a_digest_is_as_documented() -> None:
     """docs/reference/results-file.md and schema.sql say how: here are the bytes, made by hand."""
-    values = b"i\1\0\0\0" + b"N" + b"g" + struct.pack("<d", 0.5) + b"u\2\0\0\0\xc3\xa4" + b"s\1\0\0\0\0"
-    digest = hashlib.blake2b(b"(\5\0\0\0" + values, digest_size=8).digest()
+    values = b"integer 1 1" + b"null 0 " + b"real 8 " + struct.pack("<d", 0.5)
+    values += b"text 2 \xc3\xa4" + b"blob 1 \0"
+    digest = hashlib.blake2b(values, digest_size=8).digest()
     assert checksums.row_digest((1, None, 0.5, "ä", b"\0")) == int.from_bytes(digest, "little")
     rows = [(1, "a"), (2, "b")]
     assert checksums.sum_of(rows) == checksums.sum_of(reversed(rows))

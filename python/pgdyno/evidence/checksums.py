@@ -7,6 +7,7 @@ of the rows, and a row that is added or changed costs one digest, however long t
 from __future__ import annotations
 
 import sqlite3
+import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -36,18 +37,32 @@ class Sum(NamedTuple):
 
 
 def row_digest(row: tuple[object, ...]) -> int:
-    """Return the digest of one row: BLAKE2b of 8 bytes over type, length and bytes of each value in turn."""
+    """Return the digest of one row: BLAKE2b of 8 bytes over its values in the order of the columns.
+
+    Each value is its type, as SQLite's typeof names it, its length in bytes, and its bytes, with a space
+    between. Integers are decimal text, reals 8 bytes (IEEE 754, little-endian), texts UTF-8.
+    """
     digest = blake2b(digest_size=_DIGEST_BYTES)
     for value in row:
-        if isinstance(value, bytes):
-            data = value
-        elif isinstance(value, str):
-            data = value.encode()
-        else:
-            data = repr(value).encode()  # an integer, a float, which repr gives back exactly, or None
-        digest.update(f"{type(value).__name__} {len(data)} ".encode())
+        kind, data = _bytes_of(value)
+        digest.update(b"%s %d " % (kind, len(data)))
         digest.update(data)
     return int.from_bytes(digest.digest(), "little")
+
+
+def _bytes_of(value: object) -> tuple[bytes, bytes]:
+    match value:
+        case None:
+            return b"null", b""
+        case int():
+            return b"integer", b"%d" % value
+        case float():
+            return b"real", struct.pack("<d", value)
+        case str():
+            return b"text", value.encode()
+        case bytes():
+            return b"blob", value
+    raise TypeError(f"SQLite has no values of the type {type(value).__name__}")
 
 
 def sum_of(rows: Iterable[tuple[Any, ...]]) -> Sum:

@@ -221,7 +221,7 @@ CREATE TABLE log (
 ) STRICT;
 
 -- What the rows of each table have to be, changed in the same transaction as they are; and of sqlite_schema, the definitions themselves.
--- A row's digest is BLAKE2b, of 8 bytes, of its values in the order of the columns, each as its type, its length and its bytes (see row_digest in checksums.py).
+-- A row's digest is BLAKE2b, of 8 bytes, of its values in the order of the columns, each as "TYPE LENGTH BYTES": row_digest in checksums.py.
 CREATE TABLE checksum (
     name                TEXT PRIMARY KEY,       -- of the table
     rows                INTEGER NOT NULL,
