@@ -1,11 +1,11 @@
-"""How often the caveat blocks-remember is raised: of blocks that do, and of others."""
+"""How often the caveat autocorrelated-blocks is raised: of blocks that do, and of others."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from bench.noise import Noise, autocorrelated, heavy_tails, normal
-from pgdyno.analysis.comparison.doubts import REMEMBERING_ALARM
+from pgdyno.analysis.comparison.comparison_caveats import REMEMBERING_ALARM
 from pgdyno.analysis.statistics.remembering import is_remembered
 
 BLOCKS = (10, 20, 40, 60)

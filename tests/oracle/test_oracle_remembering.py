@@ -10,7 +10,7 @@ import scipy.stats
 from bench.noise import Noise, autocorrelated, heavy_tails, normal
 from bench.stopping import judged
 
-from pgdyno.analysis.comparison.doubts import REMEMBERING_ALARM as ALARM
+from pgdyno.analysis.comparison.comparison_caveats import REMEMBERING_ALARM as ALARM
 from pgdyno.analysis.statistics.effect import Method
 from pgdyno.analysis.statistics.remembering import (
     BLOCKS_MIN,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from test_analysis_telemetry import trial
 
-from pgdyno.analysis.steadiness.cycles import Cycles, begun, doubts, of_arm
+from pgdyno.analysis.steadiness.cycles import Cycles, begun, cycle_caveats, of_arm
 from pgdyno.analysis.telemetry.telemetry import Telemetry
 from pgdyno.caveats import Code
 from pgdyno.evidence.records import Plan, Schedule, Series, Trial
@@ -37,8 +37,8 @@ def found(
 
 def code(of: Plan, cycles: Cycles | None) -> Code | None:
     assert cycles is not None
-    caveats = doubts(of, "18", cycles)
-    assert all(caveat.sentence for caveat in caveats)
+    caveats = cycle_caveats(of, "18", cycles)
+    assert all(caveat.text for caveat in caveats)
     return caveats[0].code if caveats else None
 
 

@@ -9,7 +9,7 @@ import pytest
 from test_analysis_telemetry import arm, trial
 
 from pgdyno.analysis.statistics.series import Point
-from pgdyno.analysis.steadiness.drift import Drift, doubts, drifts
+from pgdyno.analysis.steadiness.drift import Drift, drift_caveats, drifts
 from pgdyno.analysis.telemetry.telemetry import Telemetry
 from pgdyno.caveats import Code
 from pgdyno.evidence.records import Role, Series, TrialStatus
@@ -76,12 +76,12 @@ def test_short_windows_have_no_slopes() -> None:
 
 def test_a_rate_that_surely_falls_by_more_than_the_margin_is_no_steady_state() -> None:
     falling = drifts(arm(0, "15"), [trial(1)], {1: points(1000.0, -100.0)}, {}, {}, 0.95)
-    (caveat,) = doubts(arm(0, "15"), falling, HOUR_S, 0.02)
-    assert caveat.code is Code.NO_STEADY_STATE and "−10.5" in caveat.sentence
-    assert doubts(arm(0, "15"), falling, HOUR_S, 0.2) == []
+    (caveat,) = drift_caveats(arm(0, "15"), falling, HOUR_S, 0.02)
+    assert caveat.code is Code.NO_STEADY_STATE and "−10.5" in caveat.text
+    assert drift_caveats(arm(0, "15"), falling, HOUR_S, 0.2) == []
     hardly = drifts(arm(0, "15"), [trial(1)], {1: points(1000.0, -1.0)}, {}, {}, 0.95)
-    assert doubts(arm(0, "15"), hardly, HOUR_S, 0.02) == []
+    assert drift_caveats(arm(0, "15"), hardly, HOUR_S, 0.02) == []
     noise = 50 * np.random.default_rng(5).normal(size=HOUR_S + 60)
     level = [replace(point, per_s=1000 + dev) for point, dev in zip(points(0, 0), noise, strict=True)]
     steady = drifts(arm(0, "15"), [trial(1)], {1: level}, {}, {}, 0.95)
-    assert steady and doubts(arm(0, "15"), steady, HOUR_S, 0.0001) == []
+    assert steady and drift_caveats(arm(0, "15"), steady, HOUR_S, 0.0001) == []

@@ -1,4 +1,4 @@
-"""From an evidence file to findings: what counts, what is left out, which doubts follow."""
+"""From an evidence file to findings: what counts, what is left out, which caveats follow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_block, write_study
 
-from pgdyno.analysis.comparison import doubts
+from pgdyno.analysis.comparison import comparison_caveats
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.study.findings import Findings, latency_key
 from pgdyno.analysis.study.study import find_study
@@ -76,8 +76,8 @@ def test_why_trials_were_excluded_has_the_words_of_the_servers_log(tmp_path: Pat
     trials = [
         dataclasses.replace(trial, reason=reason) if trial.reason else trial for trial in findings.trials
     ]
-    (caveat,) = doubts._of_trials([of.arm for of in findings.arms], trials)
-    assert "a check (condition 1: ERROR: No space left on device (make room))" in caveat.sentence
+    (caveat,) = comparison_caveats._of_trials([of.arm for of in findings.arms], trials)
+    assert caveat.parameters["checks"] == "condition 1: ERROR: No space left on device (make room)"
 
 
 def test_an_excluded_baseline_takes_its_block_out_of_every_comparison(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_study_without_a_finished_block_is_undecided(tmp_path: Path) -> None:
         (Synthetic(blocks=5, rate_per_s=100.0), Code.SLICES_TOO_SHORT),
     ],
 )
-def test_the_doubts_that_follow_from_the_evidence_are_raised(
+def test_the_caveats_that_follow_from_the_evidence_are_raised(
     tmp_path: Path, wanted: Synthetic, code: Code
 ) -> None:
     assert code in codes(findings_of(tmp_path, wanted))
@@ -135,7 +135,7 @@ def test_a_stored_caveat_stands_for_the_one_that_would_be_computed(tmp_path: Pat
     assert [c for c in findings.caveats if c.code is Code.FAILURES_OVER_SHARE] == [stored]
 
 
-def test_a_debug_engine_and_a_fixed_load_are_doubts(tmp_path: Path) -> None:
+def test_a_debug_engine_and_a_fixed_load_are_caveats(tmp_path: Path) -> None:
     wanted = Synthetic()
     study = study_of(wanted)
     plan = dataclasses.replace(study.plan, rate_per_s=500.0)
@@ -208,13 +208,15 @@ def test_there_is_no_verdict_where_an_arm_did_nothing_in_a_block(tmp_path: Path)
 def test_blocks_that_remember_each_other_are_a_caveat_and_others_are_not(tmp_path: Path) -> None:
     waves = {(block, 1): 0.8 + 0.02 * abs(block - 10) for block in range(20)}
     findings = findings_of(tmp_path, Synthetic(blocks=20, slices=2, slowed=waves))
-    (caveat,) = [of for of in findings.caveats if of.code is Code.BLOCKS_REMEMBER]
-    assert caveat.parameters["blocks"] == 20 and "+0." in caveat.sentence
+    (caveat,) = [of for of in findings.caveats if of.code is Code.AUTOCORRELATED_BLOCKS]
+    assert caveat.parameters["blocks"] == 20 and "+0." in caveat.text
     other = tmp_path / "other"
     other.mkdir()
     order = sorted(waves, key=lambda place: (7 * place[0]) % 20)
     mixed = dict(zip(order, waves.values(), strict=True))
-    assert Code.BLOCKS_REMEMBER not in codes(findings_of(other, Synthetic(blocks=20, slices=2, slowed=mixed)))
+    assert Code.AUTOCORRELATED_BLOCKS not in codes(
+        findings_of(other, Synthetic(blocks=20, slices=2, slowed=mixed))
+    )
 
 
 @pytest.mark.parametrize(("effect", "verdict"), [(1.2, Verdict.FASTER), (0.8, Verdict.SLOWER)])

@@ -40,7 +40,7 @@ def test_effects_are_pooled_case_by_case_and_arm_by_arm() -> None:
     assert [of.host for of in warm.pooled.hosts] == ["small", "large"] and not warm.absent
     assert 10 < warm.pooled.percent(Better.MORE).value < 21
     assert warm.pooled.hosts[0].spread.confidence == warm.pooled.confidence == 0.95
-    assert not warm.doubts()
+    assert not warm.caveats()
     assert found["cold", "tps"].absent == ["small"] and found["warm", "wal"].absent == ["large"]
 
 
@@ -50,8 +50,8 @@ def test_hosts_that_disagree_are_told_with_their_case() -> None:
         "xeon": {"scale 5000": [comparison({"tps": [1.0441]})]},
     }
     (found,) = over_hosts(hosts, 0.95)
-    (caveat,) = found.doubts()
-    assert caveat.code is Code.HOSTS_DISAGREE and "TPS in scale 5000" in caveat.sentence
+    (caveat,) = found.caveats()
+    assert caveat.code is Code.HOSTS_DISAGREE and "TPS in scale 5000" in caveat.text
 
 
 def test_the_average_is_over_the_cases_that_every_host_has() -> None:

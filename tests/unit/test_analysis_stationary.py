@@ -24,7 +24,7 @@ from pgdyno.analysis.statistics.stationary import (
     surely,
     trend,
 )
-from pgdyno.analysis.steadiness.steadiness import doubts, steadiness
+from pgdyno.analysis.steadiness.steadiness import steadiness, steady_state_caveats
 from pgdyno.caveats import Code
 from pgdyno.evidence.records import Counts, Plan, Role, Schedule, Slice, Trial
 
@@ -100,7 +100,7 @@ def codes(
 ) -> set[Code]:
     arms = [arm(0, "15"), arm(1, "18")]
     found = steadiness(plan(schedule), arms, trials, points, {}, {}, cases)
-    return {caveat.code for caveat in doubts(plan(schedule), found, cases)}
+    return {caveat.code for caveat in steady_state_caveats(plan(schedule), found, cases)}
 
 
 def test_the_alarm_is_that_of_a_study_of_many_cases() -> None:
@@ -146,10 +146,10 @@ def test_a_rise_over_the_window_is_found_with_what_is_to_be_cut_off() -> None:
     trials = in_slices(rng, 8, 20, 0.1, 0.3, (rising, rising))
     arms = [arm(0, "15"), arm(1, "18")]
     found = steadiness(plan(Schedule.SLICES), arms, trials, {}, {}, {})
-    told = doubts(plan(Schedule.SLICES), found)
-    assert {caveat.code for caveat in told} == {Code.RATE_CHANGES}
+    told = steady_state_caveats(plan(Schedule.SLICES), found)
+    assert {caveat.code for caveat in told} == {Code.RATE_TREND}
     assert {caveat.parameters["arm"] for caveat in told} == {"15", "18"}
-    assert all("still belong to the warm-up" in caveat.sentence for caveat in told)
+    assert all("still belong to the warm-up" in caveat.text for caveat in told)
     first = found[0].trend
     assert first is not None and first.cut_s is not None and 2 <= first.cut_s <= 20
 
@@ -157,7 +157,7 @@ def test_a_rise_over_the_window_is_found_with_what_is_to_be_cut_off() -> None:
 def test_an_effect_that_grows_is_found_where_the_machine_hides_each_rate() -> None:
     rng = np.random.default_rng(4)
     trials = in_slices(rng, 8, 20, 0.3, 0.8, (flat, lambda share: 1 + 0.5 * share))
-    assert Code.EFFECT_CHANGES in codes(Schedule.SLICES, trials, {})
+    assert Code.EFFECT_TREND in codes(Schedule.SLICES, trials, {})
 
 
 def test_a_step_in_one_trial_is_found_with_its_time_and_size() -> None:
@@ -166,8 +166,8 @@ def test_a_step_in_one_trial_is_found_with_its_time_and_size() -> None:
     hit = trials[6]
     points[hit.trial] = [replace(p, per_s=p.per_s * (0.7 if p.at_s > 120 else 1)) for p in points[hit.trial]]
     found = steadiness(plan(Schedule.BLOCKS), [arm(0, "15"), arm(1, "18")], trials, points, {}, {})
-    (caveat,) = doubts(plan(Schedule.BLOCKS), found)
-    assert caveat.code is Code.RATE_STEPS and caveat.parameters["block"] == hit.block + 1
+    (caveat,) = steady_state_caveats(plan(Schedule.BLOCKS), found)
+    assert caveat.code is Code.RATE_STEP and caveat.parameters["block"] == hit.block + 1
     (only,) = [one for of in found for one in of.steps]
     assert only.trial == hit.trial
     assert only.at_s == pytest.approx(120, abs=20) and only.percent == pytest.approx(-36, abs=8)

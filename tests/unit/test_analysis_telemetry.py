@@ -19,13 +19,13 @@ from pgdyno.analysis.telemetry.quantities import OF_TRIALS
 from pgdyno.analysis.telemetry.quantities_of_parts import BY_KEY, OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS
 from pgdyno.analysis.telemetry.telemetry import (
     Telemetry,
-    doubts,
     filled,
     keyed,
     level,
     levels,
     of_trial,
     parted,
+    telemetry_caveats,
     told_of,
 )
 from pgdyno.analysis.telemetry.window import RESET
@@ -302,7 +302,7 @@ def test_what_is_missing_is_told_once_for_each_arm_and_reason() -> None:
         3: Telemetry({}, [], [], {}),
     }
     trials = [trial(1, 0, 0), trial(2, 1, 0), trial(3, 0, 1), trial(4, 1, 1)]
-    found = doubts([arm(0, "12"), arm(1, "16")], trials, telemetry)
+    found = telemetry_caveats([arm(0, "12"), arm(1, "16")], trials, telemetry)
     assert [(caveat.code, dict(caveat.parameters)) for caveat in found] == [
         (Code.STATISTICS_RESET, {"probe": "wal", "arm": "12", "trials": 1}),
         (Code.PROBE_UNAVAILABLE, {"probes": "io, locks", "arm": "12", "reason": old}),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from test_analysis_telemetry import arm, trial
 
-from pgdyno.analysis.steadiness.warm_up import doubts, warm_ups
+from pgdyno.analysis.steadiness.warm_up import warm_up_caveats, warm_ups
 from pgdyno.caveats import Code
 from pgdyno.evidence.records import Role, Slice, Trial
 
@@ -44,10 +44,10 @@ def test_what_is_told_of_them() -> None:
 )
 def test_a_doubt_is_raised_beyond_chance(trials: int, unsteady: int, looks: int, is_told: bool) -> None:
     of = [warmed(n, 8.0, "time", looks, 0 if n < unsteady else 1) for n in range(trials)]
-    caveats = doubts({"15": warm_ups(arm(0, "15"), of), "18": None})
+    caveats = warm_up_caveats({"15": warm_ups(arm(0, "15"), of), "18": None})
     assert [caveat.code for caveat in caveats] == [Code.WARM_UP_TOO_SHORT] * is_told
 
 
 def test_of_many_cases_a_doubt_needs_more() -> None:
     found = {"15": warm_ups(arm(0, "15"), [warmed(n, 8.0, "time", 4, 0) for n in range(4)]), "18": None}
-    assert doubts(found, cases=1) and not doubts(found, cases=10)
+    assert warm_up_caveats(found, cases=1) and not warm_up_caveats(found, cases=10)

@@ -171,8 +171,8 @@ def test_no_password_reaches_the_file_by_any_way(tmp_path: Path) -> None:
 @pytest.mark.parametrize("code", list(Code))
 def test_every_caveat_is_a_full_sentence_with_a_remedy(code: Code) -> None:
     caveat = Caveat(code, dict.fromkeys(WORDINGS[code].parameters, "something"))
-    assert caveat.sentence.endswith(".") and caveat.remedy.endswith(".")
-    assert "{" not in caveat.sentence + caveat.remedy
+    assert caveat.text.endswith(".") and caveat.remedy.endswith(".")
+    assert "{" not in caveat.text + caveat.remedy
 
 
 @pytest.mark.parametrize("parameters", [{}, {"cores": 2, "more": 1}, {"core": 2}])

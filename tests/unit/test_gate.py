@@ -315,7 +315,7 @@ CAVEATS = (
 )
 
 
-def test_the_summary_is_short_names_the_gravest_caveat_and_folds_the_rest(tmp_path: Path) -> None:
+def test_the_summary_is_short_names_the_most_severe_caveat_and_folds_the_rest(tmp_path: Path) -> None:
     file = tmp_path / "summary.md"
     file.write_text("of an earlier step\n")
     wanted = replace(SLOWER, caveats=CAVEATS)
@@ -325,7 +325,7 @@ def test_the_summary_is_short_names_the_gravest_caveat_and_folds_the_rest(tmp_pa
     shown, _, folded = text.partition("<details>")
     assert "**Gate failed: slower holds of 1 comparison.**" in shown
     assert "| 18 against 17 | slower | new orders per minute | −1" in shown
-    assert "the gravest: Arm 18 ran on a server built for debugging" in shown
+    assert "the most severe: 18 ran on a debug build" in shown
     assert "e.sqlite" in shown and "Throughput and CPU" not in shown
     assert "Throughput and CPU" in folded and "2 cores" in folded and "pgdyno compare 17 18" in folded
     assert text.count("<details>") == text.count("</details>")
@@ -343,11 +343,11 @@ NOISE = {
 
 
 @pytest.mark.parametrize("code", NOISE)
-def test_what_takes_the_verdict_back_is_the_gravest_caveat(tmp_path: Path, code: Code) -> None:
+def test_what_takes_the_verdict_back_is_the_most_severe_caveat(tmp_path: Path, code: Code) -> None:
     write_study(tmp_path / "e.sqlite", replace(SLOWER, caveats=(*CAVEATS, Caveat(code, NOISE[code]))))
     shown = to_summary(read_report(tmp_path / "e.sqlite"), None, []).partition("<details>")[0]
-    expected = "An arm against itself" if code is Code.AA_DIFFERS else "The effect of 18 against 17"
-    assert f"the gravest: {expected}" in plain(shown)
+    expected = "Identical arms were found to differ" if code is Code.AA_DIFFERS else "The effect of 18 vs. 17"
+    assert f"the most severe: {expected}" in plain(shown)
 
 
 def test_the_summary_goes_where_the_pipeline_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from synthetic_study import Synthetic, arms_of, study_of
 from test_study import make_study
 
-from pgdyno.analysis.comparison.doubts import doubts
+from pgdyno.analysis.comparison.comparison_caveats import comparison_caveats
 from pgdyno.caveats import Code
 from pgdyno.cli.measuring import why_no_block_counts
 from pgdyno.drive.run import Run
@@ -21,7 +21,7 @@ from pgdyno.evidence.writer import Writer
 from pgdyno.lab import block as lab_block
 from pgdyno.lab.block import run_block
 from pgdyno.lab.judge import outcome_of
-from pgdyno.lab.progress import Doubt
+from pgdyno.lab.progress import Warned
 from pgdyno.lab.trial import Lab, Trial
 from pgdyno.study.plan import Block
 
@@ -65,7 +65,7 @@ def test_a_server_that_does_not_start_is_charged_to_its_own_arm(
             make_study(schedule=schedule),
             arms,
             writer,
-            lambda event: told.append(event.text) if isinstance(event, Doubt) else None,
+            lambda event: told.append(event.text) if isinstance(event, Warned) else None,
             cast(Any, SimpleNamespace(requested=False)),
         )
         assert run_block(lab, Block(0, 1, order, ())) is BlockStatus.FAILED
@@ -78,7 +78,7 @@ def test_a_server_that_does_not_start_is_charged_to_its_own_arm(
             assert found["17"].driver[STOPPED_BY] == "18"
         else:
             assert (found["17"].reason, found["17"].driver) == ("of its own", {})
-        told_of = doubts(evidence.study(), evidence.arms(), evidence.trials(), [], {})
+        told_of = comparison_caveats(evidence.study(), evidence.arms(), evidence.trials(), [], {})
     caveats = [caveat for caveat in told_of if caveat.code is Code.TRIALS_FAILED]
     blamed = [caveat.parameters["arm"] for caveat in caveats]
     assert blamed == (["18"] if schedule == "slices" else ["17", "18"])

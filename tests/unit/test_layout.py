@@ -13,7 +13,6 @@ PACKAGE = ROOT / "python" / "pgdyno"
 ORDER = ["study", "server", "workload", "drive", "probe", "evidence", "analysis", "report"]
 ORDER_OF_ANALYSIS = ["statistics", "telemetry", "steadiness", "comparison", "causes", "study"]
 EVERYONE_MAY = {"units", "errors", "caveats", "estimate", "engine", "interruption", "__init__"}
-EVERYONE_MAY |= {"caveats_of_the_machine"}
 SEE_EVERYTHING = {"lab", "cli", "__main__"}
 VAGUE = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
 LINES_MAX = 450

@@ -126,9 +126,9 @@ def test_every_form_for_people_says_the_facts(tmp_path: Path, form: str) -> None
         assert fact in said
     assert "(B − A) / A, where A is 17, the baseline" in said
     assert "derived from TPC-C" in said and "not comparable with published TPC results" in said
-    for doubt in only(built).doubts:
+    for caveat in only(built).caveats:
         assert (
-            re.sub(r"\s+", " ", plain(doubt.sentence)).replace("'", "&#39;" if form == "html" else "'")
+            re.sub(r"\s+", " ", plain(caveat.sentence)).replace("'", "&#39;" if form == "html" else "'")
             in said
         )
 
@@ -167,7 +167,7 @@ def test_json_says_what_its_documentation_says(tmp_path: Path) -> None:
     assert [arm["name"] for arm in found["arms"]] == ["17", "18", "18,fsync=off"]
     assert found["arms"][1]["trials"] == {"ok": 5, "excluded": 1}
     assert set(found["arms"][0]["latency_ms"]["payment"]) == {"n", "p50", "p90", "p95", "p99", "p99.9", "max"}
-    assert {"code", "sentence", "remedy"} == set(found["caveats"][0])
+    assert {"code", "severity", "sentence", "remedy"} == set(found["caveats"][0])
     assert found["plan"]["margin"] == 0.02 and "derived from TPC-C" in found["derived"]
 
 
@@ -284,9 +284,9 @@ def test_the_same_caveat_of_many_trials_is_shown_a_few_times_and_counted(tmp_pat
         Caveat(Code.STEAL, {"arm": "18", "share": f"{n} %", "limit": "5 %"}, n + 1) for n in range(8)
     )
     built = report_of(tmp_path, Synthetic(blocks=6, caveats=steals))
-    shown = [doubt.sentence for doubt in only(built).doubts if doubt.code is Code.STEAL]
+    shown = [caveat.sentence for caveat in only(built).caveats if caveat.code is Code.STEAL]
     assert len(shown) == LIKE_IT_MAX + 1
-    assert shown[0].startswith("Block 1: ") and plain(shown[-1]) == "The same of 5 more trials."
+    assert shown[0].startswith("Block 1: ") and plain(shown[-1]) == "steal: 5 more trials."
 
 
 def test_what_is_said_of_all_arms_of_a_block_is_said_once(tmp_path: Path) -> None:
@@ -295,10 +295,10 @@ def test_what_is_said_of_all_arms_of_a_block_is_said_once(tmp_path: Path) -> Non
         for trial, name in enumerate(("17", "18"))
     )
     built = report_of(tmp_path, Synthetic(blocks=6, caveats=late))
-    said = [doubt.sentence for doubt in only(built).doubts if doubt.code is Code.DRIVER_LATE]
+    said = [caveat.sentence for caveat in only(built).caveats if caveat.code is Code.DRIVER_LATE]
     trials = {trial.trial: trial.block for trial in only(built).findings.trials}
     assert trials[1] == trials[2] == 0
-    assert len(said) == 1 and said[0].startswith("Block 1: ") and "arms 17 and 18 were measured" in said[0]
+    assert len(said) == 1 and said[0].startswith("Block 1: ") and "measurement of 17 and 18" in said[0]
 
 
 def test_a_report_made_twice_is_the_same(tmp_path: Path) -> None:

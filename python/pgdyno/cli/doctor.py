@@ -150,7 +150,7 @@ def lines(found: Sequence[Checked]) -> list[str]:
 
 
 def _told(caveat: Caveat) -> str:
-    return f"- {caveat.code}: {caveat.sentence}\n  {caveat.remedy}"
+    return f"- {caveat.code}: {caveat.text}\n  {caveat.remedy}"
 
 
 def _programs(cache: Cache) -> list[Checked]:

@@ -25,8 +25,8 @@ from pgdyno.errors import DatasetError, PgdynoError, ServerError, UsageError, in
 from pgdyno.estimate import ABSENT, counted
 from pgdyno.evidence.records import TrialStatus
 from pgdyno.interruption import Interruption
-from pgdyno.lab.doubts import untested_version
 from pgdyno.lab.judge import status_of
+from pgdyno.lab.trial_caveats import untested_version
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.remote import Remote
 from pgdyno.server.running import Connection
@@ -96,7 +96,7 @@ def drive(
         if not into_existing and name not in remote.own_databases():
             raise DatasetError(f"{name} was not made by pgdyno: add --into-existing to change its data")
         for caveat in (*untested_version(name, version), *examine(workload)):
-            say(f"! {caveat.sentence}")
+            say(f"! {caveat.text}")
         n_clients = default_clients(options.this_machine()) if clients is None else clients
         driving = Driving.model_validate(
             options.driving(

@@ -22,13 +22,13 @@ from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import (
     BlockBegan,
     BlockEnded,
-    Doubt,
     Load,
     Looked,
     Progress,
     Running,
     Standing,
     Step,
+    Warned,
 )
 from pgdyno.report.tables import change_text
 from pgdyno.units import format_duration
@@ -112,7 +112,7 @@ class LiveView:
             case Looked(standings, block_s):
                 said = [standing_text(standing, block_s) for standing in standings]
                 self._standings[self._block.case if self._block else ""] = said
-            case Doubt(text):
+            case Warned(text):
                 say(f"! {text}")
         if not self._live and not self._quiet:
             self._write_line(progress)

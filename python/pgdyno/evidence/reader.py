@@ -272,7 +272,7 @@ class Evidence:
             }
 
     def caveats(self, case: int = 0) -> list[Caveat]:
-        """The stored doubts of a case. The analysis adds those that follow from the evidence."""
+        """The stored caveats of a case. The analysis adds those that follow from the evidence."""
         with self._understood():
             return [
                 Caveat(Code(row["code"]), self._json(row["parameters"]), row["trial"])

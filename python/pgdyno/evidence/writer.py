@@ -256,7 +256,7 @@ class Writer:
             raise ValueError(f"trial {trial} is not running")
 
     def add_caveat(self, caveat: Caveat, case: int = 0) -> None:
-        """A doubt; the same one twice is stored once."""
+        """Store a caveat; the same one twice is stored once."""
         row = (case, caveat.trial, caveat.code, masked_json(caveat.parameters))
         with self._transaction() as connection:
             connection.execute(

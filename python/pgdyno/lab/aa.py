@@ -16,7 +16,7 @@ from pgdyno.evidence import records
 from pgdyno.evidence.reader import Evidence
 from pgdyno.lab.noise_history import History, machine_of
 from pgdyno.lab.prepare import Prepared
-from pgdyno.lab.progress import Doubt, Watch
+from pgdyno.lab.progress import Warned, Watch
 from pgdyno.lab.trial import Lab
 from pgdyno.lab.warming import Rates, rates_so_far
 from pgdyno.study.plan import Study
@@ -109,7 +109,7 @@ def remember(path: Path, history: History, watch: Watch) -> None:
             if entry["log_ratios"]:
                 history.append(entry)
     except OSError as error:
-        watch(Doubt(f"the machine's noise cannot be remembered in {history.path}: {error.strerror}"))
+        watch(Warned(f"the machine's noise cannot be remembered in {history.path}: {error.strerror}"))
 
 
 def _entry(evidence: Evidence, number: int) -> dict[str, Any]:

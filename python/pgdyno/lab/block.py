@@ -18,12 +18,12 @@ from pgdyno.drive.run import Run
 from pgdyno.errors import DatasetError, EngineError, ServerError, in_one_line
 from pgdyno.evidence import records
 from pgdyno.evidence.records import IN_THE_LOG, STOPPED_BY, BlockStatus, Outcome, TrialStatus
-from pgdyno.lab.doubts import doubts_of_trial
 from pgdyno.lab.driving import Seen, drive_trials
 from pgdyno.lab.judge import because_of, judge, outcome_of
-from pgdyno.lab.progress import BlockEnded, Doubt, Step
+from pgdyno.lab.progress import BlockEnded, Step, Warned
 from pgdyno.lab.telemetry import Telemetry
 from pgdyno.lab.trial import Lab, Trial, begin_trial, bring_up, failed, interrupted
+from pgdyno.lab.trial_caveats import trial_caveats
 from pgdyno.server.witness import require_undisturbed
 from pgdyno.study.plan import Block
 from pgdyno.workload.server_log import LOG_CHECK, first_grave
@@ -112,7 +112,9 @@ def run_group(lab: Lab, block: Block, group: Sequence[int], rates: dict[int, flo
             lab.study.driving(index).workload.pace.of(trial.ok, trial.counted_s) if counts else None
         )
         if outcome.status in (TrialStatus.FAILED, TrialStatus.EXCLUDED):
-            lab.watch(Doubt(f"block {block.index + 1}, {trial.arm.name}: {outcome.status}: {outcome.reason}"))
+            lab.watch(
+                Warned(f"block {block.index + 1}, {trial.arm.name}: {outcome.status}: {outcome.reason}")
+            )
     found = {outcome.status for outcome in outcomes.values()}
     if TrialStatus.INTERRUPTED in found:
         return BlockStatus.INTERRUPTED
@@ -150,8 +152,8 @@ def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int,
                 # What the server said of its end is wanted most where nothing is left to judge.
                 outcome = replace(outcome, server_log=trial.arm.log() or "")
             with _charged_to(trial.arm.name):
-                for doubt in doubts_of_trial(lab.study, trial.id, trial.arm, run, target, seen, trial.slices):
-                    lab.writer.add_caveat(doubt, lab.case)
+                for caveat in trial_caveats(lab.study, trial.id, trial.arm, run, target, seen, trial.slices):
+                    lab.writer.add_caveat(caveat, lab.case)
             outcomes[index] = _with_what_comes_after(lab, trial, outcome, telemetry)
     return outcomes
 

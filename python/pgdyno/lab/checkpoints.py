@@ -10,7 +10,7 @@ import psycopg
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import ServerError, in_one_line
-from pgdyno.lab.progress import Doubt, Step
+from pgdyno.lab.progress import Step, Warned
 from pgdyno.lab.trial import Lab, Trial
 
 
@@ -26,8 +26,8 @@ def order_checkpoints(lab: Lab, trials: Sequence[Trial]) -> None:
                 connection.execute("CHECKPOINT")
         except (psycopg.Error, ServerError) as error:
             names = {"arm": trial.arm.name, "reason": in_one_line(error)}
-            caveat = Caveat(Code.CHECKPOINT_NOT_ORDERED, names)
-            lab.watch(Doubt(caveat.sentence))
+            caveat = Caveat(Code.CHECKPOINT_NOT_FORCED, names)
+            lab.watch(Warned(caveat.text))
             lab.writer.add_caveat(caveat, lab.case)
         else:
             trial.ordered_checkpoint_s = time.monotonic() - begun_s

@@ -13,11 +13,11 @@ from pgdyno.evidence import records
 from pgdyno.evidence.events import interval_from, slice_from
 from pgdyno.lab.arm import LabArm
 from pgdyno.lab.checkpoints import order_checkpoints
-from pgdyno.lab.doubts import Surroundings, read_surroundings
 from pgdyno.lab.progress import Running, Step
 from pgdyno.lab.searching import driving_at, search_capacities
 from pgdyno.lab.telemetry import Telemetry
 from pgdyno.lab.trial import Lab, Trial
+from pgdyno.lab.trial_caveats import Surroundings, read_surroundings
 from pgdyno.lab.warming import WarmUp
 from pgdyno.probe.cpu import server_cpu_s
 from pgdyno.probe.series import step_for

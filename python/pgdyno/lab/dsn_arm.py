@@ -17,7 +17,7 @@ from pgdyno.interruption import Interruption
 from pgdyno.lab.arm import Connection
 from pgdyno.lab.dataset import pristine_name
 from pgdyno.lab.loading import Place, load_data
-from pgdyno.lab.progress import Doubt, Load, Step, Watch
+from pgdyno.lab.progress import Load, Step, Warned, Watch
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.holding import hold
 from pgdyno.server.local import free_for_data, local_postmaster
@@ -195,7 +195,7 @@ def _make_pristine(
     def on_forecast(size_bytes: int) -> None:
         what = f"the dataset and {_copies(copies)} of it need"
         if not require_room(remote, what, size_bytes * (1 + copies), workload.SMALLER):
-            watch(Doubt(f"whether the disk of {remote.dsn} can hold the data cannot be seen from here"))
+            watch(Warned(f"whether the disk of {remote.dsn} can hold the data cannot be seen from here"))
 
     with remote.maintenance().connect() as turn:
         hold(turn, lock_of(name), while_waiting)

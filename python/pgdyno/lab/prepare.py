@@ -16,9 +16,9 @@ from pgdyno.lab.arm import LabArm
 from pgdyno.lab.build_arm import BuildArm
 from pgdyno.lab.connections import require_connections
 from pgdyno.lab.dataset import WAL_RESERVE_BYTES, Maker, dataset_key, init_options, require_space
-from pgdyno.lab.doubts import untested_version
 from pgdyno.lab.dsn_arm import DsnArm, open_dsn_arm, require_usable
-from pgdyno.lab.progress import Doubt, Watch
+from pgdyno.lab.progress import Warned, Watch
+from pgdyno.lab.trial_caveats import untested_version
 from pgdyno.lab.trying import require_starts
 from pgdyno.lab.wanted import Wanted, fit_schedule, resolve
 from pgdyno.server.cache import Cache
@@ -114,7 +114,7 @@ def _examined(study: Study, watch: Watch) -> list[Caveat]:
     }
     found = [caveat for workload in workloads.values() for caveat in examine(workload)]
     for caveat in found:
-        watch(Doubt(caveat.sentence))
+        watch(Warned(caveat.text))
     return found
 
 

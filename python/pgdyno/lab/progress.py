@@ -90,11 +90,11 @@ class Looked:
 
 
 @dataclass(frozen=True)
-class Doubt:
+class Warned:
     """Something the user should know at once: a failed trial, a caveat."""
 
     text: str
 
 
-Progress = Step | Load | BlockBegan | Running | BlockEnded | Looked | Doubt
+Progress = Step | Load | BlockBegan | Running | BlockEnded | Looked | Warned
 Watch = Callable[[Progress], None]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import UsageError
-from pgdyno.lab.progress import Doubt, Step, Watch
+from pgdyno.lab.progress import Step, Warned, Watch
 from pgdyno.probe.server import EXTENSIONS, NEEDS_PRELOAD
 from pgdyno.server.build import Build
 from pgdyno.server.cache import Cache
@@ -51,7 +51,7 @@ def resolve(
     watch(Step("find the servers"))
     resolved = resolve_all([arm.server for _, arm in ours], store=store, nearest=study.nearest)
     for text in resolved.substitutions:
-        watch(Doubt(text))
+        watch(Warned(text))
     labels = labels_of(resolved.builds)
     catalogues = {label: catalogue(build, cache) for build, label in labels.items()}
     differences = [*resolved.differences, *compiled_differences(catalogues)]
@@ -121,7 +121,7 @@ def fit_schedule(
     )
     if study.is_together and shared > SHARED_MEMORY_SHARE_MAX * machine.memory_bytes:
         watch(
-            Doubt(
+            Warned(
                 f"the servers' shared buffers ({format_size(shared)}) do not fit into this machine together: "
                 "one arm runs at a time (--schedule blocks)"
             )

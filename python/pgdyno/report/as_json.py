@@ -100,7 +100,7 @@ def _of_hosts(study: HostsReport) -> dict[str, Any]:
             _over_hosts(over, first.study.plan.margin if over.key == first.primary.key else None)
             for over in [*findings.effects, *findings.averages, *findings.statements]
         ],
-        "caveats": [asdict(doubt) for doubt in study.doubts],
+        "caveats": [asdict(caveat) for caveat in study.caveats],
         "hosts": [
             {
                 "host": host.name,
@@ -155,7 +155,7 @@ def _of_cases(study: StudyReport) -> dict[str, Any]:
             }
             for over, headline in zip(study.findings.over_cases, study.headlines, strict=True)
         ],
-        "caveats": [asdict(doubt) for doubt in study.doubts],
+        "caveats": [asdict(caveat) for caveat in study.caveats],
         "cases": [as_object(report) for report in study.cases.values()],
     }
 
@@ -183,7 +183,7 @@ def as_object(report: Report) -> dict[str, Any]:
         "plan": asdict(study.plan),
         "arms": [_arm(of, findings) for of in findings.arms],
         "comparisons": comparisons,
-        "caveats": [asdict(doubt) for doubt in report.doubts],
+        "caveats": [asdict(caveat) for caveat in report.caveats],
         "method": list(report.method),
         "derived": report.derived,
         "probes": _probes(findings),

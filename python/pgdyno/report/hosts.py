@@ -23,7 +23,7 @@ from pgdyno.estimate import (
     share_text,
 )
 from pgdyno.report import tables_of_hosts
-from pgdyno.report.model import LIKE_IT_MAX, Doubt, Headline
+from pgdyno.report.model import LIKE_IT_MAX, Headline, ShownCaveat, by_severity
 from pgdyno.report.published_over_hosts import pooled_beside
 from pgdyno.report.study import WORDS, StudyReport, build_study
 from pgdyno.report.tables import Table, listed
@@ -40,7 +40,7 @@ class HostsReport:
     percent_of: str
     published: Sequence[Table]  # the source's, with what all say together beside
     results: Sequence[Table]
-    doubts: Sequence[Doubt]
+    caveats: Sequence[ShownCaveat]
     studies: Mapping[str, StudyReport]
     background: Sequence[Table]
     derived: str
@@ -71,7 +71,7 @@ def build_hosts(findings: HostsFindings) -> HostsReport:
         ),
         published=_published(findings),
         results=[table for table in results if table.rows],
-        doubts=_doubts(findings, studies),
+        caveats=_shown_caveats(findings, studies),
         studies=studies,
         background=[table for table in background if table.rows],
         derived=next(iter(first.cases.values())).derived,
@@ -160,23 +160,24 @@ def between(pooled: Pooled) -> str:
     )
 
 
-def _doubts(findings: HostsFindings, studies: Mapping[str, StudyReport]) -> list[Doubt]:
+def _shown_caveats(findings: HostsFindings, studies: Mapping[str, StudyReport]) -> list[ShownCaveat]:
     """Those about the hosts first, then those of the files: each once, with the files where it was raised."""
-    about: dict[Code, list[Doubt]] = {}
+    about: dict[Code, list[ShownCaveat]] = {}
     for caveat in findings.caveats:
-        about.setdefault(caveat.code, []).append(Doubt(caveat.code, caveat.sentence, caveat.remedy))
+        about.setdefault(caveat.code, []).append(ShownCaveat.of(caveat))
     found = []
-    for code, doubts in about.items():
-        found += doubts[:LIKE_IT_MAX]
-        rest = len(doubts) - LIKE_IT_MAX
+    for code, caveats in about.items():
+        found += caveats[:LIKE_IT_MAX]
+        rest = len(caveats) - LIKE_IT_MAX
         if rest > 0:
-            found.append(Doubt(code, f"The same in {counted(rest, 'more comparison')}.", doubts[0].remedy))
-    raised: dict[Doubt, list[str]] = {}
+            sentence = f"{code}: {counted(rest, 'more comparison')}."
+            found.append(replace(caveats[0], sentence=sentence))
+    raised: dict[ShownCaveat, list[str]] = {}
     for name, study in studies.items():
         report = study.only
-        for doubt in report.doubts if report else study.doubts:
-            raised.setdefault(doubt, []).append(name)
-    for doubt, where in raised.items():
+        for shown in report.caveats if report else study.caveats:
+            raised.setdefault(shown, []).append(name)
+    for shown, where in raised.items():
         everywhere = len(where) == len(studies)
-        found.append(doubt if everywhere else replace(doubt, sentence=f"{listed(where)}: {doubt.sentence}"))
-    return found
+        found.append(shown if everywhere else replace(shown, sentence=f"{listed(where)}: {shown.sentence}"))
+    return by_severity(found)

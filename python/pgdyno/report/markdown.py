@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pgdyno.report.hosts import HostsReport
-from pgdyno.report.model import Doubt, Report
+from pgdyno.report.model import Report, ShownCaveat
 from pgdyno.report.study import StudyReport
 from pgdyno.report.tables import Table
 from pgdyno.report.visible import visible
@@ -34,7 +34,7 @@ def _published_over_hosts(study: HostsReport) -> Iterator[str]:
     yield ""
     for table in study.published:
         yield from _table(table)
-    yield from _caveats(study.doubts)
+    yield from _caveats(study.caveats)
     for name, report in study.studies.items():
         yield from _published(report, name)
 
@@ -46,7 +46,7 @@ def _published(study: StudyReport, title: str) -> Iterator[str]:
         yield from _table(table)
     for table in study.background:
         yield from _table(table)
-    yield from _caveats(study.doubts)
+    yield from _caveats(study.caveats)
 
 
 def _of_study(study: StudyReport, title: str) -> Iterator[str]:
@@ -89,7 +89,7 @@ def _together(
         yield from _table(table)
     if isinstance(study, StudyReport):
         yield from _sections(study)
-    yield from _caveats(study.doubts)
+    yield from _caveats(study.caveats)
     for table in study.background:
         yield from _table(table)
 
@@ -126,7 +126,7 @@ def _of_case(report: Report, title: str) -> Iterator[str]:
     yield ""
     for table in report.results:
         yield from _table(table)
-    yield from _caveats(report.doubts)
+    yield from _caveats(report.caveats)
     yield "## How it was measured"
     yield ""
     for paragraph in [*report.method, report.noise, report.probes, report.derived]:
@@ -137,12 +137,12 @@ def _of_case(report: Report, title: str) -> Iterator[str]:
         yield from _table(table)
 
 
-def _caveats(doubts: Sequence[Doubt]) -> Iterator[str]:
-    if doubts:
+def _caveats(caveats: Sequence[ShownCaveat]) -> Iterator[str]:
+    if caveats:
         yield "## Caveats"
         yield ""
-        for doubt in doubts:
-            yield f"- {escaped(doubt.sentence)} *{escaped(doubt.remedy)}* ({escaped(doubt.code)})"
+        for caveat in caveats:
+            yield f"- {escaped(caveat.sentence)} *{escaped(caveat.remedy)}* ({escaped(caveat.code)})"
         yield ""
 
 

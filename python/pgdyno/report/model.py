@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from pgdyno.analysis.comparison.comparison import Comparison
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, POWER, Verdict
 from pgdyno.analysis.study.findings import Findings
 from pgdyno.analysis.telemetry.metrics import CAPACITY
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import WORDINGS, Caveat, Code, Severity
 from pgdyno.estimate import (
     NO_BREAK,
     Better,
@@ -82,12 +82,18 @@ class Headline:
 
 
 @dataclass(frozen=True)
-class Doubt:
+class ShownCaveat:
     """A caveat in words, with where it was seen."""
 
     code: Code
+    severity: Severity
     sentence: str
     remedy: str
+
+    @classmethod
+    def of(cls, caveat: Caveat, place: str = "") -> ShownCaveat:
+        """``place`` precedes the text: ``Block 3: ``."""
+        return cls(caveat.code, caveat.severity, place + caveat.text, caveat.remedy)
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,7 @@ class Report:
     unfinished: str  # that the study has not ended; empty where it has
     percent_of: str  # of what the percentages are
     results: Sequence[Table]
-    doubts: Sequence[Doubt]
+    caveats: Sequence[ShownCaveat]
     safety: Sequence[str]  # sentences: what is given up, and by which arms
     background: Sequence[Table]
     method: Sequence[str]  # paragraphs
@@ -162,7 +168,7 @@ def build(findings: Findings) -> Report:
         percent_of=f"Percentages are (B − A) / A, where A is {baseline.name}, the baseline."
         f"{_full_names(findings)}",
         results=[table for table in results if table.rows],
-        doubts=_doubts(findings),
+        caveats=_shown_caveats(findings),
         safety=tables.given_up(findings),
         background=[table for table in behind if table.rows],
         method=how_it_was_measured(findings),
@@ -261,46 +267,49 @@ def _roughly(duration_s: float) -> str:
     return f"about {grouped(minutes / 60, decimals_of(minutes / 60, 2))}{NO_BREAK}h"
 
 
-def _doubts(findings: Findings) -> list[Doubt]:
+def _shown_caveats(findings: Findings) -> list[ShownCaveat]:
     by_code: dict[Code, list[Caveat]] = {}
     for caveat in findings.caveats:
         by_code.setdefault(caveat.code, []).append(caveat)
     blocks = {trial.trial: trial.block for trial in findings.trials}
     names = [of.arm.name for of in findings.arms]
     found = []
-    for code, caveats in by_code.items():
+    for caveats in by_code.values():
         alike: dict[object, list[Caveat]] = {}
         for caveat in caveats:
             alike.setdefault(_alike(caveat, blocks), []).append(caveat)
         groups = list(alike.values())
-        found += [_doubt(group, names, blocks) for group in groups[:LIKE_IT_MAX]]
+        found += [_shown_caveat(group, names, blocks) for group in groups[:LIKE_IT_MAX]]
         rest = sum(map(len, groups[LIKE_IT_MAX:]))
         if rest:
-            found.append(Doubt(code, f"The same of {counted(rest, 'more trial')}.", caveats[0].remedy))
-    return found
+            first = ShownCaveat.of(caveats[0])
+            found.append(replace(first, sentence=f"{first.code}: {counted(rest, 'more trial')}."))
+    return by_severity(found)
+
+
+def by_severity(caveats: Iterable[ShownCaveat]) -> list[ShownCaveat]:
+    """The most severe first, then in the order of ``caveats.toml``."""
+    severities, codes = list(Severity), list(WORDINGS)
+    return sorted(caveats, key=lambda caveat: (severities.index(caveat.severity), codes.index(caveat.code)))
 
 
 def _alike(caveat: Caveat, blocks: Mapping[int, int]) -> object:
-    """Caveats for which this is equal are one sentence."""
+    """Return the key by which caveats are merged."""
     if caveat.code not in SAID_ONCE_OF_ALL_ARMS:
         return id(caveat)
     place = blocks.get(caveat.trial) if caveat.trial is not None else None
     return place, tuple(sorted((key, value) for key, value in caveat.parameters.items() if key != "arm"))
 
 
-def _doubt(alike: Sequence[Caveat], names: Sequence[str], blocks: Mapping[int, int]) -> Doubt:
-    """One doubt of all arms of which the same is said, in the order of the arms."""
+def _shown_caveat(alike: Sequence[Caveat], names: Sequence[str], blocks: Mapping[int, int]) -> ShownCaveat:
+    """Merge equal caveats of several arms into one; its arms are in the order of the study."""
     first = alike[0]
     place = ""
     if first.trial is not None:
         place = f"Block {blocks[first.trial] + 1}: " if first.trial in blocks else "In a repeated trial: "
     if len(alike) == 1:
-        return Doubt(first.code, place + first.sentence, first.remedy)
+        return ShownCaveat.of(first, place)
     seen = {str(caveat.parameters["arm"]) for caveat in alike}
     listed = tables.listed([name for name in names if name in seen] or sorted(seen))
     whole = Caveat(first.code, {**first.parameters, "arm": listed})
-    sentence = whole.sentence
-    if len(seen) > 1:
-        sentence = sentence.replace(f"rm {listed}", f"rms {listed}", 1)  # of "arm 17 and 18", "Arm 17 and 18"
-        sentence = sentence.replace(f"{listed} was ", f"{listed} were ", 1)
-    return Doubt(whole.code, place + sentence, whole.remedy)
+    return ShownCaveat.of(whole, place)

@@ -11,7 +11,7 @@ from pgdyno.estimate import ABSENT, Better, confidence_percent, counted
 from pgdyno.report import tables
 from pgdyno.report.capacity import capacity_section
 from pgdyno.report.factors import factors_section
-from pgdyno.report.model import Doubt, Report, build
+from pgdyno.report.model import Report, ShownCaveat, build, by_severity
 from pgdyno.report.published import beside_ours
 from pgdyno.report.scalability import scalability_section
 from pgdyno.report.sections import Section
@@ -50,7 +50,7 @@ class StudyReport:
     published: Sequence[Table]  # the source's, with ours beside
     results: Sequence[Table]
     sections: Sequence[Section]  # about all cases together
-    doubts: Sequence[Doubt]
+    caveats: Sequence[ShownCaveat]
     noise: Sequence[str]  # of cases with the same layout one sentence
     fitted: Sequence[str]  # sentences: what is not as the study file has it
     cases: Mapping[str, Report]
@@ -78,7 +78,7 @@ def build_study(findings: StudyFindings) -> StudyReport:
         published=[beside_ours(table, first.study.plan.confidence) for table in findings.published],
         results=[table for table in results if table.rows],
         sections=list(_sections(findings)),
-        doubts=_doubts(cases),
+        caveats=_shown_caveats(cases),
         noise=list(dict.fromkeys(report.noise for report in cases.values())),
         fitted=[
             f"{change['key']}: {change['before']} → {change['after']} ({change['why']})"
@@ -182,20 +182,20 @@ def fitted(findings: StudyFindings) -> Table:
     )
 
 
-def _doubts(cases: Mapping[str, Report]) -> list[Doubt]:
+def _shown_caveats(cases: Mapping[str, Report]) -> list[ShownCaveat]:
     """Each once, with the cases where it was raised."""
-    raised: dict[Doubt, list[str]] = {}
+    raised: dict[ShownCaveat, list[str]] = {}
     for case, report in cases.items():
-        for doubt in report.doubts:
-            raised.setdefault(doubt, []).append(case)
-    return [
-        doubt if len(where) == len(cases) else replace(doubt, sentence=_placed(doubt.sentence, where))
-        for doubt, where in raised.items()
-    ]
+        for caveat in report.caveats:
+            raised.setdefault(caveat, []).append(case)
+    return by_severity(
+        caveat if len(where) == len(cases) else replace(caveat, sentence=_placed(caveat.sentence, where))
+        for caveat, where in raised.items()
+    )
 
 
 NAMED_MAX = 2
-"""Cases that a doubt names; of more it says how many."""
+"""Cases that a caveat names; of more it says how many."""
 
 
 def _placed(sentence: str, where: Sequence[str]) -> str:

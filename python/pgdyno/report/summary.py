@@ -7,37 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pgdyno.analysis.study.gate import Gate, Judged, judged
-from pgdyno.caveats import Code
 from pgdyno.estimate import ABSENT, counted
 from pgdyno.report import gate as wording
 from pgdyno.report.hosts import HostsReport
 from pgdyno.report.markdown import escaped, grid
-from pgdyno.report.model import Doubt
+from pgdyno.report.model import ShownCaveat
 from pgdyno.report.study import StudyReport
 from pgdyno.report.tables import Table
 from pgdyno.report.visible import visible
-
-GRAVEST = (
-    Code.AA_DIFFERS,
-    Code.UNDER_NOISE_FLOOR,
-    Code.NOTHING_DONE,
-    Code.CHECKS_FAILED_TRIALS_EXCLUDED,
-    Code.TRIALS_FAILED,
-    Code.FEW_BLOCKS,
-    Code.DEBUG_SERVER,
-    Code.DEBUG_ENGINE,
-    Code.HOSTS_DISAGREE,
-    Code.BLOCKS_REMEMBER,
-    Code.INTERVALS_DISAGREE,
-    Code.SEQUENTIAL,
-    Code.UNSAFE_SETTINGS,
-    Code.BUILDS_DIFFER,
-    Code.CLUSTERS_DIFFER,
-    Code.NO_STEADY_STATE,
-    Code.FAILURES_OVER_SHARE,
-    Code.STEAL,
-)
-"""What takes most from a verdict first; of the others the one that a report says first."""
 
 ROWS_MAX = 40
 """A page of a pipeline is no place for more; the report has them all."""
@@ -67,9 +44,9 @@ def _lines(study: StudyReport | HostsReport, gate: Gate | None, files: Sequence[
         yield f"{counted(len(found) - ROWS_MAX, 'more comparison')} in the report."
         yield ""
     only = study.only if isinstance(study, StudyReport) else None
-    doubts = study.doubts if only is None else only.doubts
+    caveats = study.caveats if only is None else only.caveats
     why = [" ".join(one.sentences) for one in only.why] if only else []
-    for sentence in (only.unfinished if only else study.unfinished, *why, _gravest(doubts)):
+    for sentence in (only.unfinished if only else study.unfinished, *why, _most_severe(caveats)):
         if sentence:
             yield escaped(sentence)
             yield ""
@@ -80,9 +57,9 @@ def _lines(study: StudyReport | HostsReport, gate: Gate | None, files: Sequence[
     short = [table for table in results if not table.long and not table.said_elsewhere]
     for table in short[:FOLDED_MAX]:
         yield from _folded(table.title, [*grid(table), "", escaped(table.note)])
-    if doubts:
-        said = [f"- {escaped(doubt.sentence)} {escaped(doubt.remedy)}" for doubt in doubts]
-        yield from _folded(counted(len(doubts), "caveat"), said)
+    if caveats:
+        said = [f"- {escaped(caveat.sentence)} {escaped(caveat.remedy)}" for caveat in caveats]
+        yield from _folded(counted(len(caveats), "caveat"), said)
     yield from _folded("To repeat it", [f"    {line}" for line in study.command.splitlines()])
     yield escaped(only.percent_of if only else study.percent_of)
 
@@ -112,12 +89,11 @@ def _verdicts(found: Sequence[Judged]) -> Table:
     )
 
 
-def _gravest(doubts: Sequence[Doubt]) -> str:
-    if not doubts:
+def _most_severe(caveats: Sequence[ShownCaveat]) -> str:
+    if not caveats:
         return ""
-    ranks = {code: rank for rank, code in enumerate(GRAVEST)}
-    first = min(doubts, key=lambda doubt: ranks.get(doubt.code, len(ranks)))
-    return f"{counted(len(doubts), 'caveat')}; the gravest: {first.sentence} {first.remedy}"
+    first = caveats[0]
+    return f"{counted(len(caveats), 'caveat')}; the most severe: {first.sentence} {first.remedy}"
 
 
 def _folded(title: str, lines: Sequence[str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The report on a terminal: the verdict first, then the numbers, then the doubts. Details: in HTML."""
+"""The report on a terminal: the verdict first, then the numbers, then the caveats. Details: in HTML."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.report import history as history_words
 from pgdyno.report.history import HistoryReport
 from pgdyno.report.hosts import HostsReport
-from pgdyno.report.model import Doubt, Report
+from pgdyno.report.model import Report, ShownCaveat
 from pgdyno.report.study import StudyReport
 from pgdyno.report.tables import Table
 from pgdyno.report.visible import visible
@@ -73,13 +73,13 @@ def print_published(study: StudyReport | HostsReport, console: Console) -> None:
     prose = min(console.width, WIDTH_MAX)
     _print_beside(study.published, console)
     if isinstance(study, HostsReport):
-        console.print(Group(*_caveats(study.doubts, prose)))
+        console.print(Group(*_caveats(study.caveats, prose)))
         for name, report in study.studies.items():
             console.print(Text(name, style="bold"), Text(), sep="\n")
             _print_beside(report.published, console)
             console.print(Group(*_fitted(report, prose)))
         return
-    console.print(Group(*_caveats(study.doubts, prose), *_fitted(study, prose)))
+    console.print(Group(*_caveats(study.caveats, prose), *_fitted(study, prose)))
 
 
 def _print_beside(tables: Sequence[Table], console: Console) -> None:
@@ -147,7 +147,7 @@ def _below_headlines(
     parts += [_wrapped(study.percent_of, prose, "dim"), Text()]
     parts += _tables(results, width)
     parts += _sections(study, width) if isinstance(study, StudyReport) else []
-    parts += _caveats(study.doubts, prose)
+    parts += _caveats(study.caveats, prose)
     return parts
 
 
@@ -181,7 +181,7 @@ def render(report: Report, width: int) -> RenderableType:
         parts.append(Text("Safety", style="bold"))
         parts += [_wrapped(sentence, prose, begin="- ") for sentence in report.safety]
         parts.append(Text())
-    parts += _caveats(report.doubts, prose)
+    parts += _caveats(report.caveats, prose)
     parts += [_wrapped(report.noise, prose, "dim"), Text()]
     if report.probes:
         parts += [_wrapped(report.probes, prose, "dim"), Text()]
@@ -190,10 +190,10 @@ def render(report: Report, width: int) -> RenderableType:
     return Group(*parts)
 
 
-def _caveats(doubts: Sequence[Doubt], prose: int) -> list[RenderableType]:
-    if not doubts:
+def _caveats(caveats: Sequence[ShownCaveat], prose: int) -> list[RenderableType]:
+    if not caveats:
         return []
-    said = [_wrapped(f"{doubt.sentence} {doubt.remedy}", prose, "yellow", "- ") for doubt in doubts]
+    said = [_wrapped(f"{caveat.sentence} {caveat.remedy}", prose, "yellow", "- ") for caveat in caveats]
     return [Text("Caveats", style="bold"), *said, Text()]
 
 

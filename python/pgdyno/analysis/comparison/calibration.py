@@ -138,12 +138,12 @@ class Calibration:
     def freedom(self, one: Measured) -> float | None:
         """Satterthwaite's degrees of freedom of the variance of a block's mean."""
         variance = self._variance(one)
-        return 2 * variance**2 / self._doubt([(one, 1.0)]) if variance else None
+        return 2 * variance**2 / self._variance_of([(one, 1.0)]) if variance else None
 
     def _variance(self, one: Measured) -> float:
         return (one.sd_block(self.sd_restart) or 0.0) ** 2
 
-    def _doubt(self, parts: Sequence[tuple[Measured, float]]) -> float:
+    def _variance_of(self, parts: Sequence[tuple[Measured, float]]) -> float:
         """The variance of Σ_j c_j V_j, of lengths and their c. The variance of a block's mean is estimated by
 
         V_j = Σ_i n_i/N (M_i - s_i²/k_i) + s_j²/k_j,
@@ -151,14 +151,14 @@ class Calibration:
         of mean squares M_i of n_i block means about 0, of which V_i is the mean, and s_i² of units.
         """
         known = [one for one in self.measured if one.sd_unit is not None]
-        blocks, whole, doubt = sum(one.blocks for one in known), sum(c for _, c in parts), 0.0
+        blocks, whole, total = sum(one.blocks for one in known), sum(c for _, c in parts), 0.0
         for one in known:
             of_blocks = whole * one.blocks / blocks
             of_units = sum(c for other, c in parts if other is one) - of_blocks
             within = (one.sd_unit or 0.0) ** 2 / one.per_block
-            doubt += of_blocks**2 * 2 * self._variance(one) ** 2 / one.blocks
-            doubt += of_units**2 * 2 * within**2 / max(1, one.free_of_units)
-        return doubt
+            total += of_blocks**2 * 2 * self._variance(one) ** 2 / one.blocks
+            total += of_units**2 * 2 * within**2 / max(1, one.free_of_units)
+        return total
 
     def minutes(self, one: Measured, effect: float) -> float | None:
         """As ``minutes_for``; None while too few blocks are known."""
@@ -187,7 +187,7 @@ class Calibration:
         merit, least = self.merit(one), self.merit(best)
         if merit is None or least is None:
             return False
-        sd = math.sqrt(self._doubt([(one, one.block_s / 60), (best, -best.block_s / 60)]))
+        sd = math.sqrt(self._variance_of([(one, one.block_s / 60), (best, -best.block_s / 60)]))
         return merit**2 - least**2 > normal_quantile(1 - level) * sd
 
 

@@ -195,7 +195,7 @@ def with_noise(comparison: Comparison, noise: Noise) -> Comparison:
     return replace(comparison, decision=decision)
 
 
-def doubts(comparisons: Sequence[Comparison], noise: Noise) -> Iterator[Caveat]:
+def noise_caveats(comparisons: Sequence[Comparison], noise: Noise) -> Iterator[Caveat]:
     """``comparisons`` as they were judged before they were held against the noise."""
     for comparison in comparisons:
         effect = comparison.primary

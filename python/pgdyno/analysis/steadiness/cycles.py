@@ -72,7 +72,7 @@ def of_arm(
     )
 
 
-def doubts(plan: Plan, name: str, found: Cycles) -> list[Caveat]:
+def cycle_caveats(plan: Plan, name: str, found: Cycles) -> list[Caveat]:
     """Of the arm of that name."""
     if not found.writes:
         return []

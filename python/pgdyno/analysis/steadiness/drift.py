@@ -64,7 +64,9 @@ def drifts(
     return found + [drift for key in SIZES for drift in _sizes(key, known, confidence)]
 
 
-def doubts(arm: Arm, found: Sequence[Drift], window_s: float, margin: float, asked: int = 1) -> list[Caveat]:
+def drift_caveats(
+    arm: Arm, found: Sequence[Drift], window_s: float, margin: float, asked: int = 1
+) -> list[Caveat]:
     """No steady state: the rate surely changed, and during the window by more than the margin. That holds at
     the alarm of trends for all of the study together (Bonferroni): ``asked`` are its arms in all cases.
     """

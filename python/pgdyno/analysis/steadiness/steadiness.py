@@ -68,19 +68,19 @@ def steadiness(
     ]
 
 
-def doubts(plan: Plan, found: Sequence[Steadiness], cases: int = 1) -> list[Caveat]:
+def steady_state_caveats(plan: Plan, found: Sequence[Steadiness], cases: int = 1) -> list[Caveat]:
     """Those that hold for the whole study of so many cases at its alarm, and matter."""
-    told = warm_up.doubts({of.arm.name: of.warm_ups for of in found}, cases)
+    told = warm_up.warm_up_caveats({of.arm.name: of.warm_ups for of in found}, cases)
     alarms = (stationary.ALARM_OF_TRENDS / cases, stationary.ALARM_OF_EFFECTS / cases)
     for alarm, trends, code in zip(
         alarms,
         ([of.trend for of in found], [of.of_effect for of in found]),
-        (Code.RATE_CHANGES, Code.EFFECT_CHANGES),
+        (Code.RATE_TREND, Code.EFFECT_TREND),
         strict=True,
     ):
         stands = surely([None if one is None else one.p_value for one in trends], alarm)
         for of, one, is_sure in zip(found, trends, stands, strict=True):
-            is_long = code is Code.RATE_CHANGES and one is not None and one.span_s >= SPAN_S_MIN
+            is_long = code is Code.RATE_TREND and one is not None and one.span_s >= SPAN_S_MIN
             if one is None or not is_sure or is_long or abs(one.percent.value) <= 100 * plan.margin:
                 continue  # of long windows the slope per hour says it
             told.append(_changes(code, of, one, found[0].arm.name))
@@ -89,7 +89,7 @@ def doubts(plan: Plan, found: Sequence[Steadiness], cases: int = 1) -> list[Cave
         caveat
         for of in found
         if of.cycles is not None
-        for caveat in cycles.doubts(plan, of.arm.name, of.cycles)
+        for caveat in cycles.cycle_caveats(plan, of.arm.name, of.cycles)
     ]
 
 
@@ -102,7 +102,7 @@ def _changes(code: Code, of: Steadiness, one: Trend, baseline: str) -> Caveat:
         "window": format_duration(one.span_s),
         "trials": percent.n,
     }
-    if code is Code.EFFECT_CHANGES:
+    if code is Code.EFFECT_TREND:
         return Caveat(code, {**names, "baseline": baseline})
     if one.cut_s is None:
         cut = "no part of them is steady"
@@ -116,7 +116,7 @@ def _changes(code: Code, of: Steadiness, one: Trend, baseline: str) -> Caveat:
 def _steps_told(of: Steadiness) -> Caveat:
     largest = max(of.steps, key=lambda one: abs(one.percent))
     return Caveat(
-        Code.RATE_STEPS,
+        Code.RATE_STEP,
         {
             "arm": of.arm.name,
             "trials": len(of.steps),

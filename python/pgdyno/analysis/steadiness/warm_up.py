@@ -21,7 +21,7 @@ UNSTEADY_BY_CHANCE_OF_MANY = 0.02
 """The same of so many looks, over three quarters of the warm-up at least. Simulated: 0.5 %."""
 
 ALARM = 0.05
-"""Of a study: how often chance alone may raise the doubt."""
+"""Of a study: how often chance alone may raise the caveat."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def warm_ups(arm: Arm, trials: Sequence[Trial]) -> WarmUps | None:
     )
 
 
-def doubts(found: Mapping[str, WarmUps | None], cases: int = 1) -> list[Caveat]:
+def warm_up_caveats(found: Mapping[str, WarmUps | None], cases: int = 1) -> list[Caveat]:
     """Of the arms by name, of one of so many cases: where more warm-ups never looked steady than chance would
     have it.
     """

@@ -13,15 +13,13 @@ from pgdyno.analysis.causes.profile_comparison import ProfileComparison, compare
 from pgdyno.analysis.causes.why import Why
 from pgdyno.analysis.comparison.case_telemetry import CaseTelemetry, read_case
 from pgdyno.analysis.comparison.comparison import Comparison, compare, method_of
-from pgdyno.analysis.comparison.doubts import doubts, doubts_of_memory
-from pgdyno.analysis.comparison.noise import Noise, with_noise
-from pgdyno.analysis.comparison.noise import doubts as noise_doubts
+from pgdyno.analysis.comparison.comparison_caveats import comparison_caveats, memory_caveats
+from pgdyno.analysis.comparison.noise import Noise, noise_caveats, with_noise
 from pgdyno.analysis.statistics import effect
 from pgdyno.analysis.statistics.series import Point, throughput
 from pgdyno.analysis.steadiness import drift
 from pgdyno.analysis.steadiness.drift import Drift, drifts
-from pgdyno.analysis.steadiness.steadiness import Steadiness, steadiness
-from pgdyno.analysis.steadiness.steadiness import doubts as of_steadiness
+from pgdyno.analysis.steadiness.steadiness import Steadiness, steadiness, steady_state_caveats
 from pgdyno.analysis.study.limited import limited_by_trial, not_kept
 from pgdyno.analysis.telemetry import latency, metrics, telemetry
 from pgdyno.analysis.telemetry.latency import QUANTILES
@@ -140,17 +138,22 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
     p50_ms = {of.arm.arm: of.quantiles_ms(ALL_KINDS)["p50"] for of in of_arms}
     told = read_case(evidence, study, arms, trials)
     drifting = {arm.arm: _drifts(arm, trials, series, told, study.plan) for arm in arms}
-    computed = [*doubts(study, arms, trials, comparisons, p50_ms), *noise_doubts(comparisons, noise)]
+    computed = [
+        *comparison_caveats(study, arms, trials, comparisons, p50_ms),
+        *noise_caveats(comparisons, noise),
+    ]
     steady = steadiness(study.plan, arms, trials, series, told.series, told.by_trial, cases)
-    computed += of_steadiness(study.plan, steady, cases)
-    computed += telemetry.doubts(arms, trials, told.by_trial)
-    computed += doubts_of_memory(comparisons, cases)
+    computed += steady_state_caveats(study.plan, steady, cases)
+    computed += telemetry.telemetry_caveats(arms, trials, told.by_trial)
+    computed += memory_caveats(comparisons, cases)
     limited_ms = limited_by_trial(study.plan, trials, histograms)
     if chosen[0].key == metrics.CAPACITY.key:
         computed += not_kept(study.plan, arms, trials, limited_ms)
     for arm in arms:
         window_s = _window_s([trial for trial in trials if trial.arm == arm.arm])
-        computed += drift.doubts(arm, drifting[arm.arm], window_s, study.plan.margin, cases * len(arms))
+        computed += drift.drift_caveats(
+            arm, drifting[arm.arm], window_s, study.plan.margin, cases * len(arms)
+        )
     durations = [
         block.ended_unix_s - block.started_unix_s
         for block in blocks
@@ -336,4 +339,4 @@ def _together(computed: Sequence[Caveat], stored: Sequence[Caveat]) -> list[Cave
     """
     known = {caveat.code for caveat in stored} - {Code.PROBE_UNAVAILABLE}
     every = [*(caveat for caveat in computed if caveat.code not in known), *stored]
-    return list({(caveat.trial, caveat.code, caveat.sentence): caveat for caveat in every}.values())
+    return list({(caveat.trial, caveat.code, caveat.text): caveat for caveat in every}.values())

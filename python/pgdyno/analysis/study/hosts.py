@@ -94,8 +94,8 @@ def find_hosts(studies: Mapping[str, StudyFindings]) -> HostsFindings:
     cases = list(dict.fromkeys(case for of_host in by_host.values() for case in of_host))
     averages = average_over_hosts(by_host, key, confidence) if len(cases) > 1 else []
     statements = average_over_parts(by_host, MEAN_TIME, confidence)
-    disagree = [doubt for of in [*averages, *effects] if of.key == key for doubt in of.doubts()]
-    caveats = [*_doubts(hosts, studies), *disagree]
+    disagree = [caveat for of in [*averages, *effects] if of.key == key for caveat in of.caveats()]
+    caveats = [*_host_caveats(hosts, studies), *disagree]
     compared = dict.fromkeys(
         (case, of.baseline.name, of.arm.name)
         for cases_of_host in by_host.values()
@@ -106,7 +106,7 @@ def find_hosts(studies: Mapping[str, StudyFindings]) -> HostsFindings:
     return HostsFindings(hosts, cases, effects, averages, statements, caveats, list(compared), published)
 
 
-def _doubts(hosts: Sequence[Host], studies: Mapping[str, StudyFindings]) -> Iterator[Caveat]:
+def _host_caveats(hosts: Sequence[Host], studies: Mapping[str, StudyFindings]) -> Iterator[Caveat]:
     for host in hosts:
         if len(host.studies) > 1:
             yield Caveat(Code.ONE_MACHINE, {"files": host.name})

@@ -49,5 +49,5 @@ def not_kept(
         kept = sum(ms < limit_ms for ms in known)
         if known and binomial_at_most(kept, len(known), 0.5) <= ALARM:
             names = {"arm": arm.name, "limit": text, "kept": kept, "blocks": len(known)}
-            found.append(Caveat(Code.CAPACITY_NOT_KEPT, names))
+            found.append(Caveat(Code.CAPACITY_NOT_SUSTAINED, names))
     return found

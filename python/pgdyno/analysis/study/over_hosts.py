@@ -76,7 +76,7 @@ class OverHosts:
             low, high = (None if end is None else -end for end in (high, low))
         return judge(low, high, self.pooled.blocks, margin)
 
-    def doubts(self) -> list[Caveat]:
+    def caveats(self) -> list[Caveat]:
         """That the hosts disagree about the sign."""
         place = "on the average over the cases" if self.case == AVERAGE else f"in {self.case}"
         named = f"{self.name} {place}" if self.case else self.name

@@ -257,7 +257,7 @@ def level(key: str, by_block: Mapping[int, float], confidence: float) -> Estimat
 def not_in_version(
     arms: Sequence[Arm], trials: Sequence[Trial], telemetry: Mapping[int, Telemetry]
 ) -> dict[int, dict[str, str]]:
-    """Arm → probe → reason, of the probes that the arm's version just does not have: no doubt, but a fact."""
+    """Arm → probe → reason, of the probes that the arm's version just does not have: a fact, not a caveat."""
     found: dict[int, dict[str, str]] = {arm.arm: {} for arm in arms}
     for trial in trials:
         if trial.trial in telemetry:
@@ -268,7 +268,9 @@ def not_in_version(
     return {arm: probes for arm, probes in found.items() if probes}
 
 
-def doubts(arms: Sequence[Arm], trials: Sequence[Trial], telemetry: Mapping[int, Telemetry]) -> list[Caveat]:
+def telemetry_caveats(
+    arms: Sequence[Arm], trials: Sequence[Trial], telemetry: Mapping[int, Telemetry]
+) -> list[Caveat]:
     """What could not be measured and why, each reason once for an arm; and statistics that were reset.
 
     Not what ``not_in_version``, or the caveat of a server that arms share, tells.

@@ -17,7 +17,7 @@ from pgdyno.lab.doctor.checked import Checked
 from pgdyno.lab.doctor.examine import AFTER, BEFORE, RESUMED, caveats_after, caveats_of, examine, passing
 from pgdyno.lab.doctor.shared_memory import ServerMemory, Together
 from pgdyno.lab.prepare import Prepared
-from pgdyno.lab.progress import Doubt, Step, Watch
+from pgdyno.lab.progress import Step, Warned, Watch
 from pgdyno.probe.machine.state import State, examine_machine
 from pgdyno.study.plan import Study
 from pgdyno.units import parse_size_bytes
@@ -70,7 +70,7 @@ class Attendance:
         attendance = cls(writer, len(studies), watch_s, place, watch, state, codes, servers)
         attendance.note(when, state, checked, found)
         for caveat in caveats_of(passing(state, when)):
-            watch(Doubt(caveat.sentence))
+            watch(Warned(caveat.text))
         return attendance
 
     def end(self, *, promptly: bool = False) -> None:
@@ -118,7 +118,7 @@ def _examined(watch_s: float, place: Path | None, watch: Watch) -> State | None:
     try:
         return examine_machine(watch_s, place, watch_s / 2)
     except Exception as error:  # noqa: BLE001
-        watch(Doubt(f"the doctor could not look at this machine: {type(error).__name__}: {error}"))
+        watch(Warned(f"the doctor could not look at this machine: {type(error).__name__}: {error}"))
         return None
 
 

@@ -33,7 +33,7 @@ def unknown(about: str, text: str = "this machine does not tell") -> Checked:
 def disturbs(about: str, code: Code, **parameters: Parameter) -> Checked:
     """A finding."""
     caveat = Caveat(code, parameters)
-    return Checked(about, "disturbs", caveat.sentence, caveat)
+    return Checked(about, "disturbs", caveat.text, caveat)
 
 
 def percent(share: float) -> str:

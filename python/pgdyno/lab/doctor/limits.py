@@ -29,7 +29,7 @@ def withheld(load: Load, when: str) -> Checked:
     if load.limited_s is None:
         return unknown(about)
     if load.limited_s > WITHHELD_SHARE_MAX * load.elapsed_s:
-        return disturbs(about, Code.CPU_WITHHELD, withheld=format_duration(load.limited_s), when=when)
+        return disturbs(about, Code.CPU_THROTTLED, withheld=format_duration(load.limited_s), when=when)
     return fine(about, f"none {when}")
 
 

@@ -36,7 +36,7 @@ def heat(load: Load, when: str) -> Checked:
     if load.throttled is None:
         return unknown(about)
     if load.throttled > 0:
-        return disturbs(about, Code.HEAT, times=load.throttled, when=when)
+        return disturbs(about, Code.THERMAL_THROTTLING, times=load.throttled, when=when)
     return fine(about, f"none {when}")
 
 

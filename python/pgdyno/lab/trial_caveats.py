@@ -1,6 +1,6 @@
 """The caveats that only the lab can find, for they need more than the evidence keeps: they are stored there.
 
-What follows from the evidence itself is found by ``analysis.doubts``.
+What follows from the evidence itself is found by ``analysis.comparison.comparison_caveats``.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _autovacuums(arm: LabArm) -> int | None:
         return None
 
 
-def doubts_of_trial(
+def trial_caveats(
     study: Study,
     trial: int,
     arm: LabArm,

@@ -10,7 +10,7 @@ from pgdyno.caveats import Code
 from pgdyno.drive.run import Run
 from pgdyno.evidence.records import Role, Slice
 from pgdyno.lab.arm import LabArm
-from pgdyno.lab.doubts import Surroundings, doubts_of_trial, driver_busy
+from pgdyno.lab.trial_caveats import Surroundings, driver_busy, trial_caveats
 from pgdyno.probe.cpu import MachineCpu
 from pgdyno.study.arm import parse_arms
 from pgdyno.study.halves import Halves
@@ -44,7 +44,7 @@ def study(schedule: str) -> Study:
 
 def codes(schedule: str, before: Surroundings, after: Surroundings) -> dict[Code, dict[str, Any]]:
     seen = {"measure": before, "end": after}
-    found = doubts_of_trial(study(schedule), 1, cast(LabArm, Silent()), Run(), 0, seen, [])
+    found = trial_caveats(study(schedule), 1, cast(LabArm, Silent()), Run(), 0, seen, [])
     return {caveat.code: dict(caveat.parameters) for caveat in found}
 
 
@@ -99,13 +99,13 @@ def test_the_drivers_share_is_of_the_cores_in_the_measured_slices(
 @pytest.mark.parametrize(("arm", "told"), [(Silent(), True), (Elsewhere(), False)])
 def test_a_busy_driver_matters_where_it_shares_the_servers_machine(arm: Silent, told: bool) -> None:
     slices = [piece(0, Role.MEASURE, 1e6)]
-    found = doubts_of_trial(study("slices"), 1, cast(LabArm, arm), Run(), 0, {}, slices)
+    found = trial_caveats(study("slices"), 1, cast(LabArm, arm), Run(), 0, {}, slices)
     assert (Code.DRIVER_BUSY in {caveat.code for caveat in found}) is told
 
 
 def test_in_a_duet_the_drivers_share_is_of_the_half_that_the_arm_had() -> None:
     playing = study("duet").model_copy(update={"halves": Halves(cores=((0,), (1,)))})
     slices = [piece(n, Role.MEASURE, 0.3) for n in (0, 1)]
-    found = doubts_of_trial(playing, 1, cast(LabArm, Silent()), Run(), 0, {}, slices)
+    found = trial_caveats(playing, 1, cast(LabArm, Silent()), Run(), 0, {}, slices)
     told = {caveat.code: caveat.parameters for caveat in found}
     assert told[Code.DRIVER_BUSY]["share"] == "30.0%"

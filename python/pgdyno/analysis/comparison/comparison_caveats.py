@@ -45,7 +45,7 @@ REMEMBERING_ALARM = 0.05
 of its cases and arms, by Bonferroni's correction."""
 
 
-def doubts(
+def comparison_caveats(
     study: Study,
     arms: Sequence[Arm],
     trials: Sequence[Trial],
@@ -64,7 +64,7 @@ def doubts(
     return found + _of_study(study) + _of_scripts(study.plan, arms)
 
 
-def doubts_of_memory(comparisons: Sequence[Comparison], cases: int) -> list[Caveat]:
+def memory_caveats(comparisons: Sequence[Comparison], cases: int) -> list[Caveat]:
     """Blocks that follow each other more than chance would have. ``comparisons``: of one case out of so
     many.
     """
@@ -77,7 +77,7 @@ def doubts_of_memory(comparisons: Sequence[Comparison], cases: int) -> list[Cave
         if is_remembered(d, REMEMBERING_ALARM / (cases * len(comparisons))):
             told: dict[str, Parameter] = {"correlation": signed(memory(d), 2, ""), "blocks": len(d)}
             told |= {"arm": comparison.arm.name, "baseline": comparison.baseline.name}
-            found.append(Caveat(Code.BLOCKS_REMEMBER, told))
+            found.append(Caveat(Code.AUTOCORRELATED_BLOCKS, told))
     return found
 
 
