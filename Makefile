@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
-ENGINE_SOURCES := $(shell find crates/engine -name '*.rs' -o -name '*.sql') crates/engine/Cargo.toml Cargo.toml Cargo.lock
+ENGINE_SOURCES := $(shell find crates -name '*.rs' -o -name '*.sql' -o -name '*.txt' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test crash-test check wheel wheel-demo bench docs lock clean

@@ -27,7 +27,7 @@ from pgdyno.study.schema import schema
 
 DOCS = Path(__file__).parent
 PACKAGE = DOCS.parent / "python" / "pgdyno"
-PGBENCH_HELP = DOCS.parent / "crates" / "engine" / "src" / "pgbench" / "command" / "help.txt"
+PGBENCH_HELP = DOCS.parent / "crates" / "pgdyno-pgbench" / "src" / "help.txt"
 WIDTH = 80
 
 CLI_BEGINS = """# Command line

@@ -6,11 +6,10 @@ use std::sync::mpsc;
 use std::thread;
 
 use clap::{Parser, Subcommand};
-use pgdyno_engine::copy;
+use pgbench::initialise;
 use pgdyno_engine::drive::{self, End, Input};
-use pgdyno_engine::io::catch_termination;
-use pgdyno_engine::pgbench::{self, initialise};
-use pgdyno_engine::tpcc;
+use pgdyno_engine::{check, load};
+use reactor::catch_termination;
 use serde_json::{Value, json};
 
 /// Drives load at PostgreSQL servers and measures it, for pgdyno.
@@ -36,8 +35,8 @@ enum Command {
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Drive => drive(),
-        Command::Load => copy::command(),
-        Command::Check => check(),
+        Command::Load => load::command(),
+        Command::Check => check_scripts(),
         Command::Version => version(),
     }
 }
@@ -56,13 +55,13 @@ fn version() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn check() -> ExitCode {
+fn check_scripts() -> ExitCode {
     let mut question = String::new();
     if let Err(error) = io::stdin().lock().read_line(&mut question) {
         eprintln!("pgdyno-engine: cannot read the question: {error}");
         return ExitCode::FAILURE;
     }
-    if pgbench::check::check(&question, &mut io::stdout()) { ExitCode::SUCCESS } else { ExitCode::from(2) }
+    if check::check(&question, &mut io::stdout()) { ExitCode::SUCCESS } else { ExitCode::from(2) }
 }
 
 fn drive() -> ExitCode {

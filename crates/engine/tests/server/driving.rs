@@ -7,11 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{self, Sender};
 
 use pgdyno_engine::drive::{self, Input};
-use pgdyno_engine::io::{Clock, Connection, Io, Reactor};
-use pgdyno_engine::wire::conninfo::Conninfo;
+use pgwire::conninfo::Conninfo;
+use reactor::{Clock, Connection, Io, Reactor};
 use serde_json::{Value, json};
 
-use super::cluster::Server;
+use test_server::Server;
 
 #[test]
 fn whole_runs() {

@@ -3,13 +3,14 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 
-use pgdyno_engine::copy::{self, LoadError, Specification};
+use loader::LoadError;
 use pgdyno_engine::drive;
-use pgdyno_engine::io::{Clock, Connection, Reactor};
-use pgdyno_engine::wire::conninfo::Conninfo;
+use pgdyno_engine::load::{self, Specification};
+use pgwire::conninfo::Conninfo;
+use reactor::{Clock, Connection, Reactor};
 use serde_json::{Value, json};
 
-use super::cluster::Server;
+use test_server::Server;
 
 const OURS: &str =
     "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
@@ -26,7 +27,7 @@ fn load(server: &Server) -> Result<(), LoadError> {
     let specification = json!({"conninfo": server.by_socket(), "workload": {"kind": "tpcc", "warehouses": 1},
         "seed": 1, "connections": 2, "into_existing": true});
     let specification = Specification::read(&specification.to_string()).unwrap();
-    copy::run(&specification, &AtomicBool::new(false), &mut |_| ())
+    load::run(&specification, &AtomicBool::new(false), &mut |_| ())
 }
 
 fn execute(server: &Server, sql: &str) -> Vec<String> {

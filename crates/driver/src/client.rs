@@ -1,0 +1,352 @@
+//! One client: gate, pacing, transaction, retries, outcome, again.
+
+use std::cell::RefCell;
+
+use super::lane::{Lane, Turn, Window};
+use super::spec::Pacing;
+use super::{Ending, User};
+use crate::record::{Histogram, Outcome, Sample};
+use reactor::{Connection, Error, Nanos, Reactor};
+
+/// An arrival of an open loop that would be sent later than this is skipped: its client, or the server, is stuck, and
+/// to send it now would only measure the queue.
+const HOPELESSLY_LATE: Nanos = Nanos(5_000_000_000);
+/// How long a lost connection is tried to get back before the server counts as gone, and how often.
+const RECONNECT_WITHIN: Nanos = Nanos(2_000_000_000);
+const RECONNECT_EVERY: Nanos = Nanos(50_000_000);
+/// Round trips of a calibration: enough for a 99th percentile, and done in some ten milliseconds.
+const CALIBRATION_ROUNDS: u32 = 200;
+
+/// How a client gets its connection.
+pub trait Dial {
+    /// Connects, within the limits of the run.
+    async fn dial(&self, reactor: &Reactor) -> Result<Connection, Error>;
+    /// Asks the server, by another connection, to end what `connection` is doing.
+    async fn cancel(&self, connection: &Connection);
+}
+
+/// What a client tells.
+pub enum News {
+    /// It is connected and ready.
+    Connected,
+    /// It could not be made ready, at this stage.
+    Failed(&'static str, Error),
+    /// The first client of a target measured this.
+    Calibrated {
+        /// Of an empty query.
+        round_trips: Histogram,
+        /// As the server calls itself.
+        server_version: String,
+    },
+    /// The server reported an error in a transaction.
+    Error(Error),
+    /// The connection is lost, and cannot be had again.
+    ServerLost(Error),
+    /// The last client of its lane has done its share of a slice that is bound by transactions.
+    Done,
+    /// The client has left a slice.
+    Left,
+}
+
+/// The rules of a run that a client goes by.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Closed-loop pacing.
+    pub pacing: Pacing,
+    /// Retries of one transaction.
+    pub retries_max: u32,
+    /// Limit on preparing a connection.
+    pub connect_timeout: Nanos,
+}
+
+/// Where a client works.
+pub struct Place<'a, D> {
+    /// Its lane.
+    pub lane: &'a Lane,
+    /// Its loop.
+    pub reactor: &'a Reactor,
+    /// How it connects.
+    pub dial: &'a D,
+    /// The rules.
+    pub rules: Rules,
+    /// Whether it is the first of its target.
+    pub is_first: bool,
+    /// Whom it tells.
+    pub tell: &'a dyn Fn(News),
+}
+
+/// A client of a lane.
+pub struct Client<'a, D, U: User> {
+    place: Place<'a, D>,
+    /// Who it is.
+    user: U,
+    /// What the users of its lane count.
+    tally: &'a RefCell<U::Tally>,
+    /// The transaction that is drawn but not yet sent.
+    drawn: Option<usize>,
+    /// How long until it is to be sent, where keying and thinking are paced. It stands still while the lane's slice is
+    /// closed.
+    wait: Nanos,
+    /// Transactions that are left of its share of the slice.
+    left: u64,
+}
+
+/// Why a client leaves a slice.
+enum Leave {
+    Closed,
+    Lost(Error),
+}
+
+impl<'a, D: Dial, U: User> Client<'a, D, U> {
+    /// A client that has yet to connect.
+    pub fn new(place: Place<'a, D>, user: U, tally: &'a RefCell<U::Tally>) -> Self {
+        Self { place, user, tally, drawn: None, wait: Nanos::ZERO, left: 0 }
+    }
+
+    /// The client's life, which ends only when something fails: or else its loop ends it.
+    pub async fn run(mut self) {
+        // What is rare has a future of its own on the heap: the one that is polled for each answer stays small, and near.
+        let mut connection = match Box::pin(self.connect()).await {
+            Ok(connection) => connection,
+            Err((stage, error)) => return (self.place.tell)(News::Failed(stage, error)),
+        };
+        (self.place.tell)(News::Connected);
+        let (mut entered, mut served) = (None, None);
+        loop {
+            match self.place.lane.turn(served, self.place.is_first).await {
+                Turn::Calibrate => match Box::pin(self.calibrate(&mut connection)).await {
+                    Ok(news) => (self.place.tell)(news),
+                    Err(error) => return (self.place.tell)(News::Failed("connect", error)),
+                },
+                Turn::Slice(window) => {
+                    // One that comes back from a lost connection goes on with what is left of its share.
+                    if entered.replace(window.serial) != Some(window.serial) {
+                        self.left = window.share;
+                    }
+                    self.place.lane.enter();
+                    let leave = self.slice(&window, &mut connection).await;
+                    if self.left == 0 {
+                        served = Some(window.serial);
+                        if self.place.lane.share_is_done() {
+                            (self.place.tell)(News::Done);
+                        }
+                    }
+                    self.place.lane.leave();
+                    (self.place.tell)(News::Left);
+                    match leave {
+                        Leave::Closed => served = Some(window.serial),
+                        Leave::Lost(error) => match Box::pin(self.reconnect(connection, error)).await {
+                            Some(again) => connection = again,
+                            None => return,
+                        },
+                    }
+                }
+            }
+        }
+    }
+
+    async fn connect(&mut self) -> Result<Connection, (&'static str, Error)> {
+        let mut connection =
+            self.place.dial.dial(self.place.reactor).await.map_err(|error| ("connect", error))?;
+        let give_up = self.place.reactor.now() + self.place.rules.connect_timeout;
+        match self.place.reactor.until(give_up, self.user.prepare(&mut connection)).await {
+            Some(Ok(())) => Ok(connection),
+            Some(Err(error)) => Err(("prepare", error)),
+            None => Err(("prepare", self.timeout("preparing a connection"))),
+        }
+    }
+
+    /// The server did not answer within the limit on preparing a connection.
+    fn timeout(&self, waited_for: &'static str) -> Error {
+        Error::Timeout { waited_for, limit: self.place.rules.connect_timeout }
+    }
+
+    async fn calibrate(&self, connection: &mut Connection) -> Result<News, Error> {
+        let reactor = self.place.reactor;
+        let give_up = reactor.now() + self.place.rules.connect_timeout;
+        let calibrated = reactor.until(give_up, calibrate(reactor, connection)).await;
+        calibrated.unwrap_or_else(|| Err(self.timeout("measuring the round trip")))
+    }
+
+    /// Drives a slice until it closes, the client's share is done, or the connection is lost.
+    async fn slice(&mut self, window: &Window, connection: &mut Connection) -> Leave {
+        let mut from = self.place.reactor.now();
+        while let Some((kind, intended, sent)) = self.next(window, from).await {
+            self.place.lane.begin();
+            let mut retries = 0;
+            let (outcome, failure) = loop {
+                match self.attempt(connection).await {
+                    Ok(Ending::Committed) => break (Outcome::Ok, None),
+                    Ok(Ending::RolledBack) => break (Outcome::RolledBack, None),
+                    Err(failure) if failure.again && retries < self.place.rules.retries_max => {
+                        (self.place.tell)(News::Error(failure.error));
+                        retries += 1;
+                    }
+                    Err(failure) => break (Outcome::Failed, Some(failure)),
+                }
+            };
+            let done = self.place.reactor.now();
+            let sample = Sample { kind, outcome, retries, intended, sent, done };
+            self.end(window, &sample, failure.as_ref().map(Failure::why).as_deref());
+            if let Some(failure) = failure {
+                if failure.lost {
+                    return Leave::Lost(failure.error);
+                }
+                (self.place.tell)(News::Error(failure.error));
+            }
+            from = done;
+        }
+        Leave::Closed
+    }
+
+    /// The next transaction: its kind, when it should be sent and when it is (now). `None` when the slice closes first,
+    /// or the share is done.
+    #[inline]
+    async fn next(&mut self, window: &Window, from: Nanos) -> Option<(usize, Nanos, Nanos)> {
+        if self.left == 0 {
+            return None;
+        }
+        if self.place.lane.schedule.borrow().is_some() {
+            return self.next_arrival(window).await;
+        }
+        if self.place.rules.pacing == Pacing::KeyingAndThinking {
+            return self.next_keyed(from).await;
+        }
+        if from >= self.place.lane.closes() {
+            return None;
+        }
+        let kind = self.draw();
+        let now = self.place.reactor.now();
+        Some((kind, now, now))
+    }
+
+    async fn next_arrival(&mut self, window: &Window) -> Option<(usize, Nanos, Nanos)> {
+        while self.left > 0 {
+            let closes = self.place.lane.closes();
+            let intended = self.place.lane.schedule.borrow_mut().as_mut()?.take_before(closes)?;
+            let kind = self.draw();
+            let is_open = self.place.lane.wait_until(intended).await;
+            let now = self.place.reactor.now();
+            if intended >= self.place.lane.closes() {
+                // The slice was closed early, before this arrival: it never was.
+                self.drawn = Some(kind);
+                return None;
+            }
+            if is_open && now < self.place.lane.closes() && now - intended <= HOPELESSLY_LATE {
+                return Some((kind, intended, now));
+            }
+            self.place.lane.begin();
+            let sample = Sample {
+                kind,
+                outcome: Outcome::Skipped,
+                retries: 0,
+                intended,
+                sent: intended,
+                done: intended,
+            };
+            self.end(window, &sample, None);
+        }
+        None
+    }
+
+    async fn next_keyed(&mut self, from: Nanos) -> Option<(usize, Nanos, Nanos)> {
+        let kind = self.drawn.take().unwrap_or_else(|| {
+            let kind = self.draw();
+            self.wait = self.wait + self.user.keying();
+            kind
+        });
+        let intended = from + self.wait;
+        if !self.place.lane.wait_until(intended).await {
+            self.wait = intended - self.place.lane.closes();
+            self.drawn = Some(kind);
+            return None;
+        }
+        self.wait = self.user.thinking();
+        Some((kind, intended, self.place.reactor.now()))
+    }
+
+    #[inline]
+    fn draw(&mut self) -> usize {
+        match self.drawn.take() {
+            Some(kind) => kind,
+            None => self.user.draw(&mut self.tally.borrow_mut()),
+        }
+    }
+
+    /// A transaction has ended, and counts in the client's share however it did.
+    #[inline]
+    fn end(&mut self, window: &Window, sample: &Sample, why: Option<&str>) {
+        self.left -= 1;
+        self.place.lane.end(window, sample, why);
+    }
+
+    /// One attempt; after an error the session is brought back to where the next can begin.
+    #[inline]
+    async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Failure> {
+        let error = match self.place.lane.unless_abandoned(self.user.attempt(connection)).await {
+            Ok(ending) => return Ok(ending),
+            Err(error) => error,
+        };
+        if error.is_fatal() {
+            return Err(Failure { error, again: false, lost: true });
+        }
+        let recovered = self.place.lane.unless_abandoned(Box::pin(connection.recover())).await;
+        let lost = recovered.is_err();
+        Err(Failure { again: error.is_retryable() && !lost, error, lost })
+    }
+
+    /// Gets the connection back, or tells that the server is gone.
+    async fn reconnect(&mut self, lost: Connection, error: Error) -> Option<Connection> {
+        if matches!(error, Error::Abandoned) {
+            self.place.dial.cancel(&lost).await;
+        } else {
+            self.place.lane.record.borrow_mut().connections_lost += 1;
+        }
+        drop(lost);
+        (self.place.tell)(News::Error(error));
+        let give_up = self.place.reactor.now() + RECONNECT_WITHIN;
+        loop {
+            match self.connect().await {
+                Ok(connection) => return Some(connection),
+                Err((_, error)) if self.place.reactor.now() >= give_up => {
+                    (self.place.tell)(News::ServerLost(error));
+                    return None;
+                }
+                Err(_) => self.place.reactor.sleep_until(self.place.reactor.now() + RECONNECT_EVERY).await,
+            }
+        }
+    }
+}
+
+/// An attempt that failed.
+struct Failure {
+    error: Error,
+    /// Whether the same transaction may be tried again.
+    again: bool,
+    /// Whether the connection is of no more use.
+    lost: bool,
+}
+
+impl Failure {
+    /// The SQLSTATE, or a word where the server gave none.
+    fn why(&self) -> String {
+        match (&self.error, self.error.sqlstate()) {
+            (_, Some(sqlstate)) => sqlstate.as_str().to_owned(),
+            (Error::Abandoned, None) => "abandoned".to_owned(),
+            (Error::Workload(_), None) => "workload".to_owned(),
+            _ => "connection".to_owned(),
+        }
+    }
+}
+
+async fn calibrate(reactor: &Reactor, connection: &mut Connection) -> Result<News, Error> {
+    let version = connection.simple("SHOW server_version").await?;
+    let server_version = version.into_iter().flatten().flatten().next().unwrap_or_default();
+    let mut round_trips = Histogram::default();
+    for _ in 0..CALIBRATION_ROUNDS {
+        let sent = reactor.now();
+        connection.simple("").await?;
+        round_trips.record(reactor.now() - sent);
+    }
+    Ok(News::Calibrated { round_trips, server_version })
+}

@@ -1,0 +1,269 @@
+//! The control thread: it orders the threads what to drive when, and writes what they report. No client waits for it.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::event::Events;
+use super::job::{AnyWorkload, Job};
+use super::order::{ERRORS_MAX, Input, Order, Report};
+use super::spec::{Role, Spec};
+use crate::record::Counts;
+use reactor::{Clock, KeptServer, Nanos, Sender};
+
+/// How a run ended that was not cut off by a failure of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// All slices were driven.
+    Done,
+    /// On order, or because a signal came, or because our parent has gone.
+    Stop,
+    /// The server of this target has gone.
+    ServerLost(usize),
+}
+
+/// Why a run failed.
+#[derive(Debug)]
+pub struct Failure {
+    /// Where in the run.
+    pub stage: &'static str,
+    /// At which target, if at one.
+    pub target: Option<usize>,
+    /// One line.
+    pub message: String,
+    /// Where the server gave one.
+    pub sqlstate: Option<String>,
+}
+
+/// Why the run does not go on.
+pub enum Halt {
+    /// Gracefully.
+    Stopped(Stopped),
+    /// By a failure.
+    Failed(Failure),
+}
+
+/// See the module.
+pub struct Control<'a, 'e> {
+    /// The run.
+    pub spec: &'a Spec,
+    /// By target: what its clients do.
+    pub jobs: &'a [AnyWorkload],
+    /// The run's clock.
+    pub clock: Clock,
+    /// What comes in.
+    pub inputs: Receiver<Input>,
+    /// The ways to the threads.
+    pub threads: Vec<Sender<Order>>,
+    /// By target: its server, where slices have cores; else empty.
+    pub servers: Vec<KeptServer>,
+    /// Where events go.
+    pub events: Events<'e>,
+    /// By target and kind: everything since connection, as of the last drained slice or interval.
+    pub totals: Vec<Vec<Counts>>,
+    /// By target and kind: the measured part, as of the last drained slice.
+    pub measured: Vec<Vec<Counts>>,
+    /// Slices bound by transactions that ended before all of these were done.
+    pub unfinished: Vec<usize>,
+    /// Slices of the warm-up that were not carried out, because it was ended on order.
+    pub left_out: Vec<usize>,
+    /// Whether the order to end the warm-up has come.
+    pub is_warm: bool,
+    /// Errors passed on, by target and SQLSTATE.
+    pub errors: Vec<(usize, Option<String>, u32)>,
+}
+
+impl Control<'_, '_> {
+    /// The whole run, from connecting to the last slice.
+    pub fn run(&mut self) -> Halt {
+        let done = self.drive();
+        self.servers.iter().for_each(KeptServer::let_go);
+        match done {
+            Ok(()) => Halt::Stopped(Stopped::Done),
+            Err(halt) => halt,
+        }
+    }
+
+    fn drive(&mut self) -> Result<(), Halt> {
+        self.connect()?;
+        self.find_servers()?;
+        let spec = self.spec;
+        let last = spec.slices.iter().rposition(|slice| slice.role == Role::Measure);
+        for (index, slice) in spec.slices.iter().enumerate() {
+            if index == spec.warm_ups() {
+                self.barrier("measure")?;
+            }
+            self.take_what_waits()?;
+            if self.warm_up_is_over(index) {
+                self.left_out.push(index);
+                continue;
+            }
+            self.slice(index, slice)?;
+            if Some(index) == last {
+                self.barrier("end")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this slice is of a warm-up that was ended on order.
+    pub fn warm_up_is_over(&self, slice: usize) -> bool {
+        self.is_warm && slice < self.spec.warm_ups()
+    }
+
+    // ---- connecting
+
+    fn connect(&mut self) -> Result<(), Halt> {
+        let began = self.clock.now();
+        let mut missing = self.spec.drivings().map(|driving| driving.clients).collect::<Vec<_>>();
+        let mut connected_at = vec![began; missing.len()];
+        while missing.iter().any(|&missing| missing > 0) {
+            if let Some(Report::Connected(target)) = self.next_report(Nanos::MAX)? {
+                missing[target] -= 1;
+                connected_at[target] = self.clock.now();
+            }
+        }
+        for (target, connected_at) in connected_at.into_iter().enumerate() {
+            self.order(&Order::Calibrate(target))?;
+            let (round_trips, server_version) = loop {
+                if let Some(Report::Calibrated { round_trips, server_version }) =
+                    self.next_report(Nanos::MAX)?
+                {
+                    break (round_trips, server_version);
+                }
+            };
+            let [p50, p99] = [0.5, 0.99].map(|quantile| round_trips.quantile_ns(quantile));
+            self.write(
+                "connected",
+                json!({"target": target, "clients": self.spec.driving(target).clients, "server_version": server_version,
+                    "connect_s": (connected_at - began).as_s(), "round_trip_ns": {"p50": p50, "p99": p99}}),
+            )?;
+        }
+        Ok(())
+    }
+
+    // ---- barriers
+
+    fn barrier(&mut self, name: &str) -> Result<(), Halt> {
+        if !self.spec.barriers {
+            return Ok(());
+        }
+        let totals: Vec<_> = (0..self.totals.len()).map(|target| self.summary(target)).collect();
+        self.write("barrier", json!({"name": name, "at_ns": self.clock.now().0, "totals": totals}))?;
+        loop {
+            match self.inputs.recv() {
+                Ok(Input::Continue) => return Ok(()),
+                Ok(input) => self.take(input).map(|_| ())?,
+                Err(_) => return Err(gone()),
+            }
+        }
+    }
+
+    fn summary(&self, target: usize) -> Value {
+        let counts = &self.totals[target];
+        let transactions: u64 = counts.iter().map(Counts::executed).sum();
+        json!({"transactions": transactions, "committed_new_orders": new_orders(self.jobs[target].job(), counts)})
+    }
+
+    // ---- what comes in, what goes out
+
+    /// Deals with all that has come in already. Between slices no report is due.
+    fn take_what_waits(&mut self) -> Result<(), Halt> {
+        while let Ok(input) = self.inputs.try_recv() {
+            self.take(input)?;
+        }
+        Ok(())
+    }
+
+    /// What comes in next, before the instant `until`: a report, or `None` where it is something else, or nothing. An
+    /// error is a reason not to go on.
+    pub fn next_report(&mut self, until: Nanos) -> Result<Option<Report>, Halt> {
+        if until == Nanos::MAX {
+            let input = self.inputs.recv().map_err(|_| gone())?;
+            return self.take(input);
+        }
+        let left = until - self.clock.now();
+        match self.inputs.recv_timeout(Duration::from_nanos(left.0)) {
+            Ok(input) => self.take(input),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(gone()),
+        }
+    }
+
+    /// Deals with what is not for the caller.
+    fn take(&mut self, input: Input) -> Result<Option<Report>, Halt> {
+        match input {
+            Input::Continue => Ok(None),
+            Input::Measure => {
+                self.is_warm = true;
+                Ok(None)
+            }
+            Input::Stop => Err(Halt::Stopped(Stopped::Stop)),
+            Input::Misunderstood(line) => Err(failed(
+                "drive",
+                None,
+                format!("not an order: {line}; expected {{\"do\":\"continue\"}}, measure or stop"),
+                None,
+            )),
+            Input::Report(Report::Error { target, sqlstate, message }) => {
+                self.write_error(target, sqlstate.as_deref(), &message)?;
+                Ok(None)
+            }
+            Input::Report(Report::Failed { target, stage, error }) => {
+                let sqlstate = error.sqlstate().map(|sqlstate| sqlstate.as_str().to_owned());
+                let mut message = error.to_string();
+                if sqlstate.as_deref() == Some("53300") {
+                    message += "; raise max_connections of the server, or use fewer clients";
+                }
+                Err(failed(stage, Some(target), message, sqlstate))
+            }
+            Input::Report(Report::ServerLost { target, message }) => {
+                self.write_error(target, None, &format!("the server is gone: {message}"))?;
+                Err(Halt::Stopped(Stopped::ServerLost(target)))
+            }
+            Input::Report(Report::Broken(error)) => Err(failed("drive", None, error.to_string(), None)),
+            Input::Report(report) => Ok(Some(report)),
+        }
+    }
+
+    fn write_error(&mut self, target: usize, sqlstate: Option<&str>, message: &str) -> Result<(), Halt> {
+        let place = self.errors.iter().position(|(t, s, _)| (*t, s.as_deref()) == (target, sqlstate));
+        let place = place.unwrap_or_else(|| {
+            self.errors.push((target, sqlstate.map(str::to_owned), 0));
+            self.errors.len() - 1
+        });
+        self.errors[place].2 += 1;
+        if self.errors[place].2 > ERRORS_MAX {
+            return Ok(());
+        }
+        let kind = if sqlstate.is_some() { "server" } else { "connection" };
+        self.write("error", json!({"target": target, "kind": kind, "sqlstate": sqlstate, "message": message}))
+    }
+
+    /// Orders something of every thread.
+    pub fn order(&self, order: &Order) -> Result<(), Halt> {
+        self.threads.iter().try_for_each(|thread| {
+            thread.send(order.clone()).map_err(|error| failed("drive", None, error.to_string(), None))
+        })
+    }
+
+    /// Writes an event. When nobody reads them, our parent is gone.
+    pub fn write(&mut self, event: &str, body: Value) -> Result<(), Halt> {
+        self.events.write(event, body).map_err(|_| Halt::Stopped(Stopped::Stop))
+    }
+}
+
+/// Commits of the kind that is counted as new orders; 0 where a workload has none.
+pub fn new_orders(job: &dyn Job, counts: &[Counts]) -> u64 {
+    job.new_order().and_then(|kind| counts.get(kind)).map_or(0, |counts| counts.ok)
+}
+
+/// See [`Failure`].
+pub fn failed(stage: &'static str, target: Option<usize>, message: String, sqlstate: Option<String>) -> Halt {
+    Halt::Failed(Failure { stage, target, message, sqlstate })
+}
+
+fn gone() -> Halt {
+    failed("drive", None, "a thread of the driver has ended".to_owned(), None)
+}

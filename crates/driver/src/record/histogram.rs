@@ -1,0 +1,195 @@
+//! Histograms of durations, 1 ns to 60 s, true to three digits.
+
+use serde::{Deserialize, Serialize};
+
+use reactor::Nanos;
+
+/// The longest duration that is told from longer ones.
+pub const HIGHEST: Nanos = Nanos(60_000_000_000);
+
+/// The shortest, in ns.
+pub(super) const LOWEST: u64 = 1;
+
+pub(super) const DIGITS: u8 = 3;
+
+/// Durations by size. About 220 kB of address space, of which only touched pages take memory. The counters are of 64
+/// bits: those of a run of weeks outgrow 32.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(from = "Stored", into = "Stored")]
+pub struct Histogram {
+    bins: hdrhistogram::Histogram<u64>,
+    /// Values beyond the highest, which are recorded as the highest.
+    saturated: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        let bins = hdrhistogram::Histogram::new_with_bounds(LOWEST, HIGHEST.0, DIGITS);
+        // The bounds are constants that the library accepts; an unbounded histogram would do as well.
+        let bins = bins.unwrap_or_else(|_| unreachable!("constant bounds"));
+        Self { bins, saturated: 0 }
+    }
+}
+
+impl Histogram {
+    /// Records one duration.
+    #[inline]
+    pub fn record(&mut self, value: Nanos) {
+        self.saturated += u64::from(value > HIGHEST);
+        self.bins.saturating_record(value.min(HIGHEST).0);
+    }
+
+    /// Records one duration `count` times.
+    pub fn record_many(&mut self, value: Nanos, count: u64) {
+        self.saturated += if value > HIGHEST { count } else { 0 };
+        self.bins.saturating_record_n(value.min(HIGHEST).0, count);
+    }
+
+    /// Adds another thread's durations.
+    pub fn merge(&mut self, other: &Self) {
+        self.saturated += other.saturated;
+        // Equal bounds: adding cannot fail.
+        let added = self.bins.add(&other.bins);
+        debug_assert!(added.is_ok());
+    }
+
+    /// How many were recorded.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.bins.len()
+    }
+
+    /// Whether none was recorded.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bins.is_empty()
+    }
+
+    /// How many were longer than [`HIGHEST`].
+    #[must_use]
+    pub fn saturated(&self) -> u64 {
+        self.saturated
+    }
+
+    /// The duration that a share `quantile` (0 to 1) of all does not exceed, in ns; 0 if there is none.
+    #[must_use]
+    pub fn quantile_ns(&self, quantile: f64) -> u64 {
+        self.bins.value_at_quantile(quantile).min(HIGHEST.0)
+    }
+
+    /// The longest, in ns, as exact as the histogram is; 0 if there is none.
+    #[must_use]
+    pub fn max_ns(&self) -> u64 {
+        self.bins.max().min(HIGHEST.0)
+    }
+
+    /// The bins that hold something: the longest duration that falls into it, in ns, and how many did.
+    #[must_use]
+    pub fn bins(&self) -> Vec<(u64, u64)> {
+        let bins = self.bins.iter_recorded();
+        bins.map(|bin| (bin.value_iterated_to().min(HIGHEST.0), bin.count_at_value())).collect()
+    }
+
+    /// The mean and the standard deviation, in ns, of durations as exact as the histogram is; 0 of none.
+    #[must_use]
+    pub fn mean_and_deviation_ns(&self) -> (f64, f64) {
+        (self.bins.mean(), self.bins.stdev())
+    }
+
+    /// The distribution as HdrHistogram's tools take it, five steps for each halving of what is left: a duration in ns,
+    /// the quantile that was reached with it, and how many do not exceed it.
+    #[must_use]
+    pub fn steps(&self) -> Vec<(u64, f64, u64)> {
+        let mut reached = 0;
+        let steps = self.bins.iter_quantiles(5).map(|step| {
+            reached += step.count_since_last_iteration();
+            (step.value_iterated_to().min(HIGHEST.0), step.quantile_iterated_to(), reached)
+        });
+        steps.collect()
+    }
+}
+
+/// A histogram as it is stored: the bins that hold something.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    bins: Vec<(u64, u64)>,
+    saturated: u64,
+}
+
+impl From<Histogram> for Stored {
+    fn from(histogram: Histogram) -> Self {
+        Self { bins: histogram.bins(), saturated: histogram.saturated }
+    }
+}
+
+impl From<Stored> for Histogram {
+    fn from(stored: Stored) -> Self {
+        let mut histogram = Self::default();
+        for (value, count) in stored.bins {
+            histogram.record_many(Nanos(value), count);
+        }
+        histogram.saturated = stored.saturated;
+        histogram
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn histogram(values: &[u64]) -> Histogram {
+        let mut histogram = Histogram::default();
+        for &value in values {
+            histogram.record(Nanos(value));
+        }
+        histogram
+    }
+
+    proptest! {
+        #[test]
+        fn merged_histograms_are_the_histogram_of_everything(
+            left in prop::collection::vec(0_u64..100_000_000_000, 0..100),
+            right in prop::collection::vec(0_u64..100_000_000_000, 0..100),
+        ) {
+            let mut merged = histogram(&left);
+            merged.merge(&histogram(&right));
+            let whole = histogram(&[left, right].concat());
+            prop_assert_eq!(merged.bins(), whole.bins());
+            prop_assert_eq!(merged.saturated(), whole.saturated());
+        }
+
+        #[test]
+        fn a_histogram_that_was_stored_is_the_same(values in prop::collection::vec(0_u64..100_000_000_000, 0..100)) {
+            let histogram = histogram(&values);
+            let stored = serde_json::to_string(&histogram).map_err(|e| TestCaseError::fail(e.to_string()))?;
+            let read: Histogram = serde_json::from_str(&stored).map_err(|e| TestCaseError::fail(e.to_string()))?;
+            prop_assert_eq!(read.bins(), histogram.bins());
+            prop_assert_eq!((read.saturated(), read.max_ns()), (histogram.saturated(), histogram.max_ns()));
+        }
+
+        #[test]
+        fn a_recorded_value_is_kept_to_three_digits(value in 0_u64..=60_000_000_000) {
+            let bins = histogram(&[value]).bins();
+            prop_assert_eq!(bins.len(), 1);
+            prop_assert!(bins[0].0 >= value && bins[0].0 - value <= value / 1000);
+        }
+    }
+
+    #[test]
+    fn more_than_32_bits_of_equal_values_are_all_counted() {
+        let mut histogram = Histogram::default();
+        histogram.record_many(Nanos(5), 1 << 33);
+        histogram.record_many(Nanos(7), 1);
+        assert_eq!(histogram.len(), (1 << 33) + 1);
+        assert_eq!(histogram.bins(), [(5, 1 << 33), (7, 1)]);
+    }
+
+    #[test]
+    fn values_beyond_the_highest_count_as_the_highest_and_are_told_apart() {
+        let histogram = histogram(&[HIGHEST.0 + 1, u64::MAX, HIGHEST.0]);
+        assert_eq!(histogram.saturated(), 2);
+        assert_eq!(histogram.max_ns(), HIGHEST.0);
+        assert_eq!(histogram.len(), 3);
+    }
+}

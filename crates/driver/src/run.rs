@@ -1,0 +1,245 @@
+//! A whole run: from a specification to threads, and from their legacies to the result.
+
+use std::io::Write;
+use std::sync::mpsc;
+use std::thread;
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+
+use super::control::{Control, Failure, Halt, Stopped, new_orders};
+use super::event::{self, Events};
+use super::job::AnyWorkload;
+use super::order::{Input, Order, Report};
+use super::spec::{Driving, Spec, Target};
+use super::worker::{Aim, Crew, Legacy};
+use crate::record::{Finished, Histogram};
+use pgwire::conninfo::{self, Conninfo};
+use reactor::{Clock, mailbox, memory_peak_bytes, raise_file_limit, usage};
+
+/// Files that a thread needs besides its connections, and the process besides its threads.
+const FILES_PER_THREAD: u64 = 8;
+const FILES_OF_PROCESS: u64 = 64;
+/// Memory for a thread's stack: what the loop needs, several times over.
+const STACK_BYTES: usize = 512 << 10;
+
+/// How a run ended: the program's exit status follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With a result.
+    Result,
+    /// With a failure.
+    Failed,
+    /// The specification was wrong.
+    Refused,
+}
+
+/// What a workload may need to know of the run besides its own part of the specification.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkloadContext {
+    /// Clients of the target.
+    pub clients: u32,
+    /// Threads that run them.
+    pub threads: u32,
+    /// The run's seed.
+    pub seed: u64,
+}
+
+/// Reads the `workload` of a specification. The error is one line for a person.
+pub type ReadWorkload = dyn Fn(&Value, WorkloadContext) -> Result<AnyWorkload, String>;
+
+/// Carries out the specification `text`. `inputs` are the two ends of the channel by which orders come.
+pub fn run(
+    text: &str,
+    inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>),
+    out: &mut dyn Write,
+    read_workload: &ReadWorkload,
+) -> End {
+    let mut events = Events::new(out);
+    match read(text, read_workload) {
+        Ok((spec, conninfos, jobs)) => {
+            Run { spec: &spec, conninfos: &conninfos, jobs: &jobs }.carry_out(inputs, events)
+        }
+        Err(message) => {
+            let body =
+                json!({"stage": "specification", "target": null, "message": message, "sqlstate": null});
+            // An error means that nobody reads; the exit status tells the rest.
+            let _ = events.write("failed", body);
+            End::Refused
+        }
+    }
+}
+
+/// A specification, and by target: where it is, and what its clients do.
+type Read = (Spec, Vec<Conninfo>, Vec<AnyWorkload>);
+
+fn read(text: &str, read_workload: &ReadWorkload) -> Result<Read, String> {
+    let spec = Spec::read(text)?;
+    let load = |target: &Target| {
+        conninfo::load(&target.conninfo).map_err(|e| format!("target {}: {e}", target.name))
+    };
+    let conninfos = spec.targets.iter().map(load).collect::<Result<Vec<_>, _>>()?;
+    let read_job = |target: usize| {
+        let Target { name, workload: own, .. } = &spec.targets[target];
+        let wrong = |e| if own.is_some() { format!("target {name}: {e}") } else { e };
+        let Driving { workload, clients, .. } = spec.driving(target);
+        let context = WorkloadContext { clients, threads: spec.threads_of(target), seed: spec.seed };
+        read_workload(workload, context).map_err(wrong)
+    };
+    let jobs = (0..spec.targets.len()).map(read_job).collect::<Result<Vec<_>, _>>()?;
+    Ok((spec, conninfos, jobs))
+}
+
+/// Why a run ended, and what its threads left.
+type Ended = (Halt, Vec<Legacy>);
+
+struct Run<'a> {
+    spec: &'a Spec,
+    conninfos: &'a [Conninfo],
+    jobs: &'a [AnyWorkload],
+}
+
+impl Run<'_> {
+    fn carry_out(&self, inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>), mut events: Events<'_>) -> End {
+        let spec = self.spec;
+        let clock = Clock::monotonic();
+        let epoch_unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let count = self.spec.threads_used();
+        let io = spec.io.resolve();
+        let started = json!({"epoch_unix_ns": epoch_unix.as_nanos() as u64, "threads": count, "io": io,
+            "pid": std::process::id()});
+        let _ = events.write("started", started);
+        let aim = |target: usize| Aim {
+            conninfo: &self.conninfos[target],
+            job: self.jobs[target].job(),
+            driving: spec.driving(target),
+            first_thread: spec.first_thread_of(target),
+            threads: spec.threads_of(target),
+        };
+        let crew = Crew {
+            aims: (0..spec.targets.len()).map(aim).collect(),
+            threads: count,
+            seed: spec.seed,
+            connect_timeout: spec.connect_timeout,
+            clock: clock.clone(),
+            io,
+        };
+        let (sender, inputs) = inputs;
+        let mut control = Control {
+            spec,
+            jobs: self.jobs,
+            clock,
+            inputs,
+            threads: Vec::new(),
+            servers: Vec::new(),
+            events,
+            totals: vec![Vec::new(); spec.targets.len()],
+            measured: vec![Vec::new(); spec.targets.len()],
+            unfinished: Vec::new(),
+            left_out: Vec::new(),
+            is_warm: false,
+            errors: Vec::new(),
+        };
+        let (halt, legacies) = match self.employ(&crew, &mut control, &sender) {
+            Ok(done) => done,
+            Err(error) => {
+                let failure =
+                    Failure { stage: "connect", target: None, message: error.to_string(), sqlstate: None };
+                (Halt::Failed(failure), Vec::new())
+            }
+        };
+        self.conclude(halt, legacies, control)
+    }
+
+    /// Starts the threads, lets `control` order them about, and lets them go.
+    fn employ(
+        &self,
+        crew: &Crew<'_>,
+        control: &mut Control<'_, '_>,
+        inputs: &mpsc::Sender<Input>,
+    ) -> Result<Ended, reactor::Error> {
+        let connections: u64 = self.spec.drivings().map(|driving| u64::from(driving.clients)).sum();
+        raise_file_limit(connections + u64::from(crew.threads) * FILES_PER_THREAD + FILES_OF_PROCESS)?;
+        thread::scope(|scope| {
+            let mut workers = Vec::new();
+            for number in 0..crew.threads {
+                let (sender, orders) = mailbox()?;
+                control.threads.push(sender);
+                let inputs = inputs.clone();
+                let builder = thread::Builder::new().name(format!("driver {number}")).stack_size(STACK_BYTES);
+                let work = move || {
+                    let legacy = crew.work(number, orders, &inputs);
+                    legacy.map_err(|error| {
+                        drop(inputs.send(Input::Report(Report::Broken(error))));
+                    })
+                };
+                let started = builder.spawn_scoped(scope, work);
+                workers.push(started.map_err(|source| reactor::Error::System {
+                    action: "start a thread".to_owned(),
+                    source,
+                })?);
+            }
+            let halt = control.run();
+            for thread in &control.threads {
+                thread.send(Order::Finish)?;
+            }
+            // One that panicked has said so on standard error; what the others measured is kept.
+            Ok((halt, workers.into_iter().filter_map(|worker| worker.join().ok()?.ok()).collect()))
+        })
+    }
+
+    fn conclude(&self, halt: Halt, legacies: Vec<Legacy>, mut control: Control<'_, '_>) -> End {
+        let (stopped, lost) = match &halt {
+            Halt::Stopped(Stopped::Done) => ("done", None),
+            Halt::Stopped(Stopped::Stop) => ("stop", None),
+            Halt::Stopped(Stopped::ServerLost(target)) => ("server-lost", Some(*target)),
+            Halt::Failed(_) => ("failed", None),
+        };
+        let mut result = self.result(legacies);
+        result["stopped"] = stopped.into();
+        result["unfinished"] = std::mem::take(&mut control.unfinished).into();
+        result["left_out"] = std::mem::take(&mut control.left_out).into();
+        result["lost"] = lost.map(|target| self.spec.targets[target].name.clone()).into();
+        match halt {
+            Halt::Stopped(_) => {
+                let _ = control.events.write("result", result);
+                End::Result
+            }
+            Halt::Failed(failure) => {
+                let has_measured = control.totals.iter().flatten().any(|counts| counts.all > 0);
+                let target = failure.target.map(|target| self.spec.targets[target].name.clone());
+                let mut body = json!({"stage": failure.stage, "target": target, "message": failure.message,
+                    "sqlstate": failure.sqlstate});
+                if has_measured {
+                    body["result"] = result;
+                }
+                let _ = control.events.write("failed", body);
+                End::Failed
+            }
+        }
+    }
+
+    fn result(&self, legacies: Vec<Legacy>) -> Value {
+        let mut merged = vec![Finished::default(); self.spec.targets.len()];
+        let mut lateness = Histogram::default();
+        for legacy in legacies {
+            lateness.merge(&legacy.lateness);
+            merged.iter_mut().zip(&legacy.records).for_each(|(records, record)| records.merge(record));
+        }
+        let target = |(index, record): (usize, &Finished)| {
+            let job = self.jobs[index].job();
+            let kinds = job.kinds();
+            json!({"kinds": event::measured(&kinds, &record.measured), "totals": event::by_kind(&kinds, &record.totals),
+                "committed_new_orders": new_orders(job, &record.totals), "connections_lost": record.connections_lost,
+                "tally": job.tally()})
+        };
+        let targets: Vec<_> = merged.iter().enumerate().map(target).collect();
+        let used = usage();
+        let [p50, p99] = [0.5, 0.99].map(|quantile| lateness.quantile_ns(quantile));
+        json!({"targets": targets, "driver": {
+            "cpu_ns": {"user": used.user.0, "system": used.system.0},
+            "memory_peak_bytes": memory_peak_bytes(),
+            "wake_late_ns": {"p50": p50, "p99": p99, "max": lateness.max_ns()},
+            "threads": self.spec.threads_used(), "io": self.spec.io.resolve()}})
+    }
+}

@@ -1,0 +1,194 @@
+//! One slice, as the control thread sees it: opened, followed in intervals, closed, drained, written down.
+
+use serde_json::json;
+
+use super::control::{Control, Halt, Stopped};
+use super::event;
+use super::lane::Window;
+use super::order::{Order, Report};
+use super::progress::{EndedBy, Parts, Progress, Side};
+use super::spec::{Role, Slice};
+use crate::record::Counts;
+use reactor::{Nanos, Usage, usage};
+
+/// How long transactions in flight may take after an order to stop: whoever stops us waits no longer than 5 s in all.
+const STOP_DRAIN_TIMEOUT: Nanos = Nanos(2_000_000_000);
+
+impl Control<'_, '_> {
+    /// Drives one slice.
+    pub fn slice(&mut self, index: usize, slice: &Slice) -> Result<(), Halt> {
+        let swap = self.share_cores(slice)?;
+        let opened = self.clock.now();
+        let is_measured = slice.role == Role::Measure;
+        let counted_from = if is_measured { opened + self.spec.discarded(slice) } else { opened };
+        let closes = opened + slice.duration;
+        let (serial, target) = (index as u32, slice.targets[0]);
+        let share = slice.transactions.unwrap_or(u64::MAX);
+        let window = Window { serial, target, is_measured, opened, counted_from, closes, share };
+        let windows = slice.targets.iter().map(|&target| Window { target, ..window }).collect();
+        let side = |&target: &usize| Side::new(target, &self.totals[target], opened);
+        let mut progress = Progress {
+            index,
+            slice,
+            window,
+            swap,
+            interval_from: opened,
+            publish_at: opened + self.spec.interval,
+            published_at: opened,
+            sides: slice.targets.iter().map(side).collect(),
+            threads_done: 0,
+            threads_sharing: self.spec.threads_of(target) as usize,
+            done_at: opened,
+            is_warm: false,
+        };
+        let usage_before = usage();
+        self.order(&Order::Open(windows))?;
+        let halt = self.until_drained(&mut progress)?;
+        self.write_slice(progress, usage() - usage_before)?;
+        halt.map_or(Ok(()), Err)
+    }
+
+    /// Drives the slice to its end. A reason to stop closes it early, and is given back when it is drained. It closes
+    /// early, too, when every client has done its share, and when the warm-up is ended.
+    fn until_drained(&mut self, progress: &mut Progress<'_>) -> Result<Option<Halt>, Halt> {
+        let (mut halt, mut stop_by) = (None, Nanos::MAX);
+        let (mut is_closed, mut is_abandoned) = (false, false);
+        while !progress.is_drained(self.threads.len()) {
+            let now = self.clock.now();
+            let closes = progress.window.closes;
+            let is_over = now >= closes || progress.is_done() || halt.is_some();
+            let is_warm = !is_over && self.warm_up_is_over(progress.index);
+            if !is_closed && (is_over || is_warm) {
+                progress.is_warm = is_warm;
+                progress.window.closes = closes.min(now);
+                is_closed = true;
+                self.order(&Order::Close)?;
+            } else if !is_closed && now >= progress.publish_at {
+                (progress.publish_at, progress.published_at) = (Nanos::MAX, now);
+                self.order(&Order::Publish)?;
+            } else if is_closed && !is_abandoned && now >= stop_by.min(closes + self.spec.drain_timeout) {
+                is_abandoned = true;
+                self.order(&Order::Abandon)?;
+            }
+            let drained_by = stop_by.min(progress.window.closes + self.spec.drain_timeout);
+            let drain_limit = if is_abandoned { Nanos::MAX } else { drained_by };
+            let deadline =
+                if is_closed { drain_limit } else { progress.window.closes.min(progress.publish_at) };
+            match self.next_report(deadline) {
+                Ok(Some(report)) => self.add(progress, report)?,
+                Ok(None) => {}
+                // A thread that has failed will never report that it is drained.
+                Err(failed @ Halt::Failed(_)) => return Err(failed),
+                Err(reason) => {
+                    if matches!(reason, Halt::Stopped(Stopped::Stop)) {
+                        stop_by = stop_by.min(self.clock.now() + STOP_DRAIN_TIMEOUT);
+                    }
+                    halt = halt.or(Some(reason));
+                }
+            }
+        }
+        Ok(halt)
+    }
+
+    fn add(&mut self, progress: &mut Progress<'_>, report: Report) -> Result<(), Halt> {
+        let side = |sides: &mut Vec<Side>, target| sides.iter().position(|side| side.target == target);
+        match report {
+            Report::Interval { target, totals, latency } => {
+                if let Some(place) = side(&mut progress.sides, target) {
+                    progress.sides[place].parts.add(&totals, &latency);
+                }
+                if progress.sides.iter().all(|side| side.parts.count == self.threads.len()) {
+                    progress.publish_at = progress.published_at + self.spec.interval;
+                    self.write_intervals(progress)?;
+                }
+            }
+            Report::Done { at } => {
+                progress.threads_done += 1;
+                progress.done_at = progress.done_at.max(at);
+            }
+            Report::Drained { target, drained } => {
+                if let Some(place) = side(&mut progress.sides, target) {
+                    progress.sides[place].add(&drained);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Of all targets alike, up to now.
+    fn write_intervals(&mut self, progress: &mut Progress<'_>) -> Result<(), Halt> {
+        let to = self.clock.now();
+        for place in 0..progress.sides.len() {
+            let parts = std::mem::take(&mut progress.sides[place].parts);
+            self.write_interval(progress, place, parts, to)?;
+        }
+        progress.interval_from = to;
+        Ok(())
+    }
+
+    fn write_interval(
+        &mut self,
+        progress: &Progress<'_>,
+        place: usize,
+        parts: Parts,
+        to: Nanos,
+    ) -> Result<(), Halt> {
+        let target = progress.sides[place].target;
+        let counts = difference(&parts.totals, &self.totals[target]);
+        let body = json!({"slice": progress.index, "target": target, "role": progress.slice.role, "from_ns": progress.interval_from.0,
+            "to_ns": to.0, "kinds": event::by_kind(&self.jobs[target].job().kinds(), &counts), "latency_ns": event::quantiles(&parts.latency)});
+        self.totals[target] = parts.totals;
+        self.write("interval", body)
+    }
+
+    /// Its last intervals, and the slice as a whole. `used`: by this process meanwhile.
+    fn write_slice(&mut self, mut progress: Progress<'_>, used: Usage) -> Result<(), Halt> {
+        let ended_by = progress.ended_by();
+        if ended_by == EndedBy::Transactions {
+            // It was over then, and not when we heard of it.
+            progress.window.closes = progress.done_at;
+        } else if progress.slice.transactions.is_some() {
+            self.unfinished.push(progress.index);
+        }
+        let is_alone = progress.sides.len() == 1;
+        for place in 0..progress.sides.len() {
+            let side = &mut progress.sides[place];
+            // The last interval: what is left, and what an interval that some threads no longer reported has taken.
+            let mut rest = std::mem::take(&mut side.drained);
+            rest.latency.merge(&side.parts.latency);
+            let (totals, drained_at) = (rest.totals.clone(), side.drained_at);
+            self.write_interval(&progress, place, rest, drained_at)?;
+            let used = if is_alone { used } else { progress.sides[place].used };
+            self.write_side(&progress, &progress.sides[place], &totals, ended_by, used)?;
+        }
+        Ok(())
+    }
+
+    fn write_side(
+        &mut self,
+        progress: &Progress<'_>,
+        side: &Side,
+        totals: &[Counts],
+        ended_by: EndedBy,
+        used: Usage,
+    ) -> Result<(), Halt> {
+        let (target, role, window) = (side.target, progress.slice.role, progress.window);
+        let counts = match role {
+            Role::Measure => difference(&side.measured, &self.measured[target]),
+            Role::WarmUp => difference(totals, &side.totals_before),
+        };
+        self.measured[target].clone_from(&side.measured);
+        let body = json!({"slice": progress.index, "target": target, "role": role,
+            "opened_ns": window.opened.0, "counted_from_ns": window.counted_from.0, "closed_ns": window.closes.0,
+            "drained_ns": side.drained_at.0, "ended_by": ended_by, "kinds": event::by_kind(&self.jobs[target].job().kinds(), &counts),
+            "driver_cpu_ns": {"user": used.user.0, "system": used.system.0}, "abandoned": side.abandoned,
+            "swap_ns": progress.swap.0});
+        self.write("slice", body)
+    }
+}
+
+fn difference(now: &[Counts], before: &[Counts]) -> Vec<Counts> {
+    let zero = Counts::default();
+    now.iter().enumerate().map(|(kind, counts)| counts.since(before.get(kind).unwrap_or(&zero))).collect()
+}

@@ -1,0 +1,103 @@
+//! What is driven when: the slices of a specification.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Spec, TRANSACTIONS_MAX, seconds};
+use reactor::{CORES_MAX, Nanos};
+
+/// A time during which one target is driven, or several at once.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "Written")]
+pub struct Slice {
+    /// Indices of the targets.
+    pub targets: Vec<usize>,
+    /// The cores of each, in the order of `targets`: of its server and of the threads that drive it. Empty: nobody is
+    /// kept to any.
+    pub cores: Vec<Vec<usize>>,
+    /// Whether it counts.
+    pub role: Role,
+    /// How long, at most.
+    pub duration: Nanos,
+    /// It ends when every client has done so many, if that is before.
+    pub transactions: Option<u64>,
+}
+
+/// What a slice is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// To get the server to its working temperature; counted in the totals only.
+    WarmUp,
+    /// To be counted.
+    Measure,
+}
+
+/// A slice as it comes in.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    target: Option<usize>,
+    targets: Option<Vec<usize>>,
+    #[serde(default)]
+    cores: Vec<Vec<usize>>,
+    role: Role,
+    #[serde(rename = "duration_s", deserialize_with = "seconds")]
+    duration: Nanos,
+    transactions: Option<u64>,
+}
+
+impl TryFrom<Written> for Slice {
+    type Error = &'static str;
+
+    fn try_from(written: Written) -> Result<Self, Self::Error> {
+        let Written { target, targets, cores, role, duration, transactions } = written;
+        let targets = match (target, targets) {
+            (Some(target), None) => vec![target],
+            (None, Some(targets)) => targets,
+            _ => return Err("a slice has either a target or targets"),
+        };
+        Ok(Self { targets, cores, role, duration, transactions })
+    }
+}
+
+impl Slice {
+    /// What is wrong with it in this specification, if anything is.
+    pub(super) fn problem(&self, spec: &Spec) -> Option<String> {
+        if self.targets.is_empty() {
+            return Some("targets: there is none".to_owned());
+        }
+        for (place, &target) in self.targets.iter().enumerate() {
+            if target >= spec.targets.len() {
+                return Some(format!("there is no target {target}"));
+            }
+            if self.targets[..place].contains(&target) {
+                return Some(format!("targets: {target} is there twice"));
+            }
+        }
+        if self.transactions.is_some_and(|each| !(1..=TRANSACTIONS_MAX).contains(&each)) {
+            return Some(format!("transactions: not between 1 and {TRANSACTIONS_MAX}"));
+        }
+        if self.transactions.is_some() && self.targets.len() > 1 {
+            return Some("transactions: a slice of several targets is bound by time alone".to_owned());
+        }
+        if self.role == Role::Measure && self.duration <= spec.discarded(self) {
+            return Some("nothing is left of it after discard_s".to_owned());
+        }
+        self.problem_of_cores()
+    }
+
+    fn problem_of_cores(&self) -> Option<String> {
+        if self.cores.is_empty() {
+            return None;
+        }
+        if self.cores.len() != self.targets.len() || self.cores.iter().any(Vec::is_empty) {
+            return Some("cores: each of its targets needs one or more".to_owned());
+        }
+        let mut all: Vec<usize> = self.cores.iter().flatten().copied().collect();
+        all.sort_unstable();
+        if all.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Some("cores: one is there twice".to_owned());
+        }
+        (all.last() >= Some(&CORES_MAX)).then(|| format!("cores: there is one beyond {}", CORES_MAX - 1))
+    }
+}

@@ -1,0 +1,218 @@
+//! Transactions, retries, errors, slices.
+
+use proptest::prelude::*;
+
+use super::stage::{Counting, MS, Play, Played, Reply};
+use crate::record::Counts;
+use crate::spec::Pacing;
+use reactor::Nanos;
+
+fn counts(ok: u64, rolled_back: u64, failed: u64, retried: u64) -> Counts {
+    Counts { all: ok + rolled_back + failed, ok, rolled_back, failed, skipped: 0, retried }
+}
+
+#[test]
+fn a_closed_loop_sends_the_next_transaction_when_the_last_is_done() {
+    let played = Play::new(vec![Reply::Ok(MS)]).run();
+    assert_eq!(played.measured(), counts(100, 0, 0, 0));
+    let kind = &played.record.measured[0];
+    assert_eq!(kind.latency.bins(), vec![(1_000_447, 100)], "each took a millisecond, to three digits");
+    assert_eq!(kind.service.bins(), kind.latency.bins());
+    assert_eq!(kind.lag.bins(), vec![(0, 100)]);
+    assert_eq!(played.drained, vec![(0, 100 * MS)]);
+}
+
+#[test]
+fn errors_end_a_transaction_as_they_should() {
+    use Reply::{Error, ErrorInTransaction, Ok};
+    // What the server says first, then always Ok(50 ms); counts of a slice of 100 ms; the failure.
+    let cases: [(&str, Vec<Reply>, Counts, Option<&str>); 6] = [
+        ("a serialization failure is retried", vec![Error(MS, "40001")], counts(2, 0, 0, 1), None),
+        ("a deadlock is retried", vec![Error(MS, "40P01")], counts(2, 0, 0, 1), None),
+        ("so it is within a transaction", vec![ErrorInTransaction(MS, "40001")], counts(2, 0, 0, 1), None),
+        ("no other error is", vec![Error(MS, "23505")], counts(2, 0, 1, 0), Some("23505")),
+        (
+            "nor within a transaction",
+            vec![ErrorInTransaction(MS, "57014")],
+            counts(2, 0, 1, 0),
+            Some("57014"),
+        ),
+        (
+            "retries have a limit",
+            vec![Error(MS, "40001"), Error(MS, "40001"), Error(MS, "40001"), Error(MS, "40001")],
+            counts(2, 0, 1, 3),
+            Some("40001"),
+        ),
+    ];
+    for (case, mut replies, expected, failure) in cases {
+        replies.push(Ok(45 * MS));
+        let play = Play::new(replies);
+        let server = play.server.clone();
+        let played = play.run();
+        // The third Ok ends after the slice has closed.
+        let totals = played.totals();
+        assert_eq!(played.measured(), expected, "{case}");
+        assert_eq!(
+            (totals.ok, totals.failed, totals.retried),
+            (3, expected.failed, expected.retried),
+            "{case}"
+        );
+        let failures: Vec<_> = played.record.measured[0].failures.keys().map(String::as_str).collect();
+        assert_eq!(failures, failure.into_iter().collect::<Vec<_>>(), "{case}");
+        let rollbacks = server.requests.borrow().iter().filter(|(_, sql)| sql == "ROLLBACK").count();
+        assert_eq!(rollbacks, usize::from(case.contains("within a transaction")), "{case}");
+    }
+}
+
+#[test]
+fn a_retried_transaction_is_the_same_one_from_its_first_attempt_on() {
+    let play = Play::new(vec![Reply::Error(3 * MS, "40001"), Reply::Ok(7 * MS)]);
+    let server = play.server.clone();
+    let played = play.run();
+    assert_eq!(server.transactions()[..3], ["tx 1", "tx 1", "tx 2"]);
+    let slowest = played.record.measured[0].latency.max_ns();
+    assert!((10 * MS..10 * MS + 10_000).contains(&slowest), "both attempts count: {slowest}");
+}
+
+#[test]
+fn a_rollback_by_design_is_neither_a_success_nor_a_failure() {
+    let mut play = Play::new(vec![Reply::Ok(MS)]);
+    play.user = Counting { rolls_back: Some(10), ..Counting::default() };
+    let played = play.run();
+    assert_eq!(played.measured(), counts(90, 10, 0, 0));
+    assert_eq!(played.record.measured[0].latency.len(), 90);
+}
+
+#[test]
+fn a_lost_connection_fails_its_transaction_and_is_replaced() {
+    let played = Play::new(vec![Reply::Ok(10 * MS), Reply::Close(10 * MS), Reply::Ok(10 * MS)]).run();
+    assert_eq!(played.measured(), counts(9, 0, 1, 0));
+    assert_eq!(played.record.measured[0].failures.get("connection"), Some(&1));
+    assert_eq!(played.record.connections_lost, 1);
+    assert_eq!(played.news, ["error: the server closed the connection"]);
+}
+
+#[test]
+fn a_server_that_is_gone_is_told_once_and_nothing_measured_is_lost() {
+    let play = Play::new(vec![Reply::Ok(10 * MS), Reply::Ok(10 * MS), Reply::Close(10 * MS)]);
+    play.server.admits.set(1);
+    let played = play.run();
+    assert_eq!(played.totals(), counts(2, 0, 1, 0));
+    assert_eq!(played.record.connections_lost, 1);
+    assert_eq!(played.news, ["error: the server closed the connection", "lost: nobody listens"]);
+    assert_eq!(played.drained.len(), 1);
+}
+
+#[test]
+fn a_server_that_never_answers_while_the_round_trip_is_measured_is_a_failure() {
+    let mut play = Play::new(vec![Reply::Ok(MS), Reply::Ok(MS), Reply::Silence]);
+    play.calibrates = true;
+    let played = play.run();
+    assert_eq!(played.news.len(), 1, "{:?}", played.news);
+    assert!(
+        played.news[0]
+            .starts_with("connect: no answer from the server within 1 s while measuring the round trip")
+    );
+}
+
+#[test]
+fn a_server_that_never_answers_while_a_connection_is_prepared_is_a_failure() {
+    let mut play = Play::new(vec![Reply::Silence]);
+    play.user = Counting { prepares: true, ..Counting::default() };
+    let played = play.run();
+    assert_eq!(
+        played.news,
+        [
+            "prepare: no answer from the server within 1 s while preparing a connection; check that it runs and that the network passes its answers"
+        ]
+    );
+    assert_eq!(played.totals(), Counts::default());
+}
+
+#[test]
+fn a_slice_is_drained_before_the_next_and_what_ends_late_is_not_counted() {
+    let mut play = Play::new(vec![Reply::Ok(30 * MS)]);
+    play.slices = vec![(0, 100 * MS), (200 * MS, 300 * MS)];
+    let server = play.server.clone();
+    let played = play.run();
+    assert_eq!(played.drained, vec![(0, 120 * MS), (0, 320 * MS)]);
+    assert_eq!((played.measured().ok, played.totals().ok), (6, 8));
+    let sent: Vec<_> = server.requests.borrow().iter().map(|(at, _)| at / MS).collect();
+    assert_eq!(sent, [0, 30, 60, 90, 200, 230, 260, 290]);
+}
+
+#[test]
+fn a_slow_transaction_in_flight_at_the_close_is_timed_though_it_is_not_counted() {
+    let played = Play::new(vec![Reply::Ok(40 * MS), Reply::Ok(300 * MS)]).run();
+    let kind = &played.record.measured[0];
+    assert_eq!(kind.counts, counts(1, 0, 0, 0), "only the first was done within the slice of 100 ms");
+    assert_eq!((kind.timed, kind.latency.len()), (2, 2));
+    assert!(kind.latency.max_ns() >= 300 * MS, "the slow one is not lost");
+}
+
+#[test]
+fn a_slice_that_is_closed_early_sends_nothing_more() {
+    let mut play = Play::new(vec![Reply::Ok(30 * MS)]);
+    play.close_at = Some(40 * MS);
+    let played = play.run();
+    assert_eq!((played.measured().ok, played.totals().ok), (1, 2));
+    assert_eq!(played.drained, vec![(0, 60 * MS)]);
+}
+
+#[test]
+fn a_transaction_that_does_not_end_is_given_up_cancelled_and_counted_as_failed() {
+    let mut play = Play::new(vec![Reply::Ok(30 * MS), Reply::Silence]);
+    play.abandon_at = Some(5_000 * MS);
+    let server = play.server.clone();
+    let played = play.run();
+    assert_eq!(played.totals(), counts(1, 0, 1, 0));
+    assert_eq!(played.measured(), counts(1, 0, 0, 0));
+    assert_eq!(played.drained, vec![(1, 5_000 * MS)]);
+    assert_eq!(server.cancels.get(), 1);
+    assert_eq!(played.record.connections_lost, 0, "it was the driver that ended it");
+}
+
+#[test]
+fn a_user_keys_and_thinks_and_time_stands_still_between_slices() {
+    let mut play = Play::new(vec![Reply::Ok(MS)]);
+    play.user = Counting { keying: Nanos(20 * MS), thinking: Nanos(39 * MS), ..Counting::default() };
+    play.rules.pacing = Pacing::KeyingAndThinking;
+    play.slices = vec![(0, 100 * MS), (500 * MS, 600 * MS)];
+    let server = play.server.clone();
+    let played = play.run();
+    // Keyed at 20, done at 21, then 59 of thinking and keying: 80, 81; of the next 59 there pass 19 in the first slice.
+    let sent: Vec<_> = server.requests.borrow().iter().map(|(at, _)| at / MS).collect();
+    assert_eq!(sent, [20, 80, 540]);
+    assert_eq!(played.record.measured[0].lag.max_ns(), 0);
+}
+
+fn reply() -> impl Strategy<Value = Reply> {
+    let code = prop_oneof![Just("40001"), Just("40P01"), Just("23505"), Just("57014")];
+    prop_oneof![
+        4 => (1..20 * MS).prop_map(Reply::Ok),
+        2 => (1..20 * MS, code.clone()).prop_map(|(after, code)| Reply::Error(after, code)),
+        2 => (1..20 * MS, code).prop_map(|(after, code)| Reply::ErrorInTransaction(after, code)),
+        1 => (1..20 * MS).prop_map(Reply::Close),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn whatever_the_server_does_every_transaction_has_one_outcome(
+        mut replies in prop::collection::vec(reply(), 0..30),
+        rolls_back in prop::option::of(1_u32..5),
+    ) {
+        replies.push(Reply::Ok(MS));
+        let mut play = Play::new(replies);
+        play.user = Counting { rolls_back, ..Counting::default() };
+        let played: Played = play.run();
+        let totals = played.totals();
+        prop_assert_eq!(totals.all, played.begun);
+        prop_assert_eq!(totals.ok + totals.rolled_back + totals.failed + totals.skipped, totals.all);
+        let failures: u64 = played.record.measured[0].failures.values().sum();
+        prop_assert_eq!(failures, played.measured().failed);
+        prop_assert_eq!(played.record.measured[0].latency.len(), played.record.measured[0].timed);
+        prop_assert_eq!(played.drained.len(), 1);
+    }
+}

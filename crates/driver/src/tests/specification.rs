@@ -1,0 +1,194 @@
+//! What is a sound specification, and what is not.
+
+use serde_json::{Value, json};
+
+use crate::spec::{CLIENTS_MAX, Pacing, Spec};
+use reactor::Nanos;
+
+fn sound() -> Value {
+    json!({"targets": [{"name": "a", "conninfo": ""}], "workload": {"kind": "select-only", "accounts": 1},
+        "clients": 1, "threads": null, "seed": 1, "pacing": "none", "rate": null, "retries_max": 1,
+        "slices": [{"target": 0, "role": "warm-up", "duration_s": 1}, {"target": 0, "role": "measure", "duration_s": 1.5, "transactions": null}],
+        "discard_s": 0.05, "interval_s": 1, "barriers": true, "connect_timeout_s": 10, "drain_timeout_s": 5})
+}
+
+#[test]
+fn a_sound_specification_is_read() {
+    let spec = Spec::read(&sound().to_string()).expect("sound");
+    assert_eq!(spec.slices[1].duration.0, 1_500_000_000);
+    assert_eq!(spec.discard.0, 50_000_000);
+}
+
+#[test]
+fn a_target_is_driven_as_the_run_says_unless_it_says_otherwise() {
+    let mut spec = sound();
+    spec["rate"] = json!({"per_s": 5, "arrivals": "poisson"});
+    spec["targets"] = json!([
+        {"name": "a", "conninfo": ""},
+        {"name": "b", "conninfo": "", "clients": 7, "retries_max": 3, "workload": {"kind": "tpcc"}},
+        {"name": "c", "conninfo": "", "rate": null, "pacing": "keying-and-thinking"},
+    ]);
+    let spec = Spec::read(&spec.to_string()).expect("sound");
+    let [a, b, c] = [0, 1, 2].map(|target| spec.driving(target));
+    assert_eq!((a.clients, a.retries_max, a.pacing, a.rate), (1, 1, Pacing::None, spec.rate));
+    assert_eq!((b.clients, b.retries_max, b.pacing, b.rate), (7, 3, Pacing::None, spec.rate));
+    assert_eq!((c.clients, c.retries_max, c.pacing, c.rate), (1, 1, Pacing::KeyingAndThinking, None));
+    assert_eq!([a, b, c].map(|one| &one.workload["kind"]), ["select-only", "tpcc", "select-only"]);
+}
+
+#[test]
+fn a_target_has_as_many_threads_as_are_asked_for_but_no_more_than_clients() {
+    let mut spec = sound();
+    spec["targets"] = json!([{"name": "a", "conninfo": ""}, {"name": "b", "conninfo": "", "clients": 9},
+        {"name": "c", "conninfo": "", "clients": 9, "threads": 3}]);
+    for (asked, of_targets, used) in [(4, [1, 4, 3], 4), (2, [1, 2, 3], 3), (20, [1, 9, 3], 9)] {
+        spec["threads"] = json!(asked);
+        let spec = Spec::read(&spec.to_string()).expect("sound");
+        assert_eq!([0, 1, 2].map(|target| spec.threads_of(target)), of_targets);
+        assert_eq!(spec.threads_used(), used);
+    }
+}
+
+#[test]
+fn where_no_threads_are_asked_for_the_target_with_the_most_clients_decides() {
+    let mut alone = sound();
+    (alone["clients"], alone["threads"]) = (json!(CLIENTS_MAX), Value::Null);
+    let chosen = Spec::read(&alone.to_string()).expect("sound").threads_used();
+    let mut spec = alone;
+    spec["targets"] =
+        json!([{"name": "a", "conninfo": "", "clients": chosen}, {"name": "b", "conninfo": ""}]);
+    let spec = Spec::read(&spec.to_string()).expect("sound");
+    assert_eq!((spec.threads_of(0), spec.threads_of(1), spec.threads_used()), (chosen, chosen, chosen));
+}
+
+#[test]
+fn a_wrong_target_is_refused_with_its_name() {
+    let cases = [
+        (json!({"clients": 0}), "target b: clients: 0 is not"),
+        (json!({"rate": {"per_s": 0, "arrivals": "constant"}}), "target b: rate: per_s"),
+        (
+            json!({"rate": {"per_s": 1, "arrivals": "constant"}, "pacing": "keying-and-thinking"}),
+            "target b: rate: an open loop cannot",
+        ),
+        (json!({"threads": 0}), "target b: threads"),
+        (json!({"discard_s": 1}), "unknown field `discard_s`"),
+    ];
+    for (own, expected) in cases {
+        let mut spec = sound();
+        let mut target = json!({"name": "b", "conninfo": ""});
+        target.as_object_mut().expect("an object").extend(own.as_object().expect("an object").clone());
+        spec["targets"] = json!([{"name": "a", "conninfo": ""}, target]);
+        let problem = Spec::read(&spec.to_string()).expect_err("a wrong target");
+        assert!(problem.contains(expected), "{problem}");
+    }
+}
+
+#[test]
+fn a_wrong_specification_is_refused_with_what_is_wrong() {
+    let cases: [(&str, Value, &str); 14] = [
+        ("/clients", json!(0), "clients"),
+        ("/clients", json!(2001), "clients"),
+        ("/threads", json!(0), "threads"),
+        ("/targets", json!([]), "targets"),
+        ("/slices/0/target", json!(1), "no target 1"),
+        ("/slices/1/duration_s", json!(0.05), "nothing is left"),
+        ("/slices/0/duration_s", json!(-1), "not between"),
+        ("/interval_s", json!(0), "interval_s"),
+        ("/rate", json!({"per_s": 0, "arrivals": "constant"}), "per_s"),
+        ("/pacing", json!("sometimes"), "sometimes"),
+        ("/seed", json!({"unknown": 1}), "invalid type"),
+        ("/slices/1/transactions", json!(0), "slices[1]: transactions"),
+        ("/slices/1/transactions", json!(1_000_000_000_001_u64), "slices[1]: transactions"),
+        ("/slices/0/duration_s", json!(90.0 * 86_400.0 + 1.0), "90 days"),
+    ];
+    for (place, value, expected) in cases {
+        let mut spec = sound();
+        *spec.pointer_mut(place).expect("a place of the specification") = value;
+        let problem = Spec::read(&spec.to_string()).expect_err(place);
+        assert!(problem.contains(expected), "{place}: {problem}");
+    }
+    let mut spec = sound();
+    spec["unknown"] = json!(1);
+    assert!(Spec::read(&spec.to_string()).expect_err("an unknown key").contains("unknown"));
+}
+
+#[test]
+fn nothing_is_discarded_of_a_slice_of_transactions() {
+    let mut spec = sound();
+    spec["slices"][1] = json!({"target": 0, "role": "measure", "duration_s": 0.01, "transactions": 5});
+    let spec = Spec::read(&spec.to_string()).expect("sound, though shorter than discard_s");
+    assert_eq!(spec.discarded(&spec.slices[1]), Nanos::ZERO);
+    assert_eq!(spec.discarded(&spec.slices[0]), spec.discard);
+}
+
+#[test]
+fn ninety_days_and_a_milliard_transactions_can_be_asked_for() {
+    let mut spec = sound();
+    let long = 90.0 * 86_400.0;
+    spec["slices"][1] =
+        json!({"target": 0, "role": "measure", "duration_s": long, "transactions": 1_000_000_000});
+    let spec = Spec::read(&spec.to_string()).expect("sound");
+    assert_eq!(spec.slices[1].duration, Nanos(7_776_000_000_000_000));
+}
+
+/// Two targets on this machine, driven at the same time on a core each.
+fn duet() -> Value {
+    let mut spec = sound();
+    (spec["clients"], spec["threads"]) = (json!(4), Value::Null);
+    spec["targets"] = json!([{"name": "a", "conninfo": "", "postmaster_pid": 7},
+        {"name": "b", "conninfo": "", "postmaster_pid": 8}]);
+    let slice =
+        |role: &str, cores: Value| json!({"targets": [1, 0], "cores": cores, "role": role, "duration_s": 1});
+    spec["slices"] = json!([slice("warm-up", json!([[0], [1]])), slice("measure", json!([[1], [0]]))]);
+    spec
+}
+
+#[test]
+fn targets_that_are_driven_at_the_same_time_have_threads_of_their_own() {
+    let spec = Spec::read(&duet().to_string()).expect("sound");
+    assert_eq!(
+        (&spec.slices[0].targets[..], &spec.slices[0].cores[..]),
+        (&[1, 0][..], &[vec![0], vec![1]][..])
+    );
+    // One for each, as each has one core.
+    assert_eq!(
+        [0, 1].map(|target| (spec.first_thread_of(target), spec.threads_of(target))),
+        [(0, 1), (1, 1)]
+    );
+    assert_eq!(spec.threads_used(), 2);
+    let mut more = duet();
+    more["threads"] = json!(3);
+    let spec = Spec::read(&more.to_string()).expect("sound");
+    assert_eq!(
+        [0, 1].map(|target| (spec.first_thread_of(target), spec.threads_of(target))),
+        [(0, 3), (3, 3)]
+    );
+}
+
+#[test]
+fn a_wrong_slice_of_several_targets_is_refused_with_what_is_wrong() {
+    let cases: [(&str, Value, &str); 12] = [
+        ("/slices/0/targets", json!([]), "slices[0]: targets: there is none"),
+        ("/slices/0/targets", json!([0, 2]), "slices[0]: there is no target 2"),
+        ("/slices/0/targets", json!([1, 1]), "slices[0]: targets: 1 is there twice"),
+        ("/slices/0/targets", Value::Null, "either a target or targets"),
+        ("/slices/1/cores", json!([[0]]), "slices[1]: cores: each of its targets"),
+        ("/slices/1/cores", json!([[0], []]), "slices[1]: cores: each of its targets"),
+        ("/slices/1/cores", json!([[0], [1, 0]]), "slices[1]: cores: one is there twice"),
+        ("/slices/1/cores", json!([[0], [4096]]), "slices[1]: cores: there is one beyond"),
+        ("/slices/1/cores", json!([]), "either all of them have cores or none"),
+        ("/slices/1/cores", json!([[-1], [0]]), "invalid value"),
+        (
+            "/slices/1",
+            json!({"targets": [0, 1], "role": "measure", "duration_s": 1, "transactions": 9}),
+            "slices[1]: transactions: a slice of several targets",
+        ),
+        ("/targets/1", json!({"name": "b", "conninfo": ""}), "target b: cores need postmaster_pid"),
+    ];
+    for (place, value, expected) in cases {
+        let mut spec = duet();
+        *spec.pointer_mut(place).expect("a place of the specification") = value;
+        let problem = Spec::read(&spec.to_string()).expect_err(place);
+        assert!(problem.contains(expected), "{place}: {problem}");
+    }
+}

@@ -1,0 +1,345 @@
+//! The scripted server, a workload that is easy to follow, and a stage to let clients play on.
+
+use std::cell::{Cell, RefCell};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use serde_json::{Value, json};
+
+use crate::client::{Client, Dial, News, Place, Rules};
+use crate::lane::{Lane, Window};
+use crate::record::{Counts, Finished, LaneRecord};
+use crate::schedule::Schedule;
+use crate::spec::Pacing;
+use crate::{Ending, Seat, User, Workload};
+use pgwire::frontend;
+use reactor::{Clock, Connection, Error, Gate, Nanos, Reactor, Routine, Socket};
+
+pub const MS: u64 = 1_000_000;
+
+/// What the server does with a request.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// Commits after so many ns.
+    Ok(u64),
+    /// Reports an error after so many ns; the session is out of any transaction.
+    Error(u64, &'static str),
+    /// Reports an error, and the session is in a failed transaction.
+    ErrorInTransaction(u64, &'static str),
+    /// Closes the connection after so many ns.
+    Close(u64),
+    /// Says nothing for ever.
+    Silence,
+}
+
+/// A server for one client: it plays its replies, the last one again and again, and keeps the requests.
+pub struct Server {
+    pub replies: RefCell<Vec<Reply>>,
+    pub requests: RefCell<Vec<(u64, String)>>,
+    /// How often it still lets a client in.
+    pub admits: Cell<u32>,
+    pub cancels: Cell<u32>,
+    arrived: RefCell<Vec<OwnedFd>>,
+    gate: Gate,
+}
+
+impl Server {
+    pub fn new(replies: Vec<Reply>) -> Rc<Self> {
+        let mut replies = replies;
+        replies.reverse();
+        Rc::new(Self {
+            replies: RefCell::new(replies),
+            requests: RefCell::default(),
+            admits: Cell::new(u32::MAX),
+            cancels: Cell::default(),
+            arrived: RefCell::default(),
+            gate: Gate::default(),
+        })
+    }
+
+    pub fn transactions(&self) -> Vec<String> {
+        let requests = self.requests.borrow();
+        requests.iter().map(|(_, sql)| sql.clone()).filter(|sql| sql.starts_with("tx")).collect()
+    }
+
+    async fn serve(self: Rc<Self>, reactor: Reactor) {
+        loop {
+            let fd = self.gate.wait(&reactor, || self.arrived.borrow_mut().pop()).await;
+            let socket = Socket::new(&reactor, fd).expect("a socket");
+            self.converse(&reactor, &socket).await;
+        }
+    }
+
+    /// One session, until either side closes it.
+    async fn converse(&self, reactor: &Reactor, socket: &Socket) {
+        let (mut received, mut space) = (Vec::new(), [0; 4096]);
+        loop {
+            socket.readable().await.expect("no failure");
+            match socket.receive(&mut space) {
+                Ok(count) => received.extend_from_slice(&space[..count.unwrap_or(0)]),
+                Err(_) => return,
+            }
+            while let Some(sql) = take_query(&mut received) {
+                self.requests.borrow_mut().push((reactor.now().0, sql.clone()));
+                let reply = if sql == "ROLLBACK" { Reply::Ok(1_000) } else { self.next_reply() };
+                if !answer(reactor, socket, reply).await {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn next_reply(&self) -> Reply {
+        let mut replies = self.replies.borrow_mut();
+        if replies.len() > 1 { replies.pop().expect("a reply") } else { replies[0].clone() }
+    }
+}
+
+/// Takes a Query message off; panics at any other but Terminate.
+fn take_query(received: &mut Vec<u8>) -> Option<String> {
+    let length = 1 + u32::from_be_bytes(received.get(1..5)?.try_into().expect("four bytes")) as usize;
+    let message: Vec<u8> = (received.len() >= length).then(|| received.drain(..length).collect())?;
+    match message[0] {
+        b'Q' => Some(String::from_utf8_lossy(&message[5..length - 1]).into_owned()),
+        b'X' => None,
+        other => unreachable!("the scripted server does not know message {other}"),
+    }
+}
+
+async fn answer(reactor: &Reactor, socket: &Socket, reply: Reply) -> bool {
+    let error = |code: &str| {
+        let fields = format!("SERROR\0VERROR\0C{code}\0Mscripted\0\0");
+        message(b'E', fields.as_bytes())
+    };
+    let (after, bytes) = match reply {
+        Reply::Ok(after) => (after, [message(b'C', b"SELECT 1\0"), message(b'Z', b"I")].concat()),
+        Reply::Error(after, code) => (after, [error(code), message(b'Z', b"I")].concat()),
+        Reply::ErrorInTransaction(after, code) => (after, [error(code), message(b'Z', b"E")].concat()),
+        Reply::Close(after) => (after, Vec::new()),
+        Reply::Silence => return true,
+    };
+    reactor.sleep_until(reactor.now() + Nanos(after)).await;
+    !bytes.is_empty() && socket.send(&bytes).is_ok()
+}
+
+fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+    [&[tag], &(body.len() as u32 + 4).to_be_bytes()[..], body].concat()
+}
+
+impl Dial for Rc<Server> {
+    async fn dial(&self, reactor: &Reactor) -> Result<Connection, Error> {
+        let Some(left) = self.admits.get().checked_sub(1) else {
+            return Err(Error::Connect("nobody listens".to_owned()));
+        };
+        self.admits.set(left);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+        let (ours, theirs) = pair.expect("a pair of sockets");
+        self.arrived.borrow_mut().push(theirs);
+        self.gate.notify(reactor);
+        Ok(Connection::new(Socket::new(reactor, ours)?))
+    }
+
+    async fn cancel(&self, _connection: &Connection) {
+        self.cancels.set(self.cancels.get() + 1);
+    }
+}
+
+/// A user whose n-th transaction sends `tx n`, and rolls every `rolls_back`-th back by design.
+#[derive(Default)]
+pub struct Counting {
+    pub rolls_back: Option<u32>,
+    pub keying: Nanos,
+    pub thinking: Nanos,
+    /// Whether it asks the server for something before its first transaction.
+    pub prepares: bool,
+    /// Transactions drawn so far.
+    pub number: u32,
+}
+
+impl User for Counting {
+    type Tally = ();
+
+    async fn prepare(&mut self, connection: &mut Connection) -> Result<(), Error> {
+        if self.prepares { connection.simple("prepare").await.map(drop) } else { Ok(()) }
+    }
+
+    fn draw(&mut self, (): &mut ()) -> usize {
+        self.number += 1;
+        0
+    }
+
+    async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error> {
+        frontend::query(connection.out(), &format!("tx {}", self.number))?;
+        connection.flush().await?;
+        connection.answer().await?;
+        let rolls_back = self.rolls_back.is_some_and(|every| self.number.is_multiple_of(every));
+        Ok(if rolls_back { Ending::RolledBack } else { Ending::Committed })
+    }
+
+    fn keying(&self) -> Nanos {
+        self.keying
+    }
+
+    fn thinking(&mut self) -> Nanos {
+        self.thinking
+    }
+}
+
+/// A workload of one kind of transaction.
+pub struct OneKind;
+
+impl Workload for OneKind {
+    type User = Counting;
+    type Tally = ();
+
+    fn kinds(&self) -> Vec<&str> {
+        vec!["tx"]
+    }
+
+    fn user(&self, _: Seat) -> Counting {
+        Counting::default()
+    }
+
+    fn tally(&self, (): &()) -> Value {
+        json!({})
+    }
+}
+
+/// What came of a play.
+pub struct Played {
+    pub record: Finished,
+    pub begun: u64,
+    /// By slice: how many transactions were given up, and when it was drained.
+    pub drained: Vec<(u32, u64)>,
+    /// When the clients had done the transactions of a slice.
+    pub done: Vec<u64>,
+    pub news: Vec<String>,
+}
+
+impl Played {
+    pub fn measured(&self) -> Counts {
+        self.record.measured[0].counts
+    }
+
+    pub fn totals(&self) -> Counts {
+        self.record.totals[0]
+    }
+}
+
+/// A play: one client (or two), each with a server, slices at given instants.
+pub struct Play {
+    pub server: Rc<Server>,
+    pub user: Counting,
+    pub rules: Rules,
+    /// From, to, in ns; the first counts from 0 on.
+    pub slices: Vec<(u64, u64)>,
+    /// What bounds each slice besides.
+    pub transactions: Option<u64>,
+    /// The server of a second client.
+    pub beside: Option<Rc<Server>>,
+    /// Arrivals of the n-th slice.
+    pub schedule: Option<fn(Nanos) -> Schedule>,
+    /// When to give up what is in flight.
+    pub abandon_at: Option<u64>,
+    /// When to close the slice early.
+    pub close_at: Option<u64>,
+    /// Whether the round trip is measured first.
+    pub calibrates: bool,
+    /// How long the play lasts, ns.
+    pub lasts: u64,
+}
+
+impl Play {
+    /// A closed loop of one slice of 100 ms.
+    pub fn new(replies: Vec<Reply>) -> Self {
+        Self {
+            server: Server::new(replies),
+            user: Counting::default(),
+            rules: Rules { pacing: Pacing::None, retries_max: 3, connect_timeout: Nanos(1_000 * MS) },
+            slices: vec![(0, 100 * MS)],
+            transactions: None,
+            beside: None,
+            schedule: None,
+            abandon_at: None,
+            close_at: None,
+            calibrates: false,
+            lasts: 10_000 * MS,
+        }
+    }
+
+    pub fn run(self) -> Played {
+        let reactor = Reactor::new(Clock::fake()).expect("a loop");
+        let can_lag = self.schedule.is_some() || self.rules.pacing == Pacing::KeyingAndThinking;
+        let lane = Lane::new(&reactor, LaneRecord::new(1, can_lag), 1 + u32::from(self.beside.is_some()));
+        let news = RefCell::new(Vec::new());
+        let (drained, done) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+        let note_drained = || {
+            if let Some((_, abandoned)) = lane.take_drained() {
+                drained.borrow_mut().push((abandoned, reactor.now().0));
+            }
+        };
+        let tell = |told: News| match told {
+            News::Left => note_drained(),
+            // The control thread does this.
+            News::Done => {
+                done.borrow_mut().push(reactor.now().0);
+                lane.close();
+            }
+            News::Error(error) => news.borrow_mut().push(format!("error: {error}")),
+            News::ServerLost(error) => news.borrow_mut().push(format!("lost: {error}")),
+            News::Failed(stage, error) => news.borrow_mut().push(format!("{stage}: {error}")),
+            News::Connected | News::Calibrated { .. } => {}
+        };
+        let (user, rules) = (self.user, self.rules);
+        let tally = RefCell::new(());
+        let place =
+            |dial, is_first| Place { lane: &lane, reactor: &reactor, dial, rules, is_first, tell: &tell };
+        let client = Client::new(place(&self.server, true), user, &tally);
+        let mut others: Vec<Routine<'_>> =
+            vec![Box::pin(client.run()), Box::pin(Rc::clone(&self.server).serve(reactor.clone()))];
+        if let Some(server) = &self.beside {
+            let second = Client::new(place(server, false), Counting::default(), &tally);
+            others.push(Box::pin(second.run()));
+            others.push(Box::pin(Rc::clone(server).serve(reactor.clone())));
+        }
+        if self.calibrates {
+            lane.calibrate();
+        }
+        let director = async {
+            for (serial, &(from, to)) in self.slices.iter().enumerate() {
+                reactor.sleep_until(Nanos(from)).await;
+                let (opened, closes) = (Nanos(from), Nanos(to));
+                let (serial, share) = (serial as u32, self.transactions.unwrap_or(u64::MAX));
+                let window = Window {
+                    serial,
+                    target: 0,
+                    is_measured: true,
+                    opened,
+                    counted_from: opened,
+                    closes,
+                    share,
+                };
+                lane.open(window, self.schedule.map(|schedule| schedule(opened)));
+                if let Some(at) = self.close_at {
+                    reactor.sleep_until(Nanos(at)).await;
+                    lane.close();
+                }
+                if let Some(at) = self.abandon_at {
+                    reactor.sleep_until(Nanos(at)).await;
+                    lane.abandon();
+                }
+                reactor.sleep_until(Nanos(to)).await;
+                lane.close();
+                note_drained();
+            }
+            reactor.sleep_until(Nanos(self.lasts)).await;
+        };
+        reactor.run_beside(director, others).expect("a play to its end");
+        let record = lane.record.into_inner();
+        let begun = record.begun;
+        let (news, drained, done) = (news.take(), drained.take(), done.take());
+        Played { record: record.finish(), begun, drained, done, news }
+    }
+}

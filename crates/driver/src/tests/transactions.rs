@@ -1,0 +1,160 @@
+//! Slices that are bound by transactions.
+
+use super::stage::{Counting, MS, Play, Reply, Server};
+use crate::schedule::Schedule;
+use crate::spec::{Arrivals, Pacing};
+use reactor::Nanos;
+
+/// So many of each client, within ten seconds.
+fn bound(transactions: u64, replies: Vec<Reply>) -> Play {
+    let mut play = Play::new(replies);
+    play.slices = vec![(0, 10_000 * MS)];
+    play.transactions = Some(transactions);
+    play.lasts = 30_000 * MS;
+    play
+}
+
+/// A thousand a second.
+fn constant(from: Nanos) -> Schedule {
+    Schedule::new(Arrivals::Constant, 1_000.0, 0.0, from, 1)
+}
+
+#[test]
+fn a_client_does_exactly_its_share_and_the_slice_is_over() {
+    let play = bound(7, vec![Reply::Ok(30 * MS)]);
+    let server = play.server.clone();
+    let played = play.run();
+    assert_eq!((played.measured().ok, played.totals().all), (7, 7));
+    assert_eq!((played.done, played.drained), (vec![210 * MS], vec![(0, 210 * MS)]));
+    assert_eq!(server.transactions().len(), 7);
+}
+
+#[test]
+fn each_slice_has_a_share_of_its_own() {
+    let mut play = bound(3, vec![Reply::Ok(10 * MS)]);
+    play.slices = vec![(0, 100 * MS), (200 * MS, 300 * MS)];
+    let played = play.run();
+    assert_eq!((played.measured().ok, played.totals().all), (6, 6));
+    assert_eq!((played.done, played.drained), (vec![30 * MS, 230 * MS], vec![(0, 30 * MS), (0, 230 * MS)]));
+}
+
+#[test]
+fn the_slowest_client_decides_and_nobody_does_its_work() {
+    let mut play = bound(5, vec![Reply::Ok(10 * MS)]);
+    play.beside = Some(Server::new(vec![Reply::Ok(100 * MS)]));
+    let servers = [play.server.clone(), play.beside.clone().expect("a second one")];
+    let played = play.run();
+    assert_eq!((played.measured().ok, played.totals().all), (10, 10));
+    assert_eq!((played.done, played.drained), (vec![500 * MS], vec![(0, 500 * MS)]));
+    assert_eq!(servers.map(|server| server.transactions().len()), [5, 5]);
+}
+
+#[test]
+fn what_failed_or_was_rolled_back_is_one_of_the_share_and_a_retry_is_not() {
+    let replies = vec![Reply::Error(10 * MS, "23505"), Reply::Error(10 * MS, "40001"), Reply::Ok(10 * MS)];
+    let mut play = bound(6, replies);
+    play.user = Counting { rolls_back: Some(3), ..Counting::default() };
+    let played = play.run();
+    let counts = played.measured();
+    assert_eq!((counts.ok, counts.rolled_back, counts.failed, counts.retried), (3, 2, 1, 1));
+    assert_eq!(played.done, [70 * MS]);
+}
+
+#[test]
+fn after_a_lost_connection_a_client_goes_on_with_what_is_left() {
+    let play = bound(4, vec![Reply::Ok(10 * MS), Reply::Close(10 * MS), Reply::Ok(10 * MS)]);
+    let server = play.server.clone();
+    let played = play.run();
+    assert_eq!((played.measured().ok, played.measured().failed), (3, 1));
+    assert_eq!(played.record.connections_lost, 1);
+    assert_eq!(server.transactions(), ["tx 1", "tx 2", "tx 3", "tx 4"]);
+    assert_eq!((played.done, played.drained.len()), (vec![40 * MS], 1));
+}
+
+#[test]
+fn a_connection_lost_in_the_last_transaction_is_replaced_for_the_next_slice() {
+    let mut play = bound(2, vec![Reply::Ok(10 * MS), Reply::Close(10 * MS), Reply::Ok(10 * MS)]);
+    play.slices = vec![(0, 100 * MS), (200 * MS, 300 * MS)];
+    let played = play.run();
+    assert_eq!((played.measured().ok, played.measured().failed), (3, 1));
+    assert_eq!((played.done, played.drained), (vec![20 * MS, 220 * MS], vec![(0, 20 * MS), (0, 220 * MS)]));
+    assert_eq!(played.news, ["error: the server closed the connection"]);
+}
+
+#[test]
+fn a_client_that_lost_its_connection_in_the_end_is_done_once() {
+    let mut play = bound(2, vec![Reply::Ok(10 * MS), Reply::Close(10 * MS), Reply::Ok(10 * MS)]);
+    play.beside = Some(Server::new(vec![Reply::Ok(100 * MS)]));
+    let server = play.server.clone();
+    let played = play.run();
+    assert_eq!((played.measured().ok, played.measured().failed), (3, 1));
+    assert_eq!((played.done, played.drained), (vec![200 * MS], vec![(0, 200 * MS)]));
+    assert_eq!(server.transactions().len(), 2);
+}
+
+#[test]
+fn a_server_that_is_gone_leaves_the_share_undone() {
+    let play = bound(4, vec![Reply::Ok(10 * MS), Reply::Close(10 * MS)]);
+    play.server.admits.set(1);
+    let played = play.run();
+    assert_eq!((played.totals().ok, played.totals().failed), (1, 1));
+    assert_eq!(played.news, ["error: the server closed the connection", "lost: nobody listens"]);
+    assert!(played.done.is_empty());
+}
+
+#[test]
+fn the_limit_in_time_ends_a_slice_as_it_ends_any_other() {
+    let mut play = bound(1_000, vec![Reply::Ok(30 * MS)]);
+    play.slices = vec![(0, 100 * MS)];
+    let played = play.run();
+    assert_eq!((played.measured().ok, played.totals().ok), (3, 4));
+    assert_eq!((played.done, played.drained), (vec![], vec![(0, 120 * MS)]));
+}
+
+#[test]
+fn a_slice_that_is_closed_early_leaves_its_rest_undone() {
+    let mut play = bound(3, vec![Reply::Ok(30 * MS)]);
+    play.close_at = Some(40 * MS);
+    let played = play.run();
+    assert_eq!((played.measured().ok, played.totals().ok), (1, 2));
+    assert_eq!((played.done, played.drained), (vec![], vec![(0, 60 * MS)]));
+}
+
+#[test]
+fn a_transaction_that_does_not_end_keeps_the_slice_open_to_its_limit_and_is_given_up() {
+    let mut play = bound(3, vec![Reply::Ok(30 * MS), Reply::Silence]);
+    play.close_at = Some(1_000 * MS);
+    play.abandon_at = Some(5_000 * MS);
+    let played = play.run();
+    assert_eq!((played.totals().ok, played.totals().failed), (1, 1));
+    assert_eq!((played.done, played.drained), (vec![], vec![(1, 5_000 * MS)]));
+}
+
+#[test]
+fn an_open_loop_sends_its_transactions_on_schedule_until_they_are_done() {
+    let mut play = bound(20, vec![Reply::Ok(MS / 10)]);
+    play.schedule = Some(constant);
+    let played = play.run();
+    assert_eq!((played.measured().ok, played.totals().all), (20, 20));
+    assert_eq!(played.done, [19 * MS + MS / 10]);
+}
+
+#[test]
+fn what_an_open_loop_skips_is_one_of_the_share() {
+    let mut play = bound(1_005, vec![Reply::Ok(6_000 * MS), Reply::Ok(MS / 10)]);
+    play.schedule = Some(constant);
+    let played = play.run();
+    // At 6 s those of the first second are hopelessly late, all but the first, which is the one that was stuck.
+    let totals = played.totals();
+    assert_eq!((totals.ok, totals.skipped, totals.all), (6, 999, 1_005));
+    assert_eq!(played.done, [6_000 * MS + 5 * MS / 10]);
+}
+
+#[test]
+fn a_user_who_keys_and_thinks_does_its_share() {
+    let mut play = bound(3, vec![Reply::Ok(MS)]);
+    play.user = Counting { keying: Nanos(20 * MS), thinking: Nanos(39 * MS), ..Counting::default() };
+    play.rules.pacing = Pacing::KeyingAndThinking;
+    let played = play.run();
+    assert_eq!((played.totals().ok, played.done), (3, vec![141 * MS]));
+}

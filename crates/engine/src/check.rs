@@ -1,0 +1,64 @@
+//! `pgdyno-engine check`: are these scripts sound? No server is reached.
+
+use std::io::Write;
+
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+
+use pgbench::workload::Pgbench;
+
+/// What is asked.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Question {
+    workload: Json,
+}
+
+/// Reads the workload of `text` as a drive would and writes one event; whether it is sound.
+pub fn check(text: &str, out: &mut dyn Write) -> bool {
+    let read = serde_json::from_str::<Question>(text)
+        .map_err(|error| format!("specification: {error}"))
+        .and_then(|question| Pgbench::read(&question.workload, 1, 1, 0));
+    let event = match &read {
+        Ok(workload) => json!({"event": "result", "reads_scale": workload.reads_scale()}),
+        Err(message) => json!({"event": "failed", "stage": "specification", "message": message}),
+    };
+    // An error means that nobody reads; the exit status tells the rest.
+    let _ = writeln!(out, "{event}");
+    read.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(text: &str) -> (bool, Json) {
+        let asked = json!({"workload": {"kind": "pgbench", "protocol": "simple", "scripts": [{"name": "f", "text": text}]}});
+        let mut out = Vec::new();
+        let sound = check(&asked.to_string(), &mut out);
+        (sound, serde_json::from_slice(&out).expect("one event"))
+    }
+
+    #[test]
+    fn a_sound_script_is_told_with_whether_it_reads_the_scale() {
+        assert_eq!(answer("select 1;"), (true, json!({"event": "result", "reads_scale": false})));
+        for reads in ["select :scale;", "\\set x 2 * :scale\nselect 1;"] {
+            assert_eq!(answer(reads), (true, json!({"event": "result", "reads_scale": true})), "{reads}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_script_is_told_with_its_line_and_a_caret() {
+        let (sound, event) = answer("select 1;\n\\set x 1 +\n");
+        assert!(!sound);
+        let message = event["message"].as_str().expect("a text");
+        assert!(message.contains("f:2: ") && message.contains("^ error found here"), "{message}");
+    }
+
+    #[test]
+    fn what_is_no_question_is_refused() {
+        let mut out = Vec::new();
+        assert!(!check("{}", &mut out));
+        assert!(String::from_utf8_lossy(&out).contains("missing field"));
+    }
+}

@@ -1,0 +1,27 @@
+//! `pgdyno-engine drive`: the driver, with the workloads that this engine knows.
+
+use std::io::Write;
+use std::sync::mpsc;
+
+use driver::{AnyWorkload, WorkloadContext};
+pub use driver::{End, Input};
+use pgbench::workload::Pgbench;
+use serde_json::Value;
+use tpcc::Tpcc;
+
+use super::select_only::SelectOnly;
+
+/// Carries out the specification `text`. `inputs` are the two ends of the channel by which orders come.
+pub fn run(text: &str, inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>), out: &mut dyn Write) -> End {
+    driver::run(text, inputs, out, &read_workload)
+}
+
+fn read_workload(workload: &Value, context: WorkloadContext) -> Result<AnyWorkload, String> {
+    let WorkloadContext { clients, threads, seed } = context;
+    match workload.get("kind").and_then(Value::as_str) {
+        Some("select-only") => SelectOnly::read(workload).map(AnyWorkload::new),
+        Some("tpcc") => Tpcc::read(workload, seed).map(AnyWorkload::new),
+        Some("pgbench") => Pgbench::read(workload, clients, threads, seed).map(AnyWorkload::new),
+        other => Err(format!("workload: unknown kind {}", other.unwrap_or("(none)"))),
+    }
+}

@@ -1,0 +1,126 @@
+//! The specification of a load, as `docs/reference/engine-protocol.md` has it.
+
+use serde::Deserialize;
+
+use loader::Replaceable;
+use pgbench::initialise::Initialise;
+
+/// Warehouses that a load may have: identifiers of rows stay within `integer`, and nobody has that much disk.
+pub const WAREHOUSES_MAX: u32 = 100_000;
+
+/// What to load, where.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Specification {
+    /// A connection string or URI of libpq's.
+    pub conninfo: String,
+    /// What to load.
+    pub workload: Workload,
+    /// The seed of the population.
+    pub seed: u64,
+    /// Connections, each with a thread of its own. More than can ever have a job at once are not made.
+    pub connections: u32,
+    /// Whether tables that an earlier load of pgdyno left may be replaced.
+    pub into_existing: bool,
+    /// With `into_existing`: whether pgbench's tables may be replaced, whoever made them.
+    #[serde(default)]
+    pub replace: bool,
+}
+
+/// A workload at a scale.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Workload {
+    /// Derived from TPC-C.
+    Tpcc {
+        /// 1..=[`WAREHOUSES_MAX`].
+        warehouses: u32,
+    },
+    /// pgbench's tables.
+    Pgbench(Initialise),
+}
+
+impl Workload {
+    fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Tpcc { warehouses } if (1..=WAREHOUSES_MAX).contains(warehouses) => Ok(()),
+            Self::Tpcc { warehouses } => {
+                Err(format!("warehouses: {warehouses} is not between 1 and {WAREHOUSES_MAX}"))
+            }
+            Self::Pgbench(initialise) => initialise.check(),
+        }
+    }
+}
+
+impl Specification {
+    /// Reads and checks a specification. The error is one line for a person.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let read: Self = serde_json::from_str(text).map_err(|error| format!("specification: {error}"))?;
+        read.workload.check().map_err(|problem| format!("specification: {problem}"))?;
+        if read.connections == 0 {
+            return Err("specification: connections: at least 1 is needed".to_owned());
+        }
+        if read.replace && !(read.into_existing && matches!(read.workload, Workload::Pgbench(_))) {
+            return Err("specification: replace: needs into_existing and the workload pgbench".to_owned());
+        }
+        Ok(read)
+    }
+
+    /// Which existing tables the load may replace.
+    #[must_use]
+    pub fn replaceable(&self) -> Replaceable {
+        match (self.into_existing, self.replace) {
+            (false, _) => Replaceable::Nothing,
+            (true, false) => Replaceable::Marked,
+            (true, true) => Replaceable::All,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_sound_specification_is_read() {
+        let text = json!({"conninfo": "host=/tmp", "workload": {"kind": "tpcc", "warehouses": 3}, "seed": 1,
+            "connections": 2, "into_existing": false});
+        let read = Specification::read(&text.to_string()).expect("sound");
+        assert_eq!(read.workload, Workload::Tpcc { warehouses: 3 });
+    }
+
+    #[test]
+    fn only_tables_of_pgbench_in_an_existing_database_are_replaced_whoever_made_them() {
+        let read = |workload: Value, into_existing: bool| {
+            let text = json!({"conninfo": "", "workload": workload, "seed": 1, "connections": 1,
+                "into_existing": into_existing, "replace": true});
+            Specification::read(&text.to_string()).map(|read| read.replaceable())
+        };
+        let pgbench = || json!({"kind": "pgbench", "scale": 1});
+        assert_eq!(read(pgbench(), true), Ok(Replaceable::All));
+        assert!(read(pgbench(), false).expect_err("a new database").contains("replace"));
+        let tpcc = json!({"kind": "tpcc", "warehouses": 1});
+        assert!(read(tpcc, true).expect_err("tpcc").contains("replace"));
+    }
+
+    #[test]
+    fn a_wrong_specification_is_refused_with_what_is_wrong() {
+        let cases = [
+            (json!({"kind": "tpcc", "warehouses": 0}), 1, "warehouses"),
+            (json!({"kind": "tpcc", "warehouses": 100_001}), 1, "warehouses"),
+            (json!({"kind": "tpcc", "warehouses": -1}), 1, "invalid value"),
+            (json!({"kind": "tpcc", "warehouses": 1, "more": 1}), 1, "more"),
+            (json!({"kind": "tpch"}), 1, "tpch"),
+            (json!({"kind": "tpcc", "warehouses": 1}), 0, "connections"),
+            (json!({"kind": "pgbench", "scale": 1, "more": 1}), 1, "more"),
+            (json!({"kind": "pgbench", "scale": 0}), 1, "scale"),
+        ];
+        for (workload, connections, expected) in cases {
+            let text = json!({"conninfo": "", "workload": workload, "seed": 1, "connections": connections,
+                "into_existing": false});
+            let problem = Specification::read(&text.to_string()).expect_err(expected);
+            assert!(problem.contains(expected), "{text}: {problem}");
+        }
+    }
+}

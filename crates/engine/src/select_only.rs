@@ -1,0 +1,117 @@
+//! One row by its key: pgbench's `-S` transaction on pgbench's table. It measures the driver more than the server.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use driver::{Ending, Seat, Stream, User, Workload};
+use pgwire::frontend::{self, Format};
+use reactor::{Connection, Error, Seen};
+
+const SELECT: &str = include_str!("select_only.sql");
+const STATEMENT: &str = "s";
+/// The OID of `integer`, the type of `aid`.
+const INT4: u32 = 23;
+
+/// The workload.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SelectOnly {
+    /// Always `select-only`.
+    #[allow(dead_code)] // The caller has looked at it; here it has to be a known key.
+    kind: String,
+    /// Rows of the table; keys are drawn uniformly from 1 to this.
+    accounts: u32,
+}
+
+impl SelectOnly {
+    /// Reads the workload's part of a specification.
+    pub fn read(workload: &Value) -> Result<Self, String> {
+        let read = Self::deserialize(workload).map_err(|e| format!("workload: {e}"))?;
+        if !(1..=i32::MAX as u32).contains(&read.accounts) {
+            return Err("workload: accounts is not between 1 and 2147483647".to_owned());
+        }
+        Ok(read)
+    }
+}
+
+impl Workload for SelectOnly {
+    type User = Reader;
+    type Tally = ();
+
+    fn kinds(&self) -> Vec<&str> {
+        vec!["select"]
+    }
+
+    fn user(&self, seat: Seat) -> Reader {
+        Reader { accounts: self.accounts, stream: Stream::new(seat.seed), aid: 0 }
+    }
+
+    fn tally(&self, (): &()) -> Value {
+        json!({})
+    }
+}
+
+/// One who reads accounts.
+pub struct Reader {
+    accounts: u32,
+    stream: Stream,
+    aid: i32,
+}
+
+impl User for Reader {
+    type Tally = ();
+
+    async fn prepare(&mut self, connection: &mut Connection) -> Result<(), Error> {
+        connection.prepare(STATEMENT, SELECT, &[INT4]).await
+    }
+
+    #[inline]
+    fn draw(&mut self, (): &mut ()) -> usize {
+        self.aid = 1 + self.stream.below(u64::from(self.accounts)) as i32;
+        0
+    }
+
+    #[inline]
+    async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error> {
+        let out = connection.out();
+        frontend::bind(out, "", STATEMENT, &[&self.aid], Format::Binary)?;
+        frontend::execute(out, "", 0)?;
+        frontend::sync(out);
+        connection.flush().await?;
+        let mut seen = Seen::default();
+        connection.read_over(&mut seen).await?;
+        if seen.rows == 1 {
+            return Ok(Ending::Committed);
+        }
+        let aid = self.aid;
+        Err(Error::Workload(format!(
+            "pgbench_accounts has {} rows with aid {aid}; accounts of the workload is wrong",
+            seen.rows
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use driver::derive_seed;
+
+    #[test]
+    fn the_same_seed_gives_a_client_the_same_transactions() {
+        let workload =
+            SelectOnly::read(&json!({"kind": "select-only", "accounts": 1_000_000})).expect("sound");
+        let keys = |seed: u64, client: u32| {
+            let seat = Seat { client, clients: 2, thread: 0, seed: derive_seed(seed, u64::from(client)) };
+            let mut user = workload.user(seat);
+            (0..100)
+                .map(|_| {
+                    user.draw(&mut ());
+                    user.aid
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(keys(1, 0), keys(1, 0));
+        assert_ne!(keys(1, 0), keys(1, 1));
+        assert_ne!(keys(1, 0), keys(2, 0));
+    }
+}

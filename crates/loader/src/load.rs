@@ -1,0 +1,272 @@
+//! The whole load: connections, rounds, events, and what happens when it fails.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, Scope};
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use super::dataset::{Dataset, Replaceable};
+use super::error::{LoadError, Stage};
+use super::phase::{Phase, Queue};
+use super::progress::{Progress, forecast};
+use super::timing::Timing;
+use super::watch::{CLEAN_UP_TIMEOUT, Watch};
+use super::worker::{self, Shared};
+use pgwire::conninfo::Conninfo;
+use reactor::{Canceller, Clock, Connection, Error, OnNotice, Reactor, Usage, memory_peak_bytes, usage};
+
+/// At most ten progress events a second.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+/// Who gets the events.
+pub type Emit<'a> = &'a mut dyn FnMut(Value);
+
+/// How to load, whatever it is.
+pub struct Order {
+    /// Where.
+    pub conninfo: Conninfo,
+    /// Connections, each with a thread of its own. More than can ever have a job at once are not made.
+    pub connections: u32,
+    /// Whether tables that an earlier load left may be replaced.
+    pub existing: Replaceable,
+    /// Who is told of the server's notices.
+    pub on_notice: Option<OnNotice>,
+}
+
+impl Order {
+    async fn connect<D: Dataset>(&self, reactor: &Reactor) -> Result<Connection, LoadError> {
+        worker::connect(reactor, &self.conninfo, D::SESSION, self.on_notice).await
+    }
+}
+
+/// Loads a dataset. `emit` gets the events up to `result`; a failure is returned, after what the load had done was
+/// taken back. Setting `stop` ends the load as a failure.
+pub fn load<D: Dataset>(
+    dataset: &D,
+    order: &Order,
+    stop: &AtomicBool,
+    emit: Emit<'_>,
+) -> Result<(), LoadError> {
+    let reactor = reactor()?;
+    let watch = Watch { reactor: &reactor, conninfo: &order.conninfo, stops: &[stop] };
+    let mut control = watched(&watch, None, order.connect::<D>(&reactor))?;
+    let progress = Progress::new(dataset.tables().len());
+    let shared = Shared { progress, stop: AtomicBool::new(false) };
+    emit(forecast(dataset.tables()));
+    let began = Instant::now();
+    let canceller = control.canceller();
+    let ready = watched(&watch, Some(&canceller), dataset.begin(&mut control, order.existing));
+    ready.map_err(|error| stopped_or(error, stop))?;
+    let mut timing = Timing::default();
+    timing.add(Phase::Create, None, began.elapsed());
+
+    let connections = order.connections.min(dataset.connections_max());
+    let loading = Loading { dataset, order, connections, shared: &shared, stop };
+    let mut reached = Phase::Create;
+    let filled = loading
+        .carry_out(&watch, &mut control, emit, &mut timing, &mut reached)
+        .and_then(|()| watched(&watch, Some(&canceller), dataset.finish(&mut control)));
+    filled.map_err(|error| loading.clean_up(&reactor, reached, error))?;
+    let mut result = Map::new();
+    result.insert("event".to_owned(), json!("result"));
+    timing.report(&mut result);
+    result.insert("rows".to_owned(), shared.progress.rows(dataset.tables()));
+    result.insert("bytes_copied".to_owned(), json!(shared.progress.bytes()));
+    result.insert("cpu_ns".to_owned(), cpu(usage()));
+    result.insert("cpu_copy_ns".to_owned(), cpu(timing.cpu_copy));
+    result.insert("memory_peak_bytes".to_owned(), json!(memory_peak_bytes()));
+    emit(Value::Object(result));
+    Ok(())
+}
+
+/// A worker's news for the control thread.
+enum News {
+    Connected,
+    Done,
+    Failed(LoadError),
+}
+
+/// A load that is going on.
+struct Loading<'a, D> {
+    dataset: &'a D,
+    order: &'a Order,
+    connections: u32,
+    shared: &'a Shared,
+    stop: &'a AtomicBool,
+}
+
+impl<D: Dataset> Loading<'_, D> {
+    /// Carries out the rounds; `reached` is the phase of the last one begun.
+    fn carry_out(
+        &self,
+        watch: &Watch<'_>,
+        control: &mut Connection,
+        emit: Emit<'_>,
+        timing: &mut Timing,
+        reached: &mut Phase,
+    ) -> Result<(), LoadError> {
+        thread::scope(|scope| {
+            let (news_to, news) = mpsc::channel();
+            let workers: Vec<_> =
+                (0..self.connections).map(|_| self.start_worker(scope, news_to.clone())).collect();
+            drop(news_to);
+            self.wait(&news, &mut || {})?;
+            let (mut done, mut step) = (0, None);
+            let mut began = Instant::now();
+            let canceller = control.canceller();
+            while let Some(round) = watched(watch, Some(&canceller), self.dataset.round(done, control))? {
+                *reached = round.phase;
+                if round.step != step {
+                    step = round.step;
+                    if let Some((_, letter)) = step {
+                        emit(json!({"event": "step", "step": letter}));
+                    }
+                }
+                let (phase, cpu_before) = (round.phase, usage());
+                let queue = Arc::new(Queue::new(phase, round.jobs));
+                for worker in &workers {
+                    // A worker that has gone has said why.
+                    let _ = worker.send(Arc::clone(&queue));
+                }
+                self.wait(&news, &mut || emit(self.progress(phase)))?;
+                if let Some(rows) = round.rows {
+                    self.shared.progress.holds(&rows);
+                }
+                emit(self.progress(phase));
+                timing.add(phase, step, began.elapsed());
+                if phase == Phase::Copy {
+                    timing.cpu_copy += usage() - cpu_before;
+                }
+                began = Instant::now();
+                done += 1;
+            }
+            Ok(())
+        })
+    }
+
+    fn progress(&self, phase: Phase) -> Value {
+        self.shared.progress.event(phase, self.dataset.tables())
+    }
+
+    /// Waits until each worker has answered, calling `tick` now and then.
+    fn wait(&self, news: &Receiver<News>, tick: &mut dyn FnMut()) -> Result<(), LoadError> {
+        let (mut missing, mut failure) = (self.connections, None);
+        while missing > 0 {
+            match news.recv_timeout(PROGRESS_EVERY) {
+                Ok(News::Connected | News::Done) => missing -= 1,
+                Ok(News::Failed(error)) => {
+                    missing -= 1;
+                    self.shared.stop.store(true, Relaxed);
+                    failure = failure.or(Some(error));
+                }
+                Err(RecvTimeoutError::Timeout) => tick(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if self.stop.load(Relaxed) {
+                self.shared.stop.store(true, Relaxed);
+            }
+        }
+        match failure {
+            Some(error) => Err(error),
+            None if self.shared.stop.load(Relaxed) => Err(stopped()),
+            None => Ok(()),
+        }
+    }
+
+    fn start_worker<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        news: Sender<News>,
+    ) -> Sender<Arc<Queue>> {
+        let (orders_to, orders) = mpsc::channel();
+        scope.spawn(move || {
+            // The receiver of news outlives the workers unless the load has failed already.
+            if let Err(error) = self.serve(&orders, &news) {
+                let _ = news.send(News::Failed(error));
+            }
+        });
+        orders_to
+    }
+
+    fn serve(&self, orders: &Receiver<Arc<Queue>>, news: &Sender<News>) -> Result<(), LoadError> {
+        let reactor = reactor()?;
+        let stops = [self.stop, &self.shared.stop];
+        let watch = Watch { reactor: &reactor, conninfo: &self.order.conninfo, stops: &stops };
+        let mut connection = watched(&watch, None, self.order.connect::<D>(&reactor))?;
+        let _ = news.send(News::Connected);
+        let canceller = connection.canceller();
+        while let Ok(queue) = orders.recv() {
+            let work = worker::work(&mut connection, &queue, self.shared);
+            match watched(&watch, Some(&canceller), work) {
+                // By us.
+                Err(error) if error.is_cancelled() && stops.iter().any(|stop| stop.load(Relaxed)) => {}
+                worked => worked?,
+            }
+            let _ = news.send(News::Done);
+        }
+        Ok(())
+    }
+
+    /// Takes back what the load had done, by a new connection because the old ones may be of no use; gives back why it
+    /// failed.
+    fn clean_up(&self, reactor: &Reactor, reached: Phase, error: LoadError) -> LoadError {
+        let mut error = stopped_or(error, self.stop);
+        let not_taken_back =
+            |error: &Error| LoadError::from_io(Stage::Copy, "take back what was done", error);
+        let clean_up = async {
+            let mut connection = self.order.connect::<D>(reactor).await?;
+            self.dataset
+                .clean_up(&mut connection, reached, &self.shared.progress.tables_filled())
+                .await
+                .map_err(|error| not_taken_back(&error))
+        };
+        let late = Error::Timeout { waited_for: "taking back what was done", limit: CLEAN_UP_TIMEOUT };
+        let in_time = async {
+            if !self.stop.load(Relaxed) {
+                return clean_up.await;
+            }
+            let cleaned = reactor.until(reactor.now() + CLEAN_UP_TIMEOUT, clean_up).await;
+            cleaned.unwrap_or_else(|| Err(not_taken_back(&late)))
+        };
+        let watch = Watch { reactor, conninfo: &self.order.conninfo, stops: &[] };
+        let cleaned = watched(&watch, None, in_time);
+        if let Err(problem) = cleaned {
+            error.message = format!("{}; {}: {problem}", error.message, D::LEFT_BEHIND);
+        }
+        error
+    }
+}
+
+fn stopped() -> LoadError {
+    LoadError::new(Stage::Copy, "the load was stopped")
+}
+
+/// A statement that was cancelled on our order has not failed.
+fn stopped_or(error: LoadError, stop: &AtomicBool) -> LoadError {
+    if error.is_cancelled() && stop.load(Relaxed) { stopped() } else { error }
+}
+
+fn reactor() -> Result<Reactor, LoadError> {
+    Reactor::new(Clock::monotonic()).map_err(|error| stalled(&error))
+}
+
+/// Carries a part of the load out, to its end or as long as `watch` has it.
+fn watched<T>(
+    watch: &Watch<'_>,
+    canceller: Option<&Canceller>,
+    work: impl Future<Output = Result<T, LoadError>>,
+) -> Result<T, LoadError> {
+    let ended = watch.reactor.block_on(watch.over(canceller, work)).map_err(|error| stalled(&error))?;
+    ended.map_err(|error| LoadError::from_io(Stage::Copy, "go on with the load", &error))?
+}
+
+fn stalled(error: &Error) -> LoadError {
+    LoadError::from_io(Stage::Connect, "run the event loop", error)
+}
+
+fn cpu(usage: Usage) -> Value {
+    json!({"user": usage.user.0, "system": usage.system.0})
+}

@@ -1,0 +1,48 @@
+//! How long the parts of a load took.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::phase::Phase;
+use reactor::Usage;
+
+/// Durations by phase, and by step where steps are the user's to choose.
+#[derive(Default)]
+pub struct Timing {
+    phases: Vec<(Phase, Duration)>,
+    steps: Vec<((usize, char), Duration)>,
+    /// The processor time that copying took us.
+    pub cpu_copy: Usage,
+}
+
+impl Timing {
+    /// Adds what a round took.
+    pub fn add(&mut self, phase: Phase, step: Option<(usize, char)>, took: Duration) {
+        add(&mut self.phases, phase, took);
+        if let Some(step) = step {
+            add(&mut self.steps, step, took);
+        }
+    }
+
+    /// Puts `phases_s`, and `steps` if there were any, into the event `result`.
+    pub fn report(&self, result: &mut Map<String, Value>) {
+        let phases = self.phases.iter().map(|(phase, took)| (phase.name().to_owned(), seconds(*took)));
+        result.insert("phases_s".to_owned(), Value::Object(phases.collect()));
+        if !self.steps.is_empty() {
+            let of_step = |((_, letter), took): &((usize, char), Duration)| json!({"step": letter, "s": seconds(*took)});
+            result.insert("steps".to_owned(), self.steps.iter().map(of_step).collect());
+        }
+    }
+}
+
+fn add<K: PartialEq>(sums: &mut Vec<(K, Duration)>, key: K, took: Duration) {
+    match sums.iter_mut().find(|(known, _)| *known == key) {
+        Some((_, sum)) => *sum += took,
+        None => sums.push((key, took)),
+    }
+}
+
+fn seconds(duration: Duration) -> Value {
+    json!(duration.as_secs_f64())
+}

@@ -1,0 +1,154 @@
+//! One connection's part of a load.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use super::dataset::{Rows, Work};
+use super::error::{LoadError, Stage};
+use super::phase::Queue;
+use super::progress::Progress;
+use super::watch::CONNECT_TIMEOUT;
+use pgwire::conninfo::Conninfo;
+use pgwire::{copy, frontend};
+use reactor::{Connection, Error, OnNotice, Reactor};
+
+/// What all connections of a load share.
+pub struct Shared {
+    /// Counters.
+    pub progress: Progress,
+    /// Set when the load is to end early: somebody failed, or we were told to stop.
+    pub stop: AtomicBool,
+}
+
+/// Connects and prepares the session.
+pub async fn connect(
+    reactor: &Reactor,
+    conninfo: &Conninfo,
+    session: &str,
+    on_notice: Option<OnNotice>,
+) -> Result<Connection, LoadError> {
+    // Errors of connecting say so themselves.
+    let failed = |error: Error| {
+        let sqlstate = error.sqlstate();
+        let failed = LoadError::new(Stage::Connect, error.to_string());
+        LoadError { sqlstate, unconnected: Some(Box::new(error)), ..failed }
+    };
+    let connected = async {
+        let mut connection = Connection::connect(reactor, conninfo).await?;
+        connection.on_notice(on_notice);
+        connection.simple(session).await?;
+        Ok(connection)
+    };
+    let connected = reactor.until(reactor.now() + CONNECT_TIMEOUT, connected).await;
+    let late = Error::Timeout { waited_for: "connecting", limit: CONNECT_TIMEOUT };
+    connected.unwrap_or(Err(late)).map_err(failed)
+}
+
+/// Does jobs until none is left.
+pub async fn work(connection: &mut Connection, queue: &Queue, shared: &Shared) -> Result<(), LoadError> {
+    while let Some(job) = queue.take() {
+        if shared.stop.load(Relaxed) {
+            return Ok(());
+        }
+        shared.progress.begin(job.table);
+        let done = match &job.work {
+            Work::Statements(statements) => each(connection, statements, shared).await,
+            Work::Copy { begin, copy, rows, end } => {
+                fill(connection, [begin, copy, end], job.table, rows.as_ref(), shared).await
+            }
+        };
+        done.map_err(|(error, statement)| {
+            LoadError::from_statement(queue.phase.stage(), &job.doing, statement, &error)
+        })?;
+    }
+    Ok(())
+}
+
+/// An error, and the statement that it is about.
+type Failure<'a> = (Error, &'a str);
+
+async fn each<'a>(
+    connection: &mut Connection,
+    statements: &'a [String],
+    shared: &Shared,
+) -> Result<(), Failure<'a>> {
+    for statement in statements.iter().take_while(|_| !shared.stop.load(Relaxed)) {
+        connection.simple(statement).await.map_err(|error| (error, statement.as_str()))?;
+    }
+    Ok(())
+}
+
+/// In one transaction, so that the rows can be frozen and are seen only when all are there.
+async fn fill<'a>(
+    connection: &mut Connection,
+    [begin, copy_in, end]: [&'a str; 3],
+    table: usize,
+    rows: &dyn Rows,
+    shared: &Shared,
+) -> Result<(), Failure<'a>> {
+    connection.simple(begin).await.map_err(|error| (error, begin))?;
+    if copy_rows(connection, copy_in, table, rows, shared).await.map_err(|error| (error, copy_in))? {
+        connection.simple(end).await.map_err(|error| (error, end))?;
+        shared.progress.filled(table);
+    }
+    Ok(())
+}
+
+/// `false` if it was stopped on the way.
+async fn copy_rows(
+    connection: &mut Connection,
+    copy_in: &str,
+    table: usize,
+    rows: &dyn Rows,
+    shared: &Shared,
+) -> Result<bool, Error> {
+    frontend::query(connection.out(), copy_in)?;
+    connection.flush().await?;
+    connection.copy_in_begun().await?;
+    if !send_rows(connection, table, rows, shared).await? {
+        // Stopped: the connection ends in the middle of its COPY, and the server rolls back.
+        frontend::copy_fail(connection.out(), "stopped")?;
+        connection.flush().await?;
+        return match connection.recover().await {
+            Err(error) if error.is_fatal() => Err(error),
+            _ => Ok(false),
+        };
+    }
+    frontend::copy_done(connection.out());
+    connection.flush().await?;
+    connection.answer().await?;
+    Ok(true)
+}
+
+/// Sends all groups of rows; `false` if it was stopped on the way.
+async fn send_rows(
+    connection: &mut Connection,
+    table: usize,
+    rows: &dyn Rows,
+    shared: &Shared,
+) -> Result<bool, Error> {
+    let groups = rows.groups();
+    for group in 0..groups {
+        if shared.stop.load(Relaxed) {
+            return Ok(false);
+        }
+        let out = connection.out();
+        let begun = frontend::copy_data_begin(out);
+        if group == 0 {
+            copy::header(out);
+        }
+        let count = rows.append(group, out);
+        if group + 1 == groups {
+            copy::trailer(out);
+        }
+        frontend::copy_data_end(out, &begun)?;
+        let bytes = out.len() as u64;
+        connection.flush().await?;
+        shared.progress.copied(table, count, bytes);
+        // The server says something during a COPY only to refuse: a full disk shows now, not after the last row.
+        let reactor = connection.reactor().clone();
+        if let Some(said) = reactor.until(reactor.now(), connection.next()).await {
+            said?;
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,111 @@
+//! Running the code of an expression.
+
+use super::code::{Function, Operation};
+use super::{Expression, arithmetic, functions};
+use crate::random::Prng;
+use crate::value::Value;
+use crate::value::error::{ARGUMENTS_MAX, EvaluationError};
+use crate::variables::{Names, Variables};
+
+/// What an evaluation reads and changes: things of one client, and the names for messages.
+pub struct Scope<'a> {
+    /// The names of the variables.
+    pub names: &'a Names,
+    /// The client's variables. Texts among them are converted when they are first used.
+    pub variables: &'a mut Variables,
+    /// The client's generator.
+    pub random: &'a mut Prng,
+    /// Room for values; what is in it is dropped. Keep it for the next evaluation: then that allocates nothing.
+    pub stack: &'a mut Vec<Value>,
+    /// Takes the arguments of `debug()`.
+    pub debug: &'a mut dyn FnMut(Value),
+}
+
+impl Scope<'_> {
+    /// The value on top; the code of a parsed expression never takes one that is not there.
+    #[inline]
+    fn pop(&mut self) -> Value {
+        self.stack.pop().unwrap_or(Value::Null)
+    }
+
+    #[inline]
+    fn replace(
+        &mut self,
+        with: impl FnOnce(Value) -> Result<Value, EvaluationError>,
+    ) -> Result<(), EvaluationError> {
+        let operand = self.pop();
+        self.stack.push(with(operand)?);
+        Ok(())
+    }
+
+    /// Decides AND or OR by its left side if that is null or `deciding`: then the value stays and the rest is skipped.
+    fn decide(&mut self, deciding: bool, skip: u32) -> Result<usize, EvaluationError> {
+        let left = self.pop();
+        let decided = left == Value::Null || left.boolean()? == deciding;
+        if decided {
+            self.stack.push(left);
+        }
+        Ok(if decided { skip as usize } else { 0 })
+    }
+
+    fn call(&mut self, function: Function, count: u32) -> Result<(), EvaluationError> {
+        let count = count as usize;
+        if count > ARGUMENTS_MAX {
+            return Err(EvaluationError::TooManyArguments);
+        }
+        let first = self.stack.len().saturating_sub(count);
+        let arguments = &self.stack[first..];
+        let value = if function == Function::Debug {
+            let value = arguments[0];
+            (self.debug)(value);
+            value
+        } else if arguments.contains(&Value::Null) {
+            Value::Null
+        } else {
+            functions::call(function, arguments, self.random)?
+        };
+        self.stack.truncate(first);
+        self.stack.push(value);
+        Ok(())
+    }
+
+    /// Carries out one operation and gives how many of the following are skipped.
+    #[inline]
+    fn run(&mut self, operation: Operation) -> Result<usize, EvaluationError> {
+        match operation {
+            Operation::Constant(value) => self.stack.push(value),
+            Operation::Variable(slot) => {
+                let value = self.variables.value(slot, self.names)?;
+                self.stack.push(value);
+            }
+            Operation::Binary(operator) => {
+                let right = self.pop();
+                self.replace(|left| arithmetic::binary(operator, left, right))?;
+            }
+            Operation::Call(function, count) => self.call(function, count)?,
+            Operation::Negate => self.replace(arithmetic::negate)?,
+            Operation::Complement => self.replace(arithmetic::complement)?,
+            Operation::Not => self.replace(arithmetic::not)?,
+            Operation::Is(wanted) => self.replace(|value| Ok(Value::Boolean(value == wanted)))?,
+            Operation::AndThen(skip) => return self.decide(false, skip),
+            Operation::OrElse(skip) => return self.decide(true, skip),
+            Operation::AndEnd | Operation::OrEnd => self.replace(arithmetic::truth)?,
+            Operation::Unless(skip) => return Ok(if self.pop().is_true() { 0 } else { skip as usize }),
+            Operation::CaseSkip(skip) => return Ok(skip as usize),
+            Operation::CaseEnd(_) => {}
+        }
+        Ok(0)
+    }
+}
+
+impl Expression {
+    /// Its value for a client at this moment.
+    pub fn evaluate(&self, scope: &mut Scope<'_>) -> Result<Value, EvaluationError> {
+        scope.stack.clear();
+        let mut next = 0;
+        while let Some(&operation) = self.code.get(next) {
+            next += 1 + scope.run(operation)?;
+        }
+        Ok(scope.pop())
+    }
+}

@@ -1,0 +1,210 @@
+//! The tokens of an expression. It ends with its line, unless a backslash stands before the newline.
+
+use super::SyntaxError;
+use crate::effort;
+use crate::value::parse::{parse_double, parse_int};
+use crate::variables::is_name_byte;
+
+/// A token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Token<'a> {
+    /// The end of the line or of the text.
+    End,
+    /// An operator, a bracket, a comma.
+    Sign(&'static str),
+    /// A word with a meaning of its own.
+    Keyword(Keyword),
+    /// A colon and a name, which may begin with a digit here: then it names nothing that can be defined.
+    Variable(&'a [u8]),
+    /// An integer.
+    Int(i64),
+    /// 2^63, which fits after a minus only.
+    IntMaxPlusOne,
+    /// A number with a point or an exponent.
+    Double(f64),
+    /// Any other word: the name of a function.
+    Word(&'a [u8]),
+}
+
+/// Words with a meaning, in capitals or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // They are their own meaning.
+pub enum Keyword {
+    And,
+    Or,
+    Not,
+    Is,
+    IsNull,
+    NotNull,
+    Case,
+    When,
+    Then,
+    Else,
+    End,
+    Null,
+    True,
+    False,
+}
+
+const KEYWORDS: [(&str, Keyword); 14] = [
+    ("and", Keyword::And),
+    ("or", Keyword::Or),
+    ("not", Keyword::Not),
+    ("is", Keyword::Is),
+    ("isnull", Keyword::IsNull),
+    ("notnull", Keyword::NotNull),
+    ("case", Keyword::Case),
+    ("when", Keyword::When),
+    ("then", Keyword::Then),
+    ("else", Keyword::Else),
+    ("end", Keyword::End),
+    ("null", Keyword::Null),
+    ("true", Keyword::True),
+    ("false", Keyword::False),
+];
+
+/// The longer ones come before those that they begin with. `!=` is `<>` by another name.
+const SIGNS: [(&str, &str); 21] = [
+    ("<>", "<>"),
+    ("!=", "<>"),
+    ("<=", "<="),
+    (">=", ">="),
+    ("<<", "<<"),
+    (">>", ">>"),
+    ("<", "<"),
+    (">", ">"),
+    ("=", "="),
+    ("+", "+"),
+    ("-", "-"),
+    ("*", "*"),
+    ("/", "/"),
+    ("%", "%"),
+    ("|", "|"),
+    ("&", "&"),
+    ("#", "#"),
+    ("~", "~"),
+    ("(", "("),
+    (")", ")"),
+    (",", ","),
+];
+
+/// Reads tokens from a place in a script.
+#[derive(Debug)]
+pub struct Lexer<'a> {
+    text: &'a [u8],
+    at: usize,
+    ended_by_newline: bool,
+}
+
+impl<'a> Lexer<'a> {
+    /// Reads `text` from the byte `at` on.
+    #[must_use]
+    pub fn new(text: &'a [u8], at: usize) -> Self {
+        Self { text, at, ended_by_newline: false }
+    }
+
+    /// The place behind the last token.
+    #[must_use]
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The next token. After [`Token::End`] there is no other.
+    pub fn read(&mut self) -> Result<Token<'a>, SyntaxError> {
+        if self.ended_by_newline {
+            return Ok(Token::End);
+        }
+        self.skip_space();
+        let rest = &self.text[self.at..];
+        match rest {
+            [] => Ok(Token::End),
+            [b'\n', ..] => {
+                self.at += 1;
+                self.ended_by_newline = true;
+                Ok(Token::End)
+            }
+            [b':', next, ..] if is_name_byte(*next) => {
+                self.at += 1;
+                Ok(Token::Variable(self.take(is_name_byte)))
+            }
+            [b'0'..=b'9', ..] | [b'.', b'0'..=b'9', ..] => self.number(),
+            [byte, ..] if is_name_byte(*byte) => Ok(word(self.take(is_name_byte))),
+            _ => self.sign(rest),
+        }
+    }
+
+    /// The place of an error at the last token: its last byte.
+    #[must_use]
+    pub fn error(&self, message: &'static str, detail: Option<&[u8]>) -> SyntaxError {
+        let detail = detail.map(|detail| String::from_utf8_lossy(detail).into_owned());
+        SyntaxError { message, detail, at: self.at.saturating_sub(1), line_end: self.at }
+    }
+
+    /// Blanks and continued lines.
+    fn skip_space(&mut self) {
+        loop {
+            effort::spend(1);
+            match &self.text[self.at..] {
+                [b' ' | b'\t' | b'\r' | 0x0b | 0x0c, ..] => self.at += 1,
+                [b'\\', b'\n', ..] => self.at += 2,
+                [b'\\', b'\r', b'\n', ..] => self.at += 3,
+                _ => return,
+            }
+        }
+    }
+
+    fn take(&mut self, wanted: fn(u8) -> bool) -> &'a [u8] {
+        let start = self.at;
+        self.at += self.text[start..].iter().take_while(|&&byte| wanted(byte)).count();
+        effort::spend(self.at - start);
+        &self.text[start..self.at]
+    }
+
+    fn sign(&mut self, rest: &'a [u8]) -> Result<Token<'a>, SyntaxError> {
+        if let Some((written, meant)) = SIGNS.iter().find(|(written, _)| rest.starts_with(written.as_bytes()))
+        {
+            self.at += written.len();
+            return Ok(Token::Sign(meant));
+        }
+        self.at += 1;
+        Err(self.error("unexpected character", rest.get(..1)))
+    }
+
+    /// Digits; with a point or an exponent they are a double. An `e` without digits is not an exponent.
+    fn number(&mut self) -> Result<Token<'a>, SyntaxError> {
+        let start = self.at;
+        let digit = |byte: u8| byte.is_ascii_digit();
+        self.take(digit);
+        let mut double = false;
+        if self.text.get(self.at) == Some(&b'.') {
+            double = true;
+            self.at += 1;
+            self.take(digit);
+        }
+        let exponent = match &self.text[self.at..] {
+            [b'e' | b'E', b'0'..=b'9', ..] => 1,
+            [b'e' | b'E', b'+' | b'-', b'0'..=b'9', ..] => 2,
+            _ => 0,
+        };
+        if exponent > 0 {
+            double = true;
+            self.at += exponent;
+            self.take(digit);
+        }
+        let text = &self.text[start..self.at];
+        if double {
+            return parse_double(text)
+                .map(Token::Double)
+                .ok_or_else(|| self.error("double constant overflow", Some(text)));
+        }
+        if text == b"9223372036854775808" {
+            return Ok(Token::IntMaxPlusOne);
+        }
+        parse_int(text).map(Token::Int).map_err(|_| self.error("bigint constant overflow", Some(text)))
+    }
+}
+
+fn word(text: &[u8]) -> Token<'_> {
+    let keyword = KEYWORDS.iter().find(|(word, _)| text.eq_ignore_ascii_case(word.as_bytes()));
+    keyword.map_or(Token::Word(text), |&(_, keyword)| Token::Keyword(keyword))
+}

@@ -1,0 +1,71 @@
+//! An expression as text again, with every bracket: what is read of it has the same code.
+
+use std::fmt::Write;
+
+use super::Expression;
+use super::code::Operation;
+use crate::value::Value;
+use crate::variables::Names;
+
+impl Expression {
+    /// The text of the expression.
+    #[must_use]
+    pub fn text(&self, names: &Names) -> String {
+        let mut parts = Vec::new();
+        for &operation in &self.code {
+            print(operation, &mut parts, names);
+        }
+        parts.pop().unwrap_or_default()
+    }
+}
+
+/// Replaces the texts of the operands, which are the last of `parts`, by that of the operation.
+fn print(operation: Operation, parts: &mut Vec<String>, names: &Names) {
+    let mut pop = || parts.pop().unwrap_or_default();
+    let text = match operation {
+        Operation::Constant(value) => constant(value),
+        Operation::Variable(slot) => format!(":{}", names.text(slot)),
+        Operation::Negate => format!("(- {})", pop()),
+        Operation::Complement => format!("(~ {})", pop()),
+        Operation::Not => format!("(NOT {})", pop()),
+        Operation::Is(value) => format!("({} IS {})", pop(), constant(value)),
+        Operation::Binary(operator) => infix(parts, operator.sign()),
+        Operation::AndEnd => infix(parts, "AND"),
+        Operation::OrEnd => infix(parts, "OR"),
+        Operation::Call(function, count) => {
+            let arguments = parts.split_off(parts.len().saturating_sub(count as usize));
+            format!("{}({})", function.name(), arguments.join(", "))
+        }
+        Operation::CaseEnd(conditions) => case(parts, conditions as usize),
+        Operation::AndThen(_) | Operation::OrElse(_) | Operation::Unless(_) | Operation::CaseSkip(_) => {
+            return;
+        }
+    };
+    parts.push(text);
+}
+
+fn infix(parts: &mut Vec<String>, sign: &str) -> String {
+    let right = parts.pop().unwrap_or_default();
+    format!("({} {sign} {right})", parts.pop().unwrap_or_default())
+}
+
+fn case(parts: &mut Vec<String>, conditions: usize) -> String {
+    let parts = parts.split_off(parts.len().saturating_sub(2 * conditions + 1));
+    let mut text = "CASE".to_owned();
+    let mut branches = parts.chunks_exact(2);
+    for branch in &mut branches {
+        // Writing to a text does not fail.
+        let _ = write!(text, " WHEN {} THEN {}", branch[0], branch[1]);
+    }
+    format!("{text} ELSE {} END", branches.remainder().concat())
+}
+
+/// The shortest digits that give the same double. There are no constants below 0 but the smallest integer.
+fn constant(value: Value) -> String {
+    match value {
+        Value::Null => "NULL".into(),
+        Value::Boolean(truth) => truth.to_string().to_uppercase(),
+        Value::Int(int) => int.to_string(),
+        Value::Double(double) => format!("{double:e}"),
+    }
+}

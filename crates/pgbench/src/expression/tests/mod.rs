@@ -1,0 +1,62 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod errors;
+mod properties;
+mod values;
+
+use super::*;
+use crate::random::Prng;
+use crate::random::streams::Streams;
+use crate::value::{DebugLine, Value};
+use crate::variables::Variables;
+
+/// A client as the tests of PostgreSQL start it, with `-Dfoo=-10.1` and the like.
+pub struct Client {
+    pub names: Names,
+    pub variables: Variables,
+    pub random: Prng,
+    pub stack: Vec<Value>,
+    pub shown: Vec<Value>,
+}
+
+impl Client {
+    pub fn new(defined: &[(&str, &str)]) -> Self {
+        let random = Streams::new(5432, 1, 1, false).clients[0];
+        let mut names = Names::default();
+        let mut variables = Variables::new(&names);
+        for (name, text) in defined {
+            variables.set_text(names.intern(name.as_bytes()).unwrap(), text.as_bytes());
+        }
+        Self { names, variables, random, stack: Vec::new(), shown: Vec::new() }
+    }
+
+    pub fn parse(&mut self, text: &str) -> Expression {
+        let parsed = Expression::parse(text.as_bytes(), 0, &mut self.names);
+        parsed.unwrap_or_else(|error| panic!("{text}: {error:?}")).0
+    }
+
+    pub fn value(&mut self, text: &str) -> Result<Value, String> {
+        let expression = self.parse(text);
+        self.run(&expression)
+    }
+
+    pub fn run(&mut self, expression: &Expression) -> Result<Value, String> {
+        let shown = &mut self.shown;
+        let mut scope = Scope {
+            names: &self.names,
+            variables: &mut self.variables,
+            random: &mut self.random,
+            stack: &mut self.stack,
+            debug: &mut |value| shown.push(value),
+        };
+        expression.evaluate(&mut scope).map_err(|error| error.to_string())
+    }
+
+    /// The value as `debug()` shows it.
+    pub fn shown(&mut self, text: &str) -> String {
+        match self.value(text) {
+            Ok(value) => DebugLine { script: 0, command: 0, value }.to_string().split_off(27),
+            Err(message) => message,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Which `\if`, `\elif`, `\else` and `\endif` belong together, so that running a script jumps instead of searching.
+
+use super::command::{Action, Command};
+use super::error::ScriptError;
+use crate::effort;
+
+/// An `\if` that is not closed.
+struct Open {
+    /// The index of its last `\if` or `\elif`; `None` behind `\else`.
+    undecided: Option<usize>,
+    /// The indices of all that go to the end.
+    to_end: Vec<usize>,
+}
+
+/// Puts the indices into the commands, or says what has no partner.
+pub fn link(script: &str, commands: &mut [Command]) -> Result<(), ScriptError> {
+    let mut open = Vec::new();
+    for index in 0..commands.len() {
+        if let Err(problem) = visit(commands, index, &mut open) {
+            return Err(error(script, index, problem));
+        }
+    }
+    if open.is_empty() { Ok(()) } else { Err(error(script, commands.len(), "\\if without matching \\endif")) }
+}
+
+fn error(script: &str, index: usize, problem: &str) -> ScriptError {
+    format!("condition error in script \"{script}\" command {}: {problem}", index + 1).into()
+}
+
+fn visit(commands: &mut [Command], index: usize, open: &mut Vec<Open>) -> Result<(), &'static str> {
+    match commands[index].action {
+        Action::If { elif: false, .. } => {
+            open.push(Open { undecided: Some(index), to_end: vec![index] });
+        }
+        Action::If { elif: true, .. } => {
+            let open = open.last_mut().ok_or("\\elif without matching \\if")?;
+            let before = open.undecided.replace(index).ok_or("\\elif after \\else")?;
+            set_otherwise(commands, before, index);
+            open.to_end.push(index);
+        }
+        Action::Else { .. } => {
+            let open = open.last_mut().ok_or("\\else without matching \\if")?;
+            let before = open.undecided.take().ok_or("\\else after \\else")?;
+            set_otherwise(commands, before, index);
+            open.to_end.push(index);
+        }
+        Action::EndIf => {
+            let closed = open.pop().ok_or("\\endif without matching \\if")?;
+            if let Some(before) = closed.undecided {
+                set_otherwise(commands, before, index);
+            }
+            effort::spend(closed.to_end.len());
+            for place in closed.to_end {
+                if let Action::If { end, .. } | Action::Else { end } = &mut commands[place].action {
+                    *end = index;
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn set_otherwise(commands: &mut [Command], place: usize, to: usize) {
+    if let Action::If { otherwise, .. } = &mut commands[place].action {
+        *otherwise = to;
+    }
+}

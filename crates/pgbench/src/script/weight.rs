@@ -1,0 +1,22 @@
+//! The weight behind the name of a script, as in `-f my.sql@3`.
+
+use super::error::ScriptError;
+use crate::value::parse::{IntError, parse_int};
+
+/// The largest weight.
+pub const WEIGHT_MAX: u32 = i32::MAX as u32;
+
+/// The name before the last `@` and the weight behind it, which is 1 where there is none.
+pub fn split_weight(option: &str) -> Result<(&str, u32), ScriptError> {
+    let Some((name, weight)) = option.rsplit_once('@') else { return Ok((option, 1)) };
+    let number = match parse_int(weight.as_bytes()) {
+        Ok(number) => number,
+        Err(IntError::Range | IntError::Syntax) => {
+            return Err(format!("invalid weight specification: @{weight}").into());
+        }
+    };
+    match u32::try_from(number) {
+        Ok(weight) if weight <= WEIGHT_MAX => Ok((name, weight)),
+        _ => Err(format!("weight specification out of range (0 .. {WEIGHT_MAX}): {number}").into()),
+    }
+}

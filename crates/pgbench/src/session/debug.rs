@@ -1,0 +1,103 @@
+//! What a client does, and with which statement, in pgbench's words.
+
+use super::{Part, Player, Program};
+use crate::run::{Client, Protocol};
+use crate::script::command::{Action, Command};
+use crate::script::sql::Sql;
+
+impl Player {
+    /// The statement of a combined command whose answer was read last, from 0. Of a pipeline each is a command.
+    #[must_use]
+    pub fn query(&self) -> usize {
+        let script = self.program.scripts.scripts().get(self.script);
+        let command = script.and_then(|script| script.commands.get(self.part.client.command()));
+        let is_pipeline = command.is_some_and(|command| command.action == Action::EndPipeline);
+        if is_pipeline { 0 } else { self.part.query }
+    }
+
+    /// The statement that was sent last, of a pipeline the one whose answer was read last; `None` where there is none.
+    #[must_use]
+    pub fn statement(&self) -> Option<String> {
+        let client = &self.part.client;
+        let commands = &self.program.scripts.scripts().get(self.script)?.commands;
+        let sql = match &commands.get(client.command())?.action {
+            Action::Sql(sql) => sql,
+            Action::EndPipeline => {
+                let before = &commands[..client.command()];
+                let start = before.iter().rposition(|command| command.action == Action::StartPipeline)?;
+                self.program.scripts.in_pipeline(self.script, start).nth(self.part.query)?
+            }
+            _ => return None,
+        };
+        Some(text(&self.program, client, sql))
+    }
+}
+
+impl Part {
+    /// Tells of the command that comes next.
+    #[cold]
+    pub(super) fn tell_of_next(&self, program: &Program, tell: &dyn Fn(String)) {
+        let client = &self.client;
+        let Some((index, command)) = client.upcoming(&program.scripts) else { return };
+        let id = client.id;
+        let Action::Sql(sql) = &command.action else {
+            tell(format!("client {id} executing \\{}", words(command, program)));
+            match command.action {
+                Action::StartPipeline => {
+                    let inside = program.scripts.in_pipeline(client.script(), index);
+                    inside.for_each(|sql| self.tell_of_preparing(program, sql, tell));
+                }
+                Action::EndPipeline => tell(format!("client {id} receiving")),
+                _ => {}
+            }
+            return;
+        };
+        self.tell_of_preparing(program, sql, tell);
+        if program.protocol == Protocol::Prepared {
+            tell(format!("client {id} sending {}", program.statements[sql.number].name));
+        } else {
+            tell(format!("client {id} sending {}", text(program, client, sql)));
+        }
+        if !client.in_pipeline() {
+            tell(format!("client {id} receiving"));
+        }
+    }
+
+    fn tell_of_preparing(&self, program: &Program, sql: &Sql, tell: &dyn Fn(String)) {
+        if program.protocol == Protocol::Prepared && !self.prepared[sql.number] {
+            tell(format!("client {} preparing {}", self.client.id, program.statements[sql.number].name));
+        }
+    }
+
+    /// Tells of the Syncs of a pipeline that has ended.
+    #[cold]
+    pub(super) fn tell_of_syncs(&self, tell: &dyn Fn(String)) {
+        for left in (1..=self.syncs).rev() {
+            tell(format!("client {} pipeline ending, ongoing syncs: {left}", self.client.id));
+        }
+    }
+}
+
+/// The text of a command of SQL as it is sent.
+fn text(program: &Program, client: &Client, sql: &Sql) -> String {
+    if let Some(statement) = program.statements.get(sql.number) {
+        return String::from_utf8_lossy(&statement.text).into_owned();
+    }
+    let mut text = Vec::new();
+    sql.write_simple(&client.variables, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// The words of a backslash command; expressions are not taken for words.
+fn words(command: &Command, program: &Program) -> String {
+    match &command.action {
+        Action::Set { word, variable, .. } => format!("{word} {}", program.scripts.names.text(*variable)),
+        Action::If { word, .. } => word.clone(),
+        _ => {
+            // At the end of a line a backslash says that the next one belongs to it.
+            let line = command.line.replace("\\\r\n", " ").replace("\\\n", " ");
+            let line = line.trim_start_matches('\\');
+            line.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! A client of the language with a server: it carries out what [`super::run`] says.
+//!
+//! | question | place |
+//! |---|---|
+//! | one transaction from the first command to the last | [`Player::attempt`] |
+//! | what is sent for a command of SQL | [`statement`] |
+//! | what an answer is read for | [`answer`] |
+//! | what is told of it where faults are sought | [`debug`] |
+//! | what a program of pgbench's name does in another way | [`manners`] |
+
+pub mod answer;
+mod debug;
+pub mod manners;
+pub mod statement;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use answer::Answer;
+use manners::Manners;
+use statement::Statement;
+
+use super::random::Prng;
+use super::run::shell::OUTPUT_BYTES_MAX;
+use super::run::{Abort, Client, Protocol, Startup, Step};
+use super::script::Scripts;
+use super::script::command::Shell;
+use super::script::error::ScriptError;
+use super::script::sql::Sql;
+use pgwire::frontend;
+use reactor::{Connection, Error, Nanos, TransactionStatus, shell, tell};
+
+/// What all clients of a run share.
+#[derive(Debug)]
+pub struct Program {
+    /// The scripts.
+    pub scripts: Scripts,
+    /// How SQL is sent.
+    pub protocol: Protocol,
+    /// What the clients begin with.
+    pub startup: Startup,
+    /// What is done in another way by pgbench.
+    pub manners: Manners,
+    /// By the number of the command: what the protocols with parameters send.
+    statements: Vec<Statement>,
+}
+
+impl Program {
+    /// Scripts that are to be run by a protocol. Fails where one has a command that the protocol cannot carry.
+    pub fn new(scripts: Scripts, protocol: Protocol, startup: Startup) -> Result<Self, ScriptError> {
+        let statements = match protocol {
+            Protocol::Simple => Vec::new(),
+            Protocol::Extended | Protocol::Prepared => statement::all(&scripts, protocol)?,
+        };
+        Ok(Self { scripts, protocol, startup, manners: Manners::default(), statements })
+    }
+}
+
+/// Why a transaction ended before its end.
+#[derive(Debug)]
+pub enum Stop {
+    /// The server, or the connection to it.
+    Session(Error),
+    /// The script: its client does not go on.
+    Script(Abort),
+    /// The same at its end: it has left a transaction open. pgbench counts that one as done.
+    LeftOpen(Abort),
+}
+
+impl<E: Into<Error>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Session(error.into())
+    }
+}
+
+impl From<Abort> for Stop {
+    fn from(abort: Abort) -> Self {
+        Self::Script(abort)
+    }
+}
+
+/// Who is told how a transaction goes on.
+pub struct Watch<'a> {
+    /// Gets the index of each command that was carried out, and how long that took.
+    pub took: &'a mut dyn FnMut(usize, Nanos),
+    /// Gets lines about what is done.
+    pub debug: Option<&'a dyn Fn(String)>,
+}
+
+/// A client that runs scripts on a connection.
+pub struct Player {
+    /// What it shares with the others.
+    pub program: Arc<Program>,
+    /// The script of the transaction under way.
+    script: usize,
+    /// The generator's state at its begin, so that a retry draws the same numbers.
+    random: Prng,
+    part: Part,
+}
+
+/// What of a player changes while it runs.
+struct Part {
+    client: Client,
+    /// By the number of the command: whether this connection has it prepared.
+    prepared: Vec<bool>,
+    answer: Answer,
+    /// Syncs of the open pipeline.
+    syncs: u32,
+    /// Statements of the answer under way that are done.
+    query: usize,
+    /// Room for the text of a shell command.
+    command: Vec<u8>,
+}
+
+impl Player {
+    /// The client `id` of a program, without a connection.
+    #[must_use]
+    pub fn new(program: Arc<Program>, id: u32) -> Self {
+        let client = program.startup.client(id);
+        let count = program.scripts.statements();
+        let answer = Answer::new(count);
+        let random = client.random;
+        let part =
+            Part { client, prepared: vec![false; count], answer, syncs: 0, query: 0, command: Vec::new() };
+        Self { program, script: 0, random, part }
+    }
+
+    /// The client.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.part.client
+    }
+
+    /// The client, e.g. to give a variable a value.
+    pub fn client_mut(&mut self) -> &mut Client {
+        &mut self.part.client
+    }
+
+    /// There is a new connection, which knows no statement.
+    pub fn reconnected(&mut self) {
+        self.part.prepared.fill(false);
+    }
+
+    /// Goes on to the next transaction, of this script.
+    #[inline]
+    pub fn begin(&mut self, script: usize) {
+        self.script = script;
+        self.random = self.part.client.random;
+    }
+
+    /// Carries the transaction out. After a failure the answer may not have been read to its end, and a transaction may
+    /// be open: [`Connection::recover`]. Another attempt draws the same random numbers; variables keep their values.
+    #[inline]
+    pub async fn attempt(&mut self, connection: &mut Connection) -> Result<(), Stop> {
+        self.attempt_watched(connection, None).await
+    }
+
+    /// The same, watched.
+    #[inline]
+    pub async fn attempt_watched(
+        &mut self,
+        connection: &mut Connection,
+        mut watch: Option<Watch<'_>>,
+    ) -> Result<(), Stop> {
+        let Self { program, script, random, part } = self;
+        part.client.random = *random;
+        part.client.begin(*script);
+        let mut has_waited = false;
+        loop {
+            let began = if watch.is_some() { connection.reactor().now() } else { Nanos::ZERO };
+            if let Some(Watch { debug: Some(tell), .. }) = watch {
+                part.tell_of_next(program, tell);
+            }
+            let step = part
+                .client
+                .step(&program.scripts, program.protocol, &mut |line| tell(format_args!("{line}\n")))?;
+            match step {
+                Step::Done => {}
+                Step::Sql(sql) => part.sql(program, sql, connection).await?,
+                Step::Sleep(time_us) => {
+                    let reactor = connection.reactor().clone();
+                    reactor.sleep_until(reactor.now() + Nanos(time_us as u64 * 1000)).await;
+                }
+                Step::Shell(shell) => {
+                    let tell = watch.as_ref().and_then(|watch| watch.debug);
+                    Box::pin(part.shell(program, shell, connection, tell)).await?;
+                }
+                Step::StartPipeline => part.start_pipeline(program, *script, connection).await?,
+                Step::SyncPipeline => part.sync(connection),
+                Step::EndPipeline => part.end_pipeline(connection).await?,
+                Step::End => break,
+            }
+            has_waited |= step != Step::Done;
+            if let Some(watch) = &mut watch {
+                (watch.took)(part.client.command(), connection.reactor().now() - began);
+                if let (Step::EndPipeline, Some(tell)) = (step, watch.debug) {
+                    part.tell_of_syncs(tell);
+                }
+            }
+        }
+        if !has_waited {
+            // A script that asks for nothing must not keep the loop to itself.
+            let reactor = connection.reactor().clone();
+            reactor.sleep_until(reactor.now() + Nanos(1)).await;
+        }
+        if connection.transaction_status() == TransactionStatus::Idle {
+            return Ok(());
+        }
+        let id = part.client.id;
+        let message =
+            format!("client {id} aborted: end of script reached without completing the last transaction");
+        Err(Stop::LeftOpen(Abort { messages: vec![message] }))
+    }
+}
+
+impl Part {
+    #[inline]
+    async fn sql(&mut self, program: &Program, sql: &Sql, connection: &mut Connection) -> Result<(), Stop> {
+        let Self { client, prepared, answer, query, .. } = self;
+        match program.protocol {
+            Protocol::Simple => {
+                let append = |out: &mut Vec<u8>| sql.write_simple(&client.variables, out);
+                frontend::query_in_place(connection.out(), append)?;
+            }
+            protocol => {
+                let statement = &program.statements[sql.number];
+                if protocol == Protocol::Prepared && !prepared[sql.number] {
+                    Box::pin(prepare(prepared, query, program, sql.number, connection)).await?;
+                }
+                statement.write(&client.variables, connection.out())?;
+                if !client.in_pipeline() {
+                    frontend::sync(connection.out());
+                }
+            }
+        }
+        if client.in_pipeline() {
+            // Sent with its end, so that what was sent has always a Sync behind it.
+            return Ok(());
+        }
+        connection.flush().await?;
+        match &sql.store {
+            None => answer::read_over(connection, 1, query).await?,
+            Some(store) => {
+                answer.store(connection, client, &program.scripts.names, sql.number, store, query).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn shell(
+        &mut self,
+        program: &Program,
+        command: &Shell,
+        connection: &mut Connection,
+        tell: Option<&dyn Fn(String)>,
+    ) -> Result<(), Stop> {
+        self.command.clear();
+        self.client.shell_command(&program.scripts, command, &mut self.command)?;
+        let takes = command.variable.is_some();
+        let reactor = connection.reactor().clone();
+        let line_bytes_max = if takes { OUTPUT_BYTES_MAX } else { 0 };
+        let shelled = shell(&reactor, &self.command, line_bytes_max, program.manners.shell).await;
+        match shelled {
+            Ok(shelled) if takes => {
+                self.client.take_shell_output(&program.scripts, command, &shelled.line)?;
+                if let Some(tell) = tell {
+                    tell(Client::shell_printed(&program.scripts, command, &shelled.line));
+                }
+                Ok(())
+            }
+            Ok(shelled) if shelled.status.success() => Ok(()),
+            _ => Err(self
+                .client
+                .shell_failed(&program.scripts, command, "could not launch shell command")
+                .into()),
+        }
+    }
+
+    /// In an open pipeline nothing can be prepared.
+    async fn start_pipeline(
+        &mut self,
+        program: &Program,
+        script: usize,
+        connection: &mut Connection,
+    ) -> Result<(), Stop> {
+        self.syncs = 0;
+        if program.protocol == Protocol::Prepared {
+            let Self { client, prepared, query, .. } = self;
+            for sql in program.scripts.in_pipeline(script, client.command()) {
+                if !prepared[sql.number] {
+                    Box::pin(prepare(prepared, query, program, sql.number, connection)).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self, connection: &mut Connection) {
+        frontend::sync(connection.out());
+        self.syncs += 1;
+    }
+
+    async fn end_pipeline(&mut self, connection: &mut Connection) -> Result<(), Stop> {
+        self.sync(connection);
+        connection.flush().await?;
+        Ok(answer::read_over(connection, self.syncs, &mut self.query).await?)
+    }
+}
+
+/// Has a statement prepared. pgbench goes on where that fails.
+async fn prepare(
+    prepared: &mut [bool],
+    query: &mut usize,
+    program: &Program,
+    number: usize,
+    connection: &mut Connection,
+) -> Result<(), Error> {
+    *query = 0;
+    let statement = &program.statements[number];
+    let outcome = connection.prepare(&statement.name, &statement.text, &[]).await;
+    match (outcome, &program.manners.on_unprepared) {
+        (Err(error), Some(tell)) if !error.is_fatal() => tell(&error, &statement.text),
+        (outcome, _) => outcome?,
+    }
+    prepared[number] = true;
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! Commands of SQL for the protocols with parameters, made once for all clients.
+
+use crate::run::Protocol;
+use crate::script::Scripts;
+use crate::script::command::Action;
+use crate::script::error::ScriptError;
+use crate::variables::{Slot, Variables};
+use pgwire::WireError;
+use pgwire::frontend::{self, Target};
+
+/// A command of SQL.
+#[derive(Debug)]
+pub struct Statement {
+    /// What it is prepared as; empty where it is parsed each time.
+    pub name: String,
+    /// The text, with `$1` and so on.
+    pub text: Vec<u8>,
+    parameters: Vec<Slot>,
+    /// Whether the names of its columns are needed.
+    describes: bool,
+}
+
+/// All commands of SQL, by their number.
+pub fn all(scripts: &Scripts, protocol: Protocol) -> Result<Vec<Statement>, ScriptError> {
+    let mut statements = Vec::with_capacity(scripts.statements());
+    for command in scripts.scripts().iter().flat_map(|script| &script.commands) {
+        if let Action::Sql(sql) = &command.action {
+            let extended = sql.extended()?;
+            let name = if protocol == Protocol::Prepared { sql.prepared_name() } else { String::new() };
+            let (text, parameters, describes) = (extended.text, extended.parameters, sql.store.is_some());
+            debug_assert_eq!(statements.len(), sql.number);
+            statements.push(Statement { name, text, parameters, describes });
+        }
+    }
+    Ok(statements)
+}
+
+impl Statement {
+    /// Appends the messages that carry it out, without Sync.
+    #[inline]
+    pub fn write(&self, variables: &Variables, out: &mut Vec<u8>) -> Result<(), WireError> {
+        if self.name.is_empty() {
+            frontend::parse(out, "", &self.text, &[])?;
+        }
+        let parameters = &self.parameters;
+        frontend::bind_text(out, &self.name, parameters.len(), |out, index| {
+            variables.write_text(parameters[index], out)
+        })?;
+        if self.describes {
+            frontend::describe(out, Target::Portal(""))?;
+        }
+        frontend::execute(out, "", 0)
+    }
+}

@@ -1,0 +1,297 @@
+//! Scripts of pgbench as a workload of the driver: `docs/reference/engine-protocol.md` has the specification.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+
+use super::random::Prng;
+use super::run::{Protocol, Startup, split_definition};
+use super::script::Scripts;
+use super::script::builtin::Builtin;
+use super::session::{Player, Program, Stop};
+use super::value::Value;
+use driver::{Ending, Seat, Tally, User, Workload};
+use pgwire::SqlState;
+use reactor::{Connection, Error};
+
+const COUNT_BRANCHES: &str = include_str!("count_branches.sql");
+/// "undefined table".
+const NO_TABLE: &str = "42P01";
+
+/// The workload's part of a specification.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Specification {
+    #[allow(dead_code)] // The caller has looked at it; here it has to be a known key.
+    kind: String,
+    scripts: Vec<ScriptSpecification>,
+    #[serde(default)]
+    scale: Option<i64>,
+    protocol: ProtocolName,
+    #[serde(default)]
+    define: BTreeMap<String, String>,
+    #[serde(default)]
+    random_seed: Option<u64>,
+}
+
+/// A script: one of pgbench's own, or a name and a text.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ScriptSpecification {
+    builtin: Option<String>,
+    name: Option<String>,
+    text: Option<String>,
+    #[serde(default = "one")]
+    weight: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ProtocolName {
+    Simple,
+    Extended,
+    Prepared,
+}
+
+impl From<ProtocolName> for Protocol {
+    fn from(name: ProtocolName) -> Self {
+        match name {
+            ProtocolName::Simple => Self::Simple,
+            ProtocolName::Extended => Self::Extended,
+            ProtocolName::Prepared => Self::Prepared,
+        }
+    }
+}
+
+/// The workload.
+pub struct Pgbench {
+    program: Arc<Program>,
+    /// By script: its name, which is its kind of transaction.
+    kinds: Vec<String>,
+    scale: Scale,
+    reads_scale: bool,
+}
+
+/// Where `:scale` comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scale {
+    /// The specification.
+    Given,
+    /// The rows of pgbench_branches.
+    Counted {
+        /// Whether pgbench's tables have to exist: a script of pgbench's own uses them. Else it is 1 without them.
+        needs_tables: bool,
+    },
+}
+
+impl Pgbench {
+    /// Reads the workload's part of a specification, for a run of so many clients and threads. The error is for a person.
+    pub fn read(workload: &Json, clients: u32, threads: u32, seed: u64) -> Result<Self, String> {
+        let read = Specification::deserialize(workload).map_err(|error| format!("workload: {error}"))?;
+        read.compile(clients, threads, seed).map_err(|problem| format!("workload: {problem}"))
+    }
+
+    /// Whether a script has the variable `:scale`.
+    #[must_use]
+    pub fn reads_scale(&self) -> bool {
+        self.reads_scale
+    }
+}
+
+impl Specification {
+    fn compile(&self, clients: u32, threads: u32, seed: u64) -> Result<Pgbench, String> {
+        let mut scripts = Scripts::default();
+        let mut kinds = Vec::new();
+        for script in &self.scripts {
+            let kind = script.add(&mut scripts)?;
+            if kinds.contains(&kind) {
+                return Err(format!("scripts: two are called {kind}"));
+            }
+            kinds.push(kind);
+        }
+        scripts.weight().map_err(|error| error.to_string())?;
+        let mut definitions = Vec::new();
+        for (name, value) in &self.define {
+            split_definition(&format!("{name}={value}")).map_err(|error| error.to_string())?;
+            definitions.push((name.clone(), value.clone()));
+        }
+        let needs_tables = self.scripts.iter().any(|script| script.builtin.is_some());
+        let scale = match self.scale {
+            Some(1..) => Scale::Given,
+            Some(other) => return Err(format!("scale: {other} is not a positive number")),
+            None if self.define.contains_key("scale") => Scale::Given,
+            None => Scale::Counted { needs_tables },
+        };
+        let reads_scale = scripts.names.find(b"scale").is_some();
+        let (seed, clients, threads) = (self.random_seed.unwrap_or(seed), clients as usize, threads as usize);
+        let given = self.scale.unwrap_or(1);
+        let startup = Startup::new(&mut scripts.names, &definitions, given, seed, clients, threads);
+        let startup = startup.map_err(|error| error.to_string())?;
+        let program =
+            Program::new(scripts, self.protocol.into(), startup).map_err(|error| error.to_string())?;
+        Ok(Pgbench { program: Arc::new(program), kinds, scale, reads_scale })
+    }
+}
+
+impl ScriptSpecification {
+    /// Adds the script and gives the name of its kind.
+    fn add(&self, scripts: &mut Scripts) -> Result<String, String> {
+        let (kind, name, text) = match (&self.builtin, &self.name, &self.text) {
+            (Some(builtin), None, None) => {
+                let builtin = Builtin::find(builtin).map_err(|error| error.to_string())?;
+                (builtin.name, builtin.description, builtin.text)
+            }
+            (None, Some(name), Some(text)) => (name.as_str(), name.as_str(), text.as_str()),
+            _ => return Err("scripts: each has either builtin, or name and text".to_owned()),
+        };
+        scripts.add(name, text.as_bytes(), self.weight).map_err(|error| error.to_string())?;
+        Ok(kind.to_owned())
+    }
+}
+
+impl Workload for Pgbench {
+    type User = Scripted;
+    type Tally = Choice;
+
+    fn kinds(&self) -> Vec<&str> {
+        self.kinds.iter().map(String::as_str).collect()
+    }
+
+    fn user(&self, seat: Seat) -> Scripted {
+        let player = Player::new(Arc::clone(&self.program), seat.client);
+        Scripted { player, thread: seat.thread as usize, scale: self.scale }
+    }
+
+    fn tally(&self, _: &Choice) -> Json {
+        json!({})
+    }
+}
+
+/// The generator that chooses scripts: the clients of a thread share it, as pgbench's do.
+#[derive(Default)]
+pub struct Choice(Option<Prng>);
+
+impl Tally for Choice {
+    fn merge(&mut self, _: &Self) {}
+}
+
+/// One who runs scripts.
+pub struct Scripted {
+    player: Player,
+    thread: usize,
+    /// As long as it is to be counted.
+    scale: Scale,
+}
+
+impl Scripted {
+    async fn count_scale(&mut self, connection: &mut Connection, needs_tables: bool) -> Result<(), Error> {
+        let scale = match connection.simple(COUNT_BRANCHES).await {
+            Ok(rows) => rows.into_iter().flatten().flatten().next().and_then(|count| count.parse().ok()),
+            Err(error) if error.sqlstate() == SqlState::from_bytes(NO_TABLE.as_bytes()) => None,
+            Err(error) => return Err(error),
+        };
+        let scale = match scale {
+            Some(0) | None if needs_tables => {
+                return Err(Error::Workload(
+                    "there are no rows in pgbench_branches; initialise the database with pgbench -i"
+                        .to_owned(),
+                ));
+            }
+            scale => scale.unwrap_or(1_i64),
+        };
+        if let Some(slot) = self.player.program.scripts.names.find(b"scale") {
+            self.player.client_mut().variables.set(slot, Value::Int(scale));
+        }
+        self.scale = Scale::Given;
+        Ok(())
+    }
+}
+
+impl User for Scripted {
+    type Tally = Choice;
+
+    async fn prepare(&mut self, connection: &mut Connection) -> Result<(), Error> {
+        self.player.reconnected();
+        match self.scale {
+            Scale::Given => Ok(()),
+            Scale::Counted { needs_tables } => self.count_scale(connection, needs_tables).await,
+        }
+    }
+
+    #[inline]
+    fn draw(&mut self, choice: &mut Choice) -> usize {
+        let program = &self.player.program;
+        let choose = choice.0.get_or_insert_with(|| program.startup.threads()[self.thread].choose);
+        let script = program.scripts.choose(choose);
+        self.player.begin(script);
+        script
+    }
+
+    #[inline]
+    async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error> {
+        match self.player.attempt(connection).await {
+            Ok(()) => Ok(Ending::Committed),
+            Err(Stop::Session(error)) => Err(error),
+            Err(Stop::Script(abort) | Stop::LeftOpen(abort)) => {
+                Err(Error::Workload(abort.messages.join("; ")))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sound() -> Json {
+        json!({"kind": "pgbench", "protocol": "prepared", "scale": null, "define": {"x": "1"}, "random_seed": 5,
+            "scripts": [{"builtin": "tpcb-like", "weight": 2}, {"name": "f.sql", "text": "select :x, :scale;"}]})
+    }
+
+    #[test]
+    fn a_sound_specification_is_read_and_its_kinds_are_its_scripts() {
+        let workload = Pgbench::read(&sound(), 4, 2, 1).expect("sound");
+        assert_eq!(workload.kinds(), ["tpcb-like", "f.sql"]);
+        assert_eq!(workload.scale, Scale::Counted { needs_tables: true });
+        let mut defined = sound();
+        defined["define"] = json!({"scale": "7"});
+        assert_eq!(Pgbench::read(&defined, 4, 2, 1).expect("sound").scale, Scale::Given);
+    }
+
+    #[test]
+    fn a_wrong_specification_is_refused_with_what_is_wrong() {
+        let cases = [
+            ("protocol", json!("binary"), "unknown variant `binary`"),
+            ("scale", json!(0), "scale: 0 is not a positive number"),
+            ("define", json!({"1x": "1"}), "invalid variable name: \"1x\""),
+            ("define", json!({"x": ""}), "invalid variable definition: \"x=\""),
+            ("scripts", json!([]), "total script weight must not be zero"),
+            ("scripts", json!([{"builtin": "s"}]), "ambiguous builtin name"),
+            (
+                "scripts",
+                json!([{"builtin": "tpcb-like", "text": "select 1"}]),
+                "either builtin, or name and text",
+            ),
+            ("scripts", json!([{"name": "f", "text": "\\set x"}]), "f:1: syntax error in command \"set\""),
+            ("scripts", json!([{"builtin": "tpcb-like"}, {"builtin": "tpcb"}]), "two are called tpcb-like"),
+            (
+                "scripts",
+                json!([{"builtin": "tpcb-like", "weight": 0}]),
+                "total script weight must not be zero",
+            ),
+            ("unknown", json!(1), "unknown field `unknown`"),
+        ];
+        for (key, value, expected) in cases {
+            let mut workload = sound();
+            workload[key] = value;
+            let problem = Pgbench::read(&workload, 4, 2, 1).err().expect(key);
+            assert!(problem.starts_with("workload: ") && problem.contains(expected), "{key}: {problem}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What a run was asked for, as others are to know it: in its result, in its checkpoint.
+
+use serde_json::{Value, json};
+
+use super::Bench;
+use pgbench::run::Protocol;
+
+/// The options that decide what a run does. No password is among them.
+#[must_use]
+pub fn options(bench: &Bench) -> Value {
+    let options = &bench.options;
+    let is_timed = options.time_s > 0;
+    json!({
+        "dbname": bench.conninfo.dbname,
+        "clients": options.clients,
+        "jobs": options.jobs,
+        "connect": options.connect,
+        "transactions_per_client": (!is_timed).then_some(options.transactions),
+        "time_s": is_timed.then_some(options.time_s),
+        "protocol": protocol(options.protocol),
+        "define": options.define,
+        "rate_per_s": options.rate_per_s,
+        "latency_limit_ms": options.latency_limit_ms,
+        "scale": bench.tables.scale,
+        "max_tries": options.max_tries,
+        "continue_on_error": options.continue_on_error,
+        "random_seed": bench.seed,
+    })
+}
+
+/// The same, and all else that must not change when a run goes on.
+#[must_use]
+pub fn all(bench: &Bench) -> Value {
+    let mut all = options(bench);
+    let scripts = bench.program.scripts.scripts().iter().map(|script| {
+        let commands: Vec<_> = script.commands.iter().map(|command| &command.line).collect();
+        json!({"name": script.name, "weight": script.weight, "commands": commands})
+    });
+    all["scripts"] = scripts.collect();
+    all["is_detailed"] = json!(bench.options.detail.is_recorded());
+    all["report_per_command"] = json!(bench.options.report_per_command);
+    all["sampling_rate"] = json!(bench.options.log.sampling_rate);
+    all
+}
+
+/// Its name, as the option has it.
+#[must_use]
+pub fn protocol(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Simple => "simple",
+        Protocol::Extended => "extended",
+        Protocol::Prepared => "prepared",
+    }
+}

@@ -1,0 +1,112 @@
+//! The whole of a run: its threads are started, waited for, and their results put together.
+
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use super::{Bench, Legacy, Results, unix_s};
+use crate::checkpoint::keeper;
+use crate::record::Record;
+use crate::report;
+use pgbench::random::streams::clients_per_thread;
+use reactor::{Error, Nanos, Usage, tell};
+
+/// Why there are no results. It has been said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfinished {
+    /// The clients could not begin.
+    NotBegun,
+    /// A client was aborted, and that was to end all.
+    Aborted,
+}
+
+/// Carries out a run. An error has been said.
+pub fn run(bench: &Arc<Bench>) -> Result<Results, Unfinished> {
+    let say = |error: &Error| {
+        bench.log.error(&error.to_string());
+        Unfinished::NotBegun
+    };
+    let options = &bench.options;
+    let from = bench.clock.now();
+    let (sender, legacies) = mpsc::channel();
+    let could_not = |source| say(&Error::System { action: "start a thread".to_owned(), source });
+    let (states, taken) = keeper::channel(options.jobs as usize);
+    let keeper = match &bench.keeping {
+        Some(_) => Some(keeper::keep(Arc::clone(bench), taken).map_err(could_not)?),
+        None => None,
+    };
+    let mut first = 0;
+    for (thread, count) in
+        clients_per_thread(options.clients as usize, options.jobs as usize).into_iter().enumerate()
+    {
+        let (bench, sender, count) = (Arc::clone(bench), sender.clone(), count as u32);
+        let states = keeper.is_some().then(|| states.clone());
+        let work = move || drop(sender.send(bench.work(thread, first, count, states.as_ref())));
+        let started = thread::Builder::new().name(format!("driver {thread}")).spawn(work);
+        started.map_err(could_not)?;
+        first += count;
+    }
+    drop((sender, states));
+    let results = wait(bench, from, &legacies)?;
+    // A keeper that could not write has said so.
+    let _ = keeper.map(thread::JoinHandle::join);
+    Ok(results)
+}
+
+/// Waits for the threads, and reports progress meanwhile.
+fn wait(
+    bench: &Bench,
+    from: Nanos,
+    legacies: &mpsc::Receiver<Result<Option<Legacy>, Error>>,
+) -> Result<Results, Unfinished> {
+    let mut results = Results {
+        record: Record::default(),
+        duration: Nanos::ZERO,
+        connecting_first: Nanos::ZERO,
+        connecting_again: Nanos::ZERO,
+        cpu: Usage::default(),
+        is_aborted: false,
+        is_logged: true,
+    };
+    let mut progress = report::Progress::new(bench.so_far(), bench.before.run);
+    let every = Duration::from_secs(u64::from(bench.options.progress_s));
+    let start = bench.clock.now();
+    let mut next = start + Nanos(every.as_nanos() as u64);
+    loop {
+        let received = if every.is_zero() {
+            legacies.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected)
+        } else {
+            let left = next - bench.clock.now();
+            legacies.recv_timeout(Duration::from_nanos(left.0))
+        };
+        match received {
+            Ok(Ok(Some(legacy))) => {
+                results.connecting_again = results.connecting_again + legacy.connecting;
+                results.is_aborted |= legacy.aborted;
+                results.is_logged &= legacy.is_logged;
+                if legacy.aborted && bench.options.exit_on_abort {
+                    // The other threads end with the process.
+                    bench.log.error(&format!("Run was aborted due to an error in thread {}", legacy.thread));
+                    return Err(Unfinished::Aborted);
+                }
+            }
+            Ok(Ok(None)) => return Err(Unfinished::NotBegun),
+            Ok(Err(error)) => {
+                bench.log.error(&error.to_string());
+                return Err(Unfinished::NotBegun);
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                let now = bench.clock.now();
+                tell(progress.line(bench, bench.so_far(), bench.before.run + (now - start), unix_s()));
+                next = next + Nanos(every.as_nanos() as u64);
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    let start = bench.start();
+    results.cpu = bench.cpu();
+    results.duration = bench.run_until(bench.clock.now());
+    results.connecting_first = start.at - from;
+    results.record = bench.recorded();
+    Ok(results)
+}

@@ -1,0 +1,155 @@
+//! One thread of a run: its clients are connected, all begin together, and what they leave is collected.
+
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::SyncSender;
+
+use super::{Bench, Legacy};
+use crate::checkpoint::keeper::Taken;
+use crate::client::{Client, Thread};
+use crate::connect::connect;
+use crate::log::{server_text, system_text};
+use crate::transaction_log::{Columns, TransactionLog};
+use pgbench::session::Player;
+use reactor::{Connection, Error, Gate, Io, Nanos, Reactor, Routine};
+
+/// What a thread has before it begins.
+struct Ready {
+    /// The file of its log, if there is to be one.
+    log: Option<File>,
+    /// By client; none yet, under --connect.
+    connections: Vec<Option<Connection>>,
+}
+
+impl Bench {
+    /// One thread, from connecting to the end. `None`: it could not begin, and has said why.
+    pub(super) fn work(
+        &self,
+        thread: usize,
+        first: u32,
+        count: u32,
+        states: Option<&SyncSender<Taken>>,
+    ) -> Result<Option<Legacy>, Error> {
+        let reactor = Reactor::with_io(self.clock.clone(), Io::Auto)?;
+        let ready = reactor.block_on(self.prepare(&reactor, thread, first..first + count))?;
+        self.has_failed.fetch_or(ready.is_none(), Ordering::SeqCst);
+        self.barrier.wait();
+        let (Some(ready), false) = (ready, self.has_failed.load(Ordering::SeqCst)) else {
+            return Ok(None);
+        };
+        let began = self.start().at;
+        let time = Nanos(u64::from(self.options.time_s) * 1_000_000_000);
+        let place = self.places[thread].clone();
+        let columns = Columns::new(&self.options);
+        let log = |file| TransactionLog::new(file, columns, self.zero, &self.options.log, began);
+        let shared = Thread {
+            bench: self,
+            reactor: reactor.clone(),
+            streams: Cell::new(place.streams),
+            due: Cell::new(began),
+            ends: if time > Nanos::ZERO { began + (time - self.before.run) } else { Nanos::MAX },
+            record: &self.records[thread],
+            connecting: Cell::new(place.connecting),
+            first,
+            clients: place.clients.into_iter().map(RefCell::new).collect(),
+            log: ready.log.map(|file| RefCell::new(log(file))),
+        };
+        let clients = (first..).zip(ready.connections).map(|(id, connection)| {
+            Client::new(&shared, Player::new(Arc::clone(&self.program), id), connection)
+        });
+        let give = |is_over| {
+            let (run, state) = (self.run_until(self.clock.now()), shared.state());
+            Taken { thread, run, state, is_over }
+        };
+        let keep = states.map(|states| Box::pin(self.keep_on(&reactor, states, &give)) as Routine<'_>);
+        let aborted = self.drive(&reactor, clients.collect(), keep)?;
+        if let Some(states) = states {
+            // The keeper ends after the threads: it is there.
+            let _ = states.send(give(!aborted));
+        }
+        let connecting = shared.connecting.get();
+        let is_logged = self.close_log(thread, shared.log);
+        Ok(Some(Legacy { thread, connecting, aborted, is_logged }))
+    }
+
+    /// Opens the log, and the connections of a thread's clients one after the other.
+    async fn prepare(
+        &self,
+        reactor: &Reactor,
+        thread: usize,
+        clients: std::ops::Range<u32>,
+    ) -> Option<Ready> {
+        let log = if self.options.log.is_wanted {
+            let path = self.options.log.path(process::id(), thread);
+            let could_not = |error| {
+                self.log.error(&format!("could not open logfile \"{path}\": {}", system_text(&error)));
+            };
+            Some(File::create(&path).map_err(could_not).ok()?)
+        } else {
+            None
+        };
+        let mut connections = Vec::new();
+        for id in clients {
+            if self.options.connect {
+                connections.push(None);
+                continue;
+            }
+            match connect(reactor, &self.conninfo).await {
+                Ok(connection) => connections.push(Some(connection)),
+                Err(error) => {
+                    self.log.error(&server_text(&error));
+                    self.log.error(&format!("could not create connection for client {id}"));
+                    return None;
+                }
+            }
+        }
+        Some(Ready { log, connections })
+    }
+
+    /// Gives the thread's state again and again.
+    async fn keep_on(&self, reactor: &Reactor, states: &SyncSender<Taken>, give: &dyn Fn(bool) -> Taken) {
+        let Some(keeping) = &self.keeping else { return };
+        loop {
+            reactor.sleep_until(reactor.now() + keeping.every).await;
+            // Where the keeper has not come after yet, the clients do not wait for it.
+            let _ = states.try_send(give(false));
+        }
+    }
+
+    /// Runs clients until each has ended, and something beside them; whether a client was aborted.
+    fn drive<'a>(
+        &'a self,
+        reactor: &'a Reactor,
+        clients: Vec<Client<'_, '_>>,
+        beside: Option<Routine<'a>>,
+    ) -> Result<bool, Error> {
+        let (aborted, left, gate) = (Cell::new(false), Cell::new(clients.len()), Gate::default());
+        let run = async |client: Client<'_, '_>| {
+            if client.run().await.is_err() {
+                aborted.set(true);
+            }
+            left.set(left.get() - 1);
+            gate.notify(reactor);
+        };
+        let ends_early = || aborted.get() && self.options.exit_on_abort;
+        let end = gate.wait(reactor, || (left.get() == 0 || ends_early()).then_some(()));
+        let run = clients.into_iter().map(|client| Box::pin(run(client)) as Routine<'_>);
+        reactor.run_beside(end, run.chain(beside).collect())?;
+        Ok(aborted.get())
+    }
+
+    /// Writes what is left of a thread's log. False: it is not whole, and that has been said.
+    fn close_log(&self, thread: usize, log: Option<RefCell<TransactionLog>>) -> bool {
+        let Some(log) = log else { return true };
+        let closed = log.into_inner().close(self.clock.now());
+        if let Err(error) = &closed {
+            let path = self.options.log.path(process::id(), thread);
+            self.log.error(&format!("could not write to logfile \"{path}\": {}", system_text(error)));
+            self.log.detail("The log is incomplete.");
+        }
+        closed.is_ok()
+    }
+}

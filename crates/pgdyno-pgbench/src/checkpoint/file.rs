@@ -1,0 +1,120 @@
+//! The checkpoint's file.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Before, History, ThreadState};
+use crate::log::system_text;
+use reactor::{Nanos, Usage};
+
+/// What a file says it is; another format gets another name.
+const FORMAT: &str = "pgdyno-pgbench checkpoint 1";
+
+/// A run, as it was at an instant.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Checkpoint {
+    format: String,
+    /// What the run was asked for: see [`super::super::asked`].
+    pub asked: Value,
+    /// Whether the run came to its end.
+    pub is_finished: bool,
+    /// The kernel's word for this start of the machine.
+    pub boot: String,
+    /// How long the run had driven.
+    pub run: Nanos,
+    cpu_user: Nanos,
+    cpu_system: Nanos,
+    /// How it had come there.
+    pub history: History,
+    /// By thread.
+    pub threads: Vec<ThreadState>,
+}
+
+impl Checkpoint {
+    /// Of a run that came so far.
+    #[must_use]
+    pub fn new(asked: Value, is_finished: bool, so_far: &Before, threads: Vec<ThreadState>) -> Self {
+        Self {
+            format: FORMAT.to_owned(),
+            asked,
+            is_finished,
+            boot: boot(),
+            run: so_far.run,
+            cpu_user: so_far.cpu.user,
+            cpu_system: so_far.cpu.system,
+            history: so_far.history,
+            threads,
+        }
+    }
+
+    /// What the generators were seeded with.
+    #[must_use]
+    pub fn seed(&self) -> Option<u64> {
+        self.asked["random_seed"].as_u64()
+    }
+
+    /// Sets the processor time that the run has used.
+    pub fn set_cpu(&mut self, cpu: Usage) {
+        (self.cpu_user, self.cpu_system) = (cpu.user, cpu.system);
+    }
+
+    /// What it leaves to the run that goes on.
+    #[must_use]
+    pub fn before(&self) -> Before {
+        let cpu = Usage { user: self.cpu_user, system: self.cpu_system };
+        Before { run: self.run, cpu, history: self.history }
+    }
+
+    /// Reads a file. The error is a message.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let shown = path.display();
+        let text = fs::read(path)
+            .map_err(|error| format!("could not read checkpoint \"{shown}\": {}", system_text(&error)))?;
+        let checkpoint = serde_json::from_slice::<Self>(&text).ok().filter(|read| read.format == FORMAT);
+        checkpoint.ok_or_else(|| format!("\"{shown}\" is not a checkpoint of this version of pgdyno-pgbench"))
+    }
+
+    /// Writes the file whole or not at all: what is there under its name is never half of it, whenever the machine dies.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        let new = beside(path, "new");
+        let mut file = File::create(&new)?;
+        file.write_all(&serde_json::to_vec(self)?)?;
+        file.sync_all()?;
+        fs::rename(&new, path)?;
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+    }
+
+    /// What differs from what is asked for now, in words; nothing where the run can go on.
+    #[must_use]
+    pub fn difference(&self, asked: &Value) -> Option<String> {
+        let (Some(then), Some(now)) = (self.asked.as_object(), asked.as_object()) else {
+            return Some("it says nothing of its run".to_owned());
+        };
+        let name = then.keys().chain(now.keys()).find(|name| then.get(*name) != now.get(*name))?;
+        let shown = |value: Option<&Value>| value.unwrap_or(&Value::Null).to_string();
+        if name == "scripts" {
+            return Some("the scripts or their weights are others".to_owned());
+        }
+        Some(format!("{name} is {} now and was {}", shown(now.get(name)), shown(then.get(name))))
+    }
+}
+
+/// A file beside another, with more behind its name.
+#[must_use]
+pub fn beside(path: &Path, more: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(more);
+    name.into()
+}
+
+/// The kernel's word for this start of the machine; empty where it has none.
+#[must_use]
+pub fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}

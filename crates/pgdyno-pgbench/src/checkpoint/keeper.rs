@@ -1,0 +1,85 @@
+//! Collects the threads' states and writes them.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use super::{Checkpoint, ThreadState, could_not_write};
+use crate::Bench;
+use reactor::Nanos;
+
+/// States of each thread that wait to be written: where the disk is slow, the next ones are not taken.
+const WAITING_MAX: usize = 2;
+
+/// A thread's state.
+pub struct Taken {
+    /// Which thread's.
+    pub thread: usize,
+    /// When, in the time of the run.
+    pub run: Nanos,
+    /// It.
+    pub state: ThreadState,
+    /// Whether its clients have nothing more to do.
+    pub is_over: bool,
+}
+
+/// The way of the states.
+#[must_use]
+pub fn channel(threads: usize) -> (SyncSender<Taken>, Receiver<Taken>) {
+    sync_channel(threads * WAITING_MAX)
+}
+
+/// Writes a checkpoint whenever each thread has given a state, until the last thread has ended, and once more then.
+pub fn keep(bench: Arc<Bench>, states: Receiver<Taken>) -> std::io::Result<JoinHandle<()>> {
+    thread::Builder::new().name("checkpoints".to_owned()).spawn(move || Keeper::new(&bench).run(&states))
+}
+
+struct Keeper<'a> {
+    bench: &'a Bench,
+    checkpoint: Checkpoint,
+    /// By thread: whether its state is newer than what was written last.
+    is_new: Vec<bool>,
+    is_over: Vec<bool>,
+}
+
+impl<'a> Keeper<'a> {
+    fn new(bench: &'a Bench) -> Self {
+        let checkpoint = bench.checkpoint();
+        let count = checkpoint.threads.len();
+        Self { bench, checkpoint, is_new: vec![false; count], is_over: vec![false; count] }
+    }
+
+    fn run(mut self, states: &Receiver<Taken>) {
+        while let Ok(taken) = states.recv() {
+            self.take(taken);
+            let all_new = self.is_new.iter().zip(&self.is_over).all(|(is_new, is_over)| *is_new || *is_over);
+            if all_new && !self.is_finished() {
+                self.write();
+                self.is_new.fill(false);
+            }
+        }
+        self.write();
+    }
+
+    fn is_finished(&self) -> bool {
+        self.is_over.iter().all(|is_over| *is_over)
+    }
+
+    fn take(&mut self, Taken { thread, run, state, is_over }: Taken) {
+        self.checkpoint.threads[thread] = state;
+        self.checkpoint.run = self.checkpoint.run.max(run);
+        self.is_new[thread] = true;
+        self.is_over[thread] = is_over;
+    }
+
+    fn write(&mut self) {
+        let Some(keeping) = &self.bench.keeping else { return };
+        self.checkpoint.is_finished = self.is_finished();
+        self.checkpoint.set_cpu(self.bench.cpu());
+        match self.checkpoint.write(&keeping.path) {
+            Ok(()) if self.checkpoint.is_finished => keeping.live.remove(),
+            Ok(()) => {}
+            Err(error) => self.bench.log.warning(&could_not_write(&keeping.path, &error)),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! A run takes up where its checkpoint is, or begins with one.
+
+use std::path::Path;
+
+use super::{Before, Checkpoint, CheckpointOptions, History, Keeping, Live, could_not_write};
+use crate::{Bench, asked};
+use reactor::Nanos;
+
+/// A run's checkpoint: where it is kept, and what it was, if the run goes on.
+pub type Opened = Option<(Keeping, Option<Checkpoint>)>;
+
+/// Opens the checkpoint that is asked for. The error is a message.
+pub fn open(options: &CheckpointOptions) -> Result<Opened, String> {
+    let keeping = |path: &Path| {
+        let every = Nanos(u64::from(options.interval_s) * 1_000_000_000);
+        Ok::<_, String>(Keeping { path: path.to_owned(), every, live: Live::lock(path)? })
+    };
+    match (&options.begin, &options.resume) {
+        (None, None) => Ok(None),
+        (Some(path), _) => {
+            let path = Path::new(path);
+            if path.exists() && !Checkpoint::read(path)?.is_finished {
+                let path = path.display();
+                return Err(format!(
+                    "checkpoint \"{path}\" is of a run that has not ended: --resume it, or remove the file"
+                ));
+            }
+            Ok(Some((keeping(path)?, None)))
+        }
+        (None, Some(path)) => {
+            let path = Path::new(path);
+            Checkpoint::read(path)?;
+            let keeping = keeping(path)?;
+            // Once more: another run may have gone on until we had the lock.
+            let checkpoint = Checkpoint::read(path)?;
+            if checkpoint.is_finished {
+                return Err(format!(
+                    "the run of checkpoint \"{}\" has ended: there is nothing to resume",
+                    path.display()
+                ));
+            }
+            Ok(Some((keeping, Some(checkpoint))))
+        }
+    }
+}
+
+impl Bench {
+    /// The present state of the run, before its threads begin.
+    #[must_use]
+    pub fn checkpoint(&self) -> Checkpoint {
+        Checkpoint::new(asked::all(self), false, &self.before, self.states())
+    }
+
+    /// Has the run go on from a checkpoint, if there is one, and keeps its state from now on. The error is a message.
+    pub fn keep(&mut self, mut keeping: Keeping, resumed: Option<Checkpoint>) -> Result<(), String> {
+        let is_new = resumed.is_none();
+        if let Some(checkpoint) = resumed {
+            if let Some(difference) = checkpoint.difference(&asked::all(self)) {
+                let path = keeping.path.display();
+                return Err(format!("checkpoint \"{path}\" is of a run with other options: {difference}"));
+            }
+            let history = self.history(&checkpoint, &keeping.live)?;
+            self.before = Before { history, ..checkpoint.before() };
+            self.set_states(checkpoint.threads);
+        }
+        let checkpoint = self.checkpoint();
+        // The counters that are on disk always belong to the checkpoint that is: they say which.
+        if is_new {
+            keeping.live.begin(&checkpoint)?;
+        }
+        checkpoint.write(&keeping.path).map_err(|error| could_not_write(&keeping.path, &error))?;
+        if !is_new {
+            keeping.live.begin(&checkpoint)?;
+        }
+        self.keeping = Some(keeping);
+        Ok(())
+    }
+
+    fn history(&self, checkpoint: &Checkpoint, live: &Live) -> Result<History, String> {
+        let (since, is_certain) = live.since(checkpoint)?;
+        let clients = checkpoint.threads.iter().flat_map(|thread| &thread.place.clients);
+        let in_flight = clients.filter(|client| self.is_to_go_on(client.ended)).count();
+        let earlier = checkpoint.history;
+        Ok(History {
+            resumed: earlier.resumed + 1,
+            run_again: earlier.run_again + since,
+            in_flight_max: earlier.in_flight_max + in_flight as u64,
+            is_incomplete: earlier.is_incomplete || !is_certain,
+        })
+    }
+}

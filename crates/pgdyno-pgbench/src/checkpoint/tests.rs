@@ -1,0 +1,217 @@
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::{env, fs, process};
+
+use serde_json::json;
+
+use super::*;
+use crate::statistics::{Ended, Outcome};
+use pgbench::run::{Protocol, Startup};
+use pgbench::script::Scripts;
+use pgbench::session::Program;
+use pgbench::value::Value;
+
+const CLIENTS: usize = 3;
+
+fn program() -> Arc<Program> {
+    let mut scripts = Scripts::default();
+    scripts.add("s", b"\\set x 1\nselect :x, :y;\n", 1).unwrap();
+    let definitions = [("y".to_owned(), "\u{e9} text".to_owned())];
+    let startup = Startup::new(&mut scripts.names, &definitions, 1, 5, CLIENTS, 2).unwrap();
+    Arc::new(Program::new(scripts, Protocol::Simple, startup).unwrap())
+}
+
+/// A directory of its own for a test, removed at its end.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let path = env::temp_dir().join(format!("pgdyno-checkpoint-{name}-{}", process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("checkpoint")
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn checkpoint(threads: Vec<ThreadState>) -> Checkpoint {
+    Checkpoint::new(json!({"clients": CLIENTS}), false, &Before::default(), threads)
+}
+
+/// Records so many transactions over three weeks, all with latencies out of the same thousand.
+fn record(thread: &mut ThreadState, transactions: u64) {
+    let weeks = 21 * 86_400 * 1_000_000_000_u64;
+    for number in 0..transactions {
+        let latency = Nanos(number % 1000 * 1_000_000);
+        let (lag, at) = (Nanos::ZERO, Nanos::ZERO);
+        let ended = Ended { script: 0, outcome: Outcome::Done, tries: 1, latency, lag, is_late: false, at };
+        thread.record.add(&ended, Nanos(weeks / transactions * number));
+        thread.record.add_command(0, 1, latency);
+    }
+}
+
+#[test]
+fn a_state_that_was_written_is_read_as_it_was() {
+    let directory = Directory::new("state");
+    let program = program();
+    let mut threads = ThreadState::all(&program, CLIENTS, 2, true);
+    let slot = program.scripts.names.find(b"x").unwrap();
+    for (value, client) in [Value::Double(f64::NAN), Value::Double(0.1 + 0.2), Value::Int(i64::MIN)]
+        .into_iter()
+        .zip(threads.iter_mut().flat_map(|thread| &mut thread.place.clients))
+    {
+        client.variables.set(slot, value);
+        client.random.bits();
+        (client.ended, client.script) = (7, Some(0));
+    }
+    record(&mut threads[0], 1000);
+    let written = checkpoint(threads);
+    written.write(&directory.file()).unwrap();
+    let read = Checkpoint::read(&directory.file()).unwrap();
+    // NaN differs from itself, but not in its text.
+    let text = |checkpoint: &Checkpoint| serde_json::to_string(checkpoint).unwrap();
+    assert_eq!(text(&read), text(&written));
+    for (read, written) in read.threads.iter().zip(&written.threads) {
+        assert_eq!(read.place.streams, written.place.streams);
+        assert_eq!(read.record.total(), written.record.total());
+        assert_eq!(read.record.series, written.record.series);
+        let bins = |thread: &ThreadState| thread.record.latency().unwrap().bins();
+        assert_eq!(bins(read), bins(written));
+    }
+    assert_eq!(read.threads[0].place.clients[1], written.threads[0].place.clients[1]);
+    assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 1, "nothing but the checkpoint is left");
+}
+
+#[test]
+fn a_state_does_not_grow_with_the_number_of_transactions() {
+    let mut sizes = Vec::new();
+    for transactions in [20_000, 200_000] {
+        let mut threads = ThreadState::all(&program(), CLIENTS, 2, true);
+        record(&mut threads[0], transactions);
+        let series = threads[0].record.series.as_ref().unwrap();
+        assert!(series.points.len() > 2048);
+        sizes.push(serde_json::to_vec(&checkpoint(threads)).unwrap().len());
+    }
+    // Ten times as many: a digit more for each number.
+    assert!(sizes[1] < sizes[0] * 3 / 2, "{sizes:?}");
+}
+
+#[test]
+fn what_differs_from_the_run_before_is_named() {
+    let then = json!({"clients": 2, "rate_per_s": null, "scripts": [{"name": "a"}]});
+    let checkpoint = Checkpoint::new(then.clone(), false, &Before::default(), Vec::new());
+    assert_eq!(checkpoint.difference(&then), None);
+    let cases = [
+        (json!({"clients": 3, "rate_per_s": null, "scripts": [{"name": "a"}]}), "clients is 3 now and was 2"),
+        (
+            json!({"clients": 2, "rate_per_s": 0.5, "scripts": [{"name": "a"}]}),
+            "rate_per_s is 0.5 now and was null",
+        ),
+        (json!({"clients": 2, "rate_per_s": null, "scripts": []}), "the scripts or their weights are others"),
+        (
+            json!({"clients": 2, "scripts": [{"name": "a"}], "rate_per_s": null, "x": 1}),
+            "x is 1 now and was null",
+        ),
+    ];
+    for (now, expected) in cases {
+        assert_eq!(checkpoint.difference(&now).as_deref(), Some(expected));
+    }
+}
+
+#[test]
+fn transactions_after_a_checkpoint_are_known_unless_the_machine_died() {
+    let directory = Directory::new("live");
+    let mut first = checkpoint(ThreadState::all(&program(), CLIENTS, 2, false));
+    let mut live = Live::lock(&directory.file()).unwrap();
+    assert!(
+        Live::lock(&directory.file()).is_err_and(|message| message.ends_with("is in use by another run"))
+    );
+    live.begin(&first).unwrap();
+    for client in 0..CLIENTS as u32 {
+        live.set(client, 10 + u64::from(client));
+    }
+    drop(live);
+    first.threads[0].place.clients[1].ended = 4;
+    let live = Live::lock(&directory.file()).unwrap();
+    assert_eq!(live.since(&first), Ok((10 + 7 + 12, true)));
+    // Another start of the machine: what was not on disk is lost.
+    let mut other_boot = first.clone();
+    other_boot.boot = "another".to_owned();
+    assert_eq!(live.since(&other_boot), Ok((29, false)));
+    // A checkpoint of a run that has not begun to count: these are its forerunner's, which it knows of.
+    let mut next = first.clone();
+    next.history.resumed = 1;
+    assert_eq!(live.since(&next), Ok((0, true)));
+    drop(live);
+    fs::remove_file(file::beside(&directory.file(), "live")).unwrap();
+    assert_eq!(Live::lock(&directory.file()).unwrap().since(&first), Ok((0, false)));
+}
+
+/// What a run leaves that was killed: the checkpoint, and the bytes of the counters beside it.
+fn killed(directory: &Directory) -> (Checkpoint, Vec<u8>) {
+    let first = checkpoint(ThreadState::all(&program(), CLIENTS, 2, false));
+    let mut live = Live::lock(&directory.file()).unwrap();
+    live.begin(&first).unwrap();
+    for client in 0..CLIENTS as u32 {
+        live.set(client, 10);
+    }
+    drop(live);
+    (first, fs::read(file::beside(&directory.file(), "live")).unwrap())
+}
+
+#[test]
+fn each_bit_that_flips_in_the_counters_is_found() {
+    let directory = Directory::new("live-bits");
+    let (first, whole) = killed(&directory);
+    let path = file::beside(&directory.file(), "live");
+    let read = || Live::lock(&directory.file()).and_then(|live| live.since(&first));
+    let known = read().unwrap();
+    for bit in 0..whole.len() * 8 {
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&path, &bytes).unwrap();
+        match read() {
+            Err(message) => assert!(message.contains("is damaged, or not of pgdyno-pgbench: remove it")),
+            // Of the word that means nothing; or as if the process had died between two stores.
+            Ok(found) => assert!(found == known || found.0.abs_diff(known.0) <= 1, "bit {bit}: {found:?}"),
+        }
+    }
+}
+
+#[test]
+fn counters_that_were_cut_or_are_of_something_else_are_refused() {
+    let directory = Directory::new("live-foreign");
+    let (first, whole) = killed(&directory);
+    let path = file::beside(&directory.file(), "live");
+    let read = || Live::lock(&directory.file()).and_then(|live| live.since(&first));
+    for bytes in [
+        &b"what took somebody a year"[..],
+        b"x",
+        &whole[..whole.len() - 16],
+        &[&whole[..], &[0; 16]].concat(),
+    ] {
+        fs::write(&path, bytes).unwrap();
+        let message = read().unwrap_err();
+        assert!(
+            message.ends_with("remove it to go on without the number of transactions run again"),
+            "{message}"
+        );
+        assert_eq!(fs::read(&path).unwrap(), bytes, "what is refused is left as it is");
+    }
+    // A run that was killed while the file was made had counted nothing; a machine that died leaves any part.
+    fs::write(&path, vec![0; whole.len()]).unwrap();
+    assert_eq!(read(), Ok((0, false)));
+    fs::write(&path, &whole[..whole.len() - 16]).unwrap();
+    let mut other_boot = first.clone();
+    other_boot.boot = "another".to_owned();
+    assert!(Live::lock(&directory.file()).unwrap().since(&other_boot).is_ok_and(|(_, certain)| !certain));
+}

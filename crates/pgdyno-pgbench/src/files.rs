@@ -1,0 +1,57 @@
+//! Files that a run needs: enough of them open, and those of its results. It is found out before the first connection.
+
+use std::fs::{self, OpenOptions};
+
+use super::log::{Log, Said, system_text};
+use super::options::Options;
+use reactor::{file_limit, raise_file_limit};
+
+/// What pgbench reckons with besides its connections.
+const FILES_OF_PGBENCH: u64 = 3;
+/// Files besides the connections: a loop's own and its log; the process's.
+const FILES_PER_THREAD: u64 = 8;
+const FILES_OF_PROCESS: u64 = 12;
+/// So many times as many as needed may be open, if they may: short-lived ones come on top.
+const ROOM: u64 = 4;
+
+/// Sees to it that the clients of a run may be connected. An error has been said.
+pub fn reserve(options: &Options, log: &Log) -> Result<(), Said> {
+    let clients = u64::from(options.clients);
+    let all = clients + u64::from(options.jobs) * FILES_PER_THREAD + FILES_OF_PROCESS;
+    let (limit, least) = (file_limit(), clients + FILES_OF_PGBENCH);
+    // The clients are told of as pgbench does, however many files more we need.
+    let needed = if limit < least { least } else { all };
+    if limit < needed {
+        log.error(&format!("need at least {needed} open files, but system limit is {limit}"));
+        log.hint("Reduce number of clients, or use limit/ulimit to increase the system limit.");
+        return Err(Said);
+    }
+    // \shell has pipes for each client.
+    raise_file_limit(limit.min(needed * ROOM)).map_err(|error| {
+        log.error(&format!("need at least {needed} open files, but couldn't raise the limit: {error}"));
+        Said
+    })
+}
+
+/// Tries whether the files of the results can be written. What is in them stays; one that is not there yet is not made.
+/// An error has been said.
+pub fn try_results(options: &Options, log: &Log) -> Result<(), Said> {
+    let paths = [&options.detail.hdr_file, &options.detail.hdr_log];
+    for path in paths.into_iter().flatten() {
+        // Nothing is tried with pipes and devices: to open them may wait for their reader.
+        if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+            continue;
+        }
+        let is_new = fs::symlink_metadata(path).is_err();
+        let tried = OpenOptions::new().append(true).create(true).open(path);
+        tried.map_err(|error| {
+            log.error(&format!("could not write file \"{path}\": {}", system_text(&error)));
+            Said
+        })?;
+        if is_new {
+            // Until there are results there is no file; if it stays, it is empty.
+            let _ = fs::remove_file(path);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! `-i`: pgbench's tables, made by the loader, with what pgbench says meanwhile.
+
+pub mod options;
+mod progress;
+
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use super::connect::ask_if_wanted;
+use super::libpq::{error_text, print_notice};
+use super::log::{Log, Said, server_text};
+use loader::{LoadError, Order, Replaceable, Stage};
+use options::Initialisation;
+use pgbench::initialise::PgbenchTables;
+use pgwire::conninfo::Conninfo;
+use progress::Teller;
+use reactor::catch_termination;
+
+/// Makes the tables. The first interrupt takes back what was filled, the second ends at once.
+pub fn run(initialisation: &Initialisation, conninfo: Conninfo, log: &Log) -> Result<(), Said> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let on_signal = Arc::clone(&stop);
+    let interrupted = move || {
+        if on_signal.swap(true, Relaxed) {
+            process::exit(1);
+        }
+    };
+    catch_termination(interrupted).map_err(|error| {
+        log.error(&error.to_string());
+        Said
+    })?;
+    let mut order = Order {
+        conninfo,
+        connections: initialisation.connections,
+        existing: Replaceable::All,
+        on_notice: Some(print_notice),
+    };
+    let mut teller = Teller::new(initialisation);
+    let dataset = PgbenchTables::new(initialisation.initialise.clone());
+    let mut loaded = loader::load(&dataset, &order, &stop, &mut |event| teller.hear(&event));
+    if let Err(LoadError { unconnected: Some(error), .. }) = &loaded {
+        if ask_if_wanted(error, &mut order.conninfo) {
+            loaded = loader::load(&dataset, &order, &stop, &mut |event| teller.hear(&event));
+        }
+    }
+    loaded.map_err(|error| {
+        teller.end();
+        say(&error, log)
+    })
+}
+
+fn say(error: &LoadError, log: &Log) -> Said {
+    match (&error.refused, &error.unconnected) {
+        (Some(refused), _) => {
+            log.error(&format!("query failed: {}", error_text(&refused.error, Some(&refused.statement))));
+            log.detail(&format!("Query was: {}", refused.statement));
+        }
+        (None, Some(error)) => log.error(&server_text(error)),
+        (None, None) => log.error(&error.message),
+    }
+    if error.stage == Stage::Connect {
+        log.error("could not create connection for initialization");
+    }
+    Said
+}

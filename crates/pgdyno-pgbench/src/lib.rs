@@ -1,0 +1,229 @@
+//! The program that takes pgbench's options and prints pgbench's output.
+//!
+//! | question | place |
+//! |---|---|
+//! | options, and what is refused | [`options`], in the ways of [`getopt`], with [`values`] |
+//! | `-i` | [`initialise`] |
+//! | before the clients begin | [`files`], [`setup`] |
+//! | threads, the clock of the run | [`bench`](mod@bench) |
+//! | one client | [`client`] |
+//! | the log of transactions | [`transaction_log`] |
+//! | runs that go on after a death | [`checkpoint`] |
+//! | what is counted, and timed | [`statistics`], [`record`] |
+//! | what is printed: as by pgbench, and what pgbench has not | [`report`], [`detail`] |
+//! | a session, or why there is none | [`connect`](mod@connect), [`password`] |
+//! | messages, the server's among them | [`log`], [`libpq`] |
+
+pub mod asked;
+pub mod bench;
+pub mod checkpoint;
+pub mod client;
+pub mod connect;
+pub mod detail;
+pub mod files;
+pub mod getopt;
+pub mod initialise;
+pub mod libpq;
+pub mod log;
+pub mod options;
+pub mod password;
+pub mod record;
+pub mod report;
+pub mod setup;
+pub mod spellings;
+pub mod statistics;
+pub mod transaction_log;
+pub mod values;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::{env, fs};
+
+pub use bench::Bench;
+use bench::{Results, Unfinished};
+use checkpoint::Checkpoint;
+use initialise::options::Initialisation;
+use log::{Log, Said, system_text};
+use options::{Options, Refusal, Request};
+
+use pgwire::conninfo::Conninfo;
+use reactor::tell;
+
+/// The version of pgbench whose options and output these are.
+pub const POSTGRESQL: &str = "18";
+
+const HELP: &str = include_str!("help.txt");
+
+/// Something went wrong in the run: some clients were aborted, or a log is not whole.
+const ABORTED: u8 = 2;
+
+/// The program; the first argument is its name.
+pub fn main(arguments: &[String]) -> ExitCode {
+    let (called, rest) = arguments.split_first().map_or(("pgbench", &[][..]), |(c, rest)| (c.as_str(), rest));
+    let name = Path::new(called).file_name().map_or(called.into(), |name| name.to_string_lossy());
+    let log = Log { program: name.into_owned(), debug: false };
+    match rest.first().map(String::as_str) {
+        Some("--help" | "-?") => {
+            return printed(&log, &HELP.replace("pgbench-program", &log.program));
+        }
+        Some("--version" | "-V") => {
+            let version = env!("CARGO_PKG_VERSION");
+            return printed(&log, &format!("pgbench (PostgreSQL) {POSTGRESQL} (pgdyno {version})\n"));
+        }
+        _ => {}
+    }
+    let hint = || log.hint(&format!("Try \"{} --help\" for more information.", log.program));
+    match options::read(rest) {
+        Ok(Request::Print(output, errors)) => {
+            tell(errors);
+            printed(&log, &output)
+        }
+        Ok(Request::Run(options)) => run(*options, &log).unwrap_or(ExitCode::FAILURE),
+        Ok(Request::Initialise(options, initialisation)) => {
+            initialise(&options, &initialisation, &log).unwrap_or(ExitCode::FAILURE)
+        }
+        Err(Refusal::Getopt(message)) => {
+            tell(format_args!("{called}: {message}\n"));
+            hint();
+            ExitCode::FAILURE
+        }
+        Err(Refusal::Error(message)) => {
+            log.error(&message);
+            ExitCode::FAILURE
+        }
+        Err(Refusal::ErrorWithHint(message)) => {
+            log.error(&message);
+            hint();
+            ExitCode::FAILURE
+        }
+        Err(Refusal::ErrorWithDetail(message, detail)) => {
+            log.error(&message);
+            log.detail(&detail);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn printed(log: &Log, text: &str) -> ExitCode {
+    log.print(text).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
+}
+
+/// The tables. An error has been said.
+fn initialise(options: &Options, initialisation: &Initialisation, log: &Log) -> Result<ExitCode, Said> {
+    // No number is drawn, and yet pgbench wants it to be one.
+    seed(options, log)?;
+    let conninfo = conninfo(options, log, "initialization")?;
+    initialise::run(initialisation, conninfo, log)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A run. An error has been said.
+fn run(mut options: Options, log: &Log) -> Result<ExitCode, Said> {
+    let log = &Log { debug: options.debug, ..log.clone() };
+    let say = |message: String| {
+        log.error(&message);
+        Said
+    };
+    files::reserve(&options, log)?;
+    files::try_results(&options, log)?;
+    let opened = checkpoint::open(&options.checkpoint).map_err(say)?;
+    let resumed = opened.as_ref().and_then(|(_, resumed)| resumed.as_ref());
+    // What has been done stays: history is not truncated.
+    options.no_vacuum |= resumed.is_some();
+    let seed = match resumed.filter(|_| options.random_seed.is_none()).and_then(Checkpoint::seed) {
+        Some(seed) => seed,
+        None => seed(&options, log)?,
+    };
+    let scripts = setup::scripts(&options).map_err(say)?;
+    let mut conninfo = conninfo(&options, log, "setup")?;
+    let tables = setup::prepare(&options, &scripts, &mut conninfo, log)?;
+    let program = setup::program(scripts, &options, tables.scale, seed, log).map_err(say)?;
+    let mut bench = Bench::new(options, program, conninfo, tables, seed, log.clone());
+    if let Some((keeping, resumed)) = opened {
+        bench.keep(keeping, resumed).map_err(say)?;
+    }
+    let bench = Arc::new(bench);
+    let results = match bench::run(&bench) {
+        Ok(results) => results,
+        Err(Unfinished::NotBegun) => return Err(Said),
+        Err(Unfinished::Aborted) => return Ok(ExitCode::from(ABORTED)),
+    };
+    show(&bench, &results)?;
+    if results.is_aborted {
+        log.error("Run was aborted; the above results are incomplete.");
+        return Ok(ExitCode::from(ABORTED));
+    }
+    Ok(if results.is_logged { ExitCode::SUCCESS } else { ExitCode::from(ABORTED) })
+}
+
+/// Where to connect. An error has been said, and so has that a password file does not count.
+fn conninfo(options: &Options, log: &Log, purpose: &str) -> Result<Conninfo, Said> {
+    let conninfo = setup::conninfo(options).map_err(|message| {
+        log.error(&message);
+        log.error(&format!("could not create connection for {purpose}"));
+        Said
+    })?;
+    if let Some(ignored) = &conninfo.passfile_ignored {
+        // It is libpq that says it, for each connection.
+        tell(format_args!("WARNING: {ignored}\n"));
+    }
+    Ok(conninfo)
+}
+
+/// The seed: that of the environment, if there is one, is read as well where the option gives another. An error has
+/// been said.
+fn seed(options: &Options, log: &Log) -> Result<u64, Said> {
+    let variable = env::var("PGBENCH_RANDOM_SEED").ok();
+    let sources = [
+        (variable.as_deref(), "PGBENCH_RANDOM_SEED environment variable"),
+        (options.random_seed.as_deref(), "--random-seed option"),
+    ];
+    let mut last = None;
+    for (given, source) in sources.into_iter().filter(|(given, _)| given.is_some()) {
+        let seed = setup::seed(given).map_err(|(message, detail)| {
+            log.error(&message);
+            if !detail.is_empty() {
+                log.detail(&detail);
+            }
+            log.error(&format!("error while setting random seed from {source}"));
+            Said
+        })?;
+        log.info(&format!("setting random seed to {seed}"));
+        last = Some(seed);
+    }
+    match last {
+        Some(seed) => Ok(seed),
+        None => setup::seed(None).map_err(|(message, _)| {
+            log.error(&message);
+            Said
+        }),
+    }
+}
+
+/// Prints the results. An error has been said.
+fn show(bench: &Bench, results: &Results) -> Result<(), Said> {
+    let detail = &bench.options.detail;
+    let mut text = String::new();
+    if detail.is_json {
+        text += &detail::json(bench, results);
+    } else {
+        text += &report::text(bench, results);
+        if detail.is_text {
+            text += &detail::text(bench, results);
+        }
+        text += &detail::history(bench);
+    }
+    let printed = bench.log.print(&text);
+    let files = [
+        detail.hdr_file.as_ref().map(|path| (path, detail::hgrm(results))),
+        detail.hdr_log.as_ref().map(|path| (path, detail::hlog(bench, results, bench::unix_s()))),
+    ];
+    for (path, text) in files.into_iter().flatten() {
+        fs::write(path, text).map_err(|error| {
+            bench.log.error(&format!("could not write file \"{path}\": {}", system_text(&error)));
+            Said
+        })?;
+    }
+    printed
+}

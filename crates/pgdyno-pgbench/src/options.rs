@@ -1,0 +1,293 @@
+//! The options of pgbench, read and checked. Messages are pgbench's.
+
+use super::checkpoint::CheckpointOptions;
+use super::detail::DetailOptions;
+use super::getopt;
+use super::initialise::options::{Given, Initialisation};
+use super::spellings::SPELLINGS;
+use super::transaction_log::LogOptions;
+use super::values::{integer, latency_limit_ms, max_tries, positive};
+use pgbench::run::{Protocol, split_definition};
+use pgbench::script::builtin::Builtin;
+use pgbench::script::weight::split_weight;
+
+/// A script to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The name of one of pgbench's own.
+    Builtin(&'static str),
+    /// A file; `-` is standard input.
+    File(String),
+}
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// To print this on standard output, or, in the second place, on standard error.
+    Print(String, String),
+    /// A run.
+    Run(Box<Options>),
+    /// The tables, where the options say.
+    Initialise(Box<Options>, Box<Initialisation>),
+}
+
+/// Options that are for a run and for initialisation alike. pgbench has no jobs where it initialises.
+const COMMON: [&str; 9] =
+    ["dbname", "debug", "host", "initialize", "jobs", "no-vacuum", "port", "scale", "username"];
+
+/// A run.
+#[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, missing_docs)] // They are pgbench's, by the names of the options.
+pub struct Options {
+    pub scripts: Vec<(Source, u32)>,
+    pub clients: u32,
+    pub jobs: u32,
+    pub connect: bool,
+    pub transactions: u32,
+    /// 0 where transactions count.
+    pub time_s: u32,
+    pub protocol: Protocol,
+    pub define: Vec<(String, String)>,
+    pub rate_per_s: Option<f64>,
+    pub latency_limit_ms: Option<f64>,
+    pub scale: Option<u32>,
+    pub no_vacuum: bool,
+    pub vacuum_all: bool,
+    /// 0 is none.
+    pub progress_s: u32,
+    pub progress_timestamp: bool,
+    pub report_per_command: bool,
+    /// 0 is no limit.
+    pub max_tries: u32,
+    pub failures_detailed: bool,
+    pub verbose_errors: bool,
+    pub debug: bool,
+    pub exit_on_abort: bool,
+    pub log: LogOptions,
+    pub detail: DetailOptions,
+    pub checkpoint: CheckpointOptions,
+    pub continue_on_error: bool,
+    pub random_seed: Option<String>,
+    pub host: Option<String>,
+    pub port: Option<String>,
+    pub username: Option<String>,
+    pub dbname: Option<String>,
+}
+
+/// Options that are refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// In getopt's words: nothing but the program's name stands before them.
+    Getopt(String),
+    /// An error.
+    Error(String),
+    /// An error, and a hint to `--help`.
+    ErrorWithHint(String),
+    /// An error, and more about it.
+    ErrorWithDetail(String, String),
+}
+
+impl From<String> for Refusal {
+    fn from(message: String) -> Self {
+        Self::Error(message)
+    }
+}
+
+/// Refuses with a message.
+pub fn refuse<T>(message: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::Error(message.into()))
+}
+
+/// Reads the arguments behind the program's name.
+pub fn read(arguments: &[String]) -> Result<Request, Refusal> {
+    let parsed = getopt::parse(&SPELLINGS, arguments).map_err(Refusal::Getopt)?;
+    let mut options = Options::default();
+    let mut time_or_count = (None, None);
+    let (mut initialises, mut is_for_runs, mut given) = (false, false, Given::default());
+    for (name, value) in &parsed.options {
+        let value = value.as_str();
+        if given.take(name, value)? {
+            continue;
+        }
+        is_for_runs |= !COMMON.contains(name);
+        match *name {
+            "builtin" if value == "list" => return Ok(Request::Print(String::new(), Builtin::list())),
+            "builtin" => {
+                let (name, weight) = split_weight(value).map_err(|error| error.to_string())?;
+                options.add_builtin(name, weight)?;
+            }
+            "file" => {
+                let (name, weight) = split_weight(value).map_err(|error| error.to_string())?;
+                options.scripts.push((Source::File(name.to_owned()), weight));
+            }
+            "select-only" => options.add_builtin("select-only", 1)?,
+            "skip-some-updates" => options.add_builtin("simple-update", 1)?,
+            "show-script" => {
+                return Ok(Request::Print(String::new(), builtin(value)?.shown()));
+            }
+            "client" => options.clients = integer(value, "-c/--clients")?,
+            "jobs" => options.jobs = integer(value, "-j/--jobs")?,
+            "connect" => options.connect = true,
+            "transactions" => time_or_count.0 = Some(integer(value, "-t/--transactions")?),
+            "time" => time_or_count.1 = Some(integer(value, "-T/--time")?),
+            "protocol" => options.protocol = protocol(value)?,
+            "define" => {
+                let (name, value) = split_definition(value).map_err(|error| error.to_string())?;
+                options.define.push((name.to_owned(), value.to_owned()));
+            }
+            "rate" => options.rate_per_s = Some(positive(value, "rate limit")?),
+            "latency-limit" => options.latency_limit_ms = latency_limit_ms(value)?,
+            "scale" => options.scale = Some(integer(value, "-s/--scale")?),
+            "no-vacuum" => options.no_vacuum = true,
+            "vacuum-all" => options.vacuum_all = true,
+            "progress" => options.progress_s = integer(value, "-P/--progress")?,
+            "progress-timestamp" => options.progress_timestamp = true,
+            "report-per-command" => options.report_per_command = true,
+            "max-tries" => options.max_tries = max_tries(value)?,
+            "failures-detailed" => options.failures_detailed = true,
+            "verbose-errors" => options.verbose_errors = true,
+            "exit-on-abort" => options.exit_on_abort = true,
+            "continue-on-error" => options.continue_on_error = true,
+            "log" | "log-prefix" | "sampling-rate" | "aggregate-interval" => options.log.read(name, value)?,
+            "pgdyno" | "json" | "hdr-file" | "hdr-log" => options.detail.read(name, value),
+            "checkpoint" | "checkpoint-interval" | "resume" => options.checkpoint.read(name, value)?,
+            "random-seed" => options.random_seed = Some(value.to_owned()),
+            "host" => options.host = Some(value.to_owned()),
+            "port" => options.port = Some(value.to_owned()),
+            "username" => options.username = Some(value.to_owned()),
+            "dbname" => options.dbname = Some(value.to_owned()),
+            "initialize" => initialises = true,
+            "debug" => options.debug = true,
+            other => return refuse(format!("--{other} is not supported by pgdyno's pgbench yet")),
+        }
+    }
+    options.operands(&parsed.operands)?;
+    if initialises {
+        if is_for_runs {
+            return refuse("some of the specified options cannot be used in initialization (-i) mode");
+        }
+        let initialisation = given.finish(&options)?;
+        return Ok(Request::Initialise(Box::new(options), Box::new(initialisation)));
+    }
+    options.finish(time_or_count, given.any)?;
+    Ok(Request::Run(Box::new(options)))
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            scripts: Vec::new(),
+            clients: 1,
+            jobs: 1,
+            connect: false,
+            transactions: 10,
+            time_s: 0,
+            protocol: Protocol::Simple,
+            define: Vec::new(),
+            rate_per_s: None,
+            latency_limit_ms: None,
+            scale: None,
+            no_vacuum: false,
+            vacuum_all: false,
+            progress_s: 0,
+            progress_timestamp: false,
+            report_per_command: false,
+            max_tries: 1,
+            failures_detailed: false,
+            verbose_errors: false,
+            debug: false,
+            exit_on_abort: false,
+            log: LogOptions::default(),
+            detail: DetailOptions::default(),
+            checkpoint: CheckpointOptions::default(),
+            continue_on_error: false,
+            random_seed: None,
+            host: None,
+            port: None,
+            username: None,
+            dbname: None,
+        }
+    }
+}
+
+impl Options {
+    /// Whether a script of pgbench's own is among them: then its tables have to exist.
+    #[must_use]
+    pub fn has_builtin(&self) -> bool {
+        self.scripts.iter().any(|(source, _)| matches!(source, Source::Builtin(_)))
+    }
+
+    /// Whether nothing says which scale scripts of one's own are for.
+    #[must_use]
+    pub fn scale_is_assumed(&self) -> bool {
+        self.scale.is_none() && self.define.iter().all(|(name, _)| name != "scale")
+    }
+
+    fn add_builtin(&mut self, name: &str, weight: u32) -> Result<(), Refusal> {
+        self.scripts.push((Source::Builtin(builtin(name)?.name), weight));
+        Ok(())
+    }
+
+    fn operands(&mut self, operands: &[String]) -> Result<(), Refusal> {
+        let mut operands = operands.iter();
+        if self.dbname.is_none() {
+            self.dbname = operands.next().cloned();
+        }
+        if let Some(first) = operands.next() {
+            let message = format!("too many command-line arguments (first is \"{first}\")");
+            return Err(Refusal::ErrorWithHint(message));
+        }
+        Ok(())
+    }
+
+    /// What the options of a run mean together.
+    fn finish(
+        &mut self,
+        (transactions, time_s): (Option<u32>, Option<u32>),
+        initialises: bool,
+    ) -> Result<(), Refusal> {
+        if self.scripts.is_empty() {
+            self.add_builtin("tpcb-like", 1)?;
+        }
+        if self.scripts.iter().all(|(_, weight)| *weight == 0) {
+            return refuse("total script weight must not be zero");
+        }
+        if initialises {
+            return refuse("some of the specified options cannot be used in benchmarking mode");
+        }
+        if transactions.is_some() && time_s.is_some() {
+            return refuse("specify either a number of transactions (-t) or a duration (-T), not both");
+        }
+        self.transactions = transactions.unwrap_or(10);
+        self.time_s = time_s.unwrap_or(0);
+        self.jobs = self.jobs.min(self.clients);
+        self.log.check(self.time_s)?;
+        self.checkpoint.check()?;
+        if self.progress_timestamp && self.progress_s == 0 {
+            return refuse("--progress-timestamp is allowed only under --progress");
+        }
+        if self.max_tries == 0 && self.latency_limit_ms.is_none() && self.time_s == 0 {
+            return refuse(
+                "an unlimited number of transaction tries can only be used with --latency-limit or a duration (-T)",
+            );
+        }
+        Ok(())
+    }
+}
+
+fn protocol(value: &str) -> Result<Protocol, Refusal> {
+    match value {
+        "simple" => Ok(Protocol::Simple),
+        "extended" => Ok(Protocol::Extended),
+        "prepared" => Ok(Protocol::Prepared),
+        _ => refuse(format!("invalid query mode (-M): \"{value}\"")),
+    }
+}
+
+fn builtin(name: &str) -> Result<Builtin, Refusal> {
+    Builtin::find(name).map_err(|error| {
+        let list = Builtin::list();
+        // A message gets the end of its last line when it is printed.
+        Refusal::Error(format!("{error}\n{}", list.strip_suffix('\n').unwrap_or(&list)))
+    })
+}

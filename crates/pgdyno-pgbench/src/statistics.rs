@@ -1,0 +1,188 @@
+//! What is counted and timed, as pgbench reports it.
+
+use serde::{Deserialize, Serialize};
+
+use pgbench::value::bits;
+use reactor::Nanos;
+
+/// Durations: how many, their sum and that of their squares, in ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Durations {
+    /// How many.
+    pub count: u64,
+    /// The longest, ms.
+    #[serde(with = "bits")]
+    pub max_ms: f64,
+    #[serde(with = "bits")]
+    sum_ms: f64,
+    #[serde(with = "bits")]
+    squares: f64,
+}
+
+impl Durations {
+    /// Adds one.
+    pub fn add(&mut self, time: Nanos) {
+        let time_ms = time.0 as f64 / 1e6;
+        self.count += 1;
+        self.max_ms = self.max_ms.max(time_ms);
+        self.sum_ms += time_ms;
+        self.squares += time_ms * time_ms;
+    }
+
+    /// Adds those of another.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.max_ms = self.max_ms.max(other.max_ms);
+        self.sum_ms += other.sum_ms;
+        self.squares += other.squares;
+    }
+
+    /// Those that came since `earlier`, a former state.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            count: self.count - earlier.count,
+            max_ms: self.max_ms,
+            sum_ms: self.sum_ms - earlier.sum_ms,
+            squares: self.squares - earlier.squares,
+        }
+    }
+
+    /// Their mean; 0 of none.
+    #[must_use]
+    pub fn mean_ms(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.sum_ms / self.count as f64 }
+    }
+
+    /// Their standard deviation; 0 of none.
+    #[must_use]
+    pub fn deviation_ms(&self) -> f64 {
+        if self.count == 0 {
+            return 0.0;
+        }
+        let mean = self.mean_ms();
+        (self.squares / self.count as f64 - mean * mean).max(0.0).sqrt()
+    }
+}
+
+/// How a transaction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // Their names say it.
+pub enum Outcome {
+    Done,
+    /// Too late to be begun.
+    Skipped,
+    Serialization,
+    Deadlock,
+    Other,
+}
+
+/// A transaction that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// The index of its script.
+    pub script: usize,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// How often it was tried: once at least.
+    pub tries: u32,
+    /// From the instant that it was due on, if it was done.
+    pub latency: Nanos,
+    /// How much later than due it began, if it was done.
+    pub lag: Nanos,
+    /// Whether its latency is above the limit.
+    pub is_late: bool,
+    /// When it ended.
+    pub at: Nanos,
+}
+
+impl Ended {
+    /// Whether it was carried out.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.outcome == Outcome::Done
+    }
+}
+
+/// Transactions of one script.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // pgbench's words.
+pub struct Statistics {
+    pub done: u64,
+    pub skipped: u64,
+    pub serialization_failures: u64,
+    pub deadlock_failures: u64,
+    pub other_failures: u64,
+    pub retried: u64,
+    pub retries: u64,
+    /// Of those done, the ones above the limit.
+    pub late: u64,
+    pub latency: Durations,
+    pub lag: Durations,
+}
+
+impl Statistics {
+    /// Adds a transaction.
+    pub fn add(&mut self, ended: &Ended) {
+        if ended.tries > 1 {
+            self.retried += 1;
+            self.retries += u64::from(ended.tries - 1);
+        }
+        match ended.outcome {
+            Outcome::Done => {
+                self.done += 1;
+                self.late += u64::from(ended.is_late);
+                self.latency.add(ended.latency);
+                self.lag.add(ended.lag);
+            }
+            Outcome::Skipped => self.skipped += 1,
+            Outcome::Serialization => self.serialization_failures += 1,
+            Outcome::Deadlock => self.deadlock_failures += 1,
+            Outcome::Other => self.other_failures += 1,
+        }
+    }
+
+    /// Adds those of another.
+    pub fn merge(&mut self, other: &Self) {
+        self.done += other.done;
+        self.skipped += other.skipped;
+        self.serialization_failures += other.serialization_failures;
+        self.deadlock_failures += other.deadlock_failures;
+        self.other_failures += other.other_failures;
+        self.retried += other.retried;
+        self.retries += other.retries;
+        self.late += other.late;
+        self.latency.merge(&other.latency);
+        self.lag.merge(&other.lag);
+    }
+
+    /// All failures.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.serialization_failures + self.deadlock_failures + self.other_failures
+    }
+
+    /// All transactions.
+    #[must_use]
+    pub fn all(&self) -> u64 {
+        self.done + self.skipped + self.failures()
+    }
+}
+
+/// One command of a script.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // As of Statistics.
+pub struct CommandStatistics {
+    pub time: Durations,
+    pub failures: u64,
+    pub retries: u64,
+}
+
+impl CommandStatistics {
+    /// Adds those of another.
+    pub fn merge(&mut self, other: &Self) {
+        self.time.merge(&other.time);
+        self.failures += other.failures;
+        self.retries += other.retries;
+    }
+}

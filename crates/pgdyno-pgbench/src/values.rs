@@ -1,0 +1,98 @@
+//! Values of options that are numbers, read as pgbench reads them.
+
+use std::num::IntErrorKind;
+
+use super::options::{Refusal, refuse};
+use pgbench::value::parse::leading_int;
+
+/// An integer from 1 on.
+pub fn integer(value: &str, option: &str) -> Result<u32, Refusal> {
+    integer_between(value, option, 1, i32::MAX)
+}
+
+/// An integer in a range that is not negative.
+pub fn integer_between(value: &str, option: &str, low: i32, high: i32) -> Result<u32, Refusal> {
+    let number = value.trim().parse::<i32>();
+    match number.map_err(|error| *error.kind()) {
+        Ok(number) if (low..=high).contains(&number) => Ok(number as u32),
+        Ok(_) | Err(IntErrorKind::PosOverflow | IntErrorKind::NegOverflow) => {
+            refuse(format!("{option} must be in range {low}..{high}"))
+        }
+        Err(_) => refuse(format!("invalid value \"{value}\" for option {option}")),
+    }
+}
+
+/// The number that a text begins with, as C's `atof` reads it; 0 where there is none.
+#[must_use]
+pub fn leading_double(value: &str) -> f64 {
+    let text = value.trim_start();
+    let mut ends = (0..=text.len()).rev().filter(|&end| text.is_char_boundary(end));
+    ends.find_map(|end| text[..end].parse::<f64>().ok()).unwrap_or(0.0)
+}
+
+/// A number above 0.
+pub fn positive(value: &str, what: &str) -> Result<f64, Refusal> {
+    let number = leading_double(value);
+    if number > 0.0 { Ok(number) } else { refuse(format!("invalid {what}: \"{value}\"")) }
+}
+
+/// An unsigned number of 64 bits as C's `sscanf` reads it: one below 0 is counted from the end, one that is too high is the
+/// highest, as is one that is too low.
+#[must_use]
+pub fn unsigned(value: &str) -> Option<u64> {
+    let text = value.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let Ok(number) = digits.parse::<u64>() else { return Some(u64::MAX) };
+    Some(if text.starts_with('-') { number.wrapping_neg() } else { number })
+}
+
+/// A limit of latency, ms, of which whole µs count; none is left of less than one.
+pub fn latency_limit_ms(value: &str) -> Result<Option<f64>, Refusal> {
+    let limit_us = (positive(value, "latency limit")? * 1e3).trunc();
+    Ok((limit_us > 0.0).then_some(limit_us / 1e3))
+}
+
+/// How often a transaction may be tried; 0 is no limit.
+pub fn max_tries(value: &str) -> Result<u32, Refusal> {
+    let number = leading_int(value.as_bytes());
+    u32::try_from(number).or_else(|_| refuse(format!("invalid number of maximum tries: \"{value}\"")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unsigned_numbers_are_read_as_by_c() {
+        let cases = [
+            ("5", Some(5)),
+            (" \t+5", Some(5)),
+            ("-5", Some(u64::MAX - 4)),
+            ("-0", Some(0)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", Some(u64::MAX)),
+            ("-18446744073709551615", Some(1)),
+            ("-18446744073709551616", Some(u64::MAX)),
+            ("", None),
+            ("-", None),
+            ("- 5", None),
+            ("--5", None),
+            ("5 ", None),
+            ("0x5", None),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(unsigned(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn limits_of_latency_are_cut_to_whole_microseconds() {
+        for (value, expected) in [("1.0005", Some(1.0)), ("0.0019", Some(0.001)), ("0.0001", None)] {
+            assert_eq!(latency_limit_ms(value), Ok(expected), "{value}");
+        }
+        assert!(latency_limit_ms("0").is_err());
+    }
+}

@@ -1,0 +1,62 @@
+//! The exact words of ours, case by case, in a file beside this one: an installed pgbench may word them otherwise.
+//!
+//! `PGDYNO_GOLDEN=renew cargo test --test server pgbench` writes the files anew; `git diff` shows what has changed.
+
+use std::fmt::{Debug, Write};
+use std::path::PathBuf;
+use std::{env, fs};
+
+use super::Pgbench;
+use super::wording::report_in;
+
+/// What was printed in the cases of one test.
+pub struct Golden {
+    path: PathBuf,
+    /// What differs from run to run, and what stands for it.
+    varying: [(String, &'static str); 3],
+    text: String,
+}
+
+impl Golden {
+    pub fn new(name: &str, pgbench: &Pgbench) -> Self {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/server/golden");
+        let directory = pgbench.server.directory.display().to_string();
+        // Tests that compare lines give both programs one name, also where it is part of a path.
+        let renamed = directory.replace("pgdyno-pgbench", "pgbench");
+        let port = pgbench.server.port.to_string();
+        let varying = [(directory, "DIRECTORY"), (renamed, "DIRECTORY"), (port, "PORT")];
+        Self { path: path.join(name).with_extension("txt"), varying, text: String::new() }
+    }
+
+    pub fn add(&mut self, case: impl Debug, status: Option<i32>, lines: &[String]) {
+        let mut entry = format!("# {case:?}: exit status {}\n", status.unwrap_or(-1));
+        for line in lines {
+            // The server's own words are those of its version.
+            match report_in(line) {
+                Some(at) => {
+                    let level = line[at..].split_once(' ').map_or("", |(level, _)| level);
+                    writeln!(entry, "{}{level}  …", &line[..at]).unwrap();
+                }
+                None => writeln!(entry, "{line}").unwrap(),
+            }
+        }
+        for (value, name) in &self.varying {
+            entry = entry.replace(value, name);
+        }
+        self.text += &entry;
+    }
+
+    /// Fails at the first line that is another one than in the file.
+    pub fn check(self) {
+        if env::var_os("PGDYNO_GOLDEN").is_some_and(|value| value == "renew") {
+            fs::create_dir_all(self.path.parent().unwrap()).unwrap();
+            fs::write(&self.path, &self.text).unwrap();
+        }
+        let expected = fs::read_to_string(&self.path)
+            .unwrap_or_else(|error| panic!("{}: {error}: see golden.rs", self.path.display()));
+        for (number, (line, expected)) in self.text.lines().zip(expected.lines()).enumerate() {
+            assert_eq!(line, expected, "{}, line {}", self.path.display(), number + 1);
+        }
+        assert_eq!(self.text.lines().count(), expected.lines().count(), "{}", self.path.display());
+    }
+}

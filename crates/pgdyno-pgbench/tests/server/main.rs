@@ -1,0 +1,103 @@
+//! Our language of pgbench against the real one: the same values, the same SQL, the same meaning of messages.
+//!
+//! Minor versions word messages differently: `wording` compares what they mean, and `golden` holds our exact words.
+//! Needs a pgbench beside the server's programs, of PostgreSQL 15 or newer: before, its generator was another.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod cases;
+mod checkpoint;
+mod command;
+mod connections;
+mod detail;
+mod expressions;
+mod failures;
+mod files;
+mod golden;
+mod history;
+mod initialise;
+mod libpq;
+mod log;
+mod messages;
+mod newer;
+mod scripts;
+mod values;
+mod wording;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{env, fs};
+
+use pgbench::random::Prng;
+use pgbench::random::distribution::uniform;
+
+use test_server::Server;
+
+/// The real pgbench, with a server and a directory for scripts.
+struct Pgbench {
+    program: PathBuf,
+    server: Server,
+}
+
+impl Pgbench {
+    fn find(name: &str) -> Option<Self> {
+        let program = PathBuf::from(env::var_os("PGDYNO_TEST_PG_BIN")?).join("pgbench");
+        let Ok(version) = Command::new(&program).arg("--version").output() else {
+            eprintln!("skipped: there is no {}", program.display());
+            return None;
+        };
+        let version = String::from_utf8_lossy(&version.stdout).into_owned();
+        let major = version.split([' ', '.']).find_map(|part| part.parse::<u32>().ok());
+        if major < Some(15) {
+            eprintln!("skipped: no pgbench of PostgreSQL 15 or newer");
+            return None;
+        }
+        Some(Self { program, server: Server::start(name)? })
+    }
+
+    fn script(&self, name: &str, text: &str) -> String {
+        let path = self.server.directory.join(name).display().to_string();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(&self.program).arg("-n").args(arguments).arg("postgres").output().unwrap()
+    }
+
+    fn ours(&self, arguments: &[&str]) -> Output {
+        let program = Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"));
+        self.command(program).arg("-n").args(arguments).arg("postgres").output().unwrap()
+    }
+
+    /// One of PostgreSQL's programs, or ours in its place, which goes to the server.
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(["-U", "postgres", "-p", &self.server.port.to_string(), "-h"])
+            .arg(&self.server.directory);
+        command.env("LC_ALL", "C").env_remove("PGOPTIONS");
+        command
+    }
+
+    fn errors(&self, arguments: &[&str]) -> String {
+        String::from_utf8_lossy(&self.run(arguments).stderr).into_owned()
+    }
+
+    fn query(&self, sql: &str) -> Vec<String> {
+        self.query_in("postgres", sql)
+    }
+
+    fn query_in(&self, database: &str, sql: &str) -> Vec<String> {
+        let mut command = self.command(&self.program.with_file_name("psql"));
+        let output = command.args(["-XAtq", "-c", sql, database]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+    }
+}
+
+/// Words drawn from a list, the same at every run.
+fn words(prng: &mut Prng, list: &[&str], count: i64) -> String {
+    let draw = |prng: &mut Prng| list[uniform(prng, 0, list.len() as i64 - 1) as usize];
+    (0..uniform(prng, 1, count)).map(|_| draw(prng)).collect()
+}

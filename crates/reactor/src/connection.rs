@@ -1,0 +1,440 @@
+//! A connection to a server, used from within a future of the loop.
+
+use super::cipher::Cipher;
+use super::connect::{self, Canceller};
+use super::inbox::{Inbox, Seen};
+use super::socket::Socket;
+use super::{Error, Reactor};
+use pgwire::WireError;
+use pgwire::backend::{self, ErrorFields, MESSAGE_BYTES_MAX, Message, TransactionStatus};
+use pgwire::conninfo::{Conninfo, Host};
+use pgwire::frontend;
+use pgwire::startup::Channel;
+use pgwire::tls::{self, Encryption, TlsSession};
+
+/// The most that is kept of answers while we send.
+const HELD_BYTES_MAX: usize = MESSAGE_BYTES_MAX as usize;
+/// Notices and parameter reports in a row that are read over: more than a session of ours could cause.
+const ASIDES_MAX: usize = 10_000;
+/// The most text that [`Connection::simple`] collects.
+const TEXT_BYTES_MAX: usize = 64 << 20;
+
+/// Rows of text, as a simple query returns them.
+pub type TextRows = Vec<Vec<Option<String>>>;
+
+/// Gets a notice or a warning of the server's.
+pub type OnNotice = fn(&ErrorFields<'_>);
+
+/// A session with a server. Dropping it ends the session.
+///
+/// A future of one of its methods that is dropped before it is done leaves the conversation in the middle of a
+/// message: then the connection must be dropped, too.
+pub struct Connection {
+    socket: Socket,
+    inbox: Inbox,
+    out: Vec<u8>,
+    tls: Option<Box<Cipher>>,
+    /// What a CancelRequest must quote; a pooler may keep it to itself.
+    pub(super) key: Option<(i32, i32)>,
+    /// Answers that are still to come: one ReadyForQuery for each Sync or Query sent.
+    owed: u32,
+    /// Whether messages were sent that the server answers with no ReadyForQuery until a Sync comes.
+    unsynced: bool,
+    /// Whether all that was sent has been answered to its ReadyForQuery.
+    at_rest: bool,
+    /// Whether the server began a COPY that nobody asked for: it answers nothing else until that ends.
+    in_copy: bool,
+    status: TransactionStatus,
+    on_notice: Option<OnNotice>,
+}
+
+impl Connection {
+    /// Connects to the first of the hosts that lets us in, within `connect_timeout` for each. After the login, what is
+    /// sent and received goes through the loop's io_uring, if it has one.
+    pub async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Self, Error> {
+        connect::connect(reactor, conninfo).await
+    }
+
+    /// A session over a socket at whose other end it has begun already.
+    #[must_use]
+    pub fn new(socket: Socket) -> Self {
+        let (inbox, out, status) = (Inbox::default(), Vec::new(), TransactionStatus::Idle);
+        Self {
+            socket,
+            inbox,
+            out,
+            tls: None,
+            key: None,
+            owed: 0,
+            unsynced: false,
+            at_rest: true,
+            in_copy: false,
+            status,
+            on_notice: None,
+        }
+    }
+
+    /// Whom to tell of the server's notices; nobody, unless this is called.
+    pub fn on_notice(&mut self, hear: Option<OnNotice>) {
+        self.on_notice = hear;
+    }
+
+    /// Asks the server, by a connection of its own, to end what this one is doing. Whether it does, nobody learns.
+    pub async fn cancel(&self, conninfo: &Conninfo) {
+        self.canceller().cancel(conninfo).await;
+    }
+
+    /// What can do that while somebody waits for the answer.
+    #[must_use]
+    pub fn canceller(&self) -> Canceller {
+        Canceller::new(self.reactor(), self.key)
+    }
+
+    /// The loop that serves this connection.
+    #[must_use]
+    pub fn reactor(&self) -> &Reactor {
+        self.socket.reactor()
+    }
+
+    /// Leaves the way by which it logged in for the loop's io_uring, if there is one.
+    pub(super) fn join_ring(&mut self) {
+        self.socket.join_ring();
+    }
+
+    /// Where to append messages (see [`frontend`]) that the next flush sends.
+    #[inline]
+    pub fn out(&mut self) -> &mut Vec<u8> {
+        if self.out.capacity() == 0 {
+            self.out = self.socket.reactor().pool().take_to_send();
+        }
+        &mut self.out
+    }
+
+    /// In a transaction or not, as the server's last ReadyForQuery said.
+    #[inline]
+    #[must_use]
+    pub fn transaction_status(&self) -> TransactionStatus {
+        self.status
+    }
+
+    /// Sends what was appended: whole messages. Waits only while the kernel takes no more, and takes in what the
+    /// server says meanwhile, so that neither waits for the other for ever.
+    ///
+    /// That the server has closed the connection is left for [`Connection::next`] to find, after the server's last words.
+    #[inline]
+    pub async fn flush(&mut self) -> Result<(), Error> {
+        self.note_what_is_owed();
+        if let Some(tls) = &mut self.tls {
+            tls.encrypt(&mut self.out)?;
+        }
+        let mut sent = 0;
+        while sent < self.out.len() {
+            match self.socket.send(&self.out[sent..]) {
+                Ok(Some(count)) => sent += count,
+                Ok(None) => match self.make_room().await {
+                    Err(Error::Closed) => break,
+                    outcome => outcome?,
+                },
+                Err(Error::Closed) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.out.clear();
+        self.socket.reactor().pool().give_to_send(&mut self.out);
+        Ok(())
+    }
+
+    /// Counts the ReadyForQuery that the messages in `out` call for.
+    #[inline]
+    fn note_what_is_owed(&mut self) {
+        let mut rest = &self.out[..];
+        while let [tag, l0, l1, l2, l3, ..] = *rest {
+            match tag {
+                b'S' => (self.owed, self.unsynced) = (self.owed + 1, false),
+                b'Q' => {
+                    debug_assert!(
+                        !self.unsynced,
+                        "after an error before it, a query has no answer: send a Sync first"
+                    );
+                    self.owed += 1;
+                }
+                b'P' | b'B' | b'D' | b'E' | b'C' => self.unsynced = true,
+                _ => {}
+            }
+            let length = u32::from_be_bytes([l0, l1, l2, l3]) as usize + 1;
+            rest = rest.get(length..).unwrap_or_default();
+        }
+        self.at_rest = false;
+    }
+
+    #[cold]
+    async fn make_room(&mut self) -> Result<(), Error> {
+        self.socket.writable_or_readable().await?;
+        while self.receive()? {
+            if self.inbox.held_bytes() > HELD_BYTES_MAX {
+                return Err(Error::Limit("answers to a request that is still being sent"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The server's next message, borrowed from the receive buffer. An error report becomes [`Error::Server`];
+    /// notices, notifications and parameter reports are read over. A COPY that begins is an error: the server would wait
+    /// for data, or send them, and answer nothing else. Who asked for one calls [`Connection::copy_in_begun`].
+    #[inline]
+    pub async fn next(&mut self) -> Result<Message<'_>, Error> {
+        let length = self.arrival().await?;
+        match self.inbox.bytes()[0] {
+            b'Z' => return self.ready_for_query(length),
+            b'G' | b'H' => return Err(self.refuse_copy(length)),
+            _ => {}
+        }
+        match backend::parse(self.inbox.take(length))? {
+            Some((Message::ErrorResponse(fields), _)) => Err(Error::Server(Box::new(fields.to_owned()))),
+            Some((message, _)) => Ok(message),
+            None => Err(Error::Closed),
+        }
+    }
+
+    #[cold]
+    fn refuse_copy(&mut self, length: usize) -> Error {
+        self.in_copy = true;
+        let doing = "reading an answer; COPY is not supported";
+        match backend::parse(self.inbox.take(length)) {
+            Ok(Some((message, _))) => WireError::Unexpected { message: message.name(), doing }.into(),
+            Ok(None) => Error::Closed,
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Reads the answer to `COPY … FROM STDIN` up to the point where the server waits for rows.
+    pub async fn copy_in_begun(&mut self) -> Result<(), Error> {
+        loop {
+            let length = self.arrival().await?;
+            if self.inbox.bytes()[0] == b'G' {
+                return backend::parse(self.inbox.take(length)).map(|_| ()).map_err(Error::from);
+            }
+            if let message @ Message::ReadyForQuery(_) = self.next().await? {
+                let doing = "waiting for COPY to begin";
+                return Err(WireError::Unexpected { message: message.name(), doing }.into());
+            }
+        }
+    }
+
+    /// Reads over the answer, to its ReadyForQuery. What it was is added to `seen`, even when an error ends it.
+    #[inline]
+    pub async fn read_over(&mut self, seen: &mut Seen) -> Result<(), Error> {
+        loop {
+            match self.inbox.skim(seen)? {
+                Some(b'Z') => {
+                    let length = self.arrival().await?;
+                    return self.ready_for_query(length).map(|_| ());
+                }
+                Some(_) => match self.next().await? {
+                    Message::ReadyForQuery(_) => return Ok(()),
+                    Message::DataRow(_) => seen.rows += 1,
+                    Message::CommandComplete(_) | Message::EmptyQueryResponse => seen.statements += 1,
+                    _ => {}
+                },
+                None if self.receive()? => {}
+                None => {
+                    self.inbox.rest(self.socket.reactor().pool());
+                    self.socket.readable().await?;
+                }
+            }
+        }
+    }
+
+    /// The server's next message before the session is ready: nothing is read over, and all is short.
+    pub(super) async fn next_of_startup(&mut self) -> Result<Message<'_>, Error> {
+        let length = loop {
+            if let Some((_, length)) = backend::parse_startup(self.inbox.bytes())? {
+                break length;
+            }
+            self.more().await?;
+        };
+        if self.inbox.bytes()[0] == b'Z' {
+            return self.ready_for_query(length);
+        }
+        match backend::parse_startup(self.inbox.take(length))? {
+            Some((message, _)) => Ok(message),
+            None => Err(Error::Closed),
+        }
+    }
+
+    /// Asks the server for TLS, and begins it unless the server has none and need not have it.
+    pub(super) async fn encrypt(&mut self, conninfo: &Conninfo, host: &Host) -> Result<Channel, Error> {
+        frontend::ssl_request(self.out());
+        self.flush().await?;
+        let answer = loop {
+            match tls::read_answer(self.inbox.bytes(), conninfo.sslmode)? {
+                Some(answer) => break answer,
+                None => self.more().await?,
+            }
+        };
+        self.inbox.take(1);
+        if answer == Encryption::Plain {
+            return Ok(Channel::Plain);
+        }
+        let session = TlsSession::begin(tls::client_config(conninfo)?, host, conninfo.sslmode)?;
+        self.tls = Some(Box::new(Cipher::new(session)));
+        loop {
+            // What the handshake wants to say goes out with the flush, its very last words with the start-up message.
+            self.flush().await?;
+            match &self.tls {
+                Some(cipher) if cipher.is_handshaking() => self.more().await?,
+                cipher => {
+                    let end_point_hash = cipher.as_ref().and_then(|cipher| cipher.end_point_hash());
+                    return Ok(Channel::Tls { end_point_hash });
+                }
+            }
+        }
+    }
+
+    /// Takes in more, after waiting for it if need be.
+    async fn more(&mut self) -> Result<(), Error> {
+        while !self.receive()? {
+            self.socket.readable().await?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn ready_for_query(&mut self, length: usize) -> Result<Message<'_>, Error> {
+        let Some((Message::ReadyForQuery(status), _)) = backend::parse(self.inbox.take(length))? else {
+            return Err(Error::Closed);
+        };
+        self.status = status;
+        self.owed = self.owed.saturating_sub(1);
+        self.at_rest = self.owed == 0 && !self.unsynced;
+        Ok(Message::ReadyForQuery(status))
+    }
+
+    /// Waits for a whole message that is not an aside, and gives its length.
+    #[inline]
+    async fn arrival(&mut self) -> Result<usize, Error> {
+        let mut asides = 0;
+        loop {
+            if let Some(length) = self.inbox.message_bytes()? {
+                if !matches!(self.inbox.bytes()[0], b'N' | b'S' | b'A') {
+                    return Ok(length);
+                }
+                self.aside(length)?;
+                asides += 1;
+                if asides > ASIDES_MAX {
+                    return Err(Error::Limit("notices in a row"));
+                }
+            } else if !self.receive()? {
+                self.inbox.rest(self.socket.reactor().pool());
+                self.socket.readable().await?;
+            }
+        }
+    }
+
+    #[cold]
+    fn aside(&mut self, length: usize) -> Result<(), Error> {
+        let aside = backend::parse(self.inbox.take(length))?;
+        if let (Some((Message::NoticeResponse(fields), _)), Some(hear)) = (aside, self.on_notice) {
+            hear(&fields);
+        }
+        Ok(())
+    }
+
+    /// Takes in what has come; whether anything had.
+    #[inline]
+    fn receive(&mut self) -> Result<bool, Error> {
+        if !self.socket.is_readable() {
+            return Ok(false);
+        }
+        if let Some(tls) = &mut self.tls {
+            return tls.receive(&self.socket, &mut self.inbox);
+        }
+        let space = self.inbox.space(self.socket.reactor().pool());
+        let received = self.socket.receive(space)?;
+        self.inbox.received(received.unwrap_or(0));
+        Ok(received.is_some())
+    }
+
+    /// Carries out SQL by the simple protocol and gives its rows as text, those of all its statements. Reads to the
+    /// end of the answer even after an error.
+    pub async fn simple(&mut self, sql: &str) -> Result<TextRows, Error> {
+        if self.in_copy {
+            return Err(Error::Closed);
+        }
+        debug_assert_eq!(self.owed, 0, "an answer to something else is still to come");
+        frontend::query(self.out(), sql)?;
+        self.flush().await?;
+        let (mut rows, mut text_bytes, mut failure) = (TextRows::new(), 0, None);
+        loop {
+            match self.next().await {
+                Ok(Message::ReadyForQuery(_)) => return failure.map_or(Ok(rows), Err),
+                Ok(Message::DataRow(row)) => {
+                    let texts =
+                        row.columns().map(|column| column.map(|c| String::from_utf8_lossy(c).into_owned()));
+                    rows.push(texts.collect());
+                    text_bytes +=
+                        rows.last().into_iter().flatten().flatten().map(String::len).sum::<usize>() + 64;
+                    if text_bytes > TEXT_BYTES_MAX {
+                        return Err(Error::Limit("the text of a query's result"));
+                    }
+                }
+                Ok(_) => {}
+                Err(error) if error.is_fatal() => return Err(error),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+    }
+
+    /// Prepares a statement; `types` are the OIDs of its parameters, as many as the server shall not infer.
+    pub async fn prepare(&mut self, name: &str, sql: impl AsRef<[u8]>, types: &[u32]) -> Result<(), Error> {
+        frontend::parse(self.out(), name, sql, types)?;
+        frontend::sync(self.out());
+        self.flush().await?;
+        self.answer().await
+    }
+
+    /// Reads over the answer to everything that was sent; gives the first error in it.
+    pub async fn answer(&mut self) -> Result<(), Error> {
+        let mut failure = None;
+        while self.owed > 0 {
+            match self.next().await {
+                Ok(_) => {}
+                Err(error) if error.is_fatal() => return Err(error),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// After an error, brings the session back to where a new transaction can begin: reads the rest of the answer,
+    /// and rolls back what is open.
+    pub async fn recover(&mut self) -> Result<(), Error> {
+        self.out.clear();
+        if self.unsynced {
+            frontend::sync(self.out());
+            self.flush().await?;
+        }
+        match self.answer().await {
+            Err(error) if error.is_fatal() => return Err(error),
+            _ => {}
+        }
+        if self.status != TransactionStatus::Idle {
+            self.simple("ROLLBACK").await?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // Without the farewell the server would log an unexpected end of file. Nothing waits for it.
+        if self.at_rest {
+            self.out.clear();
+            frontend::terminate(self.out());
+            if let Some(tls) = &mut self.tls {
+                let _ = tls.close(&mut self.out);
+            }
+            let _ = self.socket.send(&self.out);
+        }
+    }
+}

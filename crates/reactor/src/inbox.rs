@@ -1,0 +1,138 @@
+//! Received bytes that no one has taken yet, in a buffer of the loop's [`Pool`].
+
+use super::Error;
+use super::pool::Pool;
+use pgwire::backend::MESSAGE_BYTES_MAX;
+
+/// A length counts itself, but not the tag before it.
+const LENGTH_BYTES: u32 = 4;
+
+/// What was read over of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Rows of data.
+    pub rows: u64,
+    /// Statements that are done.
+    pub statements: usize,
+}
+
+/// What one connection has received: `bytes[start..end]`.
+#[derive(Default)]
+pub(super) struct Inbox {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Inbox {
+    /// The received bytes, all of them.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// The length of the first message, if it is complete. A length that no server sends is an error.
+    #[inline]
+    pub(super) fn message_bytes(&self) -> Result<Option<usize>, Error> {
+        let [_, l0, l1, l2, l3, ..] = *self.bytes() else { return Ok(None) };
+        let length = u32::from_be_bytes([l0, l1, l2, l3]);
+        if !(LENGTH_BYTES..=MESSAGE_BYTES_MAX).contains(&length) {
+            return Err(Error::Limit("the length of a message"));
+        }
+        let length = length as usize + 1;
+        Ok((length <= self.end - self.start).then_some(length))
+    }
+
+    /// Takes off the whole messages up to one that has to be read, and gives the type of that; `None` when more bytes are
+    /// needed. What is taken off is counted, and its body not looked at.
+    #[inline]
+    pub(super) fn skim(&mut self, seen: &mut Seen) -> Result<Option<u8>, Error> {
+        while let Some(length) = self.message_bytes()? {
+            match self.bytes[self.start] {
+                b'D' => seen.rows += 1,
+                b'C' | b'I' => seen.statements += 1,
+                // ParseComplete, BindComplete, CloseComplete, the descriptions, NoData, PortalSuspended.
+                b'1' | b'2' | b'3' | b'T' | b't' | b'n' | b's' => {}
+                other => return Ok(Some(other)),
+            }
+            self.start += length;
+        }
+        Ok(None)
+    }
+
+    /// Takes the first `count` bytes off; they stay where they are until the next [`Inbox::space`].
+    #[inline]
+    pub(super) fn take(&mut self, count: usize) -> &[u8] {
+        let start = self.start;
+        self.start += count;
+        &self.bytes[start..self.start]
+    }
+
+    /// Where to receive into: at least half a buffer, more where a long message is under way.
+    #[inline]
+    pub(super) fn space(&mut self, pool: &Pool) -> &mut [u8] {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+        if self.bytes.is_empty() {
+            self.bytes = pool.take();
+        }
+        if self.bytes.len() - self.end < self.bytes.len() / 2 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            if self.end > self.bytes.len() / 2 {
+                self.bytes.resize(self.bytes.len() * 2, 0);
+            }
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    /// Notes that `count` bytes were received into the space.
+    #[inline]
+    pub(super) fn received(&mut self, count: usize) {
+        self.end += count;
+    }
+
+    /// Puts bytes in that came by way of TLS.
+    pub(super) fn append(&mut self, pool: &Pool, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let space = self.space(pool);
+            let count = bytes.len().min(space.len());
+            space[..count].copy_from_slice(&bytes[..count]);
+            self.received(count);
+            bytes = &bytes[count..];
+        }
+    }
+
+    /// Gives the buffer back if nothing is in it: called before a wait.
+    #[inline]
+    pub(super) fn rest(&mut self, pool: &Pool) {
+        if self.start == self.end && !self.bytes.is_empty() {
+            (self.start, self.end) = (0, 0);
+            pool.give(std::mem::take(&mut self.bytes));
+        }
+    }
+
+    /// The bytes held, for the bound on memory.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.end - self.start
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_may_be_as_long_as_the_parser_takes_and_no_longer() {
+        let begun = |length: u32| {
+            let (mut inbox, pool) = (Inbox::default(), Pool::default());
+            inbox.append(&pool, &[&b"D"[..], &length.to_be_bytes()].concat());
+            inbox.message_bytes()
+        };
+        assert!(matches!(begun(LENGTH_BYTES), Ok(Some(5))));
+        assert!(matches!(begun(MESSAGE_BYTES_MAX), Ok(None)), "the rest is to come");
+        for length in [0, LENGTH_BYTES - 1, MESSAGE_BYTES_MAX + 1, u32::MAX] {
+            assert!(matches!(begun(length), Err(Error::Limit(_))), "{length}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! A PostgreSQL server for a test, from the binaries that `PGDYNO_TEST_PG_BIN` names.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc)] // A test ends with what fails here.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{env, fs, process};
+
+const HBA: &str = "\
+local   all all trust
+host    all u_trust 127.0.0.1/32 trust
+host    all u_clear 127.0.0.1/32 password
+host    all u_md5 127.0.0.1/32 md5
+host    all u_scram 127.0.0.1/32 scram-sha-256
+hostssl all u_only_tls 127.0.0.1/32 scram-sha-256
+hostnossl all u_no_tls 127.0.0.1/32 scram-sha-256
+";
+
+// No test here is about what a crash leaves behind, so fsync is off.
+const SETTINGS: &str = "
+listen_addresses = '127.0.0.1'
+ssl = on
+fsync = off
+shared_buffers = 16MB
+";
+
+/// A server in a directory of its own, stopped and removed at the end.
+pub struct Server {
+    bin: PathBuf,
+    /// Its data directory and socket are there.
+    pub directory: PathBuf,
+    /// Of its socket, and of 127.0.0.1.
+    pub port: u16,
+}
+
+impl Server {
+    /// Starts one for a test; `None` where no binaries are named.
+    #[must_use]
+    pub fn start(name: &str) -> Option<Self> {
+        let Some(bin) = env::var_os("PGDYNO_TEST_PG_BIN").map(PathBuf::from) else {
+            eprintln!("skipped: PGDYNO_TEST_PG_BIN names no PostgreSQL");
+            return None;
+        };
+        let directory = env::temp_dir().join(format!("pgdyno-{name}-{}", process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let server = Self { bin, directory, port };
+        if is_root() {
+            run(Command::new("chown").arg(unprivileged()).arg(&server.directory));
+        }
+        let data = server.data();
+        server.command(
+            "initdb",
+            &["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-N", "-D", &data],
+        );
+        let subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"];
+        let mut openssl = Command::new("openssl");
+        openssl.args(["req", "-new", "-x509", "-nodes", "-days", "2", "-batch", "-newkey", "rsa:2048"]);
+        openssl
+            .args(subject)
+            .arg("-keyout")
+            .arg(server.file("server.key"))
+            .arg("-out")
+            .arg(server.certificate());
+        run(&mut openssl);
+        if is_root() {
+            run(Command::new("chown")
+                .arg(unprivileged())
+                .arg(server.file("server.key"))
+                .arg(server.certificate()));
+        }
+        fs::write(server.file("pg_hba.conf"), HBA).unwrap();
+        let settings = fs::read_to_string(server.file("postgresql.conf")).unwrap();
+        let sockets = format!("unix_socket_directories = '{}'\n", server.directory.display());
+        fs::write(server.file("postgresql.conf"), settings + SETTINGS + &sockets).unwrap();
+        let (log, options) = (format!("{data}/log"), format!("-p {port}"));
+        server.command("pg_ctl", &["-D", &data, "-l", &log, "-o", &options, "-w", "start"]);
+        Some(server)
+    }
+
+    /// Connection string of the superuser, by the Unix socket.
+    #[must_use]
+    pub fn by_socket(&self) -> String {
+        format!("host={} port={} user=postgres dbname=postgres", self.directory.display(), self.port)
+    }
+
+    /// The process id of its postmaster.
+    #[must_use]
+    pub fn postmaster_pid(&self) -> u32 {
+        fs::read_to_string(self.file("postmaster.pid")).unwrap().lines().next().unwrap().parse().unwrap()
+    }
+
+    fn data(&self) -> String {
+        self.directory.join("data").display().to_string()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        Path::new(&self.data()).join(name)
+    }
+
+    /// The file of its certificate.
+    #[must_use]
+    pub fn certificate(&self) -> PathBuf {
+        self.file("server.crt")
+    }
+
+    /// Gives the server a certificate by the recipe of PostgreSQL's manual: without extensions, so of version 1 with
+    /// openssl 3.0.
+    pub fn restart_with_bare_certificate(&self) {
+        let (key, request) = (self.file("server.key"), self.file("server.csr"));
+        let mut openssl = Command::new("openssl");
+        run(openssl
+            .args(["req", "-new", "-subj", "/CN=localhost", "-key"])
+            .arg(&key)
+            .arg("-out")
+            .arg(&request));
+        let mut openssl = Command::new("openssl");
+        openssl.args(["x509", "-req", "-days", "2", "-in"]).arg(&request).arg("-signkey").arg(&key);
+        run(openssl.arg("-out").arg(self.certificate()));
+        let (data, options) = (self.data(), format!("-p {}", self.port));
+        self.command("pg_ctl", &["-D", &data, "-l", &format!("{data}/log"), "-o", &options, "-w", "restart"]);
+    }
+
+    /// Makes a standby of it, which waits for WAL that nobody sends.
+    pub fn restart_as_standby(&self) {
+        let (data, options) = (self.data(), format!("-p {}", self.port));
+        fs::write(self.file("standby.signal"), "").unwrap();
+        self.command("pg_ctl", &["-D", &data, "-l", &format!("{data}/log"), "-o", &options, "-w", "restart"]);
+    }
+
+    /// Runs one of PostgreSQL's programs, which refuse to be run by root.
+    fn command(&self, program: &str, arguments: &[&str]) {
+        let program = self.bin.join(program);
+        let mut command = if is_root() {
+            let mut runuser = Command::new("runuser");
+            runuser.args(["-u", unprivileged(), "--"]).arg(program);
+            runuser
+        } else {
+            Command::new(program)
+        };
+        run(command.args(arguments).current_dir("/"));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.command("pg_ctl", &["-D", &self.data(), "-m", "immediate", "-w", "stop"]);
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Whom PostgreSQL runs as when we are root: its own user where it was installed, else nobody.
+fn unprivileged() -> &'static str {
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    if users.lines().any(|line| line.starts_with("postgres:")) { "postgres" } else { "nobody" }
+}
+
+fn run(command: &mut Command) -> Output {
+    // A server started with a pipe for its output would keep it open: its log is a file.
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}

@@ -1,0 +1,185 @@
+//! The dataset of tpcc: may the database be loaded, what is done there in which order, the mark, and cleaning up.
+//!
+//! COPY freezes only what its own transaction created, so a table belongs to one connection. The row of
+//! `pgdyno_dataset` comes last: without it nothing here counts as a dataset.
+
+use crate::population::{self, Population, TABLES};
+use crate::schema::{CREATE_MARK, FORMAT, MARK, ROUTINES};
+use loader::dataset::{Dataset, Job, Round, Rows, Table, Work};
+use loader::phase::Phase;
+use loader::{LoadError, Replaceable, Stage};
+use reactor::{Connection, Error};
+
+const PHASES: [Phase; 4] = [Phase::Copy, Phase::Index, Phase::Vacuum, Phase::Analyze];
+
+/// Tables of so many warehouses under one seed.
+pub struct TpccTables {
+    population: Population,
+    warehouses: u32,
+    seed: u64,
+    tables: Vec<Table>,
+}
+
+impl TpccTables {
+    /// Nothing is done yet.
+    #[must_use]
+    pub fn new(warehouses: u32, seed: u64) -> Self {
+        let population = Population::new(seed, warehouses);
+        let foretold = |table: &population::Table| {
+            let rows = population.rows_estimated(*table);
+            Table { name: table.name(), rows, bytes_estimated: table.bytes_estimated(rows) }
+        };
+        Self { population, warehouses, seed, tables: TABLES.iter().map(foretold).collect() }
+    }
+
+    fn work(&self, phase: Phase, table: population::Table) -> Work {
+        let name = table.name();
+        match phase {
+            Phase::Create | Phase::Copy => Work::Copy {
+                begin: format!("BEGIN; {}", table.create()),
+                copy: format!("COPY {name} FROM STDIN (FORMAT binary, FREEZE)"),
+                rows: Box::new(TableRows { population: self.population, table }),
+                end: "COMMIT".to_owned(),
+            },
+            Phase::Index => Work::Statements(table.indexes().iter().map(|&sql| sql.to_owned()).collect()),
+            // Before version 14 COPY FREEZE freezes the rows but does not note in the visibility map that it did.
+            // From 13 on an autovacuum would come for so many inserts, in the middle of a trial; VACUUM resets
+            // their count, and skips the pages that are known to be frozen.
+            Phase::Vacuum => Work::Statements(vec![format!("VACUUM {name}")]),
+            Phase::Analyze => Work::Statements(vec![format!("ANALYZE {name}")]),
+        }
+    }
+}
+
+struct TableRows {
+    population: Population,
+    table: population::Table,
+}
+
+impl Rows for TableRows {
+    fn groups(&self) -> u64 {
+        self.population.groups(self.table)
+    }
+
+    fn append(&self, group: u64, out: &mut Vec<u8>) -> u64 {
+        self.population.append_group(self.table, group, out)
+    }
+}
+
+impl Dataset for TpccTables {
+    /// A crash during a load leaves no mark, so nothing is lost by not waiting for each commit; what is written is as
+    /// durable as ever after the next checkpoint.
+    const SESSION: &'static str = "SET search_path = public; SET synchronous_commit = off; \
+        SET statement_timeout = 0; SET maintenance_work_mem = '256MB'; SET client_min_messages = error";
+    const LEFT_BEHIND: &'static str = "what it created is still there, without a mark";
+
+    fn tables(&self) -> &[Table] {
+        &self.tables
+    }
+
+    fn connections_max(&self) -> u32 {
+        TABLES.len() as u32
+    }
+
+    /// Makes sure that nothing of our names is in the way, and begins the dataset: the mark's table without its row.
+    /// What is there already is an earlier load's if it stands beside the mark, which every load makes first of all;
+    /// anything else is the user's, empty or not.
+    async fn begin(&self, control: &mut Connection, existing: Replaceable) -> Result<(), LoadError> {
+        let failed = |error: Error| LoadError::from_io(Stage::Create, "look at the database", &error);
+        let tables = existing_tables(control).await.map_err(failed)?;
+        let routines = existing_routines(control).await.map_err(failed)?;
+        if !tables.is_empty() || !routines.is_empty() {
+            may_replace(&tables, &routines, existing)?;
+            drop(control, &tables, &routines).await.map_err(|error| {
+                LoadError::from_io(Stage::Create, "drop what an earlier load made", &error)
+            })?;
+        }
+        let created = control.simple(CREATE_MARK).await;
+        created.map_err(|error| LoadError::from_io(Stage::Create, &format!("create {MARK}"), &error))?;
+        Ok(())
+    }
+
+    async fn round(&self, done: usize, _: &mut Connection) -> Result<Option<Round>, LoadError> {
+        let Some(&phase) = PHASES.get(done) else { return Ok(None) };
+        let job = |(index, table): (usize, &population::Table)| Job {
+            table: index,
+            doing: format!("{} {}", phase.name(), table.name()),
+            work: self.work(phase, *table),
+        };
+        let jobs = TABLES.iter().enumerate().map(job).collect();
+        Ok(Some(Round { phase, step: None, jobs, rows: None }))
+    }
+
+    /// Creates or replaces the routines, and writes the row that makes the dataset whole.
+    async fn finish(&self, control: &mut Connection) -> Result<(), LoadError> {
+        for (_, create) in ROUTINES {
+            let created = control.simple(create).await;
+            created.map_err(|error| LoadError::from_io(Stage::Index, "create the routines", &error))?;
+        }
+        let (warehouses, seed, c_load) = (self.warehouses, self.seed, self.population.c_load());
+        // With synchronous_commit, so that the mark outlives a crash, and with it all that was written before it.
+        let sql = format!(
+            "SET synchronous_commit = on; INSERT INTO {MARK} (workload, scale, seed, format, c_load) \
+             VALUES ('tpcc', {warehouses}, {seed}, '{}', {c_load})",
+            *FORMAT
+        );
+        let marked = control.simple(&sql).await;
+        marked.map_err(|error| LoadError::from_io(Stage::Analyze, "mark the dataset as whole", &error))?;
+        Ok(())
+    }
+
+    /// Drops the tables and routines.
+    async fn clean_up(&self, control: &mut Connection, _: Phase, filled: &[usize]) -> Result<(), Error> {
+        let names = filled.iter().map(|&table| self.tables[table].name).chain([MARK]);
+        let tables: Vec<_> = names.map(str::to_owned).collect();
+        let routines = existing_routines(control).await?;
+        drop(control, &tables, &routines).await
+    }
+}
+
+fn may_replace(tables: &[String], routines: &[String], existing: Replaceable) -> Result<(), LoadError> {
+    let names = [tables, routines].concat().join(", ");
+    let message = if existing == Replaceable::Nothing {
+        format!(
+            "the database already has {names}; \
+            name another database, or replace what pgdyno loaded there with --into-existing"
+        )
+    } else if !tables.iter().any(|name| name == MARK) {
+        format!(
+            "the database has {names}, which pgdyno did not load (no {MARK} stands beside): \
+            all is left as it is; name another database"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(LoadError::new(Stage::Create, message))
+}
+
+async fn drop(connection: &mut Connection, tables: &[String], routines: &[String]) -> Result<(), Error> {
+    let mut statements = vec![format!("DROP TABLE IF EXISTS {}", tables.join(", "))];
+    statements.extend(routines.iter().map(|routine| format!("DROP FUNCTION {routine}")));
+    connection.simple(&statements.join("; ")).await.map(|_| ())
+}
+
+async fn existing_tables(connection: &mut Connection) -> Result<Vec<String>, Error> {
+    let names: Vec<_> = TABLES.iter().map(|table| table.name()).chain([MARK]).collect();
+    let sql = format!(
+        "SELECT relname FROM pg_catalog.pg_class \
+         WHERE relnamespace = 'public'::regnamespace AND relname IN ('{}') ORDER BY relname",
+        names.join("', '")
+    );
+    let rows = connection.simple(&sql).await?;
+    Ok(rows.into_iter().flatten().flatten().collect())
+}
+
+/// The routines of our names, with their arguments' types.
+async fn existing_routines(connection: &mut Connection) -> Result<Vec<String>, Error> {
+    let names: Vec<_> = ROUTINES.iter().map(|(name, _)| *name).collect();
+    let sql = format!(
+        "SELECT oid::regprocedure FROM pg_catalog.pg_proc \
+         WHERE pronamespace = 'public'::regnamespace AND proname IN ('{}') ORDER BY proname",
+        names.join("', '")
+    );
+    let rows = connection.simple(&sql).await?;
+    Ok(rows.into_iter().flatten().flatten().collect())
+}

@@ -1,0 +1,74 @@
+//! Rows of `customer` and `history`.
+
+use std::ops::Range;
+
+use super::super::random::{A_C_LAST, LAST_NAME_BYTES_MAX, Purpose, Stream, last_name};
+use super::{POPULATED_AT_US, Population, field};
+use pgwire::copy;
+
+/// Customers 1..=1000 of a district bear the thousand names in order, so that each exists.
+const NAMED_IN_ORDER: u32 = 1000;
+
+pub fn append_customers(
+    population: &Population,
+    warehouse: u32,
+    district: u32,
+    customers: Range<u32>,
+    out: &mut Vec<u8>,
+) -> u64 {
+    let rows = customers.len() as u64;
+    for customer in customers {
+        let ids = [warehouse, district, customer].map(u64::from);
+        let stream = &mut Stream::new(population.seed, Purpose::Customer, &ids);
+        copy::row(out, 21);
+        copy::timestamptz(out, POPULATED_AT_US);
+        copy::int4(out, customer as i32);
+        copy::int4(out, warehouse as i32);
+        copy::int2(out, district as i16);
+        copy::int2(out, 1);
+        copy::int2(out, 0);
+        field::random_text(stream, 8, 16, out);
+        copy::text(out, b"OE");
+        let mut name = [0; LAST_NAME_BYTES_MAX];
+        let length = last_name(name_number(stream, population.c_load, customer), &mut name);
+        copy::text(out, &name[..length]);
+        field::address(stream, out);
+        field::random_digits(stream, 16, out);
+        copy::text(out, if stream.one_in(10) { b"BC" } else { b"GC" });
+        copy::numeric(out, 50_000 * 100, 2);
+        copy::numeric(out, i64::from(stream.uniform(0, 5000)), 4);
+        copy::numeric(out, -10 * 100, 2);
+        copy::numeric(out, 10 * 100, 2);
+        field::random_text(stream, 300, 500, out);
+    }
+    rows
+}
+
+fn name_number(stream: &mut Stream, c_load: u32, customer: u32) -> u32 {
+    if customer <= NAMED_IN_ORDER { customer - 1 } else { stream.nurand(A_C_LAST, c_load, 0, 999) }
+}
+
+/// One payment of each customer, in the customers' order: the table has no key.
+pub fn append_history(
+    seed: u64,
+    warehouse: u32,
+    district: u32,
+    customers: Range<u32>,
+    out: &mut Vec<u8>,
+) -> u64 {
+    let rows = customers.len() as u64;
+    for customer in customers {
+        let ids = [warehouse, district, customer].map(u64::from);
+        let stream = &mut Stream::new(seed, Purpose::History, &ids);
+        copy::row(out, 8);
+        copy::timestamptz(out, POPULATED_AT_US);
+        copy::int4(out, customer as i32);
+        copy::int4(out, warehouse as i32);
+        copy::int4(out, warehouse as i32);
+        copy::int2(out, district as i16);
+        copy::int2(out, district as i16);
+        copy::numeric(out, 10 * 100, 2);
+        field::random_text(stream, 12, 24, out);
+    }
+    rows
+}

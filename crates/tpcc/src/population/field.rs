@@ -1,0 +1,49 @@
+//! Columns of random or fixed text, written where they will be sent from.
+
+use super::super::random::Stream;
+use pgwire::copy;
+
+/// A text of `low..=high` random characters.
+#[inline]
+pub fn random_text(stream: &mut Stream, low: u32, high: u32, out: &mut Vec<u8>) {
+    let length = if low == high { low } else { stream.uniform(low, high) };
+    stream.text(reserve(length as usize, out));
+}
+
+/// A text of `count` random digits.
+pub fn random_digits(stream: &mut Stream, count: usize, out: &mut Vec<u8>) {
+    stream.digits(reserve(count, out));
+}
+
+/// `I_DATA` and `S_DATA`: 26..=50 random characters, in a tenth of the rows with ORIGINAL somewhere in them.
+pub fn data(stream: &mut Stream, out: &mut Vec<u8>) {
+    const WORD: &[u8] = b"ORIGINAL";
+    let length = stream.uniform(26, 50);
+    let text = reserve(length as usize, out);
+    stream.text(text);
+    if stream.one_in(10) {
+        let place = stream.below(length - WORD.len() as u32 + 1) as usize;
+        text[place..place + WORD.len()].copy_from_slice(WORD);
+    }
+}
+
+/// Street, street, city, state and zip: five columns (clauses 4.3.2.7 and 4.3.3.1).
+pub fn address(stream: &mut Stream, out: &mut Vec<u8>) {
+    for _ in 0..3 {
+        random_text(stream, 10, 20, out);
+    }
+    let state = [0; 2].map(|_: u8| b'A' + stream.below(26) as u8);
+    copy::text(out, &state);
+    let mut zip = *b"000011111";
+    stream.digits(&mut zip[..4]);
+    copy::text(out, &zip);
+}
+
+/// Writes a column's length and returns the room for its bytes.
+#[inline]
+fn reserve(length: usize, out: &mut Vec<u8>) -> &mut [u8] {
+    out.extend_from_slice(&(length as i32).to_be_bytes());
+    let start = out.len();
+    out.resize(start + length, 0);
+    &mut out[start..]
+}

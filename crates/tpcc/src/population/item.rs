@@ -1,0 +1,40 @@
+//! Rows of `item` and `stock`.
+
+use std::ops::Range;
+
+use super::super::random::{Purpose, Stream};
+use super::field;
+use pgwire::copy;
+
+pub fn append_items(seed: u64, items: Range<u32>, out: &mut Vec<u8>) -> u64 {
+    let rows = items.len() as u64;
+    for item in items {
+        let stream = &mut Stream::new(seed, Purpose::Item, &[u64::from(item)]);
+        copy::row(out, 5);
+        copy::int4(out, item as i32);
+        copy::int4(out, stream.uniform(1, 10_000) as i32);
+        field::random_text(stream, 14, 24, out);
+        copy::numeric(out, i64::from(stream.uniform(100, 10_000)), 2);
+        field::data(stream, out);
+    }
+    rows
+}
+
+pub fn append_stock(seed: u64, warehouse: u32, items: Range<u32>, out: &mut Vec<u8>) -> u64 {
+    let rows = items.len() as u64;
+    for item in items {
+        let stream = &mut Stream::new(seed, Purpose::Stock, &[u64::from(warehouse), u64::from(item)]);
+        copy::row(out, 17);
+        copy::int4(out, item as i32);
+        copy::int4(out, warehouse as i32);
+        copy::int4(out, 0);
+        copy::int2(out, stream.uniform(10, 100) as i16);
+        copy::int2(out, 0);
+        copy::int2(out, 0);
+        for _ in 0..10 {
+            field::random_text(stream, 24, 24, out);
+        }
+        field::data(stream, out);
+    }
+    rows
+}

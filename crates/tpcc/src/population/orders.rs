@@ -1,0 +1,86 @@
+//! Rows of `orders`, `order_line` and `new_order`.
+
+use std::ops::Range;
+
+use super::super::random::{Purpose, Stream};
+use super::{CUSTOMERS, DELIVERED, ITEMS, POPULATED_AT_US, field};
+use pgwire::copy;
+
+/// What `orders` and `order_line` must agree on: drawn first from the order's own stream.
+fn line_count(stream: &mut Stream) -> u32 {
+    stream.uniform(5, 15)
+}
+
+fn order_stream(seed: u64, warehouse: u32, district: u32, order: u32) -> Stream {
+    Stream::new(seed, Purpose::Order, &[warehouse, district, order].map(u64::from))
+}
+
+/// All orders of a district: their customers are one permutation.
+pub fn append_orders(seed: u64, warehouse: u32, district: u32, out: &mut Vec<u8>) -> u64 {
+    let ids = [warehouse, district].map(u64::from);
+    let mut customers = [0; CUSTOMERS as usize];
+    Stream::new(seed, Purpose::OrderCustomers, &ids).permutation(&mut customers);
+    for (order, customer) in (1..=CUSTOMERS).zip(customers) {
+        let stream = &mut order_stream(seed, warehouse, district, order);
+        let lines = line_count(stream);
+        copy::row(out, 8);
+        copy::timestamptz(out, POPULATED_AT_US);
+        copy::int4(out, order as i32);
+        copy::int4(out, warehouse as i32);
+        copy::int4(out, customer as i32);
+        copy::int2(out, district as i16);
+        if order <= DELIVERED {
+            copy::int2(out, stream.uniform(1, 10) as i16);
+        } else {
+            copy::null(out);
+        }
+        copy::int2(out, lines as i16);
+        copy::int2(out, 1);
+    }
+    u64::from(CUSTOMERS)
+}
+
+pub fn append_order_lines(
+    seed: u64,
+    warehouse: u32,
+    district: u32,
+    orders: Range<u32>,
+    out: &mut Vec<u8>,
+) -> u64 {
+    let mut rows = 0;
+    for order in orders {
+        let lines = line_count(&mut order_stream(seed, warehouse, district, order));
+        let ids = [warehouse, district, order].map(u64::from);
+        let stream = &mut Stream::new(seed, Purpose::OrderLines, &ids);
+        let delivered = order <= DELIVERED;
+        for line in 1..=lines {
+            copy::row(out, 10);
+            if delivered {
+                copy::timestamptz(out, POPULATED_AT_US);
+            } else {
+                copy::null(out);
+            }
+            copy::int4(out, order as i32);
+            copy::int4(out, warehouse as i32);
+            copy::int4(out, stream.uniform(1, ITEMS) as i32);
+            copy::int4(out, warehouse as i32);
+            copy::int2(out, district as i16);
+            copy::int2(out, line as i16);
+            copy::int2(out, 5);
+            copy::numeric(out, if delivered { 0 } else { i64::from(stream.uniform(1, 999_999)) }, 2);
+            field::random_text(stream, 24, 24, out);
+        }
+        rows += u64::from(lines);
+    }
+    rows
+}
+
+pub fn append_new_orders(warehouse: u32, district: u32, out: &mut Vec<u8>) -> u64 {
+    for order in DELIVERED + 1..=CUSTOMERS {
+        copy::row(out, 3);
+        copy::int4(out, warehouse as i32);
+        copy::int4(out, order as i32);
+        copy::int2(out, district as i16);
+    }
+    u64::from(CUSTOMERS - DELIVERED)
+}

@@ -1,0 +1,128 @@
+//! The data model: names, SQL and sizes. The SQL stands beside it, one statement or routine a file.
+
+use std::sync::LazyLock;
+
+use super::population::{TABLES, Table};
+use loader::format::format_of;
+
+/// The version of the population's bytes: raised when they change.
+const POPULATION: &str = "1";
+/// Which format a dataset has: a digest of everything that a load writes, so that no dataset with older rows, indexes
+/// or routines passes for one of today's.
+pub static FORMAT: LazyLock<String> = LazyLock::new(|| {
+    let tables = TABLES
+        .iter()
+        .flat_map(|table| std::iter::once(table.create()).chain(table.indexes().iter().copied()));
+    let routines = ROUTINES.iter().map(|(_, create)| *create);
+    format_of([POPULATION, CREATE_MARK].into_iter().chain(tables).chain(routines))
+});
+/// The table whose one row marks a dataset as whole.
+pub const MARK: &str = "pgdyno_dataset";
+/// Creates the mark's table, without its row.
+pub const CREATE_MARK: &str = include_str!("sql/table/pgdyno_dataset.sql");
+
+/// The server-side routines, name and statement, in an order that they can be created in.
+pub const ROUTINES: [(&str, &str); 7] = [
+    ("tpcc_customer_by_name", include_str!("sql/routine/customer_by_name.sql")),
+    ("tpcc_order_lines_one_by_one", include_str!("sql/routine/order_lines_one_by_one.sql")),
+    ("tpcc_new_order", include_str!("sql/routine/new_order.sql")),
+    ("tpcc_payment", include_str!("sql/routine/payment.sql")),
+    ("tpcc_order_status", include_str!("sql/routine/order_status.sql")),
+    ("tpcc_delivery", include_str!("sql/routine/delivery.sql")),
+    ("tpcc_stock_level", include_str!("sql/routine/stock_level.sql")),
+];
+
+impl Table {
+    /// Its name in the database.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OrderLine => "order_line",
+            Self::Stock => "stock",
+            Self::Customer => "customer",
+            Self::History => "history",
+            Self::Orders => "orders",
+            Self::Item => "item",
+            Self::NewOrder => "new_order",
+            Self::District => "district",
+            Self::Warehouse => "warehouse",
+        }
+    }
+
+    /// The statement that creates it, without indexes.
+    #[must_use]
+    pub fn create(self) -> &'static str {
+        match self {
+            Self::OrderLine => include_str!("sql/table/order_line.sql"),
+            Self::Stock => include_str!("sql/table/stock.sql"),
+            Self::Customer => include_str!("sql/table/customer.sql"),
+            Self::History => include_str!("sql/table/history.sql"),
+            Self::Orders => include_str!("sql/table/orders.sql"),
+            Self::Item => include_str!("sql/table/item.sql"),
+            Self::NewOrder => include_str!("sql/table/new_order.sql"),
+            Self::District => include_str!("sql/table/district.sql"),
+            Self::Warehouse => include_str!("sql/table/warehouse.sql"),
+        }
+    }
+
+    /// The statements that create its primary key and further index.
+    #[must_use]
+    pub fn indexes(self) -> &'static [&'static str] {
+        match self {
+            Self::OrderLine => &[include_str!("sql/index/order_line_key.sql")],
+            Self::Stock => &[include_str!("sql/index/stock_key.sql")],
+            Self::Customer => {
+                &[include_str!("sql/index/customer_key.sql"), include_str!("sql/index/customer_name.sql")]
+            }
+            Self::History => &[],
+            Self::Orders => {
+                &[include_str!("sql/index/orders_key.sql"), include_str!("sql/index/orders_customer.sql")]
+            }
+            Self::Item => &[include_str!("sql/index/item_key.sql")],
+            Self::NewOrder => &[include_str!("sql/index/new_order_key.sql")],
+            Self::District => &[include_str!("sql/index/district_key.sql")],
+            Self::Warehouse => &[include_str!("sql/index/warehouse_key.sql")],
+        }
+    }
+
+    /// Bytes on disk of `rows` rows and their indexes, as PostgreSQL 15 has them after a load of two
+    /// warehouses, plus the first pages and the free-space and visibility maps, which outweigh a small table.
+    #[must_use]
+    pub fn bytes_estimated(self, rows: u64) -> u64 {
+        const SMALL_TABLE_BYTES: u64 = 80 << 10;
+        let bytes_per_row = match self {
+            Self::OrderLine => 93 + 32,
+            Self::Stock => 342 + 23,
+            Self::Customer => 608 + 91,
+            Self::History => 80,
+            Self::Orders => 60 + 64,
+            Self::Item => 106 + 23,
+            Self::NewOrder => 45 + 32,
+            Self::District => 130 + 30,
+            Self::Warehouse => 110 + 30,
+        };
+        rows * bytes_per_row + SMALL_TABLE_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_routine_is_another_format() {
+        let whole = |change: &str| {
+            let parts: Vec<String> = ROUTINES.iter().map(|(_, create)| create.replace('5', change)).collect();
+            format_of(parts.iter().map(String::as_str))
+        };
+        assert_eq!(whole("5"), format_of(ROUTINES.iter().map(|(_, create)| *create)));
+        assert_ne!(whole("5"), whole("6"));
+    }
+
+    #[test]
+    fn the_routines_are_created_under_the_names_that_they_are_dropped_by() {
+        for (name, create) in ROUTINES {
+            assert!(create.contains(&format!("CREATE OR REPLACE FUNCTION {name}(")), "{name}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Payment as statements (clause 2.5.2), and the search for a customer by name.
+
+use super::Scratch;
+use super::Statement::{
+    Begin, Commit, CustomersByName, InsertHistory, PayCustomer, PayDistrict, PayWarehouse,
+};
+use super::exchange::{Session, call, ignore, missing};
+use crate::input::{Customer, Payment};
+use driver::Ending;
+use pgwire::frontend::Cents;
+use reactor::Error;
+
+/// `H_DATA`: two names of at most ten characters, four spaces between them.
+const HISTORY_BYTES_MAX: usize = 24;
+
+/// A name of a warehouse or district.
+#[derive(Clone, Copy, Default)]
+struct Name {
+    letters: [u8; 10],
+    length: usize,
+}
+
+impl Name {
+    fn read(text: &str) -> Self {
+        let mut name = Self { length: text.len().min(10), ..Self::default() };
+        name.letters[..name.length].copy_from_slice(&text.as_bytes()[..name.length]);
+        name
+    }
+}
+
+pub async fn attempt(
+    session: &mut Session<'_>,
+    warehouse: i32,
+    payment: &Payment,
+    scratch: &mut Scratch,
+) -> Result<Ending, Error> {
+    let place = (payment.customer_warehouse, payment.customer_district);
+    let customer = begin(session, place, &payment.customer, scratch).await?;
+    let (warehouse_name, district_name) = pay(session, warehouse, payment, customer).await?;
+
+    let mut text = [b' '; HISTORY_BYTES_MAX];
+    let second = warehouse_name.length + 4;
+    let end = second + district_name.length;
+    text[..warehouse_name.length].copy_from_slice(&warehouse_name.letters[..warehouse_name.length]);
+    text[second..end].copy_from_slice(&district_name.letters[..district_name.length]);
+    let amount = Cents(payment.amount_cents);
+    let send = |out: &mut Vec<u8>, index: usize| match index {
+        0 => call(
+            out,
+            InsertHistory,
+            &[&place.1, &place.0, &customer, &payment.district, &warehouse, &amount, &&text[..end]],
+        ),
+        _ => call(out, Commit, &[]),
+    };
+    session.exchange(2, send, ignore).await?;
+    Ok(Ending::Committed)
+}
+
+/// Changes the customer, the district and, last because all payments wait for it, the warehouse. Gives the names of the
+/// warehouse and the district.
+async fn pay(
+    session: &mut Session<'_>,
+    warehouse: i32,
+    payment: &Payment,
+    customer: i32,
+) -> Result<(Name, Name), Error> {
+    let amount = Cents(payment.amount_cents);
+    let district = payment.district;
+    let mut names = [None; 3];
+    session
+        .exchange(
+            3,
+            |out, index| match index {
+                0 => call(
+                    out,
+                    PayCustomer,
+                    &[
+                        &payment.customer_warehouse,
+                        &payment.customer_district,
+                        &customer,
+                        &amount,
+                        &district,
+                        &warehouse,
+                    ],
+                ),
+                1 => call(out, PayDistrict, &[&warehouse, &district, &amount]),
+                _ => call(out, PayWarehouse, &[&warehouse, &amount]),
+            },
+            |index, row| {
+                names[index] = Some(Name::read(row.text(0)?));
+                Ok(())
+            },
+        )
+        .await?;
+    match names {
+        [Some(_), Some(district), Some(warehouse)] => Ok((warehouse, district)),
+        _ => Err(missing("such customer, district or warehouse")),
+    }
+}
+
+/// Begins, and finds the customer of a warehouse and district: row n/2, rounded up, of those of a last name.
+pub async fn begin(
+    session: &mut Session<'_>,
+    place: (i32, i16),
+    customer: &Customer,
+    scratch: &mut Scratch,
+) -> Result<i32, Error> {
+    let found = &mut scratch.customers;
+    found.clear();
+    let (warehouse, district) = place;
+    let statements = if customer.name().is_some() { 2 } else { 1 };
+    session
+        .exchange(
+            statements,
+            |out, index| match index {
+                0 => call(out, Begin, &[]),
+                _ => call(out, CustomersByName, &[&warehouse, &district, &customer.name()]),
+            },
+            |_, row| {
+                found.push(row.i32(0)?);
+                Ok(())
+            },
+        )
+        .await?;
+    let middle = found.len().div_ceil(2).checked_sub(1).and_then(|index| found.get(index).copied());
+    customer.id().or(middle).ok_or_else(|| missing("customer of a name that it must have"))
+}

@@ -1,0 +1,176 @@
+//! A terminal: one client of the workload.
+
+use super::input::{Desk, Input};
+use super::mix::Mix;
+use super::procedures;
+use super::random::{Constants, Purpose, Stream, run_constants};
+use super::schema::{FORMAT, MARK};
+use super::statements::{self, Scratch};
+use super::tally::Tally;
+use super::workload::{Calls, Tpcc};
+use driver::{Ending, Seat, User};
+use reactor::{Connection, Error, Nanos};
+
+/// Keying times by kind, in seconds (clause 5.2.5.2).
+const KEYING_S: [u64; 5] = [18, 3, 2, 2, 2];
+/// Mean think times by kind, in seconds (clause 5.2.5.7).
+const THINK_MEAN_S: [f64; 5] = [12.0, 12.0, 10.0, 5.0, 5.0];
+/// Think times are cut at so many times their mean.
+const THINK_CUT: f64 = 10.0;
+
+/// See the module.
+pub struct Terminal {
+    workload: Tpcc,
+    seat: Seat,
+    desk: Desk,
+    mix: Mix,
+    mix_stream: Stream,
+    inputs: Stream,
+    think: Stream,
+    input: Input,
+    scratch: Scratch,
+}
+
+impl Terminal {
+    pub(super) fn new(workload: Tpcc, seat: Seat) -> Self {
+        let stream = |purpose| Stream::new(seat.seed, purpose, &[]);
+        Self {
+            workload,
+            seat,
+            // Until `prepare` has asked the database how many warehouses there are.
+            desk: Desk::new(0, 1, 1, Constants { c_last: 0, c_id: 0, item: 0 }),
+            mix: Mix::new(workload.specification.mix),
+            mix_stream: stream(Purpose::Mix),
+            inputs: stream(Purpose::Inputs),
+            think: stream(Purpose::Think),
+            input: Input::Delivery(1),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// The number of warehouses and the constant of the last names, from the mark of a whole dataset.
+    async fn dataset(connection: &mut Connection) -> Result<(u32, u32), Error> {
+        let sql = format!("SELECT scale, c_load, format FROM {MARK} WHERE workload = 'tpcc'");
+        let rows = connection.simple(&sql).await.map_err(|error| match error.sqlstate() {
+            Some(code) if code.as_str() == "42P01" => {
+                Error::Workload("the database holds no dataset of pgdyno's; load one first".to_owned())
+            }
+            _ => error,
+        })?;
+        let [row] = &rows[..] else {
+            return Err(Error::Workload(
+                "the database holds no whole tpcc dataset; load it again".to_owned(),
+            ));
+        };
+        let text = |column: usize| row.get(column)?.as_deref();
+        let number = |column: usize| text(column)?.parse::<u32>().ok();
+        match (number(0), number(1), text(2)) {
+            (Some(warehouses @ 1..), Some(c_load), Some(format)) if format == *FORMAT => {
+                Ok((warehouses, c_load))
+            }
+            _ => {
+                Err(Error::Workload("the dataset is of another version of pgdyno; load it again".to_owned()))
+            }
+        }
+    }
+}
+
+impl User for Terminal {
+    type Tally = Tally;
+
+    async fn prepare(&mut self, connection: &mut Connection) -> Result<(), Error> {
+        let (warehouses, c_load) = Self::dataset(connection).await?;
+        let constants = run_constants(self.workload.seed, c_load);
+        self.desk = Desk::new(self.seat.client, self.seat.clients, warehouses, constants);
+        match self.workload.specification.calls {
+            Calls::Procedures => procedures::prepare(connection, self.workload.specification.isolation).await,
+            Calls::Statements => statements::prepare(connection, self.workload.specification.isolation).await,
+        }
+    }
+
+    #[inline]
+    fn draw(&mut self, tally: &mut Tally) -> usize {
+        let kind = self.mix.draw(&mut self.mix_stream);
+        self.input = Input::draw(kind, &self.desk, &mut self.inputs);
+        tally.count(&self.input, self.desk.warehouse as i32, self.desk.constants);
+        kind as usize
+    }
+
+    #[inline]
+    async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error> {
+        match self.workload.specification.calls {
+            Calls::Procedures => procedures::attempt(connection, &self.desk, &self.input).await,
+            Calls::Statements => {
+                let pipeline = self.workload.specification.pipeline;
+                statements::attempt(connection, pipeline, &self.desk, &self.input, &mut self.scratch).await
+            }
+        }
+    }
+
+    fn keying(&self) -> Nanos {
+        Nanos(KEYING_S[self.input.kind() as usize] * 1_000_000_000)
+    }
+
+    fn thinking(&mut self) -> Nanos {
+        let mean_s = THINK_MEAN_S[self.input.kind() as usize];
+        Nanos::from_s((-self.think.fraction().ln()).min(THINK_CUT) * mean_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn terminal(client: u32) -> Terminal {
+        let workload =
+            json!({"kind": "tpcc", "calls": "procedures", "isolation": "serializable", "mix": "deck"});
+        let workload = Tpcc::read(&workload, 1).expect("sound");
+        Terminal::new(workload, Seat { client, clients: 2, thread: 0, seed: u64::from(client) })
+    }
+
+    #[test]
+    fn the_same_seed_draws_the_same_transactions_and_another_one_others() {
+        let draws = |client| {
+            let (mut terminal, mut tally) = (terminal(client), Tally::default());
+            (0..100).map(|_| (terminal.draw(&mut tally), format!("{:?}", terminal.input))).collect::<Vec<_>>()
+        };
+        assert_eq!(draws(0), draws(0));
+        assert_ne!(draws(0), draws(1));
+    }
+
+    #[test]
+    fn think_times_have_their_mean_and_their_cut() {
+        let mut terminal = terminal(0);
+        terminal.input = Input::StockLevel(10);
+        let times: Vec<f64> = (0..50_000).map(|_| terminal.thinking().as_s()).collect();
+        let mean = times.iter().sum::<f64>() / times.len() as f64;
+        assert!((mean - 5.0).abs() < 0.12, "mean {mean} s");
+        assert!(times.iter().all(|&s| s <= 50.0));
+        assert_eq!(terminal.keying(), Nanos(2_000_000_000));
+    }
+
+    #[test]
+    fn the_tally_adds_up() {
+        let (mut terminal, mut tally) = (terminal(0), Tally::default());
+        for _ in 0..2300 {
+            terminal.draw(&mut tally);
+        }
+        let mut twice = tally.clone();
+        driver::Tally::merge(&mut twice, &tally);
+        for (tally, times) in [(tally.value(), 1), (twice.value(), 2)] {
+            assert_eq!(tally["drawn"]["new_order"], 1000 * times);
+            let sum = |key: &str| {
+                tally[key].as_array().map(|bins| bins.iter().filter_map(serde_json::Value::as_u64).sum())
+            };
+            let number = |key: &str| tally[key].as_u64();
+            assert_eq!(sum("lines_per_order"), Some(1000 * times));
+            let items =
+                sum("item").zip(number("rollbacks_drawn")).map(|(items, rolled_back)| items + rolled_back);
+            assert_eq!(items, number("order_lines"));
+            let by_name = tally["by_name"]["payment"].as_u64().zip(tally["by_name"]["order_status"].as_u64());
+            assert_eq!(sum("c_last"), by_name.map(|(payment, status)| payment + status));
+            assert_eq!(sum("c_id").zip(sum("c_last")).map(|(a, b)| a + b), Some(2100 * times));
+        }
+    }
+}

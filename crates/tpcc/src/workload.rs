@@ -1,0 +1,140 @@
+//! The workload as the driver sees it: its specification, its terminals.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::mix::{KINDS, Kind, MixSpecification};
+use super::tally::Tally;
+use super::terminal::Terminal;
+use driver::{Seat, Workload};
+
+/// The workload `tpcc`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tpcc {
+    pub(super) specification: Specification,
+    /// The run's seed, of which NURand's constants are made: all clients have the same.
+    pub(super) seed: u64,
+}
+
+/// The workload's part of a specification.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Specification {
+    #[allow(dead_code)] // The caller has looked at it; here it has to be a known key.
+    kind: TpccName,
+    pub calls: Calls,
+    #[serde(default)]
+    pub pipeline: bool,
+    pub isolation: Isolation,
+    pub mix: MixSpecification,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum TpccName {
+    Tpcc,
+}
+
+/// How transactions are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Calls {
+    /// One server-side routine a transaction.
+    Procedures,
+    /// The client's SQL.
+    Statements,
+}
+
+/// The isolation level of every transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[allow(missing_docs)] // The names of the SQL standard.
+pub enum Isolation {
+    #[serde(rename = "read committed")]
+    ReadCommitted,
+    #[serde(rename = "repeatable read")]
+    RepeatableRead,
+    #[serde(rename = "serializable")]
+    Serializable,
+}
+
+impl Isolation {
+    /// As SQL has it.
+    #[must_use]
+    pub fn sql(self) -> &'static str {
+        match self {
+            Self::ReadCommitted => "read committed",
+            Self::RepeatableRead => "repeatable read",
+            Self::Serializable => "serializable",
+        }
+    }
+}
+
+impl Tpcc {
+    /// Reads the workload's part of a specification, for a run with `seed`. The error is one line for a person.
+    pub fn read(workload: &Value, seed: u64) -> Result<Self, String> {
+        let specification =
+            Specification::deserialize(workload).map_err(|error| format!("workload: {error}"))?;
+        match specification.mix.problem() {
+            Some(problem) => Err(problem.to_owned()),
+            None => Ok(Self { specification, seed }),
+        }
+    }
+}
+
+impl Workload for Tpcc {
+    type User = Terminal;
+    type Tally = Tally;
+
+    fn kinds(&self) -> Vec<&str> {
+        KINDS.to_vec()
+    }
+
+    fn new_order(&self) -> Option<usize> {
+        Some(Kind::NewOrder as usize)
+    }
+
+    fn user(&self, seat: Seat) -> Terminal {
+        Terminal::new(*self, seat)
+    }
+
+    fn tally(&self, tally: &Tally) -> Value {
+        tally.value()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn sound() -> Value {
+        json!({"kind": "tpcc", "calls": "procedures", "pipeline": false, "isolation": "read committed", "mix": "deck"})
+    }
+
+    #[test]
+    fn a_sound_specification_is_read() {
+        let read = Tpcc::read(&sound(), 1).expect("sound");
+        assert_eq!(read.specification.calls, Calls::Procedures);
+    }
+
+    #[test]
+    fn a_wrong_specification_is_refused() {
+        let cases = [
+            ("calls", json!("routines")),
+            ("isolation", json!("read uncommitted")),
+            ("mix", json!("cards")),
+            ("mix", json!({"new_order": 1})),
+            (
+                "mix",
+                json!({"new_order": 0, "payment": 0, "order_status": 0, "delivery": 0, "stock_level": 0}),
+            ),
+            ("pipeline", json!(1)),
+            ("unknown", json!(1)),
+        ];
+        for (key, value) in cases {
+            let mut workload = sound();
+            workload[key] = value;
+            assert!(Tpcc::read(&workload, 1).expect_err(key).starts_with("workload: "), "{workload}");
+        }
+    }
+}
