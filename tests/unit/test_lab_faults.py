@@ -109,7 +109,7 @@ def test_a_server_that_lost_connections_and_let_them_in_again_was_not_undisturbe
 def run_of(ended: dict[str, Any], connections_lost: int) -> Run:
     """Of the arms a and b, the first of which lost connections."""
     targets = [
-        {"kinds": {}, "committed_new_orders": 1, "tally": {}, "connections_lost": n}
+        {"kinds": {}, "counters": {"new_orders": 1}, "tally": {}, "connections_lost": n}
         for n in (connections_lost, 0)
     ]
     return Run(result={**ended, "targets": targets, "driver": {"memory_peak_bytes": 1}})

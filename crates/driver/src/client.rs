@@ -176,7 +176,10 @@ impl<'a, D: Dial, U: User> Client<'a, D, U> {
             let mut retries = 0;
             let (outcome, failure) = loop {
                 match self.attempt(connection).await {
-                    Ok(Ending::Committed) => break (Outcome::Ok, None),
+                    Ok(Ending::Committed) => {
+                        self.place.lane.count(|counters| self.user.add_to_counters(counters));
+                        break (Outcome::Ok, None);
+                    }
                     Ok(Ending::RolledBack) => break (Outcome::RolledBack, None),
                     Err(failure) if failure.again && retries < self.place.rules.retries_max => {
                         (self.place.tell)(News::Error(failure.error));

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::event::Events;
-use super::job::{AnyWorkload, Job};
+use super::event::{self, Events};
+use super::job::AnyWorkload;
 use super::order::{ERRORS_MAX, Input, Order, Report};
 use super::spec::{Role, Spec};
 use crate::record::Counts;
@@ -64,6 +64,8 @@ pub struct Control<'a, 'e> {
     pub totals: Vec<Vec<Counts>>,
     /// By target and kind: the measured part, as of the last drained slice.
     pub measured: Vec<Vec<Counts>>,
+    /// By target: the workload's own counters, as of the last drained slice.
+    pub counters: Vec<Vec<u64>>,
     /// Slices bound by transactions that ended before all of these were done.
     pub unfinished: Vec<usize>,
     /// Slices of the warm-up that were not carried out, because it was ended on order.
@@ -163,7 +165,8 @@ impl Control<'_, '_> {
     fn summary(&self, target: usize) -> Value {
         let counts = &self.totals[target];
         let transactions: u64 = counts.iter().map(Counts::executed).sum();
-        json!({"transactions": transactions, "committed_new_orders": new_orders(self.jobs[target].job(), counts)})
+        let counters = event::by_name(self.jobs[target].job().counters(), &self.counters[target]);
+        json!({"transactions": transactions, "counters": counters})
     }
 
     // ---- what comes in, what goes out
@@ -252,11 +255,6 @@ impl Control<'_, '_> {
     pub fn write(&mut self, event: &str, body: Value) -> Result<(), Halt> {
         self.events.write(event, body).map_err(|_| Halt::Stopped(Stopped::Stop))
     }
-}
-
-/// Commits of the kind that is counted as new orders; 0 where a workload has none.
-pub fn new_orders(job: &dyn Job, counts: &[Counts]) -> u64 {
-    job.new_order().and_then(|kind| counts.get(kind)).map_or(0, |counts| counts.ok)
 }
 
 /// See [`Failure`].

@@ -37,6 +37,13 @@ pub fn by_kind(names: &[&str], counts: &[Counts]) -> Value {
     Value::Object(pairs.collect::<Map<_, _>>())
 }
 
+/// Counters by their name: 0 before the first value.
+pub fn by_name(names: &[&str], counters: &[u64]) -> Value {
+    let values = counters.iter().copied().chain(std::iter::repeat(0));
+    let pairs = names.iter().zip(values).map(|(name, value)| ((*name).to_owned(), json!(value)));
+    Value::Object(pairs.collect::<Map<_, _>>())
+}
+
 /// The quantiles of an interval.
 pub fn quantiles(latency: &Histogram) -> Value {
     let [p50, p95, p99] = [0.5, 0.95, 0.99].map(|quantile| latency.quantile_ns(quantile));

@@ -15,8 +15,8 @@ pub trait Job: Sync {
     /// See [`Workload::kinds`].
     fn kinds(&self) -> Vec<&str>;
 
-    /// See [`Workload::new_order`].
-    fn new_order(&self) -> Option<usize>;
+    /// See [`Workload::counters`].
+    fn counters(&self) -> &'static [&'static str];
 
     /// A thread's share.
     fn shift(&self) -> Box<dyn Shift + '_>;
@@ -60,8 +60,8 @@ impl<W: Workload> Job for OneJob<W> {
         self.workload.kinds()
     }
 
-    fn new_order(&self) -> Option<usize> {
-        self.workload.new_order()
+    fn counters(&self) -> &'static [&'static str] {
+        self.workload.counters()
     }
 
     fn shift(&self) -> Box<dyn Shift + '_> {

@@ -220,6 +220,12 @@ impl Lane {
         self.record.borrow_mut().begun += 1;
     }
 
+    /// Lets a workload add to its counters.
+    #[inline]
+    pub fn count(&self, add: impl FnOnce(&mut [u64])) {
+        add(&mut self.record.borrow_mut().counters);
+    }
+
     /// Records a transaction's outcome; `why` it failed, if it did.
     #[inline]
     pub fn end(&self, window: &Window, sample: &Sample, why: Option<&str>) {

@@ -65,8 +65,10 @@ pub enum Report {
 pub struct Drained {
     /// By kind: everything since connection,
     pub totals: Vec<Counts>,
-    /// and the measured part of it.
+    /// the measured part of it,
     pub measured: Vec<Counts>,
+    /// and the workload's own counters since connection.
+    pub counters: Vec<u64>,
     /// Latencies since the last report.
     pub latency: Histogram,
     /// When the last transaction had ended.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::lane::Window;
 use super::order::Drained;
 use super::spec::Slice;
-use crate::record::{Counts, Histogram, merge_counts};
+use crate::record::{Counts, Histogram, merge_counters, merge_counts};
 use reactor::{Nanos, Usage};
 
 /// What ended a slice.
@@ -77,6 +77,7 @@ pub struct Side {
     pub drained: Parts,
     pub totals_before: Vec<Counts>,
     pub measured: Vec<Counts>,
+    pub counters: Vec<u64>,
     pub drained_at: Nanos,
     pub abandoned: u32,
     /// What the threads have used that drive this target.
@@ -91,6 +92,7 @@ impl Side {
             drained: Parts::default(),
             totals_before: totals.to_vec(),
             measured: Vec::new(),
+            counters: Vec::new(),
             drained_at: opened,
             abandoned: 0,
             used: Usage::default(),
@@ -100,6 +102,7 @@ impl Side {
     pub fn add(&mut self, drained: &Drained) {
         self.drained.add(&drained.totals, &drained.latency);
         merge_counts(&mut self.measured, &drained.measured);
+        merge_counters(&mut self.counters, &drained.counters);
         self.drained_at = self.drained_at.max(drained.at);
         self.abandoned += drained.abandoned;
         self.used += drained.used;

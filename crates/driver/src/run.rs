@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
-use super::control::{Control, Failure, Halt, Stopped, new_orders};
+use super::control::{Control, Failure, Halt, Stopped};
 use super::event::{self, Events};
 use super::job::AnyWorkload;
 use super::order::{Input, Order, Report};
@@ -135,6 +135,7 @@ impl Run<'_> {
             events,
             totals: vec![Vec::new(); spec.targets.len()],
             measured: vec![Vec::new(); spec.targets.len()],
+            counters: vec![Vec::new(); spec.targets.len()],
             unfinished: Vec::new(),
             left_out: Vec::new(),
             is_warm: false,
@@ -230,7 +231,7 @@ impl Run<'_> {
             let job = self.jobs[index].job();
             let kinds = job.kinds();
             json!({"kinds": event::measured(&kinds, &record.measured), "totals": event::by_kind(&kinds, &record.totals),
-                "committed_new_orders": new_orders(job, &record.totals), "connections_lost": record.connections_lost,
+                "counters": event::by_name(job.counters(), &record.counters), "connections_lost": record.connections_lost,
                 "tally": job.tally()})
         };
         let targets: Vec<_> = merged.iter().enumerate().map(target).collect();

@@ -179,6 +179,7 @@ impl Control<'_, '_> {
             Role::WarmUp => difference(totals, &side.totals_before),
         };
         self.measured[target].clone_from(&side.measured);
+        self.counters[target].clone_from(&side.counters);
         let body = json!({"slice": progress.index, "target": target, "role": role,
             "opened_ns": window.opened.0, "counted_from_ns": window.counted_from.0, "closed_ns": window.closes.0,
             "drained_ns": side.drained_at.0, "ended_by": ended_by, "kinds": event::by_kind(&self.jobs[target].job().kinds(), &counts),

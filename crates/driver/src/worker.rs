@@ -214,7 +214,7 @@ impl Aim<'_> {
 
     fn record(&self) -> LaneRecord {
         let can_lag = self.driving.rate.is_some() || self.driving.pacing == Pacing::KeyingAndThinking;
-        LaneRecord::new(self.job.kinds().len(), can_lag)
+        LaneRecord::new(self.job.kinds().len(), self.job.counters().len(), can_lag)
     }
 }
 
@@ -225,6 +225,7 @@ fn report_drained(target: usize, lane: &Lane, used_before: &Cell<Usage>, send: &
         assert_eq!(ended, record.begun, "every transaction that was begun has ended");
         let drained = Drained {
             totals: record.totals(),
+            counters: record.counters.clone(),
             measured: record.measured(),
             latency: record.take_interval(),
             at: lane.now(),

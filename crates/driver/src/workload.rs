@@ -36,9 +36,10 @@ pub trait Workload: Sync {
     /// The names of the kinds of transaction, in the order of their index.
     fn kinds(&self) -> Vec<&str>;
 
-    /// The kind whose commits are counted as new orders, if the workload has such a kind.
-    fn new_order(&self) -> Option<usize> {
-        None
+    /// The names of the workload's own counters, in the order of their index. Each is the sum over all clients of a
+    /// target: see [`User::add_to_counters`].
+    fn counters(&self) -> &'static [&'static str] {
+        &[]
     }
 
     /// The user that takes a seat.
@@ -75,6 +76,11 @@ pub trait User {
     /// Carries out the drawn transaction, to the end of the server's answer. After an error the driver reads
     /// the rest of the answer and rolls back; a retry calls this again with the same inputs.
     async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error>;
+
+    /// Adds to the workload's counters what the transaction did that has just committed. Called once per committed
+    /// transaction, after its last attempt.
+    #[inline]
+    fn add_to_counters(&self, _counters: &mut [u64]) {}
 
     /// How long the user types before the drawn transaction is sent.
     fn keying(&self) -> Nanos {

@@ -107,6 +107,13 @@ impl User for Terminal {
         }
     }
 
+    #[inline]
+    fn add_to_counters(&self, counters: &mut [u64]) {
+        if let (Input::NewOrder(_), [new_orders]) = (&self.input, counters) {
+            *new_orders += 1;
+        }
+    }
+
     fn keying(&self) -> Nanos {
         Nanos(KEYING_S[self.input.kind() as usize] * 1_000_000_000)
     }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::mix::{KINDS, Kind, MixSpecification};
+use super::mix::{KINDS, MixSpecification};
 use super::tally::Tally;
 use super::terminal::Terminal;
 use driver::{Seat, Workload};
@@ -89,8 +89,8 @@ impl Workload for Tpcc {
         KINDS.to_vec()
     }
 
-    fn new_order(&self) -> Option<usize> {
-        Some(Kind::NewOrder as usize)
+    fn counters(&self) -> &'static [&'static str] {
+        &["new_orders"]
     }
 
     fn user(&self, seat: Seat) -> Terminal {

@@ -75,6 +75,8 @@ pub struct LaneRecord {
     pub begun: u64,
     /// Connections that broke or were ended by the server, whether they could be replaced or not.
     pub connections_lost: u64,
+    /// The workload's own counters, by index.
+    pub counters: Vec<u64>,
     /// Whether `sent` may differ from `intended`. Where it may not, service is latency, and lag is made at the end.
     can_lag: bool,
     totals: Vec<Counts>,
@@ -87,6 +89,8 @@ pub struct LaneRecord {
 pub struct Finished {
     /// See [`LaneRecord`].
     pub connections_lost: u64,
+    /// See [`LaneRecord`].
+    pub counters: Vec<u64>,
     /// By kind: everything since connection.
     pub totals: Vec<Counts>,
     /// By kind: the measured part.
@@ -94,12 +98,20 @@ pub struct Finished {
 }
 
 impl LaneRecord {
-    /// An empty record of so many kinds; `can_lag` unless every transaction is sent at its intended instant.
+    /// An empty record of so many kinds and counters; `can_lag` unless every transaction is sent at its intended instant.
     #[must_use]
-    pub fn new(kinds: usize, can_lag: bool) -> Self {
+    pub fn new(kinds: usize, counters: usize, can_lag: bool) -> Self {
         let totals = vec![Counts::default(); kinds];
         let (measured, interval) = (vec![Kind::default(); kinds], Histogram::default());
-        Self { begun: 0, connections_lost: 0, can_lag, totals, measured, interval }
+        Self {
+            begun: 0,
+            connections_lost: 0,
+            counters: vec![0; counters],
+            can_lag,
+            totals,
+            measured,
+            interval,
+        }
     }
 
     /// Records a transaction.
@@ -156,7 +168,8 @@ impl LaneRecord {
                 kind.lag.record_many(Nanos::ZERO, kind.latency.len());
             }
         }
-        Finished { connections_lost: self.connections_lost, totals: self.totals, measured: self.measured }
+        let Self { connections_lost, counters, totals, measured, .. } = self;
+        Finished { connections_lost, counters, totals, measured }
     }
 }
 
@@ -164,12 +177,19 @@ impl Finished {
     /// Adds another thread's record of the same target.
     pub fn merge(&mut self, other: &Self) {
         self.connections_lost += other.connections_lost;
+        merge_counters(&mut self.counters, &other.counters);
         merge_counts(&mut self.totals, &other.totals);
         self.measured.resize_with(other.measured.len(), Kind::default);
         for (mine, theirs) in self.measured.iter_mut().zip(&other.measured) {
             mine.merge(theirs);
         }
     }
+}
+
+/// Adds counters one by one; an empty list takes the length of the other.
+pub fn merge_counters(into: &mut Vec<u64>, other: &[u64]) {
+    into.resize(other.len(), 0);
+    into.iter_mut().zip(other).for_each(|(mine, theirs)| *mine += theirs);
 }
 
 /// Adds counts kind by kind; an empty list takes the length of the other.

@@ -10,4 +10,4 @@ mod lane;
 pub use counts::{Counts, Outcome};
 use histogram::{DIGITS, LOWEST};
 pub use histogram::{HIGHEST, Histogram};
-pub use lane::{Finished, Kind, LaneRecord, Part, Sample, merge_counts};
+pub use lane::{Finished, Kind, LaneRecord, Part, Sample, merge_counters, merge_counts};

@@ -84,6 +84,18 @@ fn a_rollback_by_design_is_neither_a_success_nor_a_failure() {
 }
 
 #[test]
+fn a_transaction_adds_to_the_counters_of_its_workload_once_and_only_if_it_commits() {
+    let replies = vec![Reply::Error(10 * MS, "23505"), Reply::Error(10 * MS, "40001"), Reply::Ok(10 * MS)];
+    let mut play = Play::new(replies);
+    play.user = Counting { rolls_back: Some(3), ..Counting::default() };
+    play.slices = vec![(0, 60 * MS)];
+    let played = play.run();
+    let totals = played.totals();
+    assert_eq!((totals.failed, totals.retried, totals.rolled_back, totals.ok), (1, 1, 1, 3));
+    assert_eq!(played.record.counters, [2 + 4 + 5], "the first failed, the third was rolled back");
+}
+
+#[test]
 fn a_lost_connection_fails_its_transaction_and_is_replaced() {
     let played = Play::new(vec![Reply::Ok(10 * MS), Reply::Close(10 * MS), Reply::Ok(10 * MS)]).run();
     assert_eq!(played.measured(), counts(9, 0, 1, 0));

@@ -31,7 +31,8 @@ fn drained(at: u64) -> Input {
 fn drained_of(target: usize, at: u64, cpu_ns: u64) -> Input {
     let (totals, latency) = (vec![Counts::default()], Histogram::default());
     let (measured, used) = (totals.clone(), Usage { user: Nanos(cpu_ns), system: Nanos::ZERO });
-    let drained = Drained { totals, measured, latency, at: Nanos(at), abandoned: 0, used };
+    let drained =
+        Drained { totals, measured, counters: Vec::new(), latency, at: Nanos(at), abandoned: 0, used };
     Input::Report(Report::Drained { target, drained })
 }
 
@@ -79,6 +80,7 @@ fn conduct_slice(slice: &Value, obey: Obey) -> Conducted {
         events: Events::new(&mut written),
         totals: vec![Vec::new(); 2],
         measured: vec![Vec::new(); 2],
+        counters: vec![Vec::new(); 2],
         unfinished: Vec::new(),
         left_out: Vec::new(),
         is_warm: false,

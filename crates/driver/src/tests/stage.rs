@@ -178,6 +178,10 @@ impl User for Counting {
         Ok(if rolls_back { Ending::RolledBack } else { Ending::Committed })
     }
 
+    fn add_to_counters(&self, counters: &mut [u64]) {
+        counters[0] += u64::from(self.number);
+    }
+
     fn keying(&self) -> Nanos {
         self.keying
     }
@@ -196,6 +200,10 @@ impl Workload for OneKind {
 
     fn kinds(&self) -> Vec<&str> {
         vec!["tx"]
+    }
+
+    fn counters(&self) -> &'static [&'static str] {
+        &["numbers"]
     }
 
     fn user(&self, _: Seat) -> Counting {
@@ -272,7 +280,7 @@ impl Play {
     pub fn run(self) -> Played {
         let reactor = Reactor::new(Clock::fake()).expect("a loop");
         let can_lag = self.schedule.is_some() || self.rules.pacing == Pacing::KeyingAndThinking;
-        let lane = Lane::new(&reactor, LaneRecord::new(1, can_lag), 1 + u32::from(self.beside.is_some()));
+        let lane = Lane::new(&reactor, LaneRecord::new(1, 1, can_lag), 1 + u32::from(self.beside.is_some()));
         let news = RefCell::new(Vec::new());
         let (drained, done) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
         let note_drained = || {

@@ -58,6 +58,7 @@ fn a_load_replaces_what_is_ours_and_nothing_else() {
     a_function_of_the_user_is_left_alone(&server);
     a_load_without_its_mark_takes_everything_back(&server);
     load(&server).unwrap();
+    the_counter_of_new_orders_is_that_of_their_commits(&server);
     a_damaged_dataset_does_not_pass_for_rollbacks_by_design(&server);
     load(&server).unwrap();
     assert_eq!(execute(&server, "SELECT count(*) FROM item"), ["100000"], "an earlier load is replaced");
@@ -85,6 +86,16 @@ fn a_load_without_its_mark_takes_everything_back(server: &Server) {
     assert!(failed.message.starts_with("cannot mark the dataset as whole"), "{failed}");
     execute(server, "DROP EVENT TRIGGER refuse_mark");
     assert_eq!(execute(server, OURS), Vec::<String>::new());
+}
+
+fn the_counter_of_new_orders_is_that_of_their_commits(server: &Server) {
+    let orders = || execute(server, "SELECT count(*) FROM orders")[0].parse::<u64>().unwrap();
+    let before = orders();
+    let result = new_orders(server, 0.3);
+    let target = &result["targets"][0];
+    assert_eq!(target["counters"]["new_orders"], target["totals"]["new_order"]["ok"], "{result}");
+    assert_eq!(target["counters"]["new_orders"], orders() - before);
+    assert!(orders() > before);
 }
 
 fn a_damaged_dataset_does_not_pass_for_rollbacks_by_design(server: &Server) {

@@ -75,7 +75,7 @@ class TpccChecks:
         tally = result["tally"]
         checks = check_conditions(connect)
         checks.append(
-            check_new_orders(self.next_o_ids_before, next_o_ids_after, result["committed_new_orders"])
+            check_new_orders(self.next_o_ids_before, next_o_ids_after, result["counters"]["new_orders"])
         )
         checks += check_conformance(tally, warehouses=warehouses, clients=self.clients, mix=self.mix)
         checks.append(check_constant(mark.c_load, tally["nurand_c"]["c_last"]))
