@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 
+use super::connector::Dial;
 use super::lane::{Lane, Turn, Window};
 use super::spec::Pacing;
 use super::{Ending, User};
@@ -16,14 +17,6 @@ const RECONNECT_WITHIN: Nanos = Nanos(2_000_000_000);
 const RECONNECT_EVERY: Nanos = Nanos(50_000_000);
 /// Round trips of a calibration: enough for a 99th percentile, and done in some ten milliseconds.
 const CALIBRATION_ROUNDS: u32 = 200;
-
-/// How a client gets its connection.
-pub trait Dial {
-    /// Connects, within the limits of the run.
-    async fn dial(&self, reactor: &Reactor) -> Result<Connection, Error>;
-    /// Asks the server, by another connection, to end what `connection` is doing.
-    async fn cancel(&self, connection: &Connection);
-}
 
 /// What a client tells.
 pub enum News {

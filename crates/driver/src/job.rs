@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use serde_json::Value;
 
 use super::client::{Client, Place};
-use super::worker::Door;
+use super::connector::Door;
 use super::{Seat, Tally, Workload};
 use reactor::Routine;
 

@@ -13,6 +13,7 @@
 //! | counters, histograms, intervals | [`record`] |
 
 mod client;
+mod connector;
 mod control;
 mod cores;
 mod event;

@@ -4,7 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::sync::mpsc;
 
 use super::Seat;
-use super::client::{Dial, News, Place, Rules};
+use super::client::{News, Place, Rules};
+use super::connector::Door;
 use super::job::{Job, Shift};
 use super::lane::{Lane, Window};
 use super::order::{Drained, ERRORS_MAX, Input, Order, Report};
@@ -13,15 +14,8 @@ use super::schedule::Schedule;
 use super::spec::{Driving, Pacing};
 use crate::record::{Finished, Histogram, LaneRecord};
 use pgwire::conninfo::Conninfo;
-use reactor::{Clock, Connection, Error, Gate, Io, Mailbox, Nanos, Reactor, Routine, Usage};
+use reactor::{Clock, Error, Io, Mailbox, Nanos, Reactor, Routine, Usage};
 use reactor::{keep_thread_to, thread_usage};
-
-/// Clients that connect at the same time, all threads together. A server's queue holds more, but it takes them one by
-/// one anyway.
-const CONNECTING_MAX: u32 = 32;
-
-/// Limit on asking a server to end a transaction that was given up: it may be silent on this connection, too.
-const CANCEL_TIMEOUT: Nanos = Nanos(5_000_000_000);
 
 /// What a thread leaves behind.
 pub struct Legacy {
@@ -75,7 +69,8 @@ impl Crew<'_> {
             Lane::new(&reactor, aim.record(), own)
         };
         let lanes: Vec<Lane> = self.aims.iter().map(lane).collect();
-        let doors: Vec<Door> = self.aims.iter().map(|aim| self.door(aim)).collect();
+        let doors: Vec<Door> =
+            self.aims.iter().map(|aim| Door::new(aim.conninfo, self.connect_timeout, self.threads)).collect();
         let shifts: Vec<Box<dyn Shift + '_>> = self.aims.iter().map(|aim| aim.job.shift()).collect();
         let known = RefCell::new(Vec::new());
         let used_before = Cell::default();
@@ -130,12 +125,6 @@ impl Crew<'_> {
     fn rules(&self, aim: &Aim<'_>) -> Rules {
         let Driving { pacing, retries_max, .. } = aim.driving;
         Rules { pacing, retries_max, connect_timeout: self.connect_timeout }
-    }
-
-    fn door<'a>(&self, aim: &Aim<'a>) -> Door<'a> {
-        let permits = (CONNECTING_MAX / self.threads).max(1);
-        let (free, gate) = (Cell::new(permits), Gate::default());
-        Door { conninfo: aim.conninfo, timeout: self.connect_timeout, free, gate }
     }
 
     /// Carries out an order; whether there are more to come.
@@ -251,32 +240,5 @@ fn report_error(known: &Known, target: usize, error: &Error, send: &impl Fn(Repo
     known[place].2 += 1;
     if known[place].2 <= ERRORS_MAX {
         send(Report::Error { target, sqlstate, message: error.to_string() });
-    }
-}
-
-/// The way to one target, through which not all clients of a thread go at once.
-pub struct Door<'a> {
-    conninfo: &'a Conninfo,
-    timeout: Nanos,
-    free: Cell<u32>,
-    gate: Gate,
-}
-
-impl Dial for Door<'_> {
-    async fn dial(&self, reactor: &Reactor) -> Result<Connection, Error> {
-        let enter = || (self.free.get() > 0).then(|| self.free.set(self.free.get() - 1));
-        self.gate.wait(reactor, enter).await;
-        let connected =
-            reactor.until(reactor.now() + self.timeout, Connection::connect(reactor, self.conninfo)).await;
-        self.free.set(self.free.get() + 1);
-        self.gate.notify_one(reactor);
-        connected.unwrap_or(Err(Error::Timeout { waited_for: "connecting", limit: self.timeout }))
-    }
-
-    async fn cancel(&self, connection: &Connection) {
-        let reactor = connection.reactor();
-        // The server is slow as it is. Whether it took the request in does not matter to us.
-        let limit = self.timeout.min(CANCEL_TIMEOUT);
-        let _ = reactor.until(reactor.now() + limit, connection.cancel(self.conninfo)).await;
     }
 }

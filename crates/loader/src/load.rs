@@ -10,8 +10,9 @@ use serde_json::{Map, Value, json};
 
 use super::dataset::{Dataset, Replaceable};
 use super::error::{LoadError, Stage};
-use super::phase::{Phase, Queue};
+use super::phase::Phase;
 use super::progress::{Progress, forecast};
+use super::queue::Queue;
 use super::timing::Timing;
 use super::watch::{CLEAN_UP_TIMEOUT, Watch};
 use super::worker::{self, Shared};

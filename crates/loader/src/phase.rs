@@ -1,9 +1,5 @@
-//! The phases of a load and the jobs that are still to be done in one.
+//! The phases of a load.
 
-use std::sync::Mutex;
-use std::vec::IntoIter;
-
-use super::dataset::Job;
 use super::error::Stage;
 
 /// What a part of the load does.
@@ -43,24 +39,5 @@ impl Phase {
             Self::Index => Stage::Index,
             Self::Vacuum | Self::Analyze => Stage::Analyze,
         }
-    }
-}
-
-/// Jobs of one phase that wait for a connection: whoever is free takes the next.
-pub(crate) struct Queue {
-    /// What they belong to.
-    pub phase: Phase,
-    jobs: Mutex<IntoIter<Job>>,
-}
-
-impl Queue {
-    /// All jobs of a round.
-    pub fn new(phase: Phase, jobs: Vec<Job>) -> Self {
-        Self { phase, jobs: Mutex::new(jobs.into_iter()) }
-    }
-
-    /// The next job.
-    pub fn take(&self) -> Option<Job> {
-        self.jobs.lock().ok()?.next()
     }
 }

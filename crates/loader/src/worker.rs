@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::dataset::{Rows, Work};
 use super::error::{LoadError, Stage};
-use super::phase::Queue;
 use super::progress::Progress;
+use super::queue::Queue;
 use super::watch::CONNECT_TIMEOUT;
 use pgwire::conninfo::Conninfo;
 use pgwire::{copy, frontend};

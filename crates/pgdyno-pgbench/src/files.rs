@@ -2,7 +2,8 @@
 
 use std::fs::{self, OpenOptions};
 
-use super::log::{Log, Said, system_text};
+use super::libpq::system_text;
+use super::log::{Log, Said};
 use super::options::Options;
 use reactor::{file_limit, raise_file_limit};
 

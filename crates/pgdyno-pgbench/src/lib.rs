@@ -14,7 +14,7 @@
 //! | a session, or why there is none | [`connect`](mod@connect), [`password`] |
 //! | messages, the server's among them | [`log`], [`libpq`] |
 
-pub mod asked;
+pub mod attempt;
 pub mod bench;
 pub mod checkpoint;
 pub mod client;
@@ -28,7 +28,9 @@ pub mod log;
 pub mod options;
 pub mod password;
 pub mod record;
+pub mod refusal;
 pub mod report;
+pub mod run_config;
 pub mod setup;
 pub mod spellings;
 pub mod statistics;
@@ -44,14 +46,15 @@ pub use bench::Bench;
 use bench::{Results, Unfinished};
 use checkpoint::Checkpoint;
 use initialise::options::Initialisation;
-use log::{Log, Said, system_text};
-use options::{Options, Refusal, Request};
+use libpq::system_text;
+use log::{Log, Said};
+use options::{Options, Request};
+use refusal::Refusal;
 
 use pgwire::conninfo::Conninfo;
 use reactor::tell;
 
-/// The version of pgbench whose options and output these are.
-pub const POSTGRESQL: &str = "18";
+use run_config::POSTGRESQL;
 
 const HELP: &str = include_str!("help.txt");
 

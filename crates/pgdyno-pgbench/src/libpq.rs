@@ -1,6 +1,8 @@
 //! Errors and notices of the server as libpq words them: the line of the statement that is meant, with a mark under
 //! the place.
 
+use std::io;
+
 use pgwire::backend::{ErrorFields, ServerError};
 use reactor::tell;
 
@@ -84,6 +86,13 @@ fn width(c: char) -> usize {
         | 0xF900..=0xFAFF | 0xFE30..=0xFE6F | 0xFF01..=0xFF60 | 0xFFE0..=0xFFE6
         | 0x1F300..=0x1F64F | 0x1F900..=0x1F9FF | 0x20000..=0x3FFFD);
     1 + usize::from(is_wide)
+}
+
+/// An error of the operating system's, as C's strerror has it.
+#[must_use]
+pub fn system_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

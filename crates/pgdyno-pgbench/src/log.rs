@@ -1,9 +1,7 @@
 //! Messages on standard error, as PostgreSQL's programs write them.
 
-use std::io;
-
-use super::connect::attempts_text;
-use super::libpq;
+use super::attempt::attempts_text;
+use super::libpq::{self, system_text};
 use reactor::{self as standard, Error, tell};
 
 /// Something failed, and that has been said.
@@ -75,11 +73,4 @@ pub fn statement_text(error: &Error, statement: Option<&str>) -> String {
         Error::Unconnected(attempts) => attempts_text(attempts),
         other => other.to_string(),
     }
-}
-
-/// An error of the operating system's, as C's strerror has it.
-#[must_use]
-pub fn system_text(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
 }

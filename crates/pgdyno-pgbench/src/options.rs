@@ -4,6 +4,7 @@ use super::checkpoint::CheckpointOptions;
 use super::detail::DetailOptions;
 use super::getopt;
 use super::initialise::options::{Given, Initialisation};
+use super::refusal::{Refusal, refuse};
 use super::spellings::SPELLINGS;
 use super::transaction_log::LogOptions;
 use super::values::{integer, latency_limit_ms, max_tries, positive};
@@ -74,30 +75,6 @@ pub struct Options {
     pub dbname: Option<String>,
 }
 
-/// Options that are refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// In getopt's words: nothing but the program's name stands before them.
-    Getopt(String),
-    /// An error.
-    Error(String),
-    /// An error, and a hint to `--help`.
-    ErrorWithHint(String),
-    /// An error, and more about it.
-    ErrorWithDetail(String, String),
-}
-
-impl From<String> for Refusal {
-    fn from(message: String) -> Self {
-        Self::Error(message)
-    }
-}
-
-/// Refuses with a message.
-pub fn refuse<T>(message: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal::Error(message.into()))
-}
-
 /// Reads the arguments behind the program's name.
 pub fn read(arguments: &[String]) -> Result<Request, Refusal> {
     let parsed = getopt::parse(&SPELLINGS, arguments).map_err(Refusal::Getopt)?;
@@ -166,7 +143,7 @@ pub fn read(arguments: &[String]) -> Result<Request, Refusal> {
         if is_for_runs {
             return refuse("some of the specified options cannot be used in initialization (-i) mode");
         }
-        let initialisation = given.finish(&options)?;
+        let initialisation = given.finish(options.scale, options.no_vacuum, options.jobs)?;
         return Ok(Request::Initialise(Box::new(options), Box::new(initialisation)));
     }
     options.finish(time_or_count, given.any)?;

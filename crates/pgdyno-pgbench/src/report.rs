@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use super::bench::Bench;
 use super::bench::Results;
 use super::statistics::{Durations, Statistics};
-use super::{Bench, asked, detail};
+use super::{detail, run_config};
 
 /// A line of a report. Writing to a text does not fail.
 macro_rules! line {
@@ -72,7 +73,7 @@ fn parameters(out: &mut String, bench: &Bench, total: &Statistics) {
     if let Some((method, count)) = tables.partitions {
         line!(out, "partition method: {method}\npartitions: {count}");
     }
-    line!(out, "query mode: {}", asked::protocol(options.protocol));
+    line!(out, "query mode: {}", run_config::protocol(options.protocol));
     line!(out, "number of clients: {}\nnumber of threads: {}", options.clients, options.jobs);
     if options.max_tries > 0 {
         line!(out, "maximum number of tries: {}", options.max_tries);

@@ -9,7 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::connect::connect_first;
-use super::log::{Log, Said, server_text, statement_text, system_text};
+use super::libpq::system_text;
+use super::log::{Log, Said, server_text, statement_text};
 use super::options::{Options, Source};
 use super::values::unsigned;
 use pgbench::run::{Protocol, Startup};
@@ -163,7 +164,7 @@ pub fn prepare(
         let version = connection.simple("SHOW server_version").await.map_err(|error| failed(&error))?;
         let version = version.into_iter().flatten().flatten().next().unwrap_or_default();
         if !options.detail.is_json {
-            let (postgresql, ours) = (super::POSTGRESQL, env!("CARGO_PKG_VERSION"));
+            let (postgresql, ours) = (super::run_config::POSTGRESQL, env!("CARGO_PKG_VERSION"));
             log.print(&format!("pgbench ({postgresql}, pgdyno {ours}, server {version})\n"))?;
         }
         log.debug(|| begun(options, conninfo));
@@ -268,5 +269,5 @@ async fn attempt(connection: &mut Connection, sql: &str, log: &Log) -> bool {
     let Err(error) = connection.simple(sql).await else { return true };
     log.error(&statement_text(&error, Some(sql)));
     log.detail("(ignoring this error and continuing anyway)");
-    !matches!(error, Error::Wire(_))
+    !matches!(error, Error::Protocol(_) | Error::Encode(_) | Error::Startup(_) | Error::Tls(_))
 }

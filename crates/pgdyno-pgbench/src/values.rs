@@ -2,7 +2,7 @@
 
 use std::num::IntErrorKind;
 
-use super::options::{Refusal, refuse};
+use super::refusal::{Refusal, refuse};
 use pgbench::value::parse::leading_int;
 
 /// An integer from 1 on.

@@ -12,7 +12,6 @@
 pub mod backend;
 pub mod conninfo;
 pub mod copy;
-pub mod error;
 pub mod frontend;
 pub mod numeric;
 pub mod sqlstate;
@@ -22,5 +21,4 @@ pub mod tls;
 #[cfg(test)]
 mod tests;
 
-pub use error::WireError;
 pub use sqlstate::SqlState;

@@ -3,8 +3,7 @@
 use super::Error;
 use super::inbox::Inbox;
 use super::socket::Socket;
-use pgwire::WireError;
-use pgwire::tls::TlsSession;
+use pgwire::tls::{TlsError, TlsSession};
 
 /// What is received at once: about one record of TLS.
 const RECEIVED_BYTES: usize = 16 << 10;
@@ -32,7 +31,7 @@ impl Cipher {
     }
 
     /// Replaces the messages in `out` by what must go to the socket.
-    pub(super) fn encrypt(&mut self, out: &mut Vec<u8>) -> Result<(), WireError> {
+    pub(super) fn encrypt(&mut self, out: &mut Vec<u8>) -> Result<(), TlsError> {
         self.session.write_pending(&mut self.pending)?;
         self.session.write_plain(out, &mut self.pending)?;
         out.clear();
@@ -41,7 +40,7 @@ impl Cipher {
     }
 
     /// The same for the last message of a session.
-    pub(super) fn close(&mut self, out: &mut Vec<u8>) -> Result<(), WireError> {
+    pub(super) fn close(&mut self, out: &mut Vec<u8>) -> Result<(), TlsError> {
         self.encrypt(out)?;
         self.session.close(out)
     }

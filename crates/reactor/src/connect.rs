@@ -7,19 +7,38 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 
 use super::socket::Socket;
 use super::{Attempt, Attempts, Connection, Error, Failure, Nanos, Reactor};
+use pgwire::SqlState;
 use pgwire::conninfo::{Address, Conninfo, Host, TargetSessionAttrs};
 use pgwire::frontend;
-use pgwire::startup::{Channel, Startup};
-use pgwire::tls::{self, Encryption};
-use pgwire::{SqlState, WireError};
+use pgwire::startup::{Channel, Startup, StartupError};
+use pgwire::tls::{self, Encryption, FirstFailure};
 
 /// How soon to knock again at a Unix socket whose queue is full. The kernel does not tell when there is room.
 const KNOCK_AGAIN: Nanos = Nanos(1_000_000);
 
+impl Connection {
+    /// Connects to the first of the hosts that lets us in, within `connect_timeout` for each. After the login, what is
+    /// sent and received goes through the loop's io_uring, if it has one.
+    pub async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Self, Error> {
+        connect(reactor, conninfo).await
+    }
+
+    /// Asks the server, by a connection of its own, to end what this one is doing. Whether it does, nobody learns.
+    pub async fn cancel(&self, conninfo: &Conninfo) {
+        self.canceller().cancel(conninfo).await;
+    }
+
+    /// What can do that while somebody waits for the answer.
+    #[must_use]
+    pub fn canceller(&self) -> Canceller {
+        Canceller::new(self.reactor(), self.key)
+    }
+}
+
 /// Connects to the first of the hosts that lets us in. As in libpq a server that answers and refuses us is the last
 /// one tried, unless it is only starting up, or is of another kind than is wanted. Where a standby is preferred, and there is
 /// none, all are tried once more.
-pub(super) async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Connection, Error> {
+async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Connection, Error> {
     let mut attempts = match try_all(reactor, conninfo).await {
         Ok(connection) => return Ok(connection),
         Err(attempts) => attempts,
@@ -66,13 +85,14 @@ async fn try_all(reactor: &Reactor, conninfo: &Conninfo) -> Result<Connection, V
 }
 
 fn is_not_wanted(why: &Failure) -> bool {
-    matches!(why, Failure::NotLetIn(Error::Wire(WireError::NotWanted { .. })))
+    matches!(why, Failure::NotLetIn(Error::Startup(StartupError::NotWanted { .. })))
 }
 
 fn may_try_next(why: &Failure) -> bool {
     match why {
         why if is_not_wanted(why) => true,
-        Failure::NotLetIn(Error::Wire(error)) => error.sqlstate() == Some(SqlState::CANNOT_CONNECT_NOW),
+        Failure::NotLetIn(Error::Startup(error)) => error.sqlstate() == Some(SqlState::CANNOT_CONNECT_NOW),
+        Failure::NotLetIn(Error::Protocol(_) | Error::Encode(_) | Error::Tls(_)) => false,
         _ => true,
     }
 }
@@ -90,16 +110,19 @@ async fn encrypted_or_not(
         Ok(connection) => return Ok(connection),
         Err(why) => why,
     };
-    let second = match &why {
-        Failure::NotLetIn(Error::Wire(error)) => {
-            tls::second_attempt(conninfo.sslmode, &host.address, encryption, error)
-        }
-        _ => None,
-    };
+    let second = tls::second_attempt(conninfo.sslmode, &host.address, encryption, first_failure(&why));
     let first = attempt(why);
     let Some(mut encryption) = second else { return Err(vec![first]) };
     let connected = in_time(reactor, conninfo, host, place, &mut encryption).await;
     connected.map_err(|why| vec![first, attempt(why)])
+}
+
+fn first_failure(why: &Failure) -> FirstFailure {
+    match why {
+        Failure::NotLetIn(Error::Startup(error)) if error.sqlstate().is_some() => FirstFailure::Refused,
+        Failure::NotLetIn(Error::Tls(error)) if error.is_failed_handshake() => FirstFailure::Handshake,
+        _ => FirstFailure::Other,
+    }
 }
 
 /// One try, within `connect_timeout`. A server may have no encryption: then that is noted.

@@ -1,12 +1,10 @@
 //! A connection to a server, used from within a future of the loop.
 
 use super::cipher::Cipher;
-use super::connect::{self, Canceller};
 use super::inbox::{Inbox, Seen};
 use super::socket::Socket;
 use super::{Error, Reactor};
-use pgwire::WireError;
-use pgwire::backend::{self, ErrorFields, MESSAGE_BYTES_MAX, Message, TransactionStatus};
+use pgwire::backend::{self, ErrorFields, MESSAGE_BYTES_MAX, Message, ProtocolError, TransactionStatus};
 use pgwire::conninfo::{Conninfo, Host};
 use pgwire::frontend;
 use pgwire::startup::Channel;
@@ -49,12 +47,6 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to the first of the hosts that lets us in, within `connect_timeout` for each. After the login, what is
-    /// sent and received goes through the loop's io_uring, if it has one.
-    pub async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Self, Error> {
-        connect::connect(reactor, conninfo).await
-    }
-
     /// A session over a socket at whose other end it has begun already.
     #[must_use]
     pub fn new(socket: Socket) -> Self {
@@ -77,17 +69,6 @@ impl Connection {
     /// Whom to tell of the server's notices; nobody, unless this is called.
     pub fn on_notice(&mut self, hear: Option<OnNotice>) {
         self.on_notice = hear;
-    }
-
-    /// Asks the server, by a connection of its own, to end what this one is doing. Whether it does, nobody learns.
-    pub async fn cancel(&self, conninfo: &Conninfo) {
-        self.canceller().cancel(conninfo).await;
-    }
-
-    /// What can do that while somebody waits for the answer.
-    #[must_use]
-    pub fn canceller(&self) -> Canceller {
-        Canceller::new(self.reactor(), self.key)
     }
 
     /// The loop that serves this connection.
@@ -201,7 +182,7 @@ impl Connection {
         self.in_copy = true;
         let doing = "reading an answer; COPY is not supported";
         match backend::parse(self.inbox.take(length)) {
-            Ok(Some((message, _))) => WireError::Unexpected { message: message.name(), doing }.into(),
+            Ok(Some((message, _))) => ProtocolError::Unexpected { message: message.name(), doing }.into(),
             Ok(None) => Error::Closed,
             Err(error) => error.into(),
         }
@@ -216,7 +197,7 @@ impl Connection {
             }
             if let message @ Message::ReadyForQuery(_) = self.next().await? {
                 let doing = "waiting for COPY to begin";
-                return Err(WireError::Unexpected { message: message.name(), doing }.into());
+                return Err(ProtocolError::Unexpected { message: message.name(), doing }.into());
             }
         }
     }

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::Poll;
 
-use super::reactor::{Reactor, Task};
+use super::reactor::Reactor;
+use super::task::Task;
 
 /// A place where futures of one loop wait for a condition, in the order of their coming.
 #[derive(Default)]

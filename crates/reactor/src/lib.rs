@@ -5,7 +5,6 @@
 //! same thread or a [`Mailbox`] of another one. No runtime, no wakers, no channels between client and connection, and no allocation per transaction.
 
 mod affinity;
-mod attempt;
 mod cipher;
 mod clock;
 mod connect;
@@ -19,21 +18,22 @@ mod pool;
 mod prefetch;
 mod process;
 mod reactor;
+mod readiness;
 mod ring;
 mod shell;
 mod socket;
 mod standard;
+mod task;
 mod timers;
 
 #[cfg(test)]
 mod tests;
 
 pub use affinity::{CORES_MAX, KeptServer, core_set, keep_thread_to};
-pub use attempt::{Attempt, Attempts, Failure};
 pub use clock::{Clock, Nanos};
 pub use connect::Canceller;
 pub use connection::{Connection, OnNotice, TextRows};
-pub use error::{Error, ServerError};
+pub use error::{Attempt, Attempts, Error, Failure, ServerError};
 pub use gate::Gate;
 pub use inbox::Seen;
 pub use mailbox::{Mailbox, Sender, mailbox};
@@ -42,7 +42,8 @@ pub use pgwire::backend::TransactionStatus;
 pub use process::{
     Usage, catch_termination, file_limit, memory_peak_bytes, raise_file_limit, thread_usage, usage,
 };
-pub use reactor::{Io, Reactor, Routine, Task};
+pub use reactor::{Io, Reactor, Routine};
 pub use shell::{Shared, Shelled, shell};
 pub use socket::Socket;
 pub use standard::{end_with_reader, print, tell};
+pub use task::Task;

@@ -16,8 +16,9 @@ use rustix::event::epoll::{self, CreateFlags, Event};
 
 use super::pool::Pool;
 use super::prefetch::prefetch;
+use super::readiness::{Readiness, Sources};
 use super::ring::Ring;
-use super::socket::{Readiness, Sources};
+use super::task::Task;
 use super::timers::Timers;
 use super::{Clock, Error, Nanos};
 
@@ -50,10 +51,6 @@ impl Io {
         }
     }
 }
-
-/// The number of a future within its loop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Task(u32);
 
 /// A handle of one thread's loop; clones are the same loop.
 #[derive(Clone)]

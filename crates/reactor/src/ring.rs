@@ -16,8 +16,8 @@ use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
 
 use super::prefetch::prefetch;
-use super::reactor::Task;
-use super::socket::Readiness;
+use super::readiness::Readiness;
+use super::task::Task;
 use super::{Error, Nanos};
 
 /// What is received at once: the answers of several transactions. More is fetched by plain system calls.

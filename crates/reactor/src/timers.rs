@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::Nanos;
-use super::reactor::Task;
+use super::task::Task;
 
 /// The deadlines of one loop. A deadline that nobody waits for any more wakes its task in vain, which is harmless:
 /// every future looks at its own condition when it is polled.

@@ -18,6 +18,7 @@ pub mod population;
 mod procedures;
 pub mod random;
 pub mod schema;
+pub mod specification;
 mod statements;
 pub mod tally;
 pub mod terminal;

@@ -1,7 +1,7 @@
 //! Transactions as one call of a server-side routine each: one round trip, committed by the server.
 
 use super::input::{Desk, Input};
-use super::workload::Isolation;
+use super::specification::Isolation;
 use driver::Ending;
 use pgwire::frontend::{self, Cents, Format, Parameter};
 use reactor::{Connection, Error};

@@ -5,9 +5,9 @@ use super::mix::Mix;
 use super::procedures;
 use super::random::{Constants, Purpose, Stream, run_constants};
 use super::schema::{FORMAT, MARK};
+use super::specification::{Calls, Specification};
 use super::statements::{self, Scratch};
 use super::tally::Tally;
-use super::workload::{Calls, Tpcc};
 use driver::{Ending, Seat, User};
 use reactor::{Connection, Error, Nanos};
 
@@ -20,7 +20,9 @@ const THINK_CUT: f64 = 10.0;
 
 /// See the module.
 pub struct Terminal {
-    workload: Tpcc,
+    specification: Specification,
+    /// The run's seed.
+    seed: u64,
     seat: Seat,
     desk: Desk,
     mix: Mix,
@@ -32,14 +34,15 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    pub(super) fn new(workload: Tpcc, seat: Seat) -> Self {
+    pub(super) fn new(specification: Specification, seed: u64, seat: Seat) -> Self {
         let stream = |purpose| Stream::new(seat.seed, purpose, &[]);
         Self {
-            workload,
+            specification,
+            seed,
             seat,
             // Until `prepare` has asked the database how many warehouses there are.
             desk: Desk::new(0, 1, 1, Constants { c_last: 0, c_id: 0, item: 0 }),
-            mix: Mix::new(workload.specification.mix),
+            mix: Mix::new(specification.mix),
             mix_stream: stream(Purpose::Mix),
             inputs: stream(Purpose::Inputs),
             think: stream(Purpose::Think),
@@ -80,11 +83,11 @@ impl User for Terminal {
 
     async fn prepare(&mut self, connection: &mut Connection) -> Result<(), Error> {
         let (warehouses, c_load) = Self::dataset(connection).await?;
-        let constants = run_constants(self.workload.seed, c_load);
+        let constants = run_constants(self.seed, c_load);
         self.desk = Desk::new(self.seat.client, self.seat.clients, warehouses, constants);
-        match self.workload.specification.calls {
-            Calls::Procedures => procedures::prepare(connection, self.workload.specification.isolation).await,
-            Calls::Statements => statements::prepare(connection, self.workload.specification.isolation).await,
+        match self.specification.calls {
+            Calls::Procedures => procedures::prepare(connection, self.specification.isolation).await,
+            Calls::Statements => statements::prepare(connection, self.specification.isolation).await,
         }
     }
 
@@ -98,10 +101,10 @@ impl User for Terminal {
 
     #[inline]
     async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error> {
-        match self.workload.specification.calls {
+        match self.specification.calls {
             Calls::Procedures => procedures::attempt(connection, &self.desk, &self.input).await,
             Calls::Statements => {
-                let pipeline = self.workload.specification.pipeline;
+                let pipeline = self.specification.pipeline;
                 statements::attempt(connection, pipeline, &self.desk, &self.input, &mut self.scratch).await
             }
         }
@@ -132,8 +135,8 @@ mod tests {
     fn terminal(client: u32) -> Terminal {
         let workload =
             json!({"kind": "tpcc", "calls": "procedures", "isolation": "serializable", "mix": "deck"});
-        let workload = Tpcc::read(&workload, 1).expect("sound");
-        Terminal::new(workload, Seat { client, clients: 2, thread: 0, seed: u64::from(client) })
+        let specification = serde_json::from_value(workload).expect("sound");
+        Terminal::new(specification, 1, Seat { client, clients: 2, thread: 0, seed: u64::from(client) })
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::mix::{KINDS, MixSpecification};
+use super::mix::KINDS;
+use super::specification::Specification;
 use super::tally::Tally;
 use super::terminal::Terminal;
 use driver::{Seat, Workload};
@@ -11,62 +12,9 @@ use driver::{Seat, Workload};
 /// The workload `tpcc`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tpcc {
-    pub(super) specification: Specification,
+    specification: Specification,
     /// The run's seed, of which NURand's constants are made: all clients have the same.
-    pub(super) seed: u64,
-}
-
-/// The workload's part of a specification.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Specification {
-    #[allow(dead_code)] // The caller has looked at it; here it has to be a known key.
-    kind: TpccName,
-    pub calls: Calls,
-    #[serde(default)]
-    pub pipeline: bool,
-    pub isolation: Isolation,
-    pub mix: MixSpecification,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum TpccName {
-    Tpcc,
-}
-
-/// How transactions are called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Calls {
-    /// One server-side routine a transaction.
-    Procedures,
-    /// The client's SQL.
-    Statements,
-}
-
-/// The isolation level of every transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)] // The names of the SQL standard.
-pub enum Isolation {
-    #[serde(rename = "read committed")]
-    ReadCommitted,
-    #[serde(rename = "repeatable read")]
-    RepeatableRead,
-    #[serde(rename = "serializable")]
-    Serializable,
-}
-
-impl Isolation {
-    /// As SQL has it.
-    #[must_use]
-    pub fn sql(self) -> &'static str {
-        match self {
-            Self::ReadCommitted => "read committed",
-            Self::RepeatableRead => "repeatable read",
-            Self::Serializable => "serializable",
-        }
-    }
+    seed: u64,
 }
 
 impl Tpcc {
@@ -94,7 +42,7 @@ impl Workload for Tpcc {
     }
 
     fn user(&self, seat: Seat) -> Terminal {
-        Terminal::new(*self, seat)
+        Terminal::new(self.specification, self.seed, seat)
     }
 
     fn tally(&self, tally: &Tally) -> Value {
@@ -104,6 +52,7 @@ impl Workload for Tpcc {
 
 #[cfg(test)]
 mod tests {
+    use super::super::specification::Calls;
     use super::*;
     use serde_json::json;
 

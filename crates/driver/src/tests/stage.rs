@@ -7,7 +7,8 @@ use std::rc::Rc;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use serde_json::{Value, json};
 
-use crate::client::{Client, Dial, News, Place, Rules};
+use crate::client::{Client, News, Place, Rules};
+use crate::connector::Dial;
 use crate::lane::{Lane, Window};
 use crate::record::{Counts, Finished, LaneRecord};
 use crate::schedule::Schedule;

@@ -1,6 +1,6 @@
 //! The tokens of an expression. It ends with its line, unless a backslash stands before the newline.
 
-use super::SyntaxError;
+use super::error::SyntaxError;
 use crate::effort;
 use crate::value::parse::{parse_double, parse_int};
 use crate::variables::is_name_byte;

@@ -2,6 +2,7 @@
 
 pub mod arithmetic;
 pub mod code;
+mod error;
 mod evaluate;
 mod functions;
 pub mod lexer;
@@ -11,27 +12,13 @@ mod print;
 #[cfg(test)]
 mod tests;
 
+pub use error::SyntaxError;
 pub use evaluate::Scope;
+pub use parser::DEPTH_MAX;
 
 use code::Operation;
 
 use super::variables::Names;
-
-/// How deeply operands can be nested: reading them recurses.
-pub const DEPTH_MAX: usize = 400;
-
-/// Why a text is no expression.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SyntaxError {
-    /// What is wrong.
-    pub message: &'static str,
-    /// With what.
-    pub detail: Option<String>,
-    /// The last byte of the token where it was found.
-    pub at: usize,
-    /// The byte behind the line, the newline included.
-    pub line_end: usize,
-}
 
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 //! Answers: read over, or read for what `\gset` and `\aset` store.
 
-use super::Stop;
+use super::stop::Stop;
 use crate::run::{Client, Columns};
 use crate::script::sql::Store;
 use crate::variables::{Names, Slot};

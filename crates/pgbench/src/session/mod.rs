@@ -12,6 +12,7 @@ pub mod answer;
 mod debug;
 pub mod manners;
 pub mod statement;
+mod stop;
 
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use answer::Answer;
 use manners::Manners;
 use statement::Statement;
+pub use stop::Stop;
 
 use super::random::Prng;
 use super::run::shell::OUTPUT_BYTES_MAX;
@@ -55,29 +57,6 @@ impl Program {
             Protocol::Extended | Protocol::Prepared => statement::all(&scripts, protocol)?,
         };
         Ok(Self { scripts, protocol, startup, manners: Manners::default(), statements })
-    }
-}
-
-/// Why a transaction ended before its end.
-#[derive(Debug)]
-pub enum Stop {
-    /// The server, or the connection to it.
-    Session(Error),
-    /// The script: its client does not go on.
-    Script(Abort),
-    /// The same at its end: it has left a transaction open. pgbench counts that one as done.
-    LeftOpen(Abort),
-}
-
-impl<E: Into<Error>> From<E> for Stop {
-    fn from(error: E) -> Self {
-        Self::Session(error.into())
-    }
-}
-
-impl From<Abort> for Stop {
-    fn from(abort: Abort) -> Self {
-        Self::Script(abort)
     }
 }
 

@@ -5,8 +5,7 @@ use crate::script::Scripts;
 use crate::script::command::Action;
 use crate::script::error::ScriptError;
 use crate::variables::{Slot, Variables};
-use pgwire::WireError;
-use pgwire::frontend::{self, Target};
+use pgwire::frontend::{self, EncodeError, Target};
 
 /// A command of SQL.
 #[derive(Debug)]
@@ -38,7 +37,7 @@ pub fn all(scripts: &Scripts, protocol: Protocol) -> Result<Vec<Statement>, Scri
 impl Statement {
     /// Appends the messages that carry it out, without Sync.
     #[inline]
-    pub fn write(&self, variables: &Variables, out: &mut Vec<u8>) -> Result<(), WireError> {
+    pub fn write(&self, variables: &Variables, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         if self.name.is_empty() {
             frontend::parse(out, "", &self.text, &[])?;
         }

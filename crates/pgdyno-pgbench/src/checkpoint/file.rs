@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Before, History, ThreadState};
-use crate::log::system_text;
+use crate::libpq::system_text;
 use reactor::{Nanos, Usage};
 
 /// What a file says it is; another format gets another name.
@@ -18,7 +18,7 @@ const FORMAT: &str = "pgdyno-pgbench checkpoint 1";
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Checkpoint {
     format: String,
-    /// What the run was asked for: see [`super::super::asked`].
+    /// What the run was asked for: see [`super::super::run_config`].
     pub asked: Value,
     /// Whether the run came to its end.
     pub is_finished: bool,

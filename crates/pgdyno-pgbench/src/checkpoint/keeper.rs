@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use super::{Checkpoint, ThreadState, could_not_write};
-use crate::Bench;
+use crate::bench::Bench;
 use reactor::Nanos;
 
 /// States of each thread that wait to be written: where the disk is slow, the next ones are not taken.

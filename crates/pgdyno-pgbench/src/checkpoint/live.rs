@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 
 use super::file::{Checkpoint, beside, boot};
-use crate::log::system_text;
+use crate::libpq::system_text;
 use reactor::{MappedCounters, read_counters};
 
 /// The first word of the file, which is written last when it is made: "pgdynoL1". Zero: nothing has been counted.

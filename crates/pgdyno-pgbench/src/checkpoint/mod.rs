@@ -32,7 +32,7 @@ pub use options::CheckpointOptions;
 pub use resume::open;
 pub use state::{ClientState, Place, ThreadState};
 
-use super::log::system_text;
+use super::libpq::system_text;
 use reactor::{Nanos, Usage};
 
 /// Of the runs before this one that had the same goal.

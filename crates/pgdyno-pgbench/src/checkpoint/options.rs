@@ -1,6 +1,6 @@
 //! The options about checkpoints.
 
-use crate::options::{Refusal, refuse};
+use crate::refusal::{Refusal, refuse};
 use crate::values::integer;
 
 /// Often enough to lose little, seldom enough to be no load.

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::{Before, Checkpoint, CheckpointOptions, History, Keeping, Live, could_not_write};
-use crate::{Bench, asked};
+use crate::bench::Bench;
+use crate::run_config;
 use reactor::Nanos;
 
 /// A run's checkpoint: where it is kept, and what it was, if the run goes on.
@@ -48,14 +49,14 @@ impl Bench {
     /// The present state of the run, before its threads begin.
     #[must_use]
     pub fn checkpoint(&self) -> Checkpoint {
-        Checkpoint::new(asked::all(self), false, &self.before, self.states())
+        Checkpoint::new(run_config::all(self), false, &self.before, self.states())
     }
 
     /// Has the run go on from a checkpoint, if there is one, and keeps its state from now on. The error is a message.
     pub fn keep(&mut self, mut keeping: Keeping, resumed: Option<Checkpoint>) -> Result<(), String> {
         let is_new = resumed.is_none();
         if let Some(checkpoint) = resumed {
-            if let Some(difference) = checkpoint.difference(&asked::all(self)) {
+            if let Some(difference) = checkpoint.difference(&run_config::all(self)) {
                 let path = keeping.path.display();
                 return Err(format!("checkpoint \"{path}\" is of a run with other options: {difference}"));
             }

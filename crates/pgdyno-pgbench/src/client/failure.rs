@@ -5,7 +5,8 @@ use crate::log::statement_text;
 use crate::record::lock;
 use crate::statistics::Outcome;
 use pgbench::session::Stop;
-use pgwire::{SqlState, WireError};
+use pgwire::SqlState;
+use pgwire::backend::ProtocolError;
 use reactor::{Error, Nanos};
 
 impl Client<'_, '_> {
@@ -85,5 +86,5 @@ impl Client<'_, '_> {
 
 /// Whether the server wants to begin a COPY that no script can take part in.
 fn is_copy(error: &Error) -> bool {
-    matches!(error, Error::Wire(WireError::Unexpected { message, .. }) if message.starts_with("Copy"))
+    matches!(error, Error::Protocol(ProtocolError::Unexpected { message, .. }) if message.starts_with("Copy"))
 }

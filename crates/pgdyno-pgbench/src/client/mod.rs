@@ -6,7 +6,7 @@ mod place;
 use std::cell::{Cell, RefCell};
 use std::sync::Mutex;
 
-use super::Bench;
+use super::bench::Bench;
 use super::checkpoint::ClientState;
 use super::connect::connect;
 use super::log::server_text;

@@ -3,10 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use super::{QUANTILES, cpu_us_each, has_schedule, quantiles_ms};
+use crate::bench::Bench;
 use crate::bench::Results;
 use crate::record::{CommandRecord, Point, ScriptRecord, Series};
+use crate::run_config::{self, POSTGRESQL};
 use crate::statistics::{Durations, Statistics};
-use crate::{Bench, POSTGRESQL, asked};
 use driver::record::Histogram;
 use pgbench::script::Script;
 use reactor::Nanos;
@@ -22,7 +23,7 @@ pub fn result(bench: &Bench, results: &Results) -> Value {
         "pgbench": POSTGRESQL,
         "server_version": found.server_version,
         "partitions": found.partitions.map(|(method, count)| json!({"method": method, "count": count})),
-        "options": asked::options(bench),
+        "options": run_config::options(bench),
         "duration_s": results.duration.as_s(),
         "connecting_s": results.connecting_first.as_s(),
         "reconnecting_s": results.connecting_again.as_s(),

@@ -13,7 +13,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-use super::Bench;
+use super::bench::Bench;
 use super::bench::Results;
 use super::statistics::{Durations, Statistics};
 use driver::record::Histogram;

@@ -1,6 +1,6 @@
 //! How much of a run is done, and how long the rest will take.
 
-use crate::Bench;
+use crate::bench::Bench;
 use crate::statistics::Statistics;
 use reactor::Nanos;
 

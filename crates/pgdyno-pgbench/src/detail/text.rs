@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{QUANTILES, cpu_us_each, has_schedule, quantiles_ms};
-use crate::Bench;
+use crate::bench::Bench;
 use crate::bench::Results;
 use crate::checkpoint::History;
 use crate::record::ScriptRecord;

@@ -1,6 +1,6 @@
 //! The options of initialisation, read and checked. Messages are pgbench's.
 
-use crate::options::{Options, Refusal, refuse};
+use crate::refusal::{Refusal, refuse};
 use crate::values::integer_between;
 use pgbench::initialise::specification::{Initialise, Method, STEPS, wrong_step};
 
@@ -51,14 +51,19 @@ impl Given {
     }
 
     /// What they mean, together with those that are for a run as well.
-    pub fn finish(self, options: &Options) -> Result<Initialisation, Refusal> {
+    pub fn finish(
+        self,
+        scale: Option<u32>,
+        no_vacuum: bool,
+        connections: u32,
+    ) -> Result<Initialisation, Refusal> {
         let mut initialise = self.initialise;
-        initialise.scale = options.scale.unwrap_or(1);
-        if options.no_vacuum {
+        initialise.scale = scale.unwrap_or(1);
+        if no_vacuum {
             initialise.steps = initialise.steps.replace('v', " ");
         }
         initialise.check()?;
-        Ok(Initialisation { initialise, connections: options.jobs, quiet: self.quiet })
+        Ok(Initialisation { initialise, connections, quiet: self.quiet })
     }
 }
 

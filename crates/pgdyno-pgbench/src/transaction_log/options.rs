@@ -1,6 +1,6 @@
 //! The options of the log.
 
-use crate::options::{Refusal, refuse};
+use crate::refusal::{Refusal, refuse};
 use crate::values::{integer, leading_double};
 
 /// As asked for.

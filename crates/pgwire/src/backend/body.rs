@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use super::split_cstring;
-
 /// What a statement did, such as `UPDATE 3`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CommandTag<'a> {
@@ -126,4 +124,10 @@ fn split_field(bytes: &[u8]) -> Option<(Field<'_>, &[u8])> {
         binary: [f0, f1] == [0, 1],
     };
     Some((field, rest))
+}
+
+/// The string up to the first zero byte, and what follows that byte.
+pub(super) fn split_cstring(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = bytes.iter().position(|&b| b == 0)?;
+    Some((&bytes[..end], &bytes[end + 1..]))
 }

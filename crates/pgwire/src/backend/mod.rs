@@ -6,15 +6,17 @@
 
 mod authentication;
 mod body;
+mod error;
 mod report;
 mod row;
 
 pub use authentication::{Authentication, Mechanisms};
 pub use body::{CommandTag, CopyResponse, Field, Fields, Oids};
+pub use error::ProtocolError;
 pub use report::{ErrorFields, ServerError};
 pub use row::{Columns, Row};
 
-use super::WireError;
+use body::split_cstring;
 
 /// The longest message that a session may receive, without its tag: our workloads ask for rows of kilobytes, and a
 /// hostile server must not make us hold more.
@@ -104,28 +106,28 @@ pub enum Message<'a> {
 /// Reads the first message of `buf` in an established session: the message and its length in bytes, or `None`
 /// when `buf` does not hold the whole of it yet.
 #[inline]
-pub fn parse(buf: &[u8]) -> Result<Option<(Message<'_>, usize)>, WireError> {
+pub fn parse(buf: &[u8]) -> Result<Option<(Message<'_>, usize)>, ProtocolError> {
     parse_limited(buf, MESSAGE_BYTES_MAX)
 }
 
 /// The same during start-up, when messages are short: [`STARTUP_MESSAGE_BYTES_MAX`].
-pub fn parse_startup(buf: &[u8]) -> Result<Option<(Message<'_>, usize)>, WireError> {
+pub fn parse_startup(buf: &[u8]) -> Result<Option<(Message<'_>, usize)>, ProtocolError> {
     parse_limited(buf, STARTUP_MESSAGE_BYTES_MAX)
 }
 
 #[inline]
-fn parse_limited(buf: &[u8], limit_bytes: u32) -> Result<Option<(Message<'_>, usize)>, WireError> {
+fn parse_limited(buf: &[u8], limit_bytes: u32) -> Result<Option<(Message<'_>, usize)>, ProtocolError> {
     let Some(&tag) = buf.first() else { return Ok(None) };
     if !is_known(tag) {
-        return Err(WireError::UnknownMessage { tag });
+        return Err(ProtocolError::UnknownMessage { tag });
     }
     let Some((head, rest)) = buf.split_first_chunk::<5>() else { return Ok(None) };
     let length_bytes = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
     if length_bytes < 4 || length_bytes > limit_bytes {
-        return Err(WireError::MessageLength { tag, length_bytes, limit_bytes });
+        return Err(ProtocolError::MessageLength { tag, length_bytes, limit_bytes });
     }
     let Some(body) = rest.get(..length_bytes as usize - 4) else { return Ok(None) };
-    let message = read(tag, body).ok_or(WireError::Malformed { message: name_of(tag) })?;
+    let message = read(tag, body).ok_or(ProtocolError::Malformed { message: name_of(tag) })?;
     Ok(Some((message, length_bytes as usize + 1)))
 }
 
@@ -283,10 +285,4 @@ fn read_parameter_status(body: &[u8]) -> Option<Message<'_>> {
     let (name, rest) = split_cstring(body)?;
     let (value, rest) = split_cstring(rest)?;
     rest.is_empty().then_some(Message::ParameterStatus { name, value })
-}
-
-/// The string up to the first zero byte, and what follows that byte.
-fn split_cstring(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let end = bytes.iter().position(|&b| b == 0)?;
-    Some((&bytes[..end], &bytes[end + 1..]))
 }

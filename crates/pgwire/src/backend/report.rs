@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::super::SqlState;
-use super::split_cstring;
+use super::body::split_cstring;
 
 /// Bytes of a field that are kept. A server's own texts take a few kilobytes; a RAISE may send megabytes.
 const FIELD_BYTES_MAX: usize = 64 << 10;

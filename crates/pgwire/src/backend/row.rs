@@ -1,7 +1,7 @@
 //! DataRow: the columns of one row of a result.
 
-use super::super::WireError;
 use super::super::numeric;
+use super::error::ProtocolError;
 
 /// A row of a result: its values, by index from 0, still in the format that Bind asked for.
 ///
@@ -52,69 +52,69 @@ impl<'a> Row<'a> {
 
     /// The bytes of a column, `None` if it is NULL. Takes time in proportion to the index.
     #[inline]
-    pub fn get(&self, column: usize) -> Result<Option<&'a [u8]>, WireError> {
-        self.columns().nth(column).ok_or(WireError::NoColumn { column, columns: self.len() })
+    pub fn get(&self, column: usize) -> Result<Option<&'a [u8]>, ProtocolError> {
+        self.columns().nth(column).ok_or(ProtocolError::NoColumn { column, columns: self.len() })
     }
 
     /// A `smallint`.
     #[inline]
-    pub fn i16(&self, column: usize) -> Result<i16, WireError> {
+    pub fn i16(&self, column: usize) -> Result<i16, ProtocolError> {
         self.fixed(column, "smallint").map(i16::from_be_bytes)
     }
 
     /// An `integer`.
     #[inline]
-    pub fn i32(&self, column: usize) -> Result<i32, WireError> {
+    pub fn i32(&self, column: usize) -> Result<i32, ProtocolError> {
         self.fixed(column, "integer").map(i32::from_be_bytes)
     }
 
     /// A `bigint`.
     #[inline]
-    pub fn i64(&self, column: usize) -> Result<i64, WireError> {
+    pub fn i64(&self, column: usize) -> Result<i64, ProtocolError> {
         self.fixed(column, "bigint").map(i64::from_be_bytes)
     }
 
     /// A `double precision`.
     #[inline]
-    pub fn f64(&self, column: usize) -> Result<f64, WireError> {
+    pub fn f64(&self, column: usize) -> Result<f64, ProtocolError> {
         self.fixed(column, "double precision").map(f64::from_be_bytes)
     }
 
     /// A `boolean`.
     #[inline]
-    pub fn bool(&self, column: usize) -> Result<bool, WireError> {
+    pub fn bool(&self, column: usize) -> Result<bool, ProtocolError> {
         match self.fixed(column, "boolean")? {
             [0] => Ok(false),
             [1] => Ok(true),
-            [_] => Err(WireError::ColumnType { column, expected: "boolean" }),
+            [_] => Err(ProtocolError::ColumnType { column, expected: "boolean" }),
         }
     }
 
     /// A `text`, `varchar` or `char(n)`, or any value in text format.
     #[inline]
-    pub fn text(&self, column: usize) -> Result<&'a str, WireError> {
-        let wrong = WireError::ColumnType { column, expected: "text" };
+    pub fn text(&self, column: usize) -> Result<&'a str, ProtocolError> {
+        let wrong = ProtocolError::ColumnType { column, expected: "text" };
         let Some(bytes) = self.get(column)? else { return Err(wrong) };
         std::str::from_utf8(bytes).map_err(|_| wrong)
     }
 
     /// A `numeric` in hundredths; fails if it has more decimals that are not zero.
     #[inline]
-    pub fn cents(&self, column: usize) -> Result<i64, WireError> {
+    pub fn cents(&self, column: usize) -> Result<i64, ProtocolError> {
         self.decimal(column, 2)
     }
 
     /// A `numeric` times 10^scale; fails if it has more decimals that are not zero.
     #[inline]
-    pub fn decimal(&self, column: usize, scale: u8) -> Result<i64, WireError> {
+    pub fn decimal(&self, column: usize, scale: u8) -> Result<i64, ProtocolError> {
         let value = self.get(column)?.and_then(|bytes| numeric::read(bytes, scale));
-        value.ok_or(WireError::ColumnType { column, expected: "numeric" })
+        value.ok_or(ProtocolError::ColumnType { column, expected: "numeric" })
     }
 
     #[inline]
-    fn fixed<const N: usize>(&self, column: usize, expected: &'static str) -> Result<[u8; N], WireError> {
+    fn fixed<const N: usize>(&self, column: usize, expected: &'static str) -> Result<[u8; N], ProtocolError> {
         let bytes = self.get(column)?.and_then(|bytes| bytes.try_into().ok());
-        bytes.ok_or(WireError::ColumnType { column, expected })
+        bytes.ok_or(ProtocolError::ColumnType { column, expected })
     }
 }
 

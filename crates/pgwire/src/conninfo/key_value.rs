@@ -2,11 +2,10 @@
 //!
 //! Errors give the position in the string and never the text there: it may be part of a password.
 
-use super::super::WireError;
-use super::problem;
+use super::error::{ConninfoError, problem};
 
 /// The pairs in order.
-pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, WireError> {
+pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, ConninfoError> {
     let mut pairs = Vec::new();
     let mut reader = Reader { text, at: 0 };
     loop {
@@ -59,7 +58,7 @@ impl Reader<'_> {
         self.text[start..self.at].to_owned()
     }
 
-    fn value(&mut self, keyword: &str) -> Result<String, WireError> {
+    fn value(&mut self, keyword: &str) -> Result<String, ConninfoError> {
         let quoted = self.peek() == Some('\'');
         if quoted {
             self.next();

@@ -1,6 +1,6 @@
 //! libpq's keywords: those that we honour, and those that we refuse rather than ignore.
 
-use super::super::WireError;
+use super::error::ConninfoError;
 
 /// The keywords that we honour, and the variable that stands in for each.
 pub(super) const KEYWORDS: [(&str, Option<&str>); 16] = [
@@ -71,15 +71,15 @@ pub(super) const REFUSED: [(&str, Option<&str>, &[&str], &str); 28] = [
 ];
 
 /// Refuses a keyword that does not exist, or that asks for what we do not have.
-pub(super) fn check_keyword(keyword: &str, value: &str) -> Result<(), WireError> {
+pub(super) fn check_keyword(keyword: &str, value: &str) -> Result<(), ConninfoError> {
     if KEYWORDS.iter().any(|(known, _)| *known == keyword) {
         return Ok(());
     }
     let Some((.., harmless, why)) = REFUSED.iter().find(|(known, ..)| *known == keyword) else {
-        return Err(WireError::UnknownKeyword { keyword: keyword.to_owned() });
+        return Err(ConninfoError::UnknownKeyword { keyword: keyword.to_owned() });
     };
     if value.is_empty() || harmless.contains(&value) {
         return Ok(());
     }
-    Err(WireError::Unsupported { setting: keyword.to_owned(), why })
+    Err(ConninfoError::Unsupported { setting: keyword.to_owned(), why })
 }

@@ -1,6 +1,19 @@
 //! The password file: lines of `host:port:database:user:password`; the first that matches counts.
 
-use super::{Address, DEFAULT_SOCKET_DIRECTORY, Host};
+use super::target::{Address, Conninfo, DEFAULT_PORT, DEFAULT_SOCKET_DIRECTORY, Host, Password};
+
+impl Conninfo {
+    /// Gives every host without a password the one that a password file has for it.
+    pub fn use_passfile(&mut self, text: &str) {
+        for host in &mut self.hosts {
+            if host.password.is_none() {
+                let (name, port) = key_of(host);
+                host.password = password_from(text, &name, port, &self.dbname, &self.user).map(Password::new);
+                host.is_password_from_file = host.password.is_some();
+            }
+        }
+    }
+}
 
 /// The password that the text of a password file has for a connection.
 ///
@@ -28,7 +41,7 @@ pub(super) fn key_of(host: &Host) -> (String, u16) {
         Address::Unix(path) => {
             let port = path.extension().and_then(|p| p.to_str()).and_then(|p| p.parse().ok());
             let name = if host.name == DEFAULT_SOCKET_DIRECTORY { "localhost" } else { &host.name };
-            (name.to_owned(), port.unwrap_or(super::DEFAULT_PORT))
+            (name.to_owned(), port.unwrap_or(DEFAULT_PORT))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What sessions begin with besides a user and a database: the driver's are pinned, those of libpq's programs are not.
 
-use super::super::WireError;
-use super::settings::Settings;
+use super::error::ConninfoError;
+use super::given::Settings;
 
 /// Variables that libpq hands on to the server, in its order: `default` is the server's own value.
 const VARIABLES: [(&str, &str); 3] = [("PGDATESTYLE", "datestyle"), ("PGTZ", "timezone"), ("PGGEQO", "geqo")];
@@ -20,7 +20,7 @@ pub(super) fn parameters(
     ways: Ways,
     settings: &Settings,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Vec<(&'static str, String)>, WireError> {
+) -> Result<Vec<(&'static str, String)>, ConninfoError> {
     let encoding = settings.text("client_encoding");
     if ways == Ways::Driver {
         if encoding.is_some_and(|name| !is_utf8(&name)) {

@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use super::super::WireError;
 use super::super::tls::SharedConfig;
-use super::keywords::{KEYWORDS, REFUSED, check_keyword};
-use super::{
+use super::error::{ConninfoError, problem};
+use super::given::Settings;
+use super::session::{self, Ways};
+use super::target::{
     Address, ChannelBinding, Conninfo, DEFAULT_PORT, DEFAULT_SOCKET_DIRECTORY, Host, Password,
-    RootCertificates, Setting, SslMode, TargetSessionAttrs, Ways, problem, session,
+    RootCertificates, SslMode, TargetSessionAttrs,
 };
 
 /// Combines what was given (the last of equal keywords counts), the environment and the defaults.
@@ -17,8 +18,8 @@ pub(super) fn resolve(
     given: &[(String, String)],
     variable: &dyn Fn(&str) -> Option<String>,
     os_user: Option<&str>,
-) -> Result<Conninfo, WireError> {
-    let settings = Settings::collect(ways, given, variable)?;
+) -> Result<Conninfo, ConninfoError> {
+    let settings = Settings::collect(given, variable, ways == Ways::Driver)?;
     let user = match (settings.text("user"), os_user) {
         (Some(user), _) => user,
         (None, Some(user)) => user.to_owned(),
@@ -83,7 +84,7 @@ const TARGET_SESSION_ATTRS: [(&str, TargetSessionAttrs); 6] = [
 
 /// The system's many authorities prove nothing unless the host's name is checked too, so `system` asks for
 /// `verify-full` and allows nothing less.
-fn ssl_mode(settings: &Settings, roots: &RootCertificates) -> Result<SslMode, WireError> {
+fn ssl_mode(settings: &Settings, roots: &RootCertificates) -> Result<SslMode, ConninfoError> {
     let expected = "disable, allow, prefer, require, verify-ca or verify-full";
     let mode = settings.one_of("sslmode", expected, &SSL_MODES)?;
     match (roots, settings.find("sslmode")) {
@@ -96,7 +97,7 @@ fn ssl_mode(settings: &Settings, roots: &RootCertificates) -> Result<SslMode, Wi
 }
 
 /// Seconds; zero or less is no limit.
-fn connect_timeout(settings: &Settings) -> Result<Option<u32>, WireError> {
+fn connect_timeout(settings: &Settings) -> Result<Option<u32>, ConninfoError> {
     let Some(setting) = settings.find("connect_timeout").filter(|s| !s.value.is_empty()) else {
         return Ok(None);
     };
@@ -106,7 +107,7 @@ fn connect_timeout(settings: &Settings) -> Result<Option<u32>, WireError> {
 }
 
 /// The hosts: as many as `hostaddr`, or else `host`, has parts; one port may serve them all.
-fn hosts(settings: &Settings) -> Result<Vec<Host>, WireError> {
+fn hosts(settings: &Settings) -> Result<Vec<Host>, ConninfoError> {
     let list = |keyword| -> Vec<String> {
         let text = settings.text(keyword);
         text.map(|text| text.split(',').map(|part| part.trim().to_owned()).collect()).unwrap_or_default()
@@ -119,7 +120,7 @@ fn hosts(settings: &Settings) -> Result<Vec<Host>, WireError> {
     if ports.len() > 1 && ports.len() != count {
         return Err(problem(format!("{} ports for {count} hosts", ports.len())));
     }
-    let password = settings.text("password").map(Password);
+    let password = settings.text("password").map(Password::new);
     let nth = |list: &[String], i: usize| list.get(i).filter(|part| !part.is_empty()).cloned();
     (0..count)
         .map(|i| {
@@ -136,7 +137,7 @@ fn address(
     name: Option<String>,
     ip: Option<String>,
     port: u16,
-) -> Result<(String, Address), WireError> {
+) -> Result<(String, Address), ConninfoError> {
     if let Some(ip) = ip {
         let invalid = || settings.invalid("hostaddr", "an IPv4 or IPv6 address");
         let parsed: IpAddr = ip.parse().map_err(|_| invalid())?;
@@ -157,73 +158,7 @@ fn address(
 }
 
 /// The value is not quoted in the error: in a URI it may be the tail of a password.
-fn parse_port(settings: &Settings, text: &str) -> Result<u16, WireError> {
+fn parse_port(settings: &Settings, text: &str) -> Result<u16, ConninfoError> {
     let port = text.parse().ok().filter(|&port| port > 0);
     port.ok_or_else(|| settings.invalid("port", "a number from 1 to 65535"))
-}
-
-/// The settings that are set, after the environment had its say.
-pub(super) struct Settings(Vec<Setting>);
-
-impl Settings {
-    fn collect(
-        ways: Ways,
-        given: &[(String, String)],
-        variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Self, WireError> {
-        for (keyword, value) in given {
-            check_keyword(keyword, value)?;
-        }
-        for (keyword, name, harmless, why) in REFUSED {
-            let value = name.and_then(variable).filter(|value| !value.is_empty());
-            let is_given = given.iter().any(|(k, _)| k == keyword);
-            if let (Some(name), Some(value), false) = (name, value, is_given) {
-                if !harmless.contains(&value.as_str()) {
-                    return Err(WireError::Unsupported { setting: name.to_owned(), why });
-                }
-            }
-        }
-        let settings = KEYWORDS.iter().filter_map(|&(keyword, name)| {
-            if let Some((_, value)) = given.iter().rev().find(|(k, _)| k == keyword) {
-                return Some(Setting { keyword, source: keyword, value: value.clone() });
-            }
-            // The driver's encoding is no matter of the environment's.
-            let name = name.filter(|_| keyword != "client_encoding" || ways != Ways::Driver)?;
-            let value = variable(name).filter(|value| !value.is_empty())?;
-            Some(Setting { keyword, source: name, value })
-        });
-        Ok(Self(settings.collect()))
-    }
-
-    fn find(&self, keyword: &str) -> Option<&Setting> {
-        self.0.iter().find(|s| s.keyword == keyword)
-    }
-
-    /// The value, unless it is empty, which means the default.
-    pub(super) fn text(&self, keyword: &str) -> Option<String> {
-        self.find(keyword).map(|s| s.value.clone()).filter(|value| !value.is_empty())
-    }
-
-    /// The choice that the value names; the first one if the keyword is not set.
-    fn one_of<T: Copy>(
-        &self,
-        keyword: &str,
-        expected: &'static str,
-        choices: &[(&str, T)],
-    ) -> Result<T, WireError> {
-        let Some(setting) = self.find(keyword) else { return Ok(choices[0].1) };
-        let found = choices.iter().find(|(name, _)| *name == setting.value);
-        found.map(|(_, choice)| *choice).ok_or_else(|| setting.invalid(expected))
-    }
-
-    pub(super) fn invalid(&self, keyword: &str, expected: &'static str) -> WireError {
-        let setting = self.find(keyword).map_or(keyword, |s| s.source).to_owned();
-        WireError::InvalidValue { setting, expected }
-    }
-}
-
-impl Setting {
-    fn invalid(&self, expected: &'static str) -> WireError {
-        WireError::InvalidValue { setting: self.source.to_owned(), expected }
-    }
 }

@@ -2,8 +2,7 @@
 //!
 //! Errors never quote the part before the host, nor what follows an `@` that should have been encoded.
 
-use super::super::WireError;
-use super::problem;
+use super::error::{ConninfoError, problem};
 
 /// What follows the scheme, if `text` is a URI of ours.
 pub(super) fn rest_of(text: &str) -> Option<&str> {
@@ -11,7 +10,7 @@ pub(super) fn rest_of(text: &str) -> Option<&str> {
 }
 
 /// The pairs of keyword and value that the URI stands for.
-pub(super) fn parse(rest: &str) -> Result<Vec<(String, String)>, WireError> {
+pub(super) fn parse(rest: &str) -> Result<Vec<(String, String)>, ConninfoError> {
     let mut pairs = Vec::new();
     let mut put = |keyword: &str, value: String| pairs.push((keyword.to_owned(), value));
 
@@ -52,7 +51,7 @@ pub(super) fn parse(rest: &str) -> Result<Vec<(String, String)>, WireError> {
 }
 
 /// One `keyword=value` of the query. JDBC's `ssl=true` is taken for what it means, as libpq does.
-fn parse_parameter(parameter: &str) -> Result<(String, String), WireError> {
+fn parse_parameter(parameter: &str) -> Result<(String, String), ConninfoError> {
     let (keyword, value) = split_at_first(parameter, "=");
     let keyword = decode(keyword, "a parameter's name")?;
     let Some(value) = value else {
@@ -69,7 +68,7 @@ fn parse_parameter(parameter: &str) -> Result<(String, String), WireError> {
 }
 
 /// The hosts and the ports of `host:port,[ipv6]:port,…`, each with commas between; ports empty if none is given.
-fn split_hosts(text: &str) -> Result<(String, String), WireError> {
+fn split_hosts(text: &str) -> Result<(String, String), ConninfoError> {
     let (mut hosts, mut ports) = (Vec::new(), Vec::new());
     for part in text.split(',') {
         let (host, port) = match part.strip_prefix('[') {
@@ -86,7 +85,7 @@ fn split_hosts(text: &str) -> Result<(String, String), WireError> {
 }
 
 /// `::1]:5432` as address and port.
-fn split_bracketed(text: &str) -> Result<(&str, Option<&str>), WireError> {
+fn split_bracketed(text: &str) -> Result<(&str, Option<&str>), ConninfoError> {
     let Some((host, rest)) = text.split_once(']') else {
         return Err(problem("an IPv6 address lacks its \"]\""));
     };
@@ -105,7 +104,7 @@ fn split_at_first<'a>(text: &'a str, mark: &str) -> (&'a str, Option<&'a str>) {
 }
 
 /// Replaces `%XX`; the result must be UTF-8 without zero bytes.
-fn decode(text: &str, what: &str) -> Result<String, WireError> {
+fn decode(text: &str, what: &str) -> Result<String, ConninfoError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {

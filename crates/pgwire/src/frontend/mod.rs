@@ -2,11 +2,11 @@
 //!
 //! A function that fails leaves the buffer as it was. Nothing here allocates but the growth of the buffer.
 
+mod error;
 mod parameter;
 
+pub use error::EncodeError;
 pub use parameter::{Cents, Decimal, Element, Parameter, Timestamptz};
-
-use super::WireError;
 
 const PROTOCOL_3_0: i32 = 0x0003_0000;
 const SSL_REQUEST: i32 = 80_877_103;
@@ -34,7 +34,7 @@ pub enum Target<'a> {
 pub fn startup<'a>(
     out: &mut Vec<u8>,
     parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> Result<(), WireError> {
+) -> Result<(), EncodeError> {
     body(out, "the start-up message", |out| {
         out.extend_from_slice(&PROTOCOL_3_0.to_be_bytes());
         for (name, value) in parameters {
@@ -61,12 +61,12 @@ pub fn cancel_request(out: &mut Vec<u8>, process_id: i32, secret_key: i32) {
 }
 
 /// PasswordMessage: the clear or the MD5-hashed password.
-pub fn password(out: &mut Vec<u8>, password: &[u8]) -> Result<(), WireError> {
+pub fn password(out: &mut Vec<u8>, password: &[u8]) -> Result<(), EncodeError> {
     message(out, b'p', "the password", |out| cstring_bytes(out, password, "the password"))
 }
 
 /// SASLInitialResponse.
-pub fn sasl_initial_response(out: &mut Vec<u8>, mechanism: &str, data: &[u8]) -> Result<(), WireError> {
+pub fn sasl_initial_response(out: &mut Vec<u8>, mechanism: &str, data: &[u8]) -> Result<(), EncodeError> {
     message(out, b'p', "the SASL response", |out| {
         cstring(out, mechanism, "the SASL mechanism")?;
         length(out, data.len(), "the SASL response")?;
@@ -76,7 +76,7 @@ pub fn sasl_initial_response(out: &mut Vec<u8>, mechanism: &str, data: &[u8]) ->
 }
 
 /// SASLResponse.
-pub fn sasl_response(out: &mut Vec<u8>, data: &[u8]) -> Result<(), WireError> {
+pub fn sasl_response(out: &mut Vec<u8>, data: &[u8]) -> Result<(), EncodeError> {
     message(out, b'p', "the SASL response", |out| {
         out.extend_from_slice(data);
         Ok(())
@@ -84,18 +84,18 @@ pub fn sasl_response(out: &mut Vec<u8>, data: &[u8]) -> Result<(), WireError> {
 }
 
 /// Query: the simple protocol; several statements may be separated by semicolons.
-pub fn query(out: &mut Vec<u8>, sql: &str) -> Result<(), WireError> {
+pub fn query(out: &mut Vec<u8>, sql: &str) -> Result<(), EncodeError> {
     message(out, b'Q', "the query", |out| cstring(out, sql, "the query"))
 }
 
 /// Query, whose text `append` writes in place, in the encoding of the session.
 #[inline]
-pub fn query_in_place(out: &mut Vec<u8>, append: impl FnOnce(&mut Vec<u8>)) -> Result<(), WireError> {
+pub fn query_in_place(out: &mut Vec<u8>, append: impl FnOnce(&mut Vec<u8>)) -> Result<(), EncodeError> {
     message(out, b'Q', "the query", |out| {
         let start = out.len();
         append(out);
         if out[start..].contains(&0) {
-            return Err(WireError::ZeroByte { what: "the query" });
+            return Err(EncodeError::ZeroByte { what: "the query" });
         }
         out.push(0);
         Ok(())
@@ -104,7 +104,7 @@ pub fn query_in_place(out: &mut Vec<u8>, append: impl FnOnce(&mut Vec<u8>)) -> R
 
 /// Parse: prepares `sql` under `name` ("" is the unnamed statement); types by OID, where the server should not
 /// infer them. The text is in the encoding of the session.
-pub fn parse(out: &mut Vec<u8>, name: &str, sql: impl AsRef<[u8]>, types: &[u32]) -> Result<(), WireError> {
+pub fn parse(out: &mut Vec<u8>, name: &str, sql: impl AsRef<[u8]>, types: &[u32]) -> Result<(), EncodeError> {
     message(out, b'P', "the statement", |out| {
         cstring(out, name, "the statement's name")?;
         cstring_bytes(out, sql.as_ref(), "the statement")?;
@@ -126,7 +126,7 @@ pub fn bind(
     statement: &str,
     parameters: &[&dyn Parameter],
     results: Format,
-) -> Result<(), WireError> {
+) -> Result<(), EncodeError> {
     message(out, b'B', "the parameters", |out| {
         cstring(out, portal, "the portal's name")?;
         cstring(out, statement, "the statement's name")?;
@@ -148,7 +148,7 @@ pub fn bind_text(
     statement: &str,
     parameters: usize,
     mut append: impl FnMut(&mut Vec<u8>, usize) -> bool,
-) -> Result<(), WireError> {
+) -> Result<(), EncodeError> {
     message(out, b'B', "the parameters", |out| {
         out.push(0);
         cstring(out, statement, "the statement's name")?;
@@ -163,12 +163,12 @@ pub fn bind_text(
 }
 
 /// Describe.
-pub fn describe(out: &mut Vec<u8>, target: Target<'_>) -> Result<(), WireError> {
+pub fn describe(out: &mut Vec<u8>, target: Target<'_>) -> Result<(), EncodeError> {
     message(out, b'D', "the name", |out| append_target(out, target))
 }
 
 /// Execute: at most `rows_max` rows, 0 for all.
-pub fn execute(out: &mut Vec<u8>, portal: &str, rows_max: i32) -> Result<(), WireError> {
+pub fn execute(out: &mut Vec<u8>, portal: &str, rows_max: i32) -> Result<(), EncodeError> {
     message(out, b'E', "the portal's name", |out| {
         cstring(out, portal, "the portal's name")?;
         out.extend_from_slice(&rows_max.to_be_bytes());
@@ -177,7 +177,7 @@ pub fn execute(out: &mut Vec<u8>, portal: &str, rows_max: i32) -> Result<(), Wir
 }
 
 /// Close a prepared statement or portal.
-pub fn close(out: &mut Vec<u8>, target: Target<'_>) -> Result<(), WireError> {
+pub fn close(out: &mut Vec<u8>, target: Target<'_>) -> Result<(), EncodeError> {
     message(out, b'C', "the name", |out| append_target(out, target))
 }
 
@@ -197,7 +197,7 @@ pub fn terminate(out: &mut Vec<u8>) {
 }
 
 /// CopyData with a copy of `data`. The loader writes in place instead: [`copy_data_begin`].
-pub fn copy_data(out: &mut Vec<u8>, data: &[u8]) -> Result<(), WireError> {
+pub fn copy_data(out: &mut Vec<u8>, data: &[u8]) -> Result<(), EncodeError> {
     message(out, b'd', "the data of a COPY", |out| {
         out.extend_from_slice(data);
         Ok(())
@@ -218,7 +218,7 @@ pub fn copy_data_begin(out: &mut Vec<u8>) -> CopyData {
 }
 
 /// Ends the message that `begun` began: everything appended since is its data.
-pub fn copy_data_end(out: &mut [u8], begun: &CopyData) -> Result<(), WireError> {
+pub fn copy_data_end(out: &mut [u8], begun: &CopyData) -> Result<(), EncodeError> {
     patch_length(out, begun.length_at, "the data of a COPY")
 }
 
@@ -228,7 +228,7 @@ pub fn copy_done(out: &mut Vec<u8>) {
 }
 
 /// CopyFail: the server ends the COPY with an error that quotes `reason`.
-pub fn copy_fail(out: &mut Vec<u8>, reason: &str) -> Result<(), WireError> {
+pub fn copy_fail(out: &mut Vec<u8>, reason: &str) -> Result<(), EncodeError> {
     message(out, b'f', "the reason", |out| cstring(out, reason, "the reason"))
 }
 
@@ -238,8 +238,8 @@ fn message(
     out: &mut Vec<u8>,
     tag: u8,
     what: &'static str,
-    append: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
-) -> Result<(), WireError> {
+    append: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
+) -> Result<(), EncodeError> {
     let start = out.len();
     out.push(tag);
     body(out, what, append).inspect_err(|_| out.truncate(start))
@@ -250,8 +250,8 @@ fn message(
 fn body(
     out: &mut Vec<u8>,
     what: &'static str,
-    append: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
-) -> Result<(), WireError> {
+    append: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
+) -> Result<(), EncodeError> {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     append(out).and_then(|()| patch_length(out, start, what)).inspect_err(|_| out.truncate(start))
@@ -259,26 +259,26 @@ fn body(
 
 /// Writes the length from `at` to the end, itself included, at `at`.
 #[inline]
-fn patch_length(out: &mut [u8], at: usize, what: &'static str) -> Result<(), WireError> {
-    let length = i32::try_from(out.len() - at).map_err(|_| WireError::TooLong { what })?;
+fn patch_length(out: &mut [u8], at: usize, what: &'static str) -> Result<(), EncodeError> {
+    let length = i32::try_from(out.len() - at).map_err(|_| EncodeError::TooLong { what })?;
     out[at..at + 4].copy_from_slice(&length.to_be_bytes());
     Ok(())
 }
 
 /// Appends a value behind its own length, which does not count itself and is −1 for NULL.
 #[inline]
-fn sized(out: &mut Vec<u8>, append: impl FnOnce(&mut Vec<u8>) -> bool) -> Result<(), WireError> {
+fn sized(out: &mut Vec<u8>, append: impl FnOnce(&mut Vec<u8>) -> bool) -> Result<(), EncodeError> {
     let at = out.len();
     out.extend_from_slice(&(-1i32).to_be_bytes());
     if append(out) {
         let length =
-            i32::try_from(out.len() - at - 4).map_err(|_| WireError::TooLong { what: "a parameter" })?;
+            i32::try_from(out.len() - at - 4).map_err(|_| EncodeError::TooLong { what: "a parameter" })?;
         out[at..at + 4].copy_from_slice(&length.to_be_bytes());
     }
     Ok(())
 }
 
-fn append_target(out: &mut Vec<u8>, target: Target<'_>) -> Result<(), WireError> {
+fn append_target(out: &mut Vec<u8>, target: Target<'_>) -> Result<(), EncodeError> {
     let (kind, name) = match target {
         Target::Statement(name) => (b'S', name),
         Target::Portal(name) => (b'P', name),
@@ -287,27 +287,27 @@ fn append_target(out: &mut Vec<u8>, target: Target<'_>) -> Result<(), WireError>
     cstring(out, name, "the name")
 }
 
-fn length(out: &mut Vec<u8>, bytes: usize, what: &'static str) -> Result<(), WireError> {
-    let bytes = i32::try_from(bytes).map_err(|_| WireError::TooLong { what })?;
+fn length(out: &mut Vec<u8>, bytes: usize, what: &'static str) -> Result<(), EncodeError> {
+    let bytes = i32::try_from(bytes).map_err(|_| EncodeError::TooLong { what })?;
     out.extend_from_slice(&bytes.to_be_bytes());
     Ok(())
 }
 
 /// Appends a 16-bit count, which the server reads as unsigned.
-fn count(out: &mut Vec<u8>, n: usize, what: &'static str) -> Result<(), WireError> {
-    let n = u16::try_from(n).map_err(|_| WireError::TooLong { what })?;
+fn count(out: &mut Vec<u8>, n: usize, what: &'static str) -> Result<(), EncodeError> {
+    let n = u16::try_from(n).map_err(|_| EncodeError::TooLong { what })?;
     out.extend_from_slice(&n.to_be_bytes());
     Ok(())
 }
 
-fn cstring(out: &mut Vec<u8>, text: &str, what: &'static str) -> Result<(), WireError> {
+fn cstring(out: &mut Vec<u8>, text: &str, what: &'static str) -> Result<(), EncodeError> {
     cstring_bytes(out, text.as_bytes(), what)
 }
 
 #[inline]
-fn cstring_bytes(out: &mut Vec<u8>, text: &[u8], what: &'static str) -> Result<(), WireError> {
+fn cstring_bytes(out: &mut Vec<u8>, text: &[u8], what: &'static str) -> Result<(), EncodeError> {
     if text.contains(&0) {
-        return Err(WireError::ZeroByte { what });
+        return Err(EncodeError::ZeroByte { what });
     }
     out.extend_from_slice(text);
     out.push(0);

@@ -9,11 +9,11 @@ use postgres_protocol::authentication::sasl::{
     ChannelBinding as Binding, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramSha256,
 };
 
-use super::super::WireError;
-use super::super::backend::{Authentication, Mechanisms};
+use super::super::backend::{Authentication, Mechanisms, ProtocolError};
 use super::super::conninfo::{ChannelBinding, Conninfo, Host, Password};
 use super::super::frontend;
-use super::Channel;
+use super::channel::Channel;
+use super::error::StartupError;
 
 /// Our side of the proof.
 pub(super) struct Authenticator {
@@ -53,7 +53,11 @@ impl Authenticator {
     }
 
     /// Answers a demand of the server's.
-    pub(super) fn answer(&mut self, demand: &Authentication<'_>, out: &mut Vec<u8>) -> Result<(), WireError> {
+    pub(super) fn answer(
+        &mut self,
+        demand: &Authentication<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), StartupError> {
         let progress = mem::replace(&mut self.progress, Progress::Failed);
         self.progress = match (progress, demand) {
             (Progress::Begun, Authentication::CleartextPassword) => {
@@ -67,38 +71,41 @@ impl Authenticator {
             }
             (Progress::Begun, Authentication::Sasl(mechanisms)) => self.begin_scram(mechanisms, out)?,
             (Progress::ScramBegun { mut scram, bound }, Authentication::SaslContinue(data)) => {
-                scram.update(data).map_err(|_| WireError::Malformed { message: "SCRAM challenge" })?;
+                scram.update(data).map_err(|_| ProtocolError::Malformed { message: "SCRAM challenge" })?;
                 frontend::sasl_response(out, scram.message())?;
                 Progress::ScramProven { scram, bound }
             }
             (Progress::ScramProven { mut scram, bound }, Authentication::SaslFinal(data)) => {
-                scram.finish(data).map_err(|_| WireError::ServerNotProven)?;
+                scram.finish(data).map_err(|_| StartupError::ServerNotProven)?;
                 Progress::ScramVerified { bound }
             }
             (Progress::Begun, Authentication::Other(_)) => {
-                return Err(WireError::UnsupportedAuthentication { method: demand.name().into_owned() });
+                return Err(StartupError::UnsupportedAuthentication { method: demand.name().into_owned() });
             }
-            (_, _) => return Err(WireError::Unexpected { message: "Authentication", doing: "logging in" }),
+            (_, _) => {
+                let (message, doing) = ("Authentication", "logging in");
+                return Err(ProtocolError::Unexpected { message, doing }.into());
+            }
         };
         Ok(())
     }
 
     /// The server lets us in: has it proven what it had to?
-    pub(super) fn finish(&self) -> Result<(), WireError> {
+    pub(super) fn finish(&self) -> Result<(), StartupError> {
         let bound = match self.progress {
             Progress::Begun | Progress::PasswordSent => false,
             Progress::ScramVerified { bound } => bound,
             Progress::ScramBegun { .. } | Progress::ScramProven { .. } | Progress::Failed => {
-                return Err(WireError::ServerNotProven);
+                return Err(StartupError::ServerNotProven);
             }
         };
         if self.channel_binding == ChannelBinding::Require && !bound {
-            return Err(WireError::NotBound { method: "no proof bound to its certificate".into() });
+            return Err(StartupError::NotBound { method: "no proof bound to its certificate".into() });
         }
         Ok(())
     }
 
-    fn begin_scram(&self, mechanisms: &Mechanisms<'_>, out: &mut Vec<u8>) -> Result<Progress, WireError> {
+    fn begin_scram(&self, mechanisms: &Mechanisms<'_>, out: &mut Vec<u8>) -> Result<Progress, StartupError> {
         let (mechanism, binding) = self.choose(mechanisms)?;
         let scram = ScramSha256::new(self.password()?.reveal().as_bytes(), binding);
         frontend::sasl_initial_response(out, mechanism, scram.message())?;
@@ -107,7 +114,7 @@ impl Authenticator {
 
     /// The strongest mechanism that both sides have, and what to tell the server about channel binding: the
     /// "y" of an unbound exchange over TLS lets the server notice that somebody hid its stronger offer.
-    fn choose(&self, mechanisms: &Mechanisms<'_>) -> Result<(&'static str, Binding), WireError> {
+    fn choose(&self, mechanisms: &Mechanisms<'_>) -> Result<(&'static str, Binding), StartupError> {
         let end_point_hash = match &self.channel {
             Channel::Tls { end_point_hash } if self.channel_binding != ChannelBinding::Disable => {
                 end_point_hash
@@ -119,10 +126,10 @@ impl Authenticator {
                 Ok((SCRAM_SHA_256_PLUS, Binding::tls_server_end_point(hash.clone())))
             }
             _ if self.channel_binding == ChannelBinding::Require => {
-                Err(WireError::NotBound { method: mechanisms.list() })
+                Err(StartupError::NotBound { method: mechanisms.list() })
             }
             _ if !mechanisms.has(SCRAM_SHA_256) => {
-                Err(WireError::UnsupportedAuthentication { method: mechanisms.list() })
+                Err(StartupError::UnsupportedAuthentication { method: mechanisms.list() })
             }
             Some(_) => Ok((SCRAM_SHA_256, Binding::unrequested())),
             None => Ok((SCRAM_SHA_256, Binding::unsupported())),
@@ -130,15 +137,15 @@ impl Authenticator {
     }
 
     /// The password for a method that cannot bind.
-    fn unbound_password(&self) -> Result<&Password, WireError> {
+    fn unbound_password(&self) -> Result<&Password, StartupError> {
         if self.channel_binding == ChannelBinding::Require {
-            return Err(WireError::NotBound { method: "a bare password".into() });
+            return Err(StartupError::NotBound { method: "a bare password".into() });
         }
         self.password()
     }
 
-    fn password(&self) -> Result<&Password, WireError> {
-        self.password.as_ref().ok_or_else(|| WireError::NoPassword {
+    fn password(&self) -> Result<&Password, StartupError> {
+        self.password.as_ref().ok_or_else(|| StartupError::NoPassword {
             user: self.user.clone(),
             note: self.passfile_ignored.as_ref().map(|note| format!(" ({note})")).unwrap_or_default(),
         })

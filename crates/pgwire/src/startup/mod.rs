@@ -5,14 +5,17 @@
 //! [`super::backend::parse_startup`].
 
 mod authentication;
+mod channel;
+mod error;
 mod refusal;
 mod session;
 mod wanted;
 
+pub use channel::Channel;
+pub use error::StartupError;
 pub use session::Session;
 
-use super::WireError;
-use super::backend::{Authentication, Message};
+use super::backend::{Authentication, Message, ProtocolError};
 use super::conninfo::{Conninfo, Host};
 use super::frontend;
 use authentication::Authenticator;
@@ -20,18 +23,6 @@ use wanted::Wanted;
 
 /// Messages that a server may send before the session is ready: it sends about 20, a hostile one would never end.
 const MESSAGES_MAX: u32 = 256;
-
-/// What is encrypted between us and the server, which decides how a password can be proven.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Channel {
-    /// Nothing: a Unix socket or plain TCP.
-    Plain,
-    /// TLS; the hash of the server's certificate where it has one: [`super::tls::TlsSession::end_point_hash`].
-    Tls {
-        /// What channel binding binds to.
-        end_point_hash: Option<Vec<u8>>,
-    },
-}
 
 /// Where the conversation stands.
 enum Phase {
@@ -62,7 +53,7 @@ impl Startup {
         host: &Host,
         channel: Channel,
         out: &mut Vec<u8>,
-    ) -> Result<Self, WireError> {
+    ) -> Result<Self, StartupError> {
         let optional = [
             ("options", conninfo.options.as_deref()),
             ("application_name", conninfo.application_name.as_deref()),
@@ -82,10 +73,10 @@ impl Startup {
     }
 
     /// Takes one message and appends the answer, if there is one; `true` once the session is ready.
-    pub fn on_message(&mut self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<bool, WireError> {
+    pub fn on_message(&mut self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<bool, StartupError> {
         self.messages += 1;
         if self.messages > MESSAGES_MAX {
-            return Err(WireError::EndlessStartup { limit: MESSAGES_MAX });
+            return Err(StartupError::EndlessStartup { limit: MESSAGES_MAX });
         }
         match message {
             Message::NoticeResponse(_) => Ok(false),
@@ -100,7 +91,7 @@ impl Startup {
         self.session
     }
 
-    fn advance(&mut self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<bool, WireError> {
+    fn advance(&mut self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<bool, StartupError> {
         match (&mut self.phase, message) {
             (Phase::Authenticating(authenticator), Message::Authentication(Authentication::Ok)) => {
                 authenticator.finish()?;
@@ -125,14 +116,15 @@ impl Startup {
                 return self.end(wrong);
             }
             (phase, message) => {
-                return Err(WireError::Unexpected { message: message.name(), doing: phase.doing() });
+                let unexpected = ProtocolError::Unexpected { message: message.name(), doing: phase.doing() };
+                return Err(unexpected.into());
             }
         }
         Ok(false)
     }
 
     /// The server is ready; are we content with it?
-    fn on_ready(&mut self, out: &mut Vec<u8>) -> Result<bool, WireError> {
+    fn on_ready(&mut self, out: &mut Vec<u8>) -> Result<bool, StartupError> {
         self.session.check_version()?;
         let Some(wanted) = self.wanted else { return self.end(None) };
         if let Some(answer) = wanted.told(&self.session) {
@@ -144,9 +136,9 @@ impl Startup {
     }
 
     /// There is a session, if nothing is wrong with the server.
-    fn end(&mut self, wrong: Option<&'static str>) -> Result<bool, WireError> {
+    fn end(&mut self, wrong: Option<&'static str>) -> Result<bool, StartupError> {
         if let Some(found) = wrong {
-            return Err(WireError::NotWanted { found });
+            return Err(StartupError::NotWanted { found });
         }
         self.phase = Phase::Ready;
         Ok(true)

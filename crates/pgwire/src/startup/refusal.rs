@@ -1,14 +1,15 @@
 //! What a server's error before the session is ready means for the user.
 
+use super::super::SqlState;
 use super::super::backend::ServerError;
-use super::super::{SqlState, WireError};
+use super::error::StartupError;
 
 /// The error that fits the server's.
-pub(super) fn of(error: &ServerError, user: &str, dbname: &str) -> WireError {
+pub(super) fn of(error: &ServerError, user: &str, dbname: &str) -> StartupError {
     let told = Box::new(error.clone());
     match error.sqlstate {
-        SqlState::INVALID_PASSWORD => WireError::WrongPassword { user: user.to_owned(), told },
-        SqlState::INVALID_CATALOG_NAME => WireError::NoDatabase { dbname: dbname.to_owned(), told },
-        _ => WireError::Refused(told),
+        SqlState::INVALID_PASSWORD => StartupError::WrongPassword { user: user.to_owned(), told },
+        SqlState::INVALID_CATALOG_NAME => StartupError::NoDatabase { dbname: dbname.to_owned(), told },
+        _ => StartupError::Refused(told),
     }
 }

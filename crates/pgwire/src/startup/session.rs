@@ -1,6 +1,6 @@
 //! What a server tells about a session that is ready.
 
-use super::super::WireError;
+use super::error::StartupError;
 
 /// The oldest version that pgdyno works with.
 const VERSION_MIN: u32 = 10;
@@ -51,9 +51,9 @@ impl Session {
     }
 
     /// Refuses a server that is too old for us. One that tells no version may be a pooler: it passes.
-    pub(super) fn check_version(&self) -> Result<(), WireError> {
+    pub(super) fn check_version(&self) -> Result<(), StartupError> {
         match self.server_version_num() {
-            Some(version) if version < VERSION_MIN * 10_000 => Err(WireError::ServerTooOld {
+            Some(version) if version < VERSION_MIN * 10_000 => Err(StartupError::ServerTooOld {
                 version: self.server_version().to_owned(),
                 oldest: VERSION_MIN,
             }),

@@ -1,7 +1,7 @@
 //! Whether a server is of the kind that is wanted.
 
 use super::super::conninfo::TargetSessionAttrs;
-use super::Session;
+use super::session::Session;
 
 /// What decides, and how.
 #[derive(Clone, Copy)]

@@ -1,11 +1,12 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::super::SqlState;
+use super::super::backend::ProtocolError;
 use super::super::backend::{
     Authentication, MESSAGE_BYTES_MAX, Message, Row, STARTUP_MESSAGE_BYTES_MAX, TransactionStatus, parse,
     parse_startup,
 };
-use super::super::{SqlState, WireError};
 use super::server_message;
 
 fn only(bytes: &[u8]) -> Message<'_> {
@@ -60,13 +61,13 @@ fn a_row_gives_its_values_by_type() {
 #[test]
 fn a_mistaken_column_is_an_error_and_never_another_value() {
     with_row(&[Some(&[0, 0, 1, 0]), None, Some(&[0xff]), Some(&[2])], |row| {
-        assert_eq!(row.i16(0), Err(WireError::ColumnType { column: 0, expected: "smallint" }));
-        assert_eq!(row.i32(1), Err(WireError::ColumnType { column: 1, expected: "integer" }));
-        assert_eq!(row.text(1), Err(WireError::ColumnType { column: 1, expected: "text" }));
-        assert_eq!(row.text(2), Err(WireError::ColumnType { column: 2, expected: "text" }));
-        assert_eq!(row.cents(2), Err(WireError::ColumnType { column: 2, expected: "numeric" }));
-        assert_eq!(row.bool(3), Err(WireError::ColumnType { column: 3, expected: "boolean" }));
-        assert_eq!(row.i32(4), Err(WireError::NoColumn { column: 4, columns: 4 }));
+        assert_eq!(row.i16(0), Err(ProtocolError::ColumnType { column: 0, expected: "smallint" }));
+        assert_eq!(row.i32(1), Err(ProtocolError::ColumnType { column: 1, expected: "integer" }));
+        assert_eq!(row.text(1), Err(ProtocolError::ColumnType { column: 1, expected: "text" }));
+        assert_eq!(row.text(2), Err(ProtocolError::ColumnType { column: 2, expected: "text" }));
+        assert_eq!(row.cents(2), Err(ProtocolError::ColumnType { column: 2, expected: "numeric" }));
+        assert_eq!(row.bool(3), Err(ProtocolError::ColumnType { column: 3, expected: "boolean" }));
+        assert_eq!(row.i32(4), Err(ProtocolError::NoColumn { column: 4, columns: 4 }));
     });
 }
 
@@ -215,15 +216,16 @@ fn a_malformed_body_is_an_error_that_names_the_message() {
         (b'G', &[1, 0, 2, 0, 0], "CopyInResponse"),
     ];
     for (tag, body, message) in table {
-        assert_eq!(parse(&server_message(tag, body)), Err(WireError::Malformed { message }));
+        assert_eq!(parse(&server_message(tag, body)), Err(ProtocolError::Malformed { message }));
     }
 }
 
 #[test]
 fn a_hostile_length_or_type_is_refused_before_anything_is_buffered() {
     let length = |tag, length_bytes: u32| [&[tag][..], &length_bytes.to_be_bytes()].concat();
-    let refused =
-        |length_bytes, limit_bytes| Err(WireError::MessageLength { tag: b'D', length_bytes, limit_bytes });
+    let refused = |length_bytes, limit_bytes| {
+        Err(ProtocolError::MessageLength { tag: b'D', length_bytes, limit_bytes })
+    };
     assert_eq!(parse(&length(b'D', 3)), refused(3, MESSAGE_BYTES_MAX));
     assert_eq!(parse(&length(b'D', u32::MAX)), refused(u32::MAX, MESSAGE_BYTES_MAX));
     assert_eq!(
@@ -234,12 +236,12 @@ fn a_hostile_length_or_type_is_refused_before_anything_is_buffered() {
     let (long, limit) = (STARTUP_MESSAGE_BYTES_MAX + 1, STARTUP_MESSAGE_BYTES_MAX);
     assert_eq!(parse_startup(&length(b'D', long)), refused(long, limit));
     assert_eq!(parse(b"HTTP/1.1 400"), refused_http());
-    assert_eq!(parse(b"\0"), Err(WireError::UnknownMessage { tag: 0 }));
+    assert_eq!(parse(b"\0"), Err(ProtocolError::UnknownMessage { tag: 0 }));
 }
 
-fn refused_http() -> Result<Option<(Message<'static>, usize)>, WireError> {
+fn refused_http() -> Result<Option<(Message<'static>, usize)>, ProtocolError> {
     let length_bytes = u32::from_be_bytes(*b"TTP/");
-    Err(WireError::MessageLength { tag: b'H', length_bytes, limit_bytes: MESSAGE_BYTES_MAX })
+    Err(ProtocolError::MessageLength { tag: b'H', length_bytes, limit_bytes: MESSAGE_BYTES_MAX })
 }
 
 #[test]
@@ -306,7 +308,7 @@ proptest! {
                 touch(&message, column);
             }
             Err(error) => {
-                let is_malformed = matches!(error, WireError::Malformed { .. });
+                let is_malformed = matches!(error, ProtocolError::Malformed { .. });
                 prop_assert!(is_malformed);
             }
         }

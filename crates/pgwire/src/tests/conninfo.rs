@@ -5,12 +5,12 @@ use proptest::prelude::*;
 
 use super::hex;
 
-use super::super::WireError;
+use super::super::conninfo::ConninfoError;
 use super::super::conninfo::{
     Address, ChannelBinding, Conninfo, Host, Password, RootCertificates, SslMode, TargetSessionAttrs, Ways,
 };
 
-fn with_environment(text: &str, environment: &[(&str, &str)]) -> Result<Conninfo, WireError> {
+fn with_environment(text: &str, environment: &[(&str, &str)]) -> Result<Conninfo, ConninfoError> {
     let look_up = |name: &str| environment.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
     Conninfo::parse(text, &look_up, Some("osuser"))
 }

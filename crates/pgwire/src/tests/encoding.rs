@@ -1,12 +1,13 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::super::frontend::EncodeError;
 use super::super::frontend::{self, Cents, Decimal, Format, Parameter, Target, Timestamptz};
-use super::super::{WireError, copy, numeric};
+use super::super::{copy, numeric};
 use super::hex;
 
 type Append = fn(&mut Vec<u8>);
-type FallibleAppend = fn(&mut Vec<u8>) -> Result<(), WireError>;
+type FallibleAppend = fn(&mut Vec<u8>) -> Result<(), EncodeError>;
 
 /// PostgreSQL 15: `select encode(numeric_send(v), 'hex')` of scaled / 10^scale.
 const NUMERICS: [(i64, u8, &str); 29] = [
@@ -105,7 +106,7 @@ fn rows_are_written_without_an_allocation_once_the_buffer_has_room() {
     assert_eq!(out.as_ptr(), address);
 }
 
-fn appended(append: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>) -> Vec<u8> {
+fn appended(append: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>) -> Vec<u8> {
     let mut out = Vec::new();
     append(&mut out).unwrap();
     out
@@ -203,7 +204,7 @@ fn a_message_that_fails_leaves_the_buffer_as_it_was() {
     for append in table {
         let mut out = b"before".to_vec();
         let error = append(&mut out).unwrap_err();
-        assert!(matches!(error, WireError::ZeroByte { .. } | WireError::TooLong { .. }), "{error}");
+        assert!(matches!(error, EncodeError::ZeroByte { .. } | EncodeError::TooLong { .. }), "{error}");
         assert_eq!(out, b"before");
     }
 }

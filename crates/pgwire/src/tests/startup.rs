@@ -3,10 +3,12 @@ use base64::prelude::BASE64_STANDARD;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::super::SqlState;
+use super::super::backend::ProtocolError;
 use super::super::backend::parse_startup;
 use super::super::conninfo::Conninfo;
+use super::super::startup::StartupError;
 use super::super::startup::{Channel, Session, Startup};
-use super::super::{SqlState, WireError};
 use super::scram_server::Exchange;
 use super::server_message;
 
@@ -25,7 +27,7 @@ impl Client {
     }
 
     /// Hears messages; what it says to them, or its error. `true` when it is ready.
-    fn hear(&mut self, messages: &[Vec<u8>]) -> Result<(bool, Vec<u8>), WireError> {
+    fn hear(&mut self, messages: &[Vec<u8>]) -> Result<(bool, Vec<u8>), StartupError> {
         self.said.clear();
         let mut ready = false;
         for bytes in messages {
@@ -63,7 +65,7 @@ fn tls() -> Channel {
     Channel::Tls { end_point_hash: Some(b"hash of the certificate".to_vec()) }
 }
 
-fn session(version: &str) -> Result<Session, WireError> {
+fn session(version: &str) -> Result<Session, StartupError> {
     let mut client = Client::new("", Channel::Plain);
     client.hear(&welcome(version)).map(|(ready, _)| {
         assert!(ready);
@@ -103,7 +105,7 @@ fn versions_are_numbered_as_postgresql_numbers_them() {
     }
     for old in ["9.6.24", "9.5", "8.4.22"] {
         let error = session(old).unwrap_err();
-        assert_eq!(error, WireError::ServerTooOld { version: old.into(), oldest: 10 });
+        assert_eq!(error, StartupError::ServerTooOld { version: old.into(), oldest: 10 });
     }
 }
 
@@ -131,7 +133,7 @@ const OFFERS: &[u8] = b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0";
 const UNBOUND_OFFER: &[u8] = b"SCRAM-SHA-256\0\0";
 
 /// Plays the server up to its signature; gives the client's GS2 header and the exchange.
-fn play_scram(client: &mut Client, offers: &[u8]) -> Result<(String, Exchange), WireError> {
+fn play_scram(client: &mut Client, offers: &[u8]) -> Result<(String, Exchange), StartupError> {
     let (_, first) = client.hear(&[authentication(10, offers)])?;
     // The type byte and length; the mechanism and its zero byte; the length of the data; the data.
     let mechanism_end = 5 + first[5..].iter().position(|&b| b == 0).unwrap();
@@ -191,17 +193,20 @@ fn a_server_that_does_not_prove_itself_is_refused() {
     };
     let (mut client, exchange) = begun();
     let wrong = client.hear(&[signature(&exchange, "another password")]);
-    assert_eq!(wrong.unwrap_err(), WireError::ServerNotProven);
+    assert_eq!(wrong.unwrap_err(), StartupError::ServerNotProven);
 
     let (mut client, _) = begun();
-    assert_eq!(client.hear(&[authentication(12, b"e=other-error")]).unwrap_err(), WireError::ServerNotProven);
+    assert_eq!(
+        client.hear(&[authentication(12, b"e=other-error")]).unwrap_err(),
+        StartupError::ServerNotProven
+    );
 
     let (mut client, _) = begun();
-    assert_eq!(client.hear(&welcome("15.1")).unwrap_err(), WireError::ServerNotProven);
+    assert_eq!(client.hear(&welcome("15.1")).unwrap_err(), StartupError::ServerNotProven);
 
     let mut client = Client::new(&format!("password={PASSWORD}"), Channel::Plain);
     client.hear(&[authentication(10, UNBOUND_OFFER)]).unwrap();
-    assert_eq!(client.hear(&welcome("15.1")).unwrap_err(), WireError::ServerNotProven);
+    assert_eq!(client.hear(&welcome("15.1")).unwrap_err(), StartupError::ServerNotProven);
 }
 
 #[test]
@@ -210,14 +215,14 @@ fn a_challenge_that_is_malformed_or_costs_too_much_is_refused() {
         let mut client = Client::new(&format!("password={PASSWORD}"), Channel::Plain);
         client.hear(&[authentication(10, UNBOUND_OFFER)]).unwrap();
         let error = client.hear(&[authentication(11, challenge.as_bytes())]).unwrap_err();
-        assert_eq!(error, WireError::Malformed { message: "SCRAM challenge" });
+        assert_eq!(error, ProtocolError::Malformed { message: "SCRAM challenge" }.into());
     }
     let mut client = Client::new(&format!("password={PASSWORD}"), Channel::Plain);
     let (_, first) = client.hear(&[authentication(10, UNBOUND_OFFER)]).unwrap();
     let nonce = String::from_utf8_lossy(&first).split("r=").nth(1).unwrap().to_owned();
     let costly = format!("r={nonce}x,s=c2FsdA==,i=4000000000");
     let error = client.hear(&[authentication(11, costly.as_bytes())]).unwrap_err();
-    assert_eq!(error, WireError::Malformed { message: "SCRAM challenge" });
+    assert_eq!(error, ProtocolError::Malformed { message: "SCRAM challenge" }.into());
 }
 
 #[test]
@@ -233,7 +238,7 @@ fn required_channel_binding_accepts_nothing_weaker() {
     for (channel, messages, method) in table {
         let mut client = Client::new(&format!("password={PASSWORD} channel_binding=require"), channel);
         let error = client.hear(&messages).unwrap_err();
-        assert_eq!(error, WireError::NotBound { method: method.into() });
+        assert_eq!(error, StartupError::NotBound { method: method.into() });
         assert!(client.said.is_empty(), "it must not have said anything");
     }
 }
@@ -276,7 +281,7 @@ fn a_method_that_we_do_not_have_is_named() {
     ];
     for (demand, method) in table {
         let error = Client::new("password=x", Channel::Plain).hear(&[demand]).unwrap_err();
-        assert_eq!(error, WireError::UnsupportedAuthentication { method: method.into() });
+        assert_eq!(error, StartupError::UnsupportedAuthentication { method: method.into() });
     }
 }
 
@@ -294,7 +299,7 @@ fn messages_out_of_turn_are_violations() {
     ];
     for messages in unasked {
         let error = Client::new("password=x", Channel::Plain).hear(&messages).unwrap_err();
-        assert!(matches!(error, WireError::Unexpected { .. }), "{error}");
+        assert!(matches!(error, StartupError::Protocol(ProtocolError::Unexpected { .. })), "{error}");
     }
 }
 
@@ -303,7 +308,7 @@ fn a_server_that_talks_without_end_is_left() {
     let mut messages = vec![authentication(0, &[])];
     messages.extend((0..1000).map(|i| setting(&format!("s{i}"), "x")));
     let error = Client::new("", Channel::Plain).hear(&messages).unwrap_err();
-    assert!(matches!(error, WireError::EndlessStartup { .. }));
+    assert!(matches!(error, StartupError::EndlessStartup { .. }));
 }
 
 #[test]
@@ -325,13 +330,13 @@ const WISHES: [(&str, [Result<(), &str>; 3]); 6] = [
 ];
 const NO_STANDBY: &str = "server is not in hot standby mode";
 
-fn heard(result: Result<(bool, Vec<u8>), WireError>) -> Result<(), &'static str> {
+fn heard(result: Result<(bool, Vec<u8>), StartupError>) -> Result<(), &'static str> {
     match result {
         Ok((ready, _)) => {
             assert!(ready);
             Ok(())
         }
-        Err(WireError::NotWanted { found }) => Err(found),
+        Err(StartupError::NotWanted { found }) => Err(found),
         Err(other) => panic!("{other}"),
     }
 }

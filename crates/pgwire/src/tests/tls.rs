@@ -12,10 +12,10 @@ use rustls::{ServerConfig, ServerConnection};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::super::backend::ServerError;
 use super::super::conninfo::{Address, Conninfo, SslMode};
-use super::super::tls::{Encryption, TlsSession, client_config, first_attempt, read_answer, second_attempt};
-use super::super::{SqlState, WireError};
+use super::super::tls::{
+    Encryption, FirstFailure, TlsError, TlsSession, client_config, first_attempt, read_answer, second_attempt,
+};
 use super::hex;
 
 #[test]
@@ -25,11 +25,11 @@ fn the_answer_about_tls_is_one_byte_and_nothing_after_it() {
         (&b""[..], Prefer, Ok(None)),
         (b"S", Prefer, Ok(Some(Encryption::Tls))),
         (b"N", Prefer, Ok(Some(Encryption::Plain))),
-        (b"N", Require, Err(WireError::NoTls { sslmode: Require })),
-        (b"SZ", Require, Err(WireError::PlainWithTlsAnswer)),
-        (b"NZ", Prefer, Err(WireError::PlainWithTlsAnswer)),
-        (b"E\0\0", Prefer, Err(WireError::TlsAnswer { answer: b'E' })),
-        (b"H", Require, Err(WireError::TlsAnswer { answer: b'H' })),
+        (b"N", Require, Err(TlsError::NoTls { sslmode: Require })),
+        (b"SZ", Require, Err(TlsError::PlainWithTlsAnswer)),
+        (b"NZ", Prefer, Err(TlsError::PlainWithTlsAnswer)),
+        (b"E\0\0", Prefer, Err(TlsError::TlsAnswer { answer: b'E' })),
+        (b"H", Require, Err(TlsError::TlsAnswer { answer: b'H' })),
     ];
     for (received, sslmode, expected) in table {
         assert_eq!(read_answer(received, sslmode), expected);
@@ -41,21 +41,6 @@ fn the_mode_says_what_is_tried_first_and_what_then() {
     use Encryption::{Plain, Tls};
     let tcp = Address::Tcp { name: "h".into(), ip: None, port: 1 };
     let unix = Address::Unix("/run/.s.PGSQL.1".into());
-    let told = ServerError {
-        sqlstate: SqlState::INVALID_PASSWORD,
-        severity: "FATAL".to_owned(),
-        message: "wrong".to_owned(),
-        detail: None,
-        hint: None,
-        position: None,
-        internal_query: None,
-        internal_position: None,
-        context: None,
-    };
-    let refused = WireError::WrongPassword { user: "u".into(), told: Box::new(told) };
-    let failed = WireError::Tls(rustls::Error::HandshakeNotComplete);
-    let untrusted = WireError::Certificate(rustls::CertificateError::UnknownIssuer);
-    let violation = WireError::Malformed { message: "DataRow" };
     let table = [
         (SslMode::Disable, Plain, None, None),
         (SslMode::Allow, Plain, Some(Tls), None),
@@ -65,13 +50,20 @@ fn the_mode_says_what_is_tried_first_and_what_then() {
     ];
     for (mode, first, after_refusal, after_failure) in table {
         assert_eq!(first_attempt(mode, &tcp), first);
-        assert_eq!(second_attempt(mode, &tcp, first, &refused), after_refusal);
-        assert_eq!(second_attempt(mode, &tcp, first, &failed), after_failure);
-        assert_eq!(second_attempt(mode, &tcp, first, &untrusted), after_failure);
-        assert_eq!(second_attempt(mode, &tcp, first, &violation), None);
+        assert_eq!(second_attempt(mode, &tcp, first, FirstFailure::Refused), after_refusal);
+        assert_eq!(second_attempt(mode, &tcp, first, FirstFailure::Handshake), after_failure);
+        assert_eq!(second_attempt(mode, &tcp, first, FirstFailure::Other), None);
         assert_eq!(first_attempt(mode, &unix), Plain);
-        assert_eq!(second_attempt(mode, &unix, Plain, &refused), None);
+        assert_eq!(second_attempt(mode, &unix, Plain, FirstFailure::Refused), None);
     }
+}
+
+#[test]
+fn a_handshake_fails_by_tls_itself_or_by_a_certificate() {
+    let failed = TlsError::Tls(rustls::Error::HandshakeNotComplete);
+    let untrusted = TlsError::Certificate(rustls::CertificateError::UnknownIssuer);
+    assert!(failed.is_failed_handshake() && untrusted.is_failed_handshake());
+    assert!(!TlsError::PlainWithTlsAnswer.is_failed_handshake());
 }
 
 /// The recipe of PostgreSQL's manual names the host so. (The rest of the recipe is in `tests/login.rs`.)
@@ -148,13 +140,13 @@ impl Drop for Pair {
     }
 }
 
-fn begin(conninfo: &str) -> Result<TlsSession, WireError> {
-    let conninfo = Conninfo::parse(conninfo, &|_| None, Some("al"))?;
+fn begin(conninfo: &str) -> Result<TlsSession, TlsError> {
+    let conninfo = Conninfo::parse(conninfo, &|_| None, Some("al")).unwrap();
     TlsSession::begin(client_config(&conninfo)?, &conninfo.hosts[0], conninfo.sslmode)
 }
 
 /// Carries bytes both ways until the handshake is over, in pieces of `size` bytes towards the client.
-fn shake_hands(client: &mut TlsSession, server: &mut ServerConnection, size: usize) -> Result<(), WireError> {
+fn shake_hands(client: &mut TlsSession, server: &mut ServerConnection, size: usize) -> Result<(), TlsError> {
     let (mut to_server, mut plain) = (Vec::new(), Vec::new());
     client.write_pending(&mut to_server)?;
     while client.is_handshaking() || !to_server.is_empty() {
@@ -281,7 +273,7 @@ fn bytes_that_are_not_tls_are_an_error_and_never_plain_data() {
     let (mut plain, mut answer) = (Vec::new(), Vec::new());
     client.write_pending(&mut answer).unwrap();
     let error = client.read_cipher(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I", &mut plain, &mut answer).unwrap_err();
-    assert!(matches!(error, WireError::Tls(_)) && plain.is_empty());
+    assert!(matches!(error, TlsError::Tls(_)) && plain.is_empty());
 }
 
 proptest! {

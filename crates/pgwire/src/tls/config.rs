@@ -2,7 +2,7 @@
 //! certificates.
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::{fs, io};
 
 use rustls::client::Resumption;
@@ -10,25 +10,12 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
-use super::super::WireError;
 use super::super::conninfo::{Conninfo, RootCertificates, SslMode};
 use super::certificate::{Roots, Verifier};
-
-/// A configuration that is built once: to read the system's certificates anew for each of 2000 clients would take
-/// longer than all the rest of connecting. It says nothing that the connection string does not, so all are equal.
-#[derive(Debug, Clone, Default)]
-pub struct SharedConfig(Arc<OnceLock<Arc<ClientConfig>>>);
-
-impl PartialEq for SharedConfig {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for SharedConfig {}
+use super::error::TlsError;
 
 /// The configuration that `sslmode` and `sslrootcert` ask for; the certificates are read at the first call.
-pub fn client_config(conninfo: &Conninfo) -> Result<Arc<ClientConfig>, WireError> {
+pub fn client_config(conninfo: &Conninfo) -> Result<Arc<ClientConfig>, TlsError> {
     if let Some(config) = conninfo.tls.0.get() {
         return Ok(Arc::clone(config));
     }
@@ -38,7 +25,7 @@ pub fn client_config(conninfo: &Conninfo) -> Result<Arc<ClientConfig>, WireError
 
 /// As in libpq, `require` and weaker verify the chain if the default file of root certificates exists, but never
 /// fail because it does not.
-fn build(conninfo: &Conninfo) -> Result<Arc<ClientConfig>, WireError> {
+fn build(conninfo: &Conninfo) -> Result<Arc<ClientConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = Verifier {
         algorithms: provider.signature_verification_algorithms,
@@ -47,7 +34,7 @@ fn build(conninfo: &Conninfo) -> Result<Arc<ClientConfig>, WireError> {
     };
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(WireError::Tls)?;
+        .map_err(TlsError::Tls)?;
     let mut config =
         builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
     // PostgreSQL keeps no sessions to resume, and a resumed one would show no certificate to bind to.
@@ -56,10 +43,10 @@ fn build(conninfo: &Conninfo) -> Result<Arc<ClientConfig>, WireError> {
 }
 
 /// The trusted certificates, `None` where the mode verifies nothing.
-fn roots(conninfo: &Conninfo) -> Result<Option<Roots>, WireError> {
+fn roots(conninfo: &Conninfo) -> Result<Option<Roots>, TlsError> {
     let must_verify = conninfo.sslmode >= SslMode::VerifyCa;
     let sslmode = conninfo.sslmode;
-    let missing = |path: &str, why: &str| WireError::RootCertificates {
+    let missing = |path: &str, why: &str| TlsError::RootCertificates {
         sslmode,
         path: path.to_owned(),
         why: why.to_owned(),

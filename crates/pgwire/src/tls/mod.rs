@@ -3,8 +3,12 @@
 
 mod certificate;
 mod config;
+mod error;
+mod shared;
 
-pub use config::{SharedConfig, client_config};
+pub use config::client_config;
+pub use error::TlsError;
+pub use shared::SharedConfig;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
@@ -13,7 +17,6 @@ use std::sync::Arc;
 use rustls::{ClientConfig, ClientConnection};
 use rustls_pki_types::ServerName;
 
-use super::WireError;
 use super::conninfo::{Address, Host, SslMode};
 
 /// Whether a connection is encrypted.
@@ -34,22 +37,30 @@ pub fn first_attempt(sslmode: SslMode, address: &Address) -> Encryption {
     }
 }
 
-/// What to ask for on a second connection after the first attempt failed with `error`: `allow` and `prefer` try
-/// the other way when the server refused us or TLS failed, as `pg_hba.conf` may demand it.
+/// Why the first attempt failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstFailure {
+    /// The server refused the session.
+    Refused,
+    /// The handshake of TLS failed: [`TlsError::is_failed_handshake`].
+    Handshake,
+    /// Another reason, for which a second attempt is of no use.
+    Other,
+}
+
+/// What to ask for on a second connection: `allow` and `prefer` try the other way when the server refused us or TLS
+/// failed, as `pg_hba.conf` may demand it.
 #[must_use]
 pub fn second_attempt(
     sslmode: SslMode,
     address: &Address,
     used: Encryption,
-    error: &WireError,
+    failure: FirstFailure,
 ) -> Option<Encryption> {
-    let refused = error.sqlstate().is_some();
-    match (address, sslmode, used) {
+    match (address, sslmode, used, failure) {
         (Address::Unix(_), ..) => None,
-        (_, SslMode::Allow, Encryption::Plain) if refused => Some(Encryption::Tls),
-        (_, SslMode::Prefer, Encryption::Tls)
-            if refused || matches!(error, WireError::Tls(_) | WireError::Certificate(_)) =>
-        {
+        (_, SslMode::Allow, Encryption::Plain, FirstFailure::Refused) => Some(Encryption::Tls),
+        (_, SslMode::Prefer, Encryption::Tls, FirstFailure::Refused | FirstFailure::Handshake) => {
             Some(Encryption::Plain)
         }
         _ => None,
@@ -60,14 +71,14 @@ pub fn second_attempt(
 ///
 /// A server that agrees sends one byte and waits. More than that in the clear was put there by somebody else, who
 /// wants it taken for decrypted data (CVE-2021-23222).
-pub fn read_answer(received: &[u8], sslmode: SslMode) -> Result<Option<Encryption>, WireError> {
+pub fn read_answer(received: &[u8], sslmode: SslMode) -> Result<Option<Encryption>, TlsError> {
     match received {
         [] => Ok(None),
         [b'S'] => Ok(Some(Encryption::Tls)),
-        [b'N', ..] if sslmode >= SslMode::Require => Err(WireError::NoTls { sslmode }),
+        [b'N', ..] if sslmode >= SslMode::Require => Err(TlsError::NoTls { sslmode }),
         [b'N'] => Ok(Some(Encryption::Plain)),
-        [b'S' | b'N', ..] => Err(WireError::PlainWithTlsAnswer),
-        [answer, ..] => Err(WireError::TlsAnswer { answer: *answer }),
+        [b'S' | b'N', ..] => Err(TlsError::PlainWithTlsAnswer),
+        [answer, ..] => Err(TlsError::TlsAnswer { answer: *answer }),
     }
 }
 
@@ -78,9 +89,8 @@ pub struct TlsSession {
 
 impl TlsSession {
     /// Begins a session; [`TlsSession::write_pending`] has its first bytes.
-    pub fn begin(config: Arc<ClientConfig>, host: &Host, sslmode: SslMode) -> Result<Self, WireError> {
-        let connection =
-            ClientConnection::new(config, server_name(host, sslmode)?).map_err(WireError::Tls)?;
+    pub fn begin(config: Arc<ClientConfig>, host: &Host, sslmode: SslMode) -> Result<Self, TlsError> {
+        let connection = ClientConnection::new(config, server_name(host, sslmode)?).map_err(TlsError::Tls)?;
         Ok(Self { connection })
     }
 
@@ -91,7 +101,7 @@ impl TlsSession {
     }
 
     /// Appends the bytes that wait to be sent (handshake, alerts, encrypted data) to `cipher`.
-    pub fn write_pending(&mut self, cipher: &mut Vec<u8>) -> Result<(), WireError> {
+    pub fn write_pending(&mut self, cipher: &mut Vec<u8>) -> Result<(), TlsError> {
         while self.connection.wants_write() {
             // Writing to a vector cannot fail.
             self.connection.write_tls(cipher)?;
@@ -100,7 +110,7 @@ impl TlsSession {
     }
 
     /// Encrypts `plain` and appends the result to `cipher`.
-    pub fn write_plain(&mut self, plain: &[u8], cipher: &mut Vec<u8>) -> Result<(), WireError> {
+    pub fn write_plain(&mut self, plain: &[u8], cipher: &mut Vec<u8>) -> Result<(), TlsError> {
         let mut rest = plain;
         while !rest.is_empty() {
             let taken = self.connection.writer().write(rest)?;
@@ -118,7 +128,7 @@ impl TlsSession {
         received: &[u8],
         plain: &mut Vec<u8>,
         answer: &mut Vec<u8>,
-    ) -> Result<(), WireError> {
+    ) -> Result<(), TlsError> {
         let mut rest = received;
         while !rest.is_empty() {
             let read = self.connection.read_tls(&mut rest)?;
@@ -144,12 +154,12 @@ impl TlsSession {
     }
 
     /// Appends the polite end of the session to `cipher`.
-    pub fn close(&mut self, cipher: &mut Vec<u8>) -> Result<(), WireError> {
+    pub fn close(&mut self, cipher: &mut Vec<u8>) -> Result<(), TlsError> {
         self.connection.send_close_notify();
         self.write_pending(cipher)
     }
 
-    fn take_plain(&mut self, count: usize, plain: &mut Vec<u8>) -> Result<(), WireError> {
+    fn take_plain(&mut self, count: usize, plain: &mut Vec<u8>) -> Result<(), TlsError> {
         let start = plain.len();
         plain.resize(start + count, 0);
         Ok(self.connection.reader().read_exact(&mut plain[start..])?)
@@ -158,10 +168,10 @@ impl TlsSession {
 
 /// The name that the certificate must carry and that the server is told. Where nobody verifies it, a name that
 /// no certificate can have does no harm: then none is told.
-fn server_name(host: &Host, sslmode: SslMode) -> Result<ServerName<'static>, WireError> {
+fn server_name(host: &Host, sslmode: SslMode) -> Result<ServerName<'static>, TlsError> {
     match ServerName::try_from(host.name.clone()) {
         Ok(name) => Ok(name),
         Err(_) if sslmode < SslMode::VerifyFull => Ok(IpAddr::V4(Ipv4Addr::UNSPECIFIED).into()),
-        Err(_) => Err(WireError::HostName { host: host.name.clone() }),
+        Err(_) => Err(TlsError::HostName { host: host.name.clone() }),
     }
 }

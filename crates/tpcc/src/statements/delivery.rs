@@ -1,9 +1,9 @@
 //! Delivery as statements (clause 2.7.4): ten orders in one database transaction.
 
-use super::Statement::{
+use super::exchange::{Session, call, ignore, missing};
+use super::sql::Statement::{
     Begin, ChargeCustomer, Commit, DeliverLines, DeliverOrder, LockDeliveries, TakeOldest,
 };
-use super::exchange::{Session, call, ignore, missing};
 use crate::population::DISTRICTS;
 use driver::Ending;
 use pgwire::frontend::Cents;

@@ -1,9 +1,8 @@
 //! Several statements and their answers, in one round trip each or in one for all.
 
-use super::Statement;
-use pgwire::WireError;
-use pgwire::backend::{Message, Row};
-use pgwire::frontend::{self, Format, Parameter};
+use super::sql::Statement;
+use pgwire::backend::{Message, ProtocolError, Row};
+use pgwire::frontend::{self, EncodeError, Format, Parameter};
 use reactor::{Connection, Error};
 
 /// A connection and how it is used.
@@ -18,8 +17,8 @@ impl Session<'_> {
     pub async fn exchange(
         &mut self,
         count: usize,
-        mut send: impl FnMut(&mut Vec<u8>, usize) -> Result<(), WireError>,
-        mut read: impl FnMut(usize, Row<'_>) -> Result<(), WireError>,
+        mut send: impl FnMut(&mut Vec<u8>, usize) -> Result<(), EncodeError>,
+        mut read: impl FnMut(usize, Row<'_>) -> Result<(), ProtocolError>,
     ) -> Result<(), Error> {
         let step = if self.pipeline { count } else { 1 };
         let mut first = 0;
@@ -38,7 +37,7 @@ impl Session<'_> {
     async fn answers(
         &mut self,
         first: usize,
-        read: &mut impl FnMut(usize, Row<'_>) -> Result<(), WireError>,
+        read: &mut impl FnMut(usize, Row<'_>) -> Result<(), ProtocolError>,
     ) -> Result<(), Error> {
         let mut index = first;
         loop {
@@ -53,14 +52,18 @@ impl Session<'_> {
 }
 
 /// Appends one prepared statement with its parameters.
-pub fn call(out: &mut Vec<u8>, statement: Statement, parameters: &[&dyn Parameter]) -> Result<(), WireError> {
+pub fn call(
+    out: &mut Vec<u8>,
+    statement: Statement,
+    parameters: &[&dyn Parameter],
+) -> Result<(), EncodeError> {
     frontend::bind(out, "", statement.name(), parameters, Format::Binary)?;
     frontend::execute(out, "", 0)
 }
 
 /// For statements whose rows are taken in but not looked at.
 #[allow(clippy::unnecessary_wraps)] // It takes the place of a reader that can fail.
-pub fn ignore(_: usize, _: Row<'_>) -> Result<(), WireError> {
+pub fn ignore(_: usize, _: Row<'_>) -> Result<(), ProtocolError> {
     Ok(())
 }
 

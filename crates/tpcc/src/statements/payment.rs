@@ -1,10 +1,10 @@
 //! Payment as statements (clause 2.5.2), and the search for a customer by name.
 
-use super::Scratch;
-use super::Statement::{
+use super::exchange::{Session, call, ignore, missing};
+use super::scratch::Scratch;
+use super::sql::Statement::{
     Begin, Commit, CustomersByName, InsertHistory, PayCustomer, PayDistrict, PayWarehouse,
 };
-use super::exchange::{Session, call, ignore, missing};
 use crate::input::{Customer, Payment};
 use driver::Ending;
 use pgwire::frontend::Cents;

@@ -1,9 +1,9 @@
 //! Order-Status and Stock-Level as statements (clauses 2.6.2, 2.8.2).
 
-use super::Scratch;
-use super::Statement::{Begin, Commit, CustomerBalance, LastOrder, LowStock, OrderLines};
 use super::exchange::{Session, call, ignore, missing};
 use super::payment;
+use super::scratch::Scratch;
+use super::sql::Statement::{Begin, Commit, CustomerBalance, LastOrder, LowStock, OrderLines};
 use crate::input::OrderStatus;
 use driver::Ending;
 use reactor::Error;

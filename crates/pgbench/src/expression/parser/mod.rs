@@ -7,13 +7,16 @@
 mod operand;
 
 use super::code::{Binary, Operation};
+use super::error::SyntaxError;
 use super::lexer::{Keyword, Lexer, Token};
-use super::{DEPTH_MAX, SyntaxError};
 use crate::effort;
 use crate::value::Value;
 use crate::variables::Names;
 
 // Operators from the weakest to the strongest.
+/// How deeply operands can be nested: reading them recurses.
+pub const DEPTH_MAX: usize = 400;
+
 const ANY: u8 = 0;
 const OR: u8 = 1;
 const AND: u8 = 2;

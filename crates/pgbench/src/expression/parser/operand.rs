@@ -1,8 +1,8 @@
 //! Operands: constants, variables, brackets, prefix operators, functions, CASE.
 
 use super::{ANY, NOT, Parser, SIGN, SUM};
-use crate::expression::SyntaxError;
 use crate::expression::code::{Arity, Function, Operation};
+use crate::expression::error::SyntaxError;
 use crate::expression::lexer::{Keyword, Token};
 use crate::value::Value;
 

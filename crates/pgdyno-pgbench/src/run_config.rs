@@ -1,9 +1,12 @@
-//! What a run was asked for, as others are to know it: in its result, in its checkpoint.
+//! The configuration of a run, as its result and its checkpoint hold it.
 
 use serde_json::{Value, json};
 
-use super::Bench;
+use super::bench::Bench;
 use pgbench::run::Protocol;
+
+/// The version of pgbench whose options and output these are.
+pub const POSTGRESQL: &str = "18";
 
 /// The options that decide what a run does. No password is among them.
 #[must_use]

@@ -1,0 +1,58 @@
+//! What a specification says of the workload.
+
+use serde::Deserialize;
+
+use super::mix::MixSpecification;
+
+/// The workload's part of a specification.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Specification {
+    #[allow(dead_code)] // The caller has looked at it; here it has to be a known key.
+    kind: TpccName,
+    pub calls: Calls,
+    #[serde(default)]
+    pub pipeline: bool,
+    pub isolation: Isolation,
+    pub mix: MixSpecification,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum TpccName {
+    Tpcc,
+}
+
+/// How transactions are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Calls {
+    /// One server-side routine a transaction.
+    Procedures,
+    /// The client's SQL.
+    Statements,
+}
+
+/// The isolation level of every transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[allow(missing_docs)] // The names of the SQL standard.
+pub enum Isolation {
+    #[serde(rename = "read committed")]
+    ReadCommitted,
+    #[serde(rename = "repeatable read")]
+    RepeatableRead,
+    #[serde(rename = "serializable")]
+    Serializable,
+}
+
+impl Isolation {
+    /// As SQL has it.
+    #[must_use]
+    pub fn sql(self) -> &'static str {
+        match self {
+            Self::ReadCommitted => "read committed",
+            Self::RepeatableRead => "repeatable read",
+            Self::Serializable => "serializable",
+        }
+    }
+}
