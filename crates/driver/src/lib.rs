@@ -16,6 +16,7 @@ mod client;
 mod connector;
 mod control;
 mod cores;
+mod error;
 mod event;
 mod job;
 mod lane;
@@ -33,6 +34,7 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
+pub use error::{SpecificationError, WorkloadError};
 pub use job::AnyWorkload;
 pub use order::Input;
 pub use random::{Stream, derive_seed};

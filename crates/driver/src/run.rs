@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use serde_json::{Value, json};
 
 use super::control::{Control, Failure, Halt, Stopped};
+use super::error::{SpecificationError, WorkloadError};
 use super::event::{self, Events};
 use super::job::AnyWorkload;
 use super::order::{Input, Order, Report};
@@ -45,8 +46,8 @@ pub struct WorkloadContext {
     pub seed: u64,
 }
 
-/// Reads the `workload` of a specification. The error is one line for a person.
-pub type ReadWorkload = dyn Fn(&Value, WorkloadContext) -> Result<AnyWorkload, String>;
+/// Reads the `workload` of a specification.
+pub type ReadWorkload = dyn Fn(&Value, WorkloadContext) -> Result<AnyWorkload, WorkloadError>;
 
 /// Carries out the specification `text`. `inputs` are the two ends of the channel by which orders come.
 pub fn run(
@@ -60,7 +61,8 @@ pub fn run(
         Ok((spec, conninfos, jobs)) => {
             Run { spec: &spec, conninfos: &conninfos, jobs: &jobs }.carry_out(inputs, events)
         }
-        Err(message) => {
+        Err(error) => {
+            let message = error.to_string();
             let body =
                 json!({"stage": "specification", "target": null, "message": message, "sqlstate": null});
             // An error means that nobody reads; the exit status tells the rest.
@@ -73,15 +75,19 @@ pub fn run(
 /// A specification, and by target: where it is, and what its clients do.
 type Read = (Spec, Vec<Conninfo>, Vec<AnyWorkload>);
 
-fn read(text: &str, read_workload: &ReadWorkload) -> Result<Read, String> {
+fn read(text: &str, read_workload: &ReadWorkload) -> Result<Read, SpecificationError> {
     let spec = Spec::read(text)?;
     let load = |target: &Target| {
-        conninfo::load(&target.conninfo).map_err(|e| format!("target {}: {e}", target.name))
+        let wrong = |source| SpecificationError::Conninfo { target: target.name.clone(), source };
+        conninfo::load(&target.conninfo).map_err(wrong)
     };
     let conninfos = spec.targets.iter().map(load).collect::<Result<Vec<_>, _>>()?;
     let read_job = |target: usize| {
         let Target { name, workload: own, .. } = &spec.targets[target];
-        let wrong = |e| if own.is_some() { format!("target {name}: {e}") } else { e };
+        let wrong = |source| match own {
+            Some(_) => SpecificationError::TargetWorkload { target: name.clone(), source },
+            None => SpecificationError::Workload(source),
+        };
         let Driving { workload, clients, .. } = spec.driving(target);
         let context = WorkloadContext { clients, threads: spec.threads_of(target), seed: spec.seed };
         read_workload(workload, context).map_err(wrong)

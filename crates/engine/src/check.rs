@@ -5,6 +5,7 @@ use std::io::Write;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
+use driver::SpecificationError;
 use pgbench::workload::Pgbench;
 
 /// What is asked.
@@ -17,11 +18,13 @@ struct Question {
 /// Reads the workload of `text` as a drive would and writes one event; whether it is sound.
 pub fn check(text: &str, out: &mut dyn Write) -> bool {
     let read = serde_json::from_str::<Question>(text)
-        .map_err(|error| format!("specification: {error}"))
-        .and_then(|question| Pgbench::read(&question.workload, 1, 1, 0));
+        .map_err(SpecificationError::Json)
+        .and_then(|question| Ok(Pgbench::read(&question.workload, 1, 1, 0)?));
     let event = match &read {
         Ok(workload) => json!({"event": "result", "reads_scale": workload.reads_scale()}),
-        Err(message) => json!({"event": "failed", "stage": "specification", "message": message}),
+        Err(error) => {
+            json!({"event": "failed", "stage": "specification", "message": error.to_string()})
+        }
     };
     // An error means that nobody reads; the exit status tells the rest.
     let _ = writeln!(out, "{event}");

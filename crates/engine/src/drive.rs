@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::mpsc;
 
-use driver::{AnyWorkload, WorkloadContext};
+use driver::{AnyWorkload, WorkloadContext, WorkloadError};
 pub use driver::{End, Input};
 use pgbench::workload::Pgbench;
 use serde_json::Value;
@@ -16,12 +16,12 @@ pub fn run(text: &str, inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>), out
     driver::run(text, inputs, out, &read_workload)
 }
 
-fn read_workload(workload: &Value, context: WorkloadContext) -> Result<AnyWorkload, String> {
+fn read_workload(workload: &Value, context: WorkloadContext) -> Result<AnyWorkload, WorkloadError> {
     let WorkloadContext { clients, threads, seed } = context;
     match workload.get("kind").and_then(Value::as_str) {
         Some("select-only") => SelectOnly::read(workload).map(AnyWorkload::new),
         Some("tpcc") => Tpcc::read(workload, seed).map(AnyWorkload::new),
         Some("pgbench") => Pgbench::read(workload, clients, threads, seed).map(AnyWorkload::new),
-        other => Err(format!("workload: unknown kind {}", other.unwrap_or("(none)"))),
+        other => Err(WorkloadError::UnknownKind(other.unwrap_or("(none)").to_owned())),
     }
 }

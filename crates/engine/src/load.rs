@@ -15,7 +15,7 @@ use tpcc::dataset::TpccTables;
 
 mod specification;
 
-pub use specification::{Specification, Workload};
+pub use specification::{LoadSpecificationError, Specification, Workload};
 
 /// The longest specification or order that is read.
 const LINE_BYTES_MAX: u64 = 1 << 20;
@@ -38,8 +38,8 @@ fn specified() -> Result<(), LoadError> {
     catch_termination(move || on_signal.store(true, Relaxed))
         .map_err(|error| LoadError::from_io(Stage::Specification, "catch signals", &error))?;
     let line = read_line().unwrap_or_default();
-    let specification =
-        Specification::read(&line).map_err(|problem| LoadError::new(Stage::Specification, problem))?;
+    let specification = Specification::read(&line)
+        .map_err(|error| LoadError::new(Stage::Specification, error.to_string()))?;
     let ordered = Arc::clone(&stop);
     thread::spawn(move || {
         // The end of the input means that our parent is gone.

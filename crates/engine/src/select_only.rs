@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use driver::{Ending, Seat, Stream, User, Workload};
+use driver::{Ending, Seat, Stream, User, Workload, WorkloadError};
 use pgwire::frontend::{self, Format};
 use reactor::{Connection, Error, Seen};
 
@@ -25,10 +25,10 @@ pub struct SelectOnly {
 
 impl SelectOnly {
     /// Reads the workload's part of a specification.
-    pub fn read(workload: &Value) -> Result<Self, String> {
-        let read = Self::deserialize(workload).map_err(|e| format!("workload: {e}"))?;
+    pub fn read(workload: &Value) -> Result<Self, WorkloadError> {
+        let read = Self::deserialize(workload)?;
         if !(1..=i32::MAX as u32).contains(&read.accounts) {
-            return Err("workload: accounts is not between 1 and 2147483647".to_owned());
+            return Err(WorkloadError::value("accounts is not between 1 and 2147483647"));
         }
         Ok(read)
     }

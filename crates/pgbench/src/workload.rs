@@ -12,7 +12,7 @@ use super::script::Scripts;
 use super::script::builtin::Builtin;
 use super::session::{Player, Program, Stop};
 use super::value::Value;
-use driver::{Ending, Seat, Tally, User, Workload};
+use driver::{Ending, Seat, Tally, User, Workload, WorkloadError};
 use pgwire::SqlState;
 use reactor::{Connection, Error};
 
@@ -91,10 +91,9 @@ enum Scale {
 }
 
 impl Pgbench {
-    /// Reads the workload's part of a specification, for a run of so many clients and threads. The error is for a person.
-    pub fn read(workload: &Json, clients: u32, threads: u32, seed: u64) -> Result<Self, String> {
-        let read = Specification::deserialize(workload).map_err(|error| format!("workload: {error}"))?;
-        read.compile(clients, threads, seed).map_err(|problem| format!("workload: {problem}"))
+    /// Reads the workload's part of a specification, for a run of so many clients and threads.
+    pub fn read(workload: &Json, clients: u32, threads: u32, seed: u64) -> Result<Self, WorkloadError> {
+        Specification::deserialize(workload)?.compile(clients, threads, seed)
     }
 
     /// Whether a script has the variable `:scale`.
@@ -105,26 +104,28 @@ impl Pgbench {
 }
 
 impl Specification {
-    fn compile(&self, clients: u32, threads: u32, seed: u64) -> Result<Pgbench, String> {
+    fn compile(&self, clients: u32, threads: u32, seed: u64) -> Result<Pgbench, WorkloadError> {
         let mut scripts = Scripts::default();
         let mut kinds = Vec::new();
         for script in &self.scripts {
             let kind = script.add(&mut scripts)?;
             if kinds.contains(&kind) {
-                return Err(format!("scripts: two are called {kind}"));
+                return Err(WorkloadError::value(format!("scripts: two are called {kind}")));
             }
             kinds.push(kind);
         }
-        scripts.weight().map_err(|error| error.to_string())?;
+        scripts.weight().map_err(WorkloadError::value)?;
         let mut definitions = Vec::new();
         for (name, value) in &self.define {
-            split_definition(&format!("{name}={value}")).map_err(|error| error.to_string())?;
+            split_definition(&format!("{name}={value}")).map_err(WorkloadError::value)?;
             definitions.push((name.clone(), value.clone()));
         }
         let needs_tables = self.scripts.iter().any(|script| script.builtin.is_some());
         let scale = match self.scale {
             Some(1..) => Scale::Given,
-            Some(other) => return Err(format!("scale: {other} is not a positive number")),
+            Some(other) => {
+                return Err(WorkloadError::value(format!("scale: {other} is not a positive number")));
+            }
             None if self.define.contains_key("scale") => Scale::Given,
             None => Scale::Counted { needs_tables },
         };
@@ -132,25 +133,24 @@ impl Specification {
         let (seed, clients, threads) = (self.random_seed.unwrap_or(seed), clients as usize, threads as usize);
         let given = self.scale.unwrap_or(1);
         let startup = Startup::new(&mut scripts.names, &definitions, given, seed, clients, threads);
-        let startup = startup.map_err(|error| error.to_string())?;
-        let program =
-            Program::new(scripts, self.protocol.into(), startup).map_err(|error| error.to_string())?;
+        let startup = startup.map_err(WorkloadError::value)?;
+        let program = Program::new(scripts, self.protocol.into(), startup).map_err(WorkloadError::value)?;
         Ok(Pgbench { program: Arc::new(program), kinds, scale, reads_scale })
     }
 }
 
 impl ScriptSpecification {
     /// Adds the script and gives the name of its kind.
-    fn add(&self, scripts: &mut Scripts) -> Result<String, String> {
+    fn add(&self, scripts: &mut Scripts) -> Result<String, WorkloadError> {
         let (kind, name, text) = match (&self.builtin, &self.name, &self.text) {
             (Some(builtin), None, None) => {
-                let builtin = Builtin::find(builtin).map_err(|error| error.to_string())?;
+                let builtin = Builtin::find(builtin).map_err(WorkloadError::value)?;
                 (builtin.name, builtin.description, builtin.text)
             }
             (None, Some(name), Some(text)) => (name.as_str(), name.as_str(), text.as_str()),
-            _ => return Err("scripts: each has either builtin, or name and text".to_owned()),
+            _ => return Err(WorkloadError::value("scripts: each has either builtin, or name and text")),
         };
-        scripts.add(name, text.as_bytes(), self.weight).map_err(|error| error.to_string())?;
+        scripts.add(name, text.as_bytes(), self.weight).map_err(WorkloadError::value)?;
         Ok(kind.to_owned())
     }
 }
@@ -290,7 +290,7 @@ mod tests {
         for (key, value, expected) in cases {
             let mut workload = sound();
             workload[key] = value;
-            let problem = Pgbench::read(&workload, 4, 2, 1).err().expect(key);
+            let problem = Pgbench::read(&workload, 4, 2, 1).err().expect(key).to_string();
             assert!(problem.starts_with("workload: ") && problem.contains(expected), "{key}: {problem}");
         }
     }

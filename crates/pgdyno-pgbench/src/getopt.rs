@@ -28,8 +28,40 @@ pub struct Parsed {
     pub operands: Vec<String>,
 }
 
-/// Reads arguments. The error is what getopt prints behind the program's name.
-pub fn parse(spellings: &[Spelling], arguments: &[String]) -> Result<Parsed, String> {
+/// Options that getopt refuses: what it prints behind the program's name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GetoptError {
+    /// A long option is given without its value.
+    #[error("option '--{0}' requires an argument")]
+    MissingValue(&'static str),
+    /// A long option is given a value that it does not take.
+    #[error("option '--{0}' doesn't allow an argument")]
+    UnexpectedValue(&'static str),
+    /// A short option is given without its value.
+    #[error("option requires an argument -- '{0}'")]
+    MissingShortValue(char),
+    /// There is no such letter.
+    #[error("invalid option -- '{0}'")]
+    UnknownLetter(char),
+    /// There is no such name.
+    #[error("unrecognized option '--{0}'")]
+    UnknownName(String),
+    /// A beginning of several names.
+    #[error("option '--{name}' is ambiguous; possibilities:{}", listed(.possible))]
+    Ambiguous {
+        /// As given.
+        name: String,
+        /// What it may stand for.
+        possible: Vec<&'static str>,
+    },
+}
+
+fn listed(names: &[&str]) -> String {
+    names.iter().flat_map(|name| [" '--", name, "'"]).collect()
+}
+
+/// Reads arguments.
+pub fn parse(spellings: &[Spelling], arguments: &[String]) -> Result<Parsed, GetoptError> {
     let mut parsed = Parsed::default();
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
@@ -41,12 +73,9 @@ pub fn parse(spellings: &[Spelling], arguments: &[String]) -> Result<Parsed, Str
             let spelling = find_long(spellings, name)?;
             let value = match (spelling.takes, value) {
                 (true, Some(value)) => value.to_owned(),
-                (true, None) => rest
-                    .next()
-                    .cloned()
-                    .ok_or_else(|| format!("option '--{}' requires an argument", spelling.long))?,
+                (true, None) => rest.next().cloned().ok_or(GetoptError::MissingValue(spelling.long))?,
                 (false, Some(_)) => {
-                    return Err(format!("option '--{}' doesn't allow an argument", spelling.long));
+                    return Err(GetoptError::UnexpectedValue(spelling.long));
                 }
                 (false, None) => String::new(),
             };
@@ -66,16 +95,14 @@ fn short<'a>(
     mut word: &str,
     rest: &mut impl Iterator<Item = &'a String>,
     parsed: &mut Parsed,
-) -> Result<(), String> {
+) -> Result<(), GetoptError> {
     while let Some(letter) = word.chars().next() {
         word = &word[letter.len_utf8()..];
         let spelling = spellings.iter().find(|spelling| char::from(spelling.short) == letter);
-        let spelling = spelling.ok_or_else(|| format!("invalid option -- '{letter}'"))?;
+        let spelling = spelling.ok_or(GetoptError::UnknownLetter(letter))?;
         let value = match (spelling.takes, word) {
             (false, _) => String::new(),
-            (true, "") => {
-                rest.next().cloned().ok_or_else(|| format!("option requires an argument -- '{letter}'"))?
-            }
+            (true, "") => rest.next().cloned().ok_or(GetoptError::MissingShortValue(letter))?,
             (true, value) => value.to_owned(),
         };
         parsed.options.push((spelling.long, value));
@@ -86,17 +113,17 @@ fn short<'a>(
     Ok(())
 }
 
-fn find_long(spellings: &[Spelling], name: &str) -> Result<Spelling, String> {
+fn find_long(spellings: &[Spelling], name: &str) -> Result<Spelling, GetoptError> {
     let found: Vec<_> = spellings.iter().filter(|spelling| spelling.is_meant(name)).collect();
     match found.as_slice() {
         [one] => Ok(**one),
-        [] => Err(format!("unrecognized option '--{name}'")),
+        [] => Err(GetoptError::UnknownName(name.to_owned())),
         several => {
             if let Some(exact) = several.iter().find(|spelling| spelling.long == name) {
                 return Ok(**exact);
             }
-            let names: Vec<_> = several.iter().map(|spelling| format!(" '--{}'", spelling.long)).collect();
-            Err(format!("option '--{name}' is ambiguous; possibilities:{}", names.concat()))
+            let possible = several.iter().map(|spelling| spelling.long).collect();
+            Err(GetoptError::Ambiguous { name: name.to_owned(), possible })
         }
     }
 }
@@ -113,7 +140,7 @@ mod tests {
         Spelling { short: 0, long: "no-wonder", takes: false, abbreviates: false },
     ];
 
-    fn parsed(line: &str) -> Result<Parsed, String> {
+    fn parsed(line: &str) -> Result<Parsed, GetoptError> {
         let arguments: Vec<_> = line.split(' ').map(str::to_owned).collect();
         parse(&SPELLINGS, &arguments)
     }
@@ -146,7 +173,7 @@ mod tests {
             ("--c", "option '--c' is ambiguous; possibilities: '--client' '--connect'"),
         ];
         for (line, message) in cases {
-            assert_eq!(parsed(line), Err(message.to_owned()), "{line}");
+            assert_eq!(parsed(line).map_err(|error| error.to_string()), Err(message.to_owned()), "{line}");
         }
     }
 }

@@ -37,6 +37,7 @@ pub mod statistics;
 pub mod transaction_log;
 pub mod values;
 
+use std::fmt::Display;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -124,13 +125,13 @@ fn initialise(options: &Options, initialisation: &Initialisation, log: &Log) -> 
 /// A run. An error has been said.
 fn run(mut options: Options, log: &Log) -> Result<ExitCode, Said> {
     let log = &Log { debug: options.debug, ..log.clone() };
-    let say = |message: String| {
-        log.error(&message);
+    let say = |message: &dyn Display| {
+        log.error(&message.to_string());
         Said
     };
     files::reserve(&options, log)?;
     files::try_results(&options, log)?;
-    let opened = checkpoint::open(&options.checkpoint).map_err(say)?;
+    let opened = checkpoint::open(&options.checkpoint).map_err(|error| say(&error))?;
     let resumed = opened.as_ref().and_then(|(_, resumed)| resumed.as_ref());
     // What has been done stays: history is not truncated.
     options.no_vacuum |= resumed.is_some();
@@ -138,13 +139,14 @@ fn run(mut options: Options, log: &Log) -> Result<ExitCode, Said> {
         Some(seed) => seed,
         None => seed(&options, log)?,
     };
-    let scripts = setup::scripts(&options).map_err(say)?;
+    let scripts = setup::scripts(&options).map_err(|error| say(&error))?;
     let mut conninfo = conninfo(&options, log, "setup")?;
     let tables = setup::prepare(&options, &scripts, &mut conninfo, log)?;
-    let program = setup::program(scripts, &options, tables.scale, seed, log).map_err(say)?;
+    let program = setup::program(scripts, &options, tables.scale, seed, log);
+    let program = program.map_err(|error| say(&error))?;
     let mut bench = Bench::new(options, program, conninfo, tables, seed, log.clone());
     if let Some((keeping, resumed)) = opened {
-        bench.keep(keeping, resumed).map_err(say)?;
+        bench.keep(keeping, resumed).map_err(|error| say(&error))?;
     }
     let bench = Arc::new(bench);
     let results = match bench::run(&bench) {
@@ -162,8 +164,8 @@ fn run(mut options: Options, log: &Log) -> Result<ExitCode, Said> {
 
 /// Where to connect. An error has been said, and so has that a password file does not count.
 fn conninfo(options: &Options, log: &Log, purpose: &str) -> Result<Conninfo, Said> {
-    let conninfo = setup::conninfo(options).map_err(|message| {
-        log.error(&message);
+    let conninfo = setup::conninfo(options).map_err(|error| {
+        log.error(&error.to_string());
         log.error(&format!("could not create connection for {purpose}"));
         Said
     })?;
@@ -184,10 +186,10 @@ fn seed(options: &Options, log: &Log) -> Result<u64, Said> {
     ];
     let mut last = None;
     for (given, source) in sources.into_iter().filter(|(given, _)| given.is_some()) {
-        let seed = setup::seed(given).map_err(|(message, detail)| {
-            log.error(&message);
-            if !detail.is_empty() {
-                log.detail(&detail);
+        let seed = setup::seed(given).map_err(|error| {
+            log.error(&error.to_string());
+            if let Some(detail) = error.detail() {
+                log.detail(detail);
             }
             log.error(&format!("error while setting random seed from {source}"));
             Said
@@ -197,8 +199,8 @@ fn seed(options: &Options, log: &Log) -> Result<u64, Said> {
     }
     match last {
         Some(seed) => Ok(seed),
-        None => setup::seed(None).map_err(|(message, _)| {
-            log.error(&message);
+        None => setup::seed(None).map_err(|error| {
+            log.error(&error.to_string());
             Said
         }),
     }

@@ -90,11 +90,11 @@ pub fn read(arguments: &[String]) -> Result<Request, Refusal> {
         match *name {
             "builtin" if value == "list" => return Ok(Request::Print(String::new(), Builtin::list())),
             "builtin" => {
-                let (name, weight) = split_weight(value).map_err(|error| error.to_string())?;
+                let (name, weight) = split_weight(value)?;
                 options.add_builtin(name, weight)?;
             }
             "file" => {
-                let (name, weight) = split_weight(value).map_err(|error| error.to_string())?;
+                let (name, weight) = split_weight(value)?;
                 options.scripts.push((Source::File(name.to_owned()), weight));
             }
             "select-only" => options.add_builtin("select-only", 1)?,
@@ -109,7 +109,7 @@ pub fn read(arguments: &[String]) -> Result<Request, Refusal> {
             "time" => time_or_count.1 = Some(integer(value, "-T/--time")?),
             "protocol" => options.protocol = protocol(value)?,
             "define" => {
-                let (name, value) = split_definition(value).map_err(|error| error.to_string())?;
+                let (name, value) = split_definition(value)?;
                 options.define.push((name.to_owned(), value.to_owned()));
             }
             "rate" => options.rate_per_s = Some(positive(value, "rate limit")?),

@@ -1,10 +1,15 @@
 //! Why options are refused.
 
+use pgbench::initialise::InitialiseError;
+use pgbench::script::error::ScriptError;
+
+use super::getopt::GetoptError;
+
 /// Options that are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// In getopt's words: nothing but the program's name stands before them.
-    Getopt(String),
+    Getopt(GetoptError),
     /// An error.
     Error(String),
     /// An error, and a hint to `--help`.
@@ -13,9 +18,15 @@ pub enum Refusal {
     ErrorWithDetail(String, String),
 }
 
-impl From<String> for Refusal {
-    fn from(message: String) -> Self {
-        Self::Error(message)
+impl From<ScriptError> for Refusal {
+    fn from(error: ScriptError) -> Self {
+        Self::Error(error.to_string())
+    }
+}
+
+impl From<InitialiseError> for Refusal {
+    fn from(error: InitialiseError) -> Self {
+        Self::Error(error.to_string())
     }
 }
 

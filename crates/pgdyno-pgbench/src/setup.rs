@@ -17,9 +17,10 @@ use pgbench::run::{Protocol, Startup};
 use pgbench::script::Scripts;
 use pgbench::script::builtin::BUILTINS;
 use pgbench::script::command::Action;
+use pgbench::script::error::ScriptError;
 use pgbench::session::Program;
 use pgbench::session::manners::{Manners, OnUnprepared};
-use pgwire::conninfo::{self, Conninfo, Ways};
+use pgwire::conninfo::{self, Conninfo, ConninfoError, Ways};
 use reactor::{Clock, Connection, Error, Reactor, Shared, tell};
 
 const COUNT_BRANCHES: &str = "select count(*) from pgbench_branches";
@@ -40,33 +41,75 @@ pub struct Tables {
 /// How a table is divided, and into how many parts, if it is.
 pub type Partitions = Option<(&'static str, u64)>;
 
+/// Why a run cannot be set up, in pgbench's words.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// pgbench has no such script.
+    #[error("no builtin script found for name \"{0}\"")]
+    NoBuiltin(String),
+    /// A script or a definition is wrong.
+    #[error(transparent)]
+    Script(#[from] ScriptError),
+    /// A script's file cannot be had.
+    #[error("could not {what} file \"{path}\": {}", system_text(.source))]
+    File {
+        /// What could not be done.
+        what: &'static str,
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Why there is no seed.
+#[derive(Debug, thiserror::Error)]
+pub enum SeedError {
+    /// The operating system gives none.
+    #[error("could not generate random seed")]
+    NoRandomness,
+    /// It is neither a number nor a word that stands for one.
+    #[error("unrecognized random seed option \"{0}\"")]
+    NoNumber(String),
+}
+
+impl SeedError {
+    /// What is expected, where something else was given.
+    #[must_use]
+    pub fn detail(&self) -> Option<&'static str> {
+        match self {
+            Self::NoRandomness => None,
+            Self::NoNumber(_) => Some("Expecting an unsigned integer, \"time\" or \"rand\"."),
+        }
+    }
+}
+
 /// Reads the scripts.
-pub fn scripts(options: &Options) -> Result<Scripts, String> {
+pub fn scripts(options: &Options) -> Result<Scripts, SetupError> {
     let mut scripts = Scripts::default();
     for (source, weight) in &options.scripts {
         let (name, text) = match source {
             Source::Builtin(name) => {
                 let builtin = BUILTINS.into_iter().find(|builtin| builtin.name == *name);
-                let builtin =
-                    builtin.ok_or_else(|| format!("no builtin script found for name \"{name}\""))?;
+                let builtin = builtin.ok_or_else(|| SetupError::NoBuiltin((*name).to_owned()))?;
                 (builtin.description.to_owned(), builtin.text.as_bytes().to_vec())
             }
             Source::File(path) => (path.clone(), file(path)?),
         };
-        scripts.add(&name, &text, *weight).map_err(|error| error.to_string())?;
+        scripts.add(&name, &text, *weight)?;
     }
     if options.protocol != Protocol::Simple {
         for command in scripts.scripts().iter().flat_map(|script| &script.commands) {
             if let Action::Sql(sql) = &command.action {
-                sql.extended().map_err(|error| error.to_string())?;
+                sql.extended()?;
             }
         }
     }
     Ok(scripts)
 }
 
-fn file(path: &str) -> Result<Vec<u8>, String> {
-    let could_not = |what, error| format!("could not {what} file \"{path}\": {}", system_text(&error));
+fn file(path: &str) -> Result<Vec<u8>, SetupError> {
+    let could_not = |what, source| SetupError::File { what, path: path.to_owned(), source };
     let mut text = Vec::new();
     let read = if path == "-" {
         io::stdin().lock().read_to_end(&mut text)
@@ -85,11 +128,10 @@ pub fn program(
     scale: i64,
     seed: u64,
     log: &Log,
-) -> Result<Arc<Program>, String> {
+) -> Result<Arc<Program>, SetupError> {
     let (clients, jobs) = (options.clients as usize, options.jobs as usize);
     let startup = Startup::new(&mut scripts.names, &options.define, scale, seed, clients, jobs);
-    let startup = startup.map_err(|error| error.to_string())?;
-    let mut program = Program::new(scripts, options.protocol, startup).map_err(|error| error.to_string())?;
+    let mut program = Program::new(scripts, options.protocol, startup?)?;
     program.manners = manners(options, log.clone());
     Ok(Arc::new(program))
 }
@@ -101,8 +143,8 @@ fn manners(options: &Options, log: Log) -> Manners {
     Manners { shell, on_unprepared: Some(on_unprepared) }
 }
 
-/// The seed that `--random-seed` asks for. The error has a message and a detail.
-pub fn seed(option: Option<&str>) -> Result<u64, (String, String)> {
+/// The seed that `--random-seed` asks for.
+pub fn seed(option: Option<&str>) -> Result<u64, SeedError> {
     match option {
         None | Some("time") => {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -111,27 +153,23 @@ pub fn seed(option: Option<&str>) -> Result<u64, (String, String)> {
         Some("rand") => {
             let mut bytes = [0; 8];
             let filled = SystemRandom::new().fill(&mut bytes);
-            filled.map_err(|_| ("could not generate random seed".to_owned(), String::new()))?;
+            filled.map_err(|_| SeedError::NoRandomness)?;
             Ok(u64::from_ne_bytes(bytes))
         }
-        Some(number) => unsigned(number).ok_or_else(|| {
-            let message = format!("unrecognized random seed option \"{number}\"");
-            (message, "Expecting an unsigned integer, \"time\" or \"rand\".".to_owned())
-        }),
+        Some(number) => unsigned(number).ok_or_else(|| SeedError::NoNumber(number.to_owned())),
     }
 }
 
 /// Where to connect, by options and environment as pgbench has it.
-pub fn conninfo(options: &Options) -> Result<Conninfo, String> {
+pub fn conninfo(options: &Options) -> Result<Conninfo, ConninfoError> {
     let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     let dbname = options.dbname.clone().or_else(|| set("PGDATABASE")).or_else(|| set("PGUSER"));
     // As libpq tells them from names.
     let is_string = |name: &str| {
         ["postgres://", "postgresql://"].iter().any(|uri| name.starts_with(uri)) || name.contains('=')
     };
-    let load = |options: &[(&str, &str)], string: &str| {
-        conninfo::load_for(Ways::Libpq("pgbench"), options, string).map_err(|error| error.to_string())
-    };
+    let load =
+        |options: &[(&str, &str)], string: &str| conninfo::load_for(Ways::Libpq("pgbench"), options, string);
     let (string, name) = match dbname {
         Some(string) if is_string(&string) => (string, None),
         Some(name) => (String::new(), Some(name)),

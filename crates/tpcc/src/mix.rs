@@ -67,9 +67,9 @@ impl MixSpecification {
         let Self::Weights(weights) = self else { return None };
         let shares = weights.shares();
         if shares.iter().any(|share| !share.is_finite() || *share < 0.0) {
-            return Some("workload: mix: a weight is negative or not a number");
+            return Some("mix: a weight is negative or not a number");
         }
-        (shares.iter().sum::<f64>() <= 0.0).then_some("workload: mix: all weights are zero")
+        (shares.iter().sum::<f64>() <= 0.0).then_some("mix: all weights are zero")
     }
 }
 

@@ -7,7 +7,7 @@ use super::mix::KINDS;
 use super::specification::Specification;
 use super::tally::Tally;
 use super::terminal::Terminal;
-use driver::{Seat, Workload};
+use driver::{Seat, Workload, WorkloadError};
 
 /// The workload `tpcc`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,12 +18,11 @@ pub struct Tpcc {
 }
 
 impl Tpcc {
-    /// Reads the workload's part of a specification, for a run with `seed`. The error is one line for a person.
-    pub fn read(workload: &Value, seed: u64) -> Result<Self, String> {
-        let specification =
-            Specification::deserialize(workload).map_err(|error| format!("workload: {error}"))?;
+    /// Reads the workload's part of a specification, for a run with `seed`.
+    pub fn read(workload: &Value, seed: u64) -> Result<Self, WorkloadError> {
+        let specification = Specification::deserialize(workload)?;
         match specification.mix.problem() {
-            Some(problem) => Err(problem.to_owned()),
+            Some(problem) => Err(WorkloadError::value(problem)),
             None => Ok(Self { specification, seed }),
         }
     }
@@ -83,7 +82,10 @@ mod tests {
         for (key, value) in cases {
             let mut workload = sound();
             workload[key] = value;
-            assert!(Tpcc::read(&workload, 1).expect_err(key).starts_with("workload: "), "{workload}");
+            assert!(
+                Tpcc::read(&workload, 1).expect_err(key).to_string().starts_with("workload: "),
+                "{workload}"
+            );
         }
     }
 }

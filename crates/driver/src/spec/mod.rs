@@ -7,6 +7,7 @@ use std::thread;
 use serde::Deserialize;
 
 pub use self::slices::{Role, Slice};
+use super::error::SpecificationError;
 use reactor::{Io, Nanos};
 
 /// As many clients as one target may have.
@@ -179,11 +180,11 @@ fn given<'de, D: serde::Deserializer<'de>, V: Deserialize<'de>>(
 }
 
 impl Spec {
-    /// Reads and checks a specification. The error is one line for a person.
-    pub fn read(text: &str) -> Result<Self, String> {
-        let spec: Self = serde_json::from_str(text).map_err(|e| format!("specification: {e}"))?;
+    /// Reads and checks a specification.
+    pub fn read(text: &str) -> Result<Self, SpecificationError> {
+        let spec: Self = serde_json::from_str(text)?;
         match spec.problem() {
-            Some(problem) => Err(format!("specification: {problem}")),
+            Some(problem) => Err(SpecificationError::Value { problem }),
             None => Ok(spec),
         }
     }

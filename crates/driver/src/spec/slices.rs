@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::super::error::AmbiguousTargets;
 use super::{Spec, TRANSACTIONS_MAX, seconds};
 use reactor::{CORES_MAX, Nanos};
 
@@ -47,14 +48,14 @@ struct Written {
 }
 
 impl TryFrom<Written> for Slice {
-    type Error = &'static str;
+    type Error = AmbiguousTargets;
 
     fn try_from(written: Written) -> Result<Self, Self::Error> {
         let Written { target, targets, cores, role, duration, transactions } = written;
         let targets = match (target, targets) {
             (Some(target), None) => vec![target],
             (None, Some(targets)) => targets,
-            _ => return Err("a slice has either a target or targets"),
+            _ => return Err(AmbiguousTargets),
         };
         Ok(Self { targets, cores, role, duration, transactions })
     }

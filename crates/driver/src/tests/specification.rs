@@ -78,7 +78,7 @@ fn a_wrong_target_is_refused_with_its_name() {
         let mut target = json!({"name": "b", "conninfo": ""});
         target.as_object_mut().expect("an object").extend(own.as_object().expect("an object").clone());
         spec["targets"] = json!([{"name": "a", "conninfo": ""}, target]);
-        let problem = Spec::read(&spec.to_string()).expect_err("a wrong target");
+        let problem = Spec::read(&spec.to_string()).expect_err("a wrong target").to_string();
         assert!(problem.contains(expected), "{problem}");
     }
 }
@@ -104,12 +104,12 @@ fn a_wrong_specification_is_refused_with_what_is_wrong() {
     for (place, value, expected) in cases {
         let mut spec = sound();
         *spec.pointer_mut(place).expect("a place of the specification") = value;
-        let problem = Spec::read(&spec.to_string()).expect_err(place);
+        let problem = Spec::read(&spec.to_string()).expect_err(place).to_string();
         assert!(problem.contains(expected), "{place}: {problem}");
     }
     let mut spec = sound();
     spec["unknown"] = json!(1);
-    assert!(Spec::read(&spec.to_string()).expect_err("an unknown key").contains("unknown"));
+    assert!(Spec::read(&spec.to_string()).expect_err("an unknown key").to_string().contains("unknown"));
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_wrong_slice_of_several_targets_is_refused_with_what_is_wrong() {
     for (place, value, expected) in cases {
         let mut spec = duet();
         *spec.pointer_mut(place).expect("a place of the specification") = value;
-        let problem = Spec::read(&spec.to_string()).expect_err(place);
+        let problem = Spec::read(&spec.to_string()).expect_err(place).to_string();
         assert!(problem.contains(expected), "{place}: {problem}");
     }
 }

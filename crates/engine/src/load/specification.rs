@@ -3,10 +3,30 @@
 use serde::Deserialize;
 
 use loader::Replaceable;
-use pgbench::initialise::Initialise;
+use pgbench::initialise::{Initialise, InitialiseError};
 
 /// Warehouses that a load may have: identifiers of rows stay within `integer`, and nobody has that much disk.
 pub const WAREHOUSES_MAX: u32 = 100_000;
+
+/// A load that cannot begin: one line for a person.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadSpecificationError {
+    /// It is not JSON, or not of the form of a specification.
+    #[error("specification: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Too many warehouses, or none.
+    #[error("specification: warehouses: {0} is not between 1 and {WAREHOUSES_MAX}")]
+    Warehouses(u32),
+    /// pgbench's tables cannot be made so.
+    #[error("specification: {0}")]
+    Initialise(#[from] InitialiseError),
+    /// There is nothing to replace.
+    #[error("specification: replace: needs into_existing and the workload pgbench")]
+    Replace,
+    /// Nobody would load.
+    #[error("specification: connections: at least 1 is needed")]
+    NoConnections,
+}
 
 /// What to load, where.
 #[derive(Clone, Debug, Deserialize)]
@@ -41,27 +61,25 @@ pub enum Workload {
 }
 
 impl Workload {
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), LoadSpecificationError> {
         match self {
             Self::Tpcc { warehouses } if (1..=WAREHOUSES_MAX).contains(warehouses) => Ok(()),
-            Self::Tpcc { warehouses } => {
-                Err(format!("warehouses: {warehouses} is not between 1 and {WAREHOUSES_MAX}"))
-            }
-            Self::Pgbench(initialise) => initialise.check(),
+            Self::Tpcc { warehouses } => Err(LoadSpecificationError::Warehouses(*warehouses)),
+            Self::Pgbench(initialise) => Ok(initialise.check()?),
         }
     }
 }
 
 impl Specification {
-    /// Reads and checks a specification. The error is one line for a person.
-    pub fn read(text: &str) -> Result<Self, String> {
-        let read: Self = serde_json::from_str(text).map_err(|error| format!("specification: {error}"))?;
-        read.workload.check().map_err(|problem| format!("specification: {problem}"))?;
+    /// Reads and checks a specification.
+    pub fn read(text: &str) -> Result<Self, LoadSpecificationError> {
+        let read: Self = serde_json::from_str(text)?;
+        read.workload.check()?;
         if read.connections == 0 {
-            return Err("specification: connections: at least 1 is needed".to_owned());
+            return Err(LoadSpecificationError::NoConnections);
         }
         if read.replace && !(read.into_existing && matches!(read.workload, Workload::Pgbench(_))) {
-            return Err("specification: replace: needs into_existing and the workload pgbench".to_owned());
+            return Err(LoadSpecificationError::Replace);
         }
         Ok(read)
     }
@@ -98,10 +116,10 @@ mod tests {
             Specification::read(&text.to_string()).map(|read| read.replaceable())
         };
         let pgbench = || json!({"kind": "pgbench", "scale": 1});
-        assert_eq!(read(pgbench(), true), Ok(Replaceable::All));
-        assert!(read(pgbench(), false).expect_err("a new database").contains("replace"));
+        assert_eq!(read(pgbench(), true).expect("sound"), Replaceable::All);
+        assert!(read(pgbench(), false).expect_err("a new database").to_string().contains("replace"));
         let tpcc = json!({"kind": "tpcc", "warehouses": 1});
-        assert!(read(tpcc, true).expect_err("tpcc").contains("replace"));
+        assert!(read(tpcc, true).expect_err("tpcc").to_string().contains("replace"));
     }
 
     #[test]
@@ -119,7 +137,7 @@ mod tests {
         for (workload, connections, expected) in cases {
             let text = json!({"conninfo": "", "workload": workload, "seed": 1, "connections": connections,
                 "into_existing": false});
-            let problem = Specification::read(&text.to_string()).expect_err(expected);
+            let problem = Specification::read(&text.to_string()).expect_err(expected).to_string();
             assert!(problem.contains(expected), "{text}: {problem}");
         }
     }

@@ -54,6 +54,35 @@ pub enum Method {
     Hash,
 }
 
+/// Tables that cannot be made so, in one line, pgbench's own where pgbench has one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InitialiseError {
+    /// A number is too low or too high.
+    #[error("{name}: {value} is not between {low} and {high}")]
+    OutOfRange {
+        /// What it is.
+        name: &'static str,
+        /// As given.
+        value: u32,
+        /// The lowest that is allowed.
+        low: u32,
+        /// The highest.
+        high: u32,
+    },
+    /// A method to divide what is not divided.
+    #[error("--partition-method requires greater than zero --partitions")]
+    MethodWithoutPartitions,
+    /// Nothing is to be done.
+    #[error("no initialization steps specified")]
+    NoSteps,
+    /// More steps than are of any use.
+    #[error("steps: {0} are more than {STEPS_MAX}")]
+    TooManySteps(usize),
+    /// A letter that is no step.
+    #[error("unrecognized initialization step \"{0}\"; allowed step characters are: \"{STEPS}\"")]
+    UnknownStep(char),
+}
+
 impl Initialise {
     /// As pgbench makes them where nothing but the scale is said.
     #[must_use]
@@ -71,24 +100,22 @@ impl Initialise {
         }
     }
 
-    /// What is wrong with it, in one line, pgbench's own where pgbench has one.
-    pub fn check(&self) -> Result<(), String> {
+    /// Refuses what cannot be made.
+    pub fn check(&self) -> Result<(), InitialiseError> {
         between("scale", self.scale, 1, SCALE_MAX)?;
         between("fillfactor", self.fillfactor, 10, 100)?;
         between("partitions", self.partitions, 0, PARTITIONS_MAX)?;
         if self.partition_method.is_some() && self.partitions == 0 {
-            return Err("--partition-method requires greater than zero --partitions".to_owned());
+            return Err(InitialiseError::MethodWithoutPartitions);
         }
         if self.steps.is_empty() {
-            return Err("no initialization steps specified".to_owned());
+            return Err(InitialiseError::NoSteps);
         }
         if self.steps.len() > STEPS_MAX {
-            return Err(format!("steps: {} are more than {STEPS_MAX}", self.steps.len()));
+            return Err(InitialiseError::TooManySteps(self.steps.len()));
         }
         match wrong_step(&self.steps) {
-            Some(step) => Err(format!(
-                "unrecognized initialization step \"{step}\"; allowed step characters are: \"{STEPS}\""
-            )),
+            Some(step) => Err(InitialiseError::UnknownStep(step)),
             None => Ok(()),
         }
     }
@@ -114,11 +141,11 @@ pub fn wrong_step(steps: &str) -> Option<char> {
     steps.chars().find(|&step| step != ' ' && !STEPS.contains(step))
 }
 
-fn between(name: &str, value: u32, low: u32, high: u32) -> Result<(), String> {
+fn between(name: &'static str, value: u32, low: u32, high: u32) -> Result<(), InitialiseError> {
     if (low..=high).contains(&value) {
         return Ok(());
     }
-    Err(format!("{name}: {value} is not between {low} and {high}"))
+    Err(InitialiseError::OutOfRange { name, value, low, high })
 }
 
 fn usual_steps() -> String {

@@ -138,7 +138,7 @@ fn wrong_options_are_refused_in_pgbench_s_words() {
         (json!({"scale": 1, "steps": "g".repeat(101)}), "more than 100"),
     ];
     for (text, expected) in cases {
-        let problem = initialise(&text).check().expect_err(expected);
+        let problem = initialise(&text).check().expect_err(expected).to_string();
         assert!(problem.contains(expected), "{text}: {problem}");
     }
 }

@@ -23,6 +23,15 @@ use super::value::parse::leading_int;
 use super::value::{DebugLine, Value};
 use super::variables::{Slot, Variables, is_name};
 
+/// A variable that is no time to sleep, in pgbench's words.
+#[derive(Debug, thiserror::Error)]
+enum SleepTimeError {
+    #[error("undefined variable \"{variable}\"")]
+    Undefined { variable: String },
+    #[error("invalid sleep time \"{time}\" for variable \"{variable}\"")]
+    Invalid { time: String, variable: String },
+}
+
 /// How SQL is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
@@ -232,16 +241,16 @@ impl Client {
     }
 
     /// The integer that the variable's text begins with; 0 has to begin with a digit.
-    fn sleep_time(&mut self, slot: Slot, scripts: &Scripts) -> Result<i64, String> {
+    fn sleep_time(&mut self, slot: Slot, scripts: &Scripts) -> Result<i64, SleepTimeError> {
         let name = || scripts.names.text(slot);
         self.text.clear();
         if !self.variables.write_text(slot, &mut self.text) {
-            return Err(format!("undefined variable \"{}\"", name()));
+            return Err(SleepTimeError::Undefined { variable: name() });
         }
         let time = leading_int(&self.text);
         if time == 0 && !self.text.first().is_some_and(u8::is_ascii_digit) {
-            let shown = String::from_utf8_lossy(&self.text);
-            return Err(format!("invalid sleep time \"{shown}\" for variable \"{}\"", name()));
+            let time = String::from_utf8_lossy(&self.text).into_owned();
+            return Err(SleepTimeError::Invalid { time, variable: name() });
         }
         Ok(time)
     }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::error::CheckpointError;
 use super::{Before, History, ThreadState};
-use crate::libpq::system_text;
 use reactor::{Nanos, Usage};
 
 /// What a file says it is; another format gets another name.
@@ -69,17 +69,20 @@ impl Checkpoint {
         Before { run: self.run, cpu, history: self.history }
     }
 
-    /// Reads a file. The error is a message.
-    pub fn read(path: &Path) -> Result<Self, String> {
-        let shown = path.display();
-        let text = fs::read(path)
-            .map_err(|error| format!("could not read checkpoint \"{shown}\": {}", system_text(&error)))?;
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Self, CheckpointError> {
+        let text =
+            fs::read(path).map_err(|source| CheckpointError::Read { path: path.to_owned(), source })?;
         let checkpoint = serde_json::from_slice::<Self>(&text).ok().filter(|read| read.format == FORMAT);
-        checkpoint.ok_or_else(|| format!("\"{shown}\" is not a checkpoint of this version of pgdyno-pgbench"))
+        checkpoint.ok_or_else(|| CheckpointError::OtherFormat(path.to_owned()))
     }
 
     /// Writes the file whole or not at all: what is there under its name is never half of it, whenever the machine dies.
-    pub fn write(&self, path: &Path) -> io::Result<()> {
+    pub fn write(&self, path: &Path) -> Result<(), CheckpointError> {
+        self.replace(path).map_err(|source| CheckpointError::Write { path: path.to_owned(), source })
+    }
+
+    fn replace(&self, path: &Path) -> io::Result<()> {
         let new = beside(path, "new");
         let mut file = File::create(&new)?;
         file.write_all(&serde_json::to_vec(self)?)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use super::{Checkpoint, ThreadState, could_not_write};
+use super::{Checkpoint, ThreadState};
 use crate::bench::Bench;
 use reactor::Nanos;
 
@@ -79,7 +79,7 @@ impl<'a> Keeper<'a> {
         match self.checkpoint.write(&keeping.path) {
             Ok(()) if self.checkpoint.is_finished => keeping.live.remove(),
             Ok(()) => {}
-            Err(error) => self.bench.log.warning(&could_not_write(&keeping.path, &error)),
+            Err(error) => self.bench.log.warning(&error.to_string()),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
+use super::error::CheckpointError;
 use super::file::{Checkpoint, beside, boot};
-use crate::libpq::system_text;
 use reactor::{MappedCounters, read_counters};
 
 /// The first word of the file, which is written last when it is made: "pgdynoL1". Zero: nothing has been counted.
@@ -31,16 +31,15 @@ pub struct Live {
 }
 
 impl Live {
-    /// Takes the file beside a checkpoint. The error is a message.
-    pub fn lock(checkpoint: &Path) -> Result<Self, String> {
+    /// Takes the file beside a checkpoint.
+    pub fn lock(checkpoint: &Path) -> Result<Self, CheckpointError> {
         let path = beside(checkpoint, "live");
-        let shown = path.display();
         let open = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-        let file = open.map_err(|error| format!("could not open \"{shown}\": {}", system_text(&error)))?;
+        let file = open.map_err(|source| CheckpointError::OpenCounters { path: path.clone(), source })?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| format!("checkpoint \"{}\" is in use by another run", checkpoint.display()))?;
-        let bytes = fs::read(&path)
-            .map_err(|error| format!("could not read \"{shown}\": {}", system_text(&error)))?;
+            .map_err(|_| CheckpointError::InUse(checkpoint.to_owned()))?;
+        let bytes =
+            fs::read(&path).map_err(|source| CheckpointError::OpenCounters { path: path.clone(), source })?;
         let words = read_counters(&bytes);
         let left = match words.first() {
             Some(&MARK) => {
@@ -48,21 +47,21 @@ impl Live {
             }
             Some(0) => Vec::new(),
             None if bytes.is_empty() => Vec::new(),
-            _ => return Err(damaged(&path)),
+            _ => return Err(CheckpointError::DamagedCounters(path)),
         };
         Ok(Self { path, file, counters: None, left })
     }
 
-    /// How many transactions the run of a checkpoint ended after it, and whether that is known for sure. The error is a
-    /// message: what stands in the file was not written there.
-    pub fn since(&self, checkpoint: &Checkpoint) -> Result<(u64, bool), String> {
+    /// How many transactions the run of a checkpoint ended after it, and whether that is known for sure.
+    /// Fails if the file is damaged.
+    pub fn since(&self, checkpoint: &Checkpoint) -> Result<(u64, bool), CheckpointError> {
         let clients = || checkpoint.threads.iter().flat_map(|thread| &thread.place.clients);
         let survived = checkpoint.boot == boot();
         let Some((resumed, ended)) = self.left.split_first() else { return Ok((0, false)) };
         // A machine that died may have written any part of it.
         let is_sound = resumed[1] == !resumed[0] && ended.iter().all(is_whole);
         if survived && !(is_sound && ended.len() == clients().count()) {
-            return Err(damaged(&self.path));
+            return Err(CheckpointError::DamagedCounters(self.path.clone()));
         }
         if resumed[0] != checkpoint.history.resumed {
             // Of the run before: that of the checkpoint had not begun to count.
@@ -74,11 +73,11 @@ impl Live {
     }
 
     /// Begins to count from a checkpoint on, which is on disk already.
-    pub fn begin(&mut self, checkpoint: &Checkpoint) -> Result<(), String> {
+    pub fn begin(&mut self, checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
         let clients = || checkpoint.threads.iter().flat_map(|thread| &thread.place.clients);
         let count = HEADER + 2 * (clients().count() + 1);
         let counters = MappedCounters::create(&mut self.file, count)
-            .map_err(|error| format!("could not map \"{}\": {}", self.path.display(), system_text(&error)))?;
+            .map_err(|source| CheckpointError::MapCounters { path: self.path.clone(), source })?;
         set_pair(&counters, 0, checkpoint.history.resumed);
         for (client, state) in clients().enumerate() {
             set_pair(&counters, client + 1, state.ended);
@@ -110,11 +109,4 @@ fn set_pair(counters: &MappedCounters, index: usize, number: u64) {
 
 fn is_whole(pair: &[u64; 2]) -> bool {
     pair[0].checked_sub(!pair[1]).is_some_and(|lag| lag <= LAG_MAX)
-}
-
-fn damaged(path: &Path) -> String {
-    let shown = path.display();
-    format!(
-        "\"{shown}\" is damaged, or not of pgdyno-pgbench: remove it to go on without the number of transactions run again"
-    )
 }

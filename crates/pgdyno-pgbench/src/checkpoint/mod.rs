@@ -11,7 +11,8 @@
 //! A thread's state is taken between two of its turns, so it is whole: each transaction that it counts has ended, and each
 //! other one of its clients' is carried out, from its begin, by the run that is resumed. No client waits for it.
 
-pub mod file;
+pub mod error;
+mod file;
 pub mod keeper;
 pub mod live;
 mod options;
@@ -21,8 +22,7 @@ pub mod state;
 #[cfg(test)]
 mod tests;
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,6 @@ pub use options::CheckpointOptions;
 pub use resume::open;
 pub use state::{ClientState, Place, ThreadState};
 
-use super::libpq::system_text;
 use reactor::{Nanos, Usage};
 
 /// Of the runs before this one that had the same goal.
@@ -67,8 +66,4 @@ pub struct Keeping {
     pub every: Nanos,
     /// The counters beside it.
     pub live: Live,
-}
-
-fn could_not_write(path: &Path, error: &io::Error) -> String {
-    format!("could not write checkpoint \"{}\": {}", path.display(), system_text(error))
 }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::{Before, Checkpoint, CheckpointOptions, History, Keeping, Live, could_not_write};
+use super::error::CheckpointError;
+use super::{Before, Checkpoint, CheckpointOptions, History, Keeping, Live};
 use crate::bench::Bench;
 use crate::run_config;
 use reactor::Nanos;
@@ -10,21 +11,18 @@ use reactor::Nanos;
 /// A run's checkpoint: where it is kept, and what it was, if the run goes on.
 pub type Opened = Option<(Keeping, Option<Checkpoint>)>;
 
-/// Opens the checkpoint that is asked for. The error is a message.
-pub fn open(options: &CheckpointOptions) -> Result<Opened, String> {
+/// Opens the checkpoint that is asked for.
+pub fn open(options: &CheckpointOptions) -> Result<Opened, CheckpointError> {
     let keeping = |path: &Path| {
         let every = Nanos(u64::from(options.interval_s) * 1_000_000_000);
-        Ok::<_, String>(Keeping { path: path.to_owned(), every, live: Live::lock(path)? })
+        Ok::<_, CheckpointError>(Keeping { path: path.to_owned(), every, live: Live::lock(path)? })
     };
     match (&options.begin, &options.resume) {
         (None, None) => Ok(None),
         (Some(path), _) => {
             let path = Path::new(path);
             if path.exists() && !Checkpoint::read(path)?.is_finished {
-                let path = path.display();
-                return Err(format!(
-                    "checkpoint \"{path}\" is of a run that has not ended: --resume it, or remove the file"
-                ));
+                return Err(CheckpointError::NotEnded(path.to_owned()));
             }
             Ok(Some((keeping(path)?, None)))
         }
@@ -35,10 +33,7 @@ pub fn open(options: &CheckpointOptions) -> Result<Opened, String> {
             // Once more: another run may have gone on until we had the lock.
             let checkpoint = Checkpoint::read(path)?;
             if checkpoint.is_finished {
-                return Err(format!(
-                    "the run of checkpoint \"{}\" has ended: there is nothing to resume",
-                    path.display()
-                ));
+                return Err(CheckpointError::Ended(path.to_owned()));
             }
             Ok(Some((keeping, Some(checkpoint))))
         }
@@ -52,13 +47,12 @@ impl Bench {
         Checkpoint::new(run_config::all(self), false, &self.before, self.states())
     }
 
-    /// Has the run go on from a checkpoint, if there is one, and keeps its state from now on. The error is a message.
-    pub fn keep(&mut self, mut keeping: Keeping, resumed: Option<Checkpoint>) -> Result<(), String> {
+    /// Has the run go on from a checkpoint, if there is one, and keeps its state from now on.
+    pub fn keep(&mut self, mut keeping: Keeping, resumed: Option<Checkpoint>) -> Result<(), CheckpointError> {
         let is_new = resumed.is_none();
         if let Some(checkpoint) = resumed {
             if let Some(difference) = checkpoint.difference(&run_config::all(self)) {
-                let path = keeping.path.display();
-                return Err(format!("checkpoint \"{path}\" is of a run with other options: {difference}"));
+                return Err(CheckpointError::OtherRun { path: keeping.path, difference });
             }
             let history = self.history(&checkpoint, &keeping.live)?;
             self.before = Before { history, ..checkpoint.before() };
@@ -69,7 +63,7 @@ impl Bench {
         if is_new {
             keeping.live.begin(&checkpoint)?;
         }
-        checkpoint.write(&keeping.path).map_err(|error| could_not_write(&keeping.path, &error))?;
+        checkpoint.write(&keeping.path)?;
         if !is_new {
             keeping.live.begin(&checkpoint)?;
         }
@@ -77,7 +71,7 @@ impl Bench {
         Ok(())
     }
 
-    fn history(&self, checkpoint: &Checkpoint, live: &Live) -> Result<History, String> {
+    fn history(&self, checkpoint: &Checkpoint, live: &Live) -> Result<History, CheckpointError> {
         let (since, is_certain) = live.since(checkpoint)?;
         let clients = checkpoint.threads.iter().flat_map(|thread| &thread.place.clients);
         let in_flight = clients.filter(|client| self.is_to_go_on(client.ended)).count();

@@ -5,6 +5,7 @@ use std::{env, fs, process};
 
 use serde_json::json;
 
+use super::error::CheckpointError;
 use super::*;
 use crate::statistics::{Ended, Outcome};
 use pgbench::run::{Protocol, Startup};
@@ -132,9 +133,7 @@ fn transactions_after_a_checkpoint_are_known_unless_the_machine_died() {
     let directory = Directory::new("live");
     let mut first = checkpoint(ThreadState::all(&program(), CLIENTS, 2, false));
     let mut live = Live::lock(&directory.file()).unwrap();
-    assert!(
-        Live::lock(&directory.file()).is_err_and(|message| message.ends_with("is in use by another run"))
-    );
+    assert!(Live::lock(&directory.file()).is_err_and(|error| matches!(error, CheckpointError::InUse(_))));
     live.begin(&first).unwrap();
     for client in 0..CLIENTS as u32 {
         live.set(client, 10 + u64::from(client));
@@ -142,18 +141,21 @@ fn transactions_after_a_checkpoint_are_known_unless_the_machine_died() {
     drop(live);
     first.threads[0].place.clients[1].ended = 4;
     let live = Live::lock(&directory.file()).unwrap();
-    assert_eq!(live.since(&first), Ok((10 + 7 + 12, true)));
+    assert_eq!(live.since(&first).map_err(|error| error.to_string()), Ok((10 + 7 + 12, true)));
     // Another start of the machine: what was not on disk is lost.
     let mut other_boot = first.clone();
     other_boot.boot = "another".to_owned();
-    assert_eq!(live.since(&other_boot), Ok((29, false)));
+    assert_eq!(live.since(&other_boot).map_err(|error| error.to_string()), Ok((29, false)));
     // A checkpoint of a run that has not begun to count: these are its forerunner's, which it knows of.
     let mut next = first.clone();
     next.history.resumed = 1;
-    assert_eq!(live.since(&next), Ok((0, true)));
+    assert_eq!(live.since(&next).map_err(|error| error.to_string()), Ok((0, true)));
     drop(live);
     fs::remove_file(file::beside(&directory.file(), "live")).unwrap();
-    assert_eq!(Live::lock(&directory.file()).unwrap().since(&first), Ok((0, false)));
+    assert_eq!(
+        Live::lock(&directory.file()).unwrap().since(&first).map_err(|error| error.to_string()),
+        Ok((0, false))
+    );
 }
 
 /// What a run leaves that was killed: the checkpoint, and the bytes of the counters beside it.
@@ -173,7 +175,9 @@ fn each_bit_that_flips_in_the_counters_is_found() {
     let directory = Directory::new("live-bits");
     let (first, whole) = killed(&directory);
     let path = file::beside(&directory.file(), "live");
-    let read = || Live::lock(&directory.file()).and_then(|live| live.since(&first));
+    let read = || {
+        Live::lock(&directory.file()).and_then(|live| live.since(&first)).map_err(|error| error.to_string())
+    };
     let known = read().unwrap();
     for bit in 0..whole.len() * 8 {
         let mut bytes = whole.clone();
@@ -192,7 +196,9 @@ fn counters_that_were_cut_or_are_of_something_else_are_refused() {
     let directory = Directory::new("live-foreign");
     let (first, whole) = killed(&directory);
     let path = file::beside(&directory.file(), "live");
-    let read = || Live::lock(&directory.file()).and_then(|live| live.since(&first));
+    let read = || {
+        Live::lock(&directory.file()).and_then(|live| live.since(&first)).map_err(|error| error.to_string())
+    };
     for bytes in [
         &b"what took somebody a year"[..],
         b"x",

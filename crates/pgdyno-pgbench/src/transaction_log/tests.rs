@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 
 use super::*;
+use crate::refusal::Refusal;
 
 const ALL: Columns = Columns {
     has_lag: true,
@@ -139,7 +140,7 @@ fn options_of_the_log_are_refused_without_it_and_against_each_other() {
         let mut options = LogOptions::default();
         let read = given.iter().try_for_each(|(name, value)| options.read(name, value));
         let checked = read.and_then(|()| options.check(time_s));
-        assert_eq!(checked, expected.map_err(|message| message.to_owned().into()), "{given:?}");
+        assert_eq!(checked, expected.map_err(|message| Refusal::Error(message.to_owned())), "{given:?}");
     }
 }
 
