@@ -1,9 +1,9 @@
-//! One client: gate, pacing, transaction, retries, outcome, again.
+//! One client: waits for a slice, paces, sends transactions, retries, records outcomes.
 
 use std::cell::RefCell;
 
-use super::connector::Dial;
-use super::lane::{Lane, Turn, Window};
+use super::client_group::{Assignment, ClientGroup, Window};
+use super::connector::Connect;
 use super::spec::Pacing;
 use super::{Ending, User};
 use crate::record::{Histogram, Outcome, Sample};
@@ -11,15 +11,15 @@ use reactor::{Connection, Error, Nanos, Reactor};
 
 /// An arrival of an open loop that would be sent later than this is skipped: its client, or the server, is stuck, and
 /// to send it now would only measure the queue.
-const HOPELESSLY_LATE: Nanos = Nanos(5_000_000_000);
+const SKIP_LATE_AFTER: Nanos = Nanos(5_000_000_000);
 /// How long a lost connection is tried to get back before the server counts as gone, and how often.
 const RECONNECT_WITHIN: Nanos = Nanos(2_000_000_000);
 const RECONNECT_EVERY: Nanos = Nanos(50_000_000);
 /// Round trips of a calibration: enough for a 99th percentile, and done in some ten milliseconds.
 const CALIBRATION_ROUNDS: u32 = 200;
 
-/// What a client tells.
-pub enum News {
+/// What a client reports to its thread.
+pub enum ClientEvent {
     /// It is connected and ready.
     Connected,
     /// It could not be made ready, at this stage.
@@ -35,15 +35,15 @@ pub enum News {
     Error(Error),
     /// The connection is lost, and cannot be had again.
     ServerLost(Error),
-    /// The last client of its lane has done its share of a slice that is bound by transactions.
+    /// The last client of its group has done its share of a slice that is bound by transactions.
     Done,
     /// The client has left a slice.
     Left,
 }
 
-/// The rules of a run that a client goes by.
+/// Settings of a run that apply to each client.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules {
+pub struct ClientRules {
     /// Closed-loop pacing.
     pub pacing: Pacing,
     /// Retries of one transaction.
@@ -52,32 +52,32 @@ pub struct Rules {
     pub connect_timeout: Nanos,
 }
 
-/// Where a client works.
-pub struct Place<'a, D> {
-    /// Its lane.
-    pub lane: &'a Lane,
+/// What a client needs of its thread.
+pub struct ClientContext<'a, D> {
+    /// Its group.
+    pub group: &'a ClientGroup,
     /// Its loop.
     pub reactor: &'a Reactor,
     /// How it connects.
-    pub dial: &'a D,
+    pub connector: &'a D,
     /// The rules.
-    pub rules: Rules,
+    pub rules: ClientRules,
     /// Whether it is the first of its target.
     pub is_first: bool,
-    /// Whom it tells.
-    pub tell: &'a dyn Fn(News),
+    /// Receives its events.
+    pub notify: &'a dyn Fn(ClientEvent),
 }
 
-/// A client of a lane.
+/// A client of a group.
 pub struct Client<'a, D, U: User> {
-    place: Place<'a, D>,
+    context: ClientContext<'a, D>,
     /// Who it is.
     user: U,
-    /// What the users of its lane count.
+    /// What the users of its group count.
     tally: &'a RefCell<U::Tally>,
     /// The transaction that is drawn but not yet sent.
     drawn: Option<usize>,
-    /// How long until it is to be sent, where keying and thinking are paced. It stands still while the lane's slice is
+    /// How long until it is to be sent, where keying and thinking are paced. It stands still while the group's slice is
     /// closed.
     wait: Nanos,
     /// Transactions that are left of its share of the slice.
@@ -90,10 +90,10 @@ enum Leave {
     Lost(Error),
 }
 
-impl<'a, D: Dial, U: User> Client<'a, D, U> {
+impl<'a, D: Connect, U: User> Client<'a, D, U> {
     /// A client that has yet to connect.
-    pub fn new(place: Place<'a, D>, user: U, tally: &'a RefCell<U::Tally>) -> Self {
-        Self { place, user, tally, drawn: None, wait: Nanos::ZERO, left: 0 }
+    pub fn new(context: ClientContext<'a, D>, user: U, tally: &'a RefCell<U::Tally>) -> Self {
+        Self { context, user, tally, drawn: None, wait: Nanos::ZERO, left: 0 }
     }
 
     /// The client's life, which ends only when something fails: or else its loop ends it.
@@ -101,31 +101,31 @@ impl<'a, D: Dial, U: User> Client<'a, D, U> {
         // What is rare has a future of its own on the heap: the one that is polled for each answer stays small, and near.
         let mut connection = match Box::pin(self.connect()).await {
             Ok(connection) => connection,
-            Err((stage, error)) => return (self.place.tell)(News::Failed(stage, error)),
+            Err((stage, error)) => return (self.context.notify)(ClientEvent::Failed(stage, error)),
         };
-        (self.place.tell)(News::Connected);
+        (self.context.notify)(ClientEvent::Connected);
         let (mut entered, mut served) = (None, None);
         loop {
-            match self.place.lane.turn(served, self.place.is_first).await {
-                Turn::Calibrate => match Box::pin(self.calibrate(&mut connection)).await {
-                    Ok(news) => (self.place.tell)(news),
-                    Err(error) => return (self.place.tell)(News::Failed("connect", error)),
+            match self.context.group.next_assignment(served, self.context.is_first).await {
+                Assignment::Calibrate => match Box::pin(self.calibrate(&mut connection)).await {
+                    Ok(event) => (self.context.notify)(event),
+                    Err(error) => return (self.context.notify)(ClientEvent::Failed("connect", error)),
                 },
-                Turn::Slice(window) => {
+                Assignment::Slice(window) => {
                     // One that comes back from a lost connection goes on with what is left of its share.
                     if entered.replace(window.serial) != Some(window.serial) {
                         self.left = window.share;
                     }
-                    self.place.lane.enter();
+                    self.context.group.enter();
                     let leave = self.slice(&window, &mut connection).await;
                     if self.left == 0 {
                         served = Some(window.serial);
-                        if self.place.lane.share_is_done() {
-                            (self.place.tell)(News::Done);
+                        if self.context.group.share_is_done() {
+                            (self.context.notify)(ClientEvent::Done);
                         }
                     }
-                    self.place.lane.leave();
-                    (self.place.tell)(News::Left);
+                    self.context.group.leave();
+                    (self.context.notify)(ClientEvent::Left);
                     match leave {
                         Leave::Closed => served = Some(window.serial),
                         Leave::Lost(error) => match Box::pin(self.reconnect(connection, error)).await {
@@ -140,9 +140,9 @@ impl<'a, D: Dial, U: User> Client<'a, D, U> {
 
     async fn connect(&mut self) -> Result<Connection, (&'static str, Error)> {
         let mut connection =
-            self.place.dial.dial(self.place.reactor).await.map_err(|error| ("connect", error))?;
-        let give_up = self.place.reactor.now() + self.place.rules.connect_timeout;
-        match self.place.reactor.until(give_up, self.user.prepare(&mut connection)).await {
+            self.context.connector.connect(self.context.reactor).await.map_err(|error| ("connect", error))?;
+        let give_up = self.context.reactor.now() + self.context.rules.connect_timeout;
+        match self.context.reactor.until(give_up, self.user.prepare(&mut connection)).await {
             Some(Ok(())) => Ok(connection),
             Some(Err(error)) => Err(("prepare", error)),
             None => Err(("prepare", self.timeout("preparing a connection"))),
@@ -151,44 +151,44 @@ impl<'a, D: Dial, U: User> Client<'a, D, U> {
 
     /// The server did not answer within the limit on preparing a connection.
     fn timeout(&self, waited_for: &'static str) -> Error {
-        Error::Timeout { waited_for, limit: self.place.rules.connect_timeout }
+        Error::Timeout { waited_for, limit: self.context.rules.connect_timeout }
     }
 
-    async fn calibrate(&self, connection: &mut Connection) -> Result<News, Error> {
-        let reactor = self.place.reactor;
-        let give_up = reactor.now() + self.place.rules.connect_timeout;
+    async fn calibrate(&self, connection: &mut Connection) -> Result<ClientEvent, Error> {
+        let reactor = self.context.reactor;
+        let give_up = reactor.now() + self.context.rules.connect_timeout;
         let calibrated = reactor.until(give_up, calibrate(reactor, connection)).await;
         calibrated.unwrap_or_else(|| Err(self.timeout("measuring the round trip")))
     }
 
     /// Drives a slice until it closes, the client's share is done, or the connection is lost.
     async fn slice(&mut self, window: &Window, connection: &mut Connection) -> Leave {
-        let mut from = self.place.reactor.now();
+        let mut from = self.context.reactor.now();
         while let Some((kind, intended, sent)) = self.next(window, from).await {
-            self.place.lane.begin();
+            self.context.group.begin();
             let mut retries = 0;
             let (outcome, failure) = loop {
                 match self.attempt(connection).await {
                     Ok(Ending::Committed) => {
-                        self.place.lane.count(|counters| self.user.add_to_counters(counters));
+                        self.context.group.count(|counters| self.user.add_to_counters(counters));
                         break (Outcome::Ok, None);
                     }
                     Ok(Ending::RolledBack) => break (Outcome::RolledBack, None),
-                    Err(failure) if failure.again && retries < self.place.rules.retries_max => {
-                        (self.place.tell)(News::Error(failure.error));
+                    Err(failure) if failure.again && retries < self.context.rules.retries_max => {
+                        (self.context.notify)(ClientEvent::Error(failure.error));
                         retries += 1;
                     }
                     Err(failure) => break (Outcome::Failed, Some(failure)),
                 }
             };
-            let done = self.place.reactor.now();
+            let done = self.context.reactor.now();
             let sample = Sample { kind, outcome, retries, intended, sent, done };
-            self.end(window, &sample, failure.as_ref().map(Failure::why).as_deref());
+            self.end(window, &sample, failure.as_ref().map(FailedAttempt::why).as_deref());
             if let Some(failure) = failure {
                 if failure.lost {
                     return Leave::Lost(failure.error);
                 }
-                (self.place.tell)(News::Error(failure.error));
+                (self.context.notify)(ClientEvent::Error(failure.error));
             }
             from = done;
         }
@@ -202,36 +202,36 @@ impl<'a, D: Dial, U: User> Client<'a, D, U> {
         if self.left == 0 {
             return None;
         }
-        if self.place.lane.schedule.borrow().is_some() {
+        if self.context.group.schedule.borrow().is_some() {
             return self.next_arrival(window).await;
         }
-        if self.place.rules.pacing == Pacing::KeyingAndThinking {
+        if self.context.rules.pacing == Pacing::KeyingAndThinking {
             return self.next_keyed(from).await;
         }
-        if from >= self.place.lane.closes() {
+        if from >= self.context.group.closes() {
             return None;
         }
         let kind = self.draw();
-        let now = self.place.reactor.now();
+        let now = self.context.reactor.now();
         Some((kind, now, now))
     }
 
     async fn next_arrival(&mut self, window: &Window) -> Option<(usize, Nanos, Nanos)> {
         while self.left > 0 {
-            let closes = self.place.lane.closes();
-            let intended = self.place.lane.schedule.borrow_mut().as_mut()?.take_before(closes)?;
+            let closes = self.context.group.closes();
+            let intended = self.context.group.schedule.borrow_mut().as_mut()?.take_before(closes)?;
             let kind = self.draw();
-            let is_open = self.place.lane.wait_until(intended).await;
-            let now = self.place.reactor.now();
-            if intended >= self.place.lane.closes() {
+            let is_open = self.context.group.wait_until(intended).await;
+            let now = self.context.reactor.now();
+            if intended >= self.context.group.closes() {
                 // The slice was closed early, before this arrival: it never was.
                 self.drawn = Some(kind);
                 return None;
             }
-            if is_open && now < self.place.lane.closes() && now - intended <= HOPELESSLY_LATE {
+            if is_open && now < self.context.group.closes() && now - intended <= SKIP_LATE_AFTER {
                 return Some((kind, intended, now));
             }
-            self.place.lane.begin();
+            self.context.group.begin();
             let sample = Sample {
                 kind,
                 outcome: Outcome::Skipped,
@@ -252,13 +252,13 @@ impl<'a, D: Dial, U: User> Client<'a, D, U> {
             kind
         });
         let intended = from + self.wait;
-        if !self.place.lane.wait_until(intended).await {
-            self.wait = intended - self.place.lane.closes();
+        if !self.context.group.wait_until(intended).await {
+            self.wait = intended - self.context.group.closes();
             self.drawn = Some(kind);
             return None;
         }
         self.wait = self.user.thinking();
-        Some((kind, intended, self.place.reactor.now()))
+        Some((kind, intended, self.context.reactor.now()))
     }
 
     #[inline]
@@ -273,49 +273,51 @@ impl<'a, D: Dial, U: User> Client<'a, D, U> {
     #[inline]
     fn end(&mut self, window: &Window, sample: &Sample, why: Option<&str>) {
         self.left -= 1;
-        self.place.lane.end(window, sample, why);
+        self.context.group.end(window, sample, why);
     }
 
     /// One attempt; after an error the session is brought back to where the next can begin.
     #[inline]
-    async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Failure> {
-        let error = match self.place.lane.unless_abandoned(self.user.attempt(connection)).await {
+    async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, FailedAttempt> {
+        let error = match self.context.group.unless_abandoned(self.user.attempt(connection)).await {
             Ok(ending) => return Ok(ending),
             Err(error) => error,
         };
         if error.is_fatal() {
-            return Err(Failure { error, again: false, lost: true });
+            return Err(FailedAttempt { error, again: false, lost: true });
         }
-        let recovered = self.place.lane.unless_abandoned(Box::pin(connection.recover())).await;
+        let recovered = self.context.group.unless_abandoned(Box::pin(connection.recover())).await;
         let lost = recovered.is_err();
-        Err(Failure { again: error.is_retryable() && !lost, error, lost })
+        Err(FailedAttempt { again: error.is_retryable() && !lost, error, lost })
     }
 
-    /// Gets the connection back, or tells that the server is gone.
+    /// Reconnects, or reports that the server is lost.
     async fn reconnect(&mut self, lost: Connection, error: Error) -> Option<Connection> {
         if matches!(error, Error::Abandoned) {
-            self.place.dial.cancel(&lost).await;
+            self.context.connector.cancel(&lost).await;
         } else {
-            self.place.lane.record.borrow_mut().connections_lost += 1;
+            self.context.group.record.borrow_mut().connections_lost += 1;
         }
         drop(lost);
-        (self.place.tell)(News::Error(error));
-        let give_up = self.place.reactor.now() + RECONNECT_WITHIN;
+        (self.context.notify)(ClientEvent::Error(error));
+        let give_up = self.context.reactor.now() + RECONNECT_WITHIN;
         loop {
             match self.connect().await {
                 Ok(connection) => return Some(connection),
-                Err((_, error)) if self.place.reactor.now() >= give_up => {
-                    (self.place.tell)(News::ServerLost(error));
+                Err((_, error)) if self.context.reactor.now() >= give_up => {
+                    (self.context.notify)(ClientEvent::ServerLost(error));
                     return None;
                 }
-                Err(_) => self.place.reactor.sleep_until(self.place.reactor.now() + RECONNECT_EVERY).await,
+                Err(_) => {
+                    self.context.reactor.sleep_until(self.context.reactor.now() + RECONNECT_EVERY).await;
+                }
             }
         }
     }
 }
 
 /// An attempt that failed.
-struct Failure {
+struct FailedAttempt {
     error: Error,
     /// Whether the same transaction may be tried again.
     again: bool,
@@ -323,7 +325,7 @@ struct Failure {
     lost: bool,
 }
 
-impl Failure {
+impl FailedAttempt {
     /// The SQLSTATE, or a word where the server gave none.
     fn why(&self) -> String {
         match (&self.error, self.error.sqlstate()) {
@@ -335,7 +337,7 @@ impl Failure {
     }
 }
 
-async fn calibrate(reactor: &Reactor, connection: &mut Connection) -> Result<News, Error> {
+async fn calibrate(reactor: &Reactor, connection: &mut Connection) -> Result<ClientEvent, Error> {
     let version = connection.simple("SHOW server_version").await?;
     let server_version = version.into_iter().flatten().flatten().next().unwrap_or_default();
     let mut round_trips = Histogram::default();
@@ -344,5 +346,5 @@ async fn calibrate(reactor: &Reactor, connection: &mut Connection) -> Result<New
         connection.simple("").await?;
         round_trips.record(reactor.now() - sent);
     }
-    Ok(News::Calibrated { round_trips, server_version })
+    Ok(ClientEvent::Calibrated { round_trips, server_version })
 }

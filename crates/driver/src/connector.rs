@@ -1,4 +1,4 @@
-//! How the clients of a thread get their connections.
+//! Connecting the clients of a thread.
 
 use std::cell::Cell;
 
@@ -13,31 +13,31 @@ const CONNECTING_MAX: u32 = 32;
 const CANCEL_TIMEOUT: Nanos = Nanos(5_000_000_000);
 
 /// How a client gets its connection.
-pub trait Dial {
+pub trait Connect {
     /// Connects, within the limits of the run.
-    async fn dial(&self, reactor: &Reactor) -> Result<Connection, Error>;
+    async fn connect(&self, reactor: &Reactor) -> Result<Connection, Error>;
     /// Asks the server, by another connection, to end what `connection` is doing.
     async fn cancel(&self, connection: &Connection);
 }
 
-/// The way to one target, through which not all clients of a thread go at once.
-pub struct Door<'a> {
+/// Connects the clients of one thread to one target; limits how many connect at the same time.
+pub struct Connector<'a> {
     conninfo: &'a Conninfo,
     timeout: Nanos,
     free: Cell<u32>,
     gate: Gate,
 }
 
-impl<'a> Door<'a> {
-    /// The way for the clients of one of so many threads.
+impl<'a> Connector<'a> {
+    /// The connector of one of so many threads, which share the limit.
     pub fn new(conninfo: &'a Conninfo, timeout: Nanos, threads: u32) -> Self {
         let permits = (CONNECTING_MAX / threads).max(1);
         Self { conninfo, timeout, free: Cell::new(permits), gate: Gate::default() }
     }
 }
 
-impl Dial for Door<'_> {
-    async fn dial(&self, reactor: &Reactor) -> Result<Connection, Error> {
+impl Connect for Connector<'_> {
+    async fn connect(&self, reactor: &Reactor) -> Result<Connection, Error> {
         let enter = || (self.free.get() > 0).then(|| self.free.set(self.free.get() - 1));
         self.gate.wait(reactor, enter).await;
         let connected =

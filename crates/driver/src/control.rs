@@ -1,13 +1,13 @@
-//! The control thread: it orders the threads what to drive when, and writes what they report. No client waits for it.
+//! The control thread: sends commands to the worker threads and writes events from their reports. No client waits for it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::any_workload::AnyWorkload;
 use super::event::{self, Events};
-use super::job::AnyWorkload;
-use super::order::{ERRORS_MAX, Input, Order, Report};
+use super::messages::{Command, ERRORS_MAX, Input, Report};
 use super::spec::{Role, Spec};
 use crate::record::Counts;
 use reactor::{Clock, KeptServer, Nanos, Sender};
@@ -49,13 +49,13 @@ pub struct Control<'a, 'e> {
     /// The run.
     pub spec: &'a Spec,
     /// By target: what its clients do.
-    pub jobs: &'a [AnyWorkload],
+    pub workloads: &'a [AnyWorkload],
     /// The run's clock.
     pub clock: Clock,
     /// What comes in.
     pub inputs: Receiver<Input>,
     /// The ways to the threads.
-    pub threads: Vec<Sender<Order>>,
+    pub threads: Vec<Sender<Command>>,
     /// By target: its server, where slices have cores; else empty.
     pub servers: Vec<KeptServer>,
     /// Where events go.
@@ -127,7 +127,7 @@ impl Control<'_, '_> {
             }
         }
         for (target, connected_at) in connected_at.into_iter().enumerate() {
-            self.order(&Order::Calibrate(target))?;
+            self.command(&Command::Calibrate(target))?;
             let (round_trips, server_version) = loop {
                 if let Some(Report::Calibrated { round_trips, server_version }) =
                     self.next_report(Nanos::MAX)?
@@ -165,7 +165,7 @@ impl Control<'_, '_> {
     fn summary(&self, target: usize) -> Value {
         let counts = &self.totals[target];
         let transactions: u64 = counts.iter().map(Counts::executed).sum();
-        let counters = event::by_name(self.jobs[target].job().counters(), &self.counters[target]);
+        let counters = event::by_name(self.workloads[target].workload().counters(), &self.counters[target]);
         json!({"transactions": transactions, "counters": counters})
     }
 
@@ -244,10 +244,10 @@ impl Control<'_, '_> {
         self.write("error", json!({"target": target, "kind": kind, "sqlstate": sqlstate, "message": message}))
     }
 
-    /// Orders something of every thread.
-    pub fn order(&self, order: &Order) -> Result<(), Halt> {
+    /// Sends a command to every thread.
+    pub fn command(&self, command: &Command) -> Result<(), Halt> {
         self.threads.iter().try_for_each(|thread| {
-            thread.send(order.clone()).map_err(|error| failed("drive", None, error.to_string(), None))
+            thread.send(command.clone()).map_err(|error| failed("drive", None, error.to_string(), None))
         })
     }
 

@@ -1,7 +1,7 @@
 //! Who has which cores in a slice: the targets' servers, and the threads that drive them.
 
 use super::control::{Control, Halt, failed};
-use super::order::Order;
+use super::messages::Command;
 use super::spec::Slice;
 use reactor::{KeptServer, Nanos, core_set};
 
@@ -29,7 +29,7 @@ impl Control<'_, '_> {
             return Ok(Nanos::ZERO);
         }
         // Each thread obeys in order: it is on its cores before it opens the slice.
-        self.order(&Order::Keep(sets.clone()))?;
+        self.command(&Command::Keep(sets.clone()))?;
         for (target, cores) in sets {
             let kept = self.servers[target].keep_to(&cores);
             kept.map_err(|error| failed("drive", Some(target), error.to_string(), None))?;

@@ -1,26 +1,26 @@
-//! Clients, pacing, slices and the whole run; what is recorded of it. It knows no workload: who starts a run says how
-//! the workload of a specification is read.
+//! Clients, pacing, slices, recording and whole runs. The driver knows no workload: the caller of [`run`] passes a function
+//! that reads the workload of a specification.
 //!
 //! | question | place |
 //! |---|---|
-//! | what a workload is to the driver | [`Workload`], [`User`]; one target's: `job` |
-//! | one client, from gate to outcome | `client` |
-//! | a thread's share of a target | `lane`; the thread itself: `worker` |
-//! | when an open loop sends | `schedule` |
-//! | what control and threads tell each other | `order` |
-//! | what is driven when | `control`, one `slice` (`progress`), on which cores: `cores`; a whole run: [`run`] |
-//! | what comes in and goes out | [`spec`], `event`; `docs/reference/engine-protocol.md` |
+//! | interface of workloads | [`Workload`], [`User`]; any of them: [`AnyWorkload`] |
+//! | one client: transactions, retries, outcomes | `client`; its connection: `connector` |
+//! | clients of one target in one thread | `client_group`; the thread: `worker` |
+//! | arrivals of an open loop | `schedule` |
+//! | commands to threads, reports from them | `messages` |
+//! | control thread | `control`, one `slice` (`progress`), CPU affinity: `cores`; a whole run: [`run`] |
+//! | specification and events | [`spec`], `event`; `docs/reference/engine-protocol.md` |
 //! | counters, histograms, intervals | [`record`] |
 
+mod any_workload;
 mod client;
+mod client_group;
 mod connector;
 mod control;
 mod cores;
 mod error;
 mod event;
-mod job;
-mod lane;
-mod order;
+mod messages;
 mod progress;
 mod random;
 pub mod record;
@@ -34,9 +34,9 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
+pub use any_workload::AnyWorkload;
 pub use error::{SpecificationError, WorkloadError};
-pub use job::AnyWorkload;
-pub use order::Input;
+pub use messages::Input;
 pub use random::{Stream, derive_seed};
 pub use run::{End, ReadWorkload, WorkloadContext, run};
-pub use workload::{Ending, Seat, Tally, User, Workload};
+pub use workload::{ClientId, Ending, Tally, User, Workload};

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::lane::Window;
-use super::order::Drained;
+use super::client_group::Window;
+use super::messages::Drained;
 use super::spec::Slice;
 use crate::record::{Counts, Histogram, merge_counters, merge_counts};
 use reactor::{Nanos, Usage};
@@ -37,7 +37,7 @@ pub struct Progress<'a> {
     pub publish_at: Nanos,
     /// When they were asked for the last one.
     pub published_at: Nanos,
-    pub sides: Vec<Side>,
+    pub targets: Vec<TargetProgress>,
     /// Threads whose clients have done all the transactions of a slice that is bound by them,
     pub threads_done: usize,
     /// of so many that have clients of the target.
@@ -54,7 +54,7 @@ impl Progress<'_> {
     }
 
     pub fn is_drained(&self, threads: usize) -> bool {
-        self.sides.iter().all(|side| side.drained.count == threads)
+        self.targets.iter().all(|target_progress| target_progress.drained.count == threads)
     }
 
     pub fn ended_by(&self) -> EndedBy {
@@ -71,7 +71,7 @@ impl Progress<'_> {
 }
 
 /// What is reported of one target.
-pub struct Side {
+pub struct TargetProgress {
     pub target: usize,
     pub parts: Parts,
     pub drained: Parts,
@@ -84,7 +84,7 @@ pub struct Side {
     pub used: Usage,
 }
 
-impl Side {
+impl TargetProgress {
     pub fn new(target: usize, totals: &[Counts], opened: Nanos) -> Self {
         Self {
             target,

@@ -1,4 +1,4 @@
-//! A whole run: from a specification to threads, and from their legacies to the result.
+//! A whole run: reads the specification, starts the threads, merges their results.
 
 use std::io::Write;
 use std::sync::mpsc;
@@ -7,13 +7,13 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
+use super::any_workload::AnyWorkload;
 use super::control::{Control, Failure, Halt, Stopped};
 use super::error::{SpecificationError, WorkloadError};
 use super::event::{self, Events};
-use super::job::AnyWorkload;
-use super::order::{Input, Order, Report};
-use super::spec::{Driving, Spec, Target};
-use super::worker::{Aim, Crew, Legacy};
+use super::messages::{Command, Input, Report};
+use super::spec::{Driving, Spec, TargetSpec};
+use super::worker::{Target, ThreadResult, Workers};
 use crate::record::{Finished, Histogram};
 use pgwire::conninfo::{self, Conninfo};
 use reactor::{Clock, mailbox, memory_peak_bytes, raise_file_limit, usage};
@@ -49,7 +49,7 @@ pub struct WorkloadContext {
 /// Reads the `workload` of a specification.
 pub type ReadWorkload = dyn Fn(&Value, WorkloadContext) -> Result<AnyWorkload, WorkloadError>;
 
-/// Carries out the specification `text`. `inputs` are the two ends of the channel by which orders come.
+/// Carries out the specification `text`. `inputs` are the two ends of the channel of commands.
 pub fn run(
     text: &str,
     inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>),
@@ -58,8 +58,8 @@ pub fn run(
 ) -> End {
     let mut events = Events::new(out);
     match read(text, read_workload) {
-        Ok((spec, conninfos, jobs)) => {
-            Run { spec: &spec, conninfos: &conninfos, jobs: &jobs }.carry_out(inputs, events)
+        Ok((spec, conninfos, workloads)) => {
+            Run { spec: &spec, conninfos: &conninfos, workloads: &workloads }.carry_out(inputs, events)
         }
         Err(error) => {
             let message = error.to_string();
@@ -77,13 +77,13 @@ type Read = (Spec, Vec<Conninfo>, Vec<AnyWorkload>);
 
 fn read(text: &str, read_workload: &ReadWorkload) -> Result<Read, SpecificationError> {
     let spec = Spec::read(text)?;
-    let load = |target: &Target| {
+    let load = |target: &TargetSpec| {
         let wrong = |source| SpecificationError::Conninfo { target: target.name.clone(), source };
         conninfo::load(&target.conninfo).map_err(wrong)
     };
     let conninfos = spec.targets.iter().map(load).collect::<Result<Vec<_>, _>>()?;
-    let read_job = |target: usize| {
-        let Target { name, workload: own, .. } = &spec.targets[target];
+    let read_one = |target: usize| {
+        let TargetSpec { name, workload: own, .. } = &spec.targets[target];
         let wrong = |source| match own {
             Some(_) => SpecificationError::TargetWorkload { target: name.clone(), source },
             None => SpecificationError::Workload(source),
@@ -92,17 +92,17 @@ fn read(text: &str, read_workload: &ReadWorkload) -> Result<Read, SpecificationE
         let context = WorkloadContext { clients, threads: spec.threads_of(target), seed: spec.seed };
         read_workload(workload, context).map_err(wrong)
     };
-    let jobs = (0..spec.targets.len()).map(read_job).collect::<Result<Vec<_>, _>>()?;
-    Ok((spec, conninfos, jobs))
+    let workloads = (0..spec.targets.len()).map(read_one).collect::<Result<Vec<_>, _>>()?;
+    Ok((spec, conninfos, workloads))
 }
 
 /// Why a run ended, and what its threads left.
-type Ended = (Halt, Vec<Legacy>);
+type Ended = (Halt, Vec<ThreadResult>);
 
 struct Run<'a> {
     spec: &'a Spec,
     conninfos: &'a [Conninfo],
-    jobs: &'a [AnyWorkload],
+    workloads: &'a [AnyWorkload],
 }
 
 impl Run<'_> {
@@ -115,15 +115,15 @@ impl Run<'_> {
         let started = json!({"epoch_unix_ns": epoch_unix.as_nanos() as u64, "threads": count, "io": io,
             "pid": std::process::id()});
         let _ = events.write("started", started);
-        let aim = |target: usize| Aim {
+        let entry = |target: usize| Target {
             conninfo: &self.conninfos[target],
-            job: self.jobs[target].job(),
+            workload: self.workloads[target].workload(),
             driving: spec.driving(target),
             first_thread: spec.first_thread_of(target),
             threads: spec.threads_of(target),
         };
-        let crew = Crew {
-            aims: (0..spec.targets.len()).map(aim).collect(),
+        let workers = Workers {
+            targets: (0..spec.targets.len()).map(entry).collect(),
             threads: count,
             seed: spec.seed,
             connect_timeout: spec.connect_timeout,
@@ -133,7 +133,7 @@ impl Run<'_> {
         let (sender, inputs) = inputs;
         let mut control = Control {
             spec,
-            jobs: self.jobs,
+            workloads: self.workloads,
             clock,
             inputs,
             threads: Vec::new(),
@@ -147,7 +147,7 @@ impl Run<'_> {
             is_warm: false,
             errors: Vec::new(),
         };
-        let (halt, legacies) = match self.employ(&crew, &mut control, &sender) {
+        let (halt, thread_results) = match self.spawn(&workers, &mut control, &sender) {
             Ok(done) => done,
             Err(error) => {
                 let failure =
@@ -155,54 +155,54 @@ impl Run<'_> {
                 (Halt::Failed(failure), Vec::new())
             }
         };
-        self.conclude(halt, legacies, control)
+        self.conclude(halt, thread_results, control)
     }
 
-    /// Starts the threads, lets `control` order them about, and lets them go.
-    fn employ(
+    /// Spawns the threads, runs `control` to its end, joins the threads.
+    fn spawn(
         &self,
-        crew: &Crew<'_>,
+        workers: &Workers<'_>,
         control: &mut Control<'_, '_>,
         inputs: &mpsc::Sender<Input>,
     ) -> Result<Ended, reactor::Error> {
         let connections: u64 = self.spec.drivings().map(|driving| u64::from(driving.clients)).sum();
-        raise_file_limit(connections + u64::from(crew.threads) * FILES_PER_THREAD + FILES_OF_PROCESS)?;
+        raise_file_limit(connections + u64::from(workers.threads) * FILES_PER_THREAD + FILES_OF_PROCESS)?;
         thread::scope(|scope| {
-            let mut workers = Vec::new();
-            for number in 0..crew.threads {
-                let (sender, orders) = mailbox()?;
+            let mut handles = Vec::new();
+            for number in 0..workers.threads {
+                let (sender, commands) = mailbox()?;
                 control.threads.push(sender);
                 let inputs = inputs.clone();
                 let builder = thread::Builder::new().name(format!("driver {number}")).stack_size(STACK_BYTES);
                 let work = move || {
-                    let legacy = crew.work(number, orders, &inputs);
-                    legacy.map_err(|error| {
+                    let thread_result = workers.work(number, commands, &inputs);
+                    thread_result.map_err(|error| {
                         drop(inputs.send(Input::Report(Report::Broken(error))));
                     })
                 };
                 let started = builder.spawn_scoped(scope, work);
-                workers.push(started.map_err(|source| reactor::Error::System {
+                handles.push(started.map_err(|source| reactor::Error::System {
                     action: "start a thread".to_owned(),
                     source,
                 })?);
             }
             let halt = control.run();
             for thread in &control.threads {
-                thread.send(Order::Finish)?;
+                thread.send(Command::Finish)?;
             }
             // One that panicked has said so on standard error; what the others measured is kept.
-            Ok((halt, workers.into_iter().filter_map(|worker| worker.join().ok()?.ok()).collect()))
+            Ok((halt, handles.into_iter().filter_map(|handle| handle.join().ok()?.ok()).collect()))
         })
     }
 
-    fn conclude(&self, halt: Halt, legacies: Vec<Legacy>, mut control: Control<'_, '_>) -> End {
+    fn conclude(&self, halt: Halt, thread_results: Vec<ThreadResult>, mut control: Control<'_, '_>) -> End {
         let (stopped, lost) = match &halt {
             Halt::Stopped(Stopped::Done) => ("done", None),
             Halt::Stopped(Stopped::Stop) => ("stop", None),
             Halt::Stopped(Stopped::ServerLost(target)) => ("server-lost", Some(*target)),
             Halt::Failed(_) => ("failed", None),
         };
-        let mut result = self.result(legacies);
+        let mut result = self.result(thread_results);
         result["stopped"] = stopped.into();
         result["unfinished"] = std::mem::take(&mut control.unfinished).into();
         result["left_out"] = std::mem::take(&mut control.left_out).into();
@@ -226,19 +226,19 @@ impl Run<'_> {
         }
     }
 
-    fn result(&self, legacies: Vec<Legacy>) -> Value {
+    fn result(&self, thread_results: Vec<ThreadResult>) -> Value {
         let mut merged = vec![Finished::default(); self.spec.targets.len()];
         let mut lateness = Histogram::default();
-        for legacy in legacies {
-            lateness.merge(&legacy.lateness);
-            merged.iter_mut().zip(&legacy.records).for_each(|(records, record)| records.merge(record));
+        for thread_result in thread_results {
+            lateness.merge(&thread_result.lateness);
+            merged.iter_mut().zip(&thread_result.records).for_each(|(records, record)| records.merge(record));
         }
         let target = |(index, record): (usize, &Finished)| {
-            let job = self.jobs[index].job();
-            let kinds = job.kinds();
+            let workload = self.workloads[index].workload();
+            let kinds = workload.kinds();
             json!({"kinds": event::measured(&kinds, &record.measured), "totals": event::by_kind(&kinds, &record.totals),
-                "counters": event::by_name(job.counters(), &record.counters), "connections_lost": record.connections_lost,
-                "tally": job.tally()})
+                "counters": event::by_name(workload.counters(), &record.counters), "connections_lost": record.connections_lost,
+                "tally": workload.tally()})
         };
         let targets: Vec<_> = merged.iter().enumerate().map(target).collect();
         let used = usage();

@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
+use super::client_group::Window;
 use super::control::{Control, Halt, Stopped};
 use super::event;
-use super::lane::Window;
-use super::order::{Order, Report};
-use super::progress::{EndedBy, Parts, Progress, Side};
+use super::messages::{Command, Report};
+use super::progress::{EndedBy, Parts, Progress, TargetProgress};
 use super::spec::{Role, Slice};
 use crate::record::Counts;
 use reactor::{Nanos, Usage, usage};
@@ -26,7 +26,7 @@ impl Control<'_, '_> {
         let share = slice.transactions.unwrap_or(u64::MAX);
         let window = Window { serial, target, is_measured, opened, counted_from, closes, share };
         let windows = slice.targets.iter().map(|&target| Window { target, ..window }).collect();
-        let side = |&target: &usize| Side::new(target, &self.totals[target], opened);
+        let target_progress = |&target: &usize| TargetProgress::new(target, &self.totals[target], opened);
         let mut progress = Progress {
             index,
             slice,
@@ -35,14 +35,14 @@ impl Control<'_, '_> {
             interval_from: opened,
             publish_at: opened + self.spec.interval,
             published_at: opened,
-            sides: slice.targets.iter().map(side).collect(),
+            targets: slice.targets.iter().map(target_progress).collect(),
             threads_done: 0,
             threads_sharing: self.spec.threads_of(target) as usize,
             done_at: opened,
             is_warm: false,
         };
         let usage_before = usage();
-        self.order(&Order::Open(windows))?;
+        self.command(&Command::Open(windows))?;
         let halt = self.until_drained(&mut progress)?;
         self.write_slice(progress, usage() - usage_before)?;
         halt.map_or(Ok(()), Err)
@@ -62,13 +62,13 @@ impl Control<'_, '_> {
                 progress.is_warm = is_warm;
                 progress.window.closes = closes.min(now);
                 is_closed = true;
-                self.order(&Order::Close)?;
+                self.command(&Command::Close)?;
             } else if !is_closed && now >= progress.publish_at {
                 (progress.publish_at, progress.published_at) = (Nanos::MAX, now);
-                self.order(&Order::Publish)?;
+                self.command(&Command::Publish)?;
             } else if is_closed && !is_abandoned && now >= stop_by.min(closes + self.spec.drain_timeout) {
                 is_abandoned = true;
-                self.order(&Order::Abandon)?;
+                self.command(&Command::Abandon)?;
             }
             let drained_by = stop_by.min(progress.window.closes + self.spec.drain_timeout);
             let drain_limit = if is_abandoned { Nanos::MAX } else { drained_by };
@@ -91,13 +91,19 @@ impl Control<'_, '_> {
     }
 
     fn add(&mut self, progress: &mut Progress<'_>, report: Report) -> Result<(), Halt> {
-        let side = |sides: &mut Vec<Side>, target| sides.iter().position(|side| side.target == target);
+        let target_progress = |targets: &mut Vec<TargetProgress>, target| {
+            targets.iter().position(|target_progress| target_progress.target == target)
+        };
         match report {
             Report::Interval { target, totals, latency } => {
-                if let Some(place) = side(&mut progress.sides, target) {
-                    progress.sides[place].parts.add(&totals, &latency);
+                if let Some(place) = target_progress(&mut progress.targets, target) {
+                    progress.targets[place].parts.add(&totals, &latency);
                 }
-                if progress.sides.iter().all(|side| side.parts.count == self.threads.len()) {
+                if progress
+                    .targets
+                    .iter()
+                    .all(|target_progress| target_progress.parts.count == self.threads.len())
+                {
                     progress.publish_at = progress.published_at + self.spec.interval;
                     self.write_intervals(progress)?;
                 }
@@ -107,8 +113,8 @@ impl Control<'_, '_> {
                 progress.done_at = progress.done_at.max(at);
             }
             Report::Drained { target, drained } => {
-                if let Some(place) = side(&mut progress.sides, target) {
-                    progress.sides[place].add(&drained);
+                if let Some(place) = target_progress(&mut progress.targets, target) {
+                    progress.targets[place].add(&drained);
                 }
             }
             _ => {}
@@ -119,8 +125,8 @@ impl Control<'_, '_> {
     /// Of all targets alike, up to now.
     fn write_intervals(&mut self, progress: &mut Progress<'_>) -> Result<(), Halt> {
         let to = self.clock.now();
-        for place in 0..progress.sides.len() {
-            let parts = std::mem::take(&mut progress.sides[place].parts);
+        for place in 0..progress.targets.len() {
+            let parts = std::mem::take(&mut progress.targets[place].parts);
             self.write_interval(progress, place, parts, to)?;
         }
         progress.interval_from = to;
@@ -134,10 +140,10 @@ impl Control<'_, '_> {
         parts: Parts,
         to: Nanos,
     ) -> Result<(), Halt> {
-        let target = progress.sides[place].target;
+        let target = progress.targets[place].target;
         let counts = difference(&parts.totals, &self.totals[target]);
         let body = json!({"slice": progress.index, "target": target, "role": progress.slice.role, "from_ns": progress.interval_from.0,
-            "to_ns": to.0, "kinds": event::by_kind(&self.jobs[target].job().kinds(), &counts), "latency_ns": event::quantiles(&parts.latency)});
+            "to_ns": to.0, "kinds": event::by_kind(&self.workloads[target].workload().kinds(), &counts), "latency_ns": event::quantiles(&parts.latency)});
         self.totals[target] = parts.totals;
         self.write("interval", body)
     }
@@ -151,39 +157,39 @@ impl Control<'_, '_> {
         } else if progress.slice.transactions.is_some() {
             self.unfinished.push(progress.index);
         }
-        let is_alone = progress.sides.len() == 1;
-        for place in 0..progress.sides.len() {
-            let side = &mut progress.sides[place];
+        let is_alone = progress.targets.len() == 1;
+        for place in 0..progress.targets.len() {
+            let target_progress = &mut progress.targets[place];
             // The last interval: what is left, and what an interval that some threads no longer reported has taken.
-            let mut rest = std::mem::take(&mut side.drained);
-            rest.latency.merge(&side.parts.latency);
-            let (totals, drained_at) = (rest.totals.clone(), side.drained_at);
+            let mut rest = std::mem::take(&mut target_progress.drained);
+            rest.latency.merge(&target_progress.parts.latency);
+            let (totals, drained_at) = (rest.totals.clone(), target_progress.drained_at);
             self.write_interval(&progress, place, rest, drained_at)?;
-            let used = if is_alone { used } else { progress.sides[place].used };
-            self.write_side(&progress, &progress.sides[place], &totals, ended_by, used)?;
+            let used = if is_alone { used } else { progress.targets[place].used };
+            self.write_target(&progress, &progress.targets[place], &totals, ended_by, used)?;
         }
         Ok(())
     }
 
-    fn write_side(
+    fn write_target(
         &mut self,
         progress: &Progress<'_>,
-        side: &Side,
+        target_progress: &TargetProgress,
         totals: &[Counts],
         ended_by: EndedBy,
         used: Usage,
     ) -> Result<(), Halt> {
-        let (target, role, window) = (side.target, progress.slice.role, progress.window);
+        let (target, role, window) = (target_progress.target, progress.slice.role, progress.window);
         let counts = match role {
-            Role::Measure => difference(&side.measured, &self.measured[target]),
-            Role::WarmUp => difference(totals, &side.totals_before),
+            Role::Measure => difference(&target_progress.measured, &self.measured[target]),
+            Role::WarmUp => difference(totals, &target_progress.totals_before),
         };
-        self.measured[target].clone_from(&side.measured);
-        self.counters[target].clone_from(&side.counters);
+        self.measured[target].clone_from(&target_progress.measured);
+        self.counters[target].clone_from(&target_progress.counters);
         let body = json!({"slice": progress.index, "target": target, "role": role,
             "opened_ns": window.opened.0, "counted_from_ns": window.counted_from.0, "closed_ns": window.closes.0,
-            "drained_ns": side.drained_at.0, "ended_by": ended_by, "kinds": event::by_kind(&self.jobs[target].job().kinds(), &counts),
-            "driver_cpu_ns": {"user": used.user.0, "system": used.system.0}, "abandoned": side.abandoned,
+            "drained_ns": target_progress.drained_at.0, "ended_by": ended_by, "kinds": event::by_kind(&self.workloads[target].workload().kinds(), &counts),
+            "driver_cpu_ns": {"user": used.user.0, "system": used.system.0}, "abandoned": target_progress.abandoned,
             "swap_ns": progress.swap.0});
         self.write("slice", body)
     }

@@ -1,24 +1,24 @@
-//! One thread of the driver: a loop with a share of every target's clients.
+//! A worker thread: an event loop that runs a part of the clients of each target.
 
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc;
 
-use super::Seat;
-use super::client::{News, Place, Rules};
-use super::connector::Door;
-use super::job::{Job, Shift};
-use super::lane::{Lane, Window};
-use super::order::{Drained, ERRORS_MAX, Input, Order, Report};
+use super::ClientId;
+use super::any_workload::{DynWorkload, WorkloadThread};
+use super::client::{ClientContext, ClientEvent, ClientRules};
+use super::client_group::{ClientGroup, Window};
+use super::connector::Connector;
+use super::messages::{Command, Drained, ERRORS_MAX, Input, Report};
 use super::random::derive_seed;
 use super::schedule::Schedule;
 use super::spec::{Driving, Pacing};
-use crate::record::{Finished, Histogram, LaneRecord};
+use crate::record::{Finished, Histogram, Recorder};
 use pgwire::conninfo::Conninfo;
 use reactor::{Clock, Error, Io, Mailbox, Nanos, Reactor, Routine, Usage};
 use reactor::{keep_thread_to, thread_usage};
 
-/// What a thread leaves behind.
-pub struct Legacy {
+/// The result of a thread.
+pub struct ThreadResult {
     /// By target.
     pub records: Vec<Finished>,
     /// How late deadlines were served.
@@ -26,11 +26,11 @@ pub struct Legacy {
 }
 
 /// One target, as all threads drive it.
-pub struct Aim<'a> {
+pub struct Target<'a> {
     /// Where it is.
     pub conninfo: &'a Conninfo,
     /// What its clients do,
-    pub job: &'a dyn Job,
+    pub workload: &'a dyn DynWorkload,
     /// and how.
     pub driving: Driving<'a>,
     /// The first of the threads that drive it,
@@ -39,10 +39,10 @@ pub struct Aim<'a> {
     pub threads: u32,
 }
 
-/// What all threads of a run share.
-pub struct Crew<'a> {
+/// The worker threads of a run: what all of them share.
+pub struct Workers<'a> {
     /// The targets.
-    pub aims: Vec<Aim<'a>>,
+    pub targets: Vec<Target<'a>>,
     /// Number of threads.
     pub threads: u32,
     /// The run's seed.
@@ -55,145 +55,154 @@ pub struct Crew<'a> {
     pub io: Io,
 }
 
-impl Crew<'_> {
-    /// Runs thread number `thread` until it is ordered to finish.
+impl Workers<'_> {
+    /// Runs thread number `thread` until the command to finish.
     pub fn work(
         &self,
         thread: u32,
-        orders: Mailbox<Order>,
+        commands: Mailbox<Command>,
         inputs: &mpsc::Sender<Input>,
-    ) -> Result<Legacy, Error> {
+    ) -> Result<ThreadResult, Error> {
         let reactor = Reactor::with_io(self.clock.clone(), self.io)?;
-        let lane = |aim: &Aim<'_>| {
-            let own = aim.clients_of(thread).len() as u32;
-            Lane::new(&reactor, aim.record(), own)
+        let group = |entry: &Target<'_>| {
+            let own = entry.clients_of(thread).len() as u32;
+            ClientGroup::new(&reactor, entry.record(), own)
         };
-        let lanes: Vec<Lane> = self.aims.iter().map(lane).collect();
-        let doors: Vec<Door> =
-            self.aims.iter().map(|aim| Door::new(aim.conninfo, self.connect_timeout, self.threads)).collect();
-        let shifts: Vec<Box<dyn Shift + '_>> = self.aims.iter().map(|aim| aim.job.shift()).collect();
+        let groups: Vec<ClientGroup> = self.targets.iter().map(group).collect();
+        let connectors: Vec<Connector> = self
+            .targets
+            .iter()
+            .map(|entry| Connector::new(entry.conninfo, self.connect_timeout, self.threads))
+            .collect();
+        let workload_threads: Vec<Box<dyn WorkloadThread + '_>> =
+            self.targets.iter().map(|entry| entry.workload.workload_thread()).collect();
         let known = RefCell::new(Vec::new());
         let used_before = Cell::default();
         let send = |report| drop(inputs.send(Input::Report(report))); // It fails only when the control thread is gone: so are we, soon.
-        let tell = |target: usize| {
-            let (lanes, known, used_before) = (&lanes, &known, &used_before);
-            move |news| match news {
-                News::Connected => send(Report::Connected(target)),
-                News::Failed(stage, error) => send(Report::Failed { target, stage, error }),
-                News::Calibrated { round_trips, server_version } => {
+        let notify = |target: usize| {
+            let (groups, known, used_before) = (&groups, &known, &used_before);
+            move |event| match event {
+                ClientEvent::Connected => send(Report::Connected(target)),
+                ClientEvent::Failed(stage, error) => send(Report::Failed { target, stage, error }),
+                ClientEvent::Calibrated { round_trips, server_version } => {
                     send(Report::Calibrated { round_trips, server_version });
                 }
-                News::ServerLost(error) => send(Report::ServerLost { target, message: error.to_string() }),
-                News::Done => send(Report::Done { at: lanes[target].now() }),
-                News::Left => report_drained(target, &lanes[target], used_before, &send),
-                News::Error(error) => report_error(known, target, &error, &send),
+                ClientEvent::ServerLost(error) => {
+                    send(Report::ServerLost { target, message: error.to_string() });
+                }
+                ClientEvent::Done => send(Report::Done { at: groups[target].now() }),
+                ClientEvent::Left => report_drained(target, &groups[target], used_before, &send),
+                ClientEvent::Error(error) => report_error(known, target, &error, &send),
             }
         };
-        let tells: Vec<_> = (0..lanes.len()).map(tell).collect();
+        let notifiers: Vec<_> = (0..groups.len()).map(notify).collect();
         let mut clients: Vec<Routine<'_>> = Vec::new();
-        for (target, aim) in self.aims.iter().enumerate() {
-            let (all, own) = (aim.driving.clients, thread.saturating_sub(aim.first_thread));
-            for client in aim.clients_of(thread) {
+        for (target, entry) in self.targets.iter().enumerate() {
+            let (all, own) = (entry.driving.clients, thread.saturating_sub(entry.first_thread));
+            for client in entry.clients_of(thread) {
                 let own_seed = derive_seed(self.seed, u64::from(client));
-                let place = Place {
-                    lane: &lanes[target],
+                let context = ClientContext {
+                    group: &groups[target],
                     reactor: &reactor,
-                    dial: &doors[target],
-                    rules: self.rules(aim),
+                    connector: &connectors[target],
+                    rules: self.rules(entry),
                     is_first: client == 0,
-                    tell: &tells[target],
+                    notify: &notifiers[target],
                 };
                 clients.push(
-                    shifts[target].client(Seat { client, clients: all, thread: own, seed: own_seed }, place),
+                    workload_threads[target]
+                        .client(ClientId { client, clients: all, thread: own, seed: own_seed }, context),
                 );
             }
         }
-        let orders = orders.serve(&reactor, |order| self.obey(&order, thread, &lanes, &used_before, &send));
-        reactor.run_beside(orders, clients)??;
-        for shift in &shifts {
-            shift.end();
+        let commands = commands
+            .serve(&reactor, |command| self.handle_command(&command, thread, &groups, &used_before, &send));
+        reactor.run_beside(commands, clients)??;
+        for workload_thread in &workload_threads {
+            workload_thread.end();
         }
         let mut lateness = Histogram::default();
         let mut records = Vec::new();
-        for lane in lanes {
-            lateness.merge(&lane.lateness.borrow());
-            records.push(lane.record.into_inner().finish());
+        for group in groups {
+            lateness.merge(&group.lateness.borrow());
+            records.push(group.record.into_inner().finish());
         }
-        Ok(Legacy { records, lateness })
+        Ok(ThreadResult { records, lateness })
     }
 
-    fn rules(&self, aim: &Aim<'_>) -> Rules {
-        let Driving { pacing, retries_max, .. } = aim.driving;
-        Rules { pacing, retries_max, connect_timeout: self.connect_timeout }
+    fn rules(&self, entry: &Target<'_>) -> ClientRules {
+        let Driving { pacing, retries_max, .. } = entry.driving;
+        ClientRules { pacing, retries_max, connect_timeout: self.connect_timeout }
     }
 
-    /// Carries out an order; whether there are more to come.
-    fn obey(
+    /// Handles a command; returns false after the last one.
+    fn handle_command(
         &self,
-        order: &Order,
+        command: &Command,
         thread: u32,
-        lanes: &[Lane],
+        groups: &[ClientGroup],
         used_before: &Cell<Usage>,
         send: &impl Fn(Report),
     ) -> bool {
-        let open = || lanes.iter().enumerate().filter(|(_, lane)| lane.is_open());
-        match order {
-            Order::Calibrate(target) => {
-                if thread == self.aims[*target].first_thread {
-                    lanes[*target].calibrate();
+        let open = || groups.iter().enumerate().filter(|(_, group)| group.is_open());
+        match command {
+            Command::Calibrate(target) => {
+                if thread == self.targets[*target].first_thread {
+                    groups[*target].calibrate();
                 }
             }
-            Order::Keep(targets) => {
-                let own = targets.iter().find(|(target, _)| self.aims[*target].clients_of(thread).len() > 0);
+            Command::Keep(targets) => {
+                let own =
+                    targets.iter().find(|(target, _)| self.targets[*target].clients_of(thread).len() > 0);
                 if let Some(Err(error)) = own.map(|(_, cores)| keep_thread_to(cores)) {
                     send(Report::Broken(error));
                 }
             }
-            Order::Open(windows) => {
+            Command::Open(windows) => {
                 used_before.set(thread_usage());
                 for &window in windows {
-                    lanes[window.target].open(window, self.schedule(thread, &window));
+                    groups[window.target].open(window, self.schedule(thread, &window));
                 }
             }
-            Order::Publish => {
-                for (target, lane) in open() {
-                    let mut record = lane.record.borrow_mut();
+            Command::Publish => {
+                for (target, group) in open() {
+                    let mut record = group.record.borrow_mut();
                     let (totals, latency) = (record.totals(), record.take_interval());
                     send(Report::Interval { target, totals, latency });
                 }
             }
-            Order::Close => {
-                for (target, lane) in open() {
-                    lane.close();
-                    report_drained(target, lane, used_before, send);
+            Command::Close => {
+                for (target, group) in open() {
+                    group.close();
+                    report_drained(target, group, used_before, send);
                 }
             }
-            Order::Abandon => lanes.iter().for_each(Lane::abandon),
-            Order::Finish => return false,
+            Command::Abandon => groups.iter().for_each(ClientGroup::abandon),
+            Command::Finish => return false,
         }
         true
     }
 
     /// The arrivals of this thread's clients, in an open loop: its share of the target's rate.
     fn schedule(&self, thread: u32, window: &Window) -> Option<Schedule> {
-        let aim = &self.aims[window.target];
-        let (rate, clients) = (aim.driving.rate?, aim.clients_of(thread).len());
+        let entry = &self.targets[window.target];
+        let (rate, clients) = (entry.driving.rate?, entry.clients_of(thread).len());
         if clients == 0 {
             return None;
         }
-        let per_s = rate.per_s * clients as f64 / f64::from(aim.driving.clients);
-        let own = thread - aim.first_thread;
-        let phase = f64::from(own) / f64::from(aim.threads);
+        let per_s = rate.per_s * clients as f64 / f64::from(entry.driving.clients);
+        let own = thread - entry.first_thread;
+        let phase = f64::from(own) / f64::from(entry.threads);
         // A stream of its own for each thread and slice, after those of the clients. Targets that are driven at the same
         // time have the same arrivals, as their clients draw the same transactions.
-        let clients_max = self.aims.iter().map(|aim| aim.driving.clients).max().unwrap_or(0);
+        let clients_max = self.targets.iter().map(|entry| entry.driving.clients).max().unwrap_or(0);
         let number =
             u64::from(clients_max) + u64::from(window.serial) * u64::from(self.threads) + u64::from(own);
         Some(Schedule::new(rate.arrivals, per_s, phase, window.opened, derive_seed(self.seed, number)))
     }
 }
 
-impl Aim<'_> {
+impl Target<'_> {
     /// The clients that a thread runs.
     fn clients_of(&self, thread: u32) -> impl ExactSizeIterator<Item = u32> + use<> {
         let clients = self.driving.clients;
@@ -201,15 +210,15 @@ impl Aim<'_> {
         (own.unwrap_or(clients)..clients).step_by(self.threads as usize)
     }
 
-    fn record(&self) -> LaneRecord {
+    fn record(&self) -> Recorder {
         let can_lag = self.driving.rate.is_some() || self.driving.pacing == Pacing::KeyingAndThinking;
-        LaneRecord::new(self.job.kinds().len(), self.job.counters().len(), can_lag)
+        Recorder::new(self.workload.kinds().len(), self.workload.counters().len(), can_lag)
     }
 }
 
-fn report_drained(target: usize, lane: &Lane, used_before: &Cell<Usage>, send: &impl Fn(Report)) {
-    if let Some((_, abandoned)) = lane.take_drained() {
-        let mut record = lane.record.borrow_mut();
+fn report_drained(target: usize, group: &ClientGroup, used_before: &Cell<Usage>, send: &impl Fn(Report)) {
+    if let Some((_, abandoned)) = group.take_drained() {
+        let mut record = group.record.borrow_mut();
         let ended: u64 = record.totals().iter().map(|counts| counts.all).sum();
         assert_eq!(ended, record.begun, "every transaction that was begun has ended");
         let drained = Drained {
@@ -217,10 +226,10 @@ fn report_drained(target: usize, lane: &Lane, used_before: &Cell<Usage>, send: &
             counters: record.counters.clone(),
             measured: record.measured(),
             latency: record.take_interval(),
-            at: lane.now(),
+            at: group.now(),
             abandoned,
             // What a thread does is of the target whose clients it runs, not of those that others run.
-            used: if lane.has_clients() { thread_usage() - used_before.get() } else { Usage::default() },
+            used: if group.has_clients() { thread_usage() - used_before.get() } else { Usage::default() },
         };
         send(Report::Drained { target, drained });
     }
@@ -228,7 +237,7 @@ fn report_drained(target: usize, lane: &Lane, used_before: &Cell<Usage>, send: &
 
 type Known = RefCell<Vec<(usize, Option<String>, u32)>>;
 
-/// Reports an error, unless many of its like were reported before.
+/// Reports an error, unless [`ERRORS_MAX`] of its SQLSTATE were reported before.
 fn report_error(known: &Known, target: usize, error: &Error, send: &impl Fn(Report)) {
     let sqlstate = error.sqlstate().map(|sqlstate| sqlstate.as_str().to_owned());
     let mut known = known.borrow_mut();

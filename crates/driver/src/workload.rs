@@ -1,4 +1,4 @@
-//! What a workload is to the driver.
+//! The interface of workloads to the driver.
 
 use serde_json::Value;
 
@@ -13,9 +13,9 @@ pub enum Ending {
     RolledBack,
 }
 
-/// Which of the clients a user is.
+/// Identifies a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct ClientId {
     /// Its number among the clients of its target, from 0.
     pub client: u32,
     /// How many clients the target has.
@@ -42,8 +42,8 @@ pub trait Workload: Sync {
         &[]
     }
 
-    /// The user that takes a seat.
-    fn user(&self, seat: Seat) -> Self::User;
+    /// Creates the user of a client.
+    fn user(&self, client_id: ClientId) -> Self::User;
 
     /// The tally of one target, of all its users, as the result shows it.
     fn tally(&self, tally: &Self::Tally) -> Value;

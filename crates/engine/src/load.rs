@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use loader::{Emit, LoadError, Order, Stage, load};
+use loader::{Emit, LoadError, LoadOptions, Stage, load};
 use pgbench::initialise::PgbenchTables;
 use pgwire::conninfo;
 use reactor::catch_termination;
@@ -59,7 +59,7 @@ pub fn run(specification: &Specification, stop: &AtomicBool, emit: Emit<'_>) -> 
     let conninfo = conninfo::load(&specification.conninfo)
         .map_err(|error| LoadError::new(Stage::Specification, error.to_string()))?;
     let (connections, existing) = (specification.connections, specification.replaceable());
-    let order = Order { conninfo, connections, existing, on_notice: None };
+    let order = LoadOptions { conninfo, connections, existing, on_notice: None };
     match &specification.workload {
         Workload::Tpcc { warehouses } => {
             load(&TpccTables::new(*warehouses, specification.seed), &order, stop, emit)

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use driver::{Ending, Seat, Stream, User, Workload, WorkloadError};
+use driver::{ClientId, Ending, Stream, User, Workload, WorkloadError};
 use pgwire::frontend::{self, Format};
 use reactor::{Connection, Error, Seen};
 
@@ -42,8 +42,8 @@ impl Workload for SelectOnly {
         vec!["select"]
     }
 
-    fn user(&self, seat: Seat) -> Reader {
-        Reader { accounts: self.accounts, stream: Stream::new(seat.seed), aid: 0 }
+    fn user(&self, client_id: ClientId) -> Reader {
+        Reader { accounts: self.accounts, stream: Stream::new(client_id.seed), aid: 0 }
     }
 
     fn tally(&self, (): &()) -> Value {
@@ -101,8 +101,9 @@ mod tests {
         let workload =
             SelectOnly::read(&json!({"kind": "select-only", "accounts": 1_000_000})).expect("sound");
         let keys = |seed: u64, client: u32| {
-            let seat = Seat { client, clients: 2, thread: 0, seed: derive_seed(seed, u64::from(client)) };
-            let mut user = workload.user(seat);
+            let client_id =
+                ClientId { client, clients: 2, thread: 0, seed: derive_seed(seed, u64::from(client)) };
+            let mut user = workload.user(client_id);
             (0..100)
                 .map(|_| {
                     user.draw(&mut ());

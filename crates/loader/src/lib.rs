@@ -16,4 +16,4 @@ mod worker;
 
 pub use dataset::Replaceable;
 pub use error::{LoadError, Refused, Stage};
-pub use load::{Emit, Order, load};
+pub use load::{Emit, LoadOptions, load};

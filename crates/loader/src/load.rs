@@ -26,7 +26,7 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 pub type Emit<'a> = &'a mut dyn FnMut(Value);
 
 /// How to load, whatever it is.
-pub struct Order {
+pub struct LoadOptions {
     /// Where.
     pub conninfo: Conninfo,
     /// Connections, each with a thread of its own. More than can ever have a job at once are not made.
@@ -37,7 +37,7 @@ pub struct Order {
     pub on_notice: Option<OnNotice>,
 }
 
-impl Order {
+impl LoadOptions {
     async fn connect<D: Dataset>(&self, reactor: &Reactor) -> Result<Connection, LoadError> {
         worker::connect(reactor, &self.conninfo, D::SESSION, self.on_notice).await
     }
@@ -47,25 +47,25 @@ impl Order {
 /// taken back. Setting `stop` ends the load as a failure.
 pub fn load<D: Dataset>(
     dataset: &D,
-    order: &Order,
+    options: &LoadOptions,
     stop: &AtomicBool,
     emit: Emit<'_>,
 ) -> Result<(), LoadError> {
     let reactor = reactor()?;
-    let watch = Watch { reactor: &reactor, conninfo: &order.conninfo, stops: &[stop] };
-    let mut control = watched(&watch, None, order.connect::<D>(&reactor))?;
+    let watch = Watch { reactor: &reactor, conninfo: &options.conninfo, stops: &[stop] };
+    let mut control = watched(&watch, None, options.connect::<D>(&reactor))?;
     let progress = Progress::new(dataset.tables().len());
     let shared = Shared { progress, stop: AtomicBool::new(false) };
     emit(forecast(dataset.tables()));
     let began = Instant::now();
     let canceller = control.canceller();
-    let ready = watched(&watch, Some(&canceller), dataset.begin(&mut control, order.existing));
+    let ready = watched(&watch, Some(&canceller), dataset.begin(&mut control, options.existing));
     ready.map_err(|error| stopped_or(error, stop))?;
     let mut timing = Timing::default();
     timing.add(Phase::Create, None, began.elapsed());
 
-    let connections = order.connections.min(dataset.connections_max());
-    let loading = Loading { dataset, order, connections, shared: &shared, stop };
+    let connections = options.connections.min(dataset.connections_max());
+    let loading = Loading { dataset, options, connections, shared: &shared, stop };
     let mut reached = Phase::Create;
     let filled = loading
         .carry_out(&watch, &mut control, emit, &mut timing, &mut reached)
@@ -84,7 +84,7 @@ pub fn load<D: Dataset>(
 }
 
 /// A worker's news for the control thread.
-enum News {
+enum WorkerEvent {
     Connected,
     Done,
     Failed(LoadError),
@@ -93,7 +93,7 @@ enum News {
 /// A load that is going on.
 struct Loading<'a, D> {
     dataset: &'a D,
-    order: &'a Order,
+    options: &'a LoadOptions,
     connections: u32,
     shared: &'a Shared,
     stop: &'a AtomicBool,
@@ -110,11 +110,11 @@ impl<D: Dataset> Loading<'_, D> {
         reached: &mut Phase,
     ) -> Result<(), LoadError> {
         thread::scope(|scope| {
-            let (news_to, news) = mpsc::channel();
+            let (event_sender, worker_events) = mpsc::channel();
             let workers: Vec<_> =
-                (0..self.connections).map(|_| self.start_worker(scope, news_to.clone())).collect();
-            drop(news_to);
-            self.wait(&news, &mut || {})?;
+                (0..self.connections).map(|_| self.start_worker(scope, event_sender.clone())).collect();
+            drop(event_sender);
+            self.wait(&worker_events, &mut || {})?;
             let (mut done, mut step) = (0, None);
             let mut began = Instant::now();
             let canceller = control.canceller();
@@ -132,7 +132,7 @@ impl<D: Dataset> Loading<'_, D> {
                     // A worker that has gone has said why.
                     let _ = worker.send(Arc::clone(&queue));
                 }
-                self.wait(&news, &mut || emit(self.progress(phase)))?;
+                self.wait(&worker_events, &mut || emit(self.progress(phase)))?;
                 if let Some(rows) = round.rows {
                     self.shared.progress.holds(&rows);
                 }
@@ -153,12 +153,12 @@ impl<D: Dataset> Loading<'_, D> {
     }
 
     /// Waits until each worker has answered, calling `tick` now and then.
-    fn wait(&self, news: &Receiver<News>, tick: &mut dyn FnMut()) -> Result<(), LoadError> {
+    fn wait(&self, worker_events: &Receiver<WorkerEvent>, tick: &mut dyn FnMut()) -> Result<(), LoadError> {
         let (mut missing, mut failure) = (self.connections, None);
         while missing > 0 {
-            match news.recv_timeout(PROGRESS_EVERY) {
-                Ok(News::Connected | News::Done) => missing -= 1,
-                Ok(News::Failed(error)) => {
+            match worker_events.recv_timeout(PROGRESS_EVERY) {
+                Ok(WorkerEvent::Connected | WorkerEvent::Done) => missing -= 1,
+                Ok(WorkerEvent::Failed(error)) => {
                     missing -= 1;
                     self.shared.stop.store(true, Relaxed);
                     failure = failure.or(Some(error));
@@ -180,24 +180,28 @@ impl<D: Dataset> Loading<'_, D> {
     fn start_worker<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
-        news: Sender<News>,
+        worker_events: Sender<WorkerEvent>,
     ) -> Sender<Arc<Queue>> {
         let (orders_to, orders) = mpsc::channel();
         scope.spawn(move || {
             // The receiver of news outlives the workers unless the load has failed already.
-            if let Err(error) = self.serve(&orders, &news) {
-                let _ = news.send(News::Failed(error));
+            if let Err(error) = self.serve(&orders, &worker_events) {
+                let _ = worker_events.send(WorkerEvent::Failed(error));
             }
         });
         orders_to
     }
 
-    fn serve(&self, orders: &Receiver<Arc<Queue>>, news: &Sender<News>) -> Result<(), LoadError> {
+    fn serve(
+        &self,
+        orders: &Receiver<Arc<Queue>>,
+        worker_events: &Sender<WorkerEvent>,
+    ) -> Result<(), LoadError> {
         let reactor = reactor()?;
         let stops = [self.stop, &self.shared.stop];
-        let watch = Watch { reactor: &reactor, conninfo: &self.order.conninfo, stops: &stops };
-        let mut connection = watched(&watch, None, self.order.connect::<D>(&reactor))?;
-        let _ = news.send(News::Connected);
+        let watch = Watch { reactor: &reactor, conninfo: &self.options.conninfo, stops: &stops };
+        let mut connection = watched(&watch, None, self.options.connect::<D>(&reactor))?;
+        let _ = worker_events.send(WorkerEvent::Connected);
         let canceller = connection.canceller();
         while let Ok(queue) = orders.recv() {
             let work = worker::work(&mut connection, &queue, self.shared);
@@ -206,7 +210,7 @@ impl<D: Dataset> Loading<'_, D> {
                 Err(error) if error.is_cancelled() && stops.iter().any(|stop| stop.load(Relaxed)) => {}
                 worked => worked?,
             }
-            let _ = news.send(News::Done);
+            let _ = worker_events.send(WorkerEvent::Done);
         }
         Ok(())
     }
@@ -218,7 +222,7 @@ impl<D: Dataset> Loading<'_, D> {
         let not_taken_back =
             |error: &Error| LoadError::from_io(Stage::Copy, "take back what was done", error);
         let clean_up = async {
-            let mut connection = self.order.connect::<D>(reactor).await?;
+            let mut connection = self.options.connect::<D>(reactor).await?;
             self.dataset
                 .clean_up(&mut connection, reached, &self.shared.progress.tables_filled())
                 .await
@@ -232,7 +236,7 @@ impl<D: Dataset> Loading<'_, D> {
             let cleaned = reactor.until(reactor.now() + CLEAN_UP_TIMEOUT, clean_up).await;
             cleaned.unwrap_or_else(|| Err(not_taken_back(&late)))
         };
-        let watch = Watch { reactor, conninfo: &self.order.conninfo, stops: &[] };
+        let watch = Watch { reactor, conninfo: &self.options.conninfo, stops: &[] };
         let cleaned = watched(&watch, None, in_time);
         if let Err(problem) = cleaned {
             error.message = format!("{}; {}: {problem}", error.message, D::LEFT_BEHIND);

@@ -10,9 +10,9 @@ use super::random::Prng;
 use super::run::{Protocol, Startup, split_definition};
 use super::script::Scripts;
 use super::script::builtin::Builtin;
-use super::session::{Player, Program, Stop};
+use super::session::{Program, ScriptRunner, Stop};
 use super::value::Value;
-use driver::{Ending, Seat, Tally, User, Workload, WorkloadError};
+use driver::{ClientId, Ending, Tally, User, Workload, WorkloadError};
 use pgwire::SqlState;
 use reactor::{Connection, Error};
 
@@ -156,40 +156,40 @@ impl ScriptSpecification {
 }
 
 impl Workload for Pgbench {
-    type User = Scripted;
-    type Tally = Choice;
+    type User = ScriptUser;
+    type Tally = ScriptChoice;
 
     fn kinds(&self) -> Vec<&str> {
         self.kinds.iter().map(String::as_str).collect()
     }
 
-    fn user(&self, seat: Seat) -> Scripted {
-        let player = Player::new(Arc::clone(&self.program), seat.client);
-        Scripted { player, thread: seat.thread as usize, scale: self.scale }
+    fn user(&self, client_id: ClientId) -> ScriptUser {
+        let runner = ScriptRunner::new(Arc::clone(&self.program), client_id.client);
+        ScriptUser { runner, thread: client_id.thread as usize, scale: self.scale }
     }
 
-    fn tally(&self, _: &Choice) -> Json {
+    fn tally(&self, _: &ScriptChoice) -> Json {
         json!({})
     }
 }
 
 /// The generator that chooses scripts: the clients of a thread share it, as pgbench's do.
 #[derive(Default)]
-pub struct Choice(Option<Prng>);
+pub struct ScriptChoice(Option<Prng>);
 
-impl Tally for Choice {
+impl Tally for ScriptChoice {
     fn merge(&mut self, _: &Self) {}
 }
 
 /// One who runs scripts.
-pub struct Scripted {
-    player: Player,
+pub struct ScriptUser {
+    runner: ScriptRunner,
     thread: usize,
     /// As long as it is to be counted.
     scale: Scale,
 }
 
-impl Scripted {
+impl ScriptUser {
     async fn count_scale(&mut self, connection: &mut Connection, needs_tables: bool) -> Result<(), Error> {
         let scale = match connection.simple(COUNT_BRANCHES).await {
             Ok(rows) => rows.into_iter().flatten().flatten().next().and_then(|count| count.parse().ok()),
@@ -205,19 +205,19 @@ impl Scripted {
             }
             scale => scale.unwrap_or(1_i64),
         };
-        if let Some(slot) = self.player.program.scripts.names.find(b"scale") {
-            self.player.client_mut().variables.set(slot, Value::Int(scale));
+        if let Some(slot) = self.runner.program.scripts.names.find(b"scale") {
+            self.runner.client_mut().variables.set(slot, Value::Int(scale));
         }
         self.scale = Scale::Given;
         Ok(())
     }
 }
 
-impl User for Scripted {
-    type Tally = Choice;
+impl User for ScriptUser {
+    type Tally = ScriptChoice;
 
     async fn prepare(&mut self, connection: &mut Connection) -> Result<(), Error> {
-        self.player.reconnected();
+        self.runner.reconnected();
         match self.scale {
             Scale::Given => Ok(()),
             Scale::Counted { needs_tables } => self.count_scale(connection, needs_tables).await,
@@ -225,17 +225,17 @@ impl User for Scripted {
     }
 
     #[inline]
-    fn draw(&mut self, choice: &mut Choice) -> usize {
-        let program = &self.player.program;
+    fn draw(&mut self, choice: &mut ScriptChoice) -> usize {
+        let program = &self.runner.program;
         let choose = choice.0.get_or_insert_with(|| program.startup.threads()[self.thread].choose);
         let script = program.scripts.choose(choose);
-        self.player.begin(script);
+        self.runner.begin(script);
         script
     }
 
     #[inline]
     async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error> {
-        match self.player.attempt(connection).await {
+        match self.runner.attempt(connection).await {
             Ok(()) => Ok(Ending::Committed),
             Err(Stop::Session(error)) => Err(error),
             Err(Stop::Script(abort) | Stop::LeftOpen(abort)) => {

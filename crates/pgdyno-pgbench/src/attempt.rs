@@ -50,8 +50,8 @@ fn why_text(attempt: &Attempt) -> String {
         Failure::NoSuchHost(error) => system_text(error),
         Failure::Unreachable(Error::System { source, .. }) => format!("{}\n\t{nobody}", system_text(source)),
         Failure::Unreachable(error) => error.to_string(),
-        Failure::TooLate => "timeout expired".to_owned(),
-        Failure::NotLetIn(error) => {
+        Failure::TimedOut => "timeout expired".to_owned(),
+        Failure::Rejected(error) => {
             let is_wrong = error.sqlstate() == Some(SqlState::INVALID_PASSWORD);
             let from = attempt.password_file.as_ref().filter(|_| is_wrong);
             let from = from.map(|path| format!("\npassword retrieved from file \"{}\"", path.display()));
@@ -66,8 +66,8 @@ fn refusal_text(error: &Error) -> String {
         Error::System { source, .. } => system_text(source),
         Error::Startup(StartupError::NoPassword { .. }) => "fe_sendauth: no password supplied".to_owned(),
         Error::Tls(TlsError::NoTls { .. }) => "server does not support SSL, but SSL was required".to_owned(),
-        Error::Startup(StartupError::NotWanted { found }) => (*found).to_owned(),
-        Error::Startup(error) => match error.told() {
+        Error::Startup(StartupError::WrongSessionAttrs { found }) => (*found).to_owned(),
+        Error::Startup(error) => match error.server_error() {
             Some(told) => error_text(told, None),
             None => error.to_string(),
         },

@@ -3,7 +3,7 @@
 use std::fs::{self, OpenOptions};
 
 use super::libpq::system_text;
-use super::log::{Log, Said};
+use super::log::{Log, Reported};
 use super::options::Options;
 use reactor::{file_limit, raise_file_limit};
 
@@ -15,8 +15,8 @@ const FILES_OF_PROCESS: u64 = 12;
 /// So many times as many as needed may be open, if they may: short-lived ones come on top.
 const ROOM: u64 = 4;
 
-/// Sees to it that the clients of a run may be connected. An error has been said.
-pub fn reserve(options: &Options, log: &Log) -> Result<(), Said> {
+/// Sees to it that the clients of a run may be connected. An error has been reported.
+pub fn reserve(options: &Options, log: &Log) -> Result<(), Reported> {
     let clients = u64::from(options.clients);
     let all = clients + u64::from(options.jobs) * FILES_PER_THREAD + FILES_OF_PROCESS;
     let (limit, least) = (file_limit(), clients + FILES_OF_PGBENCH);
@@ -25,18 +25,18 @@ pub fn reserve(options: &Options, log: &Log) -> Result<(), Said> {
     if limit < needed {
         log.error(&format!("need at least {needed} open files, but system limit is {limit}"));
         log.hint("Reduce number of clients, or use limit/ulimit to increase the system limit.");
-        return Err(Said);
+        return Err(Reported);
     }
     // \shell has pipes for each client.
     raise_file_limit(limit.min(needed * ROOM)).map_err(|error| {
         log.error(&format!("need at least {needed} open files, but couldn't raise the limit: {error}"));
-        Said
+        Reported
     })
 }
 
 /// Tries whether the files of the results can be written. What is in them stays; one that is not there yet is not made.
-/// An error has been said.
-pub fn try_results(options: &Options, log: &Log) -> Result<(), Said> {
+/// An error has been reported.
+pub fn try_results(options: &Options, log: &Log) -> Result<(), Reported> {
     let paths = [&options.detail.hdr_file, &options.detail.hdr_log];
     for path in paths.into_iter().flatten() {
         // Nothing is tried with pipes and devices: to open them may wait for their reader.
@@ -47,7 +47,7 @@ pub fn try_results(options: &Options, log: &Log) -> Result<(), Said> {
         let tried = OpenOptions::new().append(true).create(true).open(path);
         tried.map_err(|error| {
             log.error(&format!("could not write file \"{path}\": {}", system_text(&error)));
-            Said
+            Reported
         })?;
         if is_new {
             // Until there are results there is no file; if it stays, it is empty.

@@ -48,7 +48,7 @@ use bench::{Results, Unfinished};
 use checkpoint::Checkpoint;
 use initialise::options::Initialisation;
 use libpq::system_text;
-use log::{Log, Said};
+use log::{Log, Reported};
 use options::{Options, Request};
 use refusal::Refusal;
 
@@ -113,8 +113,8 @@ fn printed(log: &Log, text: &str) -> ExitCode {
     log.print(text).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
 }
 
-/// The tables. An error has been said.
-fn initialise(options: &Options, initialisation: &Initialisation, log: &Log) -> Result<ExitCode, Said> {
+/// The tables. An error has been reported.
+fn initialise(options: &Options, initialisation: &Initialisation, log: &Log) -> Result<ExitCode, Reported> {
     // No number is drawn, and yet pgbench wants it to be one.
     seed(options, log)?;
     let conninfo = conninfo(options, log, "initialization")?;
@@ -122,12 +122,12 @@ fn initialise(options: &Options, initialisation: &Initialisation, log: &Log) -> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// A run. An error has been said.
-fn run(mut options: Options, log: &Log) -> Result<ExitCode, Said> {
+/// A run. An error has been reported.
+fn run(mut options: Options, log: &Log) -> Result<ExitCode, Reported> {
     let log = &Log { debug: options.debug, ..log.clone() };
     let say = |message: &dyn Display| {
         log.error(&message.to_string());
-        Said
+        Reported
     };
     files::reserve(&options, log)?;
     files::try_results(&options, log)?;
@@ -145,13 +145,13 @@ fn run(mut options: Options, log: &Log) -> Result<ExitCode, Said> {
     let program = setup::program(scripts, &options, tables.scale, seed, log);
     let program = program.map_err(|error| say(&error))?;
     let mut bench = Bench::new(options, program, conninfo, tables, seed, log.clone());
-    if let Some((keeping, resumed)) = opened {
-        bench.keep(keeping, resumed).map_err(|error| say(&error))?;
+    if let Some((checkpoint_files, resumed)) = opened {
+        bench.keep(checkpoint_files, resumed).map_err(|error| say(&error))?;
     }
     let bench = Arc::new(bench);
     let results = match bench::run(&bench) {
         Ok(results) => results,
-        Err(Unfinished::NotBegun) => return Err(Said),
+        Err(Unfinished::NotBegun) => return Err(Reported),
         Err(Unfinished::Aborted) => return Ok(ExitCode::from(ABORTED)),
     };
     show(&bench, &results)?;
@@ -162,12 +162,12 @@ fn run(mut options: Options, log: &Log) -> Result<ExitCode, Said> {
     Ok(if results.is_logged { ExitCode::SUCCESS } else { ExitCode::from(ABORTED) })
 }
 
-/// Where to connect. An error has been said, and so has that a password file does not count.
-fn conninfo(options: &Options, log: &Log, purpose: &str) -> Result<Conninfo, Said> {
+/// Where to connect. An error has been reported, and so has that a password file does not count.
+fn conninfo(options: &Options, log: &Log, purpose: &str) -> Result<Conninfo, Reported> {
     let conninfo = setup::conninfo(options).map_err(|error| {
         log.error(&error.to_string());
         log.error(&format!("could not create connection for {purpose}"));
-        Said
+        Reported
     })?;
     if let Some(ignored) = &conninfo.passfile_ignored {
         // It is libpq that says it, for each connection.
@@ -178,7 +178,7 @@ fn conninfo(options: &Options, log: &Log, purpose: &str) -> Result<Conninfo, Sai
 
 /// The seed: that of the environment, if there is one, is read as well where the option gives another. An error has
 /// been said.
-fn seed(options: &Options, log: &Log) -> Result<u64, Said> {
+fn seed(options: &Options, log: &Log) -> Result<u64, Reported> {
     let variable = env::var("PGBENCH_RANDOM_SEED").ok();
     let sources = [
         (variable.as_deref(), "PGBENCH_RANDOM_SEED environment variable"),
@@ -192,7 +192,7 @@ fn seed(options: &Options, log: &Log) -> Result<u64, Said> {
                 log.detail(detail);
             }
             log.error(&format!("error while setting random seed from {source}"));
-            Said
+            Reported
         })?;
         log.info(&format!("setting random seed to {seed}"));
         last = Some(seed);
@@ -201,13 +201,13 @@ fn seed(options: &Options, log: &Log) -> Result<u64, Said> {
         Some(seed) => Ok(seed),
         None => setup::seed(None).map_err(|error| {
             log.error(&error.to_string());
-            Said
+            Reported
         }),
     }
 }
 
-/// Prints the results. An error has been said.
-fn show(bench: &Bench, results: &Results) -> Result<(), Said> {
+/// Prints the results. An error has been reported.
+fn show(bench: &Bench, results: &Results) -> Result<(), Reported> {
     let detail = &bench.options.detail;
     let mut text = String::new();
     if detail.is_json {
@@ -227,7 +227,7 @@ fn show(bench: &Bench, results: &Results) -> Result<(), Said> {
     for (path, text) in files.into_iter().flatten() {
         fs::write(path, text).map_err(|error| {
             bench.log.error(&format!("could not write file \"{path}\": {}", system_text(&error)));
-            Said
+            Reported
         })?;
     }
     printed

@@ -4,9 +4,9 @@ use super::attempt::attempts_text;
 use super::libpq::{self, system_text};
 use reactor::{self as standard, Error, tell};
 
-/// Something failed, and that has been said.
+/// Something failed, and that has been reported.
 #[derive(Clone, Copy, Debug)]
-pub struct Said;
+pub struct Reported;
 
 /// Whose messages they are.
 #[derive(Clone, Debug)]
@@ -18,11 +18,11 @@ pub struct Log {
 }
 
 impl Log {
-    /// Writes to standard output. That it cannot be written has been said.
-    pub fn print(&self, text: &str) -> Result<(), Said> {
+    /// Writes to standard output. That it cannot be written has been reported.
+    pub fn print(&self, text: &str) -> Result<(), Reported> {
         standard::print(text).map_err(|error| {
             self.error(&format!("could not write to standard output: {}", system_text(&error)));
-            Said
+            Reported
         })
     }
 

@@ -10,7 +10,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use super::connect::connect_first;
 use super::libpq::system_text;
-use super::log::{Log, Said, server_text, statement_text};
+use super::log::{Log, Reported, server_text, statement_text};
 use super::options::{Options, Source};
 use super::values::unsigned;
 use pgbench::run::{Protocol, Startup};
@@ -19,8 +19,8 @@ use pgbench::script::builtin::BUILTINS;
 use pgbench::script::command::Action;
 use pgbench::script::error::ScriptError;
 use pgbench::session::Program;
-use pgbench::session::manners::{Manners, OnUnprepared};
-use pgwire::conninfo::{self, Conninfo, ConninfoError, Ways};
+use pgbench::session::compat::{Compat, OnUnprepared};
+use pgwire::conninfo::{self, Conninfo, ConninfoError, SessionDefaults};
 use reactor::{Clock, Connection, Error, Reactor, Shared, tell};
 
 const COUNT_BRANCHES: &str = "select count(*) from pgbench_branches";
@@ -132,15 +132,15 @@ pub fn program(
     let (clients, jobs) = (options.clients as usize, options.jobs as usize);
     let startup = Startup::new(&mut scripts.names, &options.define, scale, seed, clients, jobs);
     let mut program = Program::new(scripts, options.protocol, startup?)?;
-    program.manners = manners(options, log.clone());
+    program.compat = compat(options, log.clone());
     Ok(Arc::new(program))
 }
 
-fn manners(options: &Options, log: Log) -> Manners {
+fn compat(options: &Options, log: Log) -> Compat {
     let shell = Shared { input: true, output: !options.detail.is_json };
     let on_unprepared: OnUnprepared =
         Box::new(move |error, text| log.error(&statement_text(error, Some(&String::from_utf8_lossy(text)))));
-    Manners { shell, on_unprepared: Some(on_unprepared) }
+    Compat { shell, on_unprepared: Some(on_unprepared) }
 }
 
 /// The seed that `--random-seed` asks for.
@@ -168,8 +168,9 @@ pub fn conninfo(options: &Options) -> Result<Conninfo, ConninfoError> {
     let is_string = |name: &str| {
         ["postgres://", "postgresql://"].iter().any(|uri| name.starts_with(uri)) || name.contains('=')
     };
-    let load =
-        |options: &[(&str, &str)], string: &str| conninfo::load_for(Ways::Libpq("pgbench"), options, string);
+    let load = |options: &[(&str, &str)], string: &str| {
+        conninfo::load_for(SessionDefaults::Libpq("pgbench"), options, string)
+    };
     let (string, name) = match dbname {
         Some(string) if is_string(&string) => (string, None),
         Some(name) => (String::new(), Some(name)),
@@ -184,17 +185,17 @@ pub fn conninfo(options: &Options) -> Result<Conninfo, ConninfoError> {
     load(&given, &string)
 }
 
-/// Asks the server what has to be known, and vacuums. The error has been said: it is for the exit status.
+/// Asks the server what has to be known, and vacuums. The error has been reported: it is for the exit status.
 pub fn prepare(
     options: &Options,
     scripts: &Scripts,
     conninfo: &mut Conninfo,
     log: &Log,
-) -> Result<Tables, Said> {
+) -> Result<Tables, Reported> {
     let failed = |error: &Error| {
         log.error(&server_text(error));
         log.error("could not create connection for setup");
-        Said
+        Reported
     };
     let reactor = Reactor::new(Clock::monotonic()).map_err(|error| failed(&error))?;
     let conversation = async {
@@ -235,14 +236,14 @@ async fn table_info(
     conninfo: &Conninfo,
     options: &Options,
     log: &Log,
-) -> Result<(i64, Partitions), Said> {
+) -> Result<(i64, Partitions), Reported> {
     let rows = connection.simple(COUNT_BRANCHES).await.map_err(|error| {
         let text = statement_text(&error, Some(COUNT_BRANCHES));
         log.error(&format!("could not count number of branches: {text}"));
         if error.sqlstate().is_some_and(|sqlstate| sqlstate.as_str() == NO_TABLE) {
             hint_at_initialisation(conninfo, log);
         }
-        Said
+        Reported
     })?;
     let scale = rows.into_iter().flatten().flatten().next().and_then(|count| count.parse().ok()).unwrap_or(0);
     if options.scale.is_some() {
@@ -253,7 +254,7 @@ async fn table_info(
     let Some([method, count]) = rows.first().map(Vec::as_slice) else {
         log.error("no pgbench_accounts table found in \"search_path\"");
         hint_at_initialisation(conninfo, log);
-        return Err(Said);
+        return Err(Reported);
     };
     let method = match method.as_deref() {
         None => return Ok((scale, None)),
@@ -261,7 +262,7 @@ async fn table_info(
         Some("h") => "hash",
         Some(other) => {
             log.error(&format!("unexpected partition method: \"{other}\""));
-            return Err(Said);
+            return Err(Reported);
         }
     };
     let count = count.as_deref().and_then(|count| count.parse().ok()).unwrap_or(0);

@@ -9,11 +9,11 @@ use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::{env, fs, process, thread};
 
-use driver::{Ending, Seat, User, Workload};
+use driver::{ClientId, Ending, User, Workload};
 use pgbench::run::{Client, Protocol, Startup, Step};
 use pgbench::script::Scripts;
 use pgbench::script::builtin::BUILTINS;
-use pgbench::workload::{Choice, Pgbench};
+use pgbench::workload::{Pgbench, ScriptChoice};
 use pgdyno_pgbench::statistics::{Ended, Outcome};
 use pgdyno_pgbench::transaction_log::{Columns, LogOptions, TransactionLog};
 use pgwire::conninfo;
@@ -136,12 +136,12 @@ fn allocate_nothing_on_a_connection(io: Io) {
     let workload = Pgbench::read(&workload, 1, 1, 1).unwrap();
     let conninfo = format!("host={} port=5432 user=u dbname=d sslmode=disable", directory.display());
     let conninfo = conninfo::load(&conninfo).unwrap();
-    let mut user = workload.user(Seat { client: 0, clients: 1, thread: 0, seed: 1 });
+    let mut user = workload.user(ClientId { client: 0, clients: 1, thread: 0, seed: 1 });
     let reactor = Reactor::with_io(Clock::monotonic(), io).unwrap();
     let run = async {
         let mut connection = Connection::connect(&reactor, &conninfo).await?;
         user.prepare(&mut connection).await?;
-        let mut choice = Choice::default();
+        let mut choice = ScriptChoice::default();
         let mut before = 0;
         for transaction in 0..3000 {
             if transaction == 1000 {

@@ -75,7 +75,7 @@ async fn try_all(reactor: &Reactor, conninfo: &Conninfo) -> Result<Connection, V
             if !may_try_next(&last.why) {
                 return Err(attempts);
             }
-            if is_not_wanted(&last.why) {
+            if has_wrong_session_attrs(&last.why) {
                 // Its other addresses lead to the same server.
                 break;
             }
@@ -84,15 +84,15 @@ async fn try_all(reactor: &Reactor, conninfo: &Conninfo) -> Result<Connection, V
     Err(attempts)
 }
 
-fn is_not_wanted(why: &Failure) -> bool {
-    matches!(why, Failure::NotLetIn(Error::Startup(StartupError::NotWanted { .. })))
+fn has_wrong_session_attrs(why: &Failure) -> bool {
+    matches!(why, Failure::Rejected(Error::Startup(StartupError::WrongSessionAttrs { .. })))
 }
 
 fn may_try_next(why: &Failure) -> bool {
     match why {
-        why if is_not_wanted(why) => true,
-        Failure::NotLetIn(Error::Startup(error)) => error.sqlstate() == Some(SqlState::CANNOT_CONNECT_NOW),
-        Failure::NotLetIn(Error::Protocol(_) | Error::Encode(_) | Error::Tls(_)) => false,
+        why if has_wrong_session_attrs(why) => true,
+        Failure::Rejected(Error::Startup(error)) => error.sqlstate() == Some(SqlState::CANNOT_CONNECT_NOW),
+        Failure::Rejected(Error::Protocol(_) | Error::Encode(_) | Error::Tls(_)) => false,
         _ => true,
     }
 }
@@ -119,8 +119,8 @@ async fn encrypted_or_not(
 
 fn first_failure(why: &Failure) -> FirstFailure {
     match why {
-        Failure::NotLetIn(Error::Startup(error)) if error.sqlstate().is_some() => FirstFailure::Refused,
-        Failure::NotLetIn(Error::Tls(error)) if error.is_failed_handshake() => FirstFailure::Handshake,
+        Failure::Rejected(Error::Startup(error)) if error.sqlstate().is_some() => FirstFailure::Refused,
+        Failure::Rejected(Error::Tls(error)) if error.is_failed_handshake() => FirstFailure::Handshake,
         _ => FirstFailure::Other,
     }
 }
@@ -136,10 +136,10 @@ async fn in_time(
     let limit = conninfo.connect_timeout_s.map_or(Nanos::MAX, |s| Nanos(u64::from(s) * 1_000_000_000));
     let session = async {
         let socket = open(reactor, place).await.map_err(Failure::Unreachable)?;
-        start(socket, conninfo, host, encryption).await.map_err(Failure::NotLetIn)
+        start(socket, conninfo, host, encryption).await.map_err(Failure::Rejected)
     };
     let connected = reactor.until(reactor.now() + limit, session).await;
-    connected.unwrap_or(Err(Failure::TooLate))
+    connected.unwrap_or(Err(Failure::TimedOut))
 }
 
 /// A place that a socket can be connected to.

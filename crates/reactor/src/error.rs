@@ -129,9 +129,9 @@ pub enum Failure {
     /// There was no way there, or nobody.
     Unreachable(Error),
     /// `connect_timeout` was over.
-    TooLate,
+    TimedOut,
     /// Somebody was there, who did not let us in.
-    NotLetIn(Error),
+    Rejected(Error),
 }
 
 /// All attempts, in order; there is one at least.
@@ -151,7 +151,7 @@ impl Attempts {
     #[must_use]
     pub fn refusal(&self) -> Option<&Error> {
         match &self.0.last()?.why {
-            Failure::NotLetIn(error) => Some(error),
+            Failure::Rejected(error) => Some(error),
             _ => None,
         }
     }
@@ -175,8 +175,8 @@ impl fmt::Display for Attempt {
             }
             (Failure::Unreachable(Error::System { source, .. }), _) => unreachable(f, source),
             (Failure::Unreachable(error), _) => unreachable(f, error),
-            (Failure::TooLate, _) => write!(f, "cannot connect to {address}: no answer in time"),
-            (Failure::NotLetIn(error), _) => error.fmt(f),
+            (Failure::TimedOut, _) => write!(f, "cannot connect to {address}: no answer in time"),
+            (Failure::Rejected(error), _) => error.fmt(f),
         }
     }
 }

@@ -43,7 +43,7 @@ pub use process::{
     Usage, catch_termination, file_limit, memory_peak_bytes, raise_file_limit, thread_usage, usage,
 };
 pub use reactor::{Io, Reactor, Routine};
-pub use shell::{Shared, Shelled, shell};
+pub use shell::{Shared, ShellOutput, shell};
 pub use socket::Socket;
 pub use standard::{end_with_reader, print, tell};
 pub use task::Task;

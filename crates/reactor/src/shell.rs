@@ -15,7 +15,7 @@ use super::{Error, Reactor};
 
 /// What a command did.
 #[derive(Debug)]
-pub struct Shelled {
+pub struct ShellOutput {
     /// How it ended.
     pub status: ExitStatus,
     /// The first line of what it printed, if that was asked for.
@@ -38,7 +38,7 @@ pub async fn shell(
     command: &[u8],
     line_bytes_max: usize,
     shared: Shared,
-) -> Result<Shelled, Error> {
+) -> Result<ShellOutput, Error> {
     let input = if shared.input { Stdio::inherit() } else { Stdio::null() };
     let output = match (line_bytes_max > 0, shared.output) {
         (true, _) => Stdio::piped(),
@@ -55,7 +55,7 @@ pub async fn shell(
         Some(output) => first_line(reactor, output, line_bytes_max).await?,
         None => Vec::new(),
     };
-    Ok(Shelled { status: running.end(reactor).await?, line })
+    Ok(ShellOutput { status: running.end(reactor).await?, line })
 }
 
 /// A child that is not left running when nobody waits for it any more.

@@ -7,7 +7,7 @@ use super::{Clock, Connection, Error, Io, Nanos, Reactor, Socket};
 use pgwire::frontend;
 
 /// What a machine's connections can use: a kernel may have no io_uring for us.
-fn ways() -> Vec<Io> {
+fn io_modes() -> Vec<Io> {
     let best = Io::Auto.resolve();
     if best == Io::Epoll { vec![Io::Epoll] } else { vec![Io::Epoll, best] }
 }
@@ -31,7 +31,7 @@ fn pair(reactor: &Reactor) -> (Connection, Socket) {
 
 /// What a simple query comes to when the server says `bytes`, in pieces, and then closes: by every way the same.
 fn answered(bytes: &[u8], piece: usize) -> Result<super::TextRows, Error> {
-    let mut outcomes: Vec<_> = ways().into_iter().map(|io| answered_by(io, bytes, piece)).collect();
+    let mut outcomes: Vec<_> = io_modes().into_iter().map(|io| answered_by(io, bytes, piece)).collect();
     let outcome = outcomes.pop().expect("one way");
     for other in outcomes {
         assert_eq!(format!("{other:?}"), format!("{outcome:?}"));
@@ -105,7 +105,7 @@ fn what_a_hostile_server_says_is_an_error() {
 
 #[test]
 fn after_a_copy_that_nobody_asked_for_a_connection_answers_at_once() {
-    for io in ways() {
+    for io in io_modes() {
         let reactor = fake_loop(io);
         let (mut connection, server) = pair(&reactor);
         // The server says this, and then waits for rows without an end.
@@ -144,7 +144,7 @@ fn a_copy_that_does_not_begin_is_an_error() {
 
 #[test]
 fn a_large_request_gets_through_while_the_server_talks_without_listening() {
-    for io in ways() {
+    for io in io_modes() {
         a_large_request_gets_through_while_the_server_talks_without_listening_by(io);
     }
 }
@@ -170,7 +170,7 @@ fn a_large_request_gets_through_while_the_server_talks_without_listening_by(io: 
 
 #[test]
 fn a_socket_that_leaves_the_ring_takes_no_others_event_with_it() {
-    for io in ways() {
+    for io in io_modes() {
         let reactor = fake_loop(io);
         let (leaves, _peer) = pair(&reactor);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -190,7 +190,7 @@ fn a_socket_that_leaves_the_ring_takes_no_others_event_with_it() {
 
 #[test]
 fn a_connection_recovers_from_an_error_in_the_middle_of_a_pipeline() {
-    for io in ways() {
+    for io in io_modes() {
         a_connection_recovers_from_an_error_in_the_middle_of_a_pipeline_by(io);
     }
 }
@@ -271,7 +271,7 @@ fn a_query_that_might_have_no_answer_is_refused() {
 
 #[test]
 fn deadlines_come_in_order_and_the_fake_clock_jumps_to_each() {
-    for io in ways() {
+    for io in io_modes() {
         deadlines_come_in_order_and_the_fake_clock_jumps_to_each_by(io);
     }
 }
@@ -295,7 +295,7 @@ fn deadlines_come_in_order_and_the_fake_clock_jumps_to_each_by(io: Io) {
 
 #[test]
 fn a_socket_that_is_closed_says_all_and_ends_although_the_kernel_works_for_it() {
-    for io in ways() {
+    for io in io_modes() {
         let reactor = fake_loop(io);
         let talk = |round: u8| {
             let reactor = reactor.clone();
@@ -328,7 +328,7 @@ fn a_socket_that_is_closed_says_all_and_ends_although_the_kernel_works_for_it() 
 
 #[test]
 fn bytes_for_which_there_is_no_room_arrive_once_and_in_order() {
-    for io in ways() {
+    for io in io_modes() {
         let reactor = fake_loop(io);
         let (mut connection, server) = pair(&reactor);
         let text = |number: usize| number.to_string().repeat(60_000);

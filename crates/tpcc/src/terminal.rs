@@ -8,7 +8,7 @@ use super::schema::{FORMAT, MARK};
 use super::specification::{Calls, Specification};
 use super::statements::{self, Scratch};
 use super::tally::Tally;
-use driver::{Ending, Seat, User};
+use driver::{ClientId, Ending, User};
 use reactor::{Connection, Error, Nanos};
 
 /// Keying times by kind, in seconds (clause 5.2.5.2).
@@ -23,7 +23,7 @@ pub struct Terminal {
     specification: Specification,
     /// The run's seed.
     seed: u64,
-    seat: Seat,
+    client_id: ClientId,
     desk: Desk,
     mix: Mix,
     mix_stream: Stream,
@@ -34,12 +34,12 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    pub(super) fn new(specification: Specification, seed: u64, seat: Seat) -> Self {
-        let stream = |purpose| Stream::new(seat.seed, purpose, &[]);
+    pub(super) fn new(specification: Specification, seed: u64, client_id: ClientId) -> Self {
+        let stream = |purpose| Stream::new(client_id.seed, purpose, &[]);
         Self {
             specification,
             seed,
-            seat,
+            client_id,
             // Until `prepare` has asked the database how many warehouses there are.
             desk: Desk::new(0, 1, 1, Constants { c_last: 0, c_id: 0, item: 0 }),
             mix: Mix::new(specification.mix),
@@ -84,7 +84,7 @@ impl User for Terminal {
     async fn prepare(&mut self, connection: &mut Connection) -> Result<(), Error> {
         let (warehouses, c_load) = Self::dataset(connection).await?;
         let constants = run_constants(self.seed, c_load);
-        self.desk = Desk::new(self.seat.client, self.seat.clients, warehouses, constants);
+        self.desk = Desk::new(self.client_id.client, self.client_id.clients, warehouses, constants);
         match self.specification.calls {
             Calls::Procedures => procedures::prepare(connection, self.specification.isolation).await,
             Calls::Statements => statements::prepare(connection, self.specification.isolation).await,
@@ -136,7 +136,7 @@ mod tests {
         let workload =
             json!({"kind": "tpcc", "calls": "procedures", "isolation": "serializable", "mix": "deck"});
         let specification = serde_json::from_value(workload).expect("sound");
-        Terminal::new(specification, 1, Seat { client, clients: 2, thread: 0, seed: u64::from(client) })
+        Terminal::new(specification, 1, ClientId { client, clients: 2, thread: 0, seed: u64::from(client) })
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::mix::KINDS;
 use super::specification::Specification;
 use super::tally::Tally;
 use super::terminal::Terminal;
-use driver::{Seat, Workload, WorkloadError};
+use driver::{ClientId, Workload, WorkloadError};
 
 /// The workload `tpcc`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,8 +40,8 @@ impl Workload for Tpcc {
         &["new_orders"]
     }
 
-    fn user(&self, seat: Seat) -> Terminal {
-        Terminal::new(self.specification, self.seed, seat)
+    fn user(&self, client_id: ClientId) -> Terminal {
+        Terminal::new(self.specification, self.seed, client_id)
     }
 
     fn tally(&self, tally: &Tally) -> Value {

@@ -1,13 +1,13 @@
 //! Counters, histograms and intervals, and the identity that every transaction ends in exactly one outcome.
 //!
-//! A thread keeps one [`LaneRecord`] for each target; the control thread merges them. Nothing here knows a clock.
+//! A thread keeps one [`Recorder`] for each target; the control thread merges them. Nothing here knows a clock.
 
 mod counts;
 mod encoding;
 mod histogram;
-mod lane;
+mod recorder;
 
 pub use counts::{Counts, Outcome};
 use histogram::{DIGITS, LOWEST};
 pub use histogram::{HIGHEST, Histogram};
-pub use lane::{Finished, Kind, LaneRecord, Part, Sample, merge_counters, merge_counts};
+pub use recorder::{Finished, Kind, Part, Recorder, Sample, merge_counters, merge_counts};

@@ -24,7 +24,7 @@ pub const TRANSACTIONS_MAX: u64 = 1_000_000_000_000;
 #[serde(deny_unknown_fields)]
 pub struct Spec {
     /// The servers, in the order of their index.
-    pub targets: Vec<Target>,
+    pub targets: Vec<TargetSpec>,
     /// What the clients do: read by the workload that its `kind` names. As others here, it holds for each
     /// target that has none of its own.
     pub workload: serde_json::Value,
@@ -68,7 +68,7 @@ pub struct Spec {
 /// A server, and what is different about driving it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Target {
+pub struct TargetSpec {
     /// What the user calls it.
     pub name: String,
     /// How to reach it.
@@ -262,7 +262,7 @@ impl Spec {
             return Some("slices: either all of them have cores or none".to_owned());
         }
         let elsewhere = self.targets.iter().find(|target| target.postmaster_pid.is_none())?;
-        let Target { name, .. } = elsewhere;
+        let TargetSpec { name, .. } = elsewhere;
         Some(format!("target {name}: cores need postmaster_pid, and a server on this machine"))
     }
 

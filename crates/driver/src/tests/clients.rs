@@ -101,7 +101,7 @@ fn a_lost_connection_fails_its_transaction_and_is_replaced() {
     assert_eq!(played.measured(), counts(9, 0, 1, 0));
     assert_eq!(played.record.measured[0].failures.get("connection"), Some(&1));
     assert_eq!(played.record.connections_lost, 1);
-    assert_eq!(played.news, ["error: the server closed the connection"]);
+    assert_eq!(played.events, ["error: the server closed the connection"]);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_server_that_is_gone_is_told_once_and_nothing_measured_is_lost() {
     let played = play.run();
     assert_eq!(played.totals(), counts(2, 0, 1, 0));
     assert_eq!(played.record.connections_lost, 1);
-    assert_eq!(played.news, ["error: the server closed the connection", "lost: nobody listens"]);
+    assert_eq!(played.events, ["error: the server closed the connection", "lost: nobody listens"]);
     assert_eq!(played.drained.len(), 1);
 }
 
@@ -120,9 +120,9 @@ fn a_server_that_never_answers_while_the_round_trip_is_measured_is_a_failure() {
     let mut play = Play::new(vec![Reply::Ok(MS), Reply::Ok(MS), Reply::Silence]);
     play.calibrates = true;
     let played = play.run();
-    assert_eq!(played.news.len(), 1, "{:?}", played.news);
+    assert_eq!(played.events.len(), 1, "{:?}", played.events);
     assert!(
-        played.news[0]
+        played.events[0]
             .starts_with("connect: no answer from the server within 1 s while measuring the round trip")
     );
 }
@@ -133,7 +133,7 @@ fn a_server_that_never_answers_while_a_connection_is_prepared_is_a_failure() {
     play.user = Counting { prepares: true, ..Counting::default() };
     let played = play.run();
     assert_eq!(
-        played.news,
+        played.events,
         [
             "prepare: no answer from the server within 1 s while preparing a connection; check that it runs and that the network passes its answers"
         ]

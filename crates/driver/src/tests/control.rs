@@ -7,16 +7,16 @@ use std::thread;
 use serde_json::{Value, json};
 
 use super::stage::{MS, OneKind};
+use crate::any_workload::AnyWorkload;
 use crate::control::Control;
 use crate::event::Events;
-use crate::job::AnyWorkload;
-use crate::order::{Drained, Input, Order, Report};
+use crate::messages::{Command, Drained, Input, Report};
 use crate::record::{Counts, Histogram};
 use crate::spec::Spec;
 use reactor::{Clock, Nanos, Reactor, Usage, mailbox};
 
 /// How a thread, by its number, answers an order. It may let time pass: nothing else does.
-type Obey = fn(u32, &Order, &AtomicU64) -> Vec<Input>;
+type HandleCommand = fn(u32, &Command, &AtomicU64) -> Vec<Input>;
 
 /// The clients of a thread have done their shares.
 fn done(at: u64) -> Input {
@@ -44,7 +44,7 @@ fn nudge() -> Input {
 /// What came of a slice.
 struct Conducted {
     /// What the first thread was ordered.
-    orders: Vec<&'static str>,
+    commands: Vec<&'static str>,
     /// The events of the slice, and the last one.
     slices: Vec<Value>,
     slice: Value,
@@ -52,27 +52,30 @@ struct Conducted {
 }
 
 /// Drives one measured slice of 20 ms, or of one transaction, by two threads, with intervals of a millisecond.
-fn conduct(transactions: Option<u64>, obey: Obey) -> Conducted {
-    conduct_as("measure", transactions, obey)
+fn conduct(transactions: Option<u64>, handle_command: HandleCommand) -> Conducted {
+    conduct_as("measure", transactions, handle_command)
 }
 
-fn conduct_as(role: &str, transactions: Option<u64>, obey: Obey) -> Conducted {
-    conduct_slice(&json!({"target": 0, "role": role, "duration_s": 0.02, "transactions": transactions}), obey)
+fn conduct_as(role: &str, transactions: Option<u64>, handle_command: HandleCommand) -> Conducted {
+    conduct_slice(
+        &json!({"target": 0, "role": role, "duration_s": 0.02, "transactions": transactions}),
+        handle_command,
+    )
 }
 
-fn conduct_slice(slice: &Value, obey: Obey) -> Conducted {
+fn conduct_slice(slice: &Value, handle_command: HandleCommand) -> Conducted {
     let targets = [json!({"name": "a", "conninfo": ""}), json!({"name": "b", "conninfo": ""})];
     let spec = json!({"targets": targets, "workload": {}, "clients": 2, "threads": 2,
         "seed": 1, "retries_max": 0, "discard_s": 0, "interval_s": 0.001, "connect_timeout_s": 1, "drain_timeout_s": 60,
         "slices": [slice]});
     let spec = Spec::read(&spec.to_string()).expect("sound");
-    let jobs = [0, 1].map(|_| AnyWorkload::new(OneKind));
+    let workloads = [0, 1].map(|_| AnyWorkload::new(OneKind));
     let (sender, inputs) = mpsc::channel();
     let time = Arc::new(AtomicU64::new(0));
     let mut written = Vec::new();
     let mut control = Control {
         spec: &spec,
-        jobs: &jobs,
+        workloads: &workloads,
         clock: Clock::Fake(Arc::clone(&time)),
         inputs,
         threads: Vec::new(),
@@ -86,21 +89,21 @@ fn conduct_slice(slice: &Value, obey: Obey) -> Conducted {
         is_warm: false,
         errors: Vec::new(),
     };
-    let orders = thread::scope(|scope| {
+    let commands = thread::scope(|scope| {
         let (sender, time) = (&sender, &*time);
         let mut threads = Vec::new();
         for number in 0..2 {
-            let (orders, letters) = mailbox().expect("a mailbox");
-            control.threads.push(orders);
+            let (commands, letters) = mailbox().expect("a mailbox");
+            control.threads.push(commands);
             threads.push(scope.spawn(move || {
                 let reactor = Reactor::new(Clock::monotonic()).expect("a loop");
                 let mut seen = Vec::new();
-                let serve = letters.serve(&reactor, |order: Order| {
-                    seen.push(name(&order));
-                    for input in obey(number, &order, time) {
+                let serve = letters.serve(&reactor, |command: Command| {
+                    seen.push(name(&command));
+                    for input in handle_command(number, &command, time) {
                         sender.send(input).expect("a control thread");
                     }
-                    !matches!(order, Order::Finish)
+                    !matches!(command, Command::Finish)
                 });
                 reactor.block_on(serve).expect("a loop").expect("orders");
                 seen
@@ -108,7 +111,7 @@ fn conduct_slice(slice: &Value, obey: Obey) -> Conducted {
         }
         drop(control.slice(0, &spec.slices[0])); // Where it was stopped it says so again, as its event does.
         for thread in &control.threads {
-            thread.send(Order::Finish).expect("a thread");
+            thread.send(Command::Finish).expect("a thread");
         }
         threads.into_iter().map(|thread| thread.join().expect("its end")).next().expect("the first")
     });
@@ -117,18 +120,18 @@ fn conduct_slice(slice: &Value, obey: Obey) -> Conducted {
     let events = events.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     let slices: Vec<Value> = events.filter(|event| event["event"] == "slice").collect();
     let slice = slices.last().expect("an event").clone();
-    Conducted { orders, slices, slice, unfinished }
+    Conducted { commands, slices, slice, unfinished }
 }
 
-fn name(order: &Order) -> &'static str {
-    match order {
-        Order::Calibrate(_) => "calibrate",
-        Order::Keep(_) => "keep",
-        Order::Open(_) => "open",
-        Order::Publish => "publish",
-        Order::Close => "close",
-        Order::Abandon => "abandon",
-        Order::Finish => "finish",
+fn name(command: &Command) -> &'static str {
+    match command {
+        Command::Calibrate(_) => "calibrate",
+        Command::Keep(_) => "keep",
+        Command::Open(_) => "open",
+        Command::Publish => "publish",
+        Command::Close => "close",
+        Command::Abandon => "abandon",
+        Command::Finish => "finish",
     }
 }
 
@@ -140,50 +143,50 @@ impl Conducted {
 
 #[test]
 fn no_interval_is_asked_for_before_the_last_one_was_reported() {
-    let conducted = conduct(None, |number, order, time| match (number, order) {
-        (0, Order::Open(_)) => {
+    let conducted = conduct(None, |number, command, time| match (number, command) {
+        (0, Command::Open(_)) => {
             time.store(MS, SeqCst);
             vec![nudge()]
         }
-        (0, Order::Publish) => {
+        (0, Command::Publish) => {
             time.store(5 * MS, SeqCst);
             vec![nudge(), Input::Stop]
         }
-        (_, Order::Close) => vec![drained(5 * MS)],
+        (_, Command::Close) => vec![drained(5 * MS)],
         _ => vec![],
     });
-    assert_eq!(conducted.orders, ["open", "publish", "close", "finish"]);
+    assert_eq!(conducted.commands, ["open", "publish", "close", "finish"]);
 }
 
 #[test]
 fn intervals_go_on_when_all_threads_have_reported() {
-    let conducted = conduct(None, |number, order, time| match order {
-        Order::Open(_) if number == 0 => {
+    let conducted = conduct(None, |number, command, time| match command {
+        Command::Open(_) if number == 0 => {
             time.store(MS, SeqCst);
             vec![nudge()]
         }
-        Order::Publish => {
+        Command::Publish => {
             let (totals, latency) = (vec![Counts::default()], Histogram::default());
             if number == 0 {
                 time.fetch_add(10 * MS, SeqCst);
             }
             vec![Input::Report(Report::Interval { target: 0, totals, latency })]
         }
-        Order::Close => vec![drained(21 * MS)],
+        Command::Close => vec![drained(21 * MS)],
         _ => vec![],
     });
-    assert_eq!(conducted.orders, ["open", "publish", "publish", "close", "finish"]);
+    assert_eq!(conducted.commands, ["open", "publish", "publish", "close", "finish"]);
     assert_eq!(conducted.slice["ended_by"], "time");
 }
 
 #[test]
 fn a_slice_is_over_at_the_instant_when_the_last_thread_is_done() {
-    let conducted = conduct(Some(1), |number, order, time| match order {
-        Order::Open(_) => {
+    let conducted = conduct(Some(1), |number, command, time| match command {
+        Command::Open(_) => {
             time.store(5 * MS, SeqCst);
             vec![done(3 * MS + u64::from(number))]
         }
-        Order::Close => vec![drained(5 * MS)],
+        Command::Close => vec![drained(5 * MS)],
         _ => vec![],
     });
     assert_eq!((conducted.closed_ns(), &conducted.slice["ended_by"]), (3 * MS + 1, &json!("transactions")));
@@ -192,12 +195,12 @@ fn a_slice_is_over_at_the_instant_when_the_last_thread_is_done() {
 
 #[test]
 fn what_was_done_after_the_limit_was_ended_by_time() {
-    let conducted = conduct(Some(1), |_, order, time| match order {
-        Order::Open(_) => {
+    let conducted = conduct(Some(1), |_, command, time| match command {
+        Command::Open(_) => {
             time.store(20 * MS, SeqCst);
             vec![nudge()]
         }
-        Order::Close => vec![done(20 * MS + 1), drained(20 * MS + 1)],
+        Command::Close => vec![done(20 * MS + 1), drained(20 * MS + 1)],
         _ => vec![],
     });
     assert_eq!((conducted.closed_ns(), &conducted.slice["ended_by"]), (20 * MS, &json!("time")));
@@ -206,12 +209,12 @@ fn what_was_done_after_the_limit_was_ended_by_time() {
 
 #[test]
 fn a_slice_waits_for_all_its_threads() {
-    let conducted = conduct(Some(1), |number, order, time| match order {
-        Order::Open(_) if number == 0 => {
+    let conducted = conduct(Some(1), |number, command, time| match command {
+        Command::Open(_) if number == 0 => {
             time.store(20 * MS, SeqCst);
             vec![done(MS), nudge()]
         }
-        Order::Close => vec![drained(20 * MS)],
+        Command::Close => vec![drained(20 * MS)],
         _ => vec![],
     });
     assert_eq!((conducted.closed_ns(), &conducted.slice["ended_by"]), (20 * MS, &json!("time")));
@@ -220,12 +223,12 @@ fn a_slice_waits_for_all_its_threads() {
 
 #[test]
 fn an_order_to_stop_ends_a_slice() {
-    let conducted = conduct(Some(1), |_, order, time| match order {
-        Order::Open(_) => {
+    let conducted = conduct(Some(1), |_, command, time| match command {
+        Command::Open(_) => {
             time.store(MS, SeqCst);
             vec![Input::Stop]
         }
-        Order::Close => vec![drained(MS)],
+        Command::Close => vec![drained(MS)],
         _ => vec![],
     });
     assert_eq!((conducted.closed_ns(), &conducted.slice["ended_by"]), (MS, &json!("stop")));
@@ -234,33 +237,33 @@ fn an_order_to_stop_ends_a_slice() {
 
 #[test]
 fn after_an_order_to_stop_what_is_in_flight_is_given_up_long_before_the_drain_limit() {
-    let conducted = conduct(None, |number, order, time| match order {
-        Order::Open(_) if number == 0 => {
+    let conducted = conduct(None, |number, command, time| match command {
+        Command::Open(_) if number == 0 => {
             time.store(MS, SeqCst);
             vec![Input::Stop]
         }
         // A server that is silent: nothing ends. The drain limit of this run is 60 s.
-        Order::Close if number == 0 => {
+        Command::Close if number == 0 => {
             time.store(MS + 2_000 * MS, SeqCst);
             vec![nudge()]
         }
-        Order::Abandon => vec![drained(time.load(SeqCst))],
+        Command::Abandon => vec![drained(time.load(SeqCst))],
         _ => vec![],
     });
-    let orders: Vec<_> = conducted.orders.iter().filter(|order| **order != "publish").collect();
-    assert_eq!(orders, [&"open", &"close", &"abandon", &"finish"]);
+    let commands: Vec<_> = conducted.commands.iter().filter(|command| **command != "publish").collect();
+    assert_eq!(commands, [&"open", &"close", &"abandon", &"finish"]);
     assert_eq!((conducted.closed_ns(), &conducted.slice["ended_by"]), (MS, &json!("stop")));
 }
 
 #[test]
 fn an_order_to_measure_ends_a_slice_of_the_warm_up() {
     // Before the first interval is over: nothing but the order can end the slice.
-    let conducted = conduct_as("warm-up", None, |_, order, time| match order {
-        Order::Open(_) => {
+    let conducted = conduct_as("warm-up", None, |_, command, time| match command {
+        Command::Open(_) => {
             time.store(MS / 2, SeqCst);
             vec![Input::Measure]
         }
-        Order::Close => vec![drained(MS / 2)],
+        Command::Close => vec![drained(MS / 2)],
         _ => vec![],
     });
     assert_eq!((conducted.closed_ns(), &conducted.slice["ended_by"]), (MS / 2, &json!("measure")));
@@ -268,17 +271,17 @@ fn an_order_to_measure_ends_a_slice_of_the_warm_up() {
 
 #[test]
 fn an_order_to_measure_ends_no_measured_slice() {
-    let conducted = conduct(None, |_, order, time| match order {
-        Order::Open(_) => {
+    let conducted = conduct(None, |_, command, time| match command {
+        Command::Open(_) => {
             time.store(MS, SeqCst);
             vec![Input::Measure]
         }
         // The order has closed nothing, so time goes on.
-        Order::Publish => {
+        Command::Publish => {
             time.store(20 * MS, SeqCst);
             vec![nudge()]
         }
-        Order::Close => vec![drained(time.load(SeqCst))],
+        Command::Close => vec![drained(time.load(SeqCst))],
         _ => vec![],
     });
     assert_eq!((conducted.closed_ns(), &conducted.slice["ended_by"]), (20 * MS, &json!("time")));
@@ -287,15 +290,15 @@ fn an_order_to_measure_ends_no_measured_slice() {
 #[test]
 fn a_slice_of_two_targets_is_drained_when_both_are_and_each_has_its_own_account() {
     let slice = json!({"targets": [0, 1], "role": "measure", "duration_s": 0.02});
-    let conducted = conduct_slice(&slice, |number, order, time| match order {
-        Order::Open(windows) => {
+    let conducted = conduct_slice(&slice, |number, command, time| match command {
+        Command::Open(windows) => {
             assert_eq!(windows.iter().map(|window| window.target).collect::<Vec<_>>(), [0, 1]);
             assert_eq!((windows[0].opened, windows[0].closes), (windows[1].opened, windows[1].closes));
             time.store(20 * MS, SeqCst);
             vec![nudge()]
         }
         // Each thread has one of the targets, and nothing to do for the other.
-        Order::Close => (0..2)
+        Command::Close => (0..2)
             .map(|target| {
                 let is_own = target == number as usize;
                 if is_own {
@@ -307,7 +310,7 @@ fn a_slice_of_two_targets_is_drained_when_both_are_and_each_has_its_own_account(
             .collect(),
         _ => vec![],
     });
-    assert_eq!(conducted.orders, ["open", "close", "finish"]);
+    assert_eq!(conducted.commands, ["open", "close", "finish"]);
     let of = |slice: &Value| {
         let [opened, closed, drained] =
             ["opened_ns", "closed_ns", "drained_ns"].map(|key| slice[key].as_u64().expect("an instant"));

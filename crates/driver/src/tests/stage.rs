@@ -7,13 +7,13 @@ use std::rc::Rc;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use serde_json::{Value, json};
 
-use crate::client::{Client, News, Place, Rules};
-use crate::connector::Dial;
-use crate::lane::{Lane, Window};
-use crate::record::{Counts, Finished, LaneRecord};
+use crate::client::{Client, ClientContext, ClientEvent, ClientRules};
+use crate::client_group::{ClientGroup, Window};
+use crate::connector::Connect;
+use crate::record::{Counts, Finished, Recorder};
 use crate::schedule::Schedule;
 use crate::spec::Pacing;
-use crate::{Ending, Seat, User, Workload};
+use crate::{ClientId, Ending, User, Workload};
 use pgwire::frontend;
 use reactor::{Clock, Connection, Error, Gate, Nanos, Reactor, Routine, Socket};
 
@@ -128,8 +128,8 @@ fn message(tag: u8, body: &[u8]) -> Vec<u8> {
     [&[tag], &(body.len() as u32 + 4).to_be_bytes()[..], body].concat()
 }
 
-impl Dial for Rc<Server> {
-    async fn dial(&self, reactor: &Reactor) -> Result<Connection, Error> {
+impl Connect for Rc<Server> {
+    async fn connect(&self, reactor: &Reactor) -> Result<Connection, Error> {
         let Some(left) = self.admits.get().checked_sub(1) else {
             return Err(Error::Connect("nobody listens".to_owned()));
         };
@@ -207,7 +207,7 @@ impl Workload for OneKind {
         &["numbers"]
     }
 
-    fn user(&self, _: Seat) -> Counting {
+    fn user(&self, _: ClientId) -> Counting {
         Counting::default()
     }
 
@@ -224,7 +224,7 @@ pub struct Played {
     pub drained: Vec<(u32, u64)>,
     /// When the clients had done the transactions of a slice.
     pub done: Vec<u64>,
-    pub news: Vec<String>,
+    pub events: Vec<String>,
 }
 
 impl Played {
@@ -241,7 +241,7 @@ impl Played {
 pub struct Play {
     pub server: Rc<Server>,
     pub user: Counting,
-    pub rules: Rules,
+    pub rules: ClientRules,
     /// From, to, in ns; the first counts from 0 on.
     pub slices: Vec<(u64, u64)>,
     /// What bounds each slice besides.
@@ -266,7 +266,7 @@ impl Play {
         Self {
             server: Server::new(replies),
             user: Counting::default(),
-            rules: Rules { pacing: Pacing::None, retries_max: 3, connect_timeout: Nanos(1_000 * MS) },
+            rules: ClientRules { pacing: Pacing::None, retries_max: 3, connect_timeout: Nanos(1_000 * MS) },
             slices: vec![(0, 100 * MS)],
             transactions: None,
             beside: None,
@@ -281,40 +281,47 @@ impl Play {
     pub fn run(self) -> Played {
         let reactor = Reactor::new(Clock::fake()).expect("a loop");
         let can_lag = self.schedule.is_some() || self.rules.pacing == Pacing::KeyingAndThinking;
-        let lane = Lane::new(&reactor, LaneRecord::new(1, 1, can_lag), 1 + u32::from(self.beside.is_some()));
-        let news = RefCell::new(Vec::new());
+        let group =
+            ClientGroup::new(&reactor, Recorder::new(1, 1, can_lag), 1 + u32::from(self.beside.is_some()));
+        let events = RefCell::new(Vec::new());
         let (drained, done) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
         let note_drained = || {
-            if let Some((_, abandoned)) = lane.take_drained() {
+            if let Some((_, abandoned)) = group.take_drained() {
                 drained.borrow_mut().push((abandoned, reactor.now().0));
             }
         };
-        let tell = |told: News| match told {
-            News::Left => note_drained(),
+        let notify = |told: ClientEvent| match told {
+            ClientEvent::Left => note_drained(),
             // The control thread does this.
-            News::Done => {
+            ClientEvent::Done => {
                 done.borrow_mut().push(reactor.now().0);
-                lane.close();
+                group.close();
             }
-            News::Error(error) => news.borrow_mut().push(format!("error: {error}")),
-            News::ServerLost(error) => news.borrow_mut().push(format!("lost: {error}")),
-            News::Failed(stage, error) => news.borrow_mut().push(format!("{stage}: {error}")),
-            News::Connected | News::Calibrated { .. } => {}
+            ClientEvent::Error(error) => events.borrow_mut().push(format!("error: {error}")),
+            ClientEvent::ServerLost(error) => events.borrow_mut().push(format!("lost: {error}")),
+            ClientEvent::Failed(stage, error) => events.borrow_mut().push(format!("{stage}: {error}")),
+            ClientEvent::Connected | ClientEvent::Calibrated { .. } => {}
         };
         let (user, rules) = (self.user, self.rules);
         let tally = RefCell::new(());
-        let place =
-            |dial, is_first| Place { lane: &lane, reactor: &reactor, dial, rules, is_first, tell: &tell };
-        let client = Client::new(place(&self.server, true), user, &tally);
+        let context = |connector, is_first| ClientContext {
+            group: &group,
+            reactor: &reactor,
+            connector,
+            rules,
+            is_first,
+            notify: &notify,
+        };
+        let client = Client::new(context(&self.server, true), user, &tally);
         let mut others: Vec<Routine<'_>> =
             vec![Box::pin(client.run()), Box::pin(Rc::clone(&self.server).serve(reactor.clone()))];
         if let Some(server) = &self.beside {
-            let second = Client::new(place(server, false), Counting::default(), &tally);
+            let second = Client::new(context(server, false), Counting::default(), &tally);
             others.push(Box::pin(second.run()));
             others.push(Box::pin(Rc::clone(server).serve(reactor.clone())));
         }
         if self.calibrates {
-            lane.calibrate();
+            group.calibrate();
         }
         let director = async {
             for (serial, &(from, to)) in self.slices.iter().enumerate() {
@@ -330,25 +337,25 @@ impl Play {
                     closes,
                     share,
                 };
-                lane.open(window, self.schedule.map(|schedule| schedule(opened)));
+                group.open(window, self.schedule.map(|schedule| schedule(opened)));
                 if let Some(at) = self.close_at {
                     reactor.sleep_until(Nanos(at)).await;
-                    lane.close();
+                    group.close();
                 }
                 if let Some(at) = self.abandon_at {
                     reactor.sleep_until(Nanos(at)).await;
-                    lane.abandon();
+                    group.abandon();
                 }
                 reactor.sleep_until(Nanos(to)).await;
-                lane.close();
+                group.close();
                 note_drained();
             }
             reactor.sleep_until(Nanos(self.lasts)).await;
         };
         reactor.run_beside(director, others).expect("a play to its end");
-        let record = lane.record.into_inner();
+        let record = group.record.into_inner();
         let begun = record.begun;
-        let (news, drained, done) = (news.take(), drained.take(), done.take());
-        Played { record: record.finish(), begun, drained, done, news }
+        let (events, drained, done) = (events.take(), drained.take(), done.take());
+        Played { record: record.finish(), begun, drained, done, events }
     }
 }

@@ -78,7 +78,7 @@ fn a_connection_lost_in_the_last_transaction_is_replaced_for_the_next_slice() {
     let played = play.run();
     assert_eq!((played.measured().ok, played.measured().failed), (3, 1));
     assert_eq!((played.done, played.drained), (vec![20 * MS, 220 * MS], vec![(0, 20 * MS), (0, 220 * MS)]));
-    assert_eq!(played.news, ["error: the server closed the connection"]);
+    assert_eq!(played.events, ["error: the server closed the connection"]);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_server_that_is_gone_leaves_the_share_undone() {
     play.server.admits.set(1);
     let played = play.run();
     assert_eq!((played.totals().ok, played.totals().failed), (1, 1));
-    assert_eq!(played.news, ["error: the server closed the connection", "lost: nobody listens"]);
+    assert_eq!(played.events, ["error: the server closed the connection", "lost: nobody listens"]);
     assert!(played.done.is_empty());
 }
 

@@ -1,11 +1,11 @@
 //! What a client does, and with which statement, in pgbench's words.
 
-use super::{Part, Player, Program};
+use super::{Part, Program, ScriptRunner};
 use crate::run::{Client, Protocol};
 use crate::script::command::{Action, Command};
 use crate::script::sql::Sql;
 
-impl Player {
+impl ScriptRunner {
     /// The statement of a combined command whose answer was read last, from 0. Of a pipeline each is a command.
     #[must_use]
     pub fn query(&self) -> usize {

@@ -2,15 +2,15 @@
 //!
 //! | question | place |
 //! |---|---|
-//! | one transaction from the first command to the last | [`Player::attempt`] |
+//! | one transaction from the first command to the last | [`ScriptRunner::attempt`] |
 //! | what is sent for a command of SQL | [`statement`] |
 //! | what an answer is read for | [`answer`] |
 //! | what is told of it where faults are sought | [`debug`] |
-//! | what a program of pgbench's name does in another way | [`manners`] |
+//! | what a program of pgbench's name does in another way | [`compat`] |
 
 pub mod answer;
+pub mod compat;
 mod debug;
-pub mod manners;
 pub mod statement;
 mod stop;
 
@@ -20,7 +20,7 @@ mod tests;
 use std::sync::Arc;
 
 use answer::Answer;
-use manners::Manners;
+use compat::Compat;
 use statement::Statement;
 pub use stop::Stop;
 
@@ -44,7 +44,7 @@ pub struct Program {
     /// What the clients begin with.
     pub startup: Startup,
     /// What is done in another way by pgbench.
-    pub manners: Manners,
+    pub compat: Compat,
     /// By the number of the command: what the protocols with parameters send.
     statements: Vec<Statement>,
 }
@@ -56,7 +56,7 @@ impl Program {
             Protocol::Simple => Vec::new(),
             Protocol::Extended | Protocol::Prepared => statement::all(&scripts, protocol)?,
         };
-        Ok(Self { scripts, protocol, startup, manners: Manners::default(), statements })
+        Ok(Self { scripts, protocol, startup, compat: Compat::default(), statements })
     }
 }
 
@@ -69,7 +69,7 @@ pub struct Watch<'a> {
 }
 
 /// A client that runs scripts on a connection.
-pub struct Player {
+pub struct ScriptRunner {
     /// What it shares with the others.
     pub program: Arc<Program>,
     /// The script of the transaction under way.
@@ -93,7 +93,7 @@ struct Part {
     command: Vec<u8>,
 }
 
-impl Player {
+impl ScriptRunner {
     /// The client `id` of a program, without a connection.
     #[must_use]
     pub fn new(program: Arc<Program>, id: u32) -> Self {
@@ -240,7 +240,7 @@ impl Part {
         let takes = command.variable.is_some();
         let reactor = connection.reactor().clone();
         let line_bytes_max = if takes { OUTPUT_BYTES_MAX } else { 0 };
-        let shelled = shell(&reactor, &self.command, line_bytes_max, program.manners.shell).await;
+        let shelled = shell(&reactor, &self.command, line_bytes_max, program.compat.shell).await;
         match shelled {
             Ok(shelled) if takes => {
                 self.client.take_shell_output(&program.scripts, command, &shelled.line)?;
@@ -299,7 +299,7 @@ async fn prepare(
     *query = 0;
     let statement = &program.statements[number];
     let outcome = connection.prepare(&statement.name, &statement.text, &[]).await;
-    match (outcome, &program.manners.on_unprepared) {
+    match (outcome, &program.compat.on_unprepared) {
         (Err(error), Some(tell)) if !error.is_fatal() => tell(&error, &statement.text),
         (outcome, _) => outcome?,
     }

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use run::{Unfinished, run};
 
-use super::checkpoint::{Before, Keeping, Place, ThreadState};
+use super::checkpoint::{Before, CheckpointFiles, ThreadPosition, ThreadState};
 use super::log::Log;
 use super::options::Options;
 use super::record::{Record, lock};
@@ -42,12 +42,12 @@ pub struct Bench {
     /// What the runs before this one leave to it.
     pub before: Before,
     /// Where the run's state is kept, if it is.
-    pub keeping: Option<Keeping>,
+    pub checkpoint_files: Option<CheckpointFiles>,
     clock: Clock,
     /// What the clock calls zero, in Unix time.
     zero: Nanos,
     /// By thread: where it begins.
-    places: Vec<Place>,
+    places: Vec<ThreadPosition>,
     /// By thread.
     records: Vec<Mutex<Record>>,
     barrier: Barrier,
@@ -65,7 +65,7 @@ struct Start {
 }
 
 /// What a thread leaves.
-struct Legacy {
+struct ThreadResult {
     thread: usize,
     connecting: Nanos,
     aborted: bool,
@@ -112,7 +112,7 @@ impl Bench {
             zero: Nanos::from_s(unix_s()),
             are_commands_timed: options.report_per_command || is_detailed,
             before: Before::default(),
-            keeping: None,
+            checkpoint_files: None,
             places: Vec::new(),
             records: Vec::new(),
             barrier: Barrier::new(jobs),

@@ -4,14 +4,14 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use super::{Bench, Legacy, Results, unix_s};
-use crate::checkpoint::keeper;
+use super::{Bench, Results, ThreadResult, unix_s};
+use crate::checkpoint::writer;
 use crate::record::Record;
 use crate::report;
 use pgbench::random::streams::clients_per_thread;
 use reactor::{Error, Nanos, Usage, tell};
 
-/// Why there are no results. It has been said.
+/// Why there are no results. It has been reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfinished {
     /// The clients could not begin.
@@ -20,7 +20,7 @@ pub enum Unfinished {
     Aborted,
 }
 
-/// Carries out a run. An error has been said.
+/// Carries out a run. An error has been reported.
 pub fn run(bench: &Arc<Bench>) -> Result<Results, Unfinished> {
     let say = |error: &Error| {
         bench.log.error(&error.to_string());
@@ -28,11 +28,11 @@ pub fn run(bench: &Arc<Bench>) -> Result<Results, Unfinished> {
     };
     let options = &bench.options;
     let from = bench.clock.now();
-    let (sender, legacies) = mpsc::channel();
+    let (sender, thread_results) = mpsc::channel();
     let could_not = |source| say(&Error::System { action: "start a thread".to_owned(), source });
-    let (states, taken) = keeper::channel(options.jobs as usize);
-    let keeper = match &bench.keeping {
-        Some(_) => Some(keeper::keep(Arc::clone(bench), taken).map_err(could_not)?),
+    let (states, snapshot) = writer::channel(options.jobs as usize);
+    let writer_thread = match &bench.checkpoint_files {
+        Some(_) => Some(writer::keep(Arc::clone(bench), snapshot).map_err(could_not)?),
         None => None,
     };
     let mut first = 0;
@@ -40,16 +40,16 @@ pub fn run(bench: &Arc<Bench>) -> Result<Results, Unfinished> {
         clients_per_thread(options.clients as usize, options.jobs as usize).into_iter().enumerate()
     {
         let (bench, sender, count) = (Arc::clone(bench), sender.clone(), count as u32);
-        let states = keeper.is_some().then(|| states.clone());
+        let states = writer_thread.is_some().then(|| states.clone());
         let work = move || drop(sender.send(bench.work(thread, first, count, states.as_ref())));
         let started = thread::Builder::new().name(format!("driver {thread}")).spawn(work);
         started.map_err(could_not)?;
         first += count;
     }
     drop((sender, states));
-    let results = wait(bench, from, &legacies)?;
-    // A keeper that could not write has said so.
-    let _ = keeper.map(thread::JoinHandle::join);
+    let results = wait(bench, from, &thread_results)?;
+    // A writer that failed has reported it.
+    let _ = writer_thread.map(thread::JoinHandle::join);
     Ok(results)
 }
 
@@ -57,7 +57,7 @@ pub fn run(bench: &Arc<Bench>) -> Result<Results, Unfinished> {
 fn wait(
     bench: &Bench,
     from: Nanos,
-    legacies: &mpsc::Receiver<Result<Option<Legacy>, Error>>,
+    thread_results: &mpsc::Receiver<Result<Option<ThreadResult>, Error>>,
 ) -> Result<Results, Unfinished> {
     let mut results = Results {
         record: Record::default(),
@@ -74,19 +74,22 @@ fn wait(
     let mut next = start + Nanos(every.as_nanos() as u64);
     loop {
         let received = if every.is_zero() {
-            legacies.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected)
+            thread_results.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected)
         } else {
             let left = next - bench.clock.now();
-            legacies.recv_timeout(Duration::from_nanos(left.0))
+            thread_results.recv_timeout(Duration::from_nanos(left.0))
         };
         match received {
-            Ok(Ok(Some(legacy))) => {
-                results.connecting_again = results.connecting_again + legacy.connecting;
-                results.is_aborted |= legacy.aborted;
-                results.is_logged &= legacy.is_logged;
-                if legacy.aborted && bench.options.exit_on_abort {
+            Ok(Ok(Some(thread_result))) => {
+                results.connecting_again = results.connecting_again + thread_result.connecting;
+                results.is_aborted |= thread_result.aborted;
+                results.is_logged &= thread_result.is_logged;
+                if thread_result.aborted && bench.options.exit_on_abort {
                     // The other threads end with the process.
-                    bench.log.error(&format!("Run was aborted due to an error in thread {}", legacy.thread));
+                    bench.log.error(&format!(
+                        "Run was aborted due to an error in thread {}",
+                        thread_result.thread
+                    ));
                     return Err(Unfinished::Aborted);
                 }
             }

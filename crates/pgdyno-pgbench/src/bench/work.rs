@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 
-use super::{Bench, Legacy};
-use crate::checkpoint::keeper::Taken;
+use super::{Bench, ThreadResult};
+use crate::checkpoint::writer::ThreadSnapshot;
 use crate::client::{Client, Thread};
 use crate::connect::connect;
 use crate::libpq::system_text;
 use crate::log::server_text;
 use crate::transaction_log::{Columns, TransactionLog};
-use pgbench::session::Player;
+use pgbench::session::ScriptRunner;
 use reactor::{Connection, Error, Gate, Io, Nanos, Reactor, Routine};
 
 /// What a thread has before it begins.
@@ -32,8 +32,8 @@ impl Bench {
         thread: usize,
         first: u32,
         count: u32,
-        states: Option<&SyncSender<Taken>>,
-    ) -> Result<Option<Legacy>, Error> {
+        states: Option<&SyncSender<ThreadSnapshot>>,
+    ) -> Result<Option<ThreadResult>, Error> {
         let reactor = Reactor::with_io(self.clock.clone(), Io::Auto)?;
         let ready = reactor.block_on(self.prepare(&reactor, thread, first..first + count))?;
         self.has_failed.fetch_or(ready.is_none(), Ordering::SeqCst);
@@ -59,21 +59,21 @@ impl Bench {
             log: ready.log.map(|file| RefCell::new(log(file))),
         };
         let clients = (first..).zip(ready.connections).map(|(id, connection)| {
-            Client::new(&shared, Player::new(Arc::clone(&self.program), id), connection)
+            Client::new(&shared, ScriptRunner::new(Arc::clone(&self.program), id), connection)
         });
         let give = |is_over| {
             let (run, state) = (self.run_until(self.clock.now()), shared.state());
-            Taken { thread, run, state, is_over }
+            ThreadSnapshot { thread, run, state, is_over }
         };
         let keep = states.map(|states| Box::pin(self.keep_on(&reactor, states, &give)) as Routine<'_>);
         let aborted = self.drive(&reactor, clients.collect(), keep)?;
         if let Some(states) = states {
-            // The keeper ends after the threads: it is there.
+            // The writer ends after the threads, so it still receives.
             let _ = states.send(give(!aborted));
         }
         let connecting = shared.connecting.get();
         let is_logged = self.close_log(thread, shared.log);
-        Ok(Some(Legacy { thread, connecting, aborted, is_logged }))
+        Ok(Some(ThreadResult { thread, connecting, aborted, is_logged }))
     }
 
     /// Opens the log, and the connections of a thread's clients one after the other.
@@ -111,11 +111,16 @@ impl Bench {
     }
 
     /// Gives the thread's state again and again.
-    async fn keep_on(&self, reactor: &Reactor, states: &SyncSender<Taken>, give: &dyn Fn(bool) -> Taken) {
-        let Some(keeping) = &self.keeping else { return };
+    async fn keep_on(
+        &self,
+        reactor: &Reactor,
+        states: &SyncSender<ThreadSnapshot>,
+        give: &dyn Fn(bool) -> ThreadSnapshot,
+    ) {
+        let Some(checkpoint_files) = &self.checkpoint_files else { return };
         loop {
-            reactor.sleep_until(reactor.now() + keeping.every).await;
-            // Where the keeper has not come after yet, the clients do not wait for it.
+            reactor.sleep_until(reactor.now() + checkpoint_files.every).await;
+            // If the writer is behind, the clients do not wait for it.
             let _ = states.try_send(give(false));
         }
     }
@@ -142,7 +147,7 @@ impl Bench {
         Ok(aborted.get())
     }
 
-    /// Writes what is left of a thread's log. False: it is not whole, and that has been said.
+    /// Writes what is left of a thread's log. False: it is not whole, and that has been reported.
     fn close_log(&self, thread: usize, log: Option<RefCell<TransactionLog>>) -> bool {
         let Some(log) = log else { return true };
         let closed = log.into_inner().close(self.clock.now());

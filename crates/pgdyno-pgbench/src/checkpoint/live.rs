@@ -21,7 +21,7 @@ const LAG_MAX: u64 = 1;
 /// The counters, in a file beside the checkpoint's: how often the run was resumed, then one for each client. They are
 /// stores into memory that outlives the process. Each is followed by its complement, so that damage is found. The file's
 /// lock keeps a second run from the same checkpoint.
-pub struct Live {
+pub struct LiveCounters {
     path: PathBuf,
     file: File,
     /// None before the run begins.
@@ -30,7 +30,7 @@ pub struct Live {
     left: Vec<[u64; 2]>,
 }
 
-impl Live {
+impl LiveCounters {
     /// Takes the file beside a checkpoint.
     pub fn lock(checkpoint: &Path) -> Result<Self, CheckpointError> {
         let path = beside(checkpoint, "live");

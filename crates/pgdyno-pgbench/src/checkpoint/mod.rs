@@ -6,18 +6,18 @@
 //! | the file that holds all of it, and the comparison with what is asked for now | [`file`] |
 //! | how many transactions came after it | [`live`] |
 //! | what a run takes over | `resume` |
-//! | who writes it, and when | [`keeper`] |
+//! | writing it, and when | [`writer`] |
 //!
 //! A thread's state is taken between two of its turns, so it is whole: each transaction that it counts has ended, and each
 //! other one of its clients' is carried out, from its begin, by the run that is resumed. No client waits for it.
 
 pub mod error;
 mod file;
-pub mod keeper;
 pub mod live;
 mod options;
 mod resume;
 pub mod state;
+pub mod writer;
 
 #[cfg(test)]
 mod tests;
@@ -27,10 +27,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use file::Checkpoint;
-pub use live::Live;
+pub use live::LiveCounters;
 pub use options::CheckpointOptions;
 pub use resume::open;
-pub use state::{ClientState, Place, ThreadState};
+pub use state::{ClientState, ThreadPosition, ThreadState};
 
 use reactor::{Nanos, Usage};
 
@@ -58,12 +58,12 @@ pub struct Before {
     pub history: History,
 }
 
-/// Where a run keeps its state.
-pub struct Keeping {
+/// The files of a run's state.
+pub struct CheckpointFiles {
     /// The checkpoint.
     pub path: PathBuf,
     /// How often it is written.
     pub every: Nanos,
     /// The counters beside it.
-    pub live: Live,
+    pub live: LiveCounters,
 }

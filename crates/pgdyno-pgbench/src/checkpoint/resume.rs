@@ -3,19 +3,23 @@
 use std::path::Path;
 
 use super::error::CheckpointError;
-use super::{Before, Checkpoint, CheckpointOptions, History, Keeping, Live};
+use super::{Before, Checkpoint, CheckpointFiles, CheckpointOptions, History, LiveCounters};
 use crate::bench::Bench;
 use crate::run_config;
 use reactor::Nanos;
 
 /// A run's checkpoint: where it is kept, and what it was, if the run goes on.
-pub type Opened = Option<(Keeping, Option<Checkpoint>)>;
+pub type Opened = Option<(CheckpointFiles, Option<Checkpoint>)>;
 
 /// Opens the checkpoint that is asked for.
 pub fn open(options: &CheckpointOptions) -> Result<Opened, CheckpointError> {
-    let keeping = |path: &Path| {
+    let checkpoint_files = |path: &Path| {
         let every = Nanos(u64::from(options.interval_s) * 1_000_000_000);
-        Ok::<_, CheckpointError>(Keeping { path: path.to_owned(), every, live: Live::lock(path)? })
+        Ok::<_, CheckpointError>(CheckpointFiles {
+            path: path.to_owned(),
+            every,
+            live: LiveCounters::lock(path)?,
+        })
     };
     match (&options.begin, &options.resume) {
         (None, None) => Ok(None),
@@ -24,18 +28,18 @@ pub fn open(options: &CheckpointOptions) -> Result<Opened, CheckpointError> {
             if path.exists() && !Checkpoint::read(path)?.is_finished {
                 return Err(CheckpointError::NotEnded(path.to_owned()));
             }
-            Ok(Some((keeping(path)?, None)))
+            Ok(Some((checkpoint_files(path)?, None)))
         }
         (None, Some(path)) => {
             let path = Path::new(path);
             Checkpoint::read(path)?;
-            let keeping = keeping(path)?;
+            let checkpoint_files = checkpoint_files(path)?;
             // Once more: another run may have gone on until we had the lock.
             let checkpoint = Checkpoint::read(path)?;
             if checkpoint.is_finished {
                 return Err(CheckpointError::Ended(path.to_owned()));
             }
-            Ok(Some((keeping, Some(checkpoint))))
+            Ok(Some((checkpoint_files, Some(checkpoint))))
         }
     }
 }
@@ -48,30 +52,34 @@ impl Bench {
     }
 
     /// Has the run go on from a checkpoint, if there is one, and keeps its state from now on.
-    pub fn keep(&mut self, mut keeping: Keeping, resumed: Option<Checkpoint>) -> Result<(), CheckpointError> {
+    pub fn keep(
+        &mut self,
+        mut checkpoint_files: CheckpointFiles,
+        resumed: Option<Checkpoint>,
+    ) -> Result<(), CheckpointError> {
         let is_new = resumed.is_none();
         if let Some(checkpoint) = resumed {
             if let Some(difference) = checkpoint.difference(&run_config::all(self)) {
-                return Err(CheckpointError::OtherRun { path: keeping.path, difference });
+                return Err(CheckpointError::OtherRun { path: checkpoint_files.path, difference });
             }
-            let history = self.history(&checkpoint, &keeping.live)?;
+            let history = self.history(&checkpoint, &checkpoint_files.live)?;
             self.before = Before { history, ..checkpoint.before() };
             self.set_states(checkpoint.threads);
         }
         let checkpoint = self.checkpoint();
         // The counters that are on disk always belong to the checkpoint that is: they say which.
         if is_new {
-            keeping.live.begin(&checkpoint)?;
+            checkpoint_files.live.begin(&checkpoint)?;
         }
-        checkpoint.write(&keeping.path)?;
+        checkpoint.write(&checkpoint_files.path)?;
         if !is_new {
-            keeping.live.begin(&checkpoint)?;
+            checkpoint_files.live.begin(&checkpoint)?;
         }
-        self.keeping = Some(keeping);
+        self.checkpoint_files = Some(checkpoint_files);
         Ok(())
     }
 
-    fn history(&self, checkpoint: &Checkpoint, live: &Live) -> Result<History, CheckpointError> {
+    fn history(&self, checkpoint: &Checkpoint, live: &LiveCounters) -> Result<History, CheckpointError> {
         let (since, is_certain) = live.since(checkpoint)?;
         let clients = checkpoint.threads.iter().flat_map(|thread| &thread.place.clients);
         let in_flight = clients.filter(|client| self.is_to_go_on(client.ended)).count();

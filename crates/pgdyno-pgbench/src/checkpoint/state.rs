@@ -24,7 +24,7 @@ pub struct ClientState {
 
 /// A thread and its clients.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Place {
+pub struct ThreadPosition {
     /// The thread's generators.
     pub streams: ThreadStreams,
     /// Time spent on connecting again and again.
@@ -37,7 +37,7 @@ pub struct Place {
 #[derive(Clone, Serialize, Deserialize)]
 pub struct ThreadState {
     /// Where it is.
-    pub place: Place,
+    pub place: ThreadPosition,
     /// What its clients did until there.
     pub record: Record,
 }
@@ -53,7 +53,7 @@ impl ThreadState {
         };
         let counts = clients_per_thread(clients, jobs).into_iter();
         let threads = counts.zip(program.startup.threads()).map(|(count, streams)| Self {
-            place: Place {
+            place: ThreadPosition {
                 streams: *streams,
                 connecting: Nanos::ZERO,
                 clients: (0..count).map(|_| client()).collect(),

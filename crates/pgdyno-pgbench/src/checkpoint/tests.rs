@@ -132,15 +132,17 @@ fn what_differs_from_the_run_before_is_named() {
 fn transactions_after_a_checkpoint_are_known_unless_the_machine_died() {
     let directory = Directory::new("live");
     let mut first = checkpoint(ThreadState::all(&program(), CLIENTS, 2, false));
-    let mut live = Live::lock(&directory.file()).unwrap();
-    assert!(Live::lock(&directory.file()).is_err_and(|error| matches!(error, CheckpointError::InUse(_))));
+    let mut live = LiveCounters::lock(&directory.file()).unwrap();
+    assert!(
+        LiveCounters::lock(&directory.file()).is_err_and(|error| matches!(error, CheckpointError::InUse(_)))
+    );
     live.begin(&first).unwrap();
     for client in 0..CLIENTS as u32 {
         live.set(client, 10 + u64::from(client));
     }
     drop(live);
     first.threads[0].place.clients[1].ended = 4;
-    let live = Live::lock(&directory.file()).unwrap();
+    let live = LiveCounters::lock(&directory.file()).unwrap();
     assert_eq!(live.since(&first).map_err(|error| error.to_string()), Ok((10 + 7 + 12, true)));
     // Another start of the machine: what was not on disk is lost.
     let mut other_boot = first.clone();
@@ -153,7 +155,7 @@ fn transactions_after_a_checkpoint_are_known_unless_the_machine_died() {
     drop(live);
     fs::remove_file(file::beside(&directory.file(), "live")).unwrap();
     assert_eq!(
-        Live::lock(&directory.file()).unwrap().since(&first).map_err(|error| error.to_string()),
+        LiveCounters::lock(&directory.file()).unwrap().since(&first).map_err(|error| error.to_string()),
         Ok((0, false))
     );
 }
@@ -161,7 +163,7 @@ fn transactions_after_a_checkpoint_are_known_unless_the_machine_died() {
 /// What a run leaves that was killed: the checkpoint, and the bytes of the counters beside it.
 fn killed(directory: &Directory) -> (Checkpoint, Vec<u8>) {
     let first = checkpoint(ThreadState::all(&program(), CLIENTS, 2, false));
-    let mut live = Live::lock(&directory.file()).unwrap();
+    let mut live = LiveCounters::lock(&directory.file()).unwrap();
     live.begin(&first).unwrap();
     for client in 0..CLIENTS as u32 {
         live.set(client, 10);
@@ -176,7 +178,9 @@ fn each_bit_that_flips_in_the_counters_is_found() {
     let (first, whole) = killed(&directory);
     let path = file::beside(&directory.file(), "live");
     let read = || {
-        Live::lock(&directory.file()).and_then(|live| live.since(&first)).map_err(|error| error.to_string())
+        LiveCounters::lock(&directory.file())
+            .and_then(|live| live.since(&first))
+            .map_err(|error| error.to_string())
     };
     let known = read().unwrap();
     for bit in 0..whole.len() * 8 {
@@ -197,7 +201,9 @@ fn counters_that_were_cut_or_are_of_something_else_are_refused() {
     let (first, whole) = killed(&directory);
     let path = file::beside(&directory.file(), "live");
     let read = || {
-        Live::lock(&directory.file()).and_then(|live| live.since(&first)).map_err(|error| error.to_string())
+        LiveCounters::lock(&directory.file())
+            .and_then(|live| live.since(&first))
+            .map_err(|error| error.to_string())
     };
     for bytes in [
         &b"what took somebody a year"[..],
@@ -219,5 +225,7 @@ fn counters_that_were_cut_or_are_of_something_else_are_refused() {
     fs::write(&path, &whole[..whole.len() - 16]).unwrap();
     let mut other_boot = first.clone();
     other_boot.boot = "another".to_owned();
-    assert!(Live::lock(&directory.file()).unwrap().since(&other_boot).is_ok_and(|(_, certain)| !certain));
+    assert!(
+        LiveCounters::lock(&directory.file()).unwrap().since(&other_boot).is_ok_and(|(_, certain)| !certain)
+    );
 }

@@ -13,7 +13,7 @@ impl Client<'_, '_> {
     /// Says what went wrong; an outcome, if the client goes on.
     pub(super) fn failure(&self, stop: Stop) -> Result<Outcome, Aborted> {
         let (options, log) = (&self.thread.bench.options, &self.thread.bench.log);
-        let client = self.player.client();
+        let client = self.runner.client();
         let (id, script, command) = (client.id, client.script(), client.command());
         let error = match stop {
             Stop::Script(abort) | Stop::LeftOpen(abort) => {
@@ -30,7 +30,7 @@ impl Client<'_, '_> {
         let goes_on = outcome != Outcome::Other || options.continue_on_error;
         if goes_on && !error.is_fatal() {
             if options.verbose_errors {
-                let text = statement_text(&error, self.player.statement().as_deref());
+                let text = statement_text(&error, self.runner.statement().as_deref());
                 log.info(&format!(
                     "client {id} got an error in command {command} (SQL) of script {script}; {text}"
                 ));
@@ -40,8 +40,8 @@ impl Client<'_, '_> {
         if is_copy(&error) {
             log.error("COPY is not supported in pgbench, aborting");
         } else if let Error::Server(_) = error {
-            let query = self.player.query();
-            let text = statement_text(&error, self.player.statement().as_deref());
+            let query = self.runner.query();
+            let text = statement_text(&error, self.runner.statement().as_deref());
             log.error(&format!(
                 "client {id} script {script} aborted in command {command} query {query}: {text}"
             ));
@@ -64,7 +64,7 @@ impl Client<'_, '_> {
 
     pub(super) fn note_failure(&self, script: usize, again: bool, tries: u32, took: Nanos) {
         let bench = self.thread.bench;
-        let client = self.player.client();
+        let client = self.runner.client();
         lock(self.thread.record).add_failure(script, client.command(), again);
         if bench.options.verbose_errors {
             let does =

@@ -15,7 +15,7 @@ use super::statistics::{Ended, Outcome};
 use super::transaction_log::TransactionLog;
 use pgbench::random::distribution::poisson_wait;
 use pgbench::random::streams::ThreadStreams;
-use pgbench::session::{Player, Stop, Watch};
+use pgbench::session::{ScriptRunner, Stop, Watch};
 use reactor::{Connection, Nanos, Reactor};
 
 /// What the clients of a thread share.
@@ -47,7 +47,7 @@ pub struct Client<'a, 'b> {
     /// Its thread.
     pub thread: &'a Thread<'b>,
     /// It, as the language knows it.
-    pub player: Player,
+    pub runner: ScriptRunner,
     /// Its session; none before a transaction that is to have its own.
     pub connection: Option<Connection>,
     /// Its transactions so far, however they ended.
@@ -75,8 +75,8 @@ impl Client<'_, '_> {
             let script = self.drawn.take().unwrap_or_else(|| self.choose());
             self.keep_place(script);
             bench.log.debug(|| {
-                let name = &self.player.program.scripts.scripts()[script].name;
-                format!("client {} executing script \"{name}\"", self.player.client().id)
+                let name = &self.runner.program.scripts.scripts()[script].name;
+                format!("client {} executing script \"{name}\"", self.runner.client().id)
             });
             let Some(due) = self.wait_for_turn(script).await else { return Ok(()) };
             let session = match &mut connection {
@@ -85,7 +85,7 @@ impl Client<'_, '_> {
             };
             let began = self.thread.reactor.now();
             let times = Times { due: due.unwrap_or(began), began };
-            self.player.begin(script);
+            self.runner.begin(script);
             if !self.transaction(script, &times, session).await? {
                 return Ok(());
             }
@@ -100,7 +100,7 @@ impl Client<'_, '_> {
 
     fn choose(&self) -> usize {
         let mut streams = self.thread.streams.get();
-        let script = self.player.program.scripts.choose(&mut streams.choose);
+        let script = self.runner.program.scripts.choose(&mut streams.choose);
         self.thread.streams.set(streams);
         script
     }
@@ -138,7 +138,7 @@ impl Client<'_, '_> {
         lock(self.thread.record).add(ended, bench.run_until(ended.at));
         self.keep_count();
         if let Some(log) = self.thread.log.as_ref().filter(|_| self.is_sampled()) {
-            log.borrow_mut().add(self.player.client().id, self.ended, ended);
+            log.borrow_mut().add(self.runner.client().id, self.ended, ended);
         }
     }
 
@@ -163,12 +163,12 @@ impl Client<'_, '_> {
     async fn connect(&mut self) -> Result<Connection, Aborted> {
         let from = self.thread.reactor.now();
         let connected = connect(&self.thread.reactor, &self.thread.bench.conninfo).await;
-        self.player.reconnected();
+        self.runner.reconnected();
         self.add_connecting(from);
         connected.map_err(|error| {
             let log = &self.thread.bench.log;
             log.error(&server_text(&error));
-            log.error(&format!("client {} aborted while establishing connection", self.player.client().id));
+            log.error(&format!("client {} aborted while establishing connection", self.runner.client().id));
             Aborted
         })
     }
@@ -193,7 +193,7 @@ impl Client<'_, '_> {
             let debug = |line: String| bench.log.debug(|| line);
             let watch = Watch { took: &mut took, debug: bench.log.debug.then_some(&debug) };
             let watch = (bench.are_commands_timed || bench.log.debug).then_some(watch);
-            let outcome = match self.player.attempt_watched(connection, watch).await {
+            let outcome = match self.runner.attempt_watched(connection, watch).await {
                 Ok(()) => Outcome::Done,
                 Err(stop @ Stop::LeftOpen(_)) => {
                     self.done(script, times, tries);

@@ -3,50 +3,51 @@
 use std::cell::RefCell;
 
 use super::{Client, Thread};
-use crate::checkpoint::{ClientState, Place, ThreadState};
+use crate::checkpoint::{ClientState, ThreadPosition, ThreadState};
 use crate::record::lock;
-use pgbench::session::Player;
+use pgbench::session::ScriptRunner;
 use reactor::Connection;
 
 impl Thread<'_> {
     /// Its state between two turns: what has ended is counted, and all else will be carried out from its begin.
     pub fn state(&self) -> ThreadState {
         let clients = self.clients.iter().map(|client| client.borrow().clone()).collect();
-        let place = Place { streams: self.streams.get(), connecting: self.connecting.get(), clients };
+        let place =
+            ThreadPosition { streams: self.streams.get(), connecting: self.connecting.get(), clients };
         ThreadState { place, record: lock(self.record).clone() }
     }
 }
 
 impl<'a, 'b> Client<'a, 'b> {
     /// A client, as it is in its thread's state.
-    pub fn new(thread: &'a Thread<'b>, mut player: Player, connection: Option<Connection>) -> Self {
-        let client = player.client_mut();
+    pub fn new(thread: &'a Thread<'b>, mut runner: ScriptRunner, connection: Option<Connection>) -> Self {
+        let client = runner.client_mut();
         let state = thread.clients[(client.id - thread.first) as usize].borrow();
         client.random = state.random;
         client.variables.copy_from(&state.variables);
-        Self { thread, player, connection, ended: state.ended, drawn: state.script }
+        Self { thread, runner, connection, ended: state.ended, drawn: state.script }
     }
 
     /// Remembers the state that the transaction begins with, if the run's state is kept.
     pub(super) fn keep_place(&self, script: usize) {
-        if self.thread.bench.keeping.is_none() {
+        if self.thread.bench.checkpoint_files.is_none() {
             return;
         }
-        let client = self.player.client();
+        let client = self.runner.client();
         let mut place = self.place().borrow_mut();
         (place.script, place.random) = (Some(script), client.random);
         place.variables.copy_from(&client.variables);
     }
 
     fn place(&self) -> &RefCell<ClientState> {
-        &self.thread.clients[(self.player.client().id - self.thread.first) as usize]
+        &self.thread.clients[(self.runner.client().id - self.thread.first) as usize]
     }
 
     /// Remembers that one of its transactions has ended, if the run's state is kept.
     pub(super) fn keep_count(&self) {
-        if let Some(keeping) = &self.thread.bench.keeping {
+        if let Some(checkpoint_files) = &self.thread.bench.checkpoint_files {
             self.place().borrow_mut().ended = self.ended;
-            keeping.live.set(self.player.client().id, self.ended);
+            checkpoint_files.live.set(self.runner.client().id, self.ended);
         }
     }
 }

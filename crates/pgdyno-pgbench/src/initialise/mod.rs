@@ -9,16 +9,16 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::connect::ask_if_wanted;
 use super::libpq::{error_text, print_notice};
-use super::log::{Log, Said, server_text};
-use loader::{LoadError, Order, Replaceable, Stage};
+use super::log::{Log, Reported, server_text};
+use loader::{LoadError, LoadOptions, Replaceable, Stage};
 use options::Initialisation;
 use pgbench::initialise::PgbenchTables;
 use pgwire::conninfo::Conninfo;
-use progress::Teller;
+use progress::ProgressReporter;
 use reactor::catch_termination;
 
 /// Makes the tables. The first interrupt takes back what was filled, the second ends at once.
-pub fn run(initialisation: &Initialisation, conninfo: Conninfo, log: &Log) -> Result<(), Said> {
+pub fn run(initialisation: &Initialisation, conninfo: Conninfo, log: &Log) -> Result<(), Reported> {
     let stop = Arc::new(AtomicBool::new(false));
     let on_signal = Arc::clone(&stop);
     let interrupted = move || {
@@ -28,29 +28,29 @@ pub fn run(initialisation: &Initialisation, conninfo: Conninfo, log: &Log) -> Re
     };
     catch_termination(interrupted).map_err(|error| {
         log.error(&error.to_string());
-        Said
+        Reported
     })?;
-    let mut order = Order {
+    let mut order = LoadOptions {
         conninfo,
         connections: initialisation.connections,
         existing: Replaceable::All,
         on_notice: Some(print_notice),
     };
-    let mut teller = Teller::new(initialisation);
+    let mut reporter = ProgressReporter::new(initialisation);
     let dataset = PgbenchTables::new(initialisation.initialise.clone());
-    let mut loaded = loader::load(&dataset, &order, &stop, &mut |event| teller.hear(&event));
+    let mut loaded = loader::load(&dataset, &order, &stop, &mut |event| reporter.hear(&event));
     if let Err(LoadError { unconnected: Some(error), .. }) = &loaded {
         if ask_if_wanted(error, &mut order.conninfo) {
-            loaded = loader::load(&dataset, &order, &stop, &mut |event| teller.hear(&event));
+            loaded = loader::load(&dataset, &order, &stop, &mut |event| reporter.hear(&event));
         }
     }
     loaded.map_err(|error| {
-        teller.end();
+        reporter.end();
         say(&error, log)
     })
 }
 
-fn say(error: &LoadError, log: &Log) -> Said {
+fn say(error: &LoadError, log: &Log) -> Reported {
     match (&error.refused, &error.unconnected) {
         (Some(refused), _) => {
             log.error(&format!("query failed: {}", error_text(&refused.error, Some(&refused.statement))));
@@ -62,5 +62,5 @@ fn say(error: &LoadError, log: &Log) -> Said {
     if error.stage == Stage::Connect {
         log.error("could not create connection for initialization");
     }
-    Said
+    Reported
 }

@@ -15,7 +15,7 @@ const LINE_ROWS: u64 = 100_000;
 const LINE_S: f64 = 5.0;
 
 /// Prints to standard error.
-pub struct Teller {
+pub struct ProgressReporter {
     partitions: u32,
     /// Whether the step is one that reports progress.
     is_filling: bool,
@@ -39,8 +39,8 @@ struct Lines {
     width: usize,
 }
 
-impl Teller {
-    /// Nothing has been said yet.
+impl ProgressReporter {
+    /// Nothing has been reported yet.
     pub fn new(initialisation: &Initialisation) -> Self {
         let end = if std::io::stderr().is_terminal() { '\r' } else { '\n' };
         let lines = Lines { quiet: initialisation.quiet, end, due_s: LINE_S, width: 0 };

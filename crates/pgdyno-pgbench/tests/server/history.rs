@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::mpsc;
 
-use driver::{AnyWorkload, End, Seat, User, Workload, WorkloadContext};
-use pgbench::workload::{Choice, Pgbench as Ours};
+use driver::{AnyWorkload, ClientId, End, User, Workload, WorkloadContext};
+use pgbench::workload::{Pgbench as Ours, ScriptChoice};
 use pgwire::conninfo;
 use reactor::{Clock, Connection, Reactor};
 use serde_json::{Value, json};
@@ -24,8 +24,8 @@ fn initialise(pgbench: &Pgbench) {
 fn run_ours(pgbench: &Pgbench, workload: &Value, transactions: u32) {
     let workload = Ours::read(workload, 1, 1, 0).unwrap();
     let conninfo = conninfo::load(&pgbench.server.by_socket()).unwrap();
-    let mut user = workload.user(Seat { client: 0, clients: 1, thread: 0, seed: 0 });
-    let mut choice = Choice::default();
+    let mut user = workload.user(ClientId { client: 0, clients: 1, thread: 0, seed: 0 });
+    let mut choice = ScriptChoice::default();
     let reactor = Reactor::new(Clock::monotonic()).unwrap();
     let run = async {
         let mut connection = Connection::connect(&reactor, &conninfo).await?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::{env, fmt, fs, io};
 
 use super::error::ConninfoError;
-use super::session::Ways;
+use super::session::SessionDefaults;
 use super::target::Conninfo;
 
 /// The longest password file that we read: a real one has a few lines.
@@ -13,14 +13,18 @@ const PASSFILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads a connection string for the driver with this process's environment, user and password file, as libpq would.
 pub fn load(text: &str) -> Result<Conninfo, ConninfoError> {
-    load_for(Ways::Driver, &[], text)
+    load_for(SessionDefaults::Driver, &[], text)
 }
 
 /// The same, for whoever it is. What the string leaves open is as `options`, of keyword and value, have it.
-pub fn load_for(ways: Ways, options: &[(&str, &str)], text: &str) -> Result<Conninfo, ConninfoError> {
+pub fn load_for(
+    defaults: SessionDefaults,
+    options: &[(&str, &str)],
+    text: &str,
+) -> Result<Conninfo, ConninfoError> {
     let user = os_user();
     let variable = |name: &str| env::var(name).ok();
-    let mut conninfo = Conninfo::parse_for(ways, options, text, &variable, user.as_deref())?;
+    let mut conninfo = Conninfo::parse_for(defaults, options, text, &variable, user.as_deref())?;
     if let Some(path) =
         conninfo.passfile.clone().filter(|_| conninfo.hosts.iter().any(|h| h.password.is_none()))
     {

@@ -1,7 +1,7 @@
 //! Connection strings of both forms, with the environment.
 
 use super::error::ConninfoError;
-use super::session::Ways;
+use super::session::SessionDefaults;
 use super::target::Conninfo;
 use super::{key_value, settings, uri};
 
@@ -12,14 +12,14 @@ impl Conninfo {
         variable: &dyn Fn(&str) -> Option<String>,
         os_user: Option<&str>,
     ) -> Result<Self, ConninfoError> {
-        Self::parse_for(Ways::Driver, &[], text, variable, os_user)
+        Self::parse_for(SessionDefaults::Driver, &[], text, variable, os_user)
     }
 
     /// Reads a connection string of either form (empty is fine: all defaults), with `options` for what it leaves open,
     /// `variable` to look up environment variables, and the operating system's name of the user. Reads no file:
     /// passwords are those of the string and of `PGPASSWORD`.
     pub fn parse_for(
-        ways: Ways,
+        defaults: SessionDefaults,
         options: &[(&str, &str)],
         text: &str,
         variable: &dyn Fn(&str) -> Option<String>,
@@ -31,6 +31,6 @@ impl Conninfo {
             Some(rest) => uri::parse(rest)?,
             None => key_value::parse(text)?,
         });
-        settings::resolve(ways, &given, variable, os_user)
+        settings::resolve(defaults, &given, variable, os_user)
     }
 }

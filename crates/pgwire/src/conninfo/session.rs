@@ -8,7 +8,7 @@ const VARIABLES: [(&str, &str); 3] = [("PGDATESTYLE", "datestyle"), ("PGTZ", "ti
 
 /// Whose ways sessions have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ways {
+pub enum SessionDefaults {
     /// The driver's: they speak UTF8, and no variable but `PGOPTIONS` says how the server is to work in them.
     Driver,
     /// libpq's, for a program of this name: as the string and the environment say, or else as the server has it.
@@ -17,12 +17,12 @@ pub enum Ways {
 
 /// The parameters of the server that a session begins with.
 pub(super) fn parameters(
-    ways: Ways,
+    defaults: SessionDefaults,
     settings: &Settings,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Vec<(&'static str, String)>, ConninfoError> {
     let encoding = settings.text("client_encoding");
-    if ways == Ways::Driver {
+    if defaults == SessionDefaults::Driver {
         if encoding.is_some_and(|name| !is_utf8(&name)) {
             return Err(settings.invalid("client_encoding", "UTF8, which is always used"));
         }
@@ -40,11 +40,11 @@ pub(super) fn parameters(
 }
 
 /// The name of the application, which a session begins with as well.
-pub(super) fn application_name(ways: Ways, settings: &Settings) -> Option<String> {
-    settings.text("application_name").or_else(|| match ways {
-        Ways::Driver => settings.text("fallback_application_name"),
+pub(super) fn application_name(defaults: SessionDefaults, settings: &Settings) -> Option<String> {
+    settings.text("application_name").or_else(|| match defaults {
+        SessionDefaults::Driver => settings.text("fallback_application_name"),
         // The program gives it behind the string, so that the string's does not count.
-        Ways::Libpq(program) => Some(program.to_owned()),
+        SessionDefaults::Libpq(program) => Some(program.to_owned()),
     })
 }
 

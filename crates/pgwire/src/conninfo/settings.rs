@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::super::tls::SharedConfig;
 use super::error::{ConninfoError, problem};
 use super::given::Settings;
-use super::session::{self, Ways};
+use super::session::{self, SessionDefaults};
 use super::target::{
     Address, ChannelBinding, Conninfo, DEFAULT_PORT, DEFAULT_SOCKET_DIRECTORY, Host, Password,
     RootCertificates, SslMode, TargetSessionAttrs,
@@ -14,12 +14,12 @@ use super::target::{
 
 /// Combines what was given (the last of equal keywords counts), the environment and the defaults.
 pub(super) fn resolve(
-    ways: Ways,
+    defaults: SessionDefaults,
     given: &[(String, String)],
     variable: &dyn Fn(&str) -> Option<String>,
     os_user: Option<&str>,
 ) -> Result<Conninfo, ConninfoError> {
-    let settings = Settings::collect(given, variable, ways == Ways::Driver)?;
+    let settings = Settings::collect(given, variable, defaults == SessionDefaults::Driver)?;
     let user = match (settings.text("user"), os_user) {
         (Some(user), _) => user,
         (None, Some(user)) => user.to_owned(),
@@ -43,9 +43,9 @@ pub(super) fn resolve(
             "disable, prefer or require",
             &CHANNEL_BINDINGS,
         )?,
-        application_name: session::application_name(ways, &settings),
+        application_name: session::application_name(defaults, &settings),
         options: settings.text("options"),
-        parameters: session::parameters(ways, &settings, variable)?,
+        parameters: session::parameters(defaults, &settings, variable)?,
         connect_timeout_s: connect_timeout(&settings)?,
         target_session_attrs: settings.one_of(
             "target_session_attrs",

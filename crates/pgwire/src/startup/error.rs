@@ -15,7 +15,7 @@ pub enum StartupError {
         /// The role.
         user: String,
         /// The server's own words.
-        told: Box<ServerError>,
+        server_error: Box<ServerError>,
     },
     /// The server wants a password and none was given.
     #[error(
@@ -33,7 +33,7 @@ pub enum StartupError {
         /// The database.
         dbname: String,
         /// The server's own words.
-        told: Box<ServerError>,
+        server_error: Box<ServerError>,
     },
     /// The server refused the connection for another reason.
     #[error("the server refused the connection: {0}")]
@@ -66,7 +66,7 @@ pub enum StartupError {
     },
     /// The server is not of the kind that `target_session_attrs` asks for.
     #[error("{found}, and target_session_attrs asks for another one")]
-    NotWanted {
+    WrongSessionAttrs {
         /// What it is, in libpq's words.
         found: &'static str,
     },
@@ -87,11 +87,11 @@ pub enum StartupError {
 impl StartupError {
     /// The server's own words, if the server sent this error.
     #[must_use]
-    pub fn told(&self) -> Option<&ServerError> {
+    pub fn server_error(&self) -> Option<&ServerError> {
         match self {
-            Self::WrongPassword { told, .. } | Self::NoDatabase { told, .. } | Self::Refused(told) => {
-                Some(told)
-            }
+            Self::WrongPassword { server_error, .. }
+            | Self::NoDatabase { server_error, .. }
+            | Self::Refused(server_error) => Some(server_error),
             _ => None,
         }
     }
@@ -99,6 +99,6 @@ impl StartupError {
     /// The server's code, if the server sent this error.
     #[must_use]
     pub fn sqlstate(&self) -> Option<SqlState> {
-        self.told().map(|told| told.sqlstate)
+        self.server_error().map(|server_error| server_error.sqlstate)
     }
 }

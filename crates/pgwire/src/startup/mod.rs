@@ -9,7 +9,7 @@ mod channel;
 mod error;
 mod refusal;
 mod session;
-mod wanted;
+mod target_session_attrs;
 
 pub use channel::Channel;
 pub use error::StartupError;
@@ -19,7 +19,7 @@ use super::backend::{Authentication, Message, ProtocolError};
 use super::conninfo::{Conninfo, Host};
 use super::frontend;
 use authentication::Authenticator;
-use wanted::Wanted;
+use target_session_attrs::SessionRequirement;
 
 /// Messages that a server may send before the session is ready: it sends about 20, a hostile one would never end.
 const MESSAGES_MAX: u32 = 256;
@@ -31,7 +31,7 @@ enum Phase {
     /// It told us that we are in, and now tells its settings.
     Configuring,
     /// Asked an old server of which kind it is; `Some` once it answered.
-    Asking { wanted: Wanted, answer: Option<bool> },
+    Asking { requirement: SessionRequirement, answer: Option<bool> },
     /// Done.
     Ready,
 }
@@ -42,7 +42,7 @@ pub struct Startup {
     session: Session,
     user: String,
     dbname: String,
-    wanted: Option<Wanted>,
+    requirement: Option<SessionRequirement>,
     messages: u32,
 }
 
@@ -67,7 +67,7 @@ impl Startup {
             session: Session::default(),
             user: conninfo.user.clone(),
             dbname: conninfo.dbname.clone(),
-            wanted: Wanted::of(conninfo.target_session_attrs),
+            requirement: SessionRequirement::of(conninfo.target_session_attrs),
             messages: 0,
         })
     }
@@ -111,8 +111,8 @@ impl Startup {
                 *answer = Some(matches!(row.text(0)?, "on" | "t"));
             }
             (Phase::Asking { .. }, Message::RowDescription(_) | Message::CommandComplete(_)) => {}
-            (Phase::Asking { wanted, answer: Some(answer) }, Message::ReadyForQuery(_)) => {
-                let wrong = wanted.wrong(*answer);
+            (Phase::Asking { requirement, answer: Some(answer) }, Message::ReadyForQuery(_)) => {
+                let wrong = requirement.wrong(*answer);
                 return self.end(wrong);
             }
             (phase, message) => {
@@ -126,19 +126,19 @@ impl Startup {
     /// The server is ready; are we content with it?
     fn on_ready(&mut self, out: &mut Vec<u8>) -> Result<bool, StartupError> {
         self.session.check_version()?;
-        let Some(wanted) = self.wanted else { return self.end(None) };
-        if let Some(answer) = wanted.told(&self.session) {
-            return self.end(wanted.wrong(answer));
+        let Some(requirement) = self.requirement else { return self.end(None) };
+        if let Some(answer) = requirement.reported_by(&self.session) {
+            return self.end(requirement.wrong(answer));
         }
-        frontend::query(out, wanted.question)?;
-        self.phase = Phase::Asking { wanted, answer: None };
+        frontend::query(out, requirement.question)?;
+        self.phase = Phase::Asking { requirement, answer: None };
         Ok(false)
     }
 
     /// There is a session, if nothing is wrong with the server.
     fn end(&mut self, wrong: Option<&'static str>) -> Result<bool, StartupError> {
         if let Some(found) = wrong {
-            return Err(StartupError::NotWanted { found });
+            return Err(StartupError::WrongSessionAttrs { found });
         }
         self.phase = Phase::Ready;
         Ok(true)

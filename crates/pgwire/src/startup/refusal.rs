@@ -6,10 +6,12 @@ use super::error::StartupError;
 
 /// The error that fits the server's.
 pub(super) fn of(error: &ServerError, user: &str, dbname: &str) -> StartupError {
-    let told = Box::new(error.clone());
+    let server_error = Box::new(error.clone());
     match error.sqlstate {
-        SqlState::INVALID_PASSWORD => StartupError::WrongPassword { user: user.to_owned(), told },
-        SqlState::INVALID_CATALOG_NAME => StartupError::NoDatabase { dbname: dbname.to_owned(), told },
-        _ => StartupError::Refused(told),
+        SqlState::INVALID_PASSWORD => StartupError::WrongPassword { user: user.to_owned(), server_error },
+        SqlState::INVALID_CATALOG_NAME => {
+            StartupError::NoDatabase { dbname: dbname.to_owned(), server_error }
+        }
+        _ => StartupError::Refused(server_error),
     }
 }

@@ -7,7 +7,8 @@ use super::hex;
 
 use super::super::conninfo::ConninfoError;
 use super::super::conninfo::{
-    Address, ChannelBinding, Conninfo, Host, Password, RootCertificates, SslMode, TargetSessionAttrs, Ways,
+    Address, ChannelBinding, Conninfo, Host, Password, RootCertificates, SessionDefaults, SslMode,
+    TargetSessionAttrs,
 };
 
 fn with_environment(text: &str, environment: &[(&str, &str)]) -> Result<Conninfo, ConninfoError> {
@@ -231,29 +232,30 @@ fn only_programs_with_libpqs_ways_hand_the_environments_settings_on() {
         ("HOME", "/home/me"),
     ];
     let look_up = |name: &str| environment.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
-    let read = |ways, text| Conninfo::parse_for(ways, &[], text, &look_up, Some("osuser"));
-    let begins = |ways, text| {
-        let parameters = read(ways, text).unwrap().parameters;
+    let read = |defaults, text| Conninfo::parse_for(defaults, &[], text, &look_up, Some("osuser"));
+    let begins = |defaults, text| {
+        let parameters = read(defaults, text).unwrap().parameters;
         parameters.iter().fold(String::new(), |text, (name, value)| text + name + "=" + value + " ")
     };
-    let libpq = Ways::Libpq("pgbench");
+    let libpq = SessionDefaults::Libpq("pgbench");
     assert_eq!(begins(libpq, ""), "client_encoding=LATIN1 datestyle=German timezone=CET ");
     assert_eq!(begins(libpq, "client_encoding=sjis"), "client_encoding=sjis datestyle=German timezone=CET ");
     assert_eq!(begins(libpq, "client_encoding=''"), "datestyle=German timezone=CET ");
     assert!(read(libpq, "client_encoding=auto").unwrap_err().to_string().contains("auto is not supported"));
     for text in ["", "client_encoding=unicode"] {
-        assert_eq!(begins(Ways::Driver, text), "client_encoding=UTF8 ");
+        assert_eq!(begins(SessionDefaults::Driver, text), "client_encoding=UTF8 ");
     }
-    let name = |ways, text| read(ways, text).unwrap().application_name;
+    let name = |defaults, text| read(defaults, text).unwrap().application_name;
     assert_eq!(name(libpq, "fallback_application_name=f").as_deref(), Some("pgbench"));
     assert_eq!(name(libpq, "application_name=a").as_deref(), Some("a"));
-    assert_eq!(name(Ways::Driver, ""), None);
+    assert_eq!(name(SessionDefaults::Driver, ""), None);
 }
 
 #[test]
 fn options_fill_what_a_string_leaves_open() {
-    let read =
-        |options, text| Conninfo::parse_for(Ways::Libpq("pgbench"), options, text, &|_| None, Some("me"));
+    let read = |options, text| {
+        Conninfo::parse_for(SessionDefaults::Libpq("pgbench"), options, text, &|_| None, Some("me"))
+    };
     let options = [("host", "a"), ("port", "1"), ("dbname", "o")];
     for (text, expected) in
         [("", "o at a:1 by me"), ("postgresql://b/d", "d at b:1 by me"), ("port=2 user=u", "o at a:2 by u")]

@@ -336,7 +336,7 @@ fn heard(result: Result<(bool, Vec<u8>), StartupError>) -> Result<(), &'static s
             assert!(ready);
             Ok(())
         }
-        Err(StartupError::NotWanted { found }) => Err(found),
+        Err(StartupError::WrongSessionAttrs { found }) => Err(found),
         Err(other) => panic!("{other}"),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use server::Reply::{self, CopyIn, Done, Error, Rows};
 use server::Server;
 
-use super::{Player, Program, Stop};
+use super::{Program, ScriptRunner, Stop};
 use crate::run::{Protocol, Startup};
 use crate::script::Scripts;
 use reactor::{Clock, Reactor, TransactionStatus};
@@ -35,15 +35,15 @@ fn play(text: &str, protocol: Protocol, replies: &[Reply], attempts: usize) -> P
     let reactor = Reactor::new(Clock::fake()).expect("a loop");
     let server = Server::new(replies);
     let (mut connection, serve) = server.connect(&reactor);
-    let mut player = Player::new(program, 0);
+    let mut runner = ScriptRunner::new(program, 0);
     let mut ends = Vec::new();
     let mut again = false;
     let main = async {
         for _ in 0..attempts {
             if !again {
-                player.begin(0);
+                runner.begin(0);
             }
-            let end = player.attempt(&mut connection).await;
+            let end = runner.attempt(&mut connection).await;
             again = matches!(&end, Err(Stop::Session(error)) if error.is_retryable());
             ends.push(match &end {
                 Ok(()) => String::new(),
@@ -213,11 +213,11 @@ fn a_script_without_sql_lets_others_run() {
     let program = program("\\set x 1", Protocol::Simple);
     let reactor = Reactor::new(Clock::fake()).expect("a loop");
     let (mut connection, serve) = Server::new(&[Done]).connect(&reactor);
-    let mut player = Player::new(program, 0);
+    let mut runner = ScriptRunner::new(program, 0);
     let endless = async {
         loop {
-            player.begin(0);
-            player.attempt(&mut connection).await.expect("no error");
+            runner.begin(0);
+            runner.attempt(&mut connection).await.expect("no error");
         }
     };
     let beside = reactor.sleep_until(reactor::Nanos(1000));
@@ -246,9 +246,9 @@ fn a_shell_command_gives_an_integer_or_ends_the_transaction() {
         let reactor = Reactor::new(Clock::monotonic()).expect("a loop");
         let server = Server::new(&[Done]);
         let (mut connection, serve) = server.connect(&reactor);
-        let mut player = Player::new(program(text, Protocol::Simple), 0);
-        player.begin(0);
-        let attempt = player.attempt(&mut connection);
+        let mut runner = ScriptRunner::new(program(text, Protocol::Simple), 0);
+        runner.begin(0);
+        let attempt = runner.attempt(&mut connection);
         let end = reactor.run_beside(attempt, vec![Box::pin(serve)]).expect("an end");
         let end = match end {
             Err(Stop::Script(abort) | Stop::LeftOpen(abort)) => abort.messages.join("; "),

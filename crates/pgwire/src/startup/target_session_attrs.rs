@@ -5,7 +5,7 @@ use super::session::Session;
 
 /// What decides, and how.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct SessionRequirement {
     /// What an older server is asked, which does not tell by itself.
     pub(super) question: &'static str,
     asks_for_recovery: bool,
@@ -15,7 +15,7 @@ pub(super) struct Wanted {
     found: &'static str,
 }
 
-impl Wanted {
+impl SessionRequirement {
     /// Nothing, if every server will do.
     pub(super) fn of(target: TargetSessionAttrs) -> Option<Self> {
         let writes = |answer, found| {
@@ -37,7 +37,7 @@ impl Wanted {
     }
 
     /// What the server told by itself; nothing before 14.
-    pub(super) fn told(self, session: &Session) -> Option<bool> {
+    pub(super) fn reported_by(self, session: &Session) -> Option<bool> {
         if self.asks_for_recovery { session.is_standby() } else { session.is_read_only() }
     }
 

@@ -1,14 +1,14 @@
-//! What passes between the control thread and the others: orders one way, reports the other.
+//! Messages between the control thread and the worker threads: commands to them, reports from them.
 
 use rustix::thread::CpuSet;
 
-use super::lane::Window;
+use super::client_group::Window;
 use crate::record::{Counts, Histogram};
 use reactor::{Error, Nanos, Usage};
 
-/// What the control thread orders. Each order is for every thread.
+/// A command of the control thread. Each command goes to every thread.
 #[derive(Clone)]
-pub enum Order {
+pub enum Command {
     /// Measure the round trip to a target, in the thread that has its first client.
     Calibrate(usize),
     /// Keep to these cores whoever drives the target.
@@ -25,7 +25,7 @@ pub enum Order {
     Finish,
 }
 
-/// What comes to the control thread.
+/// Input of the control thread.
 pub enum Input {
     /// From a thread.
     Report(Report),
@@ -35,17 +35,17 @@ pub enum Input {
     Measure,
     /// From outside: end gracefully.
     Stop,
-    /// From outside: a line that is no order.
+    /// From outside: a line that is not a command.
     Misunderstood(String),
 }
 
-/// What a thread reports.
+/// A report of a worker thread.
 pub enum Report {
     /// A client of a target is ready.
     Connected(usize),
     /// A client of a target could not be made ready.
     Failed { target: usize, stage: &'static str, error: Error },
-    /// See [`News::Calibrated`].
+    /// See [`ClientEvent::Calibrated`].
     Calibrated { round_trips: Histogram, server_version: String },
     /// The open slice so far: totals of the target, latencies since the last report.
     Interval { target: usize, totals: Vec<Counts>, latency: Histogram },

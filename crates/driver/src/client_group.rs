@@ -1,11 +1,11 @@
-//! A thread's share of one target: which slice is open for its clients, and what they record.
+//! The clients of one target in one thread: the slice that is open for them, and what they record.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::task::Poll;
 
 use super::schedule::Schedule;
-use crate::record::{Histogram, LaneRecord, Part, Sample};
+use crate::record::{Histogram, Part, Recorder, Sample};
 use reactor::{Error, Gate, Nanos, Reactor};
 
 /// One slice, as its clients see it.
@@ -29,7 +29,7 @@ pub struct Window {
 
 /// What a client does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum Assignment {
     /// Drives the slice that is open.
     Slice(Window),
     /// Measures the round trip of an empty query; only the first client of a target is asked.
@@ -37,7 +37,7 @@ pub enum Turn {
 }
 
 /// Clients of one target in one thread.
-pub struct Lane {
+pub struct ClientGroup {
     reactor: Reactor,
     gate: Gate,
     window: Cell<Option<Window>>,
@@ -50,17 +50,17 @@ pub struct Lane {
     undone: Cell<u32>,
     /// Transactions of this slice that were given up because they did not end in time.
     abandoned: Cell<u32>,
-    /// See [`LaneRecord`].
-    pub record: RefCell<LaneRecord>,
+    /// See [`Recorder`].
+    pub record: RefCell<Recorder>,
     /// How late the clients' deadlines were served.
     pub lateness: RefCell<Histogram>,
     /// The arrivals of this slice, if it is an open loop.
     pub schedule: RefCell<Option<Schedule>>,
 }
 
-impl Lane {
-    /// A lane of so many clients with nothing open.
-    pub fn new(reactor: &Reactor, record: LaneRecord, clients: u32) -> Self {
+impl ClientGroup {
+    /// A group of so many clients without an open slice.
+    pub fn new(reactor: &Reactor, record: Recorder, clients: u32) -> Self {
         Self {
             reactor: reactor.clone(),
             gate: Gate::default(),
@@ -124,13 +124,13 @@ impl Lane {
     // ---- clients
 
     /// Waits for something to do that is not slice `served`.
-    pub async fn turn(&self, served: Option<u32>, is_first: bool) -> Turn {
+    pub async fn next_assignment(&self, served: Option<u32>, is_first: bool) -> Assignment {
         let next = || {
             if is_first && self.calibrate.take() {
-                return Some(Turn::Calibrate);
+                return Some(Assignment::Calibrate);
             }
             match self.window.get() {
-                Some(window) if Some(window.serial) != served => Some(Turn::Slice(window)),
+                Some(window) if Some(window.serial) != served => Some(Assignment::Slice(window)),
                 _ => None,
             }
         };

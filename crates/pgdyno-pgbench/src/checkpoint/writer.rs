@@ -1,4 +1,4 @@
-//! Collects the threads' states and writes them.
+//! Collects the states of the threads and writes checkpoints.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,7 +12,7 @@ use reactor::Nanos;
 const WAITING_MAX: usize = 2;
 
 /// A thread's state.
-pub struct Taken {
+pub struct ThreadSnapshot {
     /// Which thread's.
     pub thread: usize,
     /// When, in the time of the run.
@@ -25,16 +25,18 @@ pub struct Taken {
 
 /// The way of the states.
 #[must_use]
-pub fn channel(threads: usize) -> (SyncSender<Taken>, Receiver<Taken>) {
+pub fn channel(threads: usize) -> (SyncSender<ThreadSnapshot>, Receiver<ThreadSnapshot>) {
     sync_channel(threads * WAITING_MAX)
 }
 
 /// Writes a checkpoint whenever each thread has given a state, until the last thread has ended, and once more then.
-pub fn keep(bench: Arc<Bench>, states: Receiver<Taken>) -> std::io::Result<JoinHandle<()>> {
-    thread::Builder::new().name("checkpoints".to_owned()).spawn(move || Keeper::new(&bench).run(&states))
+pub fn keep(bench: Arc<Bench>, states: Receiver<ThreadSnapshot>) -> std::io::Result<JoinHandle<()>> {
+    thread::Builder::new()
+        .name("checkpoints".to_owned())
+        .spawn(move || CheckpointWriter::new(&bench).run(&states))
 }
 
-struct Keeper<'a> {
+struct CheckpointWriter<'a> {
     bench: &'a Bench,
     checkpoint: Checkpoint,
     /// By thread: whether its state is newer than what was written last.
@@ -42,16 +44,16 @@ struct Keeper<'a> {
     is_over: Vec<bool>,
 }
 
-impl<'a> Keeper<'a> {
+impl<'a> CheckpointWriter<'a> {
     fn new(bench: &'a Bench) -> Self {
         let checkpoint = bench.checkpoint();
         let count = checkpoint.threads.len();
         Self { bench, checkpoint, is_new: vec![false; count], is_over: vec![false; count] }
     }
 
-    fn run(mut self, states: &Receiver<Taken>) {
-        while let Ok(taken) = states.recv() {
-            self.take(taken);
+    fn run(mut self, states: &Receiver<ThreadSnapshot>) {
+        while let Ok(snapshot) = states.recv() {
+            self.take(snapshot);
             let all_new = self.is_new.iter().zip(&self.is_over).all(|(is_new, is_over)| *is_new || *is_over);
             if all_new && !self.is_finished() {
                 self.write();
@@ -65,7 +67,7 @@ impl<'a> Keeper<'a> {
         self.is_over.iter().all(|is_over| *is_over)
     }
 
-    fn take(&mut self, Taken { thread, run, state, is_over }: Taken) {
+    fn take(&mut self, ThreadSnapshot { thread, run, state, is_over }: ThreadSnapshot) {
         self.checkpoint.threads[thread] = state;
         self.checkpoint.run = self.checkpoint.run.max(run);
         self.is_new[thread] = true;
@@ -73,11 +75,11 @@ impl<'a> Keeper<'a> {
     }
 
     fn write(&mut self) {
-        let Some(keeping) = &self.bench.keeping else { return };
+        let Some(checkpoint_files) = &self.bench.checkpoint_files else { return };
         self.checkpoint.is_finished = self.is_finished();
         self.checkpoint.set_cpu(self.bench.cpu());
-        match self.checkpoint.write(&keeping.path) {
-            Ok(()) if self.checkpoint.is_finished => keeping.live.remove(),
+        match self.checkpoint.write(&checkpoint_files.path) {
+            Ok(()) if self.checkpoint.is_finished => checkpoint_files.live.remove(),
             Ok(()) => {}
             Err(error) => self.bench.log.warning(&error.to_string()),
         }

@@ -70,7 +70,7 @@ impl Kind {
 
 /// What a thread has recorded of a target since it connected.
 #[derive(Clone, Default)]
-pub struct LaneRecord {
+pub struct Recorder {
     /// Transactions that were begun. Once drained, as many as have ended.
     pub begun: u64,
     /// Connections that broke or were ended by the server, whether they could be replaced or not.
@@ -87,9 +87,9 @@ pub struct LaneRecord {
 /// A record at the end of the run.
 #[derive(Clone, Default)]
 pub struct Finished {
-    /// See [`LaneRecord`].
+    /// See [`Recorder`].
     pub connections_lost: u64,
-    /// See [`LaneRecord`].
+    /// See [`Recorder`].
     pub counters: Vec<u64>,
     /// By kind: everything since connection.
     pub totals: Vec<Counts>,
@@ -97,7 +97,7 @@ pub struct Finished {
     pub measured: Vec<Kind>,
 }
 
-impl LaneRecord {
+impl Recorder {
     /// An empty record of so many kinds and counters; `can_lag` unless every transaction is sent at its intended instant.
     #[must_use]
     pub fn new(kinds: usize, counters: usize, can_lag: bool) -> Self {

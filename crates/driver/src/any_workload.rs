@@ -1,0 +1,89 @@
+//! Workloads of any type: the targets of one run may have different ones.
+
+use std::cell::RefCell;
+use std::sync::Mutex;
+
+use serde_json::Value;
+
+use super::client::{Client, ClientContext};
+use super::connector::Connector;
+use super::{ClientId, Tally, Workload};
+use reactor::Routine;
+
+/// The workload of one target. Its type is known to the clients alone, so that they call it directly.
+pub trait DynWorkload: Sync {
+    /// See [`Workload::kinds`].
+    fn kinds(&self) -> Vec<&str>;
+
+    /// See [`Workload::counters`].
+    fn counters(&self) -> &'static [&'static str];
+
+    /// The part of one thread.
+    fn workload_thread(&self) -> Box<dyn WorkloadThread + '_>;
+
+    /// The tally of all threads that have ended.
+    fn tally(&self) -> Value;
+}
+
+/// The state of a workload that the clients of one thread share.
+pub trait WorkloadThread {
+    /// Creates a client, ready to run.
+    fn client<'a>(&'a self, client_id: ClientId, context: ClientContext<'a, Connector<'a>>) -> Routine<'a>;
+
+    /// Merges the tally of this thread into the whole.
+    fn end(&self);
+}
+
+/// A workload, and what has been counted of it.
+struct TypedWorkload<W: Workload> {
+    workload: W,
+    tally: Mutex<W::Tally>,
+}
+
+/// A workload of any type, as a run takes it.
+pub struct AnyWorkload(Box<dyn DynWorkload>);
+
+impl AnyWorkload {
+    /// Takes a workload.
+    #[must_use]
+    pub fn new<W: Workload + 'static>(workload: W) -> Self {
+        Self(Box::new(TypedWorkload { workload, tally: Mutex::default() }))
+    }
+
+    pub(super) fn workload(&self) -> &dyn DynWorkload {
+        &*self.0
+    }
+}
+
+impl<W: Workload> DynWorkload for TypedWorkload<W> {
+    fn kinds(&self) -> Vec<&str> {
+        self.workload.kinds()
+    }
+
+    fn counters(&self) -> &'static [&'static str] {
+        self.workload.counters()
+    }
+
+    fn workload_thread(&self) -> Box<dyn WorkloadThread + '_> {
+        Box::new(TypedThread { workload: self, tally: RefCell::default() })
+    }
+
+    fn tally(&self) -> Value {
+        self.workload.tally(&self.tally.lock().expect("a tally that was merged to its end"))
+    }
+}
+
+struct TypedThread<'a, W: Workload> {
+    workload: &'a TypedWorkload<W>,
+    tally: RefCell<W::Tally>,
+}
+
+impl<W: Workload> WorkloadThread for TypedThread<'_, W> {
+    fn client<'a>(&'a self, client_id: ClientId, context: ClientContext<'a, Connector<'a>>) -> Routine<'a> {
+        Box::pin(Client::new(context, self.workload.workload.user(client_id), &self.tally).run())
+    }
+
+    fn end(&self) {
+        self.workload.tally.lock().expect("a tally that was merged to its end").merge(&self.tally.borrow());
+    }
+}
