@@ -12,7 +12,7 @@ const CONNECTING_MAX: u32 = 32;
 /// Limit on asking a server to end a transaction that was given up: it may be silent on this connection, too.
 const CANCEL_TIMEOUT: Nanos = Nanos(5_000_000_000);
 
-/// How a client gets its connection.
+/// Connects a client.
 pub trait Connect {
     /// Connects, within the limits of the run.
     async fn connect(&self, reactor: &Reactor) -> Result<Connection, Error>;

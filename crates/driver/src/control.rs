@@ -263,5 +263,5 @@ pub fn failed(stage: &'static str, target: Option<usize>, message: String, sqlst
 }
 
 fn gone() -> Halt {
-    failed("drive", None, "a thread of the driver has ended".to_owned(), None)
+    failed("drive", None, "a worker thread has ended".to_owned(), None)
 }

@@ -12,7 +12,7 @@ use pgdyno_engine::{check, load};
 use reactor::catch_termination;
 use serde_json::{Value, json};
 
-/// Drives load at PostgreSQL servers and measures it, for pgdyno.
+/// Load generator and loader of pgdyno.
 #[derive(Parser)]
 #[command(name = "pgdyno-engine")]
 struct Arguments {
@@ -22,13 +22,13 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run clients against servers: a specification on standard input, events on standard output
+    /// Run clients against servers. Reads a specification from standard input, writes events to standard output
     Drive,
-    /// Create and fill the tables of a workload, as standard input specifies
+    /// Create and load the tables of a workload. Reads a specification from standard input, writes events to standard output
     Load,
-    /// Say whether scripts of pgbench, as standard input has them, are sound
+    /// Check pgbench scripts without a server. Reads them from standard input, writes the result to standard output
     Check,
-    /// Say what this program is, as one JSON object
+    /// Print version, build profile, target and dataset formats as JSON
     Version,
 }
 
@@ -86,7 +86,7 @@ fn drive() -> ExitCode {
     }
 }
 
-/// Passes orders on, until their end, which is an order to stop.
+/// Forwards commands; the end of the input is a command to stop.
 fn listen(orders: &mpsc::Sender<Input>) {
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         let order = serde_json::from_str::<Value>(&line).ok();

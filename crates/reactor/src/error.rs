@@ -36,7 +36,7 @@ pub enum Error {
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The server did what the protocol allows, but beyond our limits; the connection is of no more use.
-    #[error("the server exceeds a limit of ours: {0}")]
+    #[error("the server exceeded a limit of the driver: {0}")]
     Limit(&'static str),
     /// A system call failed.
     #[error("cannot {action}: {source}")]
@@ -64,13 +64,13 @@ pub enum Error {
         limit: Nanos,
     },
     /// The driver gave the transaction up.
-    #[error("given up by the driver, because its slice could not be drained in time")]
+    #[error("abandoned by the driver: the slice did not drain in time")]
     Abandoned,
     /// The workload met something that it cannot go on with, e.g. tables that do not fit its specification.
     #[error("{0}")]
     Workload(String),
     /// The fake clock stands still: every future waits and no deadline is set.
-    #[error("every future waits for something that nobody will do")]
+    #[error("deadlock: every future waits and no deadline is set")]
     Stalled,
 }
 

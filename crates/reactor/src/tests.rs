@@ -89,12 +89,12 @@ fn what_a_hostile_server_says_is_an_error() {
     let cases: [(&str, Vec<u8>, &str); 9] = [
         ("a COPY that waits for rows", copy(b'G'), "unexpected CopyInResponse while reading an answer"),
         ("a COPY that sends rows", copy(b'H'), "unexpected CopyOutResponse while reading an answer"),
-        ("no message at all", b"HTTP/1.1 400 Bad Request\r\n".to_vec(), "limit of ours: the length"),
-        ("a huge length", vec![b'D', 0x7f, 255, 255, 255], "limit of ours: the length"),
-        ("a length of less than itself", vec![b'D', 0, 0, 0, 3], "limit of ours: the length"),
+        ("no message at all", b"HTTP/1.1 400 Bad Request\r\n".to_vec(), "limit of the driver: the length"),
+        ("a huge length", vec![b'D', 0x7f, 255, 255, 255], "limit of the driver: the length"),
+        ("a length of less than itself", vec![b'D', 0, 0, 0, 3], "limit of the driver: the length"),
         ("an unknown type", message(b'?', b""), "unknown message type"),
-        ("endless notices", notices, "limit of ours: notices"),
-        ("endless rows", rows, "limit of ours: the text"),
+        ("endless notices", notices, "limit of the driver: notices"),
+        ("endless rows", rows, "limit of the driver: the text"),
         ("half a message", vec![b'D', 0, 0, 0, 9, 1], "closed the connection"),
     ];
     for (case, bytes, expected) in cases {

@@ -124,10 +124,10 @@ impl Driving<'_> {
         }
         let rate = self.rate?;
         if !(rate.per_s > 0.0 && rate.per_s <= 1e9) {
-            return Some("rate: per_s is not between 0 and a thousand million".to_owned());
+            return Some("rate: per_s is not between 0 and 1e9".to_owned());
         }
         (self.pacing != Pacing::None)
-            .then(|| "rate: an open loop cannot have pacing by keying and thinking".to_owned())
+            .then(|| "rate: an open loop cannot be combined with keying and think times".to_owned())
     }
 }
 
@@ -241,7 +241,7 @@ impl Spec {
 
     fn problem(&self) -> Option<String> {
         if self.targets.is_empty() {
-            return Some("targets: there is none".to_owned());
+            return Some("targets: must not be empty".to_owned());
         }
         for (driving, target) in self.drivings().zip(&self.targets) {
             if let Some(problem) = driving.problem() {

@@ -65,24 +65,24 @@ impl Slice {
     /// What is wrong with it in this specification, if anything is.
     pub(super) fn problem(&self, spec: &Spec) -> Option<String> {
         if self.targets.is_empty() {
-            return Some("targets: there is none".to_owned());
+            return Some("targets: must not be empty".to_owned());
         }
         for (place, &target) in self.targets.iter().enumerate() {
             if target >= spec.targets.len() {
                 return Some(format!("there is no target {target}"));
             }
             if self.targets[..place].contains(&target) {
-                return Some(format!("targets: {target} is there twice"));
+                return Some(format!("targets: duplicate index {target}"));
             }
         }
         if self.transactions.is_some_and(|each| !(1..=TRANSACTIONS_MAX).contains(&each)) {
             return Some(format!("transactions: not between 1 and {TRANSACTIONS_MAX}"));
         }
         if self.transactions.is_some() && self.targets.len() > 1 {
-            return Some("transactions: a slice of several targets is bound by time alone".to_owned());
+            return Some("transactions: not allowed in a slice of several targets".to_owned());
         }
         if self.role == Role::Measure && self.duration <= spec.discarded(self) {
-            return Some("nothing is left of it after discard_s".to_owned());
+            return Some("duration_s: must be greater than discard_s".to_owned());
         }
         self.problem_of_cores()
     }
@@ -92,13 +92,14 @@ impl Slice {
             return None;
         }
         if self.cores.len() != self.targets.len() || self.cores.iter().any(Vec::is_empty) {
-            return Some("cores: each of its targets needs one or more".to_owned());
+            return Some("cores: each target needs at least one core".to_owned());
         }
         let mut all: Vec<usize> = self.cores.iter().flatten().copied().collect();
         all.sort_unstable();
         if all.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Some("cores: one is there twice".to_owned());
+            return Some("cores: duplicate core number".to_owned());
         }
-        (all.last() >= Some(&CORES_MAX)).then(|| format!("cores: there is one beyond {}", CORES_MAX - 1))
+        (all.last() >= Some(&CORES_MAX))
+            .then(|| format!("cores: a core number is greater than {}", CORES_MAX - 1))
     }
 }

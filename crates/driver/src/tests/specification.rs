@@ -168,14 +168,14 @@ fn targets_that_are_driven_at_the_same_time_have_threads_of_their_own() {
 #[test]
 fn a_wrong_slice_of_several_targets_is_refused_with_what_is_wrong() {
     let cases: [(&str, Value, &str); 12] = [
-        ("/slices/0/targets", json!([]), "slices[0]: targets: there is none"),
+        ("/slices/0/targets", json!([]), "slices[0]: targets: must not be empty"),
         ("/slices/0/targets", json!([0, 2]), "slices[0]: there is no target 2"),
-        ("/slices/0/targets", json!([1, 1]), "slices[0]: targets: 1 is there twice"),
+        ("/slices/0/targets", json!([1, 1]), "slices[0]: targets: duplicate index 1"),
         ("/slices/0/targets", Value::Null, "either a target or targets"),
         ("/slices/1/cores", json!([[0]]), "slices[1]: cores: each of its targets"),
         ("/slices/1/cores", json!([[0], []]), "slices[1]: cores: each of its targets"),
-        ("/slices/1/cores", json!([[0], [1, 0]]), "slices[1]: cores: one is there twice"),
-        ("/slices/1/cores", json!([[0], [4096]]), "slices[1]: cores: there is one beyond"),
+        ("/slices/1/cores", json!([[0], [1, 0]]), "slices[1]: cores: duplicate core number"),
+        ("/slices/1/cores", json!([[0], [4096]]), "slices[1]: cores: a core number is greater than"),
         ("/slices/1/cores", json!([]), "either all of them have cores or none"),
         ("/slices/1/cores", json!([[-1], [0]]), "invalid value"),
         (

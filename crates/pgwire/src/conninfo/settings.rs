@@ -23,7 +23,9 @@ pub(super) fn resolve(
     let user = match (settings.text("user"), os_user) {
         (Some(user), _) => user,
         (None, Some(user)) => user.to_owned(),
-        (None, None) => return Err(problem("no user: the operating system has no name for us; give user")),
+        (None, None) => {
+            return Err(problem("no user name: the operating system has none for this process; give user"));
+        }
     };
     let home = variable("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
     let in_home = |name: &str| home.as_ref().map(|home| home.join(name));

@@ -17,9 +17,9 @@ pub enum StartupError {
         /// The server's own words.
         server_error: Box<ServerError>,
     },
-    /// The server wants a password and none was given.
+    /// The server requires a password and none was given.
     #[error(
-        "the server wants a password for user \"{user}\": give password, PGPASSWORD or a password file{note}"
+        "the server requires a password for user \"{user}\": give password, PGPASSWORD or a password file{note}"
     )]
     NoPassword {
         /// The role.
@@ -28,7 +28,7 @@ pub enum StartupError {
         note: String,
     },
     /// The database does not exist.
-    #[error("there is no database \"{dbname}\" on this server: create it, or name another with dbname")]
+    #[error("database \"{dbname}\" does not exist on this server: create it, or name another with dbname")]
     NoDatabase {
         /// The database.
         dbname: String,
@@ -49,23 +49,23 @@ pub enum StartupError {
     /// The server wants a proof that we cannot give.
     #[error(
         "the server asks for authentication by {method}, which is not supported; \
-             allow scram-sha-256, md5, password or trust for us in its pg_hba.conf"
+             allow scram-sha-256, md5, password or trust for this user in pg_hba.conf"
     )]
     UnsupportedAuthentication {
         /// What it asks for.
         method: String,
     },
     /// The server did not prove that it knows our password.
-    #[error("the server did not prove that it knows our password: it may not be the server that we mean")]
+    #[error("the server did not prove that it knows the password: it may not be the intended server")]
     ServerNotProven,
     /// `channel_binding=require`, and the server offers less.
-    #[error("channel_binding=require, but the server offers {method}; it takes TLS and a SCRAM password")]
+    #[error("channel_binding=require, but the server offers {method}; use TLS and a SCRAM password")]
     NotBound {
         /// What it offers.
         method: String,
     },
     /// The server is not of the kind that `target_session_attrs` asks for.
-    #[error("{found}, and target_session_attrs asks for another one")]
+    #[error("{found}, but target_session_attrs requires another kind of session")]
     WrongSessionAttrs {
         /// What it is, in libpq's words.
         found: &'static str,

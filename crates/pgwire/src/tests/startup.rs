@@ -247,7 +247,7 @@ fn required_channel_binding_accepts_nothing_weaker() {
 fn a_refusal_says_what_to_do_and_keeps_the_servers_code() {
     let table = [
         ("28P01", "password authentication failed", "refused user \"al\": wrong password"),
-        ("3D000", "database \"d\" does not exist", "there is no database \"d\""),
+        ("3D000", "database \"d\" does not exist", "database \"d\" does not exist on this server"),
         ("28000", "no pg_hba.conf entry", "refused the connection: no pg_hba.conf entry (SQLSTATE 28000)"),
         ("53300", "too many clients", "refused the connection: too many clients (SQLSTATE 53300)"),
         ("57P03", "starting up", "refused the connection: starting up (SQLSTATE 57P03)"),
@@ -266,7 +266,7 @@ fn a_refusal_says_what_to_do_and_keeps_the_servers_code() {
 fn a_missing_password_is_an_error_that_says_where_to_put_it() {
     for demand in [authentication(3, &[]), authentication(5, &[0; 4]), authentication(10, UNBOUND_OFFER)] {
         let error = Client::new("", Channel::Plain).hear(&[demand]).unwrap_err().to_string();
-        assert!(error.contains("wants a password for user \"al\": give password, PGPASSWORD"), "{error}");
+        assert!(error.contains("requires a password for user \"al\": give password, PGPASSWORD"), "{error}");
     }
 }
 

@@ -56,7 +56,7 @@ fn every_way_to_log_in_works_and_every_refusal_is_clear() {
         (&tcp, "user=u_clear password=sécret".into(), tls),
         (&tcp, "user=u_clear password=sécret sslmode=disable".into(), plain),
         (&tcp, "user=u_clear password=wrong".into(), Err("wrong password")),
-        (&tcp, "user=u_clear".into(), Err("wants a password for user \"u_clear\"")),
+        (&tcp, "user=u_clear".into(), Err("requires a password for user \"u_clear\"")),
         (&tcp, "user=u_md5 password=sécret".into(), tls),
         (&tcp, "user=u_md5 password=sécret sslmode=disable".into(), plain),
         (&tcp, "user=u_md5 password=wrong".into(), Err("wrong password")),
