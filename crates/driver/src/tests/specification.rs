@@ -91,7 +91,7 @@ fn a_wrong_specification_is_refused_with_what_is_wrong() {
         ("/threads", json!(0), "threads"),
         ("/targets", json!([]), "targets"),
         ("/slices/0/target", json!(1), "no target 1"),
-        ("/slices/1/duration_s", json!(0.05), "nothing is left"),
+        ("/slices/1/duration_s", json!(0.05), "must be greater than discard_s"),
         ("/slices/0/duration_s", json!(-1), "not between"),
         ("/interval_s", json!(0), "interval_s"),
         ("/rate", json!({"per_s": 0, "arrivals": "constant"}), "per_s"),
@@ -172,8 +172,8 @@ fn a_wrong_slice_of_several_targets_is_refused_with_what_is_wrong() {
         ("/slices/0/targets", json!([0, 2]), "slices[0]: there is no target 2"),
         ("/slices/0/targets", json!([1, 1]), "slices[0]: targets: duplicate index 1"),
         ("/slices/0/targets", Value::Null, "either a target or targets"),
-        ("/slices/1/cores", json!([[0]]), "slices[1]: cores: each of its targets"),
-        ("/slices/1/cores", json!([[0], []]), "slices[1]: cores: each of its targets"),
+        ("/slices/1/cores", json!([[0]]), "slices[1]: cores: each target needs"),
+        ("/slices/1/cores", json!([[0], []]), "slices[1]: cores: each target needs"),
         ("/slices/1/cores", json!([[0], [1, 0]]), "slices[1]: cores: duplicate core number"),
         ("/slices/1/cores", json!([[0], [4096]]), "slices[1]: cores: a core number is greater than"),
         ("/slices/1/cores", json!([]), "either all of them have cores or none"),
@@ -181,7 +181,7 @@ fn a_wrong_slice_of_several_targets_is_refused_with_what_is_wrong() {
         (
             "/slices/1",
             json!({"targets": [0, 1], "role": "measure", "duration_s": 1, "transactions": 9}),
-            "slices[1]: transactions: a slice of several targets",
+            "slices[1]: transactions: not allowed",
         ),
         ("/targets/1", json!({"name": "b", "conninfo": ""}), "target b: cores need postmaster_pid"),
     ];

@@ -70,11 +70,7 @@ fn every_way_to_log_in_works_and_every_refusal_is_clear() {
         (&tcp, "user=u_scram password=wrong".into(), Err("wrong password")),
         (&tcp, "user=u_scram password=sécret channel_binding=require".into(), tls),
         (&tcp, "user=u_scram password=sécret channel_binding=disable".into(), tls),
-        (
-            &tcp,
-            "user=u_scram password=sécret channel_binding=require sslmode=disable".into(),
-            Err("it takes TLS"),
-        ),
+        (&tcp, "user=u_scram password=sécret channel_binding=require sslmode=disable".into(), Err("use TLS")),
         (&tcp, "user=u_trust channel_binding=require".into(), Err("no proof bound to its certificate")),
         (&tcp, "user=u_only_tls password=sécret sslmode=allow".into(), tls),
         (&tcp, "user=u_only_tls password=sécret sslmode=disable".into(), Err("no encryption")),
@@ -82,7 +78,7 @@ fn every_way_to_log_in_works_and_every_refusal_is_clear() {
         (&tcp, "user=u_no_tls password=sécret sslmode=require".into(), Err("SQLSTATE 28000")),
         (&tcp, "user=u_nobody".into(), Err("refused the connection: no pg_hba.conf entry")),
         (&unix, "user=u_nobody".into(), Err("role \"u_nobody\" does not exist")),
-        (&unix, "dbname=nowhere".into(), Err("no database \"nowhere\"")),
+        (&unix, "dbname=nowhere".into(), Err("database \"nowhere\" does not exist")),
         (&unix, "options='-c no_such=1'".into(), Err("unrecognized configuration parameter")),
         (&unix, "target_session_attrs=read-write".into(), plain),
         (
