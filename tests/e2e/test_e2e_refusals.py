@@ -330,6 +330,6 @@ def test_an_evidence_file_that_is_being_written_is_not_written_twice(
     assert len(second.complaints) == 1
     assert re.search(rf"being written by another pgdyno \(process {running.process.pid}\)", second.err)
     running.process.terminate()
-    assert running.ended().status == 130
+    assert running.ended().status == 143
     with closing(sqlite3.connect(evidence)) as whole:
         assert whole.execute("pragma integrity_check").fetchone() == ("ok",)

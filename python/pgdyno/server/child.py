@@ -25,9 +25,10 @@ def become(parent_pid: int, uid: int, gid: int, program: str, arguments: list[st
         sys.exit(f"prctl: {os.strerror(ctypes.get_errno())}")
     if os.getppid() != parent_pid:
         sys.exit("pgdyno ended before this program started")
-    signal.pthread_sigmask(
-        signal.SIG_SETMASK, ()
-    )  # what blocks the thread that starts us is not for a server
+    # What the thread that starts us blocks is not for a server, nor what a shell ignores in the background.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
     os.chdir("/")
     os.execv(program, [program, *arguments])
 
