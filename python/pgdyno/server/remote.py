@@ -57,11 +57,20 @@ class Remote:
         dsn = self.dsn if dbname is None else self.dsn.with_database(dbname)
         connection = self._connect(dsn)
         try:
+            self._require_version(connection)
             require_session(connection, lambda: self._connect(dsn))
         except (ConnectError, psycopg.Error) as error:
             connection.close()
             raise ConnectError(f"no connection to {dsn}: {dsn.masked(in_one_line(error))}") from None
         return connection
+
+    @staticmethod
+    def _require_version(connection: Connection) -> None:
+        """Raises ConnectError. It is known from the login: a server that old is asked nothing."""
+        version = version_of(connection)
+        if version.major < OLDEST_MAJOR:
+            shown = connection.info.parameter_status("server_version") or version
+            raise ConnectError(f"the server is too old (PostgreSQL {shown}): pgdyno needs {OLDEST_MAJOR}")
 
     def _connect(self, dsn: Dsn) -> Connection:
         try:
@@ -75,9 +84,6 @@ class Remote:
         """
         with self.connect() as connection:
             version = version_of(connection)
-            if version.major < OLDEST_MAJOR:
-                shown = connection.info.parameter_status("server_version") or version
-                raise ConnectError(f"{self.dsn} is too old (PostgreSQL {shown}): pgdyno needs {OLDEST_MAJOR}")
             row = connection.execute(
                 "select version(), current_user, rolsuper, rolcreatedb or rolsuper, pg_is_in_recovery()"
                 " from pg_roles where rolname = current_user"
