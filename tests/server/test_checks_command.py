@@ -46,8 +46,8 @@ def test_a_violation_gives_status_1_and_stands_in_the_json(
 
 
 REFUSED = [
-    ("host=/nowhere/at/all", ConnectError, "no connection: "),
-    ("postgresql://user:secret@[broken", UsageError, "the DSN is neither"),
+    ("host=/nowhere/at/all", ConnectError, "no connection to host=/nowhere/at/all: "),
+    ("postgresql://user:secret@[broken", UsageError, "the connection string is malformed"),
 ]
 
 

@@ -15,7 +15,7 @@ REFUSED = {
     "compare 17 18 --transactions 10 --window checkpoints:2": "--transactions and --window both say",
     "compare 17 18 --transactions 10 --slice 1s": "--slice: a number of transactions is",
     "compare 17 18 --transactions 10 --schedule duet": "take the schedule blocks",
-    "compare 17 18 --into-existing": "--into-existing is about databases of running servers",
+    "compare 17 18 --into-existing": "--into-existing needs an arm given as a DSN",
     "compare 17 18 --arrivals poisson": "--arrivals",
     "compare 17 18 --capacity p99<20ms --rate 9": "--capacity excludes --rate",
     "compare 17 18 --workload pgbench --pacing keying-and-thinking": "pacing",

@@ -35,7 +35,7 @@ from pgdyno.cli.workload import PgbenchData, PgbenchScripts, TpccCalls, TpccData
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
 from pgdyno.lab.study import Request
-from pgdyno.study.arm import ArmSpec, parse_arms
+from pgdyno.study.arm import parse_arms
 from pgdyno.study.cases import only_case
 from pgdyno.study.limit import parse_limit
 from pgdyno.study.plan import TOGETHER, Study
@@ -266,7 +266,7 @@ def compare(
         "seed": secrets.randbelow(2**48) if seed is None else seed,
         "on_failure": on_failure,
         "nearest": nearest,
-        "into_existing": _into_existing(specs, into_existing=into_existing),
+        "into_existing": into_existing,
         "aa": not no_aa,
         "aa_refused_by": "--no-aa" if no_aa else "",
     }
@@ -287,12 +287,6 @@ def compare(
         quiet=quiet,
         gating=gating,
     )
-
-
-def _into_existing(arms: Sequence[ArmSpec], *, into_existing: bool) -> bool:
-    if into_existing and not any(arm.is_dsn for arm in arms):
-        raise UsageError("--into-existing is about databases of running servers: no ARM is a DSN")
-    return into_existing
 
 
 ALL_BY_DEFAULT = "default"
