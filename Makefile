@@ -5,7 +5,7 @@ BIN := .venv/bin
 ENGINE_SOURCES := $(shell find crates -name '*.rs' -o -name '*.sql' -o -name '*.txt' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test crash-test check wheel wheel-demo bench docs lock clean
+.PHONY: help setup demo test crash-test check wheel wheel-demo bench docs golden lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 20
@@ -59,8 +59,10 @@ wheel-demo: wheel ## install the wheel in a bare environment and run its demo th
 bench: setup ## our own speed against the peers, on this machine
 	$(BIN)/python -m bench
 
-docs: setup ## renew the pages of docs/ that are made from the code
+docs: setup ## renew the pages of docs/ that are made from the code, with the help of every command
 	$(BIN)/python docs/generate.py
+
+golden: docs ## renew the golden texts: the generated pages, which tests compare with the program's output
 
 lock: ## renew requirements.lock (names, versions, hashes) from pyproject.toml
 	$(BIN)/python -m pip install --quiet pip-tools

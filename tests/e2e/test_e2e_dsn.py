@@ -229,7 +229,7 @@ def test_a_half_made_database_of_a_killed_load_is_loaded_anew_and_one_under_way_
     assert "others are connected to it: end their sessions first" in occupied.complaints[0]
     again = program.run("load", dsn)
     assert again.status == 0, again.err
-    assert "the database half was left half-made by a load that was killed: it is replaced" in again.err
+    assert "replacing the database half, which an interrupted load left incomplete" in again.err
     assert program.run("check", dsn).status == 0
     assert "exists already" in program.run("load", dsn).err
     execute(untouched, "drop database half")
@@ -267,7 +267,7 @@ def test_into_existing_works_in_the_named_database_and_only_there(
     # It is not ours by its mark: each command that changes it must be told so.
     unsaid = program.run("drive", dsn, *DRIVE)
     assert unsaid.status == 1
-    assert "was not made by pgdyno: add --into-existing" in unsaid.complaints[0]
+    assert "was not created by pgdyno: add --into-existing" in unsaid.complaints[0]
     driven = program.run("drive", dsn, *DRIVE, "--into-existing")
     assert driven.status == 0, driven.err
     evidence = tmp_path / "e.sqlite"
@@ -420,7 +420,7 @@ def test_a_malformed_ownership_marker_is_named_and_never_a_traceback(
 def test_into_existing_without_a_running_server_is_refused(program: Program, server: str) -> None:
     refused = program.compare(server, server, "--into-existing")
     assert refused.status == 2
-    assert "--into-existing needs an arm given as a DSN" in refused.complaints[0]
+    assert "--into-existing requires a DSN" in refused.complaints[0]
 
 
 def test_who_may_not_create_databases_or_read_ours_is_told_so(program: Program, untouched: Server) -> None:

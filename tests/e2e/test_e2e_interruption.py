@@ -70,7 +70,7 @@ def test_a_signal_ends_the_slice_and_keeps_what_was_measured(
     running.signal(number)
     ended = running.ended()
     assert ended.status == 128 + number, ended.err
-    assert f"stopped at your request; go on with: pgdyno compare --resume {evidence}" in ended.err
+    assert f"interrupted; to continue: pgdyno compare --resume {evidence}" in ended.err
     assert program.survivors() == []
     with Evidence(evidence) as opened:
         assert opened.study().ended_because == "interrupted"
@@ -102,7 +102,7 @@ def test_a_second_signal_ends_it_at_once(
         if engine.is_running():
             engine.resume()
     assert ended.status == 130
-    assert ended.complaints == ["pgdyno: ended at once; what was in the evidence is safe"]
+    assert ended.complaints == ["pgdyno: aborted; the evidence file keeps everything measured before"]
     assert "Traceback" not in ended.err
     assert program.survivors() == []
     with Evidence(evidence) as opened:

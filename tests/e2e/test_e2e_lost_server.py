@@ -67,7 +67,7 @@ def test_a_server_that_crashed_and_came_back_makes_its_trial_count_no_more(
     assert ended.status == 1, ended.err
     (complaint,) = ended.complaints
     why = r"were lost: \d|was lost in the middle|crashed or was restarted"
-    assert re.match(rf"pgdyno: no block counts, so there is no result: .*({why})", complaint)
+    assert re.match(rf"pgdyno: no result, because no block is valid: .*({why})", complaint)
     assert "Traceback" not in ended.err
     assert ended.json()["comparisons"][0]["blocks"] == []
     with Evidence(evidence) as opened:

@@ -118,8 +118,8 @@ def test_lengths_with_too_few_blocks_have_no_best_no_minutes_and_no_restarts() -
         assert found.minutes(short, 0.05) is None and found.merit_interval(short) is None
         assert found.minutes(many, 0.05) is not None
         told = " ".join(_sentences(found))
-        assert "Best here" not in told and "alone" not in told
-    assert "Best here: slices of 1 s" in " ".join(_sentences(calibration_of([many])))
+        assert "Best on this machine" not in told and "alone" not in told
+    assert "Best on this machine: slices of 1 s" in " ".join(_sentences(calibration_of([many])))
 
 
 def test_the_interval_of_the_figure_of_merit_holds_it() -> None:

@@ -47,7 +47,7 @@ def test_evidence_that_is_there_is_not_written_over(
     for study in ("start_study", "resume_study"):
         monkeypatch.setattr(measuring, study, lambda *_: pytest.fail("it measured"))
     assert run(words.split()) == 2
-    assert "is evidence, which is never overwritten: name another file" in capsys.readouterr().err
+    assert "is an evidence file, which is never overwritten: name another file" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -229,7 +229,7 @@ def test_a_file_that_pgdyno_did_not_write_is_not_replaced(
     is_a_file(place / "there")
     assert run(words.split()) == 2
     told = capsys.readouterr().err
-    assert told == "pgdyno: there was not written by pgdyno: name another file, or replace it with --force\n"
+    assert told == "pgdyno: there exists and was not written by pgdyno: name another file, or add --force\n"
     assert (place / "there").read_text() == SOMEBODYS
 
 
@@ -238,7 +238,7 @@ def test_the_page_beside_the_evidence_is_not_somebodys(
 ) -> None:
     is_a_file(place / "e.html")
     assert run(["compare", "17", "18", "--evidence", "e.sqlite"]) == 2
-    assert "e.html was not written by pgdyno" in capsys.readouterr().err
+    assert "e.html exists and was not written by pgdyno" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", ["report e.sqlite --html p.html", "history . --html p.html"])
@@ -271,7 +271,7 @@ def test_new_evidence_is_not_made_where_a_log_of_another_lies(
 ) -> None:
     (place / left).write_text(SOMEBODYS)
     assert run(["compare", "17", "18", "--evidence", "e.sqlite"]) == 2
-    assert f"{left} lies where SQLite would take it for a part of e.sqlite" in capsys.readouterr().err
+    assert f"{left} as part of it: remove" in capsys.readouterr().err
     assert (place / left).read_text() == SOMEBODYS
 
 
@@ -316,5 +316,5 @@ def test_a_demo_finds_out_before_it_fetches_servers(
     monkeypatch.setattr(demo, "choose_arms", lambda: pytest.fail("it fetched"))
     is_a_file(place / "there")
     assert run(words.split()) == 2
-    assert "cannot make the directory there" in capsys.readouterr().err
+    assert "cannot create the directory there" in capsys.readouterr().err
     assert (place / "there").read_text() == SOMEBODYS

@@ -32,4 +32,4 @@ def test_what_a_resume_does_not_read_is_refused(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(measuring, "resume_study", lambda *_: pytest.fail("it went on"))
     assert run(words.split()) == 2
-    assert f"{named}: --resume takes all but --minutes" in capsys.readouterr().err
+    assert f"{named} cannot be combined with --resume" in capsys.readouterr().err

@@ -41,8 +41,8 @@ def test_everything_that_is_wrong_is_told_also_what_only_servers_know(
     ("given", "said"),
     [
         ("nothing.toml", "cannot read nothing.toml: No such file or directory"),
-        ("upgrad", "there is no study upgrad: did you mean upgrade?"),
-        ("moppel-2019", "there is no study moppel-2019: did you mean moppel-2019-pgbench-11-vs-12?"),
+        ("upgrad", "unknown study 'upgrad': did you mean upgrade?"),
+        ("moppel-2019", "unknown study 'moppel-2019': did you mean moppel-2019-pgbench-11-vs-12?"),
     ],
 )
 def test_a_file_that_is_not_there_is_told(given: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,11 +35,11 @@ def test_by_itself_each_workload_has_its_own_defaults_and_the_size_that_fits() -
 
 
 def test_an_option_of_the_other_workload_is_refused_by_its_name() -> None:
-    with pytest.raises(UsageError, match="--partition-method is for the workload pgbench, not for tpcc"):
+    with pytest.raises(UsageError, match="--partition-method requires --workload pgbench"):
         asked(Which(), partition_method="hash")
-    with pytest.raises(UsageError, match="--calls is for the workload tpcc, not for pgbench"):
+    with pytest.raises(UsageError, match="--calls requires --workload tpcc"):
         asked(Which("pgbench"), calls="statements")
-    with pytest.raises(UsageError, match="--variant is for the workload pgbench"):
+    with pytest.raises(UsageError, match="--variant requires --workload pgbench"):
         asked(Which(variant="default"))
 
 
@@ -69,10 +69,10 @@ def test_scripts_are_named_as_pgbench_names_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("builtins", "files", "complaint"),
     [
-        (["s"], [], "names several of pgbench's scripts"),
-        (["x"], [], "is none of pgbench's scripts: tpcb-like"),
-        (["select-only@much"], [], "'much' in 'select-only@much' is no weight"),
-        (["select-only@-1"], [], "is no weight"),
+        (["s"], [], "'s' is ambiguous.*tpcb-like, simple-update, select-only"),
+        (["x"], [], "'x' is unknown.*tpcb-like"),
+        (["select-only@much"], [], "weight 'much' in 'select-only@much'"),
+        (["select-only@-1"], [], "weight '-1' in 'select-only@-1'"),
         ([], ["/no/such.sql"], "cannot read /no/such.sql: No such file"),
         ([], ["/"], "cannot read /: Is a directory"),
     ],
@@ -108,7 +108,7 @@ def test_a_wrong_element_of_a_list_is_charged_to_its_option(capsys: pytest.Captu
 
 def test_pgbenchs_tables_take_no_seed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["load", "host=h", "--workload", "pgbench", "--seed", "3"]) == 2
-    assert "--seed is for the workload tpcc" in capsys.readouterr().err
+    assert "--seed 3 requires --workload tpcc" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -127,5 +127,5 @@ def test_probes_are_asked_for_by_name(names: list[str] | None, probes: tuple[str
 
 @pytest.mark.parametrize("names", [["nose"], ["wal", "none"]])
 def test_a_probe_that_does_not_exist_is_refused(names: list[str]) -> None:
-    with pytest.raises(UsageError, match=f"there is no {names[-1]}; there are blocks, "):
+    with pytest.raises(UsageError, match=rf"--probe.*blocks, .*\(got '{names[-1]}'\)"):
         asked_probes(names)

@@ -460,11 +460,9 @@ def found(monkeypatch: pytest.MonkeyPatch, cache: Path, state: State) -> None:
 def test_findings_come_first_and_what_is_fine_takes_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor"]) == 0
     told = capsys.readouterr().out
-    assert re.match(
-        r"1 of \d+ checks found what disturbs measurements\n- other-load: Other programs used", told
-    )
+    assert re.match(r"1 problem found in \d+ checks\n- other-load: Other programs used", told)
     assert "Stop these programs, or measure while they do not run." in told
-    assert "\nfine\n  CPU frequency governor: performance\n" in told
+    assert "\nok\n  CPU frequency governor: performance\n" in told
     assert "unknown" not in told
 
 
@@ -527,4 +525,4 @@ def test_options_of_a_calibration_are_refused_without_one(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["doctor", *words]) == 2
-    assert f"{words[0]} is of a calibration" in capsys.readouterr().err
+    assert f"{words[0]} requires --calibrate" in capsys.readouterr().err

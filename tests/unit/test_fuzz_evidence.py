@@ -256,7 +256,7 @@ def test_a_study_file_that_is_nested_without_end_is_refused(
     ("text", "words"),
     [
         (f"a = {'9' * 5000}", "limit (4300 digits)"),
-        ("#" * ((1 << 20) + 1), "larger than a study file may be"),
+        ("#" * ((1 << 20) + 1), "larger than 1 MiB"),
     ],
 )
 def test_a_study_file_without_measure_is_refused(
@@ -269,7 +269,7 @@ def test_a_study_file_without_measure_is_refused(
 
 def test_a_device_without_end_is_no_study(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["study", "check", "/dev/zero"]) == 2
-    assert "larger than a study file may be" in capsys.readouterr().err
+    assert "larger than 1 MiB" in capsys.readouterr().err
 
 
 def test_the_file_that_is_damaged_is_whole_itself(whole: Path) -> None:

@@ -52,14 +52,14 @@ def test_a_version_of_thousands_of_digits_is_no_server(
 
 @pytest.mark.parametrize("text", ["200s", "1e9h", "1e-9s", "0s"])
 def test_a_slice_is_told_how_long_it_may_be(text: str) -> None:
-    with pytest.raises(UsageError, match=r"^--slice: .* from 50 ms to 1 min"):
+    with pytest.raises(UsageError, match=r"^--slice must be between 50 ms and 1 min"):
         parse_slice_s(text)
 
 
 @pytest.mark.parametrize("text", ["1e9h", "10001s"])
 def test_a_window_is_told_how_long_it_may_be(text: str) -> None:
     arms = parse_arms(["17", "18"])
-    with pytest.raises(UsageError, match=r"^--window: .* longer than 10000 slices of 1 s: .* 2 h 47 min"):
+    with pytest.raises(UsageError, match=r"^--window must be at most 2 h 47 min, 10000 slices of 1 s"):
         asked_window(text, Rhythm(2.0, 4), 1.0, "slices", arms)
     assert asked_window("10000s", Rhythm(2.0, 4), 1.0, "slices", arms) == {"rounds": 10_000}
 

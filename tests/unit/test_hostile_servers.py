@@ -123,7 +123,7 @@ def test_one_signal_ends_a_wait_for_a_silent_server_with_the_signals_status(
         _, said = process.communicate(timeout=END_S)
     assert process.returncode == 128 + number, said
     assert "Traceback" not in said
-    assert [line for line in said.splitlines() if line.startswith("pgdyno: stopped at your request")], said
+    assert [line for line in said.splitlines() if line.startswith("pgdyno: interrupted")], said
 
 
 def test_a_statement_goes_on_while_the_server_answers_another_connection(

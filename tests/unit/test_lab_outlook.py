@@ -69,7 +69,7 @@ def test_a_study_is_forecast_from_its_repeats(cache: Cache) -> None:
     for words in (
         "server: 12.4, 13.0",
         "5 of 16 cases of 2 arms: 160 trials",
-        "5 min of warm-up, then 1 h measured; the arms run one after the other, in random order",
+        "5 min warm-up, then 1 h measurement; the arms run one after the other, in random order",
         "changed    run.window: 1 h → 4 s (a reason)",
         "clients 500, tuned",
     ):
@@ -93,10 +93,10 @@ run = {warmup = "2s", window = "4s", repeats = 12}
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ("", "hidden A/A blocks beside them, an arm against a twin of its own: about"),
-        ("repeats = 1,", "no hidden A/A block in so few: one runs beside every fifth"),
-        ("aa = false,", "no hidden A/A blocks: refused by aa = false in the study file"),
-        ('schedule = "sequential",', "no hidden A/A blocks: all blocks of one arm run before the next"),
+        ("", "A/A blocks of identical arms, about"),
+        ("repeats = 1,", "no A/A block: one follows every fifth block, and the study has fewer"),
+        ("aa = false,", "no A/A blocks: refused by aa = false in the study file"),
+        ('schedule = "sequential",', "no A/A blocks: all blocks of one arm run before the next"),
     ],
 )
 def test_the_hidden_blocks_and_what_they_take_are_told(cache: Cache, changed: str, words: str) -> None:
@@ -124,7 +124,7 @@ def test_a_study_by_transactions_says_so(cache: Cache) -> None:
     file = read_study((STUDIES / "moppel-2022-a-billion-transactions.toml").read_text(), "billion")
     found = outlook(file, cache, MACHINE)
     told = "\n".join(lines(file, found, []))
-    assert "10 min of warm-up, then 125\u00a0000\u00a0000 transactions of each client" in told
+    assert "10 min warm-up, then 125\u00a0000\u00a0000 transactions per client" in told
     assert as_json(file, found, [])["cases"][0]["window_s"] is None
 
 
@@ -141,6 +141,6 @@ def test_a_study_that_searches_for_its_capacity_is_forecast_with_its_searches(ca
     assert found.search_s == pytest.approx(2 + 9 * (1300 / (0.7 * 300 * 4) + 0.05))
     assert found.pass_s == pytest.approx(without.pass_s + (1 + aa_share(found.cases)) * 3 * found.search_s)
     assert found.disk_bytes > without.disk_bytes
-    assert "about 16 s of searching for the capacity, then" in "\n".join(lines(files[1], found, []))
+    assert "about 16 s capacity search, then" in "\n".join(lines(files[1], found, []))
     assert "capacity" not in "\n".join(lines(files[0], without, []))
     assert as_json(files[1], found, [])["search_s"] == found.search_s

@@ -53,10 +53,10 @@ def test_without_a_terminal_it_is_a_line_a_block(
     play(LiveView(["17", "18"]))
     lines = capsys.readouterr().err.splitlines()
     assert [re.sub(r", [^,]* left$", "", line) for line in lines] == [
-        "load tpcc of 4 warehouses for 17: copy",
+        "loading tpcc of 4 warehouses for 17: copy",
         "block 1",
-        "  17: 600 NOPM   18: does not count",
-        "  18 against 17: no block counts yet",
+        "  17: 600 NOPM   18: not valid",
+        "  18 against 17: no valid block yet",
         "block 2 of about 5",
     ]
 
@@ -77,7 +77,7 @@ def test_a_long_window_says_how_far_it_is_and_how_long_it_takes(monkeypatch: pyt
             now_s = at_s
             view(Running(1, "measure", 1234.0, 0.0125, share))
     # A fifth of it took a minute, and seven tenths are left.
-    assert "measure 15: 30%, 3 min 30 s left of it" in written.getvalue()
+    assert "measuring 15: 30%, 3 min 30 s left" in written.getvalue()
 
 
 def test_once_a_stop_is_asked_for_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_once_a_stop_is_asked_for_it_says_so(monkeypatch: pytest.MonkeyPatch) ->
     with LiveView(["10", "15"], interruption=interruption) as view:
         view(Step("check 15"))
         interruption.requested = True
-    assert "stopping at your request; Ctrl-C once more" in written.getvalue()
+    assert "stopping; press Ctrl-C again" in written.getvalue()
 
 
 CHANGE = Estimate(4.2, "%", 6, Better.MORE, 0.9, 7.6)

@@ -329,7 +329,7 @@ def test_the_command_writes_html_and_prints_nothing_else(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (["e", "--json", "--csv"], UsageError, "--json and --csv both go to standard output"),
+        (["e", "--json", "--csv"], UsageError, "--json and --csv both print"),
         (["missing"], EvidenceError, "no evidence file"),
     ],
 )

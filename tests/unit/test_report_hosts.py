@@ -328,7 +328,7 @@ def test_the_same_evidence_twice_is_refused(tmp_path: Path) -> None:
     shutil.copy(path, copy)
     with pytest.raises(EvidenceError, match="a and copy hold the same evidence"):
         read_hosts([path, copy])
-    with pytest.raises(UsageError, match="is there twice"):
+    with pytest.raises(UsageError, match="is given twice"):
         read_hosts([path, tmp_path / "." / "a.sqlite"])
 
 

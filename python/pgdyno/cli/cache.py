@@ -1,4 +1,4 @@
-"""``pgdyno cache``: what is kept, how large it is, and making room."""
+"""``pgdyno cache``: list and prune the cache."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pgdyno.server.cache import Cache
 from pgdyno.server.prune import Item, items, prune
 from pgdyno.units import format_size, parse_duration_s
 
-app = typer.Typer(help="Show and prune the cache of servers and datasets.", no_args_is_help=True)
+app = typer.Typer(help="List and prune the cache of servers and datasets.", no_args_is_help=True)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @app.command("list")
 def list_items(as_json: AsJson = False) -> None:
-    """List what the cache holds, with sizes and last use."""
+    """List the contents of the cache, with size and last use."""
     cache = Cache.open()
     found = items(cache)
     if as_json:
@@ -35,17 +35,24 @@ def list_items(as_json: AsJson = False) -> None:
 def prune_items(
     older_than: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="What was not used for so long (30d, 12h), servers too."),
+        typer.Option(
+            metavar="DURATION",
+            help="Delete datasets and servers that were not used for DURATION, for example 30d or 12h; in "
+            "days "
+            "without a unit.",
+        ),
     ] = None,
     keep: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Spare so many datasets, those used last.")
+        int | None, typer.Option(metavar="N", min=0, help="Keep the N most recently used datasets.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, delete nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the entries to delete, without deleting them.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete datasets and what dead runs left behind.
+    """Delete datasets and leftovers of killed runs.
 
-    Nothing that a running pgdyno uses goes. Without options: all datasets. Examples:
+    Entries in use by a running pgdyno are kept. Without options, deletes all datasets. Examples:
 
     \b
       pgdyno cache prune --dry-run
@@ -73,7 +80,7 @@ def _facts(item: Item) -> dict[str, object]:
 
 
 def _ago(age_s: float) -> str:
-    """``12 min ago``: the largest whole unit says enough."""
+    """Return the age in the largest whole unit, as in ``12 min ago``."""
     for unit, unit_s in (("d", 86_400), ("h", 3600), ("min", 60)):
         if age_s >= unit_s:
             return f"{int(age_s // unit_s)} {unit} ago"
@@ -81,7 +88,7 @@ def _ago(age_s: float) -> str:
 
 
 def _table(found: list[Item]) -> Table:
-    table = Table("what", "name", "size", "last used", box=None)
+    table = Table("type", "name", "size", "last used", box=None)
     for item in found:
         ago = "now" if item.in_use else _ago(max(0.0, time.time() - item.used_unix_s))
         table.add_row(item.room, item.name, format_size(item.size_bytes), ago)

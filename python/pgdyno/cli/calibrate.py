@@ -1,4 +1,4 @@
-"""``pgdyno doctor --calibrate``: how noisy this machine is, and which slices suit it."""
+"""``pgdyno doctor --calibrate``: measurement noise of this machine, and the best slice length."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from pgdyno.units import format_duration, parse_duration_s
 
 @dataclass(frozen=True)
 class Asked:
-    """What the options say; None and empty: what suits the machine."""
+    """Values of the options; None and empty select defaults for the machine."""
 
     duration: str
     server: str | None = None
@@ -54,12 +54,12 @@ class Asked:
 
 
 def run(asked: Asked) -> int:
-    """Measures, tells, remembers. Gives the exit status."""
+    """Measure, print and store a calibration. Return the exit status."""
     minutes = _minutes(asked.duration)
     request = _request(asked, minutes)
     with _evidence(asked.evidence) as path, Interruption() as stop:
         if path.exists():
-            say(f"going on with {path}, with the server, load and lengths that it began with")
+            say(f"continuing {path} with its server, workload and slice lengths")
 
         def watch_for(names: Sequence[str]) -> LiveView:
             return LiveView(names, asked.quiet, interruption=stop)
@@ -67,7 +67,7 @@ def run(asked: Asked) -> int:
         calibrate.measure(path, request, minutes, watch_for, stop)
         found, status = calibrate.outcome_of(path), stop.exit_status if stop.requested else 0
     if found is None:
-        say("pgdyno: no block was done, so nothing is known")
+        say("pgdyno: no result, because no block was completed: allow more time")
         return status or 1
     history = History(noise_history.history_path())
     before = history.calibrations()
@@ -83,18 +83,18 @@ def run(asked: Asked) -> int:
         _print(found.calibration, found.entry)
         out.print(_drift_text(drift), markup=False)
     if kept:
-        say(f"kept in {history.path}; `pgdyno compare --slice auto` takes the best length")
+        say(f"stored in {history.path}; `pgdyno compare --slice auto` uses the best length")
     else:
-        say(f"not kept: that takes {BLOCKS_KNOWN} blocks of every length, so more time")
+        say(f"not stored: a calibration requires {BLOCKS_KNOWN} blocks of every length; allow more time")
     return status
 
 
 def _minutes(text: str) -> float:
-    """``10m`` and ``10min`` are minutes; a bare number is, too. Raises UsageError."""
+    """Parse ``10m``, ``10min`` or ``10`` as minutes. Raises UsageError."""
     short = re.fullmatch(r"\s*([\d.]+)\s*m\s*", text)
     minutes = parse_duration_s(f"{short[1]}min" if short else text, bare="min") / 60
     if minutes <= 0:
-        raise UsageError(f"--calibrate: {text!r} is no time to measure; for example: 10m")
+        raise UsageError(f"--calibrate must be greater than 0 (got {text!r}); for example: 10m")
     return minutes
 
 
@@ -103,7 +103,9 @@ def _request(asked: Asked, minutes: float) -> Request:
     here = schedules_here(machine.cores)
     for schedule in asked.schedules:
         if schedule not in here:
-            raise UsageError(f"--schedule: {schedule} cannot be calibrated here; there are {', '.join(here)}")
+            raise UsageError(
+                f"--schedule must be one of {', '.join(here)} on this machine (got {schedule!r})"
+            )
     clients = default_clients(machine) if asked.clients is None else asked.clients
     workload: Workload
     if asked.workload == "tpcc":
@@ -125,7 +127,7 @@ def _request(asked: Asked, minutes: float) -> Request:
 
 @contextlib.contextmanager
 def _evidence(asked: Path | None) -> Iterator[Path]:
-    """Where it is written; without a place of its own it is gone when it has been told."""
+    """Yield the path of the evidence; a temporary file by default."""
     if asked is not None:
         require_place(asked)
         yield asked
@@ -140,7 +142,7 @@ def _print(calibration: Calibration, entry: Entry) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("schedule")
     wanted = [f"min to {given_percent(effect)}" for effect in EFFECTS]
-    for column in ("slice", "blocks", "sd × √min, %", "without restarts", *wanted, "lost, %"):
+    for column in ("slice", "blocks", "SD × √min, %", "without restarts", *wanted, "lost, %"):
         table.add_column(column, justify="right")
     best = calibration.best()
     for one in calibration.measured:
@@ -161,34 +163,35 @@ def _print(calibration: Calibration, entry: Entry) -> None:
 
 
 def _merit(calibration: Calibration, one: Measured) -> str:
-    """With its interval."""
+    """Format the figure of merit with its interval."""
     merit, interval = calibration.merit(one), calibration.merit_interval(one)
     value = number(merit and percent_of(merit))
     return value + (f" ({' … '.join(number(percent_of(end)) for end in interval)})" if interval else "")
 
 
 def number(value: float | None) -> str:
-    """Three digits, whole ones where there are more; a dash for what is not known."""
+    """Format with three significant digits or as an integer; a dash if unknown."""
     return "–" if value is None else f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
 
 def _sentences(calibration: Calibration) -> Iterator[str]:
     if calibration.is_short:
-        yield f"Below {BLOCKS_KNOWN} blocks of every length none is called the best."
+        yield f"Choosing the best length requires {BLOCKS_KNOWN} blocks of every length."
     else:
         yield (
-            f"Minutes until a true difference is found with a chance of {given_percent(POWER)} by a study "
-            "that stops on its verdict; restores, restarts and A/A blocks included. "
+            "Minutes: time until a study that stops at its verdict detects a true difference with a power "
+            "of "
+            f"{given_percent(POWER)}, including restores, restarts and A/A blocks. "
             f"{_restarts(calibration)}"
         )
     if (alarms := calibration.alarms) is None:
-        yield f"False alarms: not known below {BLOCKS_MIN} blocks of a length."
+        yield f"False positives: unknown with fewer than {BLOCKS_MIN} blocks of a length."
     else:
         low, high = (100 * end for end in alarms.interval)
         rate = 100 * alarms.called / alarms.series
         yield (
-            f"False alarms: of {alarms.series} series of {BLOCKS_MIN} blocks {alarms.called} were called "
-            f"different ({rate:.2g} %, interval {low:.2g} … {high:.2g} %); chance calls 5 %."
+            f"False positives: {alarms.called} of {alarms.series} series of {BLOCKS_MIN} blocks show a "
+            f"difference ({rate:.2g}%, 95% CI {low:.2g}% to {high:.2g}%); 5% are expected by chance."
         )
     yield from _best(calibration)
 
@@ -202,9 +205,9 @@ def _best(calibration: Calibration) -> Iterator[str]:
         for effect in EFFECTS
         if (minutes := calibration.minutes(best, effect)) is not None
     ]
-    yield f"Best here: {_name(best)}{': ' if took else ''}{' and '.join(took)}."
+    yield f"Best on this machine: {_name(best)}{': ' if took else ''}{' and '.join(took)}."
     if alike := calibration.like_best():
-        yield f"Not to be told apart from it by these blocks: {', '.join(map(_name, alike))}."
+        yield f"Not significantly different from the best: {', '.join(map(_name, alike))}."
 
 
 def _name(one: Measured) -> str:
@@ -213,14 +216,14 @@ def _name(one: Measured) -> str:
 
 def _restarts(calibration: Calibration) -> str:
     if not calibration.restarts_show:
-        return "What restores and restarts alone do to a block does not show in the noise of its slices."
+        return "The effect of restores and restarts is below the noise between slices."
     sd = number(percent_of(calibration.sd_restart))
-    return f"Restores and restarts alone make a block differ by {sd} % (standard deviation)."
+    return f"Restores and restarts alone cause a between-block SD of {sd}%."
 
 
 def _drift_text(drift: tuple[float, int] | None) -> str:
     if drift is None:
-        return "There is no earlier calibration of this machine with this server and load to compare with."
+        return "No earlier calibration of this machine with the same server and workload exists."
     ratio, n = drift
-    of = "its last calibration" if n == 1 else f"the median of its last {n} calibrations"
-    return f"This machine today is {ratio:.2g} × as noisy as {of}."
+    of = "in its last calibration" if n == 1 else f"in the median of its last {n} calibrations"
+    return f"The noise of this machine is {ratio:.2g} times as large as {of}."

@@ -1,4 +1,4 @@
-"""``pgdyno doctor --calibrations`` and ``--slice auto``: what is remembered of machines' noise."""
+"""``pgdyno doctor --calibrations`` and ``--slice auto``: stored calibrations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pgdyno.units import format_duration
 
 
 def show(as_json: bool) -> int:
-    """What is remembered, of every machine whose history lies here."""
+    """Print the stored calibrations of all machines."""
     history = History(noise_history.history_path())
     entries = history.calibrations()
     host = describe_host(Cache.open().root)
@@ -33,11 +33,15 @@ def show(as_json: bool) -> int:
         print_json({"path": str(history.path), "calibrations": values})
         return 0
     if not entries:
-        out.print(f"no calibration in {history.path}: pgdyno doctor --calibrate 10m", markup=False)
+        out.print(
+            f"no calibration in {history.path}: run pgdyno doctor --calibrate 10m",
+            markup=False,
+            soft_wrap=True,
+        )
         return 0
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in ("when (UTC)", "machine", "with", "best", "sd × √min, %", "× median before"):
-        table.add_column(column, justify="right" if column[0] in "s×" else "left")
+    for column in ("time (UTC)", "machine", "server and workload", "best", "SD × √min, %", "× median before"):
+        table.add_column(column, justify="right" if column[0] in "S×" else "left")
     for entry in entries:
         table.add_row(*map(Text, _row(entry, entries, host)))
     out.print(table)
@@ -59,7 +63,7 @@ def _row(entry: Entry, entries: Sequence[Entry], host: dict[str, Any]) -> list[s
 
 
 def best_of(entry: Entry, schedule: str | None = None) -> tuple[str, float, float] | None:
-    """Schedule, slice length and figure of merit."""
+    """Return schedule, slice length and figure of merit of the best measurement."""
     known = [
         (merit, name, slice_s)
         for name, slice_s in entry["best"].items()
@@ -70,8 +74,9 @@ def best_of(entry: Entry, schedule: str | None = None) -> tuple[str, float, floa
 
 
 def calibrated_slice(schedule: str) -> tuple[float, str]:
-    """The best length for a schedule by the latest calibration of this machine, and in words where it is
-    from. Raises UsageError: there is none.
+    """Return the best slice length by this machine's latest calibration, and its source as text.
+
+    Raises UsageError if there is none.
     """
     history = History(noise_history.history_path())
     for entry in reversed(history.calibrations(describe_host(Cache.open().root))):
@@ -80,7 +85,7 @@ def calibrated_slice(schedule: str) -> tuple[float, str]:
             load = f"{entry['server']}, {entry['workload']}, {counted(entry['clients'], 'client')}"
             return best[1], f"the calibration of {when} ({load})"
     raise UsageError(
-        f"--slice auto: this machine has no calibration of {schedule}: make one by "
+        f"--slice auto requires a calibration of this machine with the schedule {schedule}: run "
         "pgdyno doctor --calibrate 10m"
     )
 
@@ -89,7 +94,7 @@ AUTO = "auto"
 
 
 def asked_slice(text: str | None, schedule: str, otherwise_s: float) -> tuple[float, str]:
-    """A slice's length, and if a calibration chose it, which. Raises UsageError."""
+    """Return the slice length, and the calibration that chose it if any. Raises UsageError."""
     if text == AUTO:
         return calibrated_slice(schedule)
     return (otherwise_s if text is None else parse_slice_s(text)), ""

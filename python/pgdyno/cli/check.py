@@ -1,4 +1,4 @@
-"""``pgdyno check``: do a database's data hold together? It only reads."""
+"""``pgdyno check``: check the consistency of the data of a workload, read-only."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def check(
     scripts: PgbenchScripts,
     as_json: options.Json = False,
 ) -> int:
-    """Check that a database's data agree with each other.
+    """Check the consistency of the data of a workload.
 
-    Of tpcc TPC-C's twelve consistency conditions, of pgbench what must hold if none but the scripts that you
-    name ran since the tables were loaded. It works on any such database and only reads. A line for each;
-    exit status 1 if one does not hold. Examples:
+    tpcc: the twelve consistency conditions of TPC-C. pgbench: the invariants of the named scripts, provided
+    that no other script changed the data since they were loaded. Reads only; the database need not be made by
+    pgdyno. Prints one line per check. Exit status 1 if a check fails. Examples:
 
     \b
       pgdyno check postgresql://localhost/tpcc
       pgdyno check postgresql://localhost/bench --workload pgbench -b simple-update
     """
     parameters = parameters_of(which, scripts)
-    # Nothing has to be ended in order here: it only reads.
+    # No grace period: a read-only command has nothing to shut down in order.
     with Interruption(grace_s=0.0), closing(_connect(dsn)) as conn:
         if isinstance(parameters, PgbenchParameters):
             checks = _check_pgbench(conn, parameters)
@@ -61,7 +61,7 @@ def check(
 
 def _check_pgbench(conn: Connection, parameters: PgbenchParameters) -> list[Check]:
     if "unknown" in parameters.effects:
-        raise UsageError("what a script of your own leaves in the data is not known: name those of pgbench")
+        raise UsageError("--file: custom scripts cannot be checked: name built-in scripts with --builtin")
     sums = read_sums(conn)
     grown = sums.since(Sums.pristine(read_scale(conn)))
     return [check_rows(sums), *check_balances(grown, parameters.effects)]
@@ -72,7 +72,7 @@ def _connect(dsn: str) -> Connection:
 
 
 def _table(checks: Sequence[Check]) -> Table:
-    table = Table("check", "holds", "what", box=None)
+    table = Table("check", "passed", "details", box=None)
     for c in checks:
         table.add_row(c.name, Text("yes", "green") if c.passed else Text("NO", "bold red"), c.detail)
     return table

@@ -1,4 +1,4 @@
-"""The commands, each loaded when it is asked for: all of them together take a second of CPU time."""
+"""Commands, imported on first use: importing all of them takes a second of CPU time."""
 
 from __future__ import annotations
 
@@ -10,32 +10,30 @@ import typer
 from typer.core import TyperGroup
 
 SUMMARIES = {
-    "compare": "Say which server is faster, by how much, and how sure.",
-    "run": "Run a study: every case of its factors, with telemetry, and report it beside the published "
-    "figures.",
-    "report": "Show what a study found: verdict, numbers, caveats.",
-    "history": "Say when a study that is run again and again began to give other results, and what else "
-    "changed then.",
-    "load": "Load a workload's data into the database that DSN names.",
-    "drive": "Drive the clients once against a loaded database.",
-    "check": "Check that a database's data agree with each other.",
-    "pgbench": "Run pgbench's benchmarks with pgdyno's engine.",
-    "doctor": "Say what on this machine disturbs measurements, and how to quiet it.",
+    "compare": "Compare servers: which is faster, by how much, with confidence intervals.",
+    "run": "Run a study file: all cases, with telemetry, next to published results.",
+    "report": "Show the results of a study: verdict, figures, caveats.",
+    "history": "Find when the results of a repeated study changed, and what changed with them.",
+    "load": "Load the data of a workload into a database.",
+    "drive": "Run a workload once against a loaded database.",
+    "check": "Check the consistency of the data of a workload.",
+    "pgbench": "Run pgbench benchmarks with the pgdyno engine.",
+    "doctor": "Find sources of measurement noise on this machine, with remedies.",
     "demo": "Compare two PostgreSQL versions for three minutes.",
-    "study": "Check and explain study files; list those that come with pgdyno.",
-    "servers": "List servers: those that are here or can be fetched.",
-    "settings": "Show the settings profiles; explain a setting.",
-    "cache": "Show and prune the cache of servers and datasets.",
+    "study": "Check, explain and list study files.",
+    "servers": "List installed and downloadable PostgreSQL servers.",
+    "settings": "Show settings profiles and explain settings.",
+    "cache": "List and prune the cache of servers and datasets.",
 }
-"""Each is a module beside this one, with a function of its name, or with an ``app`` that has commands of its
-own. What is said here of it is what its own help begins with: ``tests/unit/test_cli_commands.py``."""
+"""One line of help per command. Each command is a module of this package, with a function of that name or an
+``app`` with subcommands. ``tests/unit/test_cli_commands.py`` keeps it equal to the command's own help."""
 
 
 class Loading(Mapping[str, Any]):
-    """The commands by name: looking one up loads it."""
+    """Commands by name; access imports the command."""
 
     def __getitem__(self, name: str) -> Any:
-        """As click has it."""
+        """Return the click command. Raises KeyError."""
         if name not in SUMMARIES:
             raise KeyError(name)
         module = import_module(f"pgdyno.cli.{name}")
@@ -54,14 +52,14 @@ class Loading(Mapping[str, Any]):
 
 
 class Commands(TyperGroup):
-    """The program's commands, and their list in its help, for which none of them is loaded."""
+    """Top-level command group that lists its commands without importing them."""
 
     def __init__(self, **given: Any) -> None:
-        """What typer gives, but for the commands, of which it knows none."""
+        """Take typer's arguments; replace its empty set of commands."""
         super().__init__(**given)
         self.commands = Loading()  # type: ignore[assignment]  # nothing adds to it
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
-        """Their list in the help."""
+        """Write the list of commands."""
         with formatter.section("Commands"):
             formatter.write_dl(list(SUMMARIES.items()))

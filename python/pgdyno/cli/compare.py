@@ -1,4 +1,4 @@
-"""``pgdyno compare``: the main job."""
+"""``pgdyno compare``: compare two or more servers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from pgdyno.study.sizing import (
 
 DEFAULT_MINUTES = 5.0
 ROUNDS_AT_CAPACITY = 4
-"""Slices of each arm at the rate that a block has found: the search itself is what takes its time."""
+"""Maximum number of slices per arm at the rate found: the search takes most of the time of a block."""
 
 DEFAULT_SIZES = {"tpcc": default_warehouses, "pgbench": default_scale}
 
@@ -65,19 +65,26 @@ def compare(
     which: Which,
     clients: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Connections per arm, 1 to 2000. [default: 4 per core of an arm]"),
+        typer.Option(
+            metavar="N",
+            help="Number of client connections per arm, 1 to 2000. [default: 4 per core of an arm]",
+        ),
     ] = None,
     minutes: Annotated[
         float | None,
         typer.Option(
             metavar="N",
-            help="Budget for measuring, kept to within half a block; the first block is run in any case. "
-            "Fetching servers and loading data, once, come on top. [default: 5]",
+            help="Time budget for measurement, in minutes, kept to within half a block. The first block "
+            "always "
+            "runs. Fetching servers and loading data are not included. [default: 5]",
         ),
     ] = None,
     margin: Annotated[
         str,
-        typer.Option(metavar="PERCENT", help="Differences that are surely smaller count as the same."),
+        typer.Option(
+            metavar="PERCENT",
+            help="Equivalence margin: two servers count as the same if the interval lies within ±PERCENT.",
+        ),
     ] = "2%",
     tpcc_data: TpccData,
     tpcc_calls: TpccCalls,
@@ -90,16 +97,16 @@ def compare(
         str | None,
         typer.Option(
             metavar="LIMIT",
-            help="Compare the highest rate that keeps a limit of latency, such as 'p99<20ms': each block "
-            "searches for it.",
+            help="Compare the highest rate at which latency stays within LIMIT, for example 'p99<20ms'. Each "
+            "block searches for that rate.",
         ),
     ] = None,
     retries: options.Retries = 10,
     schedule: Annotated[
         Literal["slices", "duet", "blocks"],
         typer.Option(
-            help="Within a block the arms take turns, run at the same time (two arms, each on half of the "
-            "cores), or run one after the other."
+            help="How arms share a block: in alternating slices, at the same time on half of the cores each "
+            "(duet, two arms only), or one after the other (blocks)."
         ),
     ] = "slices",
     slice_length: Annotated[
@@ -107,7 +114,8 @@ def compare(
         typer.Option(
             "--slice",
             metavar="DURATION",
-            help="How long one arm's turn is; auto: what `pgdyno doctor --calibrate` found best. "
+            help="Length of a slice, 50ms to 60s. auto: the best length found by `pgdyno doctor "
+            "--calibrate`. "
             "[default: 1s; longer with more than 50 clients per core]",
         ),
     ] = None,
@@ -115,80 +123,103 @@ def compare(
         str | None,
         typer.Option(
             metavar="auto|DURATION|MIN..MAX",
-            help="Driven before measuring, per arm and block: a time, or until the rates have come to rest. "
-            "[default: auto, at most half of a block's driving]",
+            help="Warm-up per arm and block: a fixed time, or (auto, MIN..MAX) until the rates reach steady "
+            "state. [default: auto, at most half of the load time of a block]",
         ),
     ] = None,
     window: Annotated[
         str | None,
         typer.Option(
             metavar="DURATION|checkpoints:N",
-            help="Measured, per arm and block; checkpoints:2 is two whole cycles of them, one arm at a time. "
-            "[default: so that 8 blocks or more fit, if the budget has room for them]",
+            help="Measurement window per arm and block: a time, or N checkpoint cycles with one arm at a "
+            "time. "
+            "[default: short enough for at least 8 blocks, if the budget allows]",
         ),
     ] = None,
     transactions: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Measured instead of a time: N of each client, one arm at a time."),
+        typer.Option(
+            metavar="N",
+            help="Measure N transactions per client instead of a time, with one arm at a time.",
+        ),
     ] = None,
     stop: Annotated[
         Literal["verdict", "budget"],
-        typer.Option(help="At the first verdict on every arm, or when the time is up."),
+        typer.Option(help="When to stop: at the first verdict on every arm, or at the end of the budget."),
     ] = "verdict",
     blocks: Annotated[
-        int | None, typer.Option(metavar="N", help="Stop after so many blocks, or when the time is up.")
+        int | None,
+        typer.Option(metavar="N", help="Maximum number of blocks. [default: limited by --minutes only]"),
     ] = None,
     probes: Annotated[
         list[str] | None,
         typer.Option(
             "--probe",
             metavar="NAME",
-            help="Telemetry (may be repeated): statements, wal, …; default: all that cost little; or none. "
-            "[default: default]",
+            help="Telemetry to collect: statements, wal, …, default (all with low overhead) or none. May be "
+            "repeated. [default: default]",
         ),
     ] = None,
     profile: Annotated[
         bool,
-        typer.Option("--profile", help="CPU profiles of the servers, by perf, and what differs in them."),
+        typer.Option("--profile", help="Record CPU profiles of the servers with perf and compare them."),
     ] = False,
-    confidence: Annotated[str, typer.Option(metavar="PERCENT", help="Of the intervals.")] = "95%",
+    confidence: Annotated[
+        str, typer.Option(metavar="PERCENT", help="Confidence level of the intervals.")
+    ] = "95%",
     threads: options.Threads = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Of everything random. [default: drawn]")
+        int | None, typer.Option(metavar="N", help="Seed of all random choices. [default: random]")
     ] = None,
     on_failure: Annotated[
         Literal["continue", "stop"],
-        typer.Option(help="When a trial fails; three failed blocks in a row end the study anyway."),
+        typer.Option(
+            help="What to do after a failed trial. Three failed blocks in a row always stop the study."
+        ),
     ] = "continue",
     nearest: Annotated[
-        bool, typer.Option("--nearest", help="Where a version is not to be had, take the nearest; say so.")
+        bool,
+        typer.Option(
+            "--nearest",
+            help="Use the nearest available version if a version is not available, and report it.",
+        ),
     ] = False,
     into_existing: options.IntoExisting = False,
     no_aa: options.NoAa = False,
     evidence: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Everything measured, as SQLite. [default: pgdyno-TIME.sqlite]"),
+        typer.Option(
+            metavar="FILE",
+            help="Evidence (results) file to write: everything measured, as an SQLite database. "
+            "[default: pgdyno-TIME.sqlite]",
+        ),
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The report. [default: named as the evidence, .html]"),
+        typer.Option(
+            metavar="FILE", help="HTML report to write. [default: name of the evidence file with .html]"
+        ),
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Go on with this evidence; --minutes then adds time."),
+        typer.Option(
+            metavar="FILE",
+            help="Continue the study of this evidence file; --minutes adds time to its budget.",
+        ),
     ] = None,
     force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
     gating: Gating,
 ) -> int:
-    """Say which server is faster, by how much, and how sure.
+    """Compare servers: which is faster, by how much, with confidence intervals.
 
-    An ARM is SERVER[,@PROFILE|SETTING=VALUE]…, where SERVER is a version (18, 17.5), a directory of
-    binaries, `system`, or the DSN of a running server. The first ARM is the baseline.
+    An ARM is a server with its settings: SERVER[,@PROFILE|SETTING=VALUE]…. SERVER is a version (18, 17.5),
+    a directory of binaries, `system`, or the DSN of a running server. The first ARM is the baseline.
 
-    Each block restores pristine data, starts every arm's server afresh, and drives them in turn; the
-    interval is computed over blocks. Ctrl-C stops and keeps what was measured. Examples:
+    Each block restores the data from a snapshot, restarts the server of every arm and applies the same load
+    to each. Confidence intervals are computed over blocks. Ctrl-C stops the study and keeps the results.
+    Examples:
 
     \b
       pgdyno compare 17 18
@@ -198,26 +229,29 @@ def compare(
       pgdyno compare --resume pgdyno-20261121-213000.sqlite --minutes 5
     """
     if minutes is not None and not 0 < minutes <= options.MINUTES_MAX:  # nan is neither
-        raise UsageError(f"--minutes: {minutes:g} is no budget: give more than 0, such as 5")
+        raise UsageError(options.minutes_error(minutes))
     gating.check()
     if html is not None:
         require_place_of_text(html, force=force)
     if resume is not None:
         if arms:
-            raise UsageError("--resume takes the arms from the evidence file: name none")
+            raise UsageError(f"--resume takes the arms from the evidence file: remove {' '.join(arms)!r}")
         refuse_what_is_not_read(context)
         return run_and_report(
             resume, None, more_minutes=minutes, html=html, force=force, json=json, quiet=quiet, gating=gating
         )
     if not arms or len(arms) < 2:
-        raise UsageError("name two arms or more, the baseline first; for example: pgdyno compare 17 18")
+        raise UsageError(
+            f"compare requires at least 2 arms, baseline first (got {len(arms or ())}); "
+            "for example: pgdyno compare 17 18"
+        )
     refuse_turns_in_one_piece(context, window, transactions, schedule)
     machine = options.this_machine()
     if schedule == "duet":
         machine = replace(machine, cores=max(1, machine.cores // 2))
     specs = tuple(parse_arms(arms))
     if into_existing and not any(arm.is_dsn for arm in specs):
-        raise UsageError("--into-existing needs an arm given as a DSN: none of these is a running server")
+        raise UsageError("--into-existing requires a DSN as ARM: remove it, or name a running server")
     n_clients = default_clients(machine) if clients is None else clients
     workload = parameters_of(
         which,
@@ -244,7 +278,7 @@ def compare(
     if capacity is not None:
         parse_limit(capacity)
         if rate is not None:
-            raise UsageError("--capacity excludes --rate: it searches for the rate")
+            raise UsageError("--capacity and --rate exclude each other: remove one of them")
     fields |= {
         "capacity": capacity,
         "title": title_of([arm.name for arm in specs]),
@@ -290,11 +324,11 @@ def compare(
 
 
 ALL_BY_DEFAULT = "default"
-"""Of ``--probe``: those that are read where none is named, so that another one can be added."""
+"""Value of ``--probe`` that stands for the default probes, so that others can be added."""
 
 
 def asked_probes(names: Sequence[str] | None, *, profile: bool = False) -> Sequence[str]:
-    """``profile``: one more than what is named. Raises UsageError: one that does not exist."""
+    """Return the probes of ``names``, plus "profile" if asked. Raises UsageError for an unknown name."""
     if profile:
         return tuple(dict.fromkeys((*asked_probes(names), "profile")))
     known = get_args(ProbeName)
@@ -302,8 +336,9 @@ def asked_probes(names: Sequence[str] | None, *, profile: bool = False) -> Seque
         return DEFAULT_PROBES
     for name in names:
         if name not in (*known, ALL_BY_DEFAULT) and list(names) != ["none"]:
-            there = f"{', '.join(known)}, or {ALL_BY_DEFAULT} for all that cost little, or none by itself"
-            raise UsageError(f"--probe: there is no {name}; there are {there}")
+            raise UsageError(
+                f"--probe must be one of {', '.join(known)}, {ALL_BY_DEFAULT}, or none alone (got {name!r})"
+            )
     if list(names) == ["none"]:
         return ()
     each = (DEFAULT_PROBES if name == ALL_BY_DEFAULT else (name,) for name in names)
@@ -311,31 +346,31 @@ def asked_probes(names: Sequence[str] | None, *, profile: bool = False) -> Seque
 
 
 def request_of(study: Study) -> Request:
-    """A study of one case, and the command that repeats it."""
+    """Return the request of a study of one case, with the command that repeats it."""
     return Request(study.title, [only_case(study)], command_of(study, sys.argv[1:]))
 
 
 def title_of(names: Sequence[str]) -> str:
-    """``B and C against A``, A the baseline."""
+    """Return ``B and C against A``; A is the baseline."""
     return f"{' and '.join(names[1:])} against {names[0]}"
 
 
 def describe(study: Study) -> str:
-    """The sizes that were chosen, in two lines that fit a terminal."""
-    found_by = f"\nthe length of a slice: the best by {study.slice_from}" if study.slice_from else ""
+    """Return the chosen sizes in two terminal lines."""
+    found_by = f"\nslice length: from {study.slice_from}" if study.slice_from else ""
     return (
         f"{study.title}: {study.workload.name}, "
         f"{counted(study.clients, 'client')}; "
         f"{time_text(study)}\n"
-        f"per arm and block: warm-up {warm_up_text(study)}, measured {window_text(study)}"
+        f"per arm and block: warm-up {warm_up_text(study)}, measurement {window_text(study)}"
         f"{found_by}"
     )
 
 
 def command_of(study: Study, typed: Sequence[str]) -> str:
-    """What was typed, quoted for a shell, with the seed that was drawn: it repeats the study.
+    """Return the command line that repeats the study: quoted for a shell, with the drawn seed.
 
-    Connection strings stand in it without their passwords, which libpq finds where it looks for them.
+    Connection strings are included without passwords.
     """
     shown = {arm.server: arm.without_password().server for arm in study.arms if arm.is_dsn}
     words = ["pgdyno", *(shown.get(word.strip(), word) for word in typed)]

@@ -1,4 +1,4 @@
-"""Errors of the libraries beneath us as ours. Loaded when there is one: the libraries take their time."""
+"""Conversion of library errors to PgdynoError. Imported on the first error, as the libraries load slowly."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ OPTION_OF_FIELD = {
     "rounds": "--window",
     "indexes": "--index",
 }
-"""Where a field of the plan is not named as the option that gives it."""
+"""Fields of the study whose name differs from their option."""
 
 
 def complaint(error: Exception) -> PgdynoError | None:
-    """The same as an error of ours; None of what nobody expected, whose traceback is worth more."""
+    """Return the error as PgdynoError; None for an unexpected one, which needs its traceback."""
     if isinstance(error, ValidationError):
         return UsageError(_first_complaint(error))
     if isinstance(error, psycopg.Error):
-        # Where no one closer knew what to say of it: what the server said, without the statement.
+        # Reached only if no caller handled the error: the server's message, without the statement.
         if isinstance(error, NoAnswer):
             return PgdynoError(str(error))
         words = error.diag.message_primary or str(error).strip().partition("\n")[0]
-        return PgdynoError(f"the server refused, or was lost: {words}")
+        return PgdynoError(f"server error: {words}")
     return None
 
 
 def _first_complaint(error: ValidationError) -> str:
     first = error.errors()[0]
     text = _plain_words(first["msg"])
-    names = [place for place in first["loc"] if isinstance(place, str)]  # the others are places in a list
+    names = [place for place in first["loc"] if isinstance(place, str)]  # the others are list indexes
     if not names:
         return text
     field = names[-1]
@@ -46,5 +46,5 @@ def _first_complaint(error: ValidationError) -> str:
 
 
 def _plain_words(message: str) -> str:
-    """pydantic's words as ours."""
+    """Return the message of pydantic in the wording of pgdyno."""
     return message.removeprefix("Value error, ").replace("Input should be", "must be")

@@ -1,4 +1,4 @@
-"""The two streams: data on standard output, progress and messages on standard error."""
+"""Output streams: data on standard output, progress and messages on standard error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pgdyno.errors import PgdynoError, shortened
 from pgdyno.report.visible import visible, visible_json
 
 PLAIN = "pgdyno-plain"
-"""How what a locale cannot write is written: ``errors=PLAIN`` of a stream."""
+"""Error handler of streams (``errors=PLAIN``) for characters that the locale cannot encode."""
 
 _INSTEAD = str.maketrans(
     {"−": "-", "–": "-", "\u00a0": " ", "…": "..", "×": "x", "µ": "u", "’": "'", "▶": ">"}
@@ -25,7 +25,7 @@ _INSTEAD = str.maketrans(
 
 
 def _in_plain_letters(error: UnicodeError) -> tuple[str, int]:
-    """A minus must stay a minus; what has no likeness becomes a question mark."""
+    """Replace characters by similar ASCII ones: a minus stays a minus; the rest become question marks."""
     assert isinstance(error, UnicodeEncodeError)
     text = error.object[error.start : error.end].translate(_INSTEAD)
     return text.encode("ascii", "replace").decode(), error.end
@@ -36,9 +36,9 @@ codecs.register_error(PLAIN, _in_plain_letters)
 
 @contextlib.contextmanager
 def writing() -> Iterator[None]:
-    """Within it standard output is written.
+    """Context for writes to standard output.
 
-    Raises PgdynoError where that fails, and BrokenPipeError where its reader has gone.
+    Raises PgdynoError if a write fails, BrokenPipeError if the reader has exited.
     """
     try:
         yield
@@ -50,9 +50,9 @@ def writing() -> Iterator[None]:
 
 
 class VisibleConsole(Console):
-    """A console on which nothing from outside is obeyed: no markup, no emoji codes, no escape sequences.
+    """Console that escapes control characters and interprets no markup or emoji codes.
 
-    It looks at what is about to be written, so that tables and the live view are covered as well.
+    It filters rendered segments, which covers tables and the live view.
     """
 
     def __init__(self, *, stderr: bool = False, **of_rich: Any) -> None:
@@ -66,7 +66,7 @@ class VisibleConsole(Console):
 
 class _Output(VisibleConsole):
     def print(self, *values: Any, **how: Any) -> None:
-        """As the console does."""
+        """Print as the console does, with errors of standard output converted."""
         with writing():
             super().print(*values, **how)
 
@@ -76,18 +76,18 @@ out = _Output()
 err = VisibleConsole(stderr=True)
 
 SAID_CHARS_MAX = 20_000
-"""Of one message: the help of a command is the longest of ours."""
+"""Maximum length of a message; the help of a command is the longest one."""
 
 
 def say(text: str) -> None:
-    """A message for people, on standard error; never interpreted as markup.
+    """Print a message on standard error, without interpreting markup.
 
-    One that cannot be written is lost: the exit status still tells.
+    A message that cannot be written is dropped; the exit status still reports the outcome.
     """
     with contextlib.suppress(OSError):
         err.print(shortened(text, SAID_CHARS_MAX), soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
-    """JSON on standard output, one document."""
+    """Print one JSON document on standard output."""
     out.print(visible_json(json.dumps(value, indent=2)), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""``pgdyno demo``: the main job in about four minutes, with whatever servers this machine can get."""
+"""``pgdyno demo``: a comparison in about four minutes, with the servers available on this machine."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ DEMO_PAIRS = (("17", "18"), ("16", "17"), ("15", "16"))
 
 def demo(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIRECTORY", help="Where evidence and report go.")
+        Path,
+        typer.Argument(metavar="DIRECTORY", help="Directory of the evidence (results) file and the report."),
     ] = Path("demo"),
     seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Of everything random. [default: drawn]")
+        int | None, typer.Option(metavar="N", help="Seed of all random choices. [default: random]")
     ] = None,
 ) -> int:
     """Compare two PostgreSQL versions for three minutes.
 
-    17 against 18 where they can be had, else 16 against 17, else 15 against 16. Where there is one version
-    only, it is compared with itself under the settings of @starter.
+    Compares 17 and 18 if both are available, else 16 and 17, else 15 and 16. If only one version is
+    available, compares its default settings with the profile @starter.
     """
     stem = directory / time.strftime("demo-%Y%m%d-%H%M%S")
     _make(directory)
@@ -59,17 +60,17 @@ def demo(
 
 
 def _make(directory: Path) -> None:
-    """Before servers are fetched. Raises UsageError."""
+    """Create the output directory. Raises UsageError."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"cannot make the directory {directory}: {error.strerror}: name another directory"
+            f"cannot create the directory {directory}: {error.strerror}: name another directory"
         ) from None
 
 
 def choose_arms() -> list[str]:
-    """The first pair of versions that can be had; else one version with and without settings."""
+    """Return the first available pair of versions; else one version with and without settings."""
     store = Cache.open().store(progress=say)
     complaints = []
     for pair in DEMO_PAIRS:
@@ -79,7 +80,7 @@ def choose_arms() -> list[str]:
             complaints.append(str(error))
             continue
         return list(pair)
-    say(f"no two versions can be had ({complaints[0]}); comparing settings of one")
+    say(f"no pair of versions is available ({complaints[0]}); comparing settings of one version")
     there = [*system_builds(), *store.cached()]
     server = str(there[0].version) if there else "16"
     return [server, f"{server},@starter"]

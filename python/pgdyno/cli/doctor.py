@@ -1,4 +1,4 @@
-"""``pgdyno doctor``: what on this machine disturbs measurements, and what is fine."""
+"""``pgdyno doctor``: find sources of measurement noise on this machine."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import Json, Quiet
 from pgdyno.engine import build_info
 from pgdyno.errors import EngineError, UsageError
+from pgdyno.estimate import counted
 from pgdyno.lab.doctor import programs
 from pgdyno.lab.doctor.checked import Checked
 from pgdyno.lab.doctor.examine import examine
@@ -26,66 +27,78 @@ from pgdyno.server.catalogue import known_catalogue
 from pgdyno.server.find import system_builds
 
 WATCH_S = 3.0
-"""Long enough for a share of a hundredth of two cores, in the kernel's ticks of 10 ms."""
+"""Long enough to resolve 1% of two cores in kernel ticks of 10 ms."""
 
 SYNC_S = 1.0
-"""Some hundred flushes of a slow disk."""
+"""Enough for about a hundred flushes of a slow disk."""
 
 
 def doctor(
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with status 1 where something disturbs measurements.")
+        bool, typer.Option("--strict", help="Exit with status 1 if a check finds a problem.")
     ] = False,
     calibrate: Annotated[
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="Measure this machine's noise for so long, such as 10m: a server against itself, in "
-            "slices of several lengths. It is remembered.",
+            help="Measure and store the noise of this machine for DURATION, for example 10m: one server "
+            "against itself, with several slice lengths.",
         ),
     ] = None,
     calibrations: Annotated[
-        bool, typer.Option("--calibrations", help="Show the calibrations that are remembered.")
+        bool, typer.Option("--calibrations", help="Show the stored calibrations.")
     ] = False,
     server: Annotated[
         str | None,
-        typer.Option(metavar="SERVER", help="To calibrate with. [default: the newest at hand]"),
+        typer.Option(
+            metavar="SERVER",
+            help="Server of the calibration, as in `compare`. [default: the newest available]",
+        ),
     ] = None,
     workload: Annotated[
         Literal["pgbench", "tpcc"],
-        typer.Option(help="To calibrate with; of pgbench simple-update. [default: pgbench]"),
+        typer.Option(help="Workload of the calibration; pgbench runs simple-update."),
     ] = "pgbench",
     clients: Annotated[
-        int | None, typer.Option(metavar="N", help="To calibrate with. [default: 4 per core]")
+        int | None,
+        typer.Option(
+            metavar="N", help="Number of client connections of the calibration. [default: 4 per core]"
+        ),
     ] = None,
     schedule: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="To calibrate (may be repeated). [default: all there are]"),
+        typer.Option(
+            metavar="NAME",
+            help="Schedule to calibrate: slices or duet. May be repeated. [default: all that fit this "
+            "machine]",
+        ),
     ] = None,
     slice_length: Annotated[
         list[str] | None,
         typer.Option(
             "--slice",
             metavar="DURATION",
-            help="To calibrate (may be repeated). [default: 0.25s, 0.5s, 1s, 2s]",
+            help="Slice length to calibrate, 50ms to 60s. May be repeated. [default: 0.25s, 0.5s, 1s, 2s]",
         ),
     ] = None,
     evidence: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Keep what the calibration measured; where it is there, go on with it."
+            metavar="FILE",
+            help="Evidence (results) file of the calibration; an existing one is continued. "
+            "[default: a temporary file]",
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Of the calibration. [default: drawn]")
+        int | None, typer.Option(metavar="N", help="Seed of the calibration. [default: random]")
     ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> int:
-    """Say what on this machine disturbs measurements, and how to quiet it.
+    """Find sources of measurement noise on this machine, with remedies.
 
-    Watches the machine for some seconds and tries flushes where the data of studies lie; every study does
-    the same before it begins and when it has ended. Changes nothing. Examples:
+    Observes the machine for a few seconds and times flushes in the cache directory. Changes no settings.
+    Every study runs the same checks before its first and after its last block. Examples:
 
     \b
       pgdyno doctor
@@ -93,9 +106,10 @@ def doctor(
       pgdyno doctor --calibrate 10m
     """
     if strict and (calibrations or calibrate is not None):
-        raise UsageError("--strict is about what disturbs this machine now: leave --calibrate away")
+        other = "--calibrations" if calibrations else "--calibrate"
+        raise UsageError(f"--strict cannot be combined with {other}: remove one of them")
     if calibrations and calibrate is not None:
-        raise UsageError("--calibrations shows earlier ones, --calibrate makes one: ask for one of them")
+        raise UsageError("--calibrations cannot be combined with --calibrate: remove one of them")
     if calibrations:
         return show(as_json)
     if calibrate is not None:
@@ -123,9 +137,9 @@ def doctor(
         "--seed": seed,
     }
     if given := [name for name, value in of_calibration.items() if value not in (None, [])]:
-        raise UsageError(f"{given[0]} is of a calibration: add --calibrate 10m")
+        raise UsageError(f"{given[0]} requires --calibrate; for example: --calibrate 10m")
     if not as_json and not quiet:
-        say(f"watching this machine for {WATCH_S + SYNC_S:.0f} s …")
+        say(f"observing this machine for {WATCH_S + SYNC_S:.0f} s …")
     cache = Cache.open()
     state = examine_machine(WATCH_S, cache.root, SYNC_S)
     found = [*examine(state), *_programs(cache)]
@@ -138,14 +152,17 @@ def doctor(
 
 
 def lines(found: Sequence[Checked]) -> list[str]:
-    """Findings with their remedies first, then what is fine and what is not known, a line each."""
+    """Return one line per check: problems with their remedies first, then passed and unknown checks."""
     caveats = [one.caveat for one in found if one.caveat is not None]
     told = [_told(caveat) for caveat in caveats]
-    rest = [(kind, [one for one in found if one.found == kind]) for kind in ("fine", "unknown")]
-    heading = f"{len(caveats)} of {len(found)} checks found what disturbs measurements" if caveats else ""
-    parts = [heading or f"none of {len(found)} checks found anything that disturbs measurements", *told]
-    for kind, ones in rest:
-        parts += ["", kind, *(f"  {one.about}: {one.text}" for one in ones)] if ones else []
+    rest = [
+        (heading, [one for one in found if one.found == kind])
+        for heading, kind in (("ok", "fine"), ("unknown", "unknown"))
+    ]
+    problems = counted(len(caveats), "problem") if caveats else "no problems"
+    parts = [f"{problems} found in {len(found)} checks", *told]
+    for heading, ones in rest:
+        parts += ["", heading, *(f"  {one.about}: {one.text}" for one in ones)] if ones else []
     return parts
 
 

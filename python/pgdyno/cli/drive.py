@@ -1,4 +1,4 @@
-"""``pgdyno drive``: one run of the clients against one server that is loaded. A step, not a comparison."""
+"""``pgdyno drive``: one run of a workload against one loaded database, without comparison."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from pgdyno.server.witness import keep_idle, require_undisturbed
 from pgdyno.study.plan import DISCARD_S, Driving, Slice
 from pgdyno.study.sizing import default_clients
 from pgdyno.study.workload import Pace
-from pgdyno.units import parse_duration_s
+from pgdyno.units import format_duration, parse_duration_s
 from pgdyno.workload.pgbench.sums import read_scale
 from pgdyno.workload.tpcc.dataset import read_mark
 
@@ -43,16 +43,21 @@ SIZES: Mapping[str, Callable[[Connection], int]] = {
     "tpcc": lambda connection: read_mark(connection).scale,
     "pgbench": read_scale,
 }
-"""How the size of the data that are there is read."""
+"""Functions that read the size of the loaded data, by workload."""
 
 
 @expanded
 def drive(
     dsn: options.Dsn,
-    clients: Annotated[int | None, typer.Option(metavar="N", help="1 to 2000. [default: 4 per core]")] = None,
-    window: Annotated[str, typer.Option(metavar="DURATION", help="How long is measured.")] = "30s",
+    clients: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Number of client connections, 1 to 2000. [default: 4 per core]"),
+    ] = None,
+    window: Annotated[
+        str, typer.Option(metavar="DURATION", help="Length of the measurement window.")
+    ] = "30s",
     warmup: Annotated[
-        str, typer.Option(metavar="DURATION", help="Driven before that and not counted.")
+        str, typer.Option(metavar="DURATION", help="Length of the warm-up before the window, not measured.")
     ] = "5s",
     *,
     which: Which,
@@ -66,18 +71,21 @@ def drive(
     seed: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=0, max=options.SEED_MAX, help="Of what the clients draw. [default: drawn]"
+            metavar="N",
+            min=0,
+            max=options.SEED_MAX,
+            help="Seed of the clients' random choices. [default: random]",
         ),
     ] = None,
     into_existing: options.IntoExisting = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> int:
-    """Drive the clients once against a loaded database.
+    """Run a workload once against a loaded database.
 
-    Shows rates and latencies. It changes the data: only databases that pgdyno made (pgdyno load) are
-    driven, unless you say --into-existing. One run does not say what the next one would: to compare, use
-    pgdyno compare. Examples:
+    Shows throughput and latencies. The workload changes the data, so the database must be one that
+    pgdyno load created, unless --into-existing is given. A single run has no confidence interval: to compare
+    servers, use pgdyno compare. Examples:
 
     \b
       pgdyno drive postgresql://localhost/tpcc --clients 16 --window 60s
@@ -85,7 +93,7 @@ def drive(
     """
     window_s, warmup_s = parse_duration_s(window), parse_duration_s(warmup)
     if window_s <= DISCARD_S:
-        raise UsageError(f"--window: {window!r} leaves nothing to count; for example: 30s")
+        raise UsageError(f"--window must be longer than {format_duration(DISCARD_S)} (got {window!r})")
     with Interruption() as interruption:
         remote = Remote(Dsn(dsn))
         with remote.connect() as connection:
@@ -94,7 +102,9 @@ def drive(
             )
             name, version = connection.info.dbname, version_of(connection)
         if not into_existing and name not in remote.own_databases():
-            raise DatasetError(f"{name} was not made by pgdyno: add --into-existing to change its data")
+            raise DatasetError(
+                f"the database {name} was not created by pgdyno: add --into-existing to change its data"
+            )
         for caveat in (*untested_version(name, version), *examine(workload)):
             say(f"! {caveat.text}")
         n_clients = default_clients(options.this_machine()) if clients is None else clients
@@ -122,7 +132,7 @@ def drive(
 
 @dataclass(frozen=True)
 class Driven:
-    """A run that has ended. ``measured`` is its measured slice, ``why`` it does not count."""
+    """A finished run: its measured slice, its status, and the reason ``why`` it is not valid."""
 
     run: Run
     measured: Event | None
@@ -131,10 +141,10 @@ class Driven:
 
 
 def _conclude(driven: Driven, pace: Pace, interruption: Interruption, *, json: bool) -> int:
-    """Shows what was measured and gives the exit status. Raises PgdynoError where it is of no use."""
+    """Print the result and return the exit status. Raises PgdynoError for a run without a valid result."""
     run, measured, status = driven.run, driven.measured, driven.status
     if measured is None or run.result is None or _counted_s(measured) <= 0:
-        words = run.failure["message"] if run.failure else "stopped before anything was measured"
+        words = run.failure["message"] if run.failure else "the run stopped during warm-up"
         if interruption.requested:
             raise interruption.interrupted(f"nothing was measured: {words}")
         raise PgdynoError(f"nothing was measured: {words}")
@@ -144,16 +154,16 @@ def _conclude(driven: Driven, pace: Pace, interruption: Interruption, *, json: b
     else:
         show(found)
     if interruption.requested:
-        raise interruption.interrupted("stopped at your request; these are the results so far")
+        raise interruption.interrupted("interrupted; the results are incomplete")
     if status is TrialStatus.FAILED:
-        raise PgdynoError(f"this run counts for nothing: {driven.why}")
+        raise PgdynoError(f"the run is not valid: {driven.why}")
     if why := why_all_failed(run, measured):
         raise PgdynoError(why)
     return 0 if status is TrialStatus.OK else 1
 
 
 def _status(run: Run, name: str, witness: Connection) -> tuple[TrialStatus, str]:
-    """Whether the run counts, and why not."""
+    """Return whether the run is valid, and the reason if not."""
     status, why = status_of(run, 0, name)
     try:
         if status is TrialStatus.OK:
@@ -164,7 +174,7 @@ def _status(run: Run, name: str, witness: Connection) -> tuple[TrialStatus, str]
 
 
 def why_all_failed(run: Run, measured: Event) -> str:
-    """The server's first words, where transactions failed and none did not; empty otherwise."""
+    """Return the first error of the server if all transactions failed; else an empty string."""
     counts = measured["kinds"].values()
     failed = sum(kind["failed"] for kind in counts)
     if not failed or any(kind["ok"] or kind["rolled_back"] for kind in counts):
@@ -175,25 +185,25 @@ def why_all_failed(run: Run, measured: Event) -> str:
 
 
 REMEDIES = {
-    "25006": "; drive a primary: a standby, or a session that is read-only, takes no writes",
-    "42P01": "; load the data first: pgdyno load",
-    "42501": "; connect as the user that loaded the data",
+    "25006": ": connect to a primary, in a session that is not read-only",
+    "42P01": ": load the data first with pgdyno load",
+    "42501": ": connect as the role that loaded the data",
 }
-"""What to do about failures that meet every transaction, by SQLSTATE."""
+"""Remedies for errors that affect every transaction, by SQLSTATE."""
 
 
 def words_of_error(event: Event) -> str:
-    """An ``error`` event of the engine with its SQLSTATE, in one line."""
+    """Return an ``error`` event of the engine as one line, with its SQLSTATE."""
     code = f" (SQLSTATE {event['sqlstate']})" if event["sqlstate"] else ""
     return f"{in_one_line(event['message'])}{code}"
 
 
 class Narrator:
-    """Tells how a run goes on, on standard error: a line an interval, and each kind of error once."""
+    """Progress on standard error: one line per interval, and each kind of error once."""
 
     def __init__(self) -> None:
         self._errors: set[tuple[str, str | None]] = set()
-        self._last = ""  # what was said of the last interval, without its time and its numbers
+        self._last = ""  # the last interval without successes: role and whether transactions failed
 
     def __call__(self, event: Event) -> None:
         if event["event"] == "interval":
@@ -233,13 +243,12 @@ def _run(
 
 
 def _counted_s(measured: Event) -> float:
-    """How long was measured: less than nothing where the run was stopped before that began."""
+    """Return the measured time; negative if the run stopped before the window."""
     return float(measured["closed_ns"] - measured["counted_from_ns"]) / 1e9
 
 
 def _executed(run: Run) -> int | None:
-    """Transactions from the opening of the measured slice to its drain, also where the run was stopped
-    then."""
+    """Return the transactions from the start of the measured slice to its drain, also of a stopped run."""
     assert run.result is not None
     if (found := run.transactions(0)) is not None or "measure" not in run.totals:
         return found
@@ -249,7 +258,7 @@ def _executed(run: Run) -> int | None:
 
 
 def summarise(run: Run, measured: Event, pace: Pace) -> dict[str, Any]:
-    """Rates over the counted part of the window, latencies in ms by kind, the driver's own cost."""
+    """Return rates over the counted part of the window, latencies in ms by kind, and the driver's cost."""
     assert run.result is not None
     window_s = _counted_s(measured)
     counts = measured["kinds"]
@@ -257,7 +266,7 @@ def summarise(run: Run, measured: Event, pace: Pace) -> dict[str, Any]:
     ok = {kind: n["ok"] for kind, n in counts.items()}
     kinds = run.result["targets"][0]["kinds"]
     cpu_ns = measured["driver_cpu_ns"]
-    ended = _executed(run)  # in the time that the driver's CPU time is of
+    ended = _executed(run)  # over the same time as the driver's CPU time
     return {
         "window_s": window_s,
         "rate": {
@@ -284,21 +293,25 @@ COUNTS = {
     "skipped": "skipped",
     "retried": "retried",
 }
-"""What the engine counts, each with its heading."""
+"""Counters of the engine with their headings."""
 
 
 def show(found: Mapping[str, Any], console: Console = out) -> None:
-    """For people: two tables, as one would be wider than a terminal."""
+    """Print two tables: a single one would be wider than a terminal."""
     cpu_us = found["driver_cpu_us_per_transaction"]
-    cost = "no transaction succeeded" if cpu_us is None else f"driver {cpu_us:.1f} µs of CPU per transaction"
+    cost = (
+        "no transaction succeeded"
+        if cpu_us is None
+        else f"load generator: {cpu_us:.1f} µs CPU per transaction"
+    )
     rates = f"{found['rate']['value']:,.0f} {found['rate']['unit']}   {found['tpm']:,.0f} TPM"
     console.print(f"{rates}   over {found['window_s']:.1f} s, one run; {cost}", soft_wrap=True)
     counts = {kind: [f"{n[name]:,}" for name in COUNTS] for kind, n in found["counts"].items()}
     console.print(_table("transactions", list(COUNTS.values()), counts))
     if unanswered := found["unanswered"]:
         console.print(
-            f"{counted(unanswered, 'transaction')} had no answer within {DRAIN_TIMEOUT_S:g} s after the "
-            "window: cancelled, and counted as failed",
+            f"{counted(unanswered, 'transaction')} canceled and counted as failed: no response within "
+            f"{DRAIN_TIMEOUT_S:g} s after the window",
             soft_wrap=True,
         )
     latency = {
@@ -307,8 +320,8 @@ def show(found: Mapping[str, Any], console: Console = out) -> None:
     }
     console.print(_table("latency, ms", list(next(iter(found["latency_ms"].values()))), latency))
     absent = any(ABSENT in cells for cells in latency.values())
-    said = f"; {ABSENT}: too few of them" if absent else ""
-    console.print(f"latency of the ok ones, from the intended start{said}")
+    said = f"; {ABSENT}: too few transactions" if absent else ""
+    console.print(f"latency of ok transactions, from their intended start{said}")
 
 
 def _table(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> Table:

@@ -1,4 +1,4 @@
-"""For pipelines: the options --fail-if and --summary, and what becomes of them once a report is there."""
+"""Options --fail-if and --summary for pipelines, and their evaluation against a report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pgdyno.report.study import StudyReport
 from pgdyno.report.summary import to_summary
 
 TRIPPED = 3
-"""The exit status where a condition holds."""
+"""Exit status if a condition holds."""
 
 AUTO = "auto"
 VARIABLE = "GITHUB_STEP_SUMMARY"
@@ -28,32 +28,32 @@ VARIABLE = "GITHUB_STEP_SUMMARY"
 
 @dataclass(frozen=True)
 class Gating:
-    """What a pipeline asks for."""
+    """Values of --fail-if and --summary."""
 
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
             "--fail-if",
             metavar="CONDITION",
-            help="End with status 3 where an arm is so: slower, faster, not-same, undecided; by another "
-            "metric slower:p99 (may be repeated).",
+            help="Exit with status 3 if the condition holds for an arm: slower, faster, not-same, undecided; "
+            "CONDITION:METRIC for another metric, for example slower:p99. May be repeated.",
         ),
     ] = None
     summary: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Append a short summary in Markdown; auto: to the file that GITHUB_STEP_SUMMARY names.",
+            help="Append a summary in Markdown to FILE. auto: the file named by GITHUB_STEP_SUMMARY.",
         ),
     ] = None
 
     @property
     def is_wanted(self) -> bool:
-        """Whether anything was asked for."""
+        """Return whether any of the options is given."""
         return bool(self.fail_if) or self.summary is not None
 
     def check(self, evidence: Path | None = None) -> None:
-        """Before minutes go into measuring, and into making ``evidence``. Raises UsageError."""
+        """Check the options before a long measurement writes ``evidence``. Raises UsageError."""
         _ = self.conditions
         if self.summary_file is not None:
             require_summary(self.summary_file, evidence)
@@ -71,23 +71,22 @@ class Gating:
         named = os.environ.get(VARIABLE)
         if not named:
             raise UsageError(
-                f"--summary auto: {VARIABLE} is not set; name a file (./auto for one of that name)"
+                f"--summary auto requires {VARIABLE}, which is not set: give a file name (./auto for one "
+                "named auto)"
             )
         return Path(named)
 
     def gate(self, built: StudyReport | HostsReport) -> Gate | None:
-        """None where no condition was given."""
+        """Evaluate the conditions; None without --fail-if."""
         return gate(built.findings, self.conditions) if self.fail_if else None
 
     def summarise(self, built: StudyReport | HostsReport, found: Gate | None, files: Sequence[Path]) -> None:
-        """Where it was asked for. Raises PgdynoError."""
+        """Append the summary if --summary is given. Raises PgdynoError."""
         if self.summary_file is not None:
             append_text(self.summary_file, to_summary(built, found, [str(path) for path in files]))
 
     def status(self, found: Gate | None, *, quiet: bool = False) -> int:
-        """The exit status, after everything was shown and written. Raises PgdynoError for a gate that cannot
-        be judged: it must not pass.
-        """
+        """Return the exit status. Raises PgdynoError for conditions that cannot be evaluated."""
         if found is None:
             return 0
         cannot_tell = bool(found.absent) and not found.holds

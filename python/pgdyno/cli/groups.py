@@ -1,4 +1,4 @@
-"""Groups of options: a command that takes a dataclass of options has each of its fields on the command line.
+"""Groups of options: each field of a dataclass parameter becomes an option of the command.
 
     @dataclass(frozen=True)
     class Sizes:
@@ -7,7 +7,7 @@
     @expanded
     def load(dsn: str, sizes: Sizes) -> int: …          # pgdyno load DSN --warehouses N
 
-So options that several commands share are written once, with their help.
+Options shared by several commands are so defined once, with their help.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, get_type_hints
 
 
 def expanded(command: Callable[..., int]) -> Callable[..., int]:
-    """The command with its groups' fields in place of the groups."""
+    """Return the command with the fields of its groups as parameters."""
     own = inspect.signature(command, eval_str=True)
     groups: dict[str, Any] = {
         p.name: p.annotation for p in own.parameters.values() if is_dataclass(p.annotation)

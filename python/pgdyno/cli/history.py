@@ -1,4 +1,4 @@
-"""``pgdyno history``: the evidence of one study at many times, and when it changed."""
+"""``pgdyno history``: detect changes in the results of a repeated study."""
 
 from __future__ import annotations
 
@@ -23,40 +23,49 @@ from pgdyno.report.history_page import to_html
 from pgdyno.report.terminal import print_history
 
 FILES_MAX = 2000
-"""In one directory: each is read and analysed."""
+"""Maximum number of files in one directory: each is read and analyzed."""
 
 
 def history(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where the evidence files lie, also in directories below.")
+        Path,
+        typer.Argument(metavar="DIR", help="Directory of evidence (results) files, searched recursively."),
     ],
     *,
     metric: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY", help="Beside the one of the verdicts: p99, server_cpu, … (repeatable)."),
+        typer.Option(
+            metavar="KEY",
+            help="Further metric besides that of the verdict, for example p99 or server_cpu. May be "
+            "repeated.",
+        ),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A page with a picture of each series.")
+        Path | None, typer.Option(metavar="FILE", help="HTML page to write, with a chart per series.")
     ] = None,
     force: options.Force = False,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
-            "--fail-if", metavar="CONDITION", help="End with status 3 on news: slower, faster, change."
+            "--fail-if",
+            metavar="CONDITION",
+            help="Exit with status 3 after a recent change: slower, faster or change (any). May be repeated.",
         ),
     ] = None,
     newest: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=1, help=f"With --fail-if: in so many files a change is news. [default: {NEWEST}]"
+            metavar="N",
+            min=1,
+            help=f"With --fail-if: a change within the newest N files is recent. [default: {NEWEST}]",
         ),
     ] = None,
     json: options.Json = False,
 ) -> int:
-    """Say when a study that is run again and again began to give other results, and what else changed then.
+    """Find when the results of a repeated study changed, and what changed with them.
 
-    Files of the same study on the same machine are a series each: of what an arm changes against the
-    baseline, and of every arm's own level. Where a series changed is found by E-divisive means. Examples:
+    Files of the same study on the same machine form time series: the change of each arm against the baseline,
+    and the level of each arm. Change points are detected with E-divisive means. Examples:
 
     \b
       pgdyno history nightly
@@ -65,7 +74,7 @@ def history(
     """
     asked, keys = _conditions(fail_if or ()), [_key(text) for text in metric or ()]
     if newest is not None and not asked:
-        raise UsageError("--newest says what --fail-if takes for news: add --fail-if, or leave it away")
+        raise UsageError(f"--newest {newest} requires --fail-if: add --fail-if, or remove --newest")
     newest = NEWEST if newest is None else newest
     if html is not None:
         require_place_of_text(html, force=force)
@@ -73,9 +82,9 @@ def history(
     groups = grouped(_studies(directory, skipped), keys, skipped)
     report = HistoryReport(histories(groups), skipped)
     for file, why in skipped.items():
-        say(f"not used: {file}: {why}")
+        say(f"skipped {file}: {why}")
     if not report.histories:
-        raise PgdynoError(f"no finished evidence in {directory} can be used")
+        raise PgdynoError(f"{directory} has no usable evidence file of a finished study")
     _require_known(report, keys)
     found = news(report, asked, newest) if asked else None
     unjudged = untold(report, newest) if asked else []
@@ -89,38 +98,38 @@ def history(
     for sentence in found or ():
         say(f"pgdyno: {sentence}")
     if unjudged and not found:
-        raise PgdynoError(f"--fail-if {', '.join(asked)} cannot be judged: {' '.join(unjudged)}")
+        raise PgdynoError(f"--fail-if {', '.join(asked)} cannot be evaluated: {' '.join(unjudged)}")
     return TRIPPED if found else 0
 
 
 def _require_known(report: HistoryReport, keys: Sequence[str]) -> None:
-    """Raises PgdynoError for a metric that no file has a number of."""
+    """Raise PgdynoError for a metric without a value in any file."""
     known = {AVERAGE, *(series.key.metric for history in report.histories for series in history.series)}
     for key in keys:
         if key not in known:
-            raise PgdynoError(f"--metric {key}: no file has a number of it")
+            raise PgdynoError(f"--metric {key}: no evidence file has a value of this metric")
 
 
 def _conditions(asked: Sequence[str]) -> list[News]:
     for text in asked:
         if text not in set(News):
-            raise UsageError(f"--fail-if: {text!r} is no condition: there are {', '.join(News)}")
+            raise UsageError(f"--fail-if must be one of {', '.join(News)} (got {text!r})")
     return [News(text) for text in asked]
 
 
 def _key(text: str) -> str:
-    """Raises UsageError for a metric that does not exist, or of which neither more nor less is good."""
+    """Return the metric's key. Raises UsageError: unknown, or neither more nor less of it is better."""
     return parse_condition(f"slower:{text}").metric
 
 
 def _studies(directory: Path, skipped: dict[str, str]) -> Iterator[tuple[str, StudyFindings]]:
-    """Raises UsageError for what is no directory, or has too many files."""
+    """Yield name and findings of each file. Raises UsageError: not a directory, too many files."""
     if not directory.is_dir():
-        raise UsageError(f"{directory} is no directory: name the one with the evidence files")
+        raise UsageError(f"{directory} is not a directory: name the directory of the evidence files")
     paths = sorted(directory.rglob("*.sqlite"))
     if len(paths) > FILES_MAX:
         raise UsageError(
-            f"{directory} has {len(paths)} evidence files: {FILES_MAX} at most can be read together"
+            f"{directory} has {len(paths)} evidence files; the maximum is {FILES_MAX}: name a subdirectory"
         )
     for path in paths:
         name = str(path.relative_to(directory))

@@ -1,4 +1,4 @@
-"""What nobody expected: one line for the user, and the traceback in a file."""
+"""Handling of unexpected errors: one line for the user, and the traceback in a file."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from pgdyno.evidence.masking import MASK, mask_passwords
 from pgdyno.lab.noise_history import history_path
 
 EXIT_STATUS = 70
-"""EX_SOFTWARE of sysexits.h: an error inside pgdyno, apart from every other status."""
+"""EX_SOFTWARE of sysexits.h: an internal error, distinct from every other status."""
 
 KEPT_MAX = 20
-"""Older files are removed: a loop in a pipeline must not fill the disk."""
+"""Number of traceback files kept, so that a loop in a pipeline cannot fill the disk."""
 
 TEXT_MAX = 1 << 20
-"""Characters of a traceback, the last ones: a message may hold megabytes of a server's answer."""
+"""Maximum length of a traceback; its end is kept. A message may contain megabytes of a server's response."""
 
 _PREFIX, _SUFFIX = "traceback-", ".txt"
 _SECRET_VARIABLES = ("PGPASSWORD", "PGSSLPASSWORD")
 
 
 def unexpected(error: BaseException, arguments: Sequence[str]) -> str:
-    """Return one line about an error in pgdyno, and where its traceback is."""
+    """Return one line about an internal error, with the path of its traceback."""
     first = " ".join(_without_passwords(f"{type(error).__name__}: {error}").split())[:200].rstrip(": ")
     path = _written(_described(error, arguments))
-    place = f"the traceback is in {path}" if path else "the traceback could not be written to any file"
-    return f"pgdyno has an internal error ({first}): {place}; please report it"
+    place = f"the traceback is in {path}" if path else "the traceback could not be written"
+    return f"internal error ({first}): {place}; please report it"
 
 
 def _described(error: BaseException, arguments: Sequence[str]) -> str:
-    """Names no values but those in the messages: locals may hold anything."""
+    """Return version, command and traceback, without local variables, which may contain secrets."""
     trace = "".join(traceback.format_exception(error))[-TEXT_MAX:]
     lines = (
         f"pgdyno {__version__}, Python {platform.python_version()}, {platform.platform()}",
@@ -55,11 +55,11 @@ def _without_passwords(text: str, environ: Mapping[str, str] = os.environ) -> st
 
 
 def _written(text: str) -> Path | None:
-    """In the user's state directory, else in the temporary one."""
+    """Write the text to the user's state directory, else to the temporary directory."""
     for folder in (history_path().parent, Path(tempfile.gettempdir())):
         with contextlib.suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
-            # mkstemp makes a new file, mode 0600, and follows no symbolic link.
+            # mkstemp creates a new file with mode 0600 and follows no symbolic link.
             stamp = time.strftime(f"{_PREFIX}%Y%m%d-%H%M%S-")
             descriptor, name = tempfile.mkstemp(_SUFFIX, stamp, folder)
             with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:

@@ -1,6 +1,6 @@
-"""The live view of a study on standard error: which block, which arm, current rate, time left.
+"""Live view of a study on standard error: block, arm, current rate, remaining time.
 
-On a terminal it is redrawn in place; elsewhere it is a line a block, fit for a log.
+On a terminal it is redrawn in place; otherwise it prints one line per block, for logs.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ SPARKS = "▁▂▃▄▅▆▇█"
 SPARK_POINTS = 24
 SPARK_POINTS_MIN = 6
 WIDTH_MAX = 100
-"""A wider terminal is left empty: the eye does not travel that far."""
+"""Maximum width of the view; wider tables are hard to read."""
 WATCHED_S_MIN = 10.0
-"""Before that nobody knows how long a window will take, and few windows of slices last as long."""
+"""Observation time before the remaining time of a window is estimated."""
 FIGURES_WIDTH = 1 + 8 + 7 + 6 + 11 + 6 * 2
-"""Of the arms' table without names and sparks: five columns, and the gaps between all seven."""
+"""Width of the table of arms without names and sparklines: five columns, and the gaps between all seven."""
 
 
 class LiveView:
-    """Watches a study. A context manager; call it with each Progress."""
+    """View of a running study. A context manager; call it with each Progress."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class LiveView:
         self._names = arm_names
         self._interruption = interruption
         self._quiet = quiet
-        self._heading = heading  # said when the first data are loaded or the first block begins, no sooner
+        self._heading = heading  # printed when the first load or the first block begins
         self._step = "prepare"
         self._load: Load | None = None
         self._block: BlockBegan | None = None
@@ -66,16 +66,16 @@ class LiveView:
         self._p99_s: list[float | None] = [None for _ in arm_names]
         self._running: int | None = None
         self._role = ""
-        self._share: float | None = None  # of the running arm's window that is done
+        self._share: float | None = None  # completed share of the running arm's window
         self._since_s, self._since_share = (
             time.monotonic(),
             0.0,
-        )  # when it began to be watched, and how far it was
+        )  # start of the observation, and the share completed then
         self._results: list[list[float]] = [[] for _ in arm_names]
         self._results_of: dict[str, list[list[float]]] = {}  # by case
         self._standings: dict[str, list[str]] = {}  # by case, in words
         self._loaded: set[tuple[str, str]] = set()
-        # Last: rich draws once while it is being made.
+        # Last, as the constructor of rich draws once.
         self._live = (
             Live(console=err, get_renderable=self._draw, refresh_per_second=4, transient=True)
             if err.is_terminal and not quiet
@@ -94,7 +94,7 @@ class LiveView:
             self._live.stop()
 
     def __call__(self, progress: Progress) -> None:
-        """Takes note, and redraws or writes a line."""
+        """Record the progress, and redraw the view or print a line."""
         if self._heading and not self._quiet and isinstance(progress, Load | BlockBegan):
             say(self._heading)
             self._heading = ""
@@ -118,7 +118,7 @@ class LiveView:
             self._write_line(progress)
 
     def _turn_to(self, began: BlockBegan) -> None:
-        """The arms shown are those of the case whose block begins; what they did in earlier ones is kept."""
+        """Show the arms of the case whose block begins, with the results of its earlier blocks."""
         if self._block and began.case != self._block.case:
             names = began.arms
             self._names, self._rates = names, [[] for _ in names]
@@ -146,7 +146,7 @@ class LiveView:
         match progress:
             case Load(dataset, phase) if (dataset, phase) not in self._loaded:
                 self._loaded.add((dataset, phase))
-                say(f"load {dataset}: {phase}")
+                say(f"loading {dataset}: {phase}")
             case BlockBegan():
                 say(self._headline())
             case BlockEnded(_, rates):
@@ -159,7 +159,7 @@ class LiveView:
                 pass
 
     def _rate_text(self, rate: float | None) -> str:
-        return "does not count" if rate is None else f"{_number(rate)} {self._unit}"
+        return "not valid" if rate is None else f"{_number(rate)} {self._unit}"
 
     @property
     def _unit(self) -> str:
@@ -179,7 +179,7 @@ class LiveView:
         return f"{case}block {block.block + 1}{of}{left}"
 
     def _draw(self) -> RenderableType:
-        """The same lines all the time, so that nothing jumps."""
+        """Draw the same number of lines each time, so that the view does not jump."""
         width = min(err.width, WIDTH_MAX)
         rows = Table.grid()
         rows.add_row(Text(self._headline(), style="bold"))
@@ -188,7 +188,7 @@ class LiveView:
             elapsed_s = block.elapsed_s + time.monotonic() - self._block_begun_s
             rows.add_row(ProgressBar(total=block.total_s, completed=elapsed_s, width=width - 2))
         if load:
-            rows.add_row(Text(f"load {load.dataset}: {load.phase}", style="dim", no_wrap=True))
+            rows.add_row(Text(f"loading {load.dataset}: {load.phase}", style="dim", no_wrap=True))
             rows.add_row(ProgressBar(total=1.0, completed=load.share, width=width - 2))
         else:
             rows.add_row(Text(self._activity(), style="dim", no_wrap=True, overflow="ellipsis"))
@@ -199,21 +199,21 @@ class LiveView:
         return rows
 
     def _activity(self) -> str:
-        """What is being done now."""
+        """Return the current step as text."""
         if self._interruption and self._interruption.requested:
-            return "stopping at your request; Ctrl-C once more ends it at once"
+            return "stopping; press Ctrl-C again to abort"
         if self._running is None:
             return self._step
-        doing = f"{'measure' if self._role == 'measure' else 'warm up'} {self._names[self._running]}"
+        doing = f"{'measuring' if self._role == 'measure' else 'warming up'} {self._names[self._running]}"
         return doing if self._share is None else f"{doing}: {self._share:.0%}{self._window_left()}"
 
     def _window_left(self) -> str:
-        """Of a window long enough that one would like to know."""
+        """Return the remaining time of a long window as text."""
         watched_s, came = time.monotonic() - self._since_s, (self._share or 0.0) - self._since_share
         if watched_s < WATCHED_S_MIN or came <= 0:
             return ""
         left_s = watched_s * (1 - self._since_share - came) / came
-        return f", {format_duration(round(max(0.0, left_s)))} left of it"
+        return f", {format_duration(round(max(0.0, left_s)))} left"
 
     def _draw_arms(self, width: int) -> Table:
         name_width = min(
@@ -244,11 +244,11 @@ class LiveView:
 
 
 def standing_text(standing: Standing, block_s: float | None) -> str:
-    """``18 against 17: +4.2 % (+0.9 … +7.6 %), faster``; of an undecided one how much is left to do."""
+    """Return ``18 against 17: +4.2 % (+0.9 … +7.6 %), faster``, with the blocks left if undecided."""
     change, needed = standing.change, standing.blocks_needed
     of = f"{standing.arm} against {standing.baseline}"
     if change is None:
-        return f"{of}: no block counts yet"
+        return f"{of}: no valid block yet"
     if change.low is None:
         return f"{of}: {change_text(change, '%')}, no interval yet"
     left = ""
@@ -264,5 +264,5 @@ def _sparkline(rates: Sequence[float]) -> str:
 
 
 def _number(rate: float) -> str:
-    """Of a slow workload with digits after the point."""
+    """Format a rate; slow ones with decimals."""
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"

@@ -1,4 +1,4 @@
-"""``pgdyno load``: the workload's data into a database, on any server."""
+"""``pgdyno load``: load the data of a workload into a database on any server."""
 
 from __future__ import annotations
 
@@ -39,13 +39,16 @@ def load(
             metavar="N",
             min=0,
             max=options.SEED_MAX,
-            help=f"tpcc: the same seed gives the same bytes. [default: {DATASET_SEED}]",
+            help=f"tpcc: seed of the data; the same seed gives the same data. [default: {DATASET_SEED}]",
         ),
     ] = None,
     connections: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=1, max=64, help="How many load at once, 1 to 64. [default: one per core]"
+            metavar="N",
+            min=1,
+            max=64,
+            help="Number of connections that load in parallel, 1 to 64. [default: one per core]",
         ),
     ] = None,
     into_existing: options.IntoExisting = False,
@@ -53,11 +56,11 @@ def load(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> int:
-    """Load a workload's data into the database that DSN names.
+    """Load the data of a workload into a database.
 
-    The database is created. One that exists already is left alone unless you say --into-existing (or a
-    load that was killed left it half-made); then an earlier load is replaced, while tables and functions of
-    the same names that are not pgdyno's are an error. --replace overwrites pgbench's tables even then.
+    Creates the database named in the DSN. An existing database is an error, unless an interrupted load left
+    it incomplete or --into-existing is given. --into-existing replaces data that pgdyno loaded before; other
+    tables and functions of the same names are an error. --replace overwrites such tables of pgbench.
     Examples:
 
     \b
@@ -66,11 +69,11 @@ def load(
     """
     target = Dsn(dsn)
     if seed is not None and which.workload == "pgbench":
-        raise UsageError("--seed is for the workload tpcc: nothing is drawn for pgbench's tables")
+        raise UsageError(f"--seed {seed} requires --workload tpcc: pgbench tables contain no random data")
     if replace and not (into_existing and which.workload == "pgbench"):
         raise UsageError(
-            "--replace needs --into-existing and --workload pgbench: "
-            "tables of tpcc's names are replaced only if pgdyno loaded them"
+            "--replace requires --into-existing and --workload pgbench; "
+            "tpcc tables are replaced only if pgdyno loaded them"
         )
     parameters = parameters_of(which, tpcc_data, pgbench_data)
     remote = Remote(target)
@@ -79,7 +82,7 @@ def load(
     def on_forecast(size_bytes: int) -> None:
         seen = require_room(remote, "the data need", size_bytes, parameters.SMALLER)
         if not quiet:
-            doubt = "" if seen else "; whether the server's disk can hold it cannot be seen from here"
+            doubt = "" if seen else "; the free disk space of the server is unknown"
             say(forecast(parameters, size_bytes) + doubt)
 
     with (
@@ -105,14 +108,16 @@ def load(
 
 
 def forecast(parameters: WorkloadParameters, size_bytes: int) -> str:
-    """What the disk will have to hold."""
+    """Return the expected size on disk, as text."""
     return f"{parameters.size} will take {format_size(size_bytes)}"
 
 
 @contextlib.contextmanager
 def database(target: Dsn, into_existing: bool) -> Iterator[None]:
-    """Creates the database that the DSN names, and drops it if the load into it fails; one that exists
-    already must be named knowingly, and is kept, unless a killed load left it half-made.
+    """Create the database of the DSN, and drop it again if the load fails.
+
+    With ``into_existing`` the database must exist and is kept. A database that a killed load left incomplete
+    is replaced. Raises UsageError if the database exists already.
     """
     if into_existing:
         with Remote(target).connect():
@@ -124,23 +129,25 @@ def database(target: Dsn, into_existing: bool) -> Iterator[None]:
     maintenance.drop_what_nobody_holds()
 
     def refuse() -> None:
-        raise UsageError(f"another pgdyno is loading {name}: wait for it, or name another database")
+        raise UsageError(
+            f"another pgdyno is loading the database {name}: wait until it ends, or name another database"
+        )
 
     with maintenance.connect() as turn:
         hold(turn, lock_of(name), refuse)
         if maintenance.own_databases().get(name) == HALF_MADE:
-            say(f"the database {name} was left half-made by a load that was killed: it is replaced")
+            say(f"replacing the database {name}, which an interrupted load left incomplete")
             maintenance.drop(name)
         elif maintenance.has_database(name):
             raise UsageError(
-                f"the database {name} exists already: name another, or add --into-existing to load into it"
+                f"the database {name} already exists: name another database, or add --into-existing"
             )
         with maintenance.making(name, "made by pgdyno load"):
             yield
 
 
 def summary(result: Event) -> str:
-    """One line: rows, size, and where the time went, what took longest first."""
+    """Return one line with rows, size and time of each phase, the longest first."""
     phases = sorted(result["phases_s"].items(), key=lambda phase: -phase[1])
     parts = ", ".join(f"{phase} {format_duration(s)}" for phase, s in phases)
     rows, in_all_s = sum(result["rows"].values()), sum(s for _, s in phases)

@@ -1,4 +1,4 @@
-"""The program ``pgdyno``: its commands, and the one place where errors become messages and exit statuses."""
+"""Program ``pgdyno``: its commands, and the conversion of errors to messages and exit statuses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pgdyno.errors import PgdynoError
 app = typer.Typer(
     name="pgdyno",
     cls=Commands,
-    help="A dynamometer for PostgreSQL: which server is faster, by how much, and how sure.",
+    help="A dynamometer for PostgreSQL: compare servers, with confidence intervals.",
     invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -27,7 +27,7 @@ app = typer.Typer(
 )
 
 OBJECTS_BETWEEN_COLLECTIONS = 200_000
-"""A report of a long study makes millions of values and no cycles; looking for them took a sixth of it."""
+"""Reports of long studies allocate millions of objects without cycles; collection took 1/6 of their time."""
 
 
 def _show_version(wanted: bool) -> None:
@@ -49,10 +49,10 @@ def _program(
 
 
 def main() -> None:
-    """Runs the command line.
+    """Run the command line and exit.
 
-    Exit status: 0 done, 1 failed, 2 wrong usage, 3 a gate, 70 an error inside pgdyno; 130, 143, 129 after
-    Ctrl-C, SIGTERM, SIGHUP.
+    Exit status: 0 success, 1 failure, 2 usage error, 3 condition of --fail-if, 70 internal error; 130, 143
+    and 129 after Ctrl-C, SIGTERM and SIGHUP.
     """
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     ready_streams(errors=PLAIN)
@@ -61,11 +61,11 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command; gives the exit status. What goes wrong becomes one line on standard error."""
+    """Run one command and return the exit status. An error becomes one line on standard error."""
     try:
         return _status(arguments)
     except BrokenPipeError:
-        # Whoever read our output has gone (`| head`): what is left to be flushed must not complain.
+        # The reader of the output has exited (`| head`): the final flush must not fail.
         without_output()
         return 1
     except Exception as error:  # noqa: BLE001  # the last resort
@@ -89,17 +89,18 @@ def _status(arguments: Sequence[str]) -> int:
         say(f"pgdyno: {error}")
         return error.exit_status
     except KeyboardInterrupt:
-        say("pgdyno: ended at once; what was in the evidence is safe")
+        say("pgdyno: aborted; the evidence file keeps everything measured before")
         return 130
     except BrokenPipeError:
         raise
     except OSError as error:
-        if error.filename is None:  # typer's own output, as of --help
+        if error.filename is None:  # output of typer itself, such as --help
             without_output()
-        say(f"pgdyno: {error.strerror or error}: {error.filename or 'no file was named'}")
+        place = f"{error.filename}: " if error.filename else ""
+        say(f"pgdyno: {place}{error.strerror or error}")
         return PgdynoError.exit_status
     except MemoryError:
-        say("pgdyno: out of memory: free some, or ask for less")
+        say("pgdyno: out of memory: free memory, or reduce --clients or the data size")
         return PgdynoError.exit_status
     except Exception as error:
         from pgdyno.cli.complaints import complaint  # noqa: PLC0415
@@ -112,7 +113,7 @@ def _status(arguments: Sequence[str]) -> int:
 
 
 def _explain(error: TyperException) -> int:
-    """What the parser of the command line says: the help where nothing was asked, else one line."""
+    """Print an error of the command line parser: the help without arguments, else one line."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "pgdyno"
     words = error.format_message()

@@ -1,4 +1,4 @@
-"""Runs a study before the user's eyes and reports it: what ``compare`` and ``run`` have in common."""
+"""Execution and report of a study, shared by ``compare`` and ``run``."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def run_and_report(
     quiet: bool = False,
     gating: Gating = NOTHING_ASKED,
 ) -> int:
-    """Runs a new study, or (``request`` None) goes on with one; then reports. Gives the exit status.
+    """Run a new study, or resume one (``request`` None); then report. Return the exit status.
 
-    ``heading`` says what is going to happen; ``resumed_by`` how a stopped one goes on.
+    ``heading`` announces the study; ``resumed_by`` is the command that resumes it.
     """
 
     html = html or path.with_suffix(".html")
@@ -56,18 +56,18 @@ def run_and_report(
         say(f"evidence {path}   report {html}")
     gating.summarise(built, found, [path, html])
     if ending is Ending.INTERRUPTED:
-        say(f"stopped at your request; go on with: {resumed_by} {path}")
+        say(f"interrupted; to continue: {resumed_by} {path}")
         return interruption.exit_status
     if why := why_no_block_counts(path):
-        say(f"pgdyno: no block counts, so there is no result: {why}")
+        say(f"pgdyno: no result, because no block is valid: {why}")
         return 1
     return 1 if ending is Ending.FAILED else gating.status(found, quiet=quiet)
 
 
 def why_no_block_counts(path: Path) -> str:
-    """The commonest reason; empty where some arm and the baseline have a block in common."""
+    """Return the most common reason; empty if an arm and the baseline have a valid block in common."""
     reasons: Counter[str] = Counter()
-    with Evidence(path, verify=False) as opened:  # it just was, for the report
+    with Evidence(path, verify=False) as opened:  # the report has just verified it
         for case in opened.cases():
             trials, arms = opened.trials(case), opened.arms(case)
             ok = {(trial.block, trial.arm) for trial in trials if trial.status is TrialStatus.OK}
@@ -78,4 +78,4 @@ def why_no_block_counts(path: Path) -> str:
                 for trial in trials
                 if trial.reason and STOPPED_BY not in trial.driver
             )
-    return next((reason for reason, _ in reasons.most_common(1)), "none was run")
+    return next((reason for reason, _ in reasons.most_common(1)), "no block was run")

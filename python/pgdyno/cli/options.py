@@ -1,4 +1,4 @@
-"""Options that several commands share, each defined once."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -14,78 +14,87 @@ from pgdyno.study.workload import WorkloadParameters
 
 Pacing = Annotated[
     Literal["none", "keying-and-thinking"],
-    typer.Option(help="tpcc: whether clients wait as TPC-C's terminals do."),
+    typer.Option(help="tpcc: keying and think times of TPC-C terminals, or none."),
 ]
 RatePerS = Annotated[
     float | None,
     typer.Option(
         "--rate",
         metavar="N",
-        help="Open loop: so many transactions a second per arm, even when the server falls behind.",
+        help="Open-loop load of N transactions per second per arm, independent of response times. "
+        "[default: closed loop]",
     ),
 ]
 Arrivals = Annotated[
     Literal["constant", "poisson"] | None,
-    typer.Option(help="With --rate: how the arrivals are spread. [default: poisson]"),
+    typer.Option(help="Arrival process of --rate. [default: poisson]"),
 ]
 Retries = Annotated[
     int,
-    typer.Option(metavar="N", help="Of a transaction, after serialization failures and deadlocks."),
+    typer.Option(
+        metavar="N",
+        help="Maximum number of retries per transaction after a serialization failure or deadlock.",
+    ),
 ]
 Threads = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Of the driver. [default: one for every two cores; one a client where these are few]",
+        help="Number of load generator threads. [default: one per two cores, at most one per client]",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="The result as JSON on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Suppress progress messages.")]
 Force = Annotated[
     bool,
-    typer.Option("--force", help="Replace the file of --html although pgdyno did not write it."),
+    typer.Option("--force", help="Overwrite the --html file even if pgdyno did not write it."),
 ]
 NoAa = Annotated[
     bool,
     typer.Option(
         "--no-aa",
-        help="No hidden A/A blocks. They take a sixth of the time of two arms, and show the machine's noise.",
+        help="Disable A/A control blocks, which measure noise and take a sixth of the time of two arms.",
     ),
 ]
 IntoExisting = Annotated[
     bool,
     typer.Option(
         "--into-existing",
-        help="Work in the very database that the DSN names, although pgdyno did not make it.",
+        help="Use the database named in the DSN even if pgdyno did not create it.",
     ),
 ]
 Replace = Annotated[
     bool,
     typer.Option(
         "--replace",
-        help="pgbench, with --into-existing: overwrite pgbench_* tables that pgdyno did not load. Their rows "
-        "are lost.",
+        help="pgbench: with --into-existing, overwrite pgbench_* tables that pgdyno did not load. Deletes "
+        "their rows.",
     ),
 ]
 Dsn = Annotated[
     str,
     typer.Argument(
         metavar="DSN",
-        help="The database: a libpq connection string or URI. "
-        "A password may come from PGPASSWORD or ~/.pgpass.",
+        help="Database, as a libpq connection string or URI. "
+        "The password is read from PGPASSWORD or ~/.pgpass if the DSN has none.",
     ),
 ]
 
 
 MINUTES_MAX = 60 * 24 * 366.0
-"""A year: a typing error, not a plan."""
+"""A year. Longer values are typing errors."""
 
 SEED_MAX = 2**53 - 1
-"""JSON's numbers are exact up to here."""
+"""Largest integer that JSON numbers hold exactly."""
+
+
+def minutes_error(minutes: float) -> str:
+    """Return the message for a value of --minutes out of range; it may be nan."""
+    return f"--minutes must be greater than 0 and at most {MINUTES_MAX:.0f} (got {minutes:g})"
 
 
 def this_machine() -> Machine:
-    """Cores that we may use, and memory."""
+    """Return the cores available to this process, and the memory."""
     return Machine(len(psutil.Process().cpu_affinity()), psutil.virtual_memory().total)
 
 
@@ -96,7 +105,7 @@ def parse_percent(text: str) -> float:
     except ValueError:
         raise UsageError(f"{text!r} is not a percentage; for example: 2%") from None
     if not 0 < share < 1:
-        raise UsageError(f"the percentage {text!r} is not between 0 and 100")
+        raise UsageError(f"a percentage must be greater than 0 and less than 100 (got {text!r})")
     return share
 
 
@@ -110,9 +119,9 @@ def driving(
     retries: int,
     threads: int | None,
 ) -> dict[str, object]:
-    """The fields of Driving from the options; its validation says what is wrong, too. Raises UsageError."""
+    """Return the fields of Driving from the options. Raises UsageError, ValidationError."""
     if rate is None and arrivals is not None:
-        raise UsageError("--arrivals says how what --rate asks for is spread: give --rate, or leave it away")
+        raise UsageError(f"--arrivals {arrivals} requires --rate: add --rate, or remove --arrivals")
     spread = arrivals or "poisson"
     fields = {
         "workload": workload,

@@ -1,4 +1,4 @@
-"""``pgdyno pgbench``: the engine's program that takes pgbench's options, in the place of this one."""
+"""``pgdyno pgbench``: replace this process with the engine's pgbench-compatible program."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ NAME = "pgdyno pgbench"
 
 
 class PassedOn(TyperCommand):
-    """A command whose arguments are another program's: none is looked at here."""
+    """Command that passes all arguments to another program."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """All of them, as they are."""
+        """Return the arguments unchanged."""
         ctx.args = list(args)
         return args
 
@@ -27,12 +27,12 @@ AS_COMMAND = {"cls": PassedOn, "add_help_option": False}
 
 
 def pgbench(context: typer.Context) -> None:
-    """Run pgbench's benchmarks with pgdyno's engine.
+    """Run pgbench benchmarks with the pgdyno engine.
 
-    Takes pgbench's options and prints its output: docs/reference/pgbench.md.
+    Accepts the options of pgbench and prints its output format: docs/reference/pgbench.md.
     """
     program = find_pgbench()
-    # To pgbench -h is a host; alone it can only mean the other thing.
+    # pgbench's -h takes a host name; without one it can only mean --help.
     arguments = ["--help"] if context.args == ["-h"] else context.args
     sys.stdout.flush()
     os.execv(program, [NAME, *arguments])

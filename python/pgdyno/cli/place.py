@@ -1,6 +1,6 @@
-"""Where a file is going to be written: whether that will do is known before minutes go into making it.
+"""Checks of output files before a long measurement, and their atomic replacement.
 
-Replaced is only what pgdyno wrote, or what ``--force`` names; evidence, links, devices and pipes never are.
+Only files of pgdyno are replaced, or with ``--force`` others; never evidence, links, devices or pipes.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ import psutil
 from pgdyno.errors import PgdynoError, UsageError
 
 MARK = '<meta name="generator" content="pgdyno">'
-"""What the templates of all pages have in their heads."""
+"""Mark in the head of every HTML page of pgdyno."""
 
 _SQLITE = b"SQLite format 3\0"
 _COMPANIONS = ("-wal", "-shm", "-journal")
-"""SQLite takes them for a part of the file beside which they lie, whoever left them there."""
+"""Suffixes of files that SQLite treats as part of a database, whoever wrote them."""
 
 _MARK_WITHIN = 4096
-"""Bytes of a page in which its mark stands: it is in the head, before anything else."""
+"""Bytes at the start of a page that contain the mark."""
 
 _PART = re.compile(r"\.([0-9]{1,9})\.[0-9a-f]{16}\.part")
-"""After the name of a page: the process that writes it, and what nobody can guess."""
+"""Suffix of a page being written: the process ID and a random token."""
 
 _STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
 def require_place(path: Path) -> None:
-    """Before minutes go into loading data: of a new evidence file. Raises UsageError."""
+    """Check that a new evidence file can be written. Raises UsageError."""
     _require_directory(path)
     if path.is_dir():
         raise UsageError(f"cannot write {path}: it is a directory")
@@ -48,24 +48,25 @@ def require_place(path: Path) -> None:
             left = path.with_name(path.name + end)
             if os.path.lexists(left):
                 raise UsageError(
-                    f"{left} lies where SQLite would take it for a part of {path}: remove it, or name another"
+                    f"cannot write {path}: SQLite would read {left} as part of it: remove {left}, or name "
+                    "another file"
                 )
 
 
 def require_place_of_text(path: Path, evidence: Path | None = None, *, force: bool = False) -> None:
-    """Of a page: that it can be written, and that no file of somebody else's is lost. Raises UsageError.
+    """Check that a page can be written without replacing files of others. Raises UsageError.
 
-    ``evidence`` is about to be made, and has a name of its own. ``force`` gives up other regular files.
+    ``evidence`` is a file about to be created, whose name is taken. ``force`` allows replacing regular files.
     """
     if _descriptor(path) is not None:
         return
     _require_regular(path, evidence)
     if not force and not _may_be_replaced(path):
-        raise UsageError(f"{path} was not written by pgdyno: name another file, or replace it with --force")
+        raise UsageError(f"{path} exists and was not written by pgdyno: name another file, or add --force")
 
 
 def require_summary(path: Path, evidence: Path | None = None) -> None:
-    """Of a text that is appended to what is there, whoever wrote that. Raises UsageError."""
+    """Check that text can be appended to a file, whoever wrote it. Raises UsageError."""
     if _descriptor(path) is None:
         _require_regular(path, evidence)
 
@@ -73,7 +74,7 @@ def require_summary(path: Path, evidence: Path | None = None) -> None:
 def _require_regular(path: Path, evidence: Path | None) -> None:
     _require_directory(path)
     if (evidence is not None and path.resolve() == evidence.resolve()) or _starts_with(path, _SQLITE):
-        raise UsageError(f"{path} is evidence, which is never overwritten: name another file for the report")
+        raise UsageError(f"{path} is an evidence file, which is never overwritten: name another file")
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
@@ -84,14 +85,14 @@ def _require_regular(path: Path, evidence: Path | None) -> None:
         raise UsageError(f"cannot write {path}: it is a directory")
     if not stat.S_ISREG(mode):
         raise UsageError(f"cannot write {path}: it is not a regular file; name another, or /dev/stdout")
-    # Root may write it in any case; who took the permission away did not want it written.
+    # Root can write it anyway, but whoever removed the permission did not want that.
     if not mode & 0o222 or not os.access(path, os.W_OK):
         raise UsageError(f"cannot write {path}: it is write-protected; chmod u+w it, or name another file")
 
 
 def _require_directory(path: Path) -> None:
     try:
-        # The answer that counts is the file system's: root may write everywhere, but not on a read-only disk.
+        # Ask the file system: root passes every permission check, but not a read-only file system.
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
@@ -101,7 +102,7 @@ def _require_directory(path: Path) -> None:
 
 
 def _descriptor(path: Path) -> int | None:
-    """Of ``/dev/stdout``, ``/dev/fd/3`` and the like: what is open already, and replaces no file."""
+    """Return the descriptor behind ``/dev/stdout``, ``/dev/fd/3`` and the like; None for a file."""
     text = str(path)
     numbered = re.fullmatch(r"/(?:dev|proc/self)/fd/([0-9]{1,9})", text)
     number = int(numbered[1]) if numbered else _STANDARD.get(text)
@@ -114,12 +115,12 @@ def _descriptor(path: Path) -> int | None:
 
 
 def _may_be_replaced(path: Path) -> bool:
-    """What is not there, empty, or a page of ours."""
+    """Return whether the file is absent, empty or a page of pgdyno."""
     return not path.exists() or path.stat().st_size == 0 or MARK.encode() in _beginning(path)
 
 
 def _starts_with(path: Path, begin: bytes) -> bool:
-    # Nothing is read from a pipe or a device: that may wait for ever, or change it.
+    # Never read from a pipe or a device: that may block forever, or change it.
     return path.is_file() and _beginning(path).startswith(begin)
 
 
@@ -132,7 +133,7 @@ def _beginning(path: Path) -> bytes:
 
 
 def _remove_parts_of_the_dead(path: Path) -> None:
-    """What processes that were killed while they wrote this very file have left beside it."""
+    """Remove the partial files that killed writers of this file left behind."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
         ours = _PART.fullmatch(part.name.removeprefix(f".{path.name}"))
         if ours and not psutil.pid_exists(int(ours[1])):
@@ -140,9 +141,9 @@ def _remove_parts_of_the_dead(path: Path) -> None:
 
 
 def write_text(path: Path, text: str, *, force: bool = False) -> None:
-    """At once, if it is a file: where the disk is full, what stood there still does.
+    """Write a page atomically: if the disk is full, the old file remains.
 
-    Whether it may be replaced is asked again, as minutes have gone by. Raises PgdynoError.
+    Checks again whether the file may be replaced, as minutes have passed. Raises PgdynoError.
     """
     try:
         if (number := _descriptor(path)) is not None:
@@ -150,7 +151,7 @@ def write_text(path: Path, text: str, *, force: bool = False) -> None:
             return
         require_place_of_text(path, force=force)
         _remove_parts_of_the_dead(path)
-        # A name that nobody can guess and put a link at; "x" follows none and takes no file over.
+        # An unpredictable name, at which nobody can place a link; "x" opens new files only.
         part = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}.part")
         try:
             with part.open("x", encoding="utf-8") as file:
@@ -163,22 +164,22 @@ def write_text(path: Path, text: str, *, force: bool = False) -> None:
 
 
 def _put(part: Path, path: Path) -> None:
-    """Where there is a file, the new one has its mode and owner: who may read it stays the user's choice."""
+    """Replace the file, keeping mode and owner of the old one."""
     with contextlib.suppress(FileNotFoundError):
         before = path.lstat()
         part.chmod(stat.S_IMODE(before.st_mode))
-        with contextlib.suppress(PermissionError):  # of a user who may not give files away
+        with contextlib.suppress(PermissionError):  # users cannot change the owner
             os.chown(part, before.st_uid, before.st_gid)
     part.replace(path)
 
 
 def append_text(path: Path, text: str) -> None:
-    """To a regular file, or to what is open already. Raises PgdynoError."""
+    """Append to a regular file or an open descriptor. Raises PgdynoError."""
     try:
         if (number := _descriptor(path)) is not None:
             _write_through(number, text)
             return
-        # Without O_NONBLOCK a pipe that came here meanwhile would be waited for.
+        # Without O_NONBLOCK, opening a pipe that replaced the file would block.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags, 0o666), "w", encoding="utf-8") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -189,6 +190,6 @@ def append_text(path: Path, text: str) -> None:
 
 
 def _write_through(number: int, text: str) -> None:
-    """Behind what was written there before: opened anew, a file would be cut to nothing."""
+    """Write to an open descriptor at its position; opening the path again would truncate the file."""
     with os.fdopen(os.dup(number), "w", encoding="utf-8") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""``pgdyno report``: say what an evidence file says, in one form or another, also while the study runs."""
+"""``pgdyno report``: report evidence files as text, HTML, Markdown, JSON or CSV, also while a study runs."""
 
 from __future__ import annotations
 
@@ -37,28 +37,37 @@ def report(
         list[Path],
         typer.Argument(
             metavar="EVIDENCE…",
-            help="The evidence file of a study, also while it runs; or of the same study from several hosts.",
+            help="Evidence (results) file of a study, finished or running. Several files: the same study "
+            "from "
+            "several hosts.",
         ),
     ],
     *,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write it as one HTML file that needs no network.")
+        Path | None, typer.Option(metavar="FILE", help="Write the report as a self-contained HTML file.")
     ] = None,
     force: options.Force = False,
     as_: Annotated[
         Literal["whole", "published"],
-        typer.Option("--as", help="published: just the source's tables, ours beside, here or with --md."),
+        typer.Option(
+            "--as",
+            help="whole: the full report. published: only the published tables next to the measured values.",
+        ),
     ] = "whole",
-    md: Annotated[bool, typer.Option("--md", help="All of it as Markdown on standard output.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="All of it as JSON on standard output.")] = False,
+    md: Annotated[
+        bool, typer.Option("--md", help="Print the report as Markdown on standard output.")
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the report as JSON on standard output.")
+    ] = False,
     csv: Annotated[
-        bool, typer.Option("--csv", help="One row per trial and metric on standard output.")
+        bool, typer.Option("--csv", help="Print CSV on standard output, one row per trial and metric.")
     ] = False,
     gating: Gating,
 ) -> int:
-    """Show what a study found: verdict, numbers, caveats. Several hosts' evidence is pooled.
+    """Show the results of a study: verdict, figures, caveats.
 
-    Examples:
+    The input is the evidence (results) file of compare or run. Results of several hosts are pooled. Examples:
 
     \b
       pgdyno report evidence.sqlite
@@ -70,13 +79,15 @@ def report(
     gating.check()
     wanted = [form for form, asked in (("md", md), ("json", json), ("csv", csv)) if asked]
     if len(wanted) > 1:
-        raise UsageError(f"--{wanted[0]} and --{wanted[1]} both go to standard output: ask for one of them")
+        raise UsageError(f"--{wanted[0]} and --{wanted[1]} both print to standard output: remove one of them")
     if as_ == "published":
         for said, is_given in (("--html", html is not None), ("--json", json), ("--csv", csv)):
             if is_given:
-                raise UsageError(f"--as published shows tables here or with --md: leave {said} away")
+                raise UsageError(f"--as published cannot be combined with {said}: remove one of them")
         if gating.is_wanted:
-            raise UsageError("--as published shows tables only: leave --fail-if and --summary away")
+            raise UsageError(
+                "--as published cannot be combined with --fail-if or --summary: remove --as, or remove these"
+            )
         _print_published(_read(evidence), md=md)
         return 0
     if html is not None:
@@ -97,37 +108,37 @@ def _read(evidence: Sequence[Path]) -> StudyReport | HostsReport:
 
 
 def read_report(evidence: Path) -> StudyReport:
-    """Raises EvidenceError for a file that is not one, is damaged or of another version."""
+    """Read and analyze one evidence file. Raises EvidenceError: not evidence, damaged, other version."""
     return build_study(read_findings(evidence))
 
 
 def read_hosts(evidence: Sequence[Path]) -> HostsReport:
-    """Raises EvidenceError for a bad file, and for files that are not of one study."""
+    """Read and pool evidence files. Raises EvidenceError: a bad file, files of different studies."""
     named = zip(names_of_files(evidence), evidence, strict=True)
     return build_hosts(find_hosts({name: read_findings(path) for name, path in named}))
 
 
 def read_findings(evidence: Path) -> StudyFindings:
-    """Raises EvidenceError, also where a plan or a published table in it is none."""
+    """Return the findings of a file. Raises EvidenceError, also for an invalid plan or published table."""
     with Evidence(evidence) as opened:
         try:
             return find_study(opened)
         except ValidationError as error:
             words = error.errors()[0]["msg"]
             raise EvidenceError(
-                f"{evidence} holds what this pgdyno does not understand ({words}): restore it from a copy"
+                f"{evidence} contains an invalid value ({words}): restore the file from a copy"
             ) from error
 
 
 def names_of_files(paths: Sequence[Path]) -> list[str]:
-    """Their stems; where these are the same, with as many folders as tell them apart.
+    """Return short unique names: the stems, with as many directories as they need to differ.
 
-    Raises UsageError where a file is there twice.
+    Raises UsageError for a duplicate file.
     """
     parts = [path.resolve().with_suffix("").parts for path in paths]
     for i, path in enumerate(paths):
         if parts[i] in parts[:i]:
-            raise UsageError(f"{path} is there twice: give each host's file once")
+            raise UsageError(f"{path} is given twice: give the file of each host once")
     length = 1
     while len({of[-length:] for of in parts}) < len(parts):
         length += 1
@@ -135,14 +146,14 @@ def names_of_files(paths: Sequence[Path]) -> list[str]:
 
 
 def write_html(built: StudyReport | HostsReport, html: Path, *, force: bool = False) -> None:
-    """Raises PgdynoError where the file cannot be written."""
+    """Write the HTML report. Raises PgdynoError."""
     write_text(html, to_html(built), force=force)
 
 
 def _print_published(built: StudyReport | HostsReport, *, md: bool) -> None:
     studies = built.studies.values() if isinstance(built, HostsReport) else [built]
     if not any(study.published for study in studies):
-        raise UsageError("this study has no published tables: leave --as away")
+        raise UsageError("--as published: the study has no published tables: remove --as")
     if md:
         _write_out(published_as_markdown(built))
     else:
@@ -150,7 +161,7 @@ def _print_published(built: StudyReport | HostsReport, *, md: bool) -> None:
 
 
 def print_report(built: StudyReport | HostsReport, form: str, gate: Gate | None = None) -> None:
-    """On standard output; ``form`` is terminal, md, json or csv. JSON has what a gate found."""
+    """Print the report; ``form`` is terminal, md, json or csv. JSON includes the result of ``gate``."""
     if form == "terminal":
         print_terminal(built, out)
     elif form == "json":
@@ -160,7 +171,7 @@ def print_report(built: StudyReport | HostsReport, form: str, gate: Gate | None 
 
 
 def _write_out(text: str) -> None:
-    """For programs and files: UTF-8 whatever the locale, so that no name becomes a question mark."""
+    """Write UTF-8 in every locale, so that names keep their characters."""
     with writing():
         sys.stdout.flush()
         sys.stdout.buffer.write((text if text.endswith("\n") else f"{text}\n").encode())

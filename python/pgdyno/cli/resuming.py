@@ -1,4 +1,4 @@
-"""What a resume does not read: the evidence file says it, so it is refused, and not silently left."""
+"""Options that --resume takes from the evidence file: they are refused instead of ignored."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import typer
 from pgdyno.errors import UsageError
 
 READ = ("resume", "minutes", "html", "force", "json", "quiet", "fail_if", "summary")
-"""Parameters of ``compare`` and ``run`` that a resume obeys."""
+"""Parameters of ``compare`` and ``run`` that a resume reads."""
 
 
 def refuse_what_is_not_read(context: typer.Context) -> None:
-    """Raises UsageError where the command line has an option or argument beside ``READ``."""
+    """Raise UsageError if the command line has an option or argument that is not in ``READ``."""
     for parameter in context.command.params:
         name = parameter.name or ""
         source = context.get_parameter_source(name)
@@ -19,6 +19,6 @@ def refuse_what_is_not_read(context: typer.Context) -> None:
             continue
         said = max(parameter.opts, key=len)
         raise UsageError(
-            f"{said}: --resume takes all but --minutes from the evidence file: leave {said} away, "
+            f"{said} cannot be combined with --resume, which takes it from the evidence file: remove {said}, "
             "or start a new study"
         )

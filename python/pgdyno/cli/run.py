@@ -1,4 +1,4 @@
-"""``pgdyno run``: a study file, in full or fitted to this machine."""
+"""``pgdyno run``: run a study file, in full or scaled to this machine."""
 
 from __future__ import annotations
 
@@ -37,36 +37,54 @@ def run(
     context: typer.Context,
     study: Annotated[
         str | None,
-        typer.Argument(metavar="STUDY", help="A study file, or the name of one that comes with pgdyno."),
+        typer.Argument(
+            metavar="STUDY", help="Study file, or name of a bundled study (see `pgdyno study list`)."
+        ),
     ] = None,
     *,
     fit: Annotated[
         bool,
-        typer.Option("--fit", help="Scale it to this machine and to --minutes, and say what was changed."),
+        typer.Option(
+            "--fit", help="Scale the study to this machine and to --minutes, and report the changes."
+        ),
     ] = False,
     minutes: Annotated[
         float | None,
-        typer.Option(metavar="M", help="Time for measuring; loading comes before. [default: the file's]"),
+        typer.Option(
+            metavar="N",
+            help="Time budget for measurement, in minutes, without loading. [default: from the study file]",
+        ),
     ] = None,
     nearest: Annotated[
-        bool, typer.Option("--nearest", help="Where a version is not to be had, take the nearest one.")
+        bool,
+        typer.Option(
+            "--nearest",
+            help="Use the nearest available version if a version is not available, and report it.",
+        ),
     ] = False,
     no_aa: options.NoAa = False,
     evidence: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where it goes. [default: STUDY-TIME.sqlite]")
+        Path | None,
+        typer.Option(metavar="FILE", help="Evidence (results) file to write. [default: STUDY-TIME.sqlite]"),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The report. [default: beside the evidence]")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="HTML report to write. [default: name of the evidence file with .html]"
+        ),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="EVIDENCE", help="Go on with a study that was interrupted.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Continue the interrupted study of this evidence file."),
     ] = None,
     force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
     gating: Gating,
 ) -> int:
-    """Run a study: every case of its factors, with telemetry, and report it beside the published figures.
+    """Run a study file: all cases, with telemetry, next to published results.
+
+    A case is one combination of the study's factors, for example a scale and a number of clients. Examples:
 
     \b
       pgdyno run mine.toml
@@ -74,13 +92,16 @@ def run(
       pgdyno run --resume evidence.sqlite
     """
     if minutes is not None and not 0 < minutes <= options.MINUTES_MAX:  # nan is neither
-        raise UsageError(f"--minutes: {minutes:g} is no time to measure: give more than 0, such as 10")
+        raise UsageError(options.minutes_error(minutes))
     gating.check()
     if html is not None:
         require_place_of_text(html, force=force)
     if resume is not None:
         if study is not None or fit:
-            raise UsageError("--resume takes the study from the evidence: name no other, and fit nothing")
+            raise UsageError(
+                "--resume takes the study from the evidence file: remove "
+                + ("--fit" if study is None else f"the study {study!r}")
+            )
         refuse_what_is_not_read(context)
         return run_and_report(
             resume,
@@ -94,7 +115,7 @@ def run(
             gating=gating,
         )
     if study is None:
-        raise UsageError("name a study file, such as mine.toml; `pgdyno study list` has those that there are")
+        raise UsageError("missing study file: name one, for example mine.toml (see `pgdyno study list`)")
     path = study_path(study)
     file, changes = _as_asked(read(study), fit=fit, minutes=minutes, nearest=nearest, no_aa=no_aa)
     cases = _naming_who_refused_aa(cases_of(file), changes, no_aa=no_aa)
@@ -135,7 +156,7 @@ RESUMED_BY = "pgdyno run --resume"
 def _naming_who_refused_aa(
     cases: tuple[Case, ...], changes: Sequence[Change], *, no_aa: bool
 ) -> tuple[Case, ...]:
-    """Of hidden A/A blocks: where it was not the study file itself."""
+    """Record which option disabled A/A blocks, if it was not the study file."""
     who = "--no-aa" if no_aa else "--fit" if any(change.key == "run.aa" for change in changes) else ""
     if not who:
         return cases
@@ -152,7 +173,7 @@ def _as_asked(
         file = file.model_copy(update={"run": file.run.model_copy(update={"aa": False})})
     if fit:
         if minutes is None:
-            raise UsageError("--fit needs a time to fit the study into; for example: --fit --minutes 10")
+            raise UsageError("--fit requires --minutes; for example: --fit --minutes 10")
         machine = options.this_machine()
         free = free_bytes(Cache.open().root)
         fitted = fit_to(file, FitMachine(machine.cores, machine.memory_bytes, free), minutes)
@@ -160,15 +181,16 @@ def _as_asked(
     if minutes is not None:
         if file.run.schedule == "sequential":
             raise UsageError(
-                "--minutes: sequential measures all of one arm before the next, so time cannot end it: "
-                "change its repeats, or use --fit"
+                f"--minutes {minutes:g} cannot limit a study with the schedule sequential, which measures "
+                "all "
+                "blocks of one arm before the next: change repeats in the study file, or add --fit"
             )
         file = file.model_copy(update={"run": file.run.model_copy(update={"budget_s": 60 * minutes})})
     return file, ()
 
 
 def describe(file: StudyFile, cases: tuple[Case, ...]) -> str:
-    """The study in a line or two that fit a terminal."""
+    """Return a summary of the study in one or two terminal lines."""
     budget_s, repeats = file.run.budget_s, file.run.repeats
     parts, most = [size_of(cases)], "at most " if cases[0].study.stops_on_verdict else ""
     if repeats is not None:

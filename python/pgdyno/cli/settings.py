@@ -1,4 +1,4 @@
-"""``pgdyno settings``: profiles, and what a single setting is and costs."""
+"""``pgdyno settings``: show settings profiles and explain settings."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ from pgdyno.server.settings.owned import OWNED
 from pgdyno.server.settings.profile import PROFILES, Fit, profile_named, request
 from pgdyno.server.settings.safety import Badge, safety
 
-app = typer.Typer(help="Show the settings profiles; explain a setting.", no_args_is_help=True)
+app = typer.Typer(help="Show settings profiles and explain settings.", no_args_is_help=True)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 OfServer = Annotated[
     str | None,
-    typer.Option("--server", metavar="SERVER", help="As in `compare`. [default: the newest that is here]"),
+    typer.Option(
+        "--server", metavar="SERVER", help="Server as in `compare`. [default: the newest installed]"
+    ),
 ]
 
 
 @app.command("list")
 def list_profiles(as_json: AsJson = False) -> None:
-    """List the profiles, each with its source."""
+    """List the settings profiles and their sources."""
     if as_json:
         print_json([{"name": p.name, "title": p.title, "source": p.source} for p in PROFILES.values()])
         return
-    table = Table("profile", "what it is", "source", box=None)
+    table = Table("profile", "description", "source", box=None)
     for profile in PROFILES.values():
         table.add_row(f"@{profile.name}", profile.title, profile.source)
     out.print(table)
@@ -43,18 +45,20 @@ def list_profiles(as_json: AsJson = False) -> None:
 @app.command("show")
 def show_profile(
     profile: Annotated[
-        str, typer.Argument(metavar="PROFILE", help="A profile's name, see `pgdyno settings list`.")
+        str, typer.Argument(metavar="PROFILE", help="Name of a profile, see `pgdyno settings list`.")
     ],
     server: OfServer = None,
     servers_at_once: Annotated[
         int,
-        typer.Option(metavar="N", min=1, help="How many share the memory; two in a comparison of two arms."),
+        typer.Option(
+            metavar="N", min=1, help="Number of servers that share the memory; 2 in a comparison of two arms."
+        ),
     ] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Show a profile's settings as fitted to this machine.
+    """Show the settings of a profile on this machine.
 
-    Below them stands what they keep and give up of safety. Example:
+    Includes their effect on durability and data safety. Example:
 
     \b
       pgdyno settings show starter --servers-at-once 2
@@ -80,13 +84,13 @@ def show_profile(
 
 @app.command("explain")
 def explain(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A setting's name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a setting.")],
     server: OfServer = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain a setting by the server's own catalogue.
+    """Explain a setting, from the server's pg_settings.
 
-    With what each value gives up of safety. Example:
+    Includes the effect of each value on durability and data safety. Example:
 
     \b
       pgdyno settings explain synchronous_commit --server 17
@@ -114,7 +118,9 @@ def _definition(name: str, known: Catalogue, build: Build) -> Definition:
     definition = known.definitions.get(name.lower())
     if definition is None:
         validate({name: ""}, known.definitions, build.version)  # its message knows the nearest name
-        raise UsageError(f"{name} belongs to an extension: PostgreSQL {build.version} alone does not know it")
+        raise UsageError(
+            f"{name} is a setting of an extension, which PostgreSQL {build.version} does not list"
+        )
     return definition
 
 
@@ -141,7 +147,7 @@ def _lines(definition: Definition, known: Catalogue, build: Build) -> list[tuple
     lines.append(("initially", known.initial.get(definition.name) or "(empty)"))
     lines.append(("changed", CONTEXTS.get(definition.context, definition.context)))
     if definition.name in OWNED:
-        lines.append(("owned", f"pgdyno sets it itself: {OWNED[definition.name]}"))
+        lines.append(("reserved", f"set by pgdyno: {OWNED[definition.name]}"))
     for value, badges in _prices(definition, known):
         lines += [("safety", f"{value}: {badge.name}: {badge.kept}. {badge.reason}") for badge in badges]
     lines.append(("server", build.label))
@@ -149,8 +155,8 @@ def _lines(definition: Definition, known: Catalogue, build: Build) -> list[tuple
 
 
 CONTEXTS = {
-    "internal": "never: fixed when PostgreSQL is built or a cluster is made",
-    "postmaster": "at the server's start",
+    "internal": "never: fixed when PostgreSQL is built or the cluster is initialized",
+    "postmaster": "at server start",
     "sighup": "by reloading the configuration",
     "superuser-backend": "at the start of a session, by a superuser",
     "backend": "at the start of a session",
@@ -165,14 +171,12 @@ def _kind(definition: Definition) -> str:
     if definition.min_val is None or definition.max_val is None:
         return definition.vartype
     low, high = (definition.bare_in(float(bound)) for bound in (definition.min_val, definition.max_val))
-    unit = f", a bare number is in units of {definition.unit}" if definition.unit else ""
+    unit = f"; the unit of a number without one is {definition.unit}" if definition.unit else ""
     return f"{definition.vartype} from {low} to {high}{unit}"
 
 
 def _prices(definition: Definition, known: Catalogue) -> list[tuple[str, tuple[Badge, ...]]]:
-    """For each value of a switch or enumeration, the badges that it gives up beyond those of a fresh
-    cluster.
-    """
+    """Return the safety badges lost by each value of a boolean or enum, against a new cluster."""
     values = definition.enumvals or (("on", "off") if definition.vartype == "bool" else ())
     before = set(safety(known.initial).given_up)
     prices = []

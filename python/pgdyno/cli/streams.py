@@ -1,4 +1,4 @@
-"""The three standard streams as pgdyno finds them: closed, full, or of a terminal of no width."""
+"""Preparation of the standard streams: closed, full, or on a terminal without width."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from collections.abc import MutableMapping
 from typing import Any
 
 COLUMNS_MIN, COLUMNS_MAX = 20, 1000
-"""Below, no table can be laid out; above, one line of a table would take megabytes."""
+"""Accepted terminal widths: below, tables do not fit; above, a table line would take megabytes."""
 
 
 def ready_streams(errors: str) -> None:
-    """Make all three usable: what is written to a closed one fails with an error, as it should.
+    """Make all three streams usable: a write to a closed stream fails with an error.
 
-    Without it the next file that is opened would get a closed stream's number, and what is printed.
+    Otherwise the next opened file would get the descriptor of a closed stream, and its output.
     """
     for descriptor, flags in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_RDONLY)):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, flags)  # takes the lowest number that is free: this one
+            os.open(os.devnull, flags)  # takes the lowest free descriptor, which is this one
     if sys.stdout is None:
         sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
     if sys.stderr is None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # nobody wants messages
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # messages are not wanted
         sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -36,7 +36,7 @@ def ready_streams(errors: str) -> None:
 
 
 def sane_size(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Forget a COLUMNS or LINES that no terminal has: then the terminal's own size counts, or 80 columns."""
+    """Unset COLUMNS or LINES with an impossible value; the terminal's size or 80 columns apply then."""
     for name, least in (("COLUMNS", COLUMNS_MIN), ("LINES", 1)):
         value = environ.get(name)
         fits = value is not None and re.fullmatch(r"[0-9]{1,4}", value)
@@ -45,16 +45,15 @@ def sane_size(environ: MutableMapping[str, str] = os.environ) -> None:
 
 
 def without_output() -> None:
-    """Drop what is left for a standard output that fails: the interpreter flushes it at its end."""
-    with contextlib.suppress(OSError, ValueError):  # of a test's own stream, which has no number
+    """Discard pending output of a failing standard output, which the interpreter flushes at exit."""
+    with contextlib.suppress(OSError, ValueError):  # a stream of a test has no descriptor
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
         os.close(null)
 
 
 class _Terminal(io.FileIO):
-    """A terminal that may be closed while we write to it: then nobody reads, and that is no reason to
-    fail."""
+    """Terminal that may be closed during a write: the output is then discarded without an error."""
 
     def write(self, data: Any) -> int:
         try:
@@ -69,7 +68,7 @@ class _Terminal(io.FileIO):
 
 
 def survive_hangup() -> None:
-    """Lets a closed terminal swallow what is written to it. A run then ends in order after SIGHUP."""
+    """Discard output to a closed terminal, so that a run shuts down in order after SIGHUP."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper) and stream.isatty():

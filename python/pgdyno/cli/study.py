@@ -1,4 +1,4 @@
-"""``pgdyno study``: study files, checked and explained before anything is run."""
+"""``pgdyno study``: check and explain study files without running them."""
 
 from __future__ import annotations
 
@@ -34,24 +34,22 @@ from pgdyno.study.reading import FILE_BYTES_MAX, examine
 from pgdyno.study.schema import schema
 from pgdyno.study.values import Settings
 
-app = typer.Typer(
-    help="Check and explain study files; list those that come with pgdyno.", no_args_is_help=True
-)
+app = typer.Typer(help="Check, explain and list study files.", no_args_is_help=True)
 
 DEFAULT_MINUTES = 10.0
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def shipped() -> Path:
-    """The studies that come with pgdyno: inside the package, or beside it in a checkout."""
+    """Return the directory of the bundled studies: inside the package, or beside it in a checkout."""
     package = Path(pgdyno.__file__).parent
     inside = package / "studies"
     return inside if inside.is_dir() else package.parents[1] / "studies"
 
 
 def study_path(given: str) -> Path:
-    """The file of that path, else the one of that name that comes with pgdyno. Raises UsageError."""
+    """Return the file of that path, or the bundled study of that name. Raises UsageError."""
     path = Path(given)
     if path.exists() or path.suffix or len(path.parts) > 1:
         return path
@@ -59,17 +57,17 @@ def study_path(given: str) -> Path:
     if given in known:
         return known[given]
     close = [name for name in known if name.startswith(given)] or difflib.get_close_matches(given, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else "`pgdyno study list` has those that there are"
-    raise UsageError(f"there is no study {given}: {hint}")
+    hint = f"did you mean {close[0]}?" if close else "`pgdyno study list` shows the bundled studies"
+    raise UsageError(f"unknown study {given!r}: {hint}")
 
 
 def text_of(path: Path) -> str:
-    """Raises UsageError."""
+    """Return the text of a study file. Raises UsageError."""
     try:
         with path.open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)  # of a device there may be no end
+            data = file.read(FILE_BYTES_MAX + 1)  # a device may be endless
         if len(data) > FILE_BYTES_MAX:
-            raise UsageError(f"{path} is larger than a study file may be (1 MiB)")
+            raise UsageError(f"{path} is larger than 1 MiB, the maximum size of a study file")
         return data.decode("utf-8").replace("\r\n", "\n")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
@@ -78,7 +76,7 @@ def text_of(path: Path) -> str:
 
 
 def read(given: str) -> StudyFile:
-    """The study of a path or name. Raises UsageError with the first thing that is wrong."""
+    """Return the study of a path or name. Raises UsageError with the first error found."""
     path = study_path(given)
     file, problems = examined(path)
     if file is None or problems:
@@ -87,7 +85,7 @@ def read(given: str) -> StudyFile:
 
 
 def examined(path: Path) -> tuple[StudyFile | None, list[str]]:
-    """The study, and a line for everything that is wrong with it; also what only servers know of it."""
+    """Return the study and one line per error, including versions, profiles and reserved settings."""
     text = text_of(path)
     file, problems = examine(text, str(path))
     if file is not None and not problems:
@@ -106,7 +104,7 @@ def _refused(file: StudyFile) -> Iterator[StudyFileError]:
 
 
 def _questions(file: StudyFile) -> Iterator[tuple[Keys, Callable[[], object]]]:
-    """Whether there can be such versions and profiles, and whether a setting is pgdyno's own."""
+    """Yield checks of versions, profiles and settings reserved for pgdyno, with their keys."""
     servers: list[tuple[Keys, object]] = [(("server",), file.server)]
     servers += [(("factors", "server", one.place), one.value) for one in file.factors.get("server", ())]
     for keys, server in servers:
@@ -125,10 +123,10 @@ def _questions(file: StudyFile) -> Iterator[tuple[Keys, Callable[[], object]]]:
 @app.command("check")
 def check(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE…", help="Study files, or names of shipped ones.")
+        list[str], typer.Argument(metavar="FILE…", help="Study files, or names of bundled studies.")
     ],
 ) -> int:
-    """Say what is wrong with study files, each thing with its line.
+    """Check study files and print each error with its line number.
 
     \b
       pgdyno study check mine.toml
@@ -149,29 +147,34 @@ def check(
 @app.command("plan")
 def plan(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A study file, or the name of one of pgdyno's.")
+        str,
+        typer.Argument(metavar="FILE", help="Study file, or name of a bundled study."),
     ],
     fit_it: Annotated[
-        bool, typer.Option("--fit", help="Fitted to this machine and to --minutes; says what that changes.")
+        bool,
+        typer.Option(
+            "--fit", help="Scale the study to this machine and to --minutes, and report the changes."
+        ),
     ] = False,
     minutes: Annotated[
         float | None,
         typer.Option(
             metavar="N",
             min=0.1,
-            help=f"With --fit: of measuring, after loading. [default: {DEFAULT_MINUTES:g}]",
+            help="With --fit: time budget for measurement, in minutes, without loading. "
+            f"[default: {DEFAULT_MINUTES:g}]",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what would run, how long it takes and how much disk it needs, without running it.
+    """Show cases, run time and disk usage of a study without running it.
 
     \b
       pgdyno study plan mine.toml
       pgdyno study plan moppel-2019-pgbench-11-vs-12 --fit --minutes 30
     """
     if minutes is not None and not fit_it:
-        raise UsageError("--minutes is what --fit scales the study to: add --fit, or leave it away")
+        raise UsageError(f"--minutes {minutes:g} requires --fit: add --fit, or remove --minutes")
     study, cache = read(file), Cache.open()
     machine = options.this_machine()
     changes: tuple[Change, ...] = ()
@@ -189,9 +192,9 @@ def plan(
 
 @app.command("list")
 def list_studies(as_json: AsJson = False) -> None:
-    """List the published experiments and the templates that come with pgdyno.
+    """List the bundled studies: published experiments and templates.
 
-    Copy a template and change it; its comments say where.
+    To write a study, copy a template and edit it; its comments explain each key.
     """
     found = [(path, tomllib.loads(text_of(path))) for path in sorted(shipped().rglob("*.toml"))]
     if as_json:
@@ -209,7 +212,7 @@ def list_studies(as_json: AsJson = False) -> None:
 
 @app.command("schema")
 def print_schema() -> None:
-    """Print the JSON Schema of study files, for editors.
+    """Print the JSON Schema of study files, for use in editors.
 
     \b
       pgdyno study schema > study.schema.json       # and in the study: #:schema study.schema.json

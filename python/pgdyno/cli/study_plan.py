@@ -1,4 +1,4 @@
-"""What a study would do, in lines for people and as JSON."""
+"""Text and JSON output of ``pgdyno study plan``."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pgdyno.units import format_duration, format_size
 CASES_SHOWN_MAX = 40
 SCHEDULES = {
     "slices": "the arms take turns in slices",
-    "duet": "the arms run at the same time, each on half of the cores",
+    "duet": "the arms run simultaneously, each on half of the cores",
     "blocks": "the arms run one after the other, in random order",
-    "sequential": "all blocks of one arm, then of the next",
+    "sequential": "all blocks of one arm run before those of the next",
 }
 
 
@@ -29,7 +29,7 @@ def size_of(cases: tuple[Case, ...]) -> str:
 
 
 def lines(file: StudyFile, found: Outlook, changes: Sequence[Change]) -> Iterator[str]:
-    """The title first, what is doubtful where it stands, the cases last."""
+    """Yield the lines of the plan, the title first and the cases last."""
     yield file.title
     if file.source:
         named = (file.source.author, str(file.source.year), file.source.title, file.source.where)
@@ -58,7 +58,7 @@ def lines(file: StudyFile, found: Outlook, changes: Sequence[Change]) -> Iterato
 
 
 def as_json(file: StudyFile, found: Outlook, changes: Sequence[Change]) -> dict[str, Any]:
-    """The same; sizes in bytes, times in seconds."""
+    """Return the plan as JSON; sizes in bytes, times in seconds."""
     return {
         "title": file.title,
         "cases": [
@@ -110,16 +110,14 @@ def _exclusion(one: Any) -> str:
 def _trial(found: Outlook) -> str:
     study, measured = found.cases[0].study, _range(found.window_s)
     if study.transactions is None:
-        measured += " measured"
+        measured += " measurement"
     else:
-        measured = f"{counted(study.transactions, 'transaction')} of each client, some {measured}"
+        measured = f"{counted(study.transactions, 'transaction')} per client, about {measured}"
     warmups_s = sorted(case.study.warmup_s for case in found.cases)
     least = "" if study.warmup_min_s is None else "at most "
-    warmup = f"{least}{_range((warmups_s[0], warmups_s[-1]))} of warm-up, then " if warmups_s[-1] else ""
+    warmup = f"{least}{_range((warmups_s[0], warmups_s[-1]))} warm-up, then " if warmups_s[-1] else ""
     search = (
-        f"about {format_duration(round(found.search_s))} of searching for the capacity, then "
-        if found.search_s
-        else ""
+        f"about {format_duration(round(found.search_s))} capacity search, then " if found.search_s else ""
     )
     return f"{search}{warmup}{measured}; {SCHEDULES[study.schedule]}"
 
@@ -130,30 +128,27 @@ def _range(ends_s: tuple[float, float]) -> str:
 
 
 def _aa(found: Outlook) -> str:
-    """The hidden blocks in which an arm meets its twin."""
+    """Describe the A/A blocks, in which an arm is compared with an identical arm."""
     if found.why_no_aa and not found.aa_s:
-        return f"no hidden A/A blocks: {found.why_no_aa}"
+        return f"no A/A blocks: {found.why_no_aa}"
     if not found.aa_blocks:
-        return "no hidden A/A block in so few: one runs beside every fifth"
-    return (
-        f"{counted(found.aa_blocks, 'hidden A/A block')} beside them, an arm against a twin of its own: "
-        f"about {format_duration(found.aa_s)} of the time"
-    )
+        return "no A/A block: one follows every fifth block, and the study has fewer"
+    return f"{counted(found.aa_blocks, 'A/A block')} of identical arms, about {format_duration(found.aa_s)}"
 
 
 def _time(file: StudyFile, found: Outlook) -> str:
     by_budget = file.run.budget_s is not None and found.total_s == file.run.budget_s
     total = format_duration(found.total_s)
     total = f"{total}, the budget" if by_budget else f"about {total}"
-    loading = f"about {format_duration(found.load_s)} of loading"
-    return f"{total}, and before it, once, {loading}; forecast for a small machine"
+    loading = f"about {format_duration(found.load_s)} for loading data once"
+    return f"{total}, plus {loading} (estimate for a small machine)"
 
 
 def _disk(found: Outlook) -> str:
-    enough = "" if found.fits_the_disk else ": too little; --fit makes a study smaller"
+    enough = "" if found.fits_the_disk else ", which is too little: use --fit to scale the study down"
     return (
-        f"{format_size(found.disk_bytes)} of datasets and live copies, as they grow; "
-        f"{format_size(found.disk_free_bytes)} are free{enough}"
+        f"{format_size(found.disk_bytes)} at most for datasets and live copies; "
+        f"{format_size(found.disk_free_bytes)} free{enough}"
     )
 
 

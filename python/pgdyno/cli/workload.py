@@ -1,4 +1,4 @@
-"""The options that say which workload and how: in groups, of which each command takes those that it needs."""
+"""Groups of options that choose a workload; each command takes the groups that it needs."""
 
 from __future__ import annotations
 
@@ -20,36 +20,37 @@ Kind = Literal["tpcc", "pgbench"]
 
 @dataclass(frozen=True)
 class Which:
-    """Of all commands."""
+    """Options of all commands."""
 
-    workload: Annotated[Kind, typer.Option(help="What the clients do.")] = "tpcc"
+    workload: Annotated[Kind, typer.Option(help="Workload of the clients.")] = "tpcc"
     variant: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="pgbench: a ready-made test case: default, extra-indexes, select-only, analytical or "
-            "skip-some-updates. Options given besides override its parts.",
+            help="pgbench: predefined test case: default, extra-indexes, select-only, analytical or "
+            "skip-some-updates. Other options override parts of it. [default: default]",
         ),
     ] = None
 
 
 @dataclass(frozen=True)
 class TpccData:
-    """What shapes tpcc's data."""
+    """Options of the tpcc data."""
 
     warehouses: Annotated[
         int | None,
         typer.Option(
             metavar="N",
-            help="tpcc: size of the data, about 100 MB each. [default: for compare one per client, if memory "
-            "allows, else 1]",
+            help="tpcc: number of warehouses, about 100 MB each. [default: in compare one per client, as far "
+            "as "
+            "memory allows; otherwise 1]",
         ),
     ] = None
 
 
 @dataclass(frozen=True)
 class PgbenchData:
-    """What shapes pgbench's data."""
+    """Options of the pgbench data."""
 
     scale: Annotated[
         int | None,
@@ -57,46 +58,54 @@ class PgbenchData:
             "--scale",
             "-s",
             metavar="N",
-            help="pgbench: size of the data, 100 000 accounts or 16 MB each. [default: for compare one per "
-            "client, if memory allows, else 1]",
+            help="pgbench: scale factor, 100,000 accounts (16 MB) each. [default: in compare one per client, "
+            "as far as memory allows; otherwise 1]",
         ),
     ] = None
     partitions: Annotated[
-        int | None, typer.Option(metavar="N", help="pgbench: of the accounts. [default: 0]")
+        int | None,
+        typer.Option(metavar="N", help="pgbench: number of partitions of pgbench_accounts. [default: 0]"),
     ] = None
     partition_method: Annotated[
-        Literal["range", "hash"] | None, typer.Option(help="pgbench: with --partitions. [default: range]")
+        Literal["range", "hash"] | None,
+        typer.Option(help="pgbench: partitioning method of --partitions. [default: range]"),
     ] = None
     fillfactor: Annotated[
-        int | None, typer.Option(metavar="PERCENT", help="pgbench: of the tables' pages. [default: 100]")
+        int | None,
+        typer.Option(metavar="PERCENT", help="pgbench: fillfactor of the tables, 10 to 100. [default: 100]"),
     ] = None
-    unlogged: Annotated[
-        bool | None, typer.Option("--unlogged", help="pgbench: tables that no crash leaves, without WAL.")
-    ] = None
+    unlogged: Annotated[bool | None, typer.Option("--unlogged", help="pgbench: create unlogged tables.")] = (
+        None
+    )
     foreign_keys: Annotated[
-        bool | None, typer.Option("--foreign-keys", help="pgbench: between the tables.")
+        bool | None,
+        typer.Option("--foreign-keys", help="pgbench: create foreign key constraints between the tables."),
     ] = None
     index: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TABLE(COLUMN,…)",
-            help="pgbench: a further index, such as 'pgbench_accounts (bid, abalance)'; may be repeated.",
+            help="pgbench: additional index, for example 'pgbench_accounts (bid, abalance)'. May be "
+            "repeated.",
         ),
     ] = None
     accounts_copy: Annotated[
         bool | None,
-        typer.Option("--accounts-copy", help="pgbench: a copy of the accounts, pgbench_accounts_copy."),
+        typer.Option(
+            "--accounts-copy", help="pgbench: create pgbench_accounts_copy, a copy of pgbench_accounts."
+        ),
     ] = None
 
 
 @dataclass(frozen=True)
 class TpccCalls:
-    """How tpcc's transactions are called."""
+    """Options of the tpcc transactions."""
 
     calls: Annotated[
         Literal["procedures", "statements"] | None,
         typer.Option(
-            help="tpcc: server-side functions, one round trip a transaction, or one round trip a statement. "
+            help="tpcc: call server-side functions (one round trip per transaction), or send single "
+            "statements. "
             "[default: procedures]"
         ),
     ] = None
@@ -104,26 +113,28 @@ class TpccCalls:
         bool | None,
         typer.Option(
             "--pipeline",
-            help="tpcc: with --calls statements, send together what does not need an answer first.",
+            help="tpcc: with --calls statements, send statements in pipeline mode where they do not depend "
+            "on "
+            "each other.",
         ),
     ] = None
     isolation: Annotated[
         Literal["read committed", "repeatable read", "serializable"] | None,
-        typer.Option(help="tpcc: of every transaction. [default: read committed]"),
+        typer.Option(help="tpcc: transaction isolation level. [default: read committed]"),
     ] = None
     mix: Annotated[
         str | None,
         typer.Option(
             metavar="KIND=WEIGHT,…",
-            help="tpcc: weights of new-order, payment, order-status, delivery and stock-level; kinds that "
-            "are not named do not run. [default: deck, TPC-C's mix]",
+            help="tpcc: weights of new-order, payment, order-status, delivery and stock-level. Transactions "
+            "that are not listed do not run. [default: deck, the mix of TPC-C]",
         ),
     ] = None
 
 
 @dataclass(frozen=True)
 class PgbenchScripts:
-    """What pgbench's clients run."""
+    """Options of the pgbench scripts."""
 
     builtin: Annotated[
         list[str] | None,
@@ -131,24 +142,25 @@ class PgbenchScripts:
             "--builtin",
             "-b",
             metavar="NAME[@WEIGHT]",
-            help="pgbench: tpcb-like, simple-update or select-only; may be repeated. [default: tpcb-like]",
+            help="pgbench: built-in script: tpcb-like, simple-update or select-only. May be repeated. "
+            "[default: tpcb-like]",
         ),
     ] = None
     file: Annotated[
         list[str] | None,
         typer.Option(
-            "--file", "-f", metavar="FILE[@WEIGHT]", help="pgbench: a script of your own; may be repeated."
+            "--file", "-f", metavar="FILE[@WEIGHT]", help="pgbench: custom script file. May be repeated."
         ),
     ] = None
     protocol: Annotated[
         Literal["simple", "extended", "prepared"] | None,
-        typer.Option(
-            "--protocol", "-M", help="pgbench: how statements are sent. [default: simple, as pgbench]"
-        ),
+        typer.Option("--protocol", "-M", help="pgbench: query protocol. [default: simple, as in pgbench]"),
     ] = None
     define: Annotated[
         list[str] | None,
-        typer.Option("--define", "-D", metavar="NAME=VALUE", help="pgbench: a variable of the scripts."),
+        typer.Option(
+            "--define", "-D", metavar="NAME=VALUE", help="pgbench: script variable. May be repeated."
+        ),
     ] = None
 
 
@@ -160,7 +172,7 @@ GROUPS: Mapping[type, Kind] = {
 }
 
 FIELD_OF_OPTION = {"index": "indexes"}
-"""Where a parameter is not named as the option that gives it."""
+"""Parameters whose name differs from their option."""
 
 Group = TypeVar("Group")
 
@@ -168,18 +180,20 @@ Group = TypeVar("Group")
 def parameters_of(
     which: Which, *groups: Any, default_size: Callable[[Kind], int] = lambda _: 1
 ) -> WorkloadParameters:
-    """The parameters that the options ask for; its validation says what is wrong with them.
+    """Return the workload parameters given by the options.
 
-    ``default_size`` is asked for warehouses or scale where none is given. Raises UsageError, ValidationError.
+    ``default_size`` supplies warehouses or scale if none is given. Raises UsageError, ValidationError.
     """
     for group in groups:
         if GROUPS[type(group)] != which.workload and (stray := dict(_given(group))):
             name = next(iter(stray)).replace("_", "-")
-            raise UsageError(f"--{name} is for the workload {GROUPS[type(group)]}, not for {which.workload}")
+            raise UsageError(
+                f"--{name} requires --workload {GROUPS[type(group)]} (got --workload {which.workload})"
+            )
     given = {name: value for group in groups for name, value in _given(group)}
     if which.workload == "tpcc":
         if which.variant is not None:
-            raise UsageError("--variant is for the workload pgbench, not for tpcc")
+            raise UsageError("--variant requires --workload pgbench (got --workload tpcc)")
         return TpccParameters.model_validate({"warehouses": default_size("tpcc"), **given})
     if asked := scripts.scripts_of(given.pop("builtin", ()), given.pop("file", ())):
         given["scripts"] = asked
