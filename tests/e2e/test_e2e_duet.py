@@ -62,4 +62,6 @@ def test_one_core_is_refused_with_the_remedy(program: Program, server: str) -> N
     finally:
         os.sched_setaffinity(0, ours)
     assert ended.status == 2
-    assert "there is one core to use: take the schedule slices" in " ".join(ended.err.split())
+    assert "at least 2 cores, half of them for each server (got 1): use the schedule slices" in " ".join(
+        ended.err.split()
+    )

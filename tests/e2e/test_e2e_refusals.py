@@ -62,7 +62,7 @@ USAGE = {
     "a duration without a unit's name": (f"compare {A} {A} --warmup 3fortnights", "not a duration"),
     "a rate of nothing": (f"compare {A} {A} --rate 0", "--rate"),
     "a rate and a pacing": (f"compare {A} {A} --rate 9 --pacing keying-and-thinking", "exclude each other"),
-    "a limit of nothing": (f"compare {A} {A} --capacity 20ms", "not a limit of latency.*p99 < 20ms"),
+    "a limit of nothing": (f"compare {A} {A} --capacity 20ms", "not a latency limit.*p99 < 20ms"),
     "a capacity in a duet": (f"compare {A} {A} --capacity p99<20ms --schedule duet", "one arm at a time"),
     "a capacity at a rate": (
         f"compare {A} {A} --capacity p99<20ms --rate 9",
@@ -72,7 +72,7 @@ USAGE = {
         f"compare {A} {A} --capacity p99<20ms --pacing keying-and-thinking",
         "capacity and pacing exclude each other",
     ),
-    "a pipeline of procedures": (f"compare {A} {A} --pipeline", "pipeline needs calls = statements"),
+    "a pipeline of procedures": (f"compare {A} {A} --pipeline", "pipeline requires calls = statements"),
     "an unknown schedule": (f"compare {A} {A} --schedule x", "'slices', 'duet', 'blocks'"),
     "slices of checkpoint cycles": (
         f"compare {A} {A} --schedule slices --window checkpoints:2",

@@ -44,19 +44,19 @@ WRONG = {
     "unknown key": (
         'title = "a study"',
         'title = "a study"\ntitel = 1',
-        ["x.toml:2: titel: there is no such key: did you mean title?"],
+        ["x.toml:2: titel: unknown key: did you mean title?"],
     ),
     "unknown key below": (
         'schedule = "blocks"',
         'shedule = "blocks"',
-        ["x.toml:19: run.shedule: there is no such key: did you mean schedule?"],
+        ["x.toml:19: run.shedule: unknown key: did you mean schedule?"],
     ),
     "missing": ('title = "a study"\n', "", ["x.toml:1: title: is missing"]),
-    "type": ('title = "a study"', "title = 1", ["x.toml:1: title: must be a text in quotes"]),
+    "type": ('title = "a study"', "title = 1", ["x.toml:1: title: must be a string in quotes"]),
     "no limit": (
         "repeats = 3",
         'repeats = 3\ncapacity = "20ms"',
-        ['x.toml:23: run.capacity: must be a limit of latency, such as "p99 < 20ms"'],
+        ['x.toml:23: run.capacity: must be a latency limit, for example "p99 < 20ms"'],
     ),
     "a limit with two rates": (
         "[run]",
@@ -99,26 +99,29 @@ WRONG = {
         "-1",
         ['x.toml:20: run.warmup: must be a duration, such as "5min", or a number of seconds'],
     ),
-    "no window": ('window = "1h"', 'window = "0s"', ["x.toml:21: run.window: must be more than 0"]),
+    "no window": ('window = "1h"', 'window = "0s"', ["x.toml:21: run.window: must be greater than 0"]),
     "two windows": (
         'window = "1h"',
         'window = "1h"\ntransactions = 5',
-        ["x.toml:22: run.transactions: excludes window: each says how much is measured"],
+        ["x.toml:22: run.transactions: cannot be combined with window: remove one of them"],
     ),
     "transactions in slices": (
         'schedule = "blocks"\nwarmup = "5min"\nwindow = "1h"',
         "transactions = 5",
-        ["x.toml:19: run.transactions: slices are measured by time: take the schedule blocks or sequential"],
+        [
+            "x.toml:19: run.transactions: requires the schedule blocks or sequential, "
+            "because slices have a length in time"
+        ],
     ),
     "no end": (
         "repeats = 3",
         "",
-        ["x.toml:18: run: say when it ends: repeats (blocks of every case), budget, or both"],
+        ["x.toml:18: run: has no end: set repeats (blocks per case), budget, or both"],
     ),
     "no length": (
         'window = "1h"',
         "",
-        ["x.toml:18: run: say how much is measured: window, transactions, checkpoints, rounds, or a budget"],
+        ["x.toml:18: run: has no window: set window, transactions, checkpoints, rounds or budget"],
     ),
     "odd rounds": (
         'schedule = "blocks"\nwarmup = "5min"\nwindow = "1h"',
@@ -128,7 +131,7 @@ WRONG = {
     "compare": (
         '["server", "settings"]',
         '["server", "setting"]',
-        ["x.toml:2: compare[1]: there is no such factor: did you mean settings?"],
+        ["x.toml:2: compare[1]: unknown factor: did you mean settings?"],
     ),
     "compare twice": (
         '["server", "settings"]',
@@ -138,13 +141,13 @@ WRONG = {
     "workload": (
         'kind = "pgbench"',
         'kind = "ycsb"',
-        ["x.toml:4: workload.kind: there is no such workload; there are tpcc, pgbench"],
+        ["x.toml:4: workload.kind: unknown workload; available: tpcc, pgbench"],
     ),
     "no workload": ('kind = "pgbench"\n', "", ["x.toml:3: workload: kind is missing: tpcc or pgbench"]),
     "parameter": (
         'protocol = "prepared"',
         'protokol = "prepared"',
-        ["x.toml:5: workload.protokol: there is no such parameter of pgbench: did you mean protocol?"],
+        ["x.toml:5: workload.protokol: unknown parameter of pgbench: did you mean protocol?"],
     ),
     "parameter's value": (
         'protocol = "prepared"',
@@ -155,8 +158,8 @@ WRONG = {
         'kind = "pgbench"\nprotocol = "prepared"',
         'kind = "tpcc"',
         [
-            "x.toml:9: factors.scale: there is no such factor: did you mean calls?",
-            "x.toml:10: factors.variant: there is no such factor; there are server, settings, clients, rate, "
+            "x.toml:9: factors.scale: unknown factor: did you mean calls?",
+            "x.toml:10: factors.variant: unknown factor; available: server, settings, clients, rate, "
             "arrivals, pacing, retries, threads, warehouses, calls, pipeline, isolation, mix",
         ],
     ),
@@ -164,8 +167,8 @@ WRONG = {
         "clients = [1, 8, 20]",
         "clients = [\n  1,\n  0,\n  20]",
         [
-            "x.toml:20: exclude[0].clients[1]: 8: there is no such level of clients; there are 1, 0, 20",
-            "x.toml:27: fit.drop[0].levels[0]: 8: there is no such level of clients; there are 1, 0, 20",
+            "x.toml:20: exclude[0].clients[1]: 8: unknown level of clients; available: 1, 0, 20",
+            "x.toml:27: fit.drop[0].levels[0]: 8: unknown level of clients; available: 1, 0, 20",
         ],
     ),
     "level's value": (
@@ -176,19 +179,19 @@ WRONG = {
     "level's type": (
         "scale = [1, 2]",
         'scale = [1, "2"]',
-        ["x.toml:10: factors.scale[1]: must be a whole number"],
+        ["x.toml:10: factors.scale[1]: must be an integer"],
     ),
     "level twice": ("scale = [1, 2]", "scale = [1, 1]", ["x.toml:10: factors.scale: has the level 1 twice"]),
     "no level": (
         "scale = [1, 2]",
         "scale = []",
-        ["x.toml:10: factors.scale: must be a list of levels, or a table of named ones"],
+        ["x.toml:10: factors.scale: must be a list of levels or a table of named levels"],
     ),
     "level with a comma": (
         '"13.0"',
         '"13,jit=off"',
         [
-            "x.toml:9: factors.server: its level 1 needs a name of 1 to 60 characters without a comma: "
+            "x.toml:9: factors.server: level 1 requires a name of 1 to 60 characters without a comma: "
             "make the levels a table, NAME = VALUE"
         ],
     ),
@@ -203,55 +206,49 @@ WRONG = {
     "server as a number": (
         '"13.0"',
         "13.0",
-        ['x.toml:9: factors.server[1]: must be a server in quotes, such as "17" or "12.4"'],
+        ['x.toml:9: factors.server[1]: must be a server in quotes, for example "17" or "12.4"'],
     ),
     "server and settings": (
         '["12", "13.0"]',
         '{a = "12", b = "13,jit=off"}',
-        [
-            "x.toml:9: factors.server.b: settings do not stand beside the server: "
-            "they are a table of their own"
-        ],
+        ["x.toml:9: factors.server.b: settings cannot be given with the server: use the table settings"],
     ),
     "settings of a running server": (
         '["12", "13.0"]',
         '{a = "12", b = "host=x"}',
-        ["x.toml:9: factors.server.b: settings cannot be given for a server that is running already"],
+        ["x.toml:9: factors.server.b: settings cannot be given for a running server"],
     ),
     "variant": (
         '"select-only"]',
         '"select-onyl"]',
-        [
-            "x.toml:16: exclude[0].variant: select-only: there is no such level of variant: "
-            "did you mean select-onyl?"
-        ],
+        ["x.toml:16: exclude[0].variant: select-only: unknown level of variant: did you mean select-onyl?"],
     ),
     "setting": (
         "jit = true",
         "jit = [1]",
-        ["x.toml:14: factors.settings.tuned: jit must be a setting's value: a text, a number, true or false"],
+        ["x.toml:14: factors.settings.tuned: jit must be a string, a number, true or false"],
     ),
     "factor and fixed": (
         'protocol = "prepared"',
         "scale = 1",
-        ["x.toml:5: workload.scale: scale is a factor: it cannot have a value in [workload], too"],
+        ["x.toml:5: workload.scale: scale is a factor: remove its value from [workload]"],
     ),
     "excludes nothing": (
         "[run]",
         '[[exclude]]\nvariant = "select-only"\nclients = 8\n[run]',
-        ["x.toml:18: exclude[1]: excludes nothing that is not excluded before it"],
+        ["x.toml:18: exclude[1]: has no effect: earlier entries exclude the same combinations"],
     ),
     "excludes an arm": (
         "[run]",
         '[[exclude]]\nserver = "12"\nscale = 2\n[[exclude]]\nscale = 2\nsettings = "tuned"\n[run]',
         [
-            "x.toml:15: exclude: leaves a single arm of the case scale 2, default, clients 1: 13.0, untuned",
+            "x.toml:15: exclude: leaves only one arm of the case scale 2, default, clients 1: 13.0, untuned",
         ],
     ),
     "excludes all": (
         "[run]",
         "[[exclude]]\nclients = [1, 8, 20]\n[run]",
-        ["x.toml:15: exclude: nothing is left to run"],
+        ["x.toml:15: exclude: excludes every combination"],
     ),
     "fit leaves nothing": (
         "levels = [8]",
@@ -261,7 +258,7 @@ WRONG = {
     "fit of no factor": (
         'factor = "clients"',
         'factor = "client"',
-        ["x.toml:24: fit.drop[0].factor: there is no such factor: did you mean clients?"],
+        ["x.toml:24: fit.drop[0].factor: unknown factor: did you mean clients?"],
     ),
     "wal segment": (
         "[run]",
@@ -287,15 +284,15 @@ WRONG = {
     "warm-up changes the data": (
         "[run]",
         "[warmup_workload]\nfillfactor = 50\n[run]",
-        ["x.toml:18: warmup_workload: cannot change the data, only what is done with them"],
+        ["x.toml:18: warmup_workload: cannot change the data of the workload"],
     ),
     "published level": (
         "[run]",
         '[[published.tables]]\ntitle = "t"\ncolumns = [{title = "a"}]\n'
         'rows = [{cells = ["x"], levels = {server = "11"}}, {cells = ["x", 1]}]\n[run]',
         [
-            "x.toml:21: published.tables[0].rows[0].levels.server: 11: there is no such level of server; "
-            "there are 12, 13.0",
+            "x.toml:21: published.tables[0].rows[0].levels.server: 11: unknown level of server; "
+            "available: 12, 13.0",
             "x.toml:21: published.tables[0].rows[1].cells: has 2 cells for 1 columns",
         ],
     ),

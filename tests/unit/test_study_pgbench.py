@@ -130,5 +130,5 @@ def test_every_variant_is_whole_and_an_unknown_one_is_answered_with_the_list() -
     assert made["analytical"].accounts_copy
     assert len(made["analytical"].scripts) == 4
     assert made["skip-some-updates"].protocol == "prepared"
-    with pytest.raises(UsageError, match=r"no variant nonsense; there are default: .*; analytical: "):
+    with pytest.raises(UsageError, match=r"variant 'nonsense'; available: default: .*; analytical: "):
         variant_of("nonsense")

@@ -97,7 +97,7 @@ def test_the_forecast_of_a_search_counts_the_transactions_that_a_percentile_need
 
 @pytest.mark.parametrize("text", ["p99.99999 < 20ms", "p99.999999 < 1s"])
 def test_a_limit_that_no_server_has_the_transactions_for_is_refused_with_the_remedy(text: str) -> None:
-    with pytest.raises(UsageError, match=r"give a lower percentile, such as p99\.99"):
+    with pytest.raises(UsageError, match=r"use a lower percentile, for example p99\.99"):
         parse_limit(text)
     assert parse_limit("p99.9999 < 20ms").transactions_min == 10_000_000
 

@@ -69,7 +69,7 @@ def cases_of(file: StudyFile) -> tuple[Case, ...]:
         (levels, arms) for levels in _product(file, file.case_factors) if (arms := _arms(file, levels))
     ]
     if not combined:
-        raise StudyFileError(("exclude",), "nothing is left to run")
+        raise StudyFileError(("exclude",), "excludes every combination")
     return tuple(_case(file, levels, arms, len(combined)) for levels, arms in combined)
 
 
@@ -86,7 +86,7 @@ def label_of(levels: Mapping[str, str]) -> str:
 
 def _product(file: StudyFile, factors: Sequence[str]) -> Iterator[Levels]:
     if math.prod(len(levels) for levels in file.factors.values()) > COMBINATIONS_MAX:
-        raise StudyFileError(("factors",), f"make more than {COMBINATIONS_MAX} combinations")
+        raise StudyFileError(("factors",), f"must have at most {COMBINATIONS_MAX} combinations")
     for chosen in itertools.product(*(file.factors[name] for name in factors)):
         yield dict(zip(factors, chosen, strict=True))
 
@@ -98,7 +98,7 @@ def _arms(file: StudyFile, case: Levels) -> list[Levels]:
     if len(left) == 1:
         place = ("exclude",) if file.exclude else ("compare",)
         of = f" of the case {label_of(names_of(case))}" if case else ""
-        raise StudyFileError(place, f"leaves a single arm{of}: {label_of(names_of(left[0]))}")
+        raise StudyFileError(place, f"leaves only one arm{of}: {label_of(names_of(left[0]))}")
     return left
 
 
@@ -161,18 +161,18 @@ def has_password(server: str) -> bool:
 def _arm(file: StudyFile, levels: Levels, name: str) -> ArmSpec:
     place, server = placed(levels, "server", ("server",), file.server)
     if not isinstance(server, str):
-        raise StudyFileError(place, 'must be a server in quotes, such as "17" or "12.4"')
+        raise StudyFileError(place, 'must be a server in quotes, for example "17" or "12.4"')
     try:
         spec = parse_arm(server)
     except UsageError as error:
         raise StudyFileError(place, str(error)) from None
     settings = settings_of(file, levels)
     if spec.is_dsn and (settings.profiles or settings.values):
-        raise StudyFileError(place, "settings cannot be given for a server that is running already")
+        raise StudyFileError(place, "settings cannot be given for a running server")
     if has_password(server):
         raise StudyFileError(place, PASSWORD)
     if spec.profiles or spec.settings:
-        raise StudyFileError(place, "settings do not stand beside the server: they are a table of their own")
+        raise StudyFileError(place, "settings cannot be given with the server: use the table settings")
     return spec.model_copy(
         update={
             "name": name,
@@ -230,7 +230,7 @@ def _driving(file: StudyFile, levels: Levels, discard_s: float) -> Driving:
     if "retries" in drive:
         drive["retries_max"] = drive.pop("retries")
     if "clients" not in drive:
-        raise StudyFileError(("drive",), "clients is missing: say how many, here or as a factor")
+        raise StudyFileError(("drive",), "clients is missing: set it here or as a factor")
     given = {**file.workload, **{name: value for name, value in values.items() if is_parameter(name)}}
     fields = {**drive, "discard_s": discard_s, "workload": parameters_of(levels, given)}
     try:
@@ -283,7 +283,7 @@ def _warmup_workload(file: StudyFile, case: Levels, driving: Driving) -> Any:
         first = error.errors()[0]
         raise StudyFileError(("warmup_workload", *first["loc"][2:]), plain_words(first["msg"])) from None
     if made.shape() != driving.workload.shape():
-        raise StudyFileError(("warmup_workload",), "cannot change the data, only what is done with them")
+        raise StudyFileError(("warmup_workload",), "cannot change the data of the workload")
     return made
 
 

@@ -20,12 +20,12 @@ Complaints = Iterator[StudyFileError]
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """A name that does not exist, with the one that was meant, or with those that there are."""
+    """Return the message for an unknown name, with the nearest one or all known names."""
     names = list(known)
     close = [] if name[:1].isdecimal() else difflib.get_close_matches(name, names, n=1)
-    if close:  # a number that is near is none that was meant
-        return f"there is no such {what}: did you mean {close[0]}?"
-    return f"there is no such {what}; there are {', '.join(names)}" if names else f"there is no such {what}"
+    if close:  # never suggests a number, which is rarely a misspelling
+        return f"unknown {what}: did you mean {close[0]}?"
+    return f"unknown {what}; available: {', '.join(names)}" if names else f"unknown {what}"
 
 
 def factors_known(file: StudyFile) -> list[str]:
@@ -79,12 +79,12 @@ def _factors(file: StudyFile) -> Complaints:
         elif name in file.compare[:n]:
             yield StudyFileError(("compare", n), f"names {name} twice")
     if "server" not in file.factors and file.server is None:
-        yield StudyFileError((), "server is missing: give it for all arms, or as a factor")
+        yield StudyFileError((), "server is missing: set it for all arms, or as a factor")
     if "clients" not in file.factors and file.drive.clients is None:
-        yield StudyFileError(("drive",), "clients is missing: give it here, or as a factor")
+        yield StudyFileError(("drive",), "clients is missing: set it here, or as a factor")
     for name in file.factors:
         for table, place in _also_fixed(file, name):
-            yield StudyFileError(place, f"{name} is a factor: it cannot have a value in {table}, too")
+            yield StudyFileError(place, f"{name} is a factor: remove its value from {table}")
 
 
 def _levels_of_factor(name: str, levels: tuple[Level, ...]) -> Complaints:
@@ -122,14 +122,15 @@ def _run(file: StudyFile) -> Complaints:
     }
     given = [name for name, value in lengths.items() if value is not None]
     for name in given[1:]:
-        yield StudyFileError(("run", name), f"excludes {given[0]}: each says how much is measured")
+        yield StudyFileError(("run", name), f"cannot be combined with {given[0]}: remove one of them")
     if run.transactions is not None and run.schedule in TOGETHER:
         yield StudyFileError(
-            ("run", "transactions"), "slices are measured by time: take the schedule blocks or sequential"
+            ("run", "transactions"),
+            "requires the schedule blocks or sequential, because slices have a length in time",
         )
     if run.checkpoints is not None and run.schedule in TOGETHER:
         yield StudyFileError(
-            ("run", "checkpoints"), "are measured one arm at a time: take the schedule blocks or sequential"
+            ("run", "checkpoints"), "require the schedule blocks or sequential, which run one arm at a time"
         )
     if run.schedule == "sequential" and run.repeats is None:
         words = "sequential needs to know beforehand how often each arm is run: give repeats"
@@ -140,7 +141,7 @@ def _run(file: StudyFile) -> Complaints:
         )
         yield StudyFileError(("run", "budget"), words)
     elif run.repeats is None and run.budget_s is None:
-        yield StudyFileError(("run",), "say when it ends: repeats (blocks of every case), budget, or both")
+        yield StudyFileError(("run",), "has no end: set repeats (blocks per case), budget, or both")
     if run.schedule == "sequential" and run.stop == "verdict":
         words = (
             "sequential measures all of one arm before the next, so no verdict can end it: leave stop away"
@@ -148,12 +149,12 @@ def _run(file: StudyFile) -> Complaints:
         yield StudyFileError(("run", "stop"), words)
     if not given and run.budget_s is None:
         yield StudyFileError(
-            ("run",), "say how much is measured: window, transactions, checkpoints, rounds, or a budget"
+            ("run",), "has no window: set window, transactions, checkpoints, rounds or budget"
         )
     yield from _warmup(file)
     for name in ("window", "budget", "slice"):
         if getattr(run, f"{name}_s") == 0:
-            yield StudyFileError(("run", name), "must be more than 0")
+            yield StudyFileError(("run", name), "must be greater than 0")
 
 
 RATES_MIN = 3
@@ -168,13 +169,13 @@ def _capacity(file: StudyFile) -> Complaints:
     if run.capacity is None:
         return
     if "pacing" in file.factors or file.drive.pacing not in (None, "none"):
-        yield StudyFileError(place, "excludes pacing: a capacity is a rate")
+        yield StudyFileError(place, "cannot be combined with pacing: the capacity sets the rate")
     if "rate" not in file.factors:
         if file.drive.rate is not None:
             words = "needs several rates: make rate a factor, or leave it out and it is searched for"
             yield StudyFileError(place, words)
         elif run.schedule == "duet":
-            yield StudyFileError(place, "is searched for one arm at a time: take slices or blocks")
+            yield StudyFileError(place, "requires the schedule slices or blocks, which run one arm at a time")
         return
     limit, rates = parse_limit(run.capacity), file.factors["rate"]
     numbers = [float(level.value) for level in rates if isinstance(level.value, int | float)]
@@ -195,7 +196,7 @@ def _capacity(file: StudyFile) -> Complaints:
 def _warmup(file: StudyFile) -> Complaints:
     run = file.run
     if run.warmup_min_s is not None and run.warmup_s is not None and run.warmup_min_s > run.warmup_s:
-        yield StudyFileError(("run", "warmup_min"), "is longer than warmup")
+        yield StudyFileError(("run", "warmup_min"), "must not be longer than warmup")
     elif run.warmup_min_s is not None and file.warmup_workload is not None:
         words = "excludes warmup_workload: by another workload nothing comes to rest that is measured"
         yield StudyFileError(("run", "warmup_min"), words)
@@ -212,9 +213,11 @@ def _exclusions(file: StudyFile) -> Complaints:
         wrong = list(_levels(file, ("exclude", n), exclusion))
         yield from wrong
         if not exclusion:
-            yield StudyFileError(("exclude", n), "names no factor, so it would exclude everything")
+            yield StudyFileError(("exclude", n), "has no factor, so it would exclude everything")
         elif not wrong and not _covers_something(file, n):
-            yield StudyFileError(("exclude", n), "excludes nothing that is not excluded before it")
+            yield StudyFileError(
+                ("exclude", n), "has no effect: earlier entries exclude the same combinations"
+            )
 
 
 def _covers_something(file: StudyFile, n: int) -> bool:

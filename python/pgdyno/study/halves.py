@@ -59,8 +59,8 @@ def halves_of(cores: Iterable[Core]) -> Halves:
     known = sorted(cores)
     if len(known) < 2:
         raise UsageError(
-            "duet gives each of two servers half of the cores, and there is one core to use: "
-            "take the schedule slices"
+            "the schedule duet requires at least 2 cores, half of them for each server (got 1): "
+            "use the schedule slices"
         )
     physical: dict[tuple[int, int], list[int]] = {}
     for core in known:

@@ -34,13 +34,13 @@ def parse_limit(text: str) -> LatencyLimit:
     """Raises UsageError."""
     match = _LIMIT.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"{text!r} is not a limit of latency: give one such as p99 < 20ms")
+        raise UsageError(f"{text!r} is not a latency limit; for example: p99 < 20ms")
     limit = LatencyLimit(float(match[1]) / 100, parse_duration_s(match[2]))
     if not 0 < limit.quantile < 1 or limit.latency_s <= 0:
-        raise UsageError(f"{text!r} is not a limit of latency: give one such as p99 < 20ms")
+        raise UsageError(f"{text!r} is not a latency limit; for example: p99 < 20ms")
     if limit.transactions_min > TRANSACTIONS_MAX:
         raise UsageError(
-            f"{text!r} needs {limit.transactions_min} transactions at every rate, more than any server "
-            "answers in a step of the search: give a lower percentile, such as p99.99"
+            f"{text!r} needs {limit.transactions_min} transactions at every rate, too many for a step of the "
+            "search: use a lower percentile, for example p99.99"
         )
     return limit

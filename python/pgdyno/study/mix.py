@@ -30,14 +30,16 @@ def canonical_mix(text: str) -> str:
         name, equals, weight = (piece.strip() for piece in part.partition("="))
         kind = name.replace("_", "-")
         if kind not in KINDS:
-            raise ValueError(f"has no transaction {name!r}: {', '.join(KINDS)}, or {DECK} alone")
+            raise ValueError(f"has an unknown transaction {name!r}: use {', '.join(KINDS)}, or {DECK} alone")
         if kind in given:
             raise ValueError(f"names {kind} twice")
         if not equals or not _WEIGHT.fullmatch(weight):
-            raise ValueError(f"needs a weight from 0 to 999999999 for {kind} (got {weight!r}), as {kind}=45")
+            raise ValueError(
+                f"needs a weight from 0 to 999999999 for {kind} (got {weight!r}); for example: {kind}=45"
+            )
         given[kind] = weight
     if not any(map(float, given.values())):
-        raise ValueError("gives every transaction the weight 0: one at least must be greater")
+        raise ValueError("must have at least one weight greater than 0")
     return ",".join(f"{kind}={given[kind]}" for kind in KINDS if float(given.get(kind, 0)))
 
 

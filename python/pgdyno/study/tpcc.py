@@ -40,7 +40,7 @@ class TpccParameters(WorkloadParameters):
     @model_validator(mode="after")
     def _pipeline_needs_statements(self) -> Self:
         if self.pipeline and self.calls != "statements":
-            raise ValueError("pipeline needs calls = statements: a procedure is one round trip already")
+            raise ValueError("pipeline requires calls = statements: a procedure call is a single round trip")
         return self
 
     @model_serializer(mode="wrap")

@@ -82,7 +82,7 @@ def _limit(given: Any) -> str:
     try:
         parse_limit(given if isinstance(given, str) else "")
     except UsageError:
-        raise ValueError('must be a limit of latency, such as "p99 < 20ms"') from None
+        raise ValueError('must be a latency limit, for example "p99 < 20ms"') from None
     return str(given)
 
 
@@ -111,14 +111,14 @@ def levels_of(given: Any) -> tuple[Level, ...]:
     """A list of values, or a table of named ones. Raises ValueError."""
     if isinstance(given, tuple) and given:
         if any(not isinstance(value, Scalar) for value in given):
-            raise ValueError("must be plain values; what is more than that gets a name: a table of levels")
+            raise ValueError("must be plain values; for other values use a table of named levels")
         levels = [
             Level(name=level_name(value), value=value, place=place) for place, value in enumerate(given)
         ]
     elif isinstance(given, Mapping) and given:
         levels = [Level(name=name, value=value, place=name) for name, value in given.items()]
     else:
-        raise ValueError("must be a list of levels, or a table of named ones")
+        raise ValueError("must be a list of levels or a table of named levels")
     names = [level.name for level in levels]
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"has the level {sorted(twice)[0]} twice")
@@ -127,8 +127,8 @@ def levels_of(given: Any) -> tuple[Level, ...]:
         if not 0 < len(name) <= NAME_LENGTH_MAX or "," in name or "\n" in name or name != name.strip():
             # Not the name itself: a connection string may have a password in it.
             raise ValueError(
-                f"its level {level.place} needs a name of 1 to {NAME_LENGTH_MAX} characters without a "
-                "comma: make the levels a table, NAME = VALUE"
+                f"level {level.place} requires a name of 1 to {NAME_LENGTH_MAX} characters without a comma: "
+                "make the levels a table, NAME = VALUE"
             )
     return tuple(levels)
 
@@ -191,5 +191,5 @@ def _settings(given: Mapping[str, Any], prefix: str) -> list[tuple[str, str]]:
         elif isinstance(value, Mapping) and not prefix:
             found += _settings(value, f"{name}.")
         elif name not in ("profiles", "optional"):
-            raise ValueError(f"{name} must be a setting's value: a text, a number, true or false")
+            raise ValueError(f"{name} must be a string, a number, true or false")
     return found

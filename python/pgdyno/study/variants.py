@@ -72,5 +72,5 @@ def variant_of(name: str) -> Variant:
     known = variants()
     if name not in known:
         listed = "; ".join(f"{one.name}: {one.about}" for one in known.values())
-        raise UsageError(f"pgbench has no variant {name}; there are {listed}")
+        raise UsageError(f"unknown pgbench variant {name!r}; available: {listed}")
     return known[name]

@@ -1,4 +1,4 @@
-"""pydantic's complaints in our words."""
+"""Messages of pydantic in the wording of pgdyno."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 
 
 def plain_words(message: str) -> str:
-    """``Input should be a valid integer`` → ``must be a whole number``; options named as keys."""
+    """Convert ``Input should be a valid integer`` to ``must be an integer``; name options as keys."""
     text = message.removeprefix("Value error, ")
     for theirs, ours in (
         ("Input should be", "must be"),
-        ("a valid integer", "a whole number"),
+        ("a valid integer", "an integer"),
         ("a valid boolean", "true or false"),
-        ("a valid string", "a text in quotes"),
+        ("a valid string", "a string in quotes"),
         ("a valid number", "a number"),
         ("a valid tuple", "a list"),
         ("a valid array", "a list"),
