@@ -63,8 +63,8 @@ def test_each_set_of_settings_is_tried_once_and_none_where_nothing_is_set(
     build: Build, server_dir: Path
 ) -> None:
     assert tried(build, server_dir, {}, SOUND, SOUND, {"work_mem": "9MB"}) == [
-        "try the settings of 1",
-        "try the settings of 3",
+        "testing the settings of 1",
+        "testing the settings of 3",
     ]
 
 

@@ -142,7 +142,7 @@ def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int,
         run = drive_trials(lab, block, trials, seen, telemetry)
         outcomes = {}
         for target, (index, trial) in enumerate(trials.items()):
-            lab.watch(Step(f"check {trial.arm.name}"))
+            lab.watch(Step(f"checking {trial.arm.name}"))
             outcome = outcome_of(run, target, trial.arm.name, trial.restore_s, trial.start_s)
             if trial.search is not None:
                 outcome = replace(outcome, driver={**outcome.driver, "capacity": trial.search})
@@ -199,10 +199,10 @@ def _with_what_comes_after(lab: Lab, trial: Trial, outcome: Outcome, telemetry: 
     if outcome.status is TrialStatus.OK:
         try:
             if lab.study.vacuum_after:
-                lab.watch(Step(f"vacuum {trial.arm.name}"))
+                lab.watch(Step(f"vacuuming {trial.arm.name}"))
                 telemetry.vacuum_and_read(trial)
             if lab.study.recovery:
-                lab.watch(Step(f"crash and restart {trial.arm.name}"))
+                lab.watch(Step(f"crashing and restarting {trial.arm.name}"))
                 outcome = replace(outcome, recovery_s=trial.arm.recover(), restart_s=trial.arm.restart())
         except FAULTS as error:
             outcome = replace(outcome, status=TrialStatus.FAILED, reason=in_one_line(error))

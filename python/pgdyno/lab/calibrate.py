@@ -27,7 +27,9 @@ def newest_at_hand(cache: Cache) -> str:
     """The newest server that is installed or in the cache: nothing is fetched. Raises UsageError: none is."""
     here: list[Build] = [*system_builds(), *cache.store().cached()]
     if not here:
-        raise UsageError("no server is at hand to calibrate with: `pgdyno servers install 18`, or name one")
+        raise UsageError(
+            "no server is available for the calibration: run `pgdyno servers install 18`, or use --server"
+        )
     newest = max(here, key=lambda build: build.version)
     return str(newest.bin_dir) if newest.provider == "system" else str(newest.version)
 

@@ -19,7 +19,7 @@ def order_checkpoints(lab: Lab, trials: Sequence[Trial]) -> None:
     server that is gone the driver finds out about.
     """
     for trial in trials:
-        lab.watch(Step(f"checkpoint of {trial.arm.name}"))
+        lab.watch(Step(f"forced checkpoint of {trial.arm.name}"))
         begun_s = time.monotonic()
         try:
             with contextlib.closing(trial.arm.connect()) as connection:

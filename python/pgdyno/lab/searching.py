@@ -33,7 +33,7 @@ def search_capacities(lab: Lab, block: Block, trials: Mapping[int, Trial], targe
     assert lab.study.capacity is not None
     limit = parse_limit(lab.study.capacity)
     rng = random.Random(f"search:{block.seed}")
-    lab.watch(Step("see how fast the arms are without a rate"))
+    lab.watch(Step("measuring the arms in a closed loop"))
     order = rng.sample(range(len(targets)), len(targets))
     closed, run = _closed_loop(lab, block, trials, targets, [*order, *reversed(order)])
     if not run.complete:
@@ -44,7 +44,7 @@ def search_capacities(lab: Lab, block: Block, trials: Mapping[int, Trial], targe
         rates = {target: rate for target, rate in wanted.items() if rate is not None}
         if not rates:
             break
-        lab.watch(Step(f"search the capacity, step {number}"))
+        lab.watch(Step(f"searching the capacity, step {number}"))
         run = _step(lab, block.seed + number, trials, targets, rates, limit, rng)
         if not run.complete:
             return _cut_short(run)

@@ -78,17 +78,17 @@ def begin_trial(lab: Lab, block: int, arm: LabArm) -> Trial:
 def bring_up(lab: Lab, trial: Trial) -> None:
     """Restores the data and starts the server. Raises what they raise."""
     arm = trial.arm
-    lab.watch(Step(f"restore {arm.name}"))
+    lab.watch(Step(f"restoring {arm.name}"))
     begun_s = time.monotonic()
     arm.restore()
     trial.restore_s = time.monotonic() - begun_s
     if lab.study.cache_state == "cold":
-        lab.watch(Step(f"empty the cache of {arm.name}"))
+        lab.watch(Step(f"emptying the cache of {arm.name}"))
         kept = arm.drop_cache()
         if kept > KEPT_SHARE_MAX:
             names = {"arm": arm.name, "share": f"{kept:.0%}"}
             lab.writer.add_caveat(Caveat(Code.CACHE_NOT_COLD, names, trial.id), lab.case)
-    lab.watch(Step(f"start {arm.name}"))
+    lab.watch(Step(f"starting {arm.name}"))
     begun_s = time.monotonic()
     arm.start()
     trial.start_s = time.monotonic() - begun_s
@@ -97,7 +97,7 @@ def bring_up(lab: Lab, trial: Trial) -> None:
         names = {"arm": arm.name, "settings": ", ".join(sorted(dropped))}
         lab.writer.add_caveat(Caveat(Code.SETTINGS_DROPPED, names), lab.case)
     if lab.study.cache_state == "prewarmed":
-        lab.watch(Step(f"warm the cache of {arm.name}"))
+        lab.watch(Step(f"prewarming the cache of {arm.name}"))
         with arm.connect() as connection:
             prewarm(connection, arm.data_path())
     trial.witness = keep_idle(arm.connect())

@@ -47,7 +47,7 @@ def require_starts(
                     continue
                 if what not in tried:
                     interruption.check()
-                    watch(Step(f"try the settings of {arm.spec.name}"))
+                    watch(Step(f"testing the settings of {arm.spec.name}"))
                     if where not in empty:
                         empty[where] = stack.enter_context(empty_cluster(arm.build, cache, "try", init))
                     tried[what] = _try(empty[where], arm)
