@@ -26,6 +26,11 @@ class Better(StrEnum):
     LESS = "less"
     NEITHER = "neither"
 
+    @property
+    def word(self) -> str:
+        """``higher`` or ``lower``, for titles."""
+        return {Better.MORE: "higher", Better.LESS: "lower"}.get(self, str(self))
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -63,27 +68,28 @@ class Estimate:
     @property
     def value_text(self) -> str:
         """``12 345 NOPM``."""
-        return f"{grouped(self.value, self.decimals)}{NO_BREAK}{self.unit}"
+        return with_unit(grouped(self.value, self.decimals), self.unit)
 
     @property
     def interval_text(self) -> str:
-        """``12 100 … 12 600``, or ``–`` where there is none."""
+        """``[12 100, 12 600]`` without the unit, with it for percentages; ``–`` without an interval."""
         if self.low is None or self.high is None:
             return ABSENT
-        return f"{grouped(self.low, self.decimals)} … {grouped(self.high, self.decimals)}"
+        ends = (grouped(end, self.decimals) for end in (self.low, self.high))
+        return bracketed(*(with_unit(end, self.unit) if self.unit == "%" else end for end in ends))
 
     @property
     def signed_text(self) -> str:
-        """``+4.2 %``: for effects."""
+        """``+4.2%``: for effects."""
         return signed(self.value, self.decimals, self.unit)
 
     @property
     def signed_interval_text(self) -> str:
-        """``+2.9 … +5.5 %``: for effects."""
+        """``+2.9% to +5.5%``: for effects."""
         if self.low is None or self.high is None:
             return ABSENT
-        low, high = (signed(end, self.decimals, "") for end in (self.low, self.high))
-        return f"{low} … {high}{NO_BREAK}{self.unit}"
+        low, high = (signed(end, self.decimals, self.unit) for end in (self.low, self.high))
+        return f"{low} to {high}"
 
 
 def decimals_of(value: float, digits: int) -> int:
@@ -91,6 +97,16 @@ def decimals_of(value: float, digits: int) -> int:
     if value == 0 or not math.isfinite(value):
         return 0
     return min(6, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
+
+
+def with_unit(text: str, unit: str) -> str:
+    """``8.2%`` without a space, ``1.5 ms`` with a no-break space, and the bare number without a unit."""
+    return f"{text}{NO_BREAK if unit and unit != '%' else ''}{unit}"
+
+
+def bracketed(low: str, high: str) -> str:
+    """``[2.9, 5.5]``: the interval between two formatted ends."""
+    return f"[{low}, {high}]"
 
 
 def grouped(value: float, decimals: int) -> str:
@@ -105,25 +121,30 @@ def signed(value: float, decimals: int, unit: str) -> str:
     text = grouped(value, decimals)
     if not text.startswith("−") and any(digit in text for digit in "123456789"):
         text = f"+{text}"
-    return f"{text}{NO_BREAK}{unit}" if unit else text
+    return with_unit(text, unit)
 
 
 def share_text(share: float) -> str:
-    """``4.2 %`` of 0.042: two significant digits."""
+    """``4.2%`` of 0.042: two significant digits."""
     percent = share * 100
-    return f"{grouped(percent, decimals_of(percent, 2))}{NO_BREAK}%"
+    return with_unit(grouped(percent, decimals_of(percent, 2)), "%")
 
 
 def given_percent(share: float) -> str:
-    """``2 %`` of 0.02: for a share that was chosen, not measured, with the digits with which it was given."""
-    return f"{100 * share:.6g}{NO_BREAK}%"
+    """``2%`` of 0.02: for a chosen share, with the digits it was given with."""
+    return f"{100 * share:.6g}%"
 
 
 def confidence_percent(confidence: float) -> str:
-    """``98.3 %`` of 1 − 0.05 / 3: of Holm's correction; one decimal, or as many as tell it from 100 %."""
+    """``98.3%`` of 1 − 0.05 / 3, as Holm's correction gives: one decimal, or as many as differ from 100%."""
     percent = 100 * confidence
     decimals = next((n for n in range(1, 6) if round(percent, n) < 100), 6)
-    return f"{round(percent, decimals):g}{NO_BREAK}%"
+    return f"{round(percent, decimals):g}%"
+
+
+def ci_text(confidence: float) -> str:
+    """``95% CI``."""
+    return f"{confidence_percent(confidence)} CI"
 
 
 def counted(n: int, noun: str) -> str:

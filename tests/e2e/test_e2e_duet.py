@@ -43,7 +43,7 @@ def test_both_arms_are_driven_at_the_same_time(
     report = program.run("report", evidence, "--md")
     assert report.status == 0, report.err
     assert "both arms were driven at the same time" in report.out
-    assert "The halves were the cores" in report.out
+    assert "The CPU partitions are cores" in report.out
 
 
 def test_what_cannot_be_a_duet_is_refused_with_the_remedy(program: Program) -> None:

@@ -375,8 +375,8 @@ def test_an_average_under_its_noise_floor_trips_no_gate(tmp_path: Path, size: fl
     (judged_so,) = judged(found, AVERAGE)
     assert judged_so.verdict is (Verdict.UNDECIDED if passes else Verdict.FASTER)
     said = " ".join(wording.reasons(held))
-    assert ("Not counted: average: 18 is undecided against 17" in said) == passes
-    assert ("under the noise floor" in said) == passes
+    assert ("Not counted: average: 18 is undecided vs. 17" in said) == passes
+    assert ("below the noise floor" in said) == passes
 
 
 def test_an_arm_that_is_called_different_from_itself_is_a_caveat(tmp_path: Path) -> None:
@@ -391,8 +391,8 @@ def test_an_arm_that_is_called_different_from_itself_is_a_caveat(tmp_path: Path)
 def test_of_one_aa_block_no_spread_is_told(tmp_path: Path) -> None:
     found = with_aa(tmp_path / "e.sqlite", QUIET, [-0.02]).first
     said = build_study_noise(found)
-    assert said.startswith("Noise: in the one A/A block an arm differed from itself by ")
-    assert said.endswith("a noise floor needs 5 of them.")
+    assert said.startswith("Measurement noise: the only A/A block differs by ")
+    assert said.endswith("a noise floor needs 5 A/A blocks.")
 
 
 def test_who_refused_the_aa_blocks_is_told() -> None:
@@ -409,7 +409,7 @@ def test_who_refused_the_aa_blocks_is_told() -> None:
 def test_a_study_without_aa_blocks_says_why(tmp_path: Path) -> None:
     found = with_aa(tmp_path / "e.sqlite", QUIET, []).first
     assert found.noise.sd is None
-    assert build_study_noise(found) == "Noise: no A/A block, none is done yet."
+    assert build_study_noise(found) == "Measurement noise: no A/A blocks (none is done yet)."
 
 
 def test_an_average_of_one_case_has_the_verdict_of_that_case(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Trials that stand out: named with what was different, rarely without a reason, and never dropped."""
+"""Outlier trials: named with what was different, rarely without a reason, and never dropped."""
 
 from __future__ import annotations
 
@@ -182,9 +182,11 @@ def test_five_blocks_are_too_few_to_do_without_one(tmp_path: Path) -> None:
 
 def test_reports_say_which_trial_and_why(tmp_path: Path) -> None:
     report = build(found(tmp_path, STEAL))
-    table = next(table for table in report.results if table.title == "Trials that stand out")
+    table = next(table for table in report.results if table.title == "Outlier trials")
     assert table.rows[0][:2] == ["8", "18"]
-    assert "CPU time stolen by the hypervisor 12 % (else 0.10 %)" in table.rows[0][-1].replace("\u00a0", " ")
+    assert "CPU time stolen by the hypervisor 12% (otherwise 0.10%)" in table.rows[0][-1].replace(
+        "\u00a0", " "
+    )
     assert "Without block 8, whose ratio is the farthest off" in table.note
     told = json.loads(json.dumps(as_object(report)["anomalies"]))
     assert (told["trials"][0]["block"], told["trials"][0]["causes"][0]["what"]) == (7, "steal")
@@ -193,7 +195,7 @@ def test_reports_say_which_trial_and_why(tmp_path: Path) -> None:
 
 def test_nothing_named_is_a_folded_table(tmp_path: Path) -> None:
     report = build(found(tmp_path, replace(STEAL, slowed={}, stolen={})))
-    table = next(table for table in report.results if table.title == "Trials that stand out: none")
+    table = next(table for table in report.results if table.title == "Outlier trials: none")
     assert table.long
     assert {row[-1] for row in table.rows} == {""}
 

@@ -73,7 +73,7 @@ def test_the_ratio_of_the_arms_levels_is_the_effect(pairs: list[tuple[float, flo
         (0.5, 1.5, 12, Verdict.SAME),  # significant, but within the margin
         (-1.5, -0.5, 12, Verdict.SAME),
         (-1.96, 1.99, 12, Verdict.SAME),
-        (-1.98, 1.0, 12, Verdict.UNDECIDED),  # the margin's lower end is 1 / 1.02 − 1 = −1.96 %
+        (-1.98, 1.0, 12, Verdict.UNDECIDED),  # the margin's lower end is 1 / 1.02 − 1 = −1.96%
         (-1.0, 2.1, 12, Verdict.UNDECIDED),
         (-9.0, 9.0, 12, Verdict.UNDECIDED),
         (0.0, 5.0, 12, Verdict.UNDECIDED),  # it touches zero: it does not leave it out
@@ -155,11 +155,11 @@ def test_a_curve_goes_from_the_median_to_the_maximum() -> None:
 @pytest.mark.parametrize(
     ("estimate", "value", "interval"),
     [
-        (Estimate(74810.7, "NOPM", 12, Better.MORE, 70045.2, 79900.4), "74 800 NOPM", "70 000 … 79 900"),
-        (Estimate(2120.0, "%", 2, Better.MORE, -90.0, math.inf), "2 120 %", "−90 … inf"),
-        (Estimate(18.234, "µs", 12, Better.LESS, 17.02, 19.41), "18.2 µs", "17.0 … 19.4"),
+        (Estimate(74810.7, "NOPM", 12, Better.MORE, 70045.2, 79900.4), "74 800 NOPM", "[70 000, 79 900]"),
+        (Estimate(2120.0, "%", 2, Better.MORE, -90.0, math.inf), "2 120%", "[−90%, inf%]"),
+        (Estimate(18.234, "µs", 12, Better.LESS, 17.02, 19.41), "18.2 µs", "[17.0, 19.4]"),
         (Estimate(0.61411, "ms", 1, Better.LESS), "0.6141 ms", "–"),
-        (Estimate(-0.004, "%", 9, Better.MORE, -0.5, 0.5), "0.00 %", "−0.50 … 0.50"),
+        (Estimate(-0.004, "%", 9, Better.MORE, -0.5, 0.5), "0.00%", "[−0.50%, 0.50%]"),
     ],
 )
 def test_an_estimate_shows_the_digits_that_its_interval_deserves(
@@ -175,9 +175,9 @@ def plain(text: str) -> str:
 @pytest.mark.parametrize(
     ("estimate", "value", "interval"),
     [
-        (Estimate(4.21, "%", 12, Better.MORE, 2.93, 5.52), "+4.2 %", "+2.9 … +5.5 %"),
-        (Estimate(-4.0, "%", 12, Better.MORE, -31.0, 32.0), "−4 %", "−31 … +32 %"),
-        (Estimate(0.0, "%", 12, Better.MORE), "0 %", "–"),
+        (Estimate(4.21, "%", 12, Better.MORE, 2.93, 5.52), "+4.2%", "+2.9% to +5.5%"),
+        (Estimate(-4.0, "%", 12, Better.MORE, -31.0, 32.0), "−4%", "−31% to +32%"),
+        (Estimate(0.0, "%", 12, Better.MORE), "0%", "–"),
     ],
 )
 def test_an_effect_shows_its_sign(estimate: Estimate, value: str, interval: str) -> None:
@@ -191,7 +191,7 @@ def test_an_interval_has_two_ends_in_order(low: float | None, high: float | None
 
 
 def test_shares_and_numbers_read_well() -> None:
-    assert plain(share_text(0.0423)) == "4.2 %"
-    assert plain(given_percent(0.02)) == "2 %"
-    assert plain(given_percent(0.975)) == "97.5 %"
+    assert plain(share_text(0.0423)) == "4.2%"
+    assert plain(given_percent(0.02)) == "2%"
+    assert plain(given_percent(0.975)) == "97.5%"
     assert plain(grouped(-1234567.891, 1)) == "−1 234 567.9"

@@ -90,11 +90,11 @@ def test_what_tripped_the_gate_is_said_after_the_report(
     said = plain(shown.err)
     number = r"−\d+\.\d+"
     assert re.search(
-        rf"pgdyno: slower: 18 is slower than 17 \(new orders per minute {number} %, "
-        rf"95 % interval {number} … {number} %\)",
+        rf"pgdyno: slower: 18 is slower than 17 \(new orders per minute {number}%, "
+        rf"95% CI {number}% to {number}%\)",
         said,
     )
-    assert said.endswith("Gate failed: slower holds of 1 comparison.\n")
+    assert said.endswith("Gate failed: 1 comparison met slower.\n")
 
 
 def test_json_has_the_verdicts_and_the_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,8 +129,8 @@ def test_an_arm_that_was_never_measured_in_one_of_the_cases_passes_no_gate(
     assert status(tmp_path, measured, NO_TRIAL, conditions=condition, more=more) == expected
     place = "average" if condition == "slower:average" else "clients 9"
     for text in (plain(capsys.readouterr().err), plain(summary.read_text())):
-        assert f"cannot be judged: {condition} of 18 against 17 in {place}" in text
-        assert "Of 32 trials 8 failed or were excluded" in text
+        assert f"could not be evaluated: {condition} of 18 vs. 17 in {place}" in text
+        assert "8 of 32 trials failed or were excluded" in text
         assert "Gate passed" not in text
 
 
@@ -147,11 +147,13 @@ def test_an_arm_that_stalled_in_some_blocks_passes_no_gate(
     assert status(tmp_path, whole, SOME_STALLED, conditions=condition, more=more) == 1
     place = "average" if condition == "slower:average" else "clients 9"
     for text in (plain(capsys.readouterr().err), plain(summary.read_text())):
-        assert f"cannot be judged: {condition} of 18 against 17 in {place}: in some blocks an arm did" in text
+        assert (
+            f"could not be evaluated: {condition} of 18 vs. 17 in {place}: some blocks have no value" in text
+        )
         assert "Gate passed" not in text
     assert run(["report", str(tmp_path / "e.sqlite"), "--json", "--fail-if", condition]) == 1
     (unjudged,) = json.loads(capsys.readouterr().out)["gate"]["unjudged"]
-    assert unjudged["percent"]["n"] > 0 and unjudged["why"].startswith("in some blocks")
+    assert unjudged["percent"]["n"] > 0 and unjudged["why"].startswith("some blocks")
 
 
 def test_a_stalled_arm_is_as_undecided_as_before(tmp_path: Path) -> None:
@@ -167,7 +169,7 @@ def test_a_slower_case_and_a_stalled_one_are_both_named(
     assert status(tmp_path, slow, SOME_STALLED, conditions="slower") == 3
     said = plain(capsys.readouterr().err)
     assert "clients 4: 18 is slower than 17" in said
-    assert "slower of 18 against 17 in clients 9: in some blocks an arm did nothing" in said
+    assert "slower of 18 vs. 17 in clients 9: some blocks have no value of this metric" in said
 
 
 @pytest.mark.parametrize("condition", ["slower", "slower:average"])
@@ -236,7 +238,7 @@ def test_one_slow_case_of_many_trips_the_gate_and_is_named(
     slow = replace(CASES[2], effects=(1, 1, 0.8))
     assert status(tmp_path, *CASES[:2], slow, *CASES[3:], conditions="slower") == 3
     said = plain(capsys.readouterr().err)
-    assert "slower: clients 3: C is slower than A" in said and "holds of 1 comparison" in said
+    assert "slower: clients 3: C is slower than A" in said and "1 comparison met slower" in said
 
 
 def test_the_average_over_the_cases_can_be_gated(tmp_path: Path) -> None:
@@ -256,7 +258,7 @@ def test_several_hosts_are_gated_by_the_pooled_verdict(tmp_path: Path) -> None:
     assert [of.condition.outcome for of in found.tripped] == [Outcome.SLOWER]
     assert run(["report", *map(str, paths), "--fail-if", "slower:server_cpu"]) == 3
     shown = plain(to_summary(built, found, []).partition("<details>")[0])
-    assert "18 against 17 | slower" in shown
+    assert "18 vs. 17 | slower" in shown
 
 
 def of_ratios(rng: np.random.Generator, effects: np.ndarray, blocks: int, sd: float) -> list[Judged]:
@@ -285,7 +287,7 @@ def of_ratios(rng: np.random.Generator, effects: np.ndarray, blocks: int, sd: fl
 
 
 def test_a_gate_over_many_cases_and_arms_is_rarely_wrong_and_the_verdicts_alone_would_be_often() -> None:
-    """Where no arm differs, a gate on faster or slower trips in at most 5 % of the studies. 200 studies of 5
+    """Where no arm differs, a gate on faster or slower trips in at most 5% of the studies. 200 studies of 5
     cases with 2 arms: more than the bound's number would happen in 1 of 1000 such tests.
     """
     rng, studies = np.random.default_rng(5), 200
@@ -323,8 +325,8 @@ def test_the_summary_is_short_names_the_most_severe_caveat_and_folds_the_rest(tm
     text = plain(file.read_text())
     assert text.startswith("of an earlier step\n## ")
     shown, _, folded = text.partition("<details>")
-    assert "**Gate failed: slower holds of 1 comparison.**" in shown
-    assert "| 18 against 17 | slower | new orders per minute | −1" in shown
+    assert "**Gate failed: 1 comparison met slower.**" in shown
+    assert "| 18 vs. 17 | slower | new orders per minute | −1" in shown
     assert "the most severe: 18 ran on a debug build" in shown
     assert "e.sqlite" in shown and "Throughput and CPU" not in shown
     assert "Throughput and CPU" in folded and "2 cores" in folded and "pgdyno compare 17 18" in folded
@@ -335,9 +337,9 @@ def test_the_summary_is_short_names_the_most_severe_caveat_and_folds_the_rest(tm
 
 
 NOISE = {
-    Code.AA_DIFFERS: {"effect": "+5 %", "interval": "+3 … +7 %", "aa_blocks": 6, "alarm": "5 %"},
+    Code.AA_DIFFERS: {"effect": "+5%", "interval": "+3% to +7%", "aa_blocks": 6, "alarm": "5%"},
     Code.UNDER_NOISE_FLOOR: {
-        "arm": "18", "baseline": "17", "effect": "+5 %", "floor": "6 %", "aa_blocks": 6,
+        "arm": "18", "baseline": "17", "effect": "+5%", "floor": "6%", "aa_blocks": 6,
     },
 }  # fmt: skip
 
@@ -354,7 +356,7 @@ def test_the_summary_goes_where_the_pipeline_says(tmp_path: Path, monkeypatch: p
     write_study(tmp_path / "e.sqlite", SAME)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "step.md"))
     assert run(["report", str(tmp_path / "e.sqlite"), "--summary", "auto"]) == 0
-    assert "| 18 against 17 | same |" in (tmp_path / "step.md").read_text()
+    assert "| 18 vs. 17 | same |" in (tmp_path / "step.md").read_text()
     monkeypatch.delenv("GITHUB_STEP_SUMMARY")
     assert run(["report", str(tmp_path / "e.sqlite"), "--summary", "auto"]) == 2
     assert run(["report", str(tmp_path / "e.sqlite"), "--summary", str(tmp_path / "no" / "where")]) == 2
@@ -364,7 +366,7 @@ def test_no_name_from_outside_becomes_markup_in_the_summary(tmp_path: Path) -> N
     write_study(tmp_path / "e.sqlite", replace(SLOWER, names=("17", HOSTILE), title=HOSTILE))
     built = read_report(tmp_path / "e.sqlite")
     text = to_summary(built, gate(built.findings, [Condition(Outcome.SLOWER)]), [HOSTILE])
-    body = text[: text.index("<details><summary>To repeat it")]
+    body = text[: text.index("<details><summary>How to repeat it")]
     assert "<script" not in body.replace("\\<script", "")
 
 
@@ -412,6 +414,6 @@ def test_a_study_that_was_just_run_is_gated_after_everything_was_written(
     path, summary = tmp_path / "e.sqlite", tmp_path / "summary.md"
     asked = ["--fail-if", "slower", "--summary", str(summary)]
     assert run(["compare", "--resume", str(path), "--quiet", *asked]) == expected
-    assert path.with_suffix(".html").exists() and "18 against 17" in summary.read_text()
+    assert path.with_suffix(".html").exists() and "18 vs. 17" in summary.read_text()
     shown = capsys.readouterr()
     assert "Throughput" in shown.out and ("Gate failed" in shown.err) == (expected == 3)

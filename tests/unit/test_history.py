@@ -127,7 +127,7 @@ def test_every_form_tells_the_change(
 ) -> None:
     run(["history", str(nights)])
     shown = " ".join(plain(capsys.readouterr().out).split())
-    sentence = "18 against 17 became slower with night-07.sqlite"
+    sentence = "18 vs. 17 became slower with night-07.sqlite"
     assert sentence in shown and "the server of 18 (18.3 → 18.4)" in shown
     assert run(["history", str(nights), "--html", str(tmp_path / "h.html")]) == 0
     page = (tmp_path / "h.html").read_text()
@@ -232,8 +232,8 @@ def history_of(first: StudyFindings, values: np.ndarray) -> History:
 
 
 def test_many_series_together_have_rarely_a_change_that_is_none(tmp_path: Path) -> None:
-    """Any change among six series, in at most 5 % of the histories without one: of 50 histories, more than
-    the bound's number would happen in 1 of 1000 such tests. Each series by itself at 5 % would have far more.
+    """Any change among six series, in at most 5% of the histories without one: of 50 histories, more than
+    the bound's number would happen in 1 of 1000 such tests. Each series by itself at 5% would have far more.
     """
     first, rng, n = first_of(tmp_path), np.random.default_rng(11), 50
     found = [history_of(first, rng.normal(0, 0.02, (6, 16))) for _ in range(n)]
@@ -258,7 +258,7 @@ def test_a_slow_drift_is_told_as_changes_in_its_direction(tmp_path: Path) -> Non
 
 
 def test_the_interval_of_a_change_covers_it(tmp_path: Path) -> None:
-    """Where the place of the change is plain, in 95 % of the histories."""
+    """Where the place of the change is plain, in 95% of the histories."""
     first, rng, n = first_of(tmp_path), np.random.default_rng(14), 60
     covered = 0
     for _ in range(n):

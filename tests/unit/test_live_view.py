@@ -98,17 +98,17 @@ CHANGE = Estimate(4.2, "%", 6, Better.MORE, 0.9, 7.6)
         (
             Standing("18", "17", Verdict.FASTER, CHANGE, None),
             30.0,
-            "18 against 17: +4.2 % (+0.9 … +7.6 %), faster",
+            "18 against 17: +4.2% (+0.9% to +7.6%), faster",
         ),
         (
             Standing("18", "17", Verdict.UNDECIDED, Estimate(1.0, "%", 6, Better.MORE, -2.5, 4.6), 4),
             30.0,
-            "18 against 17: +1.0 % (−2.5 … +4.6 %), undecided, about 4 more blocks (2 min)",
+            "18 against 17: +1.0% (−2.5% to +4.6%), undecided, about 4 more blocks (2 min)",
         ),
         (
             Standing("18", "17", Verdict.UNDECIDED, Estimate(1.04, "%", 3, Better.MORE), 2),
             None,
-            "18 against 17: +1.0 %, no interval yet",
+            "18 against 17: +1.0%, no interval yet",
         ),
     ],
 )

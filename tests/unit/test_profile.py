@@ -179,7 +179,7 @@ def test_what_share_of_the_cpu_time_the_samples_cover_is_told(findings: Findings
     (found,) = compare_profiles(arms_of(Synthetic()), trials, given, 0.95)
     assert found.covered == (pytest.approx(1000 / 99 / 10.5), pytest.approx(1000 / 99 / 11))
     shown = words.cpu_by_function(replace(findings, profiles=[found])).note
-    assert "which cover 96 and 92\u00a0% of the servers' CPU time." in shown
+    assert "which cover 96 and 92% of the servers' CPU time." in shown
     assert words.as_object(replace(findings, profiles=[found]))[0]["covered"] == list(found.covered)
     uncounted = [replace(trial, server_cpu_s=None) for trial in trials]
     (found,) = compare_profiles(arms_of(Synthetic()), uncounted, given, 0.95)
@@ -287,7 +287,7 @@ def test_the_table_and_json_have_every_function(findings: Findings) -> None:
     with_profile = replace(findings, profiles=[compared(findings)])
     table = words.cpu_by_function(with_profile)
     assert [row[0] for row in table.rows] == ["crc", "parse", "gone"]
-    assert "(" in table.rows[0][-1]
+    assert "[" in table.rows[0][-1]
     told = json.loads(json.dumps(words.as_object(with_profile)))
     assert told[0]["functions"][0]["change"]["low"] > 5
     assert not words.cpu_by_function(findings).rows

@@ -67,24 +67,25 @@ def plain(text: str) -> str:
 
 
 NUMBER = r"\d+(\.\d+)?"
-BASIS = rf"95 % interval [+−]?{NUMBER} … [+−]?{NUMBER} %, 12 blocks; margin 2 %"
+BASIS = rf"95% CI \[{NUMBER}%, {NUMBER}%\], 12 blocks; equivalence margin 2%"
+SIGNED = rf"95% CI [+−]?{NUMBER}% to [+−]?{NUMBER}%, 12 blocks"
 
 
 @pytest.mark.parametrize(
     ("wanted", "sentence"),
     [
-        (Synthetic(effects=(1, 1.1)), rf"18 is {NUMBER} % faster than 17 \({BASIS}\)\."),
-        (Synthetic(effects=(1, 0.9)), rf"18 is {NUMBER} % slower than 17 \({BASIS}\)\."),
+        (Synthetic(effects=(1, 1.1)), rf"18 is {NUMBER}% faster than 17 \({BASIS}\)\."),
+        (Synthetic(effects=(1, 0.9)), rf"18 is {NUMBER}% slower than 17 \({BASIS}\)\."),
         (
             Synthetic(effects=(1, 1), noise=0.004),
-            rf"18 is as fast as 17, within the margin: [+−]?{NUMBER} % \({BASIS}\)\.",
+            rf"18 and 17 are equivalent: [+−]?{NUMBER}% \({SIGNED}; equivalence margin 2%\)\.",
         ),
         (
             Synthetic(effects=(1, 1), noise=0.08, seed=2),
-            rf"Undecided whether 18 is faster or slower than 17: [+−]?{NUMBER} % \({BASIS}\)\.",
+            rf"Undecided: 18 vs. 17 [+−]?{NUMBER}% \({SIGNED}\)\.",
         ),
-        (Synthetic(blocks=1), r"Undecided .*\(no interval yet, 1 block; margin 2 %\)\."),
-        (Synthetic(blocks=0), r"Undecided .*\(no block counts yet; margin 2 %\)\."),
+        (Synthetic(blocks=1), r"Undecided: 18 vs\. 17 .*\(no CI yet, 1 block\)\."),
+        (Synthetic(blocks=0), r"Undecided: 18 vs\. 17 \(no valid block yet\)\."),
     ],
     ids=["faster", "slower", "same", "undecided", "one block", "no block"],
 )
@@ -95,14 +96,17 @@ def test_the_verdict_is_one_plain_sentence(tmp_path: Path, wanted: Synthetic, se
 
 def test_few_blocks_foretell_nothing_but_how_many_are_missing(tmp_path: Path) -> None:
     (headline,) = only(report_of(tmp_path, Synthetic(effects=(1, 1.1), blocks=2))).headlines
-    assert re.fullmatch(r"An interval needs 5 blocks, 3 more \(about \d+ (s|min)\)\.", plain(headline.more))
-    assert re.search(r"than 17: [+−]\d+(\.\d)? %$", plain(headline.claim))
+    assert re.fullmatch(r"A CI needs at least 5 blocks: 3 more \(\d+ (s|min)\)\.", plain(headline.more))
+    assert re.search(r"18 vs\. 17 [+−]\d+(\.\d)?%$", plain(headline.claim))
 
 
 def test_an_undecided_verdict_says_how_much_more_is_needed(tmp_path: Path) -> None:
     (headline,) = only(report_of(tmp_path, Synthetic(effects=(1, 1), noise=0.08, seed=2))).headlines
-    assert re.match(r"About \d+ more blocks? \(about .*\) should decide it\.", plain(headline.more))
-    assert "with a chance of 80 %" in plain(headline.more)
+    assert re.fullmatch(
+        r"About \d+ more blocks \([\d.]+ (min|h)\) are needed; "
+        rf"the smallest effect detectable so far is {NUMBER}% \(80% power\)\.",
+        plain(headline.more),
+    )
 
 
 @pytest.mark.parametrize("form", ["terminal", "md", "html"])
@@ -124,7 +128,7 @@ def test_every_form_for_people_says_the_facts(tmp_path: Path, form: str) -> None
         "condition 1",
     ):
         assert fact in said
-    assert "(B − A) / A, where A is 17, the baseline" in said
+    assert "(B − A) / A, where A is the baseline 17" in said
     assert "derived from TPC-C" in said and "not comparable with published TPC results" in said
     for caveat in only(built).caveats:
         assert (
@@ -199,7 +203,7 @@ def test_an_interval_is_drawn_and_said_only_from_five_blocks_on(
 ) -> None:
     built = report_of(tmp_path, Synthetic(effects=(1, 1.1), blocks=blocks))
     assert to_html(built).count('class="interval ') == drawn
-    assert ("no interval yet" in only(built).headlines[0].sentence) == (drawn == 0)
+    assert ("no CI yet" in only(built).headlines[0].sentence) == (drawn == 0)
 
 
 class Elements(HTMLParser):
@@ -281,7 +285,7 @@ def test_a_hostile_name_stays_a_name(tmp_path: Path) -> None:
 
 def test_the_same_caveat_of_many_trials_is_shown_a_few_times_and_counted(tmp_path: Path) -> None:
     steals = tuple(
-        Caveat(Code.STEAL, {"arm": "18", "share": f"{n} %", "limit": "5 %"}, n + 1) for n in range(8)
+        Caveat(Code.STEAL, {"arm": "18", "share": f"{n}%", "limit": "5%"}, n + 1) for n in range(8)
     )
     built = report_of(tmp_path, Synthetic(blocks=6, caveats=steals))
     shown = [caveat.sentence for caveat in only(built).caveats if caveat.code is Code.STEAL]
@@ -353,7 +357,7 @@ def test_in_a_locale_without_them_a_minus_stays_a_minus() -> None:
 def test_on_a_narrow_terminal_every_row_still_names_its_arm(tmp_path: Path, width: int) -> None:
     built = report_of(tmp_path, Synthetic(names=("17", "18,shared_buffers=2GB"), blocks=6))
     (levels, *_) = only(built).results
-    text = on_terminal(built, width).split("A level's interval")[0].split(levels.title)[1]
+    text = on_terminal(built, width).split("Intervals of levels")[0].split(levels.title)[1]
     assert text.count("17 ") >= len(levels.rows) // 2
     for row in levels.rows:
         assert row[3] in text  # no number is broken or cut
@@ -363,8 +367,8 @@ def test_with_several_arms_an_interval_says_its_confidence_where_it_is_not_the_u
     tmp_path: Path,
 ) -> None:
     several = plain(on_terminal(report_of(tmp_path, THREE)))
-    assert "; 97.5 %)" in several
-    assert "an interval without a confidence has 95 %" in several
+    assert "; 97.5%]" in several
+    assert "the confidence is 95% unless shown" in several
     (tmp_path / "two").mkdir()
     two = plain(on_terminal(report_of(tmp_path / "two", Synthetic())))
     assert "; 9" not in two
@@ -373,14 +377,14 @@ def test_with_several_arms_an_interval_says_its_confidence_where_it_is_not_the_u
 
 def test_a_percentile_that_a_block_lacks_has_no_change(tmp_path: Path) -> None:
     few = report_of(tmp_path, Synthetic(blocks=6, slices=2, rate_per_s=400.0, effects=(1.0, 0.8)))
-    (table,) = [table for table in only(few).results if table.title.startswith("Change of latency")]
+    (table,) = [table for table in only(few).results if table.title.startswith("Change in latency")]
     last = dict(zip(table.columns, next(row for row in table.rows if row[0] == "delivery"), strict=True))
     assert (last["p99"], last["p50"] != "–") == ("–", True)
 
 
 def test_a_verdict_about_latency_says_so(tmp_path: Path) -> None:
     fixed = report_of(tmp_path, Synthetic(effects=(1.0, 1.25), fixed_rate_per_s=500.0))
-    claim = rf"18 is faster than 17: its median latency is {NUMBER} % lower \({BASIS}\)\."
+    claim = rf"18 is faster than 17: its median latency is {NUMBER}% lower \({BASIS}\)\."
     assert re.fullmatch(claim, plain(only(fixed).headlines[0].sentence))
 
 

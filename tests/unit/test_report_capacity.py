@@ -117,9 +117,9 @@ def test_what_was_never_answered_has_missed_the_limit() -> None:
 
 def test_a_report_tells_the_capacity_and_the_change(built: StudyReport) -> None:
     old, new, change = map(plain, section(built).sentences)
-    assert old.startswith("17 keeps p99 < 25 ms up to ") and "95 % interval" in old and "6 passes" in old
-    assert new.startswith("18 keeps ") and change.startswith("18 against 17: capacity +1")
-    assert change.endswith(": larger.")
+    assert old.startswith("17 keeps p99 < 25 ms up to ") and "95% CI" in old and "6 passes" in old
+    assert new.startswith("18 keeps ") and change.startswith("18 vs. 17: capacity +1")
+    assert change.endswith(": higher.")
     found = json.loads(FORMS["json"](built))["capacity"]
     effect = found["changes"][0]["effect"]
     assert effect["low"] < 100 * (1 / 0.9 - 1) < effect["high"]
@@ -155,10 +155,10 @@ def test_a_study_without_a_limit_has_no_capacity(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("effects", "noise", "claim"),
     [
-        ((1, 1.3), 0.01, r"18 has a capacity \d+(\.\d+)? % larger than 17"),
-        ((1, 0.7), 0.01, r"18 has a capacity \d+(\.\d+)? % smaller than 17"),
-        ((1, 1), 0.001, r"18 has the same capacity as 17, within the margin: [+−]?\d.*"),
-        ((1, 1), 0.3, r"Undecided whether 18 has a larger or smaller capacity than 17: [+−]\d.*"),
+        ((1, 1.3), 0.01, r"The capacity of 18 is \d+(\.\d+)?% higher than that of 17"),
+        ((1, 0.7), 0.01, r"The capacity of 18 is \d+(\.\d+)?% lower than that of 17"),
+        ((1, 1), 0.001, r"The capacities of 18 and 17 are equivalent: [+−]?\d.*"),
+        ((1, 1), 0.3, r"Undecided: capacity of 18 vs\. 17 [+−]\d.*"),
     ],
 )
 def test_of_a_search_in_each_block_the_verdict_is_about_the_capacity(

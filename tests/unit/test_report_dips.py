@@ -49,8 +49,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> StudyReport:
 @pytest.mark.parametrize("form", ["terminal", "md", "html"])
 def test_the_sentence_says_how_many_with_what_and_what_they_cost(built: StudyReport, form: str) -> None:
     text = " ".join(re.sub(r"\\(.)", r"\1", FORMS[form](built)).replace("\u00a0", " ").split())
-    assert "18 had 3 dips, which cost 1.8 % of its transactions: 2 with checkpoint and 1 unexplained." in text
-    assert "Dips of the throughput and their causes" in text
+    assert (
+        "18 had 3 throughput dips with a loss of 1.8% of its transactions: "
+        "2 with checkpoint and 1 with no coincident event." in text
+    )
+    assert "Throughput dips and coincident events" in text
 
 
 def test_the_table_has_a_row_a_cause_and_one_for_what_is_unexplained(built: StudyReport) -> None:
@@ -59,7 +62,7 @@ def test_the_table_has_a_row_a_cause_and_one_for_what_is_unexplained(built: Stud
     assert table.rows == [
         ["18", "all", "3", "–", "6.7", "1.8"],
         ["", "checkpoint", "2", "0.10", "5.0", "1.7"],
-        ["", "unexplained", "1", "–", "1.7", "0.17"],
+        ["", "no coincident event", "1", "–", "1.7", "0.17"],
     ]
     assert "1 peak of 18" in table.note.replace("\u00a0", " ")
 
@@ -67,9 +70,9 @@ def test_the_table_has_a_row_a_cause_and_one_for_what_is_unexplained(built: Stud
 def test_the_page_marks_each_dip_and_names_its_cause(built: StudyReport) -> None:
     marks = re.findall(r"<polygon[^>]*><title>(.*?)</title>", FORMS["html"](built))
     assert [mark.replace("\u00a0", " ") for mark in marks] == [
-        "a dip of 50 % at 3.0 … 4.0 s: checkpoint",
-        "a dip of 25 % at 5.0 … 7.0 s: checkpoint",
-        "a dip of 10 % at 9.0 … 10.0 s: unexplained",
+        "dip of 50% from 3.0 s to 4.0 s: checkpoint",
+        "dip of 25% from 5.0 s to 7.0 s: checkpoint",
+        "dip of 10% from 9.0 s to 10.0 s: no coincident event",
     ]
 
 

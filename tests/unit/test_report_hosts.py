@@ -101,7 +101,7 @@ def with_ratios(study: StudyFindings, ratios: Sequence[float]) -> StudyFindings:
 def test_the_two_hosts_of_the_2022_study_come_out_as_half_a_percent_give_or_take_49_points(
     tmp_path: Path,
 ) -> None:
-    # Published as one figure, + 0.5 %: − 3.35 % on one host, + 4.41 % on the other, a run each.
+    # Published as one figure, + 0.5%: − 3.35% on one host, + 4.41% on the other, a run each.
     studies = findings_of(tmp_path, i5=SMALL, xeon=LARGER)
     found = find_hosts(
         {"i5": with_ratios(studies["i5"], [0.9665]), "xeon": with_ratios(studies["xeon"], [1.0441])}
@@ -113,14 +113,14 @@ def test_the_two_hosts_of_the_2022_study_come_out_as_half_a_percent_give_or_take
     assert over.verdict(0.02) is Verdict.UNDECIDED
     built = build_hosts(found)
     (headline,) = built.headlines
-    assert "undecided whether 18 is faster or slower than 17: +0.5 %" in plain(headline.claim)
-    assert "95 % interval −38 … +64 %, 2 hosts, 2 blocks" in plain(headline.basis)
-    assert "cannot be told from what differs within one" in headline.more
+    assert "undecided, 18 vs. 17 +0.5%" in plain(headline.claim)
+    assert "95% CI −38% to +64%, 2 hosts, 2 blocks" in plain(headline.basis)
+    assert "cannot be separated from variation within hosts" in headline.more
     assert built.caveats[0].code is Code.HOSTS_DISAGREE
     for form in ("terminal", "md", "json", "html"):
         said = plain(FORMS[form](built))
         assert "The hosts disagree on the sign of the effect of 18 vs. 17" in said
-        assert "−3.350 % on i5, +4.410 % on xeon" in said
+        assert "−3.350% on i5, +4.410% on xeon" in said
 
 
 def test_hosts_that_say_the_same_pooled_change_nothing_but_what_the_interval_rests_on(
@@ -133,7 +133,7 @@ def test_hosts_that_say_the_same_pooled_change_nothing_but_what_the_interval_res
     assert over.percent.value == pytest.approx(alone.percent.value)
     assert (over.percent.n, over.pooled.blocks) == (2, 2 * alone.percent.n)
     assert over.pooled.tau == 0 and over.pooled.i2 == 0
-    assert "no more than the noise within each of them explains" in between(over.pooled)
+    assert "do not differ beyond the noise within each host" in between(over.pooled)
     assert [of.spread.percent(Better.MORE) for of in over.pooled.hosts] == [alone.percent] * 2
     assert Code.HOSTS_DISAGREE not in {caveat.code for caveat in found.caveats}
 
@@ -158,7 +158,7 @@ def test_every_form_says_every_host(tmp_path: Path, form: str) -> None:
 def test_no_width_of_the_terminal_hides_a_host(tmp_path: Path, width: int) -> None:
     built = build_hosts(pooled_of(tmp_path, small=SMALL, large=LARGER))
     text = on_terminal(built, width)
-    for heading in ("New orders per minute by host", "Change of other metrics by host", "Hosts\n"):
+    for heading in ("New orders per minute by host", "Change in other metrics by host", "Hosts\n"):
         table = text.split(heading)[1]
         assert "small" in table and "large" in table
     assert "pooled" in text and "latency" in text
@@ -169,7 +169,7 @@ def test_words_of_tau_and_i2(tmp_path: Path) -> None:
     assert over.pooled.tau is not None and over.pooled.i2 is not None
     assert over.pooled.tau == pytest.approx(math.log(1.6 / 1.1) / math.sqrt(2), rel=0.1)
     assert re.search(
-        r"varies by about 3\d % \(τ, a standard deviation\); (9\d|100) % of the spread",
+        r"varies between hosts by about 3\d% \(τ, a standard deviation\); (9\d|100)% of the var",
         plain(between(over.pooled)),
     )
 
@@ -306,7 +306,7 @@ def test_one_machine_alone_has_its_own_verdict_and_none_for_others(tmp_path: Pat
         "On monday and tuesday alone: 18 is"
     )
     assert "1 host, 12 blocks" in headline.basis
-    assert "what another machine would say is unknown" in headline.more
+    assert "variation between machines is unknown" in headline.more
 
 
 def test_machines_that_are_alike_are_told_apart_by_their_mark(tmp_path: Path) -> None:
@@ -436,7 +436,7 @@ def test_statements_are_pooled_one_by_one_and_on_the_average(tmp_path: Path) -> 
     assert average.of_host("small") is not None and average.percent.n == 2
     for form in ("terminal", "md", "html"):
         said = plain(FORMS[form](build_hosts(found)))
-        assert "Change of the mean time of statements by host" in said and "UPDATE a" in said
+        assert "Change in mean statement time by host" in said and "UPDATE a" in said
     assert "statement.mean_ms:UPDATE a" in to_json(build_hosts(found))
 
 

@@ -57,9 +57,9 @@ def test_each_arm_has_a_sentence_that_says_where_throughput_ends_to_grow(built: 
     old, new = map(plain, section(built).sentences)
     number = r"\d[\d ]*"
     assert re.match(
-        rf"17: throughput is largest with about {number} clients \(95 % interval {number} … {number}\), "
-        rf"with {number} NOPM \(95 % interval {number} … {number}\)\. Of the time that a transaction takes "
-        rf"at 64 clients the fit gives [\d.]+ % \([\d.]+ … [\d.]+\) to waiting in turn \(σ\) and [\d.]+ % \(",
+        rf"17: throughput is largest with about {number} clients \(95% CI \[{number}, {number}\]\), "
+        rf"with {number} NOPM \(95% CI \[{number}, {number}\]\)\. Of the time that a transaction takes "
+        rf"at 64 clients the fit gives [\d.]+% \[[\d.]+%, [\d.]+%\] to waiting in turn \(σ\) and [\d.]+% \[",
         old,
     )
     assert new.startswith("18: ") and "extrapolation" not in old
@@ -114,7 +114,7 @@ def test_few_numbers_of_clients_have_no_curve_and_few_passes_no_interval(tmp_pat
     (tmp_path / "few").mkdir()
     built = report_of(tmp_path / "few", [replace(of, blocks=1) for of in sweep(0.04, 0.02, 1, 2, 4, 8)])
     sentence = plain(section(built).sentences[0])
-    assert "(no interval yet)" in sentence and "nothing tells whether the law fits" in sentence
+    assert "(no CI yet)" in sentence and "nothing tells whether the law fits" in sentence
 
 
 def test_a_number_of_clients_in_which_an_arm_stalled_is_left_out_and_named(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_number_of_clients_in_which_an_arm_stalled_is_left_out_and_named(tmp_p
 def test_on_80_columns_the_names_of_the_curves_stay(built: StudyReport) -> None:
     """Numbers go, the least important first; a row without its name tells nothing."""
     table = next(table for table in section(built).tables if table.title.startswith("Throughput over"))
-    widest = ["18,shared_buffers=2GB", *["12 345 (12 000 … 12 700)"] * 5, "0.12", "8"]
+    widest = ["18,shared_buffers=2GB", *["12 345 [12 000, 12 700]"] * 5, "0.12", "8"]
     shown = _fitting(replace(table, rows=[*table.rows, widest]), 80)
     assert [table.columns[index].split(",")[0] for index in shown] == ["arm", "knee", "peak"]
 
@@ -139,5 +139,5 @@ def test_a_peak_whose_knee_may_lie_beyond_reach_has_no_upper_end() -> None:
     assert np.isfinite(_peak(near, 128.0)).all() and np.isinf(_peak(far, 128.0)).all()
     assert _peaks_most(far, near, 128.0)[0] == np.inf and np.isfinite(_peaks_least(far, near, 128.0)[0])
     assert _peaks_least(near, far, 128.0)[0] == -100.0 and np.isfinite(_peaks_most(near, far, 128.0)[0])
-    assert _peak_interval(Estimate(500.0, "tx/s", 5, Better.MORE, 450.0, np.inf)) == "450.0 or more"
-    assert _peak_interval(Estimate(500.0, "tx/s", 5, Better.MORE, 450.0, 550.0)) == "450 … 550"
+    assert _peak_interval(Estimate(500.0, "tx/s", 5, Better.MORE, 450.0, np.inf)) == "[450.0, ∞]"
+    assert _peak_interval(Estimate(500.0, "tx/s", 5, Better.MORE, 450.0, 550.0)) == "[450, 550]"

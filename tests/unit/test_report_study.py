@@ -37,8 +37,8 @@ def built(tmp_path: Path) -> StudyReport:
 
 def test_the_headline_counts_the_verdicts_and_tells_the_average(built: StudyReport) -> None:
     (headline,) = built.headlines
-    assert headline.claim == "18 against 17, in 3 cases: faster in 2 and slower in 1"
-    assert "on the average over the cases" in headline.basis and "6 blocks" in headline.basis
+    assert headline.claim == "18 vs. 17, 3 cases: faster in 2 and slower in 1"
+    assert "average over cases" in headline.basis and "6 blocks" in headline.basis
 
 
 def test_the_average_is_the_geometric_mean_of_the_ratios(built: StudyReport) -> None:
@@ -115,7 +115,7 @@ def test_published_figures_have_ours_beside_them(tmp_path: Path, form: str, case
     users, published, ours, change, our_change = table.rows[0]
     level = built.findings.first.arms[1].levels["nopm"]
     assert level is not None
-    assert (users, published, change) == ("8", "1000", "50 (correct: +40.0\u00a0%)")
+    assert (users, published, change) == ("8", "1000", "50 (correct: +40.0%)")
     assert ours == f"{level_text(level)}\u00a0NOPM" and our_change.startswith("+1")
     # Two published rows that became one case in a fit are one measurement, not two.
     assert table.rows[1][2] == table.rows[1][4] == AS_ABOVE
@@ -143,7 +143,7 @@ def test_a_case_in_which_an_arm_stalled_is_not_in_the_average(tmp_path: Path) ->
     (over,) = built.findings.over_cases
     assert over.average is not None and list(over.average.names) == ["clients 8", "clients 64", "clients 500"]
     assert (
-        "Not in the average, as an arm did nothing that counts in some block: clients 9."
+        "Excluded from the average (an arm without transactions in some block): clients 9."
         in built.results[0].note
     )
 

@@ -244,7 +244,7 @@ class LiveView:
 
 
 def standing_text(standing: Standing, block_s: float | None) -> str:
-    """Return ``18 against 17: +4.2 % (+0.9 … +7.6 %), faster``, with the blocks left if undecided."""
+    """Return ``18 against 17: +4.2% (+0.9% to +7.6%), faster``, with the blocks left if undecided."""
     change, needed = standing.change, standing.blocks_needed
     of = f"{standing.arm} against {standing.baseline}"
     if change is None:

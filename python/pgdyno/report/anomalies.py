@@ -9,14 +9,15 @@ from typing import Any
 from pgdyno.analysis.causes.anomalies import Anomalies, Anomaly, Measured
 from pgdyno.analysis.causes.circumstances import Cause
 from pgdyno.analysis.causes.outlying import FALSE_ALARM, VALUES_MIN
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.study.findings import Findings
-from pgdyno.estimate import ABSENT, NO_BREAK, decimals_of, given_percent, grouped, signed
-from pgdyno.report.tables import Table, with_interval
+from pgdyno.estimate import ABSENT, Estimate, ci_text, decimals_of, given_percent, grouped, signed, with_unit
+from pgdyno.report.tables import Table, change_text
 
 RANKED_MAX = 5
-"""Of trials that do not stand out so many are shown: somebody may want to know which came nearest."""
+"""Number of trials shown when there is no outlier."""
 
-NOTHING_SEEN = "nothing seen that explains it"
+NOTHING_SEEN = "no covariate differs"
 
 
 def trials_that_stand_out(findings: Findings) -> Table:
@@ -25,15 +26,21 @@ def trials_that_stand_out(findings: Findings) -> Table:
     """
     anomalies = findings.anomalies
     shown = anomalies.named or [one for one in anomalies.trials if one.rank > 0][:RANKED_MAX]
-    numeric = ("block", findings.primary.unit, "off its arm, %", "ratio off, %", "score / limit")
+    numeric = (
+        "block",
+        findings.primary.unit,
+        "deviation from arm, %",
+        "deviation of ratio, %",
+        "score / limit",
+    )
     return Table(
-        title="Trials that stand out" if anomalies.named else "Trials that stand out: none",
-        columns=(numeric[0], "arm", *numeric[1:], "what was different"),
+        title="Outlier trials" if anomalies.named else "Outlier trials: none",
+        columns=(numeric[0], "arm", *numeric[1:], "covariates that differ"),
         rows=[_row(one) for one in shown],
         note=_note(findings),
         numeric=frozenset(numeric),
         long=not anomalies.named,
-        dispensable=("score / limit", "ratio off, %"),
+        dispensable=("score / limit", "deviation of ratio, %"),
     )
 
 
@@ -55,37 +62,41 @@ def _off(measured: Measured) -> str:
 
 
 def _cause(cause: Cause) -> str:
-    """``CPU time stolen by the hypervisor 12 % (else 0.3 %)``."""
+    """``CPU time stolen by the hypervisor 12% (otherwise 0.3%)``."""
     unit = cause.circumstance.unit
     if cause.circumstance.key == "server_cpu":
         more = 100 * (cause.value / cause.usual - 1)
         return f"{cause.circumstance.name} {signed(more, decimals_of(more, 2), '%')}"
-    return f"{cause.circumstance.name} {_amount(cause.value, unit)} (else {_amount(cause.usual, unit)})"
+    return f"{cause.circumstance.name} {_amount(cause.value, unit)} (otherwise {_amount(cause.usual, unit)})"
 
 
 def _amount(value: float, unit: str) -> str:
-    return f"{grouped(value, decimals_of(value, 2))}{NO_BREAK if unit else ''}{unit}"
+    return with_unit(grouped(value, decimals_of(value, 2)), unit)
 
 
 def _note(findings: Findings) -> str:
     said = (
-        "Each trial is held against the others of its arm, and its block's ratio against those of the other "
-        "blocks. Of studies without anything unusual these limits name a trial in at most "
-        f"{given_percent(FALSE_ALARM)}; and it must be off by more than the margin. All of these trials "
-        "count: what was different is no proof that it was the cause."
+        "Each trial is compared with the other trials of its arm, and the ratio of its block with those of "
+        f"other blocks. At most {given_percent(FALSE_ALARM)} of studies without outliers name one. "
+        "An outlier also deviates by more than the equivalence margin. All these trials "
+        "are included in the estimates. A differing covariate is not proof of a cause."
     )
     return " ".join([said, *without(findings)])
 
 
 def without(findings: Findings) -> list[str]:
     """What the estimates would be without the block that is the farthest off, a sentence each arm."""
-    usual, unit = findings.study.plan.confidence, f"{NO_BREAK}%"
     return [
-        f"Without block {left.block + 1}, whose ratio is the farthest off, the change of {left.arm.name} "
-        f"would be {with_interval(left.without, usual)}{unit} rather than "
-        f"{with_interval(left.all, usual)}{unit}, both by Student's t."
+        f"Without block {left.block + 1}, which has the most extreme ratio, the change of {left.arm.name} "
+        f"would be {_with_ci(left.without)} instead of {_with_ci(left.all)} (Student's t)."
         for left in findings.anomalies.without
     ]
+
+
+def _with_ci(change: Estimate) -> str:
+    if change.low is None or change.n < BLOCKS_MIN:
+        return change_text(change, "%")
+    return f"{change.signed_text} ({ci_text(change.confidence)} {change.signed_interval_text})"
 
 
 def as_object(anomalies: Anomalies) -> dict[str, Any]:

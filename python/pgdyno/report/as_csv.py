@@ -11,7 +11,6 @@ from pgdyno.analysis.causes.why import UNIT
 from pgdyno.analysis.study.findings import Findings
 from pgdyno.estimate import Better
 from pgdyno.evidence.records import Trial, TrialStatus
-from pgdyno.report.dips import UNEXPLAINED
 from pgdyno.report.hosts import HostsReport
 from pgdyno.report.study import StudyReport
 from pgdyno.report.visible import visible
@@ -103,7 +102,7 @@ def _dips(findings: Findings, trial: Trial) -> Iterator[tuple[str, str, float]]:
     groups: list[tuple[str, Sequence[Dip]]] = [("", of.dips)]
     groups += [(f":{one.event}", of.of(one.event)) for one in of.coincidences if one.is_cause]
     if of.unexplained:
-        groups.append((f":{UNEXPLAINED}", of.unexplained))
+        groups.append((":unexplained", of.unexplained))
     for suffix, dips in groups:
         own = [dip for dip in dips if dip.trial == trial.trial]
         yield f"dips.n{suffix}", "dips", len(own)

@@ -10,7 +10,7 @@ from pgdyno.estimate import (
     ABSENT,
     NO_BREAK,
     Estimate,
-    confidence_percent,
+    ci_text,
     decimals_of,
     given_percent,
     grouped,
@@ -22,8 +22,8 @@ from pgdyno.report.sections import Section
 from pgdyno.report.tables import Table
 
 LARGER = {
-    Verdict.FASTER: "larger",
-    Verdict.SLOWER: "smaller",
+    Verdict.FASTER: "higher",
+    Verdict.SLOWER: "lower",
     Verdict.SAME: "same",
     Verdict.UNDECIDED: "undecided",
 }
@@ -82,19 +82,19 @@ def _rate(capacity: Estimate) -> str:
 
 def _interval(estimate: Estimate, text: str | None = None) -> str:
     if estimate.low is None or estimate.n < BLOCKS_MIN:
-        return f"no interval yet, {counted_passes(estimate.n)}"
-    said = f"{confidence_percent(estimate.confidence)} interval {text or estimate.interval_text}"
+        return f"no CI yet, {counted_passes(estimate.n)}"
+    said = f"{ci_text(estimate.confidence)} {text or estimate.interval_text}"
     return f"{said}, {counted_passes(estimate.n)}"
 
 
 def change_sentence(change: Change) -> str:
-    """``18 against 17: capacity +4.2 % (…): larger.``"""
+    """``18 vs. 17: capacity +4.2% (…): higher.``"""
     verdict = {
-        Verdict.SAME: f"same within the margin ({given_percent(change.decision.margin)})",
+        Verdict.SAME: f"equivalent (margin {given_percent(change.decision.margin)})",
     }.get(change.decision.verdict, LARGER[change.decision.verdict])
     size = tables.change_text(change.percent, "%")
     interval = _interval(change.percent, change.percent.signed_interval_text)
-    return f"{change.name} against {change.baseline}: capacity {size} ({interval}): {verdict}."
+    return f"{change.name} vs. {change.baseline}: capacity {size} ({interval}): {verdict}."
 
 
 def capacities(found: Capacity, plan: Plan) -> Table:
@@ -108,7 +108,7 @@ def capacities(found: Capacity, plan: Plan) -> Table:
         if capacity is not None:
             cell = _rate(capacity)
             if capacity.low is not None and capacity.n >= BLOCKS_MIN:
-                cell += f" ({capacity.interval_text})".replace(" ", NO_BREAK)
+                cell += f" {capacity.interval_text}".replace(" ", NO_BREAK)
         rows.append(
             [
                 kept.name,
@@ -119,7 +119,7 @@ def capacities(found: Capacity, plan: Plan) -> Table:
             ]
         )
     return Table(
-        title="Capacity (more is better)",
+        title="Capacity (higher is better)",
         columns=("arm", *numeric[:2], "verdict", numeric[2]),
         rows=rows,
         note=(
@@ -139,7 +139,7 @@ def latencies(found: Capacity) -> Table:
     rows = [[kept.name, *(_latency(kept.latency_ms.get(rate)) for rate in rates)] for kept in found.arms]
     percentile = limit_text(found).split(" ")[0]
     return Table(
-        title=f"{percentile} at each rate, ms (less is better)",
+        title=f"{percentile} at each rate, ms (lower is better)",
         columns=("arm", *columns),
         rows=rows,
         note=(

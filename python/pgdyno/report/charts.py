@@ -62,8 +62,7 @@ def effects(findings: Findings) -> list[Panel]:
     low, high = _percent_range(drawn)
     metric = findings.primary.name
     return [
-        Panel(f"{c.arm.name} against {c.baseline.name}: change of {metric}", _effect(c, low, high))
-        for c in drawn
+        Panel(f"{c.arm.name} vs. {c.baseline.name}: change of {metric}", _effect(c, low, high)) for c in drawn
     ]
 
 

@@ -33,7 +33,7 @@ def effects_over(effects: Effects) -> list[Panel]:
 def _named(effects: Effects, factor: str) -> str:
     """``18 against 17: change of transactions per second``."""
     first, *others = effects.design.factor(factor).levels
-    return f"{', '.join(others)} against {first}: change of {effects.design.metric.name}"
+    return f"{', '.join(others)} vs. {first}: change of {effects.design.metric.name}"
 
 
 def _picture(effects: Effects, factor: str, other: str) -> Markup | None:

@@ -33,7 +33,7 @@ def forest(findings: HostsFindings) -> list[Panel]:
     low, high = _range(chosen, margin)
     return [
         Panel(
-            f"{over.arm} against {over.baseline}: change of {over.name}"
+            f"{over.arm} vs. {over.baseline}: change of {over.name}"
             + (f", {over.case}" if over.case else ""),
             _picture(over, margin, low, high),
         )

@@ -33,7 +33,7 @@ def waterfalls(reasons: Sequence[WhyReport]) -> list[Panel]:
         a, b = one.why.baseline.name, one.why.arm.name
         for by, waterfall in (("resource", one.why.by_resource), ("statement", one.why.by_statement)):
             if waterfall is not None:
-                title = f"From {a} to {b}, by {by}: µs per transaction"
+                title = f"Time per transaction, {a} to {b}, by {by}, µs"
                 found.append(Panel(title, _drawn(waterfall, a, b)))
     return found
 
@@ -61,7 +61,7 @@ def _drawn(waterfall: Waterfall, a: str, b: str) -> Markup:
         at_us += part.b_us - part.a_us
     if left:
         y += STEP
-        parts += _bar("the other parts, none beyond the noise", left, at_us, y, x, "")
+        parts += _bar("other parts, none significant", left, at_us, y, x, "")
     parts += _level(b, whole.b_us, y + STEP, x)
     return drawing(WIDTH, bottom + 22, f"Time per transaction from {a} to {b}, part by part", parts, "steps")
 

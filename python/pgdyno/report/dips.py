@@ -1,4 +1,4 @@
-"""Dips of the throughput in words and a table: how many, what they cost, and what coincided with them."""
+"""Throughput dips and coincident events: sentences and a table."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pgdyno.analysis.study.findings import Findings
 from pgdyno.estimate import ABSENT, counted, decimals_of, given_percent, grouped, share_text
 from pgdyno.report.tables import Table, listed
 
-UNEXPLAINED = "unexplained"
+UNEXPLAINED = "no coincident event"
 
-TITLE = "Dips of the throughput and their causes"
+TITLE = "Throughput dips and coincident events"
 
 
 def sentences(findings: Findings) -> list[str]:
-    """An arm with dips each."""
+    """Return a sentence for each arm with dips."""
     names = {of.arm.arm: of.arm.name for of in findings.arms}
     return [_sentence(names[arm], of) for arm, of in findings.dips.items() if of.dips]
 
@@ -29,37 +29,40 @@ def _sentence(name: str, of: ArmDips) -> str:
         if one.is_cause
     ]
     if of.unexplained:
-        parts.append(f"{len(of.unexplained)} unexplained" if len(of.dips) > 1 else "unexplained")
+        parts.append(
+            f"{len(of.unexplained)} with {UNEXPLAINED}" if len(of.dips) > 1 else f"with {UNEXPLAINED}"
+        )
     return (
-        f"{name} had {counted(len(of.dips), 'dip')}, which cost {lost} of its transactions: {listed(parts)}."
+        f"{name} had {counted(len(of.dips), 'throughput dip')} with a loss of {lost} of its transactions: "
+        f"{listed(parts)}."
     )
 
 
 def table(findings: Findings) -> Table:
-    """A row a cause; what cannot be explained is one of them."""
+    """Return a row for each coincident event, and one for dips without any."""
     rows: list[list[str]] = []
     for findings_of in findings.arms:
         of = findings.dips.get(findings_of.arm.arm)
         if of is not None and of.dips:
             rows += _rows(findings_of.arm.name, of)
-    numeric = ("dips", "by chance", "time, %", "transactions lost, %")
+    numeric = ("dips", "expected by chance", "time, %", "transactions lost, %")
     if not rows:
         return Table(TITLE, ("arm",), [])
     known = ((one.arm.name, findings.dips.get(one.arm.arm)) for one in findings.arms)
     peaks = [f"{counted(of.peaks, 'peak')} of {name}" for name, of in known if of is not None and of.dips]
     note = (
-        f"A dip: below the median by more than {SDS:g} robust standard deviations and by "
-        f"{given_percent(DEPTH_MIN)}, or by {given_percent(DEPTH_ALWAYS)}. "
-        "A cause: what coincides with more dips than it would by chance; a dip may have several. "
-        f"As far above the median: {listed(peaks)}."
+        f"A dip is more than {SDS:g} robust standard deviations and {given_percent(DEPTH_MIN)} below the "
+        f"median rate, or {given_percent(DEPTH_ALWAYS)} below it. Events that coincide with more dips than "
+        "expected by chance are listed; a dip may have several. "
+        f"Equally far above the median: {listed(peaks)}."
     )
     return Table(
         TITLE,
-        ("arm", "with", *numeric),
+        ("arm", "event", *numeric),
         rows,
         note,
         frozenset(numeric),
-        dispensable=("by chance",),
+        dispensable=("expected by chance",),
     )
 
 
@@ -80,9 +83,9 @@ def _cells(of: ArmDips, dips: Sequence[Dip], chance: str) -> list[str]:
 
 
 def label(dip: Dip) -> str:
-    """For who points at it."""
+    """Return the tooltip of a dip."""
     cause = ", ".join(dip.causes) or UNEXPLAINED
-    return f"a dip of {share_text(dip.depth)} at {dip.from_s:.1f} … {dip.to_s:.1f} s: {cause}"
+    return f"dip of {share_text(dip.depth)} from {dip.from_s:.1f} s to {dip.to_s:.1f} s: {cause}"
 
 
 def as_object(of: ArmDips | None) -> dict[str, object] | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
 from pgdyno.analysis.study.factorial import Change, Contrast, Effects
-from pgdyno.estimate import ABSENT, NO_BREAK, Better, Estimate, confidence_percent, given_percent, grouped
+from pgdyno.estimate import ABSENT, Better, Estimate, ci_text, given_percent, grouped
 from pgdyno.evidence.records import Plan, Schedule
 from pgdyno.report import charts_of_factors, tables
 from pgdyno.report.sections import Section
@@ -79,10 +79,10 @@ def _with_verdict(contrast: Contrast, plan: Plan) -> str:
     assert change is not None
     text = tables.change_text(change, "%")
     if change.low is None or change.n < BLOCKS_MIN:
-        return f"{text} (no interval yet)"
+        return f"{text} (no CI yet)"
     verdict = contrast.verdict(plan.margin)
-    said = {Verdict.SAME: "; same within the margin", Verdict.UNDECIDED: "; undecided"}.get(verdict, "")
-    return f"{text} ({confidence_percent(change.confidence)} interval {change.signed_interval_text}{said})"
+    said = {Verdict.SAME: "; equivalent within the margin", Verdict.UNDECIDED: "; undecided"}.get(verdict, "")
+    return f"{text} ({ci_text(change.confidence)} {change.signed_interval_text}{said})"
 
 
 def _dependence(effects: Effects, factor: str, others: Sequence[str], plan: Plan) -> str:
@@ -130,13 +130,13 @@ def _misleading(contrasts: Sequence[Contrast], plan: Plan) -> str:
     return (
         f"That average misleads, as it depends on {by.factor}: with {by.factor} {by.level} the ratio of "
         f"{largest.change.level} to {largest.change.first} is {_higher(change)} than with {by.first} "
-        f"({confidence_percent(change.confidence)} interval {change.signed_interval_text})."
+        f"({ci_text(change.confidence)} {change.signed_interval_text})."
     )
 
 
 def _higher(change: Estimate) -> str:
-    """``7.8 % higher``."""
-    size = f"{grouped(abs(change.value), change.decimals)}{NO_BREAK}%"
+    """``7.8% higher``."""
+    size = f"{grouped(abs(change.value), change.decimals)}%"
     return f"{size} {'higher' if change.value > 0 else 'lower'}"
 
 
@@ -152,7 +152,7 @@ def main_effects(effects: Effects, plan: Plan) -> Table:
     ]
     metric = effects.design.metric
     return Table(
-        title=f"What each factor changes in {metric.name} ({metric.better} is better)",
+        title=f"What each factor changes in {metric.name} ({metric.better.word} is better)",
         columns=("factor", *COLUMNS),
         rows=rows,
         note=(

@@ -33,7 +33,7 @@ STRONG_SHARE = 0.02
 def flames(findings: Findings) -> list[Panel]:
     """One picture a comparison."""
     return [
-        Panel(f"{profile.arm.name} against {profile.baseline.name}", _picture(profile))
+        Panel(f"{profile.arm.name} vs. {profile.baseline.name}", _picture(profile))
         for profile in findings.profiles
         if profile.frames.mean_us
     ]
@@ -46,7 +46,7 @@ def _picture(profile: ProfileComparison) -> Markup:
     parts = [
         _drawn(frame, x, (depth - level) * ROW, width, root.mean_us) for frame, x, level, width in placed
     ]
-    label = f"Differential flame graph: CPU time of {profile.arm.name} against {profile.baseline.name}"
+    label = f"Differential flame graph: CPU time of {profile.arm.name} vs. {profile.baseline.name}"
     return drawing(WIDTH, (depth + 1) * ROW, label, parts, "flame")
 
 

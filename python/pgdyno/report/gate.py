@@ -1,6 +1,4 @@
-"""A gate in words and as JSON: what tripped it, that nothing did, or what cannot be judged; and the verdicts
-as a flat list.
-"""
+"""The outcome of a gate as text and JSON, and the verdicts as a flat list."""
 
 from __future__ import annotations
 
@@ -12,19 +10,19 @@ from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.study.gate import Gate, Judged, Tripped, Unjudged, judged
 from pgdyno.analysis.study.hosts import HostsFindings
 from pgdyno.analysis.study.study import StudyFindings
-from pgdyno.estimate import confidence_percent, counted, grouped
+from pgdyno.estimate import ci_text, counted, grouped
 from pgdyno.report.tables import change_text
 
 SAID = {
     Verdict.FASTER: "is faster than",
     Verdict.SLOWER: "is slower than",
-    Verdict.SAME: "is as fast, within the margin, as",
-    Verdict.UNDECIDED: "is undecided against",
+    Verdict.SAME: "is equivalent to",
+    Verdict.UNDECIDED: "is undecided vs.",
 }
 
 
 def sentence(of: Judged) -> str:
-    """``clients 8: 18 is slower than 17 (new orders per minute −10.6 %, 95 % interval …, 7 blocks)``."""
+    """``clients 8: 18 is slower than 17 (new orders per minute −10.6%, 95% CI …)``."""
     place = f"{of.case}: " if of.case else ""
     return f"{place}{of.arm} {SAID[of.verdict]} {of.baseline} ({size(of)})"
 
@@ -32,37 +30,35 @@ def sentence(of: Judged) -> str:
 def size(of: Judged) -> str:
     """The change with its interval, where there is one."""
     if of.percent is None:
-        return "no block counts"
+        return "no valid block"
     if not of.has_interval:
-        return f"{of.name} {change_text(of.percent, '%')}, no interval yet"
-    interval = f"{confidence_percent(of.percent.confidence)} interval {of.percent.signed_interval_text}"
+        return f"{of.name} {change_text(of.percent, '%')}, no CI yet"
+    interval = f"{ci_text(of.percent.confidence)} {of.percent.signed_interval_text}"
     return f"{of.name} {of.percent.signed_text}, {interval}"
 
 
 REASONS_MAX = 10
-"""Named one by one; of more it says how many."""
+"""Maximum number of comparisons listed; the rest are counted."""
 
 
 def outcome(of: Gate) -> str:
-    """Whether the gate holds, and of how many; and of what it cannot be said."""
+    """Return whether the gate passed, and which conditions could not be evaluated."""
     asked = " or ".join(condition.text for condition in of.conditions)
     if of.passes:
-        return f"Gate passed: {asked} holds of no comparison."
-    unjudged = f"cannot be judged: {_unjudged(of.absent)}." if of.absent else ""
+        return f"Gate passed: no comparison meets {asked}."
+    unjudged = f"could not be evaluated: {_unjudged(of.absent)}." if of.absent else ""
     if not of.holds:
         return f"Gate {unjudged}"
-    failed = f"Gate failed: {asked} holds of {counted(len(of.tripped), 'comparison')}."
-    return f"{failed} The rest {unjudged}" if unjudged else failed
+    failed = f"Gate failed: {counted(len(of.tripped), 'comparison')} met {asked}."
+    return f"{failed} Others {unjudged}" if unjudged else failed
 
 
-NO_BLOCK = "no block has a number of it"
-SOME_BLOCKS = (
-    "in some blocks an arm did nothing that has a number of it, and without them it would be flattered"
-)
+NO_BLOCK = "no block has a value of this metric"
+SOME_BLOCKS = "some blocks have no value of this metric for one arm; leaving them out would bias the result"
 
 
 def _unjudged(absent: Sequence[Unjudged]) -> str:
-    """``slower:p99 of 18 against 17 in clients 8: no block has a number of it``, and so on."""
+    """``slower:p99 of 18 vs. 17 in clients 8: no block has a value``, and so on."""
     by_reason: dict[str, list[str]] = {}
     for one in absent[:REASONS_MAX]:
         named = f"{one.condition.text} of {_place(one.of)}" if one.of else one.condition.text
@@ -77,28 +73,26 @@ def _why(of: Unjudged) -> str:
 
 
 def _place(of: Judged) -> str:
-    pair = f"{of.arm} against {of.baseline}"
+    pair = f"{of.arm} vs. {of.baseline}"
     return f"{pair} in {of.case}" if of.case else pair
 
 
 def reasons(of: Gate) -> list[str]:
-    """A sentence for each comparison that trips it, and for each that would have, alone; and how many of the
-    trials are in no number.
-    """
+    """Return a sentence for each comparison that failed the gate or was not counted, and for lost trials."""
     found = [f"{one.condition.text}: {sentence(one.of)}." for one in of.tripped] + [
-        f"Not counted: {sentence(one.of)}; among {counted(of.family, 'comparison')} that may be chance."
+        f"Not counted: {sentence(one.of)}; not significant among {counted(of.family, 'comparison')} (Holm)."
         for one in of.held_back
     ]
     found += [
-        f"Not counted: {sentence(one.of)}; it is under the noise floor: arms that are the same show as much."
+        f"Not counted: {sentence(one.of)}; the effect is below the noise floor of identical arms (A/A)."
         for one in of.under_floor
     ]
     rest = len(found) - REASONS_MAX
     told = [*found[:REASONS_MAX], f"And {grouped(rest, 0)} more."] if rest > 0 else found
     if of.lost:
         told.append(
-            f"Of {counted(of.trials, 'trial')} {grouped(of.lost, 0)} failed or were excluded: "
-            "what the gate says rests on the others alone."
+            f"{grouped(of.lost, 0)} of {counted(of.trials, 'trial')} failed or were excluded; "
+            "the gate uses only the others."
         )
     return told
 

@@ -13,7 +13,7 @@ import numpy as np
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.statistics.change_points import POINTS_MIN
 from pgdyno.analysis.study.history import Apart, Change, Difference, History, Series
-from pgdyno.estimate import NO_BREAK, confidence_percent, counted, given_percent
+from pgdyno.estimate import ci_text, counted, given_percent, with_unit
 from pgdyno.report.tables import Table, level_text
 
 VERSION = 1
@@ -56,16 +56,16 @@ def heading(history: History) -> str:
 
 
 def subject(series: Series) -> str:
-    """``clients 8: 18 against 17``, or ``clients 8: 18`` of an arm's own level."""
+    """``clients 8: 18 vs. 17``, or ``clients 8: 18`` of an arm's own level."""
     key = series.key
-    of = f"{key.arm} against {key.baseline}" if key.baseline else key.arm
+    of = f"{key.arm} vs. {key.baseline}" if key.baseline else key.arm
     return f"{key.case}: {of}" if key.case else of
 
 
 def changed(series: Series, change: Change) -> str:
     """A sentence: since which file, by how much, and what that rests on."""
     point, percent = series.points[change.at], change.percent
-    sure = f"{confidence_percent(percent.confidence)} interval {percent.signed_interval_text}"
+    sure = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
     files = f"{len(change.before)} files before, {len(change.after)} since"
     return (
         f"{subject(series)} became {change.verdict} with {point.file} ({day(point.created_unix_s)}): "
@@ -154,9 +154,7 @@ def overview(history: History) -> Table:
             [
                 f"{subject(series)}, {series.key.name}" if several else subject(series),
                 str(len(series.points)),
-                newest.signed_text
-                if series.key.is_change
-                else f"{level_text(newest)}{NO_BREAK}{newest.unit}",
+                newest.signed_text if series.key.is_change else with_unit(level_text(newest), newest.unit),
                 sparkline([point.log for point in series.points]),
                 str(len(series.changes)),
                 f"{last.verdict}, {day(series.points[last.at].created_unix_s)}" if last else "",

@@ -1,4 +1,4 @@
-"""The report of one study from several hosts: what all say together on top, each file's own report below."""
+"""The report of one study from several hosts: the pooled results, then the report of each file."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from pgdyno.analysis.study.hosts import HostsFindings
 from pgdyno.analysis.study.over_hosts import OverHosts
 from pgdyno.caveats import Code
 from pgdyno.estimate import (
-    NO_BREAK,
     Better,
     Estimate,
-    confidence_percent,
+    ci_text,
     counted,
     decimals_of,
     given_percent,
@@ -31,14 +30,14 @@ from pgdyno.report.tables import Table, listed
 
 @dataclass(frozen=True)
 class HostsReport:
-    """``studies`` is file's name → the report of that file alone. The rest is about all of them."""
+    """``studies`` maps the name of a file to its report. The other fields are about all hosts."""
 
     title: str
     findings: HostsFindings
     headlines: Sequence[Headline]
     unfinished: str
     percent_of: str
-    published: Sequence[Table]  # the source's, with what all say together beside
+    published: Sequence[Table]  # published tables beside the pooled values
     results: Sequence[Table]
     caveats: Sequence[ShownCaveat]
     studies: Mapping[str, StudyReport]
@@ -48,7 +47,7 @@ class HostsReport:
 
 
 def build_hosts(findings: HostsFindings) -> HostsReport:
-    """Word the findings."""
+    """Return the report over hosts."""
     studies = {name: build_study(study) for name, study in findings.studies.items()}
     first = next(iter(studies.values()))
     results = [
@@ -65,9 +64,8 @@ def build_hosts(findings: HostsFindings) -> HostsReport:
         headlines=_headlines(findings),
         unfinished=" ".join(unfinished),
         percent_of=(
-            "Percentages are (B − A) / A, where A is the baseline. Pooled: over the hosts, each of which "
-            "counts with the precision that it has beside the variance between hosts; the interval is for "
-            "hosts like these, not for these."
+            "Percentages are (B − A) / A, where A is the baseline. Pooled: random-effects mean over hosts; "
+            "its CI applies to similar hosts, not only to these."
         ),
         published=_published(findings),
         results=[table for table in results if table.rows],
@@ -99,19 +97,17 @@ def _headline(over: OverHosts, findings: HostsFindings) -> Headline:
     place = f"Over {len(hosts)} hosts" if len(hosts) > 1 else f"On {hosts[0].host} alone"
     match verdict:
         case Verdict.FASTER | Verdict.SLOWER:
-            size = f"{grouped(abs(percent.value), max(0, percent.decimals))}{NO_BREAK}%"
+            size = f"{grouped(abs(percent.value), max(0, percent.decimals))}%"
             said = f"{over.arm} is {size} {verdict} than {over.baseline}"
             if over.better is Better.LESS:
                 direction = "lower" if percent.value < 0 else "higher"
                 said = f"{over.arm} is {verdict} than {over.baseline}: its {over.name} is {size} {direction}"
         case Verdict.SAME:
-            said = f"{over.arm} is as fast as {over.baseline}, within the margin: {_change(percent)}"
+            said = f"{over.arm} and {over.baseline} are equivalent: {_change(percent)}"
         case _:
-            said = (
-                f"undecided whether {over.arm} is faster or slower than {over.baseline}: {_change(percent)}"
-            )
+            said = f"undecided, {over.arm} vs. {over.baseline} {_change(percent)}"
     place = f"{place}, {over.case}" if over.case else place
-    basis = f"{over.name}, {_basis(over)}; margin {given_percent(margin)}"
+    basis = f"{over.name}, {_basis(over)}; equivalence margin {given_percent(margin)}"
     return Headline(verdict, f"{place}: {said}", basis, between(over.pooled))
 
 
@@ -121,11 +117,9 @@ def _headline_over_cases(over: OverHosts, findings: HostsFindings) -> Headline:
     verdicts = [of.verdict(margin) for of in same]
     said = listed([WORDS[one].format(n=verdicts.count(one)) for one in Verdict if one in verdicts])
     hosts, cases = counted(len(over.pooled.hosts), "host"), counted(len(same), "case")
-    claim = f"{over.arm} against {over.baseline}, over {hosts}, in {cases}: {said}"
+    claim = f"{over.arm} vs. {over.baseline}, {hosts}, {cases}: {said}"
     percent = over.percent
-    basis = (
-        f"on the average over the cases that every host has {_change(percent)}: {over.name}, {_basis(over)}"
-    )
+    basis = f"average over the cases common to all hosts {_change(percent)}: {over.name}, {_basis(over)}"
     return Headline(over.verdict(margin), claim, basis, between(over.pooled))
 
 
@@ -135,28 +129,28 @@ def _change(percent: Estimate) -> str:
 
 def _basis(over: OverHosts) -> str:
     percent, hosts, blocks = over.percent, len(over.pooled.hosts), over.pooled.blocks
-    interval = "no interval yet"
+    interval = "no CI yet"
     if percent.low is not None and (hosts > 1 or blocks >= BLOCKS_MIN):
-        interval = f"{confidence_percent(percent.confidence)} interval {percent.signed_interval_text}"
+        interval = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
     return f"{interval}, {counted(hosts, 'host')}, {counted(blocks, 'block')}"
 
 
 def between(pooled: Pooled) -> str:
-    """What τ and I² say, in words."""
+    """Return a sentence on the variation between hosts (τ and I²)."""
     if len(pooled.hosts) < 2:
-        return "There is one host, so what another machine would say is unknown."
+        return "There is only one host: variation between machines is unknown."
     if pooled.tau is None or pooled.i2 is None:
         return (
-            "Not every host has blocks whose spread is known, so all hosts count the same, and what differs "
-            "between hosts cannot be told from what differs within one."
+            "Some hosts have too few blocks for a standard deviation. All hosts have equal weight, and "
+            "variation between hosts cannot be separated from variation within hosts."
         )
     if pooled.tau == 0:
-        return "The hosts differ by no more than the noise within each of them explains (τ = 0, I² = 0)."
+        return "The hosts do not differ beyond the noise within each host (τ = 0, I² = 0)."
     varies = percent_of(pooled.tau)
     return (
-        f"From host to host the effect itself varies by about {grouped(varies, decimals_of(varies, 2))}"
-        f"{NO_BREAK}% (τ, a standard deviation); {share_text(pooled.i2)} of the spread between the hosts is "
-        "more than the noise within each explains (I²)."
+        f"The effect varies between hosts by about {grouped(varies, decimals_of(varies, 2))}% (τ, a standard "
+        f"deviation); {share_text(pooled.i2)} of the variance between hosts is not explained by the noise "
+        "within hosts (I²)."
     )
 
 

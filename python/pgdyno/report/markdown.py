@@ -147,7 +147,7 @@ def _caveats(caveats: Sequence[ShownCaveat]) -> Iterator[str]:
 
 
 def _repeat(command: str) -> Iterator[str]:
-    yield "## To repeat it"
+    yield "## How to repeat it"
     yield ""
     yield from (f"    {line}" for line in command.splitlines())
 

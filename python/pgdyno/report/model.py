@@ -1,4 +1,4 @@
-"""What a report says, in words and tables: the same in every form, so that no form can say something else."""
+"""The text and tables of a report, shared by all output formats."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from pgdyno.analysis.study.findings import Findings
 from pgdyno.analysis.telemetry.metrics import CAPACITY
 from pgdyno.caveats import WORDINGS, Caveat, Code, Severity
 from pgdyno.estimate import (
-    NO_BREAK,
     Better,
     Estimate,
-    confidence_percent,
+    bracketed,
+    ci_text,
     counted,
     decimals_of,
     given_percent,
     grouped,
     share_text,
+    with_unit,
 )
 from pgdyno.report import (
     anomalies,
@@ -39,10 +40,10 @@ from pgdyno.report.why import WhyReport
 from pgdyno.study.arm_names import LEFT_OUT
 
 LIKE_IT_MAX = 3
-"""Of the same caveat on many trials so many are shown, and the rest counted."""
+"""Maximum number of caveats shown per code; the rest are counted."""
 
 
-SAID_ONCE_OF_ALL_ARMS = frozenset(
+MERGED_OVER_ARMS = frozenset(
     {
         Code.WINDOW_WITHOUT_CHECKPOINT,
         Code.SERVER_NOT_RESTARTED,
@@ -57,17 +58,18 @@ SAID_ONCE_OF_ALL_ARMS = frozenset(
         Code.AUTOVACUUM_IN_SLICES,
     }
 )
-"""Caveats that read well of several arms of a block, or of the study, in one sentence."""
+"""Codes of caveats that are merged over the arms of a block or of the study."""
 
 
-UNFINISHED = "The study is still running, or ended without notice: this is what it has found so far."
+UNFINISHED = "The study is still running or was interrupted. These are preliminary results."
 
 
 @dataclass(frozen=True)
 class Headline:
-    """The verdict on one arm: a claim and what it rests on.
+    """The verdict on one arm: the claim and its basis (interval, blocks, margin).
 
-    ``more`` says what to do about an undecided one, or what sets several hosts apart; else it is empty.
+    ``more`` is the number of blocks that an undecided verdict needs, or the variation between hosts; it is
+    empty otherwise.
     """
 
     verdict: Verdict
@@ -77,13 +79,13 @@ class Headline:
 
     @property
     def sentence(self) -> str:
-        """Both in one plain sentence."""
+        """Claim and basis in one sentence."""
         return f"{self.claim} ({self.basis})."
 
 
 @dataclass(frozen=True)
 class ShownCaveat:
-    """A caveat in words, with where it was seen."""
+    """The text of a caveat, with the block where it was raised."""
 
     code: Code
     severity: Severity
@@ -98,33 +100,33 @@ class ShownCaveat:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that is said. ``findings`` are for charts and for the forms that give raw numbers."""
+    """All text and tables. ``findings`` serve charts and the formats with raw numbers."""
 
     title: str
     findings: Findings
     headlines: Sequence[Headline]
     why: Sequence[WhyReport]
     dips: Sequence[str]  # sentences
-    unfinished: str  # that the study has not ended; empty where it has
-    percent_of: str  # of what the percentages are
+    unfinished: str  # a sentence while the study has not ended; empty otherwise
+    percent_of: str  # definition of the percentages
     results: Sequence[Table]
     caveats: Sequence[ShownCaveat]
-    safety: Sequence[str]  # sentences: what is given up, and by which arms
+    safety: Sequence[str]  # sentences: which guarantees which arms give up
     background: Sequence[Table]
     method: Sequence[str]  # paragraphs
-    noise: str  # what hidden A/A blocks say of the machine
-    probes: str  # what the probes themselves cost; empty where there were none
-    derived: str  # the statement the TPC asks for; empty for other workloads
+    noise: str  # measurement noise, from hidden A/A blocks
+    probes: str  # overhead of the probes; empty without probes
+    derived: str  # the statement that the TPC requires; empty for other workloads
     command: str
 
     @property
     def tables(self) -> Sequence[Table]:
-        """All of them, in the order in which they are read."""
+        """All tables in reading order."""
         return [*self.results, *self.background]
 
 
 def build(findings: Findings) -> Report:
-    """Word the findings."""
+    """Return the report of one case."""
     baseline = findings.arms[0].arm
     tpcc = findings.study.plan.workload.get("kind") == "tpcc"
     reasons = why.build(findings)
@@ -165,7 +167,7 @@ def build(findings: Findings) -> Report:
         why=reasons,
         dips=dips.sentences(findings),
         unfinished=UNFINISHED if findings.study.ended_because is None else "",
-        percent_of=f"Percentages are (B − A) / A, where A is {baseline.name}, the baseline."
+        percent_of=f"Percentages are (B − A) / A, where A is the baseline {baseline.name}."
         f"{_full_names(findings)}",
         results=[table for table in results if table.rows],
         caveats=_shown_caveats(findings),
@@ -180,60 +182,68 @@ def build(findings: Findings) -> Report:
 
 
 def _full_names(findings: Findings) -> str:
-    """Of arms whose names leave something out."""
+    """Return the full names of arms whose names are shortened."""
     arms = [of.arm for of in findings.arms]
     return "".join(f" {arm.name} is {arm.spec}." for arm in arms if LEFT_OUT in arm.name)
 
 
 def _headline(comparison: Comparison, findings: Findings) -> Headline:
     a, b, effect = comparison.baseline.name, comparison.arm.name, comparison.primary
-    margin = f"margin {given_percent(comparison.margin)}"
     if effect is None:
-        claim = f"Undecided whether {b} is faster or slower than {a}"
-        return Headline(Verdict.UNDECIDED, claim, f"no block counts yet; {margin}", "")
-    estimate = effect.percent
-    interval = estimate.signed_interval_text
-    match comparison.verdict:
-        case Verdict.FASTER | Verdict.SLOWER as verdict:
-            # "4.0 % slower" has its sign in the word, so neither the number nor the interval has one.
-            size = f"{_size(estimate.value, estimate.decimals)}{NO_BREAK}%"
-            claim = f"{b} is {size} {verdict} than {a}"
-            if estimate.better is Better.LESS:
-                direction = "lower" if estimate.value < 0 else "higher"
-                claim = f"{b} is {verdict} than {a}: its {findings.primary.name} is {size} {direction}"
-            near, far = sorted(abs(end) for end in (estimate.low or 0.0, estimate.high or 0.0))
-            interval = f"{_size(near, estimate.decimals)} … {_size(far, estimate.decimals)}{NO_BREAK}%"
-        case Verdict.SAME:
-            claim = f"{b} is as fast as {a}, within the margin: {estimate.signed_text}"
-        case _:
-            claim = f"Undecided whether {b} is faster or slower than {a}: {tables.change_text(estimate, '%')}"
+        return Headline(Verdict.UNDECIDED, f"Undecided: {b} vs. {a}", "no valid block yet", "")
+    estimate, verdict = effect.percent, comparison.verdict
     if effect.key == CAPACITY.key:
-        claim = _capacity_claim(comparison.verdict, a, b, estimate)
-    known = estimate.low is not None and estimate.n >= BLOCKS_MIN
-    basis = f"{confidence_percent(estimate.confidence)} interval {interval}" if known else "no interval yet"
-    if estimate.better is Better.LESS and comparison.verdict in {Verdict.SAME, Verdict.UNDECIDED}:
+        claim = _capacity_claim(verdict, a, b, estimate)
+    else:
+        claim = _claim(verdict, a, b, estimate, findings.primary.name)
+    basis = f"{_interval(verdict, estimate)}, {counted(estimate.n, 'block')}"
+    if estimate.better is Better.LESS and verdict in {Verdict.SAME, Verdict.UNDECIDED}:
         basis = f"{findings.primary.name}, {basis}"
-    basis = f"{basis}, {counted(estimate.n, 'block')}; {margin}"
-    return Headline(comparison.verdict, claim, basis, _more(comparison, findings.block_s))
+    if verdict is not Verdict.UNDECIDED:
+        basis += f"; equivalence margin {given_percent(comparison.margin)}"
+    return Headline(verdict, claim, basis, _more(comparison, findings.block_s))
+
+
+def _claim(verdict: Verdict, a: str, b: str, estimate: Estimate, metric: str) -> str:
+    match verdict:
+        case Verdict.FASTER | Verdict.SLOWER:
+            # "4.0% slower" has its sign in the word, so neither the number nor the interval has one.
+            if estimate.better is not Better.LESS:
+                return f"{b} is {_size(estimate)} {verdict} than {a}"
+            direction = "lower" if estimate.value < 0 else "higher"
+            return f"{b} is {verdict} than {a}: its {metric} is {_size(estimate)} {direction}"
+        case Verdict.SAME:
+            return f"{b} and {a} are equivalent: {estimate.signed_text}"
+        case _:
+            return f"Undecided: {b} vs. {a} {tables.change_text(estimate, '%')}"
 
 
 def _capacity_claim(verdict: Verdict, a: str, b: str, estimate: Estimate) -> str:
-    """Of a capacity that each block has searched for: nobody calls it fast."""
-    size = f"{_size(estimate.value, estimate.decimals)}{NO_BREAK}%"
+    """Return the claim about a capacity that each block has searched for."""
     match verdict:
         case Verdict.FASTER:
-            return f"{b} has a capacity {size} larger than {a}"
+            return f"The capacity of {b} is {_size(estimate)} higher than that of {a}"
         case Verdict.SLOWER:
-            return f"{b} has a capacity {size} smaller than {a}"
+            return f"The capacity of {b} is {_size(estimate)} lower than that of {a}"
         case Verdict.SAME:
-            return f"{b} has the same capacity as {a}, within the margin: {estimate.signed_text}"
+            return f"The capacities of {b} and {a} are equivalent: {estimate.signed_text}"
         case _:
-            change = tables.change_text(estimate, "%")
-            return f"Undecided whether {b} has a larger or smaller capacity than {a}: {change}"
+            return f"Undecided: capacity of {b} vs. {a} {tables.change_text(estimate, '%')}"
 
 
-def _size(percent: float, decimals: int) -> str:
-    return grouped(abs(percent), decimals)
+def _interval(verdict: Verdict, estimate: Estimate) -> str:
+    """Return the interval: of a difference without signs, which the claim has in a word."""
+    if estimate.low is None or estimate.high is None or estimate.n < BLOCKS_MIN:
+        return "no CI yet"
+    interval = estimate.signed_interval_text
+    if verdict in {Verdict.FASTER, Verdict.SLOWER}:
+        near, far = sorted(abs(end) for end in (estimate.low, estimate.high))
+        interval = bracketed(*(with_unit(grouped(end, estimate.decimals), "%") for end in (near, far)))
+    return f"{ci_text(estimate.confidence)} {interval}"
+
+
+def _size(estimate: Estimate) -> str:
+    return with_unit(grouped(abs(estimate.value), estimate.decimals), "%")
 
 
 def _more(comparison: Comparison, block_s: float | None) -> str:
@@ -242,29 +252,29 @@ def _more(comparison: Comparison, block_s: float | None) -> str:
         return ""
     n = len(comparison.blocks)
     if n < BLOCKS_MIN:
-        # A spread that so few have shown foretells nothing.
-        least = BLOCKS_MIN - n
-        minutes = f" ({_roughly(least * block_s)})" if block_s else ""
-        return f"An interval needs {BLOCKS_MIN} blocks, {least} more{minutes}."
+        # A standard deviation of so few blocks predicts nothing.
+        missing = BLOCKS_MIN - n
+        minutes = f" ({_roughly(missing * block_s)})" if block_s else ""
+        return f"A CI needs at least {BLOCKS_MIN} blocks: {missing} more{minutes}."
     minutes = f" ({_roughly(decision.blocks_needed * block_s)})" if block_s else ""
-    sentence = f"About {counted(decision.blocks_needed, 'more block')}{minutes} should decide it."
+    are = "is" if decision.blocks_needed == 1 else "are"
+    sentence = f"About {counted(decision.blocks_needed, 'more block')}{minutes} {are} needed"
     if decision.detectable_percent is not None:
         sentence += (
-            " The blocks so far would have found an effect of "
-            f"{share_text(decision.detectable_percent / 100)} or more "
-            f"with a chance of {given_percent(POWER)}."
+            f"; the smallest effect detectable so far is {share_text(decision.detectable_percent / 100)} "
+            f"({given_percent(POWER)} power)"
         )
-    return sentence
+    return f"{sentence}."
 
 
 def _roughly(duration_s: float) -> str:
-    """A forecast deserves no seconds."""
+    """Return a predicted duration, rounded."""
     if duration_s < 90:
-        return f"about {max(1, round(duration_s / 10)) * 10}{NO_BREAK}s"
+        return with_unit(f"{max(1, round(duration_s / 10)) * 10}", "s")
     minutes = duration_s / 60
     if minutes < 100:
-        return f"about {round(minutes)}{NO_BREAK}min"
-    return f"about {grouped(minutes / 60, decimals_of(minutes / 60, 2))}{NO_BREAK}h"
+        return with_unit(f"{round(minutes)}", "min")
+    return with_unit(grouped(minutes / 60, decimals_of(minutes / 60, 2)), "h")
 
 
 def _shown_caveats(findings: Findings) -> list[ShownCaveat]:
@@ -295,7 +305,7 @@ def by_severity(caveats: Iterable[ShownCaveat]) -> list[ShownCaveat]:
 
 def _alike(caveat: Caveat, blocks: Mapping[int, int]) -> object:
     """Return the key by which caveats are merged."""
-    if caveat.code not in SAID_ONCE_OF_ALL_ARMS:
+    if caveat.code not in MERGED_OVER_ARMS:
         return id(caveat)
     place = blocks.get(caveat.trial) if caveat.trial is not None else None
     return place, tuple(sorted((key, value) for key, value in caveat.parameters.items() if key != "arm"))

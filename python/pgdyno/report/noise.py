@@ -1,4 +1,4 @@
-"""What is said of the machine's noise: one sentence for the terminal, a table for the other forms."""
+"""Measurement noise: one sentence for the terminal, a table for the other formats."""
 
 from __future__ import annotations
 
@@ -8,56 +8,58 @@ from pgdyno.analysis.comparison.noise import FLOOR_BLOCKS_MIN, Noise, floor_text
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, POWER
 from pgdyno.analysis.statistics.effect import percent_of
 from pgdyno.analysis.study.findings import Findings
-from pgdyno.estimate import ABSENT, NO_BREAK, counted, given_percent, share_text
+from pgdyno.estimate import ABSENT, bracketed, counted, given_percent, share_text
 from pgdyno.report.tables import Table
 
-TITLE = "The machine's noise"
+TITLE = "Measurement noise"
 
 
 def sentence(findings: Findings) -> str:
     """In one line or two of a terminal."""
     noise = findings.noise
     if noise.sd is None:
-        return f"Noise: no A/A block, {noise.why_none}."
+        return f"Measurement noise: no A/A blocks ({noise.why_none})."
     if noise.n == 1:
-        met = f"in the one A/A block an arm differed from itself by {_size(noise.sd)}"
-        return f"Noise: {met}; {_floor(findings)}."
-    varied = f"an arm against itself varied by {_size(noise.sd)} from block to block"
-    return f"Noise: {varied} (standard deviation, {_rests_on(noise)}); {_floor(findings)}; {_judged(noise)}."
+        met = f"the only A/A block differs by {_size(noise.sd)} from 0"
+        return f"Measurement noise: {met}; {_floor(findings)}."
+    varied = f"between-block SD of identical arms (A/A) {_size(noise.sd)} ({_rests_on(noise)})"
+    return f"Measurement noise: {varied}; {_floor(findings)}; {_judged(noise)}."
 
 
 def table(findings: Findings) -> Table:
     """Nothing of it is an arm's result."""
     noise = findings.noise
-    columns = ("what", "value", f"{given_percent(noise.confidence)} interval", "A/A blocks")
+    columns = ("quantity", "value", f"{given_percent(noise.confidence)} CI", "A/A blocks")
     if noise.sd is None:
         return Table(TITLE, columns, [], "", said_elsewhere=True)
     blocks = _blocks(findings)
-    interval = " … ".join(map(_size, noise.sd_interval)) if noise.sd_interval else ABSENT
-    rows = [["spread of a block (standard deviation)", _size(noise.sd), interval, str(noise.n)]]
+    interval = bracketed(*map(_size, noise.sd_interval)) if noise.sd_interval else ABSENT
+    rows = [["between-block standard deviation (SD)", _size(noise.sd), interval, str(noise.n)]]
     floor, found = noise.floor(blocks), noise.detectable(blocks)
     if floor is not None:
         rows.append([f"noise floor of {counted(blocks, 'block')}", floor_text(floor), "", str(noise.n)])
     if found is not None:
-        rows.append([f"found with a chance of {given_percent(POWER)}", _size(found), "", str(noise.n)])
+        rows.append(
+            [f"smallest detectable effect, {given_percent(POWER)} power", _size(found), "", str(noise.n)]
+        )
     if spread := noise.spread:
         known = spread.low is not None and spread.high is not None and spread.n >= BLOCKS_MIN
-        interval = f"{signed_percent(spread.low or 0.0)} … {signed_percent(spread.high or 0.0)}"
-        what = f"an arm against itself, in this study: {noise.verdict if known else 'too few to judge'}"
+        interval = bracketed(signed_percent(spread.low or 0.0), signed_percent(spread.high or 0.0))
+        what = f"A/A comparison in this study: {noise.verdict if known else 'too few blocks'}"
         rows.append([what, signed_percent(spread.mean), interval if known else ABSENT, str(spread.n)])
     if alarms := noise.alarms:
         low, high = (share_text(end) for end in alarms.interval)
-        what = f"series of {BLOCKS_MIN} A/A blocks that were called different"
+        what = f"false alarms among series of {BLOCKS_MIN} A/A blocks"
         told = f"{alarms.called} of {alarms.series}"
-        rows.append([what, told, f"{low} … {high}", str(BLOCKS_MIN * alarms.series)])
+        rows.append([what, told, bracketed(low, high), str(BLOCKS_MIN * alarms.series)])
     return Table(
         TITLE,
         columns,
         rows,
-        "From A/A blocks, in which an arm met a twin of its own: a second server of the same build, settings "
-        "and data. They are in no other number of this report. The noise floor is what arms that are the "
-        f"same show with a chance of {given_percent(1 - noise.confidence)} in a study of so many blocks, "
-        "fixed beforehand: an effect under it is not called a difference." + _before(noise),
+        "From A/A blocks, which compare identical arms: a second server of the same build, settings "
+        "and data. They enter no other number of this report. Identical arms exceed the noise floor "
+        f"with {given_percent(1 - noise.confidence)} probability in a study of that many blocks, fixed in "
+        "advance. An effect below the noise floor is not called a difference." + _before(noise),
         numeric=frozenset(columns[1:]),
         said_elsewhere=True,
     )
@@ -102,23 +104,21 @@ def _blocks(findings: Findings) -> int:
 
 
 def _size(log_ratio: float) -> str:
-    return f"{percent_of(log_ratio):.2g}{NO_BREAK}%"
+    return f"{percent_of(log_ratio):.2g}%"
 
 
 def _rests_on(noise: Noise) -> str:
     n = counted(noise.n, "A/A block")
-    return f"{n}, {len(noise.before)} of them of earlier studies" if noise.before else n
+    return f"{n}, {len(noise.before)} of them from earlier studies" if noise.before else n
 
 
 def _before(noise: Noise) -> str:
     if noise.left_out:
-        return (
-            f" {counted(noise.left_out, 'A/A block')} of earlier studies are left out: the noise was another."
-        )
+        return f" {counted(noise.left_out, 'A/A block')} of earlier studies are excluded: their SD differs."
     if not noise.before:
         return ""
     return (
-        f" {counted(len(noise.before), 'A/A block')} of it are of earlier studies of this machine, with the "
+        f" {counted(len(noise.before), 'A/A block')} are from earlier studies on this machine with the "
         "same load, slices and window."
     )
 
@@ -127,13 +127,13 @@ def _floor(findings: Findings) -> str:
     blocks = _blocks(findings)
     floor = findings.noise.floor(blocks)
     if floor is None:
-        return f"a noise floor needs {FLOOR_BLOCKS_MIN} of them"
+        return f"a noise floor needs {FLOOR_BLOCKS_MIN} A/A blocks"
     return f"noise floor of {counted(blocks, 'block')} {floor_text(floor)}"
 
 
 def _judged(noise: Noise) -> str:
     if noise.spread is None or noise.spread.n < BLOCKS_MIN:
-        return "too few in this study to be judged as arms are"
+        return "too few A/A blocks in this study for a verdict"
     if noise.is_false_alarm:
-        return f"judged as arms are, it was called {noise.verdict} than itself: a false alarm"
-    return f"judged as arms are: {noise.verdict}, no false alarm"
+        return f"A/A verdict: {noise.verdict}, a false alarm"
+    return f"A/A verdict: {noise.verdict}, no false alarm"

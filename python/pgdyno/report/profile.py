@@ -8,7 +8,7 @@ from typing import Any
 from pgdyno.analysis.causes.profile_comparison import FunctionChange, ProfileComparison
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.study.findings import Findings
-from pgdyno.estimate import NO_BREAK, counted, decimals_of, grouped, signed
+from pgdyno.estimate import bracketed, counted, decimals_of, grouped, signed
 from pgdyno.report.tables import NAME_IN_HEAD_MAX, Table
 
 ON_TERMINAL_MAX = 8
@@ -33,7 +33,7 @@ def cpu_by_function(findings: Findings) -> Table:
     arm = "arm" if several or not profiles else short_name(profiles[0].arm.name, "arm")
     numeric = (f"{baseline}, µs/tx", f"{arm}, µs/tx", "change, µs/tx")
     return Table(
-        title=f"CPU by function of the server{findings.at_own_rates} (less is better)",
+        title=f"Server CPU time by function{findings.at_own_rates} (lower is better)",
         columns=("function", *(["arm"] if several else []), *numeric),
         rows=rows,
         note=" ".join(map(_note, profiles)) + NOTE if profiles else "",
@@ -69,7 +69,7 @@ def _covered(profile: ProfileComparison) -> str:
     a, b = profile.covered
     if a is None or b is None:
         return ""
-    return f", which cover {100 * a:.0f} and {100 * b:.0f}{NO_BREAK}% of the servers' CPU time"
+    return f", which cover {100 * a:.0f} and {100 * b:.0f}% of the servers' CPU time"
 
 
 def _us(us: float) -> str:
@@ -81,7 +81,7 @@ def _change(change: FunctionChange) -> str:
     if of.low is None or of.high is None or of.n < BLOCKS_MIN:
         return signed(of.value, decimals_of(of.value, 2), "")
     low, high = (signed(end, of.decimals, "") for end in (of.low, of.high))
-    return f"{signed(of.value, of.decimals, '')} ({low} … {high})"
+    return f"{signed(of.value, of.decimals, '')} {bracketed(low, high)}"
 
 
 def as_object(findings: Findings) -> list[dict[str, Any]]:

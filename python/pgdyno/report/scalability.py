@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from pgdyno.analysis.study.scalability import REACH, Curve, Difference, Scalability
-from pgdyno.estimate import ABSENT, NO_BREAK, Estimate, decimals_of, given_percent, grouped, signed
+from pgdyno.estimate import ABSENT, NO_BREAK, Estimate, bracketed, decimals_of, given_percent, grouped, signed
 from pgdyno.evidence.records import Plan
 from pgdyno.report import charts_of_scalability, tables
 from pgdyno.report.sections import Section
@@ -70,10 +71,10 @@ def _end(curve: Curve, plan: Plan) -> str:
             f"measured; where it ends to grow these numbers do not tell.{_losses(curve)}"
         )
     knee, peak = curve.knee, curve.peak
-    sure = f"{given_percent(plan.confidence)} interval "
+    sure = f"{given_percent(plan.confidence)} CI "
     said = (
         f"throughput is largest with about {grouped(knee.value, _places(knee.value))} clients"
-        f"{f' ({sure}{_knee_interval(curve)})' if knee.low is not None else ' (no interval yet)'}, "
+        f"{f' ({sure}{_knee_interval(curve)})' if knee.low is not None else ' (no CI yet)'}, "
         f"with {peak.value_text}{f' ({sure}{_peak_interval(peak)})' if peak.low is not None else ''}."
     )
     if knee.value > largest:
@@ -89,8 +90,8 @@ def _losses(curve: Curve) -> str:
         return ""
     return (
         f" Of the time that a transaction takes at {curve.clients_max} clients the fit gives "
-        f"{curve.contention.value_text} ({curve.contention.interval_text}) to waiting in turn (σ) and "
-        f"{curve.coherency.value_text} ({curve.coherency.interval_text}) to agreeing with each other (κ)."
+        f"{curve.contention.value_text} {curve.contention.interval_text} to waiting in turn (σ) and "
+        f"{curve.coherency.value_text} {curve.coherency.interval_text} to agreeing with each other (κ)."
     )
 
 
@@ -100,8 +101,8 @@ def _knee_interval(curve: Curve) -> str:
     assert knee is not None and knee.low is not None and knee.high is not None
     low = grouped(knee.low, _places(knee.low))
     if not math.isfinite(knee.high):
-        return f"{low} … more than {grouped(reach, 0)}"
-    return f"{low} … {grouped(knee.high, _places(knee.high))}"
+        return bracketed(low, f"more than {grouped(reach, 0)}")
+    return bracketed(low, grouped(knee.high, _places(knee.high)))
 
 
 def _places(clients: float) -> int:
@@ -163,23 +164,28 @@ def _knee(curve: Curve) -> str:
     if curve.knee is None:
         return ABSENT
     value = grouped(curve.knee.value, _places(curve.knee.value))
-    return value if curve.knee.low is None else f"{value} ({_tight(_knee_interval(curve))})"
+    return value if curve.knee.low is None else f"{value} {_tight(_knee_interval(curve))}"
 
 
 def _peak_cell(peak: Estimate) -> str:
     value = grouped(peak.value, peak.decimals)
-    return value if peak.low is None else f"{value} ({_tight(_peak_interval(peak))})"
+    return value if peak.low is None else f"{value} {_tight(_peak_interval(peak))}"
 
 
 def _with_interval(estimate: Estimate) -> str:
     value = grouped(estimate.value, estimate.decimals)
-    return value if estimate.low is None else f"{value} ({_tight(estimate.interval_text)})"
+    return value if estimate.low is None else f"{value} {_tight(_without_unit(estimate).interval_text)}"
+
+
+def _without_unit(estimate: Estimate) -> Estimate:
+    """Return the estimate for a column whose head has the unit."""
+    return replace(estimate, unit="")
 
 
 def _peak_interval(peak: Estimate) -> str:
     if peak.low is None or peak.high is None or math.isfinite(peak.high):
         return peak.interval_text
-    return f"{grouped(peak.low, peak.decimals)} or more"
+    return bracketed(grouped(peak.low, peak.decimals), "∞")
 
 
 def _tight(interval: str) -> str:
@@ -211,9 +217,10 @@ def _signed(estimate: Estimate) -> str:
     if estimate.low is None:
         return value
     if estimate.high is not None and math.isinf(estimate.high):
-        return f"{value} ({signed(estimate.low, estimate.decimals, '')}{NO_BREAK}or{NO_BREAK}more)"
+        low = signed(estimate.low, estimate.decimals, "")
+        return f"{value} {_tight(bracketed(low, '∞'))}"
     low, high = (signed(end, estimate.decimals, "") for end in (estimate.low, estimate.high or 0.0))
-    return f"{value} ({low}{NO_BREAK}…{NO_BREAK}{high})"
+    return f"{value} {_tight(bracketed(low, high))}"
 
 
 def ratios(found: Scalability, plan: Plan) -> Table:

@@ -1,4 +1,4 @@
-"""Warm-ups, trends, steps and checkpoint cycles in a table, and how the warm-ups ended in a sentence."""
+"""The steady-state table: warm-ups, trends, steps and checkpoint cycles; and sentences on the warm-ups."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from pgdyno.evidence.records import Plan
 from pgdyno.report.tables import Table, with_interval
 from pgdyno.units import format_duration
 
-WARM_UP, BY_EVIDENCE = "warm-up", "ended by evidence"
-CHANGE, OF_EFFECT = "change over the window, %", "of the effect, %"
+WARM_UP, BY_EVIDENCE = "warm-up", "ended at steady state"
+CHANGE, OF_EFFECT = "trend over the window, %", "trend of the effect, %"
 STEPS, CHECKPOINTS, CYCLES = "trials with a step", "checkpoints", "whole cycles"
 
 
 def table(findings: Findings) -> Table:
-    """A row an arm; what no arm has is left out."""
+    """Return a row for each arm; columns without values are left out."""
     usual = findings.study.plan.confidence
     rows = [_row(of, usual) for of in findings.steadiness]
     columns = [name for name in rows[0] if any(row[name] != ABSENT for row in rows)] if rows else []
     known = len(columns) > 1
     return Table(
-        "Steadiness",
+        "Steady state",
         columns,
         [[row[name] for name in columns] for row in rows] if known else [],
-        "Change: of the least-squares line from the window's beginning to its end, in the mean over the "
-        "trials. Checkpoints that began in a window: in the mean; whole cycles: of the window with the "
-        "fewest.",
+        "Trend: change of the least-squares line from start to end of a window, mean over trials. "
+        "Checkpoints: mean number started in a window. Whole cycles: minimum over windows.",
         numeric=frozenset(columns[1:]),
         dispensable=(STEPS, BY_EVIDENCE, CYCLES),
         long=True,
@@ -78,11 +77,11 @@ def how_it_ended(findings: Findings) -> str:
     trials, by_evidence = (sum(getattr(of, name) for of in known) for name in ("trials", "by_evidence"))
     if not trials:
         return ""
-    rest = "" if by_evidence == trials else "; in the others it ended by its longest time"
+    rest = "" if by_evidence == trials else "; the others reached the maximum warm-up time"
     return (
-        "The warm-up of a block ended when the rates of all its arms had come to rest: when MSER cut no more "
-        "than a third off each series, and its last three quarters had no trend beyond the noise. So it was "
-        f"in {by_evidence} of {counted(trials, 'trial')}{rest}."
+        "The warm-up of a block ends when the rates of all arms are at steady state: MSER truncates at most "
+        "a third of each series, and its last three quarters have no significant trend. "
+        f"This was so in {by_evidence} of {counted(trials, 'trial')}{rest}."
     )
 
 
@@ -92,9 +91,8 @@ def how_windows_began(plan: Plan) -> str:
     if wanted is None:
         return ""
     return (
-        f"A window is {counted(wanted, 'checkpoint cycle')} long by the longest checkpoint_timeout. It began "
-        "right after a checkpoint that was ordered for it: its first cycle had no pages of the warm-up to "
-        "write back."
+        f"A window lasts {counted(wanted, 'checkpoint cycle')} of the longest checkpoint_timeout. It starts "
+        "right after a forced checkpoint, so its first cycle writes no pages of the warm-up."
     )
 
 

@@ -1,4 +1,4 @@
-"""The report of a study with several cases: what holds over them on top, each case's own report below."""
+"""The report of a study with several cases: the summary over cases, then the report of each case."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
 from pgdyno.analysis.study.study import OverCases, StudyFindings
-from pgdyno.estimate import ABSENT, Better, confidence_percent, counted
+from pgdyno.estimate import ABSENT, Better, ci_text, counted
 from pgdyno.report import tables
 from pgdyno.report.capacity import capacity_section
 from pgdyno.report.factors import factors_section
@@ -20,39 +20,39 @@ from pgdyno.report.tables import Table, listed
 WORDS = {
     Verdict.FASTER: "faster in {n}",
     Verdict.SLOWER: "slower in {n}",
-    Verdict.SAME: "as fast, within the margin, in {n}",
+    Verdict.SAME: "equivalent in {n}",
     Verdict.UNDECIDED: "undecided in {n}",
 }
 
 
 @dataclass(frozen=True)
 class OverCasesHeadline:
-    """One arm over all cases: how often which verdict, and the average with what it rests on."""
+    """One arm over all cases: the number of cases for each verdict, and the average with its basis."""
 
     claim: str
     basis: str
 
     @property
     def sentence(self) -> str:
-        """Both in one."""
+        """Claim and basis in one sentence."""
         return f"{self.claim}; {self.basis}."
 
 
 @dataclass(frozen=True)
 class StudyReport:
-    """``cases`` is case's name → its report; of a comparison there is one, and nothing on top of it."""
+    """``cases`` maps the name of a case to its report; a comparison has a single case and no summary."""
 
     title: str
     findings: StudyFindings
     headlines: Sequence[OverCasesHeadline]
     unfinished: str
     percent_of: str
-    published: Sequence[Table]  # the source's, with ours beside
+    published: Sequence[Table]  # published tables beside the measured values
     results: Sequence[Table]
     sections: Sequence[Section]  # about all cases together
     caveats: Sequence[ShownCaveat]
-    noise: Sequence[str]  # of cases with the same layout one sentence
-    fitted: Sequence[str]  # sentences: what is not as the study file has it
+    noise: Sequence[str]  # a sentence for each layout
+    fitted: Sequence[str]  # sentences: differences from the study file
     cases: Mapping[str, Report]
     background: Sequence[Table]
     command: str
@@ -64,7 +64,7 @@ class StudyReport:
 
 
 def build_study(findings: StudyFindings) -> StudyReport:
-    """Word the findings."""
+    """Return the report of a study."""
     cases = {of.study.case: build(of) for of in findings.cases}
     first = findings.first
     results = [changes_by_case(findings)]
@@ -102,23 +102,23 @@ def _sections(findings: StudyFindings) -> Iterator[Section]:
 
 
 def _headline(over: OverCases, findings: StudyFindings) -> OverCasesHeadline:
-    """``13 against 12, in 8 cases: faster in 3, undecided in 5; on the average +1.2 % (…).``"""
+    """``13 vs. 12, 8 cases: faster in 3, undecided in 5; average +1.2% (…).``"""
     found = over.verdicts
     said = listed([WORDS[verdict].format(n=found[verdict]) for verdict in Verdict if found[verdict]])
-    claim = f"{over.arm} against {over.baseline}, in {counted(len(over.comparisons), 'case')}: {said}"
+    claim = f"{over.arm} vs. {over.baseline}, {counted(len(over.comparisons), 'case')}: {said}"
     metric = findings.first.primary
     if over.average is None:
-        return OverCasesHeadline(claim, "no block counts yet")
+        return OverCasesHeadline(claim, "no valid block yet")
     percent = over.average.percent(metric.better)
     known = percent.low is not None and percent.n >= BLOCKS_MIN
-    interval = f"{confidence_percent(percent.confidence)} interval {percent.signed_interval_text}"
-    names = f"{metric.name}, {interval if known else 'no interval yet'}"
-    average = f"on the average over the cases {tables.change_text(percent, '%')}"
+    interval = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
+    names = f"{metric.name}, {interval if known else 'no CI yet'}"
+    average = f"average over cases {tables.change_text(percent, '%')}"
     return OverCasesHeadline(claim, f"{average} ({names}, {counted(percent.n, 'block')})")
 
 
 def changes_by_case(findings: StudyFindings) -> Table:
-    """A row a case and arm: the level of both, the change, the verdict."""
+    """Return a row for each case and arm: both levels, the change, the verdict."""
     metric = findings.first.primary
     usual = findings.first.study.plan.confidence
     rows = []
@@ -142,13 +142,13 @@ def changes_by_case(findings: StudyFindings) -> Table:
         rows.append(_average_row(over, metric.better, usual))
     numeric = (f"baseline, {metric.unit}", f"arm, {metric.unit}", "change, %", "blocks")
     return Table(
-        title=f"{metric.name[0].upper()}{metric.name[1:]} by case ({metric.better} is better)",
+        title=f"{metric.name[0].upper()}{metric.name[1:]} by case ({metric.better.word} is better)",
         columns=("case", "arm", *numeric[:3], "verdict", numeric[3]),
         rows=rows,
         note=(
-            "The average is the geometric mean of the cases' ratios; its interval is over the passes, each "
-            "with a block of every case. Verdicts of many cases are many chances to be wrong: of twenty "
-            "cases without a difference one looks faster or slower." + _left_out(findings)
+            "The average is the geometric mean of the ratios of all cases; its CI is over passes "
+            "(one block of every case). Verdicts are not corrected for the number of cases: one in twenty "
+            "cases without a difference is expected to be called faster or slower." + _left_out(findings)
         ),
         numeric=frozenset(numeric),
         dispensable=("blocks", numeric[0]),
@@ -159,7 +159,7 @@ def _left_out(findings: StudyFindings) -> str:
     cases = list(dict.fromkeys(case for over in findings.over_cases for case in over.stalled))
     if not cases:
         return ""
-    return f" Not in the average, as an arm did nothing that counts in some block: {'; '.join(cases)}."
+    return f" Excluded from the average (an arm without transactions in some block): {'; '.join(cases)}."
 
 
 def _average_row(over: OverCases, better: Better, usual: float) -> list[str]:
@@ -169,21 +169,21 @@ def _average_row(over: OverCases, better: Better, usual: float) -> list[str]:
 
 
 def fitted(findings: StudyFindings) -> Table:
-    """What was changed of the study file so that it fits this machine."""
+    """Return the changes that fit the study file to this machine."""
     rows = [
         [str(change["key"]), str(change["before"]), str(change["after"]), str(change["why"])]
         for change in findings.first.study.changes
     ]
     return Table(
-        "Fitted to this machine",
-        ("what", "as published", "here", "why"),
+        "Settings fitted to this machine",
+        ("setting", "as published", "here", "reason"),
         rows,
-        "Everything else is as the study file has it.",
+        "All other settings are those of the study file.",
     )
 
 
 def _shown_caveats(cases: Mapping[str, Report]) -> list[ShownCaveat]:
-    """Each once, with the cases where it was raised."""
+    """Return each caveat once, with the cases where it was raised."""
     raised: dict[ShownCaveat, list[str]] = {}
     for case, report in cases.items():
         for caveat in report.caveats:
@@ -195,7 +195,7 @@ def _shown_caveats(cases: Mapping[str, Report]) -> list[ShownCaveat]:
 
 
 NAMED_MAX = 2
-"""Cases that a caveat names; of more it says how many."""
+"""Maximum number of cases named with a caveat; more are counted."""
 
 
 def _placed(sentence: str, where: Sequence[str]) -> str:

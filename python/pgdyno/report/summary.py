@@ -51,7 +51,7 @@ def _lines(study: StudyReport | HostsReport, gate: Gate | None, files: Sequence[
             yield escaped(sentence)
             yield ""
     if files:
-        yield escaped(f"In full: {', '.join(files)}.")
+        yield escaped(f"Files: {', '.join(files)}.")
         yield ""
     results = study.results if only is None else only.results
     short = [table for table in results if not table.long and not table.said_elsewhere]
@@ -60,7 +60,7 @@ def _lines(study: StudyReport | HostsReport, gate: Gate | None, files: Sequence[
     if caveats:
         said = [f"- {escaped(caveat.sentence)} {escaped(caveat.remedy)}" for caveat in caveats]
         yield from _folded(counted(len(caveats), "caveat"), said)
-    yield from _folded("To repeat it", [f"    {line}" for line in study.command.splitlines()])
+    yield from _folded("How to repeat it", [f"    {line}" for line in study.command.splitlines()])
     yield escaped(only.percent_of if only else study.percent_of)
 
 
@@ -69,7 +69,7 @@ def _verdicts(found: Sequence[Judged]) -> Table:
     rows = [
         [
             of.case,
-            f"{of.arm} against {of.baseline}",
+            f"{of.arm} vs. {of.baseline}",
             of.verdict.value,
             of.name,
             ABSENT if of.percent is None else of.percent.signed_text,

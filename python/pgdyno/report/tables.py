@@ -1,4 +1,4 @@
-"""The tables of a report, as text in cells: the renderers only lay them out."""
+"""The tables of a report: titles, column heads, cells and notes. Renderers only lay them out."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pgdyno.estimate import (
     ABSENT,
     NO_BREAK,
     Estimate,
+    bracketed,
     confidence_percent,
     decimals_of,
     given_percent,
@@ -24,7 +25,7 @@ from pgdyno.estimate import (
 from pgdyno.evidence.records import Kept
 
 DIGITS_WITHOUT_INTERVAL = 2
-"""Of a change that few blocks have seen: more would promise what nobody knows."""
+"""Significant digits of a change without an interval."""
 
 
 DIGITS_OF_LEVEL = 3
@@ -41,15 +42,15 @@ class Table:
     rows: Sequence[Sequence[str]]
     note: str = ""
     numeric: frozenset[str] = field(default_factory=frozenset)
-    long: bool = False  # of interest to few: may be folded away
-    dispensable: Sequence[str] = ()  # columns that a narrow page leaves out, the first of them first
-    said_elsewhere: bool = False  # the terminal says it in fewer lines than a table takes
-    breaks_first: bool = False  # on a narrow page the first column before one is left out
-    rows_on_terminal: int = 0  # so many of a long one are shown there, too
+    long: bool = False  # details: folded in HTML, left out of the terminal
+    dispensable: Sequence[str] = ()  # columns that a narrow page omits, in this order
+    said_elsewhere: bool = False  # the terminal has it as text
+    breaks_first: bool = False  # a narrow page wraps the first column before omitting one
+    rows_on_terminal: int = 0  # rows of a long table shown on the terminal
 
 
 def levels(findings: Findings) -> Table:
-    """Throughput and CPU of every arm, and what each arm changes."""
+    """Return throughput and CPU time of every arm with the change from the baseline."""
     baseline = findings.arms[0].arm.name
     confidence = given_percent(findings.study.plan.confidence)
     rows = [
@@ -58,13 +59,13 @@ def levels(findings: Findings) -> Table:
         if any(of.levels[metric.key] for of in findings.arms)
         for i, arm in enumerate(findings.arms)
     ]
-    numeric = ("level", f"{confidence} interval", f"change from {_in_a_head(baseline)}, %", "blocks")
+    numeric = ("level", f"{confidence} CI", f"change vs. {_in_a_head(baseline)}, %", "blocks")
     return Table(
         title=f"Throughput and CPU{findings.at_own_rates}",
         columns=("metric", "better", "arm", *numeric),
         rows=rows,
         note=(
-            "A level's interval holds the machine's drift from block to block, which cancels in the change."
+            "Intervals of levels include drift between blocks; it cancels in the paired change."
             + _at_any_time(findings)
             + _of_several_arms(findings)
         ),
@@ -120,10 +121,10 @@ def _at_any_time(findings: Findings) -> str:
     plan = findings.study.plan
     if not plan.may_be_looked_at_again:
         return ""
-    why = "looked after every block" if plan.stops_on_verdict else "was resumed for more"
+    why = "has an interim analysis after each block" if plan.stops_on_verdict else "was resumed"
     return (
-        f" The change of {findings.primary.label} has an interval that is valid at any stopping time, for "
-        f"the study {why}; the others have Student's."
+        f" The CI of the change of {findings.primary.label} is valid at any stopping time, because the study "
+        f"{why}; other CIs are Student's t."
     )
 
 
@@ -131,11 +132,11 @@ def _of_several_arms(findings: Findings) -> str:
     if len(findings.comparisons) < 2:
         return ""
     usual = given_percent(findings.study.plan.confidence)
-    return f" Changes of several arms hold together (Holm): an interval without a confidence has {usual}."
+    return f" CIs are corrected for several arms (Holm); the confidence is {usual} unless shown."
 
 
 def latencies(findings: Findings) -> Table:
-    """Percentiles per kind and arm."""
+    """Return latency percentiles for each transaction type and arm."""
     numeric = ("transactions", *QUANTILES)
     rows = []
     for kind in [*findings.kinds, ALL_KINDS]:
@@ -148,17 +149,17 @@ def latencies(findings: Findings) -> Table:
                 [kind_text(kind) if i == 0 else "", of.arm.name, grouped(int(pairs[:, 1].sum()), 0), *values]
             )
     return Table(
-        title=f"Latency, ms{findings.at_own_rates} (less is better)",
+        title=f"Latency, ms{findings.at_own_rates} (lower is better)",
         columns=("kind", "arm", *numeric),
         rows=rows,
-        note=f"{ABSENT}: fewer than ten transactions beyond that percentile.",
+        note=f"{ABSENT}: fewer than 10 transactions above that percentile.",
         numeric=frozenset(numeric),
         dispensable=("p90", "transactions", "p95"),
     )
 
 
 def latency_changes(findings: Findings) -> Table:
-    """What each arm changes in the latency of each kind."""
+    """Return the change in latency percentiles for each transaction type and arm."""
     baseline = findings.arms[0].arm.name
     rows = []
     for kind in [*findings.kinds, ALL_KINDS]:
@@ -171,12 +172,12 @@ def latency_changes(findings: Findings) -> Table:
                 cells = [with_interval(change, usual) if change else ABSENT for change in changes]
                 rows.append([kind_text(kind) if i == 0 else "", of.arm.name, *cells])
     return Table(
-        title=f"Change of latency from {baseline}, %{findings.at_own_rates} (less is better)",
+        title=f"Change in latency vs. {baseline}, %{findings.at_own_rates} (lower is better)",
         columns=("kind", "arm", *QUANTILES_COMPARED),
         rows=rows,
         note=(
-            "The mean over blocks of the ratio of that percentile; with its interval where there are "
-            f"{BLOCKS_MIN} blocks or more. {ABSENT}: a block has fewer than ten transactions beyond it."
+            "Geometric mean over blocks of the ratios of that percentile, with a CI from "
+            f"{BLOCKS_MIN} blocks on. {ABSENT}: a block has fewer than 10 transactions above it."
             + _of_several_arms(findings)
         ),
         numeric=frozenset(QUANTILES_COMPARED),
@@ -185,7 +186,7 @@ def latency_changes(findings: Findings) -> Table:
 
 
 def change_text(change: Estimate, unit: str) -> str:
-    """``+4.2 %``, with the digits that its blocks deserve."""
+    """``+4.2%``, with the digits that its blocks deserve."""
     if change.low is None or change.n < BLOCKS_MIN:
         return signed(change.value, min(1, decimals_of(change.value, DIGITS_WITHOUT_INTERVAL)), unit)
     return signed(change.value, change.decimals, unit)
@@ -197,37 +198,43 @@ def with_interval(change: Estimate, usual: float) -> str:
     if change.low is None or change.high is None or change.n < BLOCKS_MIN:
         return value
     low, high = (signed(end, change.decimals, "") for end in (change.low, change.high))
-    own = (
-        ""
-        if math.isclose(change.confidence, usual)
-        else f";{NO_BREAK}{confidence_percent(change.confidence)}"
-    )
-    return f"{value} ({low}{NO_BREAK}…{NO_BREAK}{high}{own})"
+    return f"{value} {in_cell(low, high, change.confidence, usual)}"
+
+
+def in_cell(low: str, high: str, confidence: float, usual: float) -> str:
+    """``[+2.9, +5.5]``, with its confidence where that is not the usual one."""
+    own = "" if math.isclose(confidence, usual) else f"; {confidence_percent(confidence)}"
+    return unbroken(bracketed(low, f"{high}{own}"))
+
+
+def unbroken(interval: str) -> str:
+    """Keep an interval on one line."""
+    return interval.replace(" ", NO_BREAK)
 
 
 def safety(findings: Findings) -> Table:
-    """What each arm's settings keep and give up."""
-    words = {Kept.YES: "kept", Kept.PARTLY: "kept in part", Kept.NO: "GIVEN UP", Kept.UNKNOWN: "unknown"}
+    """Return the durability and safety guarantees that each arm keeps or gives up."""
+    words = {Kept.YES: "kept", Kept.PARTLY: "partly kept", Kept.NO: "GIVEN UP", Kept.UNKNOWN: "unknown"}
     badges = [{badge.name: badge for badge in of.arm.safety} for of in findings.arms]
     names = list(dict.fromkeys(name for of_arm in badges for name in of_arm))
     rows = [
         [name, *(words[of_arm[name].kept] if name in of_arm else ABSENT for of_arm in badges)]
         for name in names
     ]
-    columns = ("promise", *(of.arm.name for of in findings.arms))
+    columns = ("guarantee", *(of.arm.name for of in findings.arms))
     return Table("Safety", columns, rows, note=" ".join(given_up(findings)), said_elsewhere=True)
 
 
 def given_up(findings: Findings) -> list[str]:
-    """``GIVEN UP by 17 and 18: can be restored to a point in time (archive_mode is off).``, one a promise."""
-    words = {Kept.NO: "GIVEN UP", Kept.PARTLY: "Kept only in part"}
+    """``GIVEN UP by 17 and 18: point-in-time recovery (archive_mode is off).``, one per guarantee."""
+    words = {Kept.NO: "GIVEN UP", Kept.PARTLY: "Only partly kept"}
     by_promise: dict[tuple[Kept, str, str], list[str]] = {}
     for of in findings.arms:
         for badge in of.arm.safety:
             if badge.kept in words:
                 by_promise.setdefault((badge.kept, badge.name, badge.text), []).append(of.arm.name)
     return [
-        f"{words[kept]} by {listed(names) if len(names) < len(findings.arms) else 'every arm'}: "
+        f"{words[kept]} by {listed(names) if len(names) < len(findings.arms) else 'all arms'}: "
         f"{promise}{f' ({reason})' if reason else ''}."
         for (kept, promise, reason), names in by_promise.items()
     ]
@@ -244,7 +251,7 @@ def _by_number(name: str) -> list[tuple[int, str]]:
 
 
 def checks(findings: Findings) -> Table:
-    """Each check, how often it passed, and what it said where it did not."""
+    """Return each check with the number of trials that passed and the message of a failure."""
     rows = []
     names = sorted({check.name for trial in findings.trials for check in trial.checks}, key=_by_number)
     for name in names:
@@ -266,17 +273,17 @@ def checks(findings: Findings) -> Table:
             )
     return Table(
         title="Checks",
-        columns=("check", "arm", "passed", "least p", "what failed"),
+        columns=("check", "arm", "passed", "min. p", "failure"),
         rows=rows,
-        note="A trial that fails a check is shown, excluded from the estimate, and counted.",
-        numeric=frozenset({"passed", "least p"}),
+        note="Trials that fail a check are listed but excluded from the estimates.",
+        numeric=frozenset({"passed", "min. p"}),
         long=all(row[4] == "" for row in rows),
     )
 
 
 def kind_text(kind: str) -> str:
     """``new_order`` as ``new order``."""
-    return "all kinds" if kind == ALL_KINDS else kind.replace("_", " ")
+    return "all types" if kind == ALL_KINDS else kind.replace("_", " ")
 
 
 def _ms(value: float | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,7 +10,7 @@ from pgdyno.analysis.study.hosts import MEAN_TIME, Host, HostsFindings
 from pgdyno.analysis.study.over_hosts import OverHosts
 from pgdyno.analysis.study.study import StudyFindings
 from pgdyno.analysis.telemetry.metrics import Metric
-from pgdyno.estimate import ABSENT, NO_BREAK, Estimate, confidence_percent, decimals_of, share_text, signed
+from pgdyno.estimate import ABSENT, Estimate, decimals_of, share_text, signed
 from pgdyno.report import study, tables
 from pgdyno.report.tables import Table
 from pgdyno.report.telemetry_of_parts import STATEMENTS_ON_TERMINAL
@@ -41,7 +40,7 @@ def estimates(findings: HostsFindings) -> Table:
             rows.append([*blank, pooled, pooled_text(over, usual), str(over.pooled.blocks), ""])
     numeric = ("change, %", "blocks", "weight")
     return Table(
-        title=f"{metric.name[0].upper()}{metric.name[1:]} by host ({metric.better} is better)",
+        title=f"{metric.name[0].upper()}{metric.name[1:]} by host ({metric.better.word} is better)",
         columns=(*(("case",) if several else ()), "arm", "host", *numeric),
         rows=rows,
         note=(
@@ -72,12 +71,8 @@ def pooled_text(over: OverHosts, usual: float) -> str:
     if percent.low is None or percent.high is None:
         return value_text(percent, "")
     low, high = (signed(end, percent.decimals, "") for end in (percent.low, percent.high))
-    own = (
-        ""
-        if math.isclose(percent.confidence, usual)
-        else f";{NO_BREAK}{confidence_percent(percent.confidence)}"
-    )
-    return f"{value_text(percent, '')} ({low}{NO_BREAK}…{NO_BREAK}{high}{own})"
+    interval = tables.in_cell(low, high, percent.confidence, usual)
+    return f"{value_text(percent, '')} {interval}"
 
 
 def value_text(percent: Estimate, unit: str) -> str:
@@ -99,7 +94,7 @@ def further_metrics(findings: HostsFindings) -> Table:
         f"noise. {ABSENT}: nothing on that host, or too few transactions beyond that percentile."
     )
     named = [(_name(of), of) for of in chosen]
-    table = _by_host(findings, "Change of other metrics by host", "metric", named, note)
+    table = _by_host(findings, "Change in other metrics by host", "metric", named, note)
     return replace(table, long=len(table.rows) > ROWS_AT_A_GLANCE)
 
 
@@ -112,7 +107,7 @@ def telemetry(findings: HostsFindings) -> Table:
         if over.key in known and ":" not in over.key
     ]
     table = _by_host(
-        findings, "Change of telemetry by host", "metric", chosen, "Each by itself, for reading."
+        findings, "Change in telemetry by host", "metric", chosen, "Each by itself, for reading."
     )
     return replace(table, long=True)
 
@@ -126,7 +121,7 @@ def statements(findings: HostsFindings) -> Table:
     ]
     chosen.sort(key=lambda of: findings.cases.index(of[1].case))
     averages = [("average", over) for over in findings.statements] if len(chosen) > 1 else []
-    title = "Change of the mean time of statements by host (less is better)"
+    title = "Change in mean statement time by host (lower is better)"
     note = "The average is the geometric mean of the ratios, of the statements that every host has."
     table = _by_host(findings, title, "statement", [*averages, *chosen], note if averages else "")
     each = len(findings.hosts) + 1

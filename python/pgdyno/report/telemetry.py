@@ -1,4 +1,4 @@
-"""The tables of telemetry: what probes tell of every arm, and what each arm changes in it."""
+"""The tables of telemetry: the values of each arm, and the change from the baseline."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ BRIEF = {
     "wal.bytes_per_tx": "WAL, B/tx",
     "wal.fpi_per_tx": "full-page images/tx",
     "checkpoints.pages_per_tx": "pages written/tx",
-    "database.hit_share": "blocks found in memory, %",
+    "database.hit_share": "buffer hit ratio, %",
     "statements.ms_per_tx": "statements, ms/tx",
     "host.server_share": "CPU: server, %",
     "host.driver_share": "CPU: driver, %",
-    "host.rest_share": "CPU: all others, %",
+    "host.rest_share": "CPU: other processes, %",
     "host.steal_share": "CPU: stolen, %",
     "trial.restart_s": "restart, s",
     "trial.recovery_s": "recovery, s",
 }
-"""What most readers ask for first."""
+"""The metrics of the short table."""
 
 WAITS_IN_BRIEF = 5
 
 GROUPS = (
     ("WAL and checkpoints", ("wal", "checkpoints")),
-    ("Blocks and I/O", ("database", "blocks", "io")),
-    ("Statements, all together", ("statements",)),
-    ("Tables and indexes, all together", ("relations",)),
-    ("Waits, % of active time", ("waits", "wait")),
+    ("Buffers and I/O", ("database", "blocks", "io")),
+    ("All statements", ("statements",)),
+    ("All tables and indexes", ("relations",)),
+    ("Wait events, % of active time", ("waits", "wait")),
     ("Machine", ("host",)),
-    ("Transaction ids", ("wraparound",)),
-    ("Standbys and slots", ("replication",)),
-    ("Load, start, restart and recovery", ("trial",)),
+    ("Transaction IDs", ("wraparound",)),
+    ("Replication", ("replication",)),
+    ("Data load, start, restart and recovery", ("trial",)),
     ("Sampling", ("probes",)),
 )
-"""A table each: its title, and with what its keys begin."""
+"""The tables: title and the prefixes of their keys."""
 
 LOADED = "made_s"
 """Of the dataset: how long it took to load."""
 
 
 def brief(findings: Findings) -> Table:
-    """A selection, with the waits that take most time."""
+    """Return a selection of metrics with the largest waits."""
     of, known = findings.telemetry, findings.telemetry.metrics
     waits = [keyed("wait.share", name) for name in of.parts("wait.share")[:WAITS_IN_BRIEF]]
     rows = [row for key in [*BRIEF, *waits] for row in _rows(findings, key)]
@@ -74,7 +74,7 @@ def groups(findings: Findings) -> list[Table]:
         if "trial" in probes:
             rows = _loads(findings) + rows
         zero = [findings.telemetry.metrics[key].name for key in keys if _is_zero(findings, key)]
-        note = f"Zero in every trial: {', '.join(zero)}." if zero else ""
+        note = f"Zero in all trials: {', '.join(zero)}." if zero else ""
         columns = (*_COLUMNS, _change_head(findings), "blocks")
         if rows:
             found.append(
@@ -92,7 +92,7 @@ def groups(findings: Findings) -> list[Table]:
 
 
 def probes_cost(findings: Findings) -> str:
-    """A sentence: what was paid for all this; empty where there were no probes."""
+    """Return a sentence on the overhead of the probes; empty without probes."""
     cost = findings.telemetry.cost
     if cost is None:
         return ""
@@ -102,7 +102,7 @@ def probes_cost(findings: Findings) -> str:
         for arm, us in cost.us_per_tx.items()
     ]
     whole = f"{share_text(cost.share)} of the machine's CPU time" if cost.share is not None else "CPU time"
-    return f"Sampling by the probes took {whole} while it was measured: {listed(each)}."
+    return f"Overhead of the probes during measurement: {whole} ({listed(each)})."
 
 
 _COLUMNS = ("metric", "better", "arm", "level", "interval")
@@ -110,7 +110,7 @@ _COLUMNS = ("metric", "better", "arm", "level", "interval")
 
 def _change_head(findings: Findings) -> str:
     name = findings.arms[0].arm.name
-    return f"change from {name if len(name) <= 12 else 'the baseline'}, %"
+    return f"change vs. {name if len(name) <= 12 else 'the baseline'}, %"
 
 
 def _rows(findings: Findings, key: str) -> list[list[str]]:
@@ -187,7 +187,7 @@ def _loads(findings: Findings) -> list[list[str]]:
         return []
     return [
         [
-            "load of the dataset, s" if i == 0 else "",
+            "data load, s" if i == 0 else "",
             "less" if i == 0 else "",
             of.arm.name,
             value_text(Estimate(load_s, "s", 1, Better.LESS)) if isinstance(load_s, int | float) else ABSENT,
@@ -204,12 +204,15 @@ def _not_in_version(findings: Findings) -> Iterable[str]:
     for of in findings.arms:
         for probe, reason in findings.telemetry.missing.get(of.arm.arm, {}).items():
             by_reason.setdefault((probe, reason), []).append(of.arm.name)
-    return [f"No {probe} of {listed(names)}: it {reason}." for (probe, reason), names in by_reason.items()]
+    return [
+        f"{listed(names)}: no {probe} statistics (it {reason})."
+        for (probe, reason), names in by_reason.items()
+    ]
 
 
 def _no_ratio(findings: Findings) -> str:
     absent = len(findings.arms) > 1
-    return f"{ABSENT} where a block has no value above zero, and so no ratio." if absent else ""
+    return f"{ABSENT}: no ratio, because some block has no value above zero." if absent else ""
 
 
 def pivot(
@@ -238,7 +241,7 @@ def pivot(
             rows.append(row)
     heads = []
     for head, _ in shown:
-        heads += [head, f"change of {head.partition(',')[0]}, %"] if head == changed else [head]
+        heads += [head, f"change in {head.partition(',')[0]}, %"] if head == changed else [head]
     return Table(title, (first, "arm", *heads), rows, numeric=frozenset(heads), long=True)
 
 

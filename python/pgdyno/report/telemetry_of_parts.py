@@ -1,4 +1,4 @@
-"""The tables of what is told of each statement, table and index; and of what drifts in long windows."""
+"""The tables by statement, by table and index, and of drift within long windows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pgdyno.analysis.steadiness.drift import Drift
 from pgdyno.analysis.study.findings import Findings
-from pgdyno.estimate import ABSENT, NO_BREAK, Better, Estimate, signed
+from pgdyno.estimate import ABSENT, NO_BREAK, Better, Estimate, bracketed, signed
 from pgdyno.report.tables import Table, with_interval
 from pgdyno.report.telemetry import pivot
 
@@ -45,13 +45,13 @@ def statements(findings: Findings) -> Table:
         return table
     averages = _averages(findings, table)
     note = (
-        "Calls and times are those of a trial's measured part, of the server's pg_stat_statements, whose "
-        "deviation is over all calls; time, %: of all statements' (less mean is better)."
+        "From pg_stat_statements, during measurement. stddev is over calls; time, % is the share of "
+        "the total time of all statements (a lower mean is better)."
     )
     if averages:
         note += (
-            " The average is the geometric mean of the ratios of the means, every statement alike, without "
-            "BEGIN, COMMIT and the like."
+            " The average is the geometric mean of the ratios of means with equal weights, without "
+            "BEGIN, COMMIT and other transaction control statements."
         )
     droppable = [head for head in table.columns[2:] if head not in {"calls", "mean, ms", _CHANGE, "time, %"}]
     return replace(
@@ -63,7 +63,7 @@ def statements(findings: Findings) -> Table:
     )
 
 
-_CHANGE = "change of mean, %"
+_CHANGE = "change in mean, %"
 
 
 def _averages(findings: Findings, table: Table) -> list[list[str]]:
@@ -81,7 +81,7 @@ def relations(findings: Findings) -> Table:
     """The largest tables and indexes."""
     names = findings.telemetry.parts("relation.bytes")
     table = pivot(findings, "Tables and indexes", "relation", names, _OF_RELATIONS, "size, MiB")
-    note = "Hits: blocks found in memory. Live, free, density: by pgstattuple. All figures are in the JSON."
+    note = "hits: buffer hit ratio. live, free, leaf density: from pgstattuple. The JSON has all values."
     return replace(table, note=note if names else "")
 
 
@@ -94,14 +94,14 @@ def drifts(findings: Findings) -> Table:
             for drift in findings.drifts[of.arm.arm]:
                 if drift.key == key:
                     rows.append([drift.name if i == 0 else "", of.arm.name, *_drift_cells(drift)])
-    numeric = ("change per hour", "interval", "% of its mean per hour")
+    numeric = ("change per hour", "CI", "% of mean per hour")
     return Table(
-        "Change during the windows",
-        ("what", "arm", *numeric, "unit"),
+        "Drift within the measurement windows",
+        ("metric", "arm", *numeric, "unit"),
         rows,
-        "Of a single trial the interval is over ten parts of its window, of several it is over the trials.",
+        "The CI is over trials; with a single trial it is over ten parts of its window.",
         frozenset(numeric),
-        dispensable=("interval",),
+        dispensable=("CI",),
     )
 
 
@@ -120,4 +120,4 @@ def _interval(estimate: Estimate) -> str:
     if estimate.low is None or estimate.high is None:
         return ABSENT
     low, high = (signed(end, estimate.decimals, "") for end in (estimate.low, estimate.high))
-    return f"{low}{NO_BREAK}…{NO_BREAK}{high}"
+    return bracketed(low, high).replace(" ", NO_BREAK)

@@ -1,4 +1,4 @@
-"""Why an arm is faster or slower, in words and tables: ``analysis/causes/why.py`` has the numbers."""
+"""Sentences and tables on why an arm is faster or slower; ``analysis/causes/why.py`` computes the numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pgdyno.report.why_sentences import NAMES, name_of, sentences
 
 @dataclass(frozen=True)
 class WhyReport:
-    """Of one arm: sentences for the top of the report, and a table for each decomposition."""
+    """One arm: sentences for the top of the report, and a table for each breakdown of the time."""
 
     why: Why
     sentences: Sequence[str]
@@ -22,8 +22,9 @@ class WhyReport:
 
 
 def build(findings: Findings) -> list[WhyReport]:
-    """An arm after the other; nothing where the probes told nothing of it. Arms that were driven at rates of
-    their own are not asked why one is faster: the tables say what each did at its own.
+    """Return a report for each arm with data from the probes.
+
+    Arms driven at different rates get tables only: comparing their times would mislead.
     """
     verdicts = {of.arm.arm: of.verdict for of in findings.comparisons}
     return [
@@ -46,7 +47,7 @@ def tables(why: Why, findings: Findings) -> list[Table]:
         ("by statement", why.by_statement, _note_on_statements(why)),
     ):
         if waterfall is not None:
-            head = f"Where the time goes, {title}{several}: µs per transaction{findings.at_own_rates}"
+            head = f"Time per transaction {title}{several}, µs{findings.at_own_rates}"
             found.append(_table(head, why, waterfall, note))
     return found
 
@@ -60,7 +61,7 @@ def _table(title: str, why: Why, waterfall: Waterfall, note: str) -> Table:
     rows = [_row(whole, waterfall.whole)]
     rows += [_row(name_of(part.key), part) for part in in_order(waterfall)]
     return Table(
-        f"{title} (less is better)",
+        f"{title} (lower is better)",
         columns,
         rows,
         " ".join([*said, note]),
@@ -71,7 +72,7 @@ def _table(title: str, why: Why, waterfall: Waterfall, note: str) -> Table:
 
 
 def in_order(waterfall: Waterfall) -> list[Part]:
-    """Resources as NAMES has them; statements first, those with the most time before the others."""
+    """Return resources in the order of NAMES, after the statements in descending order of time."""
     place = {key: i for i, key in enumerate(NAMES)}
     return sorted(waterfall.parts, key=lambda part: (place.get(part.key, -1), -max(part.a_us, part.b_us)))
 
@@ -93,37 +94,41 @@ def _level(us: float) -> str:
 
 
 def _note_on_resources(why: Why) -> str:
-    said = ["*: beyond the noise; the intervals are Holm's over the parts, which add up to the whole."]
+    said = [_SIGNIFICANT]
     if why.cpu_is_of_all:
-        said.append("CPU time is that of all processes of the server, for that of the clients' is not known.")
+        said.append("CPU time includes all server processes, because that of client backends is unknown.")
     if why.looks:
-        said.append(f"Waits are known by {counted(round(why.looks), 'look')} at the servers' processes.")
+        samples = counted(round(why.looks), "sample")
+        if why.scaled is None:
+            said.append(f"Wait shares come from {samples} of pg_stat_activity.")
+        else:
+            said.append(
+                f"Wait shares come from {samples} of pg_stat_activity and are scaled by "
+                f"{grouped(why.scaled, 2)} to match the kernel's measured wait time (a woken backend still "
+                "shows its wait event until it gets a CPU)."
+            )
     if any(_negative(part) for part in why.by_resource.parts) if why.by_resource else False:
         said.append(_TOO_MUCH)
-    if why.scaled is not None:
-        said.append(
-            "The looks found more waiting than the kernel, for what has been woken looks so until it has a "
-            f"CPU: waits, the client's among them, are multiplied by {grouped(why.scaled, 2)}."
-        )
     return " ".join(said)
 
 
 def _note_on_statements(why: Why) -> str:
     said = [
-        "*: beyond the noise; the intervals are Holm's over the parts, which add up to the whole.",
-        "Outside of statements: parsing, commit and its WAL, protocol, network, driver.",
+        _SIGNIFICANT,
+        "Outside statements: parsing, commit and its WAL, protocol, network, driver.",
     ]
     if any(_negative(part) for part in why.by_statement.parts) if why.by_statement else False:
         said.append(_TOO_MUCH)
     if why.twice:
         said.append(
-            f"Of {listed(list(why.twice))} statements inside of functions are counted twice: before 14 "
-            "pg_stat_statements does not tell them apart."
+            f"{listed(list(why.twice))}: statements inside functions are counted twice, because "
+            "pg_stat_statements before 14 does not distinguish them."
         )
     return " ".join(said)
 
 
-_TOO_MUCH = "What was measured of the parts is more than the whole: the part below zero says by how much."
+_SIGNIFICANT = "*: significant; the CIs are corrected for all parts (Holm). The parts add up to the whole."
+_TOO_MUCH = "A negative residual means that the measured parts exceed the whole by that amount."
 
 
 def _negative(part: Part) -> bool:

@@ -207,7 +207,7 @@ def noise_caveats(comparisons: Sequence[Comparison], noise: Noise) -> Iterator[C
             yield Caveat(Code.UNDER_NOISE_FLOOR, {**names, **shown, "aa_blocks": noise.n})
     spread = noise.spread
     if noise.is_false_alarm and spread is not None and spread.low is not None and spread.high is not None:
-        interval = f"{signed_percent(spread.low)} … {signed_percent(spread.high)}"
+        interval = f"{signed_percent(spread.low)} to {signed_percent(spread.high)}"
         alarm = share_text(1 - noise.confidence)
         yield Caveat(
             Code.AA_DIFFERS,
@@ -221,13 +221,13 @@ def noise_caveats(comparisons: Sequence[Comparison], noise: Noise) -> Iterator[C
 
 
 def signed_percent(log_ratio: float) -> str:
-    """``+1.23 %``, with a no-break space."""
-    return f"{percent_of(log_ratio):+.2f}\N{NO-BREAK SPACE}%".replace("-", "\N{MINUS SIGN}")
+    """``+1.23%``."""
+    return f"{percent_of(log_ratio):+.2f}%".replace("-", "\N{MINUS SIGN}")
 
 
 def floor_text(log_ratio: float) -> str:
-    """``1.23 %``, of a size on either side."""
-    return f"±{percent_of(log_ratio):.2g}\N{NO-BREAK SPACE}%"
+    """``±1.2%``."""
+    return f"±{percent_of(log_ratio):.2g}%"
 
 
 def read_noise(evidence: Evidence) -> dict[int, Noise]:
