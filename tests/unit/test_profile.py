@@ -105,7 +105,7 @@ def test_where_perf_fails_the_reason_says_what_would_help(errors: str, words: st
 
 def test_without_perf_there_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ProfileError, match="install it"):
+    with pytest.raises(ProfileError, match="perf is not installed"):
         Profiler.start(os.getpid(), 99)
 
 

@@ -118,7 +118,7 @@ def test_the_clients_of_pgbench_do_not_key() -> None:
 )
 def test_a_server_that_is_too_old_for_the_data_is_refused(given: dict[str, Any], major: int) -> None:
     parameters(**given).require_major(major, "a")
-    with pytest.raises(UsageError, match=f"need PostgreSQL {major} or newer: a is of version {major - 1}"):
+    with pytest.raises(UsageError, match=f"require PostgreSQL {major} or newer: a has version {major - 1}"):
         parameters(**given).require_major(major - 1, "a")
 
 

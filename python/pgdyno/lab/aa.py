@@ -109,7 +109,7 @@ def remember(path: Path, history: History, watch: Watch) -> None:
             if entry["log_ratios"]:
                 history.append(entry)
     except OSError as error:
-        watch(Warned(f"the machine's noise cannot be remembered in {history.path}: {error.strerror}"))
+        watch(Warned(f"cannot store the measurement noise in {history.path}: {error.strerror}"))
 
 
 def _entry(evidence: Evidence, number: int) -> dict[str, Any]:

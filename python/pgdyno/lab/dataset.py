@@ -89,7 +89,7 @@ def require_space(
         raise DiskFullError(
             f"{what} need about {format_size(needed)}, "
             f"but only {format_size(free)} are free on the disk of the cache {cache}: {smaller}, "
-            "prune (pgdyno cache prune), or set PGDYNO_CACHE to a larger disk"
+            "run pgdyno cache prune, or set PGDYNO_CACHE to a larger disk"
         )
 
 

@@ -194,7 +194,7 @@ class Telemetry:
         reason = ""
         try:
             if pid is None:
-                raise ProfileError("the server is not ours to profile: let pgdyno start it")
+                raise ProfileError("only servers started by pgdyno can be profiled")
             self._profilers[trial.id] = Profiler.start(pid, hz_for(window_s, len(os.sched_getaffinity(0))))
         except ProfileError as error:
             reason = str(error)

@@ -82,14 +82,14 @@ class Profiler:
                 profiler.give_up()
                 if GONE not in str(error):
                     raise
-        raise ProfileError("the server's processes come and go faster than perf can begin")
+        raise ProfileError("the server processes exit before perf can attach")
 
     @classmethod
     def _launch(cls, pids: Sequence[int], hz: int) -> Self:
         """Not sampling yet."""
         perf = shutil.which("perf")
         if perf is None:
-            raise ProfileError("there is no perf: install it (linux-perf, perf or linux-tools)")
+            raise ProfileError("perf is not installed: install linux-perf, perf or linux-tools")
         folder = Path(tempfile.mkdtemp(prefix="pgdyno-profile-"))
         (order_in, order_out), (answer_in, answer_out) = os.pipe(), os.pipe()
         command = [perf, "record", "-e", EVENT, "-F", str(hz), "-g", "-N", "-B", "-D", "-1"]
@@ -116,7 +116,7 @@ class Profiler:
             self.process.wait(END_S)
             return rows_of(self._stacks(), self.hz)
         except subprocess.TimeoutExpired as error:
-            raise ProfileError(f"perf did not end within {error.timeout:g} s") from None
+            raise ProfileError(f"perf timed out after {error.timeout:g} s") from None
         finally:
             self.give_up()
 
@@ -147,7 +147,7 @@ class Profiler:
                 command, capture_output=True, text=True, errors="replace", timeout=COUNT_S, check=False
             )
         except subprocess.TimeoutExpired as error:
-            raise ProfileError(f"perf script did not end within {error.timeout:g} s") from None
+            raise ProfileError(f"perf script timed out after {error.timeout:g} s") from None
         if done.returncode != 0:
             raise ProfileError(reason_of(done.stderr))
         return stacks_of(done.stdout.splitlines())

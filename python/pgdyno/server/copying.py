@@ -68,5 +68,5 @@ def _copy(source: int, target: int, size_bytes: int) -> None:
             os.lseek(target, done, os.SEEK_SET)
             copied = os.sendfile(target, source, done, count)
         if copied == 0:
-            raise OSError(errno.EIO, "the source became shorter while it was copied")
+            raise OSError(errno.EIO, "the source was truncated during the copy")
         done += copied

@@ -25,7 +25,7 @@ def hold(connection: Connection, number: int, while_waiting: Callable[[], None] 
             while_waiting()
             time.sleep(POLL_S)  # pg_advisory_lock would wait better, but deaf to Ctrl-C and without a word
     except psycopg.Error as error:
-        raise ConnectError(f"the server gives no lock: {error}") from None
+        raise ConnectError(f"cannot take an advisory lock: {error}") from None
 
 
 def held_numbers(connection: Connection) -> set[int]:

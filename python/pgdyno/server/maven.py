@@ -69,7 +69,7 @@ class Maven:
             with zipfile.ZipFile(jar) as archive:
                 inner = [name for name in archive.namelist() if name.endswith(".txz")]
                 if len(inner) != 1:
-                    raise FetchError(f"{jar.name} holds {len(inner)} archives, not one")
+                    raise FetchError(f"{jar.name} contains {len(inner)} archives instead of one")
                 archive.extract(inner[0], work_dir)
         except zipfile.BadZipFile as error:
             raise FetchError(f"{jar.name} cannot be unpacked: {error}") from error
@@ -113,5 +113,5 @@ def check_sha1(jar: Path) -> str:
     except (OSError, IndexError) as error:
         raise FetchError(f"Maven left no verified {jar.name} in its local repository: {error}") from error
     if found != announced.lower():
-        raise FetchError(f"{jar} is damaged: its SHA-1 differs; delete it and try again")
+        raise FetchError(f"{jar} is damaged (SHA-1 mismatch): delete it and try again")
     return found

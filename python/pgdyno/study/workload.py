@@ -71,7 +71,7 @@ class WorkloadParameters(BaseModel):
         """Raises UsageError where that server, of this major version, is too old for the data."""
         if major < self.major_min:
             raise UsageError(
-                f"these data need PostgreSQL {self.major_min} or newer: {server} is of version {major}"
+                f"the data require PostgreSQL {self.major_min} or newer: {server} has version {major}"
             )
 
     @property
