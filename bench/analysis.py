@@ -32,19 +32,20 @@ from pgdyno.evidence.records import (
     Measure,
     Moment,
     Outcome,
-    Plan,
     Reading,
-    Role,
-    Schedule,
     Series,
     Slice,
-    Study,
+    StudyRecord,
     TrialStatus,
 )
 from pgdyno.evidence.writer import Writer
 from pgdyno.probe.host_counters import HostCounters
 from pgdyno.probe.sample import RUNNING, SERIES
 from pgdyno.probe.sampler import CHUNK_S
+from pgdyno.study.arm import ArmSpec
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Role, Schedule
+from pgdyno.study.tpcc import TpccParameters
 
 CPU_S_MAX = 3.0
 MEMORY_MB_MAX = 500.0
@@ -101,23 +102,24 @@ def synthesise(path: Path, directory: Path, trials: int, window_s: int) -> None:
     _copy_first(path, trials, rng)
 
 
-def _study(blocks: int, window_s: int) -> Study:
-    return Study(
+def _study(blocks: int, window_s: int) -> StudyRecord:
+    return StudyRecord(
         title="synthetic: never measured",
         created_unix_s=CREATED_UNIX_S,
         pgdyno_version="bench",
         engine={"profile": "release"},
         command="python -m bench analysis",
-        plan=Plan(
+        plan=Study(
+            title="synthetic",
+            arms=tuple(ArmSpec(name=name, server=name) for name in ("17", "18")),
+            workload=TpccParameters(warehouses=10),
+            clients=8,
             schedule=Schedule.BLOCKS,
-            workload={"kind": "tpcc", "warehouses": 10},
-            margin=0.02,
             seed=1,
-            slice_s=float(window_s),
-            slices_per_arm=1,
-            discard_s=0.05,
-            warm_up_s=0.0,
-            window_s=float(window_s),
+            warmup_s=0.0,
+            rounds=window_s,
+            budget_s=float(window_s),
+            stop="budget",
             blocks_max=blocks,
         ),
         host={"cores": 2},

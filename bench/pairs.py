@@ -31,6 +31,7 @@ from pgdyno.interruption import Interruption
 from pgdyno.probe.cpu import machine_cpu, server_cpu_s
 from pgdyno.study.pgbench import PgbenchParameters
 from pgdyno.study.plan import Driving, Slice
+from pgdyno.study.schedule import Role
 
 Floats = npt.NDArray[np.float64]
 
@@ -121,7 +122,10 @@ def _recorded(conninfo: str, postmaster_pid: int, sizes: Sizes) -> Recording:
     """Raises RuntimeError, EngineError."""
     workload = PgbenchParameters.model_validate({"scale": sizes.pgbench_scale, "scripts": [{"name": SCRIPT}]})
     driving = Driving(workload=workload, clients=CLIENTS)
-    slices = [Slice(0, "warm-up", sizes.recording_s / 60, -1), Slice(0, "measure", sizes.recording_s, 0)]
+    slices = [
+        Slice(0, Role.WARM_UP, sizes.recording_s / 60, -1),
+        Slice(0, Role.MEASURE, sizes.recording_s, 0),
+    ]
     asked = drive_specification(driving, 1, slices, [("server", conninfo)], interval_s=TICK_S)
     recording, before = Recording(), _used_s(postmaster_pid)
 

@@ -9,7 +9,7 @@ import pytest
 from program import Program
 
 from pgdyno.evidence.reader import Evidence
-from pgdyno.study.plan import Study, block_of
+from pgdyno.study.plan import block_of
 
 needs_two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a duet needs two cores")
 
@@ -25,15 +25,14 @@ def test_both_arms_are_driven_at_the_same_time(
     )
     assert ended.status == 0, ended.err
     with Evidence(evidence) as opened:
-        plan, trials, block = opened.study().plan, opened.trials(), opened.blocks()[0]
+        study, trials, block = opened.study().plan, opened.trials(), opened.blocks()[0]
     assert [trial.status for trial in trials] == ["ok", "ok"]
-    assert (plan.schedule, plan.slices_per_arm, plan.slice_s) == ("duet", 8, 0.1)
+    assert (study.schedule, study.rounds, study.slice_s) == ("duet", 8, 0.1)
     times = [[(s.opened_s, s.counted_from_s, s.closed_s) for s in trial.measured] for trial in trials]
     assert times[0] == times[1]
     assert len(times[0]) == 8
     assert all(piece.kinds for trial in trials for piece in trial.measured)
     # Who had which half can be told from the evidence alone.
-    study = Study.model_validate(plan.details["study"])
     assert study.halves is not None
     assert study.halves.all <= os.sched_getaffinity(0)
     halves = [s.half for s in block_of(study, block.block).slices if s.role == "measure" and s.arm == 0]

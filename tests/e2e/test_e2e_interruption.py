@@ -13,7 +13,7 @@ import pytest
 from program import Program, Running, measuring, without_slices
 
 from pgdyno.evidence.reader import Evidence
-from pgdyno.study.plan import Study, block_of
+from pgdyno.study.plan import block_of
 
 LONG = ("--window", "40s", "--slice", "0.5s", "--blocks", "1")
 """A block that does not end before the test ends it."""
@@ -122,7 +122,7 @@ def test_a_killed_pgdyno_leaves_no_server_and_its_study_goes_on_as_if_undisturbe
     assert program.survivors() == []
     assert len(list(program.sockets.iterdir())) == 2  # kill -9 cannot clear these away: the next one does
     with Evidence(evidence) as before:
-        study = Study.model_validate(before.study().plan.details["study"])
+        study = before.study().plan
         assert before.study().ended_unix_s is None
         assert [block.status for block in before.blocks()] == ["done", "running"]
         first = before.trials()[0]

@@ -8,7 +8,7 @@ import pytest
 from program import Program
 
 from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Role
+from pgdyno.study.schedule import Role
 
 BOUNDED = (
     *("--workload", "pgbench", "-b", "select-only", "--scale", "1", "--clients", "2", "--seed", "7"),

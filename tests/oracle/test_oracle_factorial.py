@@ -13,7 +13,7 @@ from scipy import stats
 from pgdyno.analysis.study.cells import Cell, Design, Factor
 from pgdyno.analysis.study.factorial import Effects, effects_of, interactions_of
 from pgdyno.analysis.telemetry.metrics import TPS
-from pgdyno.evidence.records import Schedule
+from pgdyno.study.schedule import Schedule
 
 FACTORS = (
     Factor("server", ("17", "18"), True),

@@ -14,7 +14,7 @@ from pgdyno.analysis.statistics import usl
 from pgdyno.analysis.study.cells import Cell, Design, Factor
 from pgdyno.analysis.study.scalability import Scalability, scalability_of
 from pgdyno.analysis.telemetry.metrics import TPS
-from pgdyno.evidence.records import Schedule
+from pgdyno.study.schedule import Schedule
 
 # SPEC SDM91 on a Sun SPARCcenter 2000, an example of Gunther's, as R's package usl has it. It fits, by least
 # squares of X itself, α = 0.0277285 ± 0.0091217, β = 0.0001044 ± 0.0000199, γ = 89.9952330 ± 14.2134894, with

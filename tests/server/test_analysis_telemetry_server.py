@@ -15,12 +15,13 @@ from server_of_major import build_of
 from ok_trial import ok_trial
 from pgdyno.analysis.telemetry.telemetry import Telemetry, of_trial
 from pgdyno.analysis.telemetry.window import RESET
-from pgdyno.evidence.records import Moment, Reading, Role, Slice, Trial
+from pgdyno.evidence.records import Moment, Reading, Slice, Trial
 from pgdyno.probe.server import PROBES, read
 from pgdyno.server.cache import Cache
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.running import Connection, Server
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
+from pgdyno.study.schedule import Role
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 

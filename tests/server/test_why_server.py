@@ -20,7 +20,7 @@ from pgdyno.drive.specification import drive_specification
 from pgdyno.engine import Event as Said
 from pgdyno.evidence.events import interval_from
 from pgdyno.evidence.reader import joined
-from pgdyno.evidence.records import Ending, Executed, Interval, Role, Series
+from pgdyno.evidence.records import Ending, Executed, Interval, Series
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import Progress, Watch
 from pgdyno.lab.study import Request, start_study
@@ -34,6 +34,7 @@ from pgdyno.study.arm import parse_arm
 from pgdyno.study.cases import only_case
 from pgdyno.study.pgbench import PgbenchParameters, Script
 from pgdyno.study.plan import Driving, Slice, Study
+from pgdyno.study.schedule import Role
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
 

@@ -26,16 +26,17 @@ from pgdyno.evidence.records import (
     Kept,
     Measure,
     Outcome,
-    Plan,
     Reading,
-    Role,
-    Schedule,
     Slice,
-    Study,
+    StudyRecord,
     TrialStatus,
 )
 from pgdyno.evidence.writer import Writer
+from pgdyno.study.arm import ArmSpec
 from pgdyno.study.limit import parse_limit
+from pgdyno.study.plan import Rate, Study
+from pgdyno.study.schedule import Role, Schedule
+from pgdyno.study.tpcc import TpccParameters
 
 SHARES = {"new_order": 10, "payment": 10, "order_status": 1, "delivery": 1, "stock_level": 1}
 MEDIAN_MS = {"new_order": 4.0, "payment": 1.2, "order_status": 0.6, "delivery": 9.0, "stock_level": 1.5}
@@ -93,37 +94,30 @@ class Synthetic:
         return ", ".join(f"{factor} {level}" for factor, level in self.levels.items())
 
 
-def study_of(wanted: Synthetic) -> Study:
-    return Study(
+def study_of(wanted: Synthetic) -> StudyRecord:
+    return StudyRecord(
         title=wanted.title,
         created_unix_s=wanted.created_unix_s,
         pgdyno_version="0.1.0",
         engine={"version": "0.1.0", "profile": "release", "target": "x86_64-unknown-linux-gnu"},
         command="pgdyno compare " + " ".join(wanted.names),
-        plan=Plan(
+        plan=Study(
+            title=wanted.title,
+            arms=tuple(ArmSpec(name=name, server=name) for name in wanted.names),
+            workload=TpccParameters(warehouses=wanted.warehouses),
+            clients=8,
             schedule=wanted.schedule,
-            workload={
-                "kind": "tpcc",
-                "warehouses": wanted.warehouses,
-                "calls": "procedures",
-                "isolation": "read committed",
-            },
             margin=wanted.margin,
             seed=wanted.seed,
-            slice_s=1.0,
-            slices_per_arm=wanted.slices,
-            discard_s=0.05,
-            warm_up_s=3.0,
-            window_s=float(wanted.slices),
-            blocks_max=wanted.blocks,
+            warmup_s=3.0,
+            rounds=wanted.slices + wanted.slices % 2,  # a whole study has pairs of them
+            blocks_max=None if wanted.stops_on_verdict else max(1, wanted.blocks),
             budget_s=600.0,
-            rate_per_s=wanted.fixed_rate_per_s,
-            stops_on_verdict=wanted.stops_on_verdict,
-            details={
-                "arms": [dict(levels) for levels in wanted.arms],
-                **({"study": {"capacity": wanted.capacity}} if wanted.capacity else {}),
-            },
+            rate=None if wanted.fixed_rate_per_s is None else Rate(per_s=wanted.fixed_rate_per_s),
+            stop="verdict" if wanted.stops_on_verdict else "budget",
+            capacity=wanted.capacity,
         ),
+        arm_levels=wanted.arms,
         host=wanted.host,
         case=wanted.case_name,
         levels=wanted.levels,

@@ -226,9 +226,7 @@ def with_aa(
     path: Path, wanted: Synthetic, log_ratios: list[float], before: list[float] | None = None
 ) -> StudyFindings:
     """The study with A/A blocks in which the twin is exactly that much faster; with no noise of their own."""
-    plan = study_of(wanted).plan
-    details = {**plan.details, "why_no_aa": "", "aa_before": before or []}
-    study = replace(study_of(wanted), plan=replace(plan, details=details))
+    study = replace(study_of(wanted), why_no_aa="", aa_before=before or [])
     twins = replace(wanted, names=("17", "17 (twin)"), noise=0.0, case=1)
     hidden = replace(study_of(twins), case="A/A of 17", aa_of=0)
     with Writer.create(path, study, arms_of(wanted), (hidden, arms_of(twins))) as writer:
@@ -349,8 +347,7 @@ def test_the_floor_of_an_average_is_that_of_its_only_case_and_needs_that_of_each
 def test_an_average_under_its_noise_floor_trips_no_gate(tmp_path: Path, size: float, passes: bool) -> None:
     cases = [replace(QUIET, levels={"clients": f"{n + 1}"}, seed=n, case=n) for n in (0, 1)]
     studies = [study_of(of) for of in cases]
-    details = {**studies[0].plan.details, "why_no_aa": ""}
-    studies = [replace(of, plan=replace(of.plan, details=details)) for of in studies]
+    studies = [replace(of, why_no_aa="") for of in studies]
     twins = [replace(of, names=("17", "17 (twin)"), noise=0.0, case=2 + of.case) for of in cases]
     hidden = [(replace(study_of(of), case=f"A/A {of.case}", aa_of=of.case - 2), arms_of(of)) for of in twins]
     seen = [(of, arms_of(wanted)) for of, wanted in zip(studies, cases, strict=True)]

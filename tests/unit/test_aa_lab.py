@@ -18,6 +18,7 @@ from pgdyno.lab.aa import load_of, with_aa
 from pgdyno.lab.prepare import Prepared
 from pgdyno.lab.trial import Lab
 from pgdyno.study.aa import aa_study
+from pgdyno.study.tpcc import TpccParameters
 
 NOWHERE = Path("/nowhere")
 
@@ -65,8 +66,8 @@ def test_only_cases_with_the_same_load_have_their_aa_blocks_in_common(
     cases = []
     for case, (load, study) in enumerate(loads):
         one = study_of(replace(first, case=case))
-        plan = replace(one.plan, workload=load, details={**one.plan.details, "study": study, "why_no_aa": ""})
-        cases.append((replace(one, case=f"case {case}", plan=plan), arms_of(first)))
+        plan = one.plan.model_copy(update={"workload": TpccParameters(**load), **study})
+        cases.append((replace(one, case=f"case {case}", plan=plan, why_no_aa=""), arms_of(first)))
     hidden = [
         (replace(one, case=f"A/A {case}", aa_of=case), arms_of(first)) for case, (one, _) in enumerate(cases)
     ]

@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 from test_analysis_telemetry import trial
+from test_study import make_study
 
 from pgdyno.analysis.steadiness.cycles import Cycles, begun, cycle_caveats, of_arm
 from pgdyno.analysis.telemetry.telemetry import Telemetry
 from pgdyno.caveats import Code
-from pgdyno.evidence.records import Plan, Schedule, Series, Trial
+from pgdyno.evidence.records import Series, Trial
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Schedule
 
 ORDERED = {"ordered_checkpoint_s": 0.4}
 
 
-def plan(schedule: Schedule = Schedule.BLOCKS, checkpoints: int | None = None) -> Plan:
-    details = {"study": {"checkpoints": checkpoints}}
-    return Plan(schedule, {"kind": "tpcc"}, margin=0.02, seed=1, details=details)
+def plan(schedule: Schedule = Schedule.BLOCKS, checkpoints: int | None = None) -> Study:
+    return make_study(schedule=schedule, checkpoints=checkpoints)
 
 
 def told(timed: float, requested: float = 0.0, wal_mib: float = 500.0) -> Telemetry:
@@ -29,13 +31,13 @@ def told(timed: float, requested: float = 0.0, wal_mib: float = 500.0) -> Teleme
 
 
 def found(
-    telemetry: Mapping[int, Telemetry], driver: Mapping[str, Any] | None = None, of: Plan | None = None
+    telemetry: Mapping[int, Telemetry], driver: Mapping[str, Any] | None = None, of: Study | None = None
 ) -> Cycles | None:
     trials: list[Trial] = [replace(trial(number), driver=driver or {}) for number in telemetry]
     return of_arm(of or plan(), trials, {}, telemetry)
 
 
-def code(of: Plan, cycles: Cycles | None) -> Code | None:
+def code(of: Study, cycles: Cycles | None) -> Code | None:
     assert cycles is not None
     caveats = cycle_caveats(of, "18", cycles)
     assert all(caveat.text for caveat in caveats)

@@ -13,8 +13,9 @@ from synthetic_study import Synthetic, arms_of, study_of, write_block
 from pgdyno.analysis.comparison.differences import debugged, differences, unsafe
 from pgdyno.caveats import Caveat, Code
 from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Arm, Schedule, Trial
+from pgdyno.evidence.records import Arm, Trial
 from pgdyno.evidence.writer import Writer
+from pgdyno.study.schedule import Schedule
 
 ONE_BLOCK = Synthetic(blocks=1, slices=2)
 

@@ -12,7 +12,8 @@ from pgdyno.analysis.statistics.series import Point
 from pgdyno.analysis.steadiness.drift import Drift, drift_caveats, drifts
 from pgdyno.analysis.telemetry.telemetry import Telemetry
 from pgdyno.caveats import Code
-from pgdyno.evidence.records import Role, Series, TrialStatus
+from pgdyno.evidence.records import Series, TrialStatus
+from pgdyno.study.schedule import Role
 
 HOUR_S = 3600
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_block, write_study
+from test_study import make_study
 
 from pgdyno.analysis.comparison import comparison_caveats
 from pgdyno.analysis.comparison.verdict import Verdict
@@ -16,8 +17,11 @@ from pgdyno.analysis.study.study import find_study
 from pgdyno.analysis.telemetry.metrics import NOPM, TPM, of_plan
 from pgdyno.caveats import Caveat, Code
 from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import IN_THE_LOG, Counts, Role, Schedule, Slice, TrialStatus
+from pgdyno.evidence.records import IN_THE_LOG, Counts, Slice, TrialStatus
 from pgdyno.evidence.writer import Writer
+from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.plan import Rate
+from pgdyno.study.schedule import Role, Schedule
 
 
 def findings_of(path: Path, wanted: Synthetic) -> Findings:
@@ -138,7 +142,7 @@ def test_a_stored_caveat_stands_for_the_one_that_would_be_computed(tmp_path: Pat
 def test_a_debug_engine_and_a_fixed_load_are_caveats(tmp_path: Path) -> None:
     wanted = Synthetic()
     study = study_of(wanted)
-    plan = dataclasses.replace(study.plan, rate_per_s=500.0)
+    plan = study.plan.model_copy(update={"rate": Rate(per_s=500.0)})
     study = dataclasses.replace(study, engine={"profile": "debug"}, plan=plan)
     Writer.create(tmp_path / "e", study, arms_of(wanted)).close()
     with Evidence(tmp_path / "e") as evidence:
@@ -180,7 +184,7 @@ def test_a_slice_without_its_pair_is_left_out_of_the_ratio(tmp_path: Path) -> No
 
 
 def test_another_workload_is_judged_by_transactions_per_second() -> None:
-    plan = dataclasses.replace(study_of(Synthetic()).plan, workload={"kind": "select-only"})
+    plan = make_study(workload=PgbenchParameters(scale=1))
     assert next(metric.unit for metric in of_plan(plan, {})) == "tx/s"
 
 

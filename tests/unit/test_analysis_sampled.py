@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from pgdyno.analysis.telemetry.sampled import cpu, growth_per_s, lateness, own_spans, rates, waits
-from pgdyno.evidence.records import Role, Series, Slice
+from pgdyno.evidence.records import Series, Slice
+from pgdyno.study.schedule import Role
 
 
 def series(probe: str = "server", late_s: list[float] | None = None, **columns: list[float]) -> Series:

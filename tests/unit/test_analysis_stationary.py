@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 import scipy.stats
 from test_analysis_telemetry import arm, trial
+from test_study import make_study
 
 from pgdyno.analysis.statistics.series import Point
 from pgdyno.analysis.statistics.stationary import (
@@ -26,7 +27,9 @@ from pgdyno.analysis.statistics.stationary import (
 )
 from pgdyno.analysis.steadiness.steadiness import steadiness, steady_state_caveats
 from pgdyno.caveats import Code
-from pgdyno.evidence.records import Counts, Plan, Role, Schedule, Slice, Trial
+from pgdyno.evidence.records import Counts, Slice, Trial
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Role, Schedule
 
 Floats = npt.NDArray[np.float64]
 Shape = Callable[[Floats], Floats]
@@ -50,8 +53,8 @@ def flat(share: Floats) -> Floats:
     return np.ones_like(share)
 
 
-def plan(schedule: Schedule) -> Plan:
-    return Plan(schedule, {"kind": "tpcc"}, margin=0.02, seed=1)
+def plan(schedule: Schedule) -> Study:
+    return make_study(schedule=schedule)
 
 
 def in_slices(

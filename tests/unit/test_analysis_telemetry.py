@@ -31,15 +31,8 @@ from pgdyno.analysis.telemetry.telemetry import (
 from pgdyno.analysis.telemetry.window import RESET
 from pgdyno.caveats import Code
 from pgdyno.estimate import Better
-from pgdyno.evidence.records import (
-    Arm,
-    Moment,
-    Reading,
-    Role,
-    Series,
-    Slice,
-    Trial,
-)
+from pgdyno.evidence.records import Arm, Moment, Reading, Series, Slice, Trial
+from pgdyno.study.schedule import Role
 
 SQL = Path(pgdyno.__file__).parent / "probe" / "sql"
 MIB = 1 << 20

@@ -9,7 +9,8 @@ from test_analysis_telemetry import arm, trial
 
 from pgdyno.analysis.steadiness.warm_up import warm_up_caveats, warm_ups
 from pgdyno.caveats import Code
-from pgdyno.evidence.records import Role, Slice, Trial
+from pgdyno.evidence.records import Slice, Trial
+from pgdyno.study.schedule import Role
 
 
 def warmed(number: int, driven_s: float, by: str, looks: int, looks_steady: int) -> Trial:

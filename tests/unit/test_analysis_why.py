@@ -21,8 +21,9 @@ from pgdyno.analysis.telemetry.client_time import ClientTime, Looks, kind_of, lo
 from pgdyno.analysis.telemetry.counters import Growth
 from pgdyno.analysis.telemetry.statements import statements
 from pgdyno.analysis.telemetry.window import Window
-from pgdyno.evidence.records import Counts, Role, Series, Slice, Trial
+from pgdyno.evidence.records import Counts, Series, Slice, Trial
 from pgdyno.report.why_sentences import sentences
+from pgdyno.study.schedule import Role
 
 CLIENTS, CONFIDENCE = 8, 0.95
 ARMS = arms_of(Synthetic())

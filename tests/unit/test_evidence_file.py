@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_study
+from test_study import make_study
 
 from edited_evidence import edited
 from pgdyno.caveats import Caveat, Code
@@ -37,12 +39,15 @@ from pgdyno.evidence.records import (
     Moment,
     Outcome,
     Reading,
-    Role,
     Series,
     Slice,
     TrialStatus,
 )
 from pgdyno.evidence.writer import Writer
+from pgdyno.study.arm import ArmSpec
+from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.plan import Driving, Rate
+from pgdyno.study.schedule import Role
 
 SMALL = Synthetic(blocks=2, slices=2)
 KINDS = {"new_order": Counts(ok=90, rolled_back=1, failed=2, skipped=0, retried=3), "payment": Counts(ok=88)}
@@ -368,7 +373,13 @@ def make_newer(path: Path) -> None:
 
 
 def make_older(path: Path) -> None:
-    set_version(path, SCHEMA_VERSION - 1)
+    """Write the file of pgdyno 0.1."""
+    kept = Path(__file__).parents[1] / "data" / "evidence_version_3.sqlite.gz"
+    path.write_bytes(gzip.decompress(kept.read_bytes()))
+
+
+def make_unreleased(path: Path) -> None:
+    set_version(path, 2)
 
 
 def set_version(path: Path, version: int) -> None:
@@ -398,7 +409,8 @@ def make_directory(path: Path) -> None:
         (make_scribbled, "damaged .*: restore it from a copy"),
         (make_lacking, r"damaged \(it lacks the table histogram\): restore it from a copy"),
         (make_newer, "newer pgdyno .*: upgrade pgdyno"),
-        (make_older, "older pgdyno .*: read it with the pgdyno that wrote it"),
+        (make_older, r"evidence version 3, this one reads 4\): read it with pgdyno 0\.1"),
+        (make_unreleased, "older pgdyno .*: read it with the pgdyno that wrote it"),
     ],
 )
 def test_a_file_that_is_not_sound_evidence_is_refused(tmp_path: Path, spoil: object, complaint: str) -> None:
@@ -449,6 +461,30 @@ def test_a_plan_that_is_not_understood_is_refused(tmp_path: Path) -> None:
         connection.execute("UPDATE study_case SET plan = json_set(plan, '$.schedule', 'by the moon')")
     with Evidence(tmp_path / "e") as evidence, pytest.raises(EvidenceError, match="does not understand"):
         evidence.study()
+
+
+def test_the_study_comes_back_as_it_was_planned_but_for_passwords(tmp_path: Path) -> None:
+    dsn = ArmSpec(name="running", server="host=db password=secret", is_dsn=True)
+    arms = (*make_study().arms[:1], dsn)
+    driving = Driving(workload=PgbenchParameters(scale=3), clients=5, rate=Rate(per_s=70.0))
+    other = driving.model_copy(update={"clients": 6})
+    planned = make_study(arms=arms, **dict(driving), drivings=(driving, other), halves=None, warmup_min_s=1.0)
+    levels = ({"clients": "5"}, {"clients": "6"})
+    described = replace(
+        study_of(SMALL), plan=planned, arm_levels=levels, why_no_aa="refused", aa_before=[0.25, -0.5]
+    )
+    Writer.create(tmp_path / "e", described, arms_of(SMALL)).close()
+    with Evidence(tmp_path / "e") as evidence:
+        found = evidence.study()
+    assert found.plan == planned.model_copy(
+        update={"arms": (arms[0], dsn.model_copy(update={"server": "host=db password=***"}))}
+    )
+    assert (list(found.arm_levels), found.why_no_aa, found.aa_before) == (
+        list(levels),
+        "refused",
+        [0.25, -0.5],
+    )
+    assert (found.aa_of, found.aa_arm) == (None, None)
 
 
 def test_a_full_disk_is_reported_and_loses_nothing_that_was_written(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from pgdyno.errors import EvidenceError
 from pgdyno.evidence import packing
 from pgdyno.evidence.events import failures_from, histograms_from, interval_from, slice_from
 from pgdyno.evidence.masking import mask_passwords, masked_json
-from pgdyno.evidence.records import Block, Counts, Failure, Measure, Outcome, Role, TrialStatus
+from pgdyno.evidence.records import Block, Counts, Failure, Measure, Outcome, TrialStatus
 from pgdyno.evidence.writer import Writer
+from pgdyno.study.schedule import Role
 
 COUNTS = {"ok": 7, "rolled_back": 1, "failed": 2, "skipped": 0, "retried": 3}
 

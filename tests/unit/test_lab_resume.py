@@ -38,9 +38,7 @@ def resumed(path: Path, minutes: float | None, monkeypatch: pytest.MonkeyPatch, 
     write_study(path, Synthetic(stops_on_verdict=False))
     stored = make_study(**{"stop": "budget", **changes}).model_dump_json()
     with edited(path) as connection:
-        connection.execute(
-            "UPDATE study_case SET plan = json_set(plan, '$.details.study', json(?))", (stored,)
-        )
+        connection.execute("UPDATE study_case SET plan = ?", (stored,))
     monkeypatch.setattr(lab_study, "prepare", made_ready)
     monkeypatch.setattr(lab_study, "require_comparable", lambda *_: None)
     monkeypatch.setattr(lab_study, "_measure", lambda *_: Ending.BUDGET)

@@ -30,13 +30,14 @@ from pgdyno.cli.report import names_of_files, read_hosts
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.estimate import Better
 from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Ending, Schedule
+from pgdyno.evidence.records import Ending
 from pgdyno.report.as_csv import COLUMNS_OF_HOSTS, to_csv
 from pgdyno.report.as_json import to_json
 from pgdyno.report.hosts import HostsReport, between, build_hosts
 from pgdyno.report.html import to_html
 from pgdyno.report.markdown import to_markdown
 from pgdyno.report.terminal import print_terminal
+from pgdyno.study.schedule import Schedule
 
 DOCS = Path(__file__).parents[2] / "docs"
 LARGE = {**HOST, "processor": "Intel Xeon Gold 6338", "cores": 64, "memory_bytes": 270_000_000_000}

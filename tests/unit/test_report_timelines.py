@@ -14,10 +14,11 @@ from pgdyno.analysis.statistics.series import POINTS_MAX, Point, throughput
 from pgdyno.analysis.steadiness.cycles import begun
 from pgdyno.cli.report import read_report
 from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Executed, Role, Series
+from pgdyno.evidence.records import Executed, Series
 from pgdyno.report.html import to_html
 from pgdyno.report.svg import Scale
 from pgdyno.report.timelines import TICKS_APART, checkpoint_ticks, wal_rate
+from pgdyno.study.schedule import Role
 
 MIB = 1 << 20
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from test_study import make_study
 
 from pgdyno.analysis.telemetry import metrics
-from pgdyno.evidence.records import Plan, Schedule
 from pgdyno.study.cases import cases_of
 from pgdyno.study.file import StudyFile
 from pgdyno.study.mix import DECK, KINDS, canonical_mix, has_new_orders, is_tpcc_mix, weights_of
-from pgdyno.study.plan import Study
+from pgdyno.study.plan import Driving, Study
 from pgdyno.study.tpcc import TpccParameters
 from pgdyno.workload.tpcc.workload import Tpcc
 
@@ -96,12 +94,10 @@ def test_a_mix_shapes_no_data_and_stands_in_the_name() -> None:
     assert (usual.name, own.name) == ("tpcc, 2 warehouses", "tpcc, 2 warehouses, mix payment=1")
 
 
-def plan(*mixes: str) -> Plan:
-    workloads: list[dict[str, Any]] = [
-        TpccParameters(warehouses=1, mix=mix).model_dump() for mix in mixes or (DECK,)
-    ]
-    drivings = [{"workload": one} for one in workloads] if len(mixes) > 1 else None
-    return Plan(Schedule.SLICES, workloads[0], 0.02, 1, details={"study": {"drivings": drivings}})
+def plan(*mixes: str) -> Study:
+    workloads = [TpccParameters(warehouses=1, mix=mix) for mix in mixes or (DECK,)]
+    drivings = [Driving(workload=one, clients=4) for one in workloads] if len(mixes) > 1 else None
+    return make_study(workload=workloads[0], drivings=drivings)
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,14 @@ import pytest
 
 from pgdyno.caveats import Code
 from pgdyno.drive.run import Run
-from pgdyno.evidence.records import Role, Slice
+from pgdyno.evidence.records import Slice
 from pgdyno.lab.arm import LabArm
 from pgdyno.lab.trial_caveats import Surroundings, driver_busy, trial_caveats
 from pgdyno.probe.cpu import MachineCpu
 from pgdyno.study.arm import parse_arms
 from pgdyno.study.halves import Halves
 from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Role
 from pgdyno.study.tpcc import TpccParameters
 
 

@@ -38,8 +38,9 @@ from pgdyno.lab.study import Request
 from pgdyno.study.arm import parse_arms
 from pgdyno.study.cases import only_case
 from pgdyno.study.limit import parse_limit
-from pgdyno.study.plan import TOGETHER, Study
+from pgdyno.study.plan import Study
 from pgdyno.study.probes import DEFAULT_PROBES, ProbeName
+from pgdyno.study.schedule import TOGETHER
 from pgdyno.study.sizing import (
     default_clients,
     default_scale,

@@ -33,6 +33,7 @@ from pgdyno.server.running import Connection
 from pgdyno.server.version import version_of
 from pgdyno.server.witness import keep_idle, require_undisturbed
 from pgdyno.study.plan import DISCARD_S, Driving, Slice
+from pgdyno.study.schedule import Role
 from pgdyno.study.sizing import default_clients
 from pgdyno.study.workload import Pace
 from pgdyno.units import format_duration, parse_duration_s
@@ -119,8 +120,8 @@ def drive(
                 threads=threads,
             )
         )
-        slices = [Slice(0, "warm-up", warmup_s, 0)] if warmup_s > 0 else []
-        slices.append(Slice(0, "measure", window_s, 0))
+        slices = [Slice(0, Role.WARM_UP, warmup_s, 0)] if warmup_s > 0 else []
+        slices.append(Slice(0, Role.MEASURE, window_s, 0))
         specification = drive_specification(
             driving, secrets.randbelow(2**48) if seed is None else seed, slices, [(name, remote.dsn.conninfo)]
         )

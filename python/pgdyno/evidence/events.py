@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pgdyno.evidence.packing import pairs_from
-from pgdyno.evidence.records import Counts, Failure, Histogram, Interval, Measure, Role, Slice
+from pgdyno.evidence.records import Counts, Failure, Histogram, Interval, Measure, Slice
+from pgdyno.study.schedule import Role
 
 Event = Mapping[str, Any]
 

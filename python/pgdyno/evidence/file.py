@@ -16,6 +16,9 @@ from pgdyno.evidence.ranges import column_out_of_range
 APPLICATION_ID = 0x7067646E
 SCHEMA_VERSION = 4
 
+RELEASES = {3: "0.1"}
+"""Schema version → the release of pgdyno that reads it."""
+
 CHECKED_BYTES_MAX = 64 << 20
 """SQLite's own structures are checked before a file is written to, and before one up to this size is read.
 The checksums are compared in any case."""
@@ -91,9 +94,10 @@ def _refuse_what_is_not_ours(connection: sqlite3.Connection, path: Path) -> None
             f"(evidence version {version}, this one reads {SCHEMA_VERSION}): upgrade pgdyno"
         )
     if version < SCHEMA_VERSION:
+        reader = RELEASES.get(version)
         raise EvidenceError(
             f"{path} was written by an older pgdyno (evidence version {version}, this one reads "
-            f"{SCHEMA_VERSION}): read it with the pgdyno that wrote it"
+            f"{SCHEMA_VERSION}): read it with {f'pgdyno {reader}' if reader else 'the pgdyno that wrote it'}"
         )
     there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
     for table in re.findall(r"CREATE TABLE (\w+)", _schema()):

@@ -32,17 +32,16 @@ from pgdyno.evidence.records import (
     Kept,
     Measure,
     Moment,
-    Plan,
     Points,
     Reading,
-    Role,
-    Schedule,
     Series,
     Slice,
-    Study,
+    StudyRecord,
     Trial,
     TrialStatus,
 )
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Role
 
 OF_CASE = "WHERE trial IN (SELECT trial FROM trial WHERE case_id = ?)"
 
@@ -93,21 +92,20 @@ class Evidence:
         rows = self._rows("SELECT case_id, aa_of FROM study_case WHERE aa_of IS NOT NULL ORDER BY case_id")
         return {row["case_id"]: row["aa_of"] for row in rows}
 
-    def study(self, case: int = 0) -> Study:
+    def study(self, case: int = 0) -> StudyRecord:
         """The study, seen from one of its cases."""
         rows = self._rows("SELECT * FROM study, study_case WHERE case_id = ?", case)
         if len(rows) != 1:
             raise EvidenceError(f"{self.path} has no study in it: restore it from a copy")
         row = rows[0]
         with self._understood():
-            plan = self._json(row["plan"])
-            return Study(
+            return StudyRecord(
                 title=row["title"],
                 created_unix_s=row["created_unix_s"],
                 pgdyno_version=row["pgdyno_version"],
                 engine=self._json(row["engine"]),
                 command=row["command"],
-                plan=Plan(**{**plan, "schedule": Schedule(plan["schedule"])}),
+                plan=Study.model_validate_json(row["plan"]),
                 host=self._json(row["host"]),
                 ended_unix_s=row["ended_unix_s"],
                 ended_because=None if row["ended_because"] is None else Ending(row["ended_because"]),
@@ -116,7 +114,11 @@ class Evidence:
                 file=row["file"],
                 changes=self._json(row["changes"]),
                 published=self._json(row["published"]),
+                arm_levels=self._json(row["arm_levels"]),
+                why_no_aa=row["why_no_aa"],
                 aa_of=row["aa_of"],
+                aa_arm=row["aa_arm"],
+                aa_before=self._json(row["aa_before"]),
             )
 
     def arms(self, case: int = 0) -> list[Arm]:

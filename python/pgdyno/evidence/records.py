@@ -14,32 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Role
+
 Json = Mapping[str, Any]
 Pairs = npt.NDArray[np.uint64]
 """Shape (n, 2): value in ns, how many; ascending in the value."""
 Points = npt.NDArray[np.float64]
 """Shape (samples, columns)."""
-
-
-class Schedule(StrEnum):
-    """How a block is laid out."""
-
-    SLICES = "slices"
-    DUET = "duet"
-    BLOCKS = "blocks"
-    SEQUENTIAL = "sequential"
-
-    @property
-    def is_together(self) -> bool:
-        """Whether the servers of all arms were up at the same time, and their trials cut into slices."""
-        return self in (Schedule.SLICES, Schedule.DUET)
-
-
-class Role(StrEnum):
-    """What a slice is for."""
-
-    WARM_UP = "warm-up"
-    MEASURE = "measure"
 
 
 class BlockStatus(StrEnum):
@@ -90,61 +72,19 @@ class Measure(StrEnum):
     LAG = "lag"
 
 
-RESUMED_FOR_MORE = "resumed_for_more"
-"""In a plan's details: that the length fixed beforehand was not kept."""
+NOT_ASKED_FOR = "it was not asked for"
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What was to be done. ``margin`` and ``confidence`` are shares: 0.02 and 0.95."""
-
-    schedule: Schedule
-    workload: Json  # {"kind": "tpcc", …}
-    margin: float
-    seed: int
-    slice_s: float | None = None  # null where a trial is one slice
-    slices_per_arm: int | None = None  # measured ones, in a block
-    discard_s: float = 0.0
-    warm_up_s: float | None = None
-    window_s: float | None = None  # measured, per trial
-    blocks_max: int | None = None
-    budget_s: float | None = None
-    confidence: float = 0.95
-    pacing: str = "none"
-    rate_per_s: float | None = None  # of an open loop
-    stops_on_verdict: bool = False  # looks after every block, and ends where all is decided
-    details: Json = field(default_factory=dict)  # anything else that is needed to repeat it
-
-    @property
-    def was_resumed_for_more(self) -> bool:
-        """Whether time was added when it was resumed: then someone may have looked before."""
-        return bool(self.details.get(RESUMED_FOR_MORE))
-
-    @property
-    def may_be_looked_at_again(self) -> bool:
-        """Whether the number of blocks was not fixed beforehand, so that one look is not all."""
-        return self.stops_on_verdict or self.was_resumed_for_more
-
-    @property
-    def load_is_fixed(self) -> bool:
-        """Whether the clients start transactions by the clock, however fast the server is."""
-        return self.rate_per_s is not None or self.pacing != "none" or self.searches_capacity
-
-    @property
-    def searches_capacity(self) -> bool:
-        """Whether each block sought the highest rate that keeps a limit of latency, and measured there."""
-        asked = self.details.get("study", {}).get("capacity") is not None
-        return asked and self.rate_per_s is None and self.pacing == "none"
-
-
-@dataclass(frozen=True)
-class Study:
+class StudyRecord:
     """The row of ``study``, seen from one of its cases, whose ``plan`` this is.
 
     ``case`` is that case's name, empty where there is just one; ``levels`` its factors' levels. ``file`` and
     ``changes`` are of a study file: its text, and what was fitted to this machine; ``published`` its tables
-    of the source, as ``study.published`` reads them. ``aa_of``: of hidden A/A blocks, the case whose arm they
-    double.
+    of the source, as ``study.published`` reads them. ``arm_levels``: of each arm, its levels of the factors
+    compared. ``why_no_aa``: why the case has no A/A blocks, empty where it has; ``aa_before``: log ratios of
+    A/A blocks of earlier studies under its load. ``aa_of``, ``aa_arm``: of hidden A/A blocks, the case and
+    the arm that they double.
     """
 
     title: str
@@ -152,7 +92,7 @@ class Study:
     pgdyno_version: str
     engine: Json
     command: str
-    plan: Plan
+    plan: Study
     host: Json
     ended_unix_s: float | None = None
     ended_because: Ending | None = None
@@ -161,7 +101,11 @@ class Study:
     file: str = ""
     changes: Sequence[Json] = ()
     published: Json | None = None
+    arm_levels: Sequence[Mapping[str, str]] = ()
+    why_no_aa: str = NOT_ASKED_FOR
     aa_of: int | None = None
+    aa_arm: int | None = None
+    aa_before: Sequence[float] = ()
 
 
 class Kept(StrEnum):

@@ -20,13 +20,13 @@ from pgdyno.evidence.records import (
     Reading,
     Series,
     Slice,
-    Study,
+    StudyRecord,
 )
 
 Row = tuple[object, ...]
 
 
-def of_study(study: Study) -> Row:
+def of_study(study: StudyRecord) -> Row:
     """Of ``study``, without its key."""
     return (
         mask_passwords(study.title),
@@ -43,9 +43,19 @@ def of_study(study: Study) -> Row:
     )
 
 
-def of_case(case: int, study: Study) -> Row:
+def of_case(case: int, study: StudyRecord) -> Row:
     """Of ``study_case``."""
-    return (case, study.case, masked_json(study.levels), masked_json(asdict(study.plan)), study.aa_of)
+    return (
+        case,
+        study.case,
+        masked_json(study.levels),
+        masked_json(study.plan.model_dump(mode="json")),
+        masked_json(study.arm_levels),
+        mask_passwords(study.why_no_aa),
+        study.aa_of,
+        study.aa_arm,
+        masked_json(study.aa_before),
+    )
 
 
 def of_arm(case: int, arm: Arm) -> Row:

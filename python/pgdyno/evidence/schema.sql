@@ -31,8 +31,12 @@ CREATE TABLE study_case (
     case_id             INTEGER PRIMARY KEY,    -- 0, 1, …
     name                TEXT NOT NULL UNIQUE,   -- empty where there is just one
     levels              TEXT NOT NULL,          -- JSON: factor → level
-    plan                TEXT NOT NULL,          -- JSON: see records.Plan
-    aa_of               INTEGER REFERENCES study_case  -- of A/A blocks: the case of which they double an arm; its arms are that and its twin. Else null
+    plan                TEXT NOT NULL,          -- JSON: see Study in study/plan.py
+    arm_levels          TEXT NOT NULL,          -- JSON: list of {factor: level}, one for each arm, of the factors compared
+    why_no_aa           TEXT NOT NULL,          -- why the case has no A/A blocks; empty where it has
+    aa_of               INTEGER REFERENCES study_case,  -- of A/A blocks: the case of which they double an arm; its arms are that and its twin. Else null
+    aa_arm              INTEGER,                -- of A/A blocks: the arm of that case that they double. Else null
+    aa_before           TEXT NOT NULL           -- JSON: list of log ratios of A/A blocks of earlier studies under the same load
 ) STRICT;
 
 -- One row per arm of a case; index 0 is the baseline.

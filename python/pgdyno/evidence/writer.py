@@ -36,7 +36,6 @@ from pgdyno.evidence.lock import WriterLock
 from pgdyno.evidence.masking import masked_json
 from pgdyno.evidence.packing import pack_text
 from pgdyno.evidence.records import (
-    RESUMED_FOR_MORE,
     Arm,
     Badge,
     Block,
@@ -47,7 +46,7 @@ from pgdyno.evidence.records import (
     Outcome,
     Series,
     Slice,
-    Study,
+    StudyRecord,
     TrialStatus,
 )
 
@@ -68,7 +67,7 @@ class Writer:
 
     @classmethod
     def create(
-        cls, path: Path, study: Study, arms: Sequence[Arm], *further: tuple[Study, Sequence[Arm]]
+        cls, path: Path, study: StudyRecord, arms: Sequence[Arm], *further: tuple[StudyRecord, Sequence[Arm]]
     ) -> Self:
         """A new file. Raises EvidenceExistsError where there is one: evidence is never overwritten.
 
@@ -141,12 +140,9 @@ class Writer:
     def note_more_time(self) -> None:
         """That the study goes on beyond what was fixed beforehand: of every case, and of its A/A blocks."""
         with self._transaction() as connection:
-            for case, stored in connection.execute("SELECT case_id, plan FROM study_case").fetchall():
-                plan = json.loads(stored)
-                plan["details"] = {**plan.get("details", {}), RESUMED_FOR_MORE: True}
-                connection.execute(
-                    "UPDATE study_case SET plan = ? WHERE case_id = ?", (masked_json(plan), case)
-                )
+            connection.execute(
+                "UPDATE study_case SET plan = json_set(plan, '$.resumed_for_more', json('true'))"
+            )
 
     def add_machine_state(self, state: Json) -> None:
         """How the machine was before the study or after it: one more under ``states`` of its host."""
@@ -289,13 +285,15 @@ class Writer:
         """Close, whatever happened."""
         self.close()
 
-    def _insert_study(self, cases: Sequence[tuple[Study, Sequence[Arm]]]) -> None:
+    def _insert_study(self, cases: Sequence[tuple[StudyRecord, Sequence[Arm]]]) -> None:
         with self._transaction() as connection:
             connection.execute(
                 "INSERT INTO study VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows.of_study(cases[0][0])
             )
             for case, (study, arms) in enumerate(cases):
-                connection.execute("INSERT INTO study_case VALUES (?, ?, ?, ?, ?)", rows.of_case(case, study))
+                connection.execute(
+                    "INSERT INTO study_case VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows.of_case(case, study)
+                )
                 connection.executemany(
                     "INSERT INTO arm VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     [rows.of_arm(case, arm) for arm in arms],
@@ -349,7 +347,7 @@ def _take_name(half_made: Path, path: Path) -> None:
         half_made.rename(path)
 
 
-def _make(path: Path, cases: Sequence[tuple[Study, Sequence[Arm]]], lock: WriterLock) -> None:
+def _make(path: Path, cases: Sequence[tuple[StudyRecord, Sequence[Arm]]], lock: WriterLock) -> None:
     file.create(path)
     writer = Writer(path, file.open_for_writing(path), lock)
     try:

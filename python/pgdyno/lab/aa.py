@@ -33,10 +33,12 @@ def new_numbers(ready: Sequence[Prepared]) -> Numbers:
 
 def numbers_of(evidence: Evidence) -> Numbers:
     """Of a study that goes on."""
-    return {
-        (case, int(evidence.study(number).plan.details["aa_arm"])): number
-        for number, case in evidence.aa_cases().items()
-    }
+    found = {}
+    for number, case in evidence.aa_cases().items():
+        arm = evidence.study(number).aa_arm
+        assert arm is not None  # of A/A blocks
+        found[case, arm] = number
+    return found
 
 
 def spent_s(evidence: Evidence) -> float:
@@ -46,8 +48,8 @@ def spent_s(evidence: Evidence) -> float:
 
 
 def aa_records(
-    described: Sequence[records.Study], ready: Sequence[Prepared]
-) -> Iterator[tuple[records.Study, Sequence[records.Arm]]]:
+    described: Sequence[records.StudyRecord], ready: Sequence[Prepared]
+) -> Iterator[tuple[records.StudyRecord, Sequence[records.Arm]]]:
     """As the evidence keeps them, in the order of ``new_numbers``. ``described``: the study's cases."""
     for case, prepared in enumerate(ready):
         for arm, doubled in prepared.aa.items():
@@ -81,10 +83,10 @@ def load_of(study: Study) -> dict[str, Any]:
 
 
 def with_before(
-    described: Sequence[tuple[records.Study, Sequence[records.Arm]]],
+    described: Sequence[tuple[records.StudyRecord, Sequence[records.Arm]]],
     ready: Sequence[Prepared],
     history: History,
-) -> list[tuple[records.Study, Sequence[records.Arm]]]:
+) -> list[tuple[records.StudyRecord, Sequence[records.Arm]]]:
     """With A/A blocks of earlier studies in each case's plan, the latest of each of its loads: a report is
     made from the evidence alone. Loads differ where arms' settings or drivings do.
     """
@@ -95,8 +97,7 @@ def with_before(
             if (load := load_of(doubled.study)) not in loads:
                 loads.append(load)
         before = [d for load in loads for d in history.aa_before(study.host, load)]
-        details = {**study.plan.details, "aa_before": before}
-        found.append((replace(study, plan=replace(study.plan, details=details)), arms))
+        found.append((replace(study, aa_before=before), arms))
     return found
 
 
@@ -119,31 +120,28 @@ def _entry(evidence: Evidence, number: int) -> dict[str, Any]:
         "id": f"aa {study.created_unix_s} {number}",
         "at_unix_s": study.created_unix_s,
         "machine": machine_of(study.host),
-        "load": load_of(Study.model_validate(study.plan.details["study"])),
+        "load": load_of(study.plan),
         "log_ratios": aa_log_ratios(evidence, number),
     }
 
 
-def _record(whole: records.Study, case: int, arm: int, study: Study) -> records.Study:
+def _record(whole: records.StudyRecord, case: int, arm: int, study: Study) -> records.StudyRecord:
     name = f"A/A of {study.arms[0].name}"
-    plan = replace(
-        whole.plan,
-        workload=study.workload.model_dump(),
-        seed=study.seed,
-        blocks_max=None,
-        pacing=study.pacing,
-        rate_per_s=study.rate.per_s if study.rate else None,
-        details={"study": study.model_dump(mode="json"), "arms": [{}, {}], "aa_arm": arm},
-    )
     return replace(
-        whole, case=f"{whole.case}: {name}" if whole.case else name, levels={}, plan=plan, aa_of=case
+        whole,
+        case=f"{whole.case}: {name}" if whole.case else name,
+        levels={},
+        plan=study.without_passwords(),
+        arm_levels=[{}, {}],
+        aa_of=case,
+        aa_arm=arm,
+        aa_before=(),
     )
 
 
 def rates_so_far_of(evidence: Evidence, number: int) -> dict[int, list[Rates]]:
     """What the warm-ups of such blocks have shown."""
-    study = Study.model_validate(evidence.study(number).plan.details["study"])
-    return rates_so_far(evidence, number, study)
+    return rates_so_far(evidence, number, evidence.study(number).plan)
 
 
 def with_aa(

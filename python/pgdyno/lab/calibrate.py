@@ -18,7 +18,6 @@ from pgdyno.lab.study import Request, WatchFor, resume_study, start_study
 from pgdyno.server.build import Build
 from pgdyno.server.cache import Cache
 from pgdyno.server.find import system_builds
-from pgdyno.study.plan import Study
 
 TITLE = "Calibration of this machine"
 
@@ -65,7 +64,7 @@ def outcome_of(path: Path) -> Outcome | None:
         "pgdyno_version": __version__,
         "machine": machine_of(study.host),
         "server": str(arm.server.get("label") or arm.server.get("version")),
-        "workload": Study.model_validate(study.plan.details["study"]).workload.name,
+        "workload": study.plan.workload.name,
         "clients": arm.clients,
         "results": as_values(calibration),
         "sd_restart": calibration.sd_restart,

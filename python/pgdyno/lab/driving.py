@@ -9,7 +9,6 @@ from pgdyno.drive.run import Run, run_drive
 from pgdyno.drive.specification import Pinning, drive_specification
 from pgdyno.engine import Event
 from pgdyno.errors import EngineError
-from pgdyno.evidence import records
 from pgdyno.evidence.events import interval_from, slice_from
 from pgdyno.lab.arm import LabArm
 from pgdyno.lab.checkpoints import order_checkpoints
@@ -22,6 +21,7 @@ from pgdyno.lab.warming import WarmUp
 from pgdyno.probe.cpu import server_cpu_s
 from pgdyno.probe.series import step_for
 from pgdyno.study.plan import Block, Driving, Slice, Study
+from pgdyno.study.schedule import Role
 
 Seen = dict[str, Surroundings]
 
@@ -127,7 +127,7 @@ def _note_slice(lab: Lab, trial: Trial, event: Event) -> None:
     piece = slice_from(event)
     lab.writer.add_slice(trial.id, piece)
     trial.slices.append(piece)
-    if piece.role is records.Role.MEASURE:
+    if piece.role is Role.MEASURE:
         trial.counted_s += piece.counted_s
         trial.ok.update({kind: counts.ok for kind, counts in piece.kinds.items()})
 
@@ -137,7 +137,7 @@ def _note_interval(lab: Lab, trial: Trial, event: Event) -> None:
     lab.writer.add_interval(trial.id, interval)
     n = sum(counts.executed for counts in interval.kinds.values())
     share = None
-    if interval.role is records.Role.MEASURE:
+    if interval.role is Role.MEASURE:
         trial.measured_s += interval.to_s - interval.from_s
         trial.measured_n += sum(counts.all for counts in interval.kinds.values())
         share = _share(lab.study, trial)

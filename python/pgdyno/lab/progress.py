@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.estimate import Estimate
-from pgdyno.study.plan import Role
+from pgdyno.study.schedule import Role
 
 
 @dataclass(frozen=True)

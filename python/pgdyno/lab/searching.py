@@ -22,6 +22,7 @@ from pgdyno.lab.progress import Step
 from pgdyno.lab.trial import Lab, Trial
 from pgdyno.study.limit import LatencyLimit, parse_limit
 from pgdyno.study.plan import Block, Driving, Rate, Slice
+from pgdyno.study.schedule import Role
 from pgdyno.study.search import CLOSED_LOOP_S, Tried, capacity, next_rate, step_s
 from pgdyno.workload.choose import workload_of
 
@@ -83,7 +84,7 @@ def _closed_loop(
     lab: Lab, block: Block, trials: Mapping[int, Trial], targets: Targets, order: Sequence[int]
 ) -> tuple[list[float], Run]:
     """Transactions per second of each target."""
-    slices = [Slice(target, "measure", CLOSED_LOOP_S, i // len(targets)) for i, target in enumerate(order)]
+    slices = [Slice(target, Role.MEASURE, CLOSED_LOOP_S, i // len(targets)) for i, target in enumerate(order)]
     driven: list[list[Driven]] = [[] for _ in targets]
     drivings = [_driving(lab, index, None) for index in trials]
     specification = drive_specification(drivings[0], block.seed, slices, targets, drivings)
@@ -114,7 +115,7 @@ def _step(
     study = lab.study
     order = rng.sample(sorted(rates), len(rates))
     slices = [
-        Slice(target, "measure", step_s(rates[target], limit, study.slice_s, study.discard_s), 0)
+        Slice(target, Role.MEASURE, step_s(rates[target], limit, study.slice_s, study.discard_s), 0)
         for target in order
     ]
     drivings = [_driving(lab, index, rates.get(target)) for target, index in enumerate(trials)]

@@ -15,7 +15,7 @@ from pgdyno.engine import build_info
 from pgdyno.errors import EvidenceError, EvidenceExistsError
 from pgdyno.evidence import records
 from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import BlockStatus, Ending, Schedule, TrialStatus
+from pgdyno.evidence.records import BlockStatus, Ending, TrialStatus
 from pgdyno.evidence.writer import Writer
 from pgdyno.interruption import Interruption
 from pgdyno.lab import aa
@@ -145,15 +145,12 @@ class _Progress:
 
 def _read_progress(path: Path) -> list[_Progress]:
     with Evidence(path) as evidence:
-        return [_progress_of(path, evidence, case) for case in evidence.cases()]
+        return [_progress_of(evidence, case) for case in evidence.cases()]
 
 
-def _progress_of(path: Path, evidence: Evidence, case: int) -> _Progress:
+def _progress_of(evidence: Evidence, case: int) -> _Progress:
     recorded = evidence.study(case)
-    details = recorded.plan.details
-    if "study" not in details:
-        raise EvidenceError(f"{path} does not hold a study that can be resumed")
-    study = Study.model_validate(details["study"])
+    study = recorded.plan
     blocks = [b for b in evidence.blocks(case) if b.status in (BlockStatus.DONE, BlockStatus.FAILED)]
     trials = [
         t for t in evidence.trials(case) if t.status not in (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
@@ -194,7 +191,7 @@ def require_comparable(path: Path, ready: Sequence[Prepared]) -> None:
         for case, prepared in enumerate(ready):
             arms, study = evidence.arms(case), evidence.study(case)
             host = describe_host(prepared.data_path)
-            facts.append(("schedule", study.plan.schedule.value, prepared.study.schedule))
+            facts.append(("schedule", study.plan.schedule, prepared.study.schedule))
             facts += [(name, study.host.get(name), host[name]) for name in HOST_FACTS]
             for before, now in zip(arms, prepared.records, strict=True):
                 place = f"server of {now.name}"
@@ -237,28 +234,23 @@ def _codes(path: Path) -> frozenset[Code]:
         return frozenset(caveat.code for caveat in evidence.caveats(0))
 
 
-def study_record(request: Request, case: Case, ready: Prepared) -> records.Study:
-    """A case as the evidence keeps it; ``details`` hold all that a resume needs, without passwords."""
-    study = ready.study
-    arms = tuple(arm.without_password() for arm in study.arms)
-    return records.Study(
+def study_record(request: Request, case: Case, ready: Prepared) -> records.StudyRecord:
+    """A case as the evidence keeps it; the plan holds all that a resume needs, without passwords."""
+    return records.StudyRecord(
         title=request.title,
         created_unix_s=time.time(),
         pgdyno_version=__version__,
         engine=build_info(),
         command=request.command,
-        plan=plan_record(
-            study,
-            study.model_copy(update={"arms": arms}).model_dump(mode="json"),
-            case.arms,
-            ready.why_no_aa,
-        ),
+        plan=ready.study.without_passwords(),
         host=describe_host(ready.data_path),
         case=request.name_of(case),
         levels=dict(case.levels),
         file=request.file,
         changes=request.changes,
         published=_as_read(request.published),
+        arm_levels=[dict(levels) for levels in case.arms],
+        why_no_aa=ready.why_no_aa,
     )
 
 
@@ -267,27 +259,3 @@ def _as_read(published: Published | None) -> records.Json | None:
     if published is None:
         return None
     return published.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-
-
-def plan_record(
-    study: Study, stored: Mapping[str, object], arms: Sequence[Mapping[str, str]], why_no_aa: str = ""
-) -> records.Plan:
-    """What the analysis knows of the plan; ``arms`` are their levels of the factors compared."""
-    return records.Plan(
-        schedule=Schedule(study.schedule),
-        workload=study.workload.model_dump(),
-        margin=study.margin,
-        seed=study.seed,
-        slice_s=study.slice_s if study.is_together else None,
-        slices_per_arm=study.slices_per_trial(),
-        discard_s=study.discard_s,
-        warm_up_s=study.warmup_s,
-        window_s=None if study.transactions else study.rounds * study.slice_s,
-        blocks_max=study.blocks_max,
-        budget_s=study.budget_s,
-        confidence=study.confidence,
-        pacing=study.pacing,
-        rate_per_s=study.rate.per_s if study.rate else None,
-        stops_on_verdict=study.stops_on_verdict,
-        details={"study": stored, "arms": [dict(levels) for levels in arms], "why_no_aa": why_no_aa},
-    )

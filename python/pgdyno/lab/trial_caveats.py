@@ -14,13 +14,14 @@ import psycopg
 from pgdyno.caveats import Caveat, Code
 from pgdyno.drive.run import Run
 from pgdyno.errors import ServerError
-from pgdyno.evidence.records import Role, Slice
+from pgdyno.evidence.records import Slice
 from pgdyno.lab.arm import LabArm
 from pgdyno.probe.autovacuum import autovacuum_runs
 from pgdyno.probe.cpu import MachineCpu, machine_cpu
 from pgdyno.server.version import NEWEST_MAJOR, Version
 from pgdyno.study.pgbench import PgbenchParameters
 from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Role
 
 DRIVER_SHARE_MAX = 0.25
 """Of the cores' time. The peers' clients take 14 to 30 % for this workload; ours takes far less."""

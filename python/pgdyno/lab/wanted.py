@@ -22,6 +22,7 @@ from pgdyno.server.settings.profile import Fit, Requested, request
 from pgdyno.server.version import parse_wanted
 from pgdyno.study.arm import ArmSpec
 from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Schedule
 from pgdyno.units import format_size, parse_size_bytes
 
 SPARE_CONNECTIONS = 10
@@ -127,5 +128,5 @@ def fit_schedule(
             )
         )
         caveats.append(Caveat(Code.SCHEDULE_CHANGED, {"size": format_size(shared)}))
-        return study.model_copy(update={"schedule": "blocks", "halves": None})
+        return study.model_copy(update={"schedule": Schedule.BLOCKS, "halves": None})
     return study

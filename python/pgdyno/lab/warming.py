@@ -14,9 +14,10 @@ from typing import Any
 from pgdyno.analysis.statistics.steady import VALUES_MIN, is_steady, mser_of_mean
 from pgdyno.engine import Event
 from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Interval, Role, TrialStatus
+from pgdyno.evidence.records import Interval, TrialStatus
 from pgdyno.probe.series import step_for
 from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Role
 
 _NS_PER_S = 1e9
 

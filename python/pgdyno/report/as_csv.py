@@ -62,7 +62,7 @@ def _factors(study: StudyReport) -> list[str]:
 
 def _levels_by_arm(findings: Findings) -> dict[str, dict[str, str]]:
     """Arm's name, as it stands in a row → level by factor."""
-    case, arms = findings.study.levels, findings.study.plan.details.get("arms", ())
+    case, arms = findings.study.levels, findings.study.arm_levels
     return {
         _plain(of.arm.name): {factor: str(level) for factor, level in {**own, **case}.items()}
         for of, own in zip(findings.arms, arms, strict=False)

@@ -56,6 +56,7 @@ from pgdyno.analysis.study.findings import ArmFindings, Findings
 from pgdyno.analysis.study.gate import Gate
 from pgdyno.analysis.study.over_hosts import OverHosts
 from pgdyno.estimate import Better, Estimate
+from pgdyno.evidence.records import StudyRecord
 from pgdyno.report import anomalies, dips, noise, steadiness
 from pgdyno.report.gate import as_object as gate_as_object
 from pgdyno.report.gate import verdicts
@@ -180,7 +181,7 @@ def as_object(report: Report) -> dict[str, Any]:
         "host": study.host,
         "percent_of": report.percent_of,
         "verdict": comparisons[0]["verdict"] if len(comparisons) == 1 else None,
-        "plan": asdict(study.plan),
+        "plan": _plan(study),
         "arms": [_arm(of, findings) for of in findings.arms],
         "comparisons": comparisons,
         "caveats": [asdict(caveat) for caveat in report.caveats],
@@ -190,6 +191,34 @@ def as_object(report: Report) -> dict[str, Any]:
         "noise": noise.as_value(findings),
         "anomalies": anomalies.as_object(findings.anomalies),
         "profiles": profiles_as_object(findings),
+    }
+
+
+def _plan(study: StudyRecord) -> dict[str, Any]:
+    plan = study.plan
+    return {
+        "schedule": plan.schedule,
+        "workload": plan.workload.model_dump(mode="json"),
+        "margin": plan.margin,
+        "seed": plan.seed,
+        "slice_s": plan.turn_s,
+        "slices_per_arm": plan.slices_per_trial(),
+        "discard_s": plan.discard_s,
+        "warm_up_s": plan.warmup_s,
+        "window_s": plan.window_s,
+        "blocks_max": plan.blocks_max,
+        "budget_s": plan.budget_s,
+        "confidence": plan.confidence,
+        "pacing": plan.pacing,
+        "rate_per_s": plan.rate_per_s,
+        "stops_on_verdict": plan.stops_on_verdict,
+        "details": {
+            "study": plan.model_dump(mode="json"),
+            "arms": study.arm_levels,
+            "why_no_aa": study.why_no_aa,
+            "aa_before": study.aa_before,
+            "resumed_for_more": plan.resumed_for_more,
+        },
     }
 
 

@@ -9,6 +9,7 @@ from pgdyno.analysis.study.findings import Findings
 from pgdyno.estimate import ABSENT, decimals_of, grouped, share_text
 from pgdyno.evidence.records import TrialStatus
 from pgdyno.report.tables import Table, kind_text
+from pgdyno.study.pgbench import PgbenchParameters
 from pgdyno.units import format_duration, format_size
 
 SETTINGS_ROWS_MAX = 60
@@ -45,7 +46,7 @@ def transactions(findings: Findings) -> Table:
 
 def workload(findings: Findings) -> Table:
     """Its parameters."""
-    facts = {key: value for key, value in findings.study.plan.workload.items() if key != "scripts"}
+    facts = findings.study.plan.workload.model_dump(exclude={"scripts"})
     rows = [[name, value or "none"] for name, value in _flat(facts).items()]
     return Table("Workload", ("", "value"), rows, long=True)
 
@@ -60,15 +61,16 @@ EFFECTS = {
 
 def scripts(findings: Findings) -> Table:
     """Of pgbench's workload. The texts are in the evidence."""
-    every = findings.study.plan.workload.get("scripts", ())
-    total = sum(script["weight"] for script in every)
+    workload = findings.study.plan.workload
+    every = workload.scripts if isinstance(workload, PgbenchParameters) else ()
+    total = sum(script.weight for script in every)
     rows = [
         [
-            script["name"],
-            grouped(script["weight"], 0),
-            share_text(script["weight"] / total),
-            "pgbench's own" if script["text"] is None else "a text",
-            EFFECTS[script["effect"]],
+            script.name,
+            grouped(script.weight, 0),
+            share_text(script.weight / total),
+            "pgbench's own" if script.text is None else "a text",
+            EFFECTS[script.effect],
         ]
         for script in every
     ]

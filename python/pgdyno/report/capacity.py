@@ -15,11 +15,11 @@ from pgdyno.estimate import (
     given_percent,
     grouped,
 )
-from pgdyno.evidence.records import Plan
 from pgdyno.report import charts_of_capacity, tables
 from pgdyno.report.factors import counted_passes
 from pgdyno.report.sections import Section
 from pgdyno.report.tables import Table
+from pgdyno.study.plan import Study
 
 LARGER = {
     Verdict.FASTER: "higher",
@@ -29,7 +29,7 @@ LARGER = {
 }
 
 
-def capacity_section(found: Capacity, plan: Plan) -> Section:
+def capacity_section(found: Capacity, plan: Study) -> Section:
     """All that is said of it."""
     made = [capacities(found, plan), latencies(found)]
     return Section(
@@ -97,7 +97,7 @@ def change_sentence(change: Change) -> str:
     return f"{change.name} vs. {change.baseline}: capacity {size} ({interval}): {verdict}."
 
 
-def capacities(found: Capacity, plan: Plan) -> Table:
+def capacities(found: Capacity, plan: Study) -> Table:
     """A row an arm."""
     changes = {change.name: change for change in found.changes}
     numeric = (f"capacity, {UNIT}", "change, %", "passes")

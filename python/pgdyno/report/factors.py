@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
 from pgdyno.analysis.study.factorial import Change, Contrast, Effects
 from pgdyno.estimate import ABSENT, Better, Estimate, ci_text, given_percent, grouped
-from pgdyno.evidence.records import Plan, Schedule
 from pgdyno.report import charts_of_factors, tables
 from pgdyno.report.sections import Section
 from pgdyno.report.tables import Table, listed
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Schedule
 
 HIGHER = {
     Verdict.FASTER: "higher",
@@ -35,7 +36,7 @@ ROWS_MAX = 12
 """Of a longer table the terminal shows so many, and the page folds it away."""
 
 
-def factors_section(effects: Effects, plan: Plan) -> Section:
+def factors_section(effects: Effects, plan: Study) -> Section:
     """All that is said of them."""
     made = [main_effects(effects, plan), interactions(effects, plan), where_it_depends(effects, plan)]
     return Section(
@@ -46,7 +47,7 @@ def factors_section(effects: Effects, plan: Plan) -> Section:
     )
 
 
-def sentence(effects: Effects, factor: str, plan: Plan) -> str:
+def sentence(effects: Effects, factor: str, plan: Study) -> str:
     """What a factor changes on the average, and on what that depends."""
     contrasts = effects.of(factor)
     known = [contrast for contrast in contrasts if contrast.combined is not None]
@@ -74,7 +75,7 @@ def percent(contrast: Contrast, better: Better) -> Estimate | None:
     return None if contrast.combined is None else contrast.combined.percent(better)
 
 
-def _with_verdict(contrast: Contrast, plan: Plan) -> str:
+def _with_verdict(contrast: Contrast, plan: Study) -> str:
     change = percent(contrast, Better.NEITHER)
     assert change is not None
     text = tables.change_text(change, "%")
@@ -85,7 +86,7 @@ def _with_verdict(contrast: Contrast, plan: Plan) -> str:
     return f"{text} ({ci_text(change.confidence)} {change.signed_interval_text}{said})"
 
 
-def _dependence(effects: Effects, factor: str, others: Sequence[str], plan: Plan) -> str:
+def _dependence(effects: Effects, factor: str, others: Sequence[str], plan: Study) -> str:
     """The average misleads where it depends on something: that is said first."""
     by_word: dict[str, list[str]] = {}
     said = []
@@ -121,7 +122,7 @@ def dependence_of(contrasts: Sequence[Contrast], margin: float) -> str:
     return "same" if words == {"same"} and len(known) == len(contrasts) else "undecided"
 
 
-def _misleading(contrasts: Sequence[Contrast], plan: Plan) -> str:
+def _misleading(contrasts: Sequence[Contrast], plan: Study) -> str:
     """By the largest difference of which that is sure."""
     sure = [c for c in contrasts if DEPENDS[c.verdict(plan.margin)] == "depends"]
     largest = max(sure, key=lambda c: abs(c.combined.spread.mean) if c.combined else 0.0)
@@ -145,7 +146,7 @@ def change_name(change: Change) -> str:
     return f"{change.factor} {change.first} → {change.level}"
 
 
-def main_effects(effects: Effects, plan: Plan) -> Table:
+def main_effects(effects: Effects, plan: Study) -> Table:
     """A row a level after the first of its factor."""
     rows = [
         [change_name(contrast.change), *_cells(contrast, HIGHER, effects, plan)] for contrast in effects.main
@@ -167,7 +168,7 @@ def main_effects(effects: Effects, plan: Plan) -> Table:
     )
 
 
-def interactions(effects: Effects, plan: Plan) -> Table:
+def interactions(effects: Effects, plan: Study) -> Table:
     """A row for each pair of changes."""
     rows = []
     for contrast in effects.interactions:
@@ -189,7 +190,7 @@ def interactions(effects: Effects, plan: Plan) -> Table:
     )
 
 
-def where_it_depends(effects: Effects, plan: Plan) -> Table:
+def where_it_depends(effects: Effects, plan: Study) -> Table:
     """The changes level by level, of compared factors whose effect depends on another."""
     rows = []
     for (factor, other), found in effects.at.items():
@@ -212,7 +213,7 @@ COLUMNS = ("change, %", "verdict", "combinations", "passes")
 NUMERIC = frozenset({"change, %", "combinations", "passes"})
 
 
-def _cells(contrast: Contrast, words: dict[Verdict, str], effects: Effects, plan: Plan) -> list[str]:
+def _cells(contrast: Contrast, words: dict[Verdict, str], effects: Effects, plan: Study) -> list[str]:
     change = percent(contrast, effects.design.metric.better)
     if contrast.combined is None or change is None:
         return [ABSENT, NOT_RUN, f"0 of {contrast.among}", "0"]
@@ -221,7 +222,7 @@ def _cells(contrast: Contrast, words: dict[Verdict, str], effects: Effects, plan
     return [text, words[contrast.verdict(plan.margin)], over, str(change.n)]
 
 
-def _hold_together(plan: Plan) -> str:
+def _hold_together(plan: Study) -> str:
     return (
         "The changes of this table hold together (Holm): an interval without a confidence has "
         f"{given_percent(plan.confidence)}."

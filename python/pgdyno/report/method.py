@@ -5,8 +5,10 @@ from __future__ import annotations
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.study.findings import Findings
 from pgdyno.estimate import counted, given_percent
-from pgdyno.evidence.records import BlockStatus, Ending, Plan, Schedule
+from pgdyno.evidence.records import BlockStatus, Ending
 from pgdyno.report import steadiness
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Schedule
 from pgdyno.study.search import RESOLUTION
 from pgdyno.units import format_duration
 
@@ -60,10 +62,9 @@ def how_it_was_measured(findings: Findings) -> list[str]:
     return [*told, _capacity(plan)] if plan.searches_capacity else told
 
 
-def _capacity(plan: Plan) -> str:
-    limit = plan.details["study"]["capacity"]
+def _capacity(plan: Study) -> str:
     return (
-        f"Capacity is the highest rate of an open loop (random arrivals) with {limit}. Each block "
+        f"Capacity is the highest rate of an open loop (random arrivals) with {plan.capacity}. Each block "
         "searches for it by bisection. A closed-loop run gives the first rate. Open-loop steps of all arms "
         "in turn raise or lower it until one rate meets the limit and one does not, and narrow the "
         f"bracket to {given_percent(RESOLUTION - 1)}. A failed step is repeated before it counts, except "
@@ -74,15 +75,15 @@ def _capacity(plan: Plan) -> str:
     )
 
 
-def _halves(plan: Plan) -> str:
+def _halves(plan: Study) -> str:
     """Of a duet."""
-    halves = plan.details.get("study", {}).get("halves")
-    if not halves:
+    halves = plan.halves
+    if halves is None:
         return ""
-    sides = " and ".join(", ".join(map(str, half)) for half in halves["cores"])
+    sides = " and ".join(", ".join(map(str, half)) for half in halves.cores)
     found = f"The CPU partitions are cores {sides}"
-    found += ", which are SMT siblings of one physical core." if halves["of_one_core"] else "."
-    if resting := halves["resting"]:
+    found += ", which are SMT siblings of one physical core." if halves.of_one_core else "."
+    if resting := halves.resting:
         found += (
             f" The {'core' if len(resting) == 1 else 'cores'} {', '.join(map(str, resting))} stayed idle."
         )
@@ -108,7 +109,7 @@ def _interval(findings: Findings) -> str:
     )
 
 
-def _of_others(plan: Plan) -> str:
+def _of_others(plan: Study) -> str:
     return "Student's, " if plan.may_be_looked_at_again else ""
 
 
@@ -116,26 +117,25 @@ def _restored(findings: Findings) -> str:
     """Return the state of the data at the start of a block."""
     arms = [of.arm for of in findings.arms]
     running = [arm.name for arm in arms if arm.server.get("provider") == "dsn"]
-    study = findings.study.plan.details.get("study", {})
     sentences = []
     if len(running) < len(arms):
         which = "all arms" if not running else "the other arms"
         restored = f"the data of {which} is restored from the snapshot"
         sentences.append(f"Before each block, {restored} and the server is restarted.")
     if running:
-        existing = study.get("into_existing")
+        existing = findings.study.plan.into_existing
         data = "is used as it is" if existing else "is copied from the template database"
         sentences.append(f"{', '.join(running)} was already running and is not restarted; its data {data}.")
     return " ".join(reversed(sentences))
 
 
-def _sizes(plan: Plan) -> str:
+def _sizes(plan: Study) -> str:
     parts = []
     if warm_up := steadiness.warm_up_text(plan):
         parts.append(warm_up)
-    if plan.slices_per_arm is not None and plan.slice_s is not None:
-        slices = f"{plan.slices_per_arm} slices of {format_duration(plan.slice_s)} per arm and block"
-        found_by = plan.details.get("study", {}).get("slice_from")
+    if plan.is_together:
+        slices = f"{plan.slices_per_trial()} slices of {format_duration(plan.slice_s)} per arm and block"
+        found_by = plan.slice_from
         parts.append(f"{slices} (length from {found_by})" if found_by else slices)
     elif plan.window_s is not None:
         parts.append(f"measured window {format_duration(plan.window_s)} per arm and block")

@@ -128,7 +128,7 @@ class Report:
 def build(findings: Findings) -> Report:
     """Return the report of one case."""
     baseline = findings.arms[0].arm
-    tpcc = findings.study.plan.workload.get("kind") == "tpcc"
+    tpcc = findings.study.plan.workload.kind == "tpcc"
     reasons = why.build(findings)
     results = [
         tables.levels(findings),

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from pgdyno.analysis.study.scalability import REACH, Curve, Difference, Scalability
 from pgdyno.estimate import ABSENT, NO_BREAK, Estimate, bracketed, decimals_of, given_percent, grouped, signed
-from pgdyno.evidence.records import Plan
 from pgdyno.report import charts_of_scalability, tables
 from pgdyno.report.sections import Section
 from pgdyno.report.tables import Table, listed
+from pgdyno.study.plan import Study
 
 LAW = "X(N) = λN / (1 + σ(N − 1) + κN(N − 1))"
 
@@ -21,7 +21,7 @@ ROWS_MAX = 14
 """Of a longer table the terminal shows so many, and the page folds it away."""
 
 
-def scalability_section(found: Scalability, plan: Plan) -> Section:
+def scalability_section(found: Scalability, plan: Study) -> Section:
     """All that is said of the curves."""
     made = [parameters(found, plan), differences(found, plan), ratios(found, plan), points(found)]
     return Section(
@@ -32,7 +32,7 @@ def scalability_section(found: Scalability, plan: Plan) -> Section:
     )
 
 
-def sentences(found: Scalability, plan: Plan) -> list[str]:
+def sentences(found: Scalability, plan: Study) -> list[str]:
     """Of each curve, then of what cannot be told."""
     said = [curve_sentence(curve, plan) for curve in found.curves]
     if found.untold:
@@ -41,7 +41,7 @@ def sentences(found: Scalability, plan: Plan) -> list[str]:
     return said
 
 
-def curve_sentence(curve: Curve, plan: Plan) -> str:
+def curve_sentence(curve: Curve, plan: Study) -> str:
     """Where throughput ends to grow, why, and whether one may believe it."""
     parts = [f"{curve.name}: {_end(curve, plan)}"]
     if not fits(curve):
@@ -63,7 +63,7 @@ def fits(curve: Curve) -> bool:
     return curve.fitting.p_value is None or curve.fitting.p_value >= UNFIT_P
 
 
-def _end(curve: Curve, plan: Plan) -> str:
+def _end(curve: Curve, plan: Study) -> str:
     largest = curve.clients_max
     if curve.knee is None or curve.peak is None:
         return (
@@ -115,7 +115,7 @@ def _p(p_value: float | None) -> str:
     return "p < 0.0001" if p_value < 1e-4 else f"p = {grouped(p_value, decimals_of(p_value, 2))}"
 
 
-def parameters(found: Scalability, plan: Plan) -> Table:
+def parameters(found: Scalability, plan: Study) -> Table:
     """A row a curve."""
     rows = [
         [
@@ -156,7 +156,7 @@ def parameters(found: Scalability, plan: Plan) -> Table:
     )
 
 
-def _as_if_fixed(plan: Plan) -> str:
+def _as_if_fixed(plan: Study) -> str:
     return ", as if the number of passes had been known beforehand" if plan.may_be_looked_at_again else ""
 
 
@@ -193,7 +193,7 @@ def _tight(interval: str) -> str:
     return interval.replace(" ", NO_BREAK)
 
 
-def differences(found: Scalability, plan: Plan) -> Table:
+def differences(found: Scalability, plan: Study) -> Table:
     """A row a curve after its baseline's."""
     numeric = ("λ, %", "σ, points", "κ, per million", "peak, %", "passes")
     rows = []
@@ -223,7 +223,7 @@ def _signed(estimate: Estimate) -> str:
     return f"{value} {_tight(bracketed(low, high))}"
 
 
-def ratios(found: Scalability, plan: Plan) -> Table:
+def ratios(found: Scalability, plan: Study) -> Table:
     """A row a number of clients and curve."""
     rows = [
         [of.name if first else "", str(clients), tables.with_interval(ratio, plan.confidence), str(ratio.n)]

@@ -10,8 +10,8 @@ from pgdyno.analysis.steadiness.steadiness import Steadiness
 from pgdyno.analysis.steadiness.warm_up import WarmUps, bounds_s
 from pgdyno.analysis.study.findings import Findings
 from pgdyno.estimate import ABSENT, Estimate, counted
-from pgdyno.evidence.records import Plan
 from pgdyno.report.tables import Table, with_interval
+from pgdyno.study.plan import Study
 from pgdyno.units import format_duration
 
 WARM_UP, BY_EVIDENCE = "warm-up", "ended at steady state"
@@ -60,12 +60,10 @@ def _range(warm: WarmUps) -> str:
     return " to ".join(dict.fromkeys(ends))
 
 
-def warm_up_text(plan: Plan) -> str:
-    """As the plan has it: ``warm-up 10 s``, ``warm-up 2 s to 8 s``; empty where it does not say."""
-    if plan.warm_up_s is None:
-        return ""
+def warm_up_text(plan: Study) -> str:
+    """As the plan has it: ``warm-up 10 s``, ``warm-up 2 s to 8 s``."""
     bounds = bounds_s(plan)
-    longest = format_duration(plan.warm_up_s)
+    longest = format_duration(plan.warmup_s)
     return f"warm-up {longest}" if bounds is None else f"warm-up {format_duration(bounds[0])} to {longest}"
 
 
@@ -85,9 +83,9 @@ def how_it_ended(findings: Findings) -> str:
     )
 
 
-def how_windows_began(plan: Plan) -> str:
+def how_windows_began(plan: Study) -> str:
     """Of windows that were to hold whole checkpoint cycles; else empty."""
-    wanted = plan.details.get("study", {}).get("checkpoints")
+    wanted = plan.checkpoints
     if wanted is None:
         return ""
     return (

@@ -13,10 +13,11 @@ from pgdyno.analysis.steadiness.cycles import begun
 from pgdyno.analysis.study.findings import Findings
 from pgdyno.analysis.telemetry.sampled import rates
 from pgdyno.estimate import decimals_of, grouped
-from pgdyno.evidence.records import Role, Series, Trial
+from pgdyno.evidence.records import Series, Trial
 from pgdyno.report.charts import DOTS_MAX, Panel, arm_class
 from pgdyno.report.dips import label
 from pgdyno.report.svg import Scale, circle, drawing, element, line, nice_ticks, polyline, text
+from pgdyno.study.schedule import Role
 
 WINDOW_S_MIN = 30.0
 """Of a shorter window a rate of once a second shows nothing that the table does not."""

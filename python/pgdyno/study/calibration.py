@@ -7,17 +7,17 @@ the machine meets all of them alike.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import get_args
 
 from pgdyno.study.arm import parse_arms
 from pgdyno.study.cases import Case
 from pgdyno.study.plan import Study, Workload
+from pgdyno.study.schedule import TOGETHER
 from pgdyno.study.sizing import discard_s, whole_rounds
 
 SLICES_S = (0.25, 0.5, 1.0, 2.0)
 """Shorter ones are mostly lost to draining and to the clients' common start; longer ones meet the drift."""
 
-SCHEDULES = ("slices", "duet")
+SCHEDULES = TOGETHER
 """Those in which arms are close in time."""
 
 WINDOW_S = 8.0
@@ -30,8 +30,7 @@ CORES_OF_A_DUET = 2
 
 def schedules_here(cores: int) -> list[str]:
     """Those of SCHEDULES that a study can have on so many cores."""
-    known = get_args(Study.model_fields["schedule"].annotation)
-    return [one for one in SCHEDULES if one in known and (one != "duet" or cores >= CORES_OF_A_DUET)]
+    return [one for one in SCHEDULES if (one != "duet" or cores >= CORES_OF_A_DUET)]
 
 
 def calibration_cases(

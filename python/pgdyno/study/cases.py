@@ -23,7 +23,8 @@ from pgdyno.study.arm import SECRET_WORDS, ArmSpec, parse_arm
 from pgdyno.study.checkpoints import likely_timeout_s, rounds_for
 from pgdyno.study.file import Drive, StudyFile
 from pgdyno.study.pgbench import Script
-from pgdyno.study.plan import TOGETHER, Driving, Study, require_duet
+from pgdyno.study.plan import Driving, Study, require_duet
+from pgdyno.study.schedule import TOGETHER
 from pgdyno.study.sizing import SLICE_S, Rhythm, by_evidence, fit_rhythm, whole_rounds
 from pgdyno.study.values import Level, Settings, frozen
 from pgdyno.study.variants import variant_of

@@ -11,8 +11,8 @@ from pgdyno.study.cases import COMBINATIONS_MAX, PASSWORD, has_password, own_set
 from pgdyno.study.file import PARAMETERS, Drive, StudyFile, excludes, level_names
 from pgdyno.study.limit import parse_limit
 from pgdyno.study.lines import Path
-from pgdyno.study.plan import TOGETHER
 from pgdyno.study.published import Reference
+from pgdyno.study.schedule import TOGETHER
 from pgdyno.study.sizing import SLICE_S
 from pgdyno.study.values import Level, Scalar
 

@@ -15,6 +15,7 @@ from pgdyno.study.cases import Case
 from pgdyno.study.limit import parse_limit
 from pgdyno.study.pgbench import COPY, PgbenchParameters, index_parts
 from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Schedule
 from pgdyno.study.search import likely_s
 from pgdyno.study.sizing import BRANCH_BYTES, WAREHOUSE_BYTES, Machine, discard_s
 from pgdyno.study.tpcc import TpccParameters
@@ -237,7 +238,7 @@ def aa_share(cases: Sequence[Case], *, in_slices: bool = False) -> float:
     """What A/A blocks take beside the others, as a share of these; ``in_slices``: if the arms take turns."""
     studies = [case.study for case in cases]
     if in_slices:
-        studies = [study.model_copy(update={"schedule": "slices"}) for study in studies]
+        studies = [study.model_copy(update={"schedule": Schedule.SLICES}) for study in studies]
     return sum(map(share_of_time, studies)) / len(studies)
 
 

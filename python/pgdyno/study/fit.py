@@ -50,7 +50,7 @@ from pgdyno.study.fitting.time import (
     lay_out,
     shortest,
 )
-from pgdyno.study.plan import TOGETHER
+from pgdyno.study.schedule import TOGETHER
 from pgdyno.study.sizing import SLICE_S, default_slice_s
 from pgdyno.study.sizing import Machine as Sizes
 from pgdyno.units import format_size

@@ -14,10 +14,9 @@ from pgdyno.study.arm import ArmSpec
 from pgdyno.study.halves import Halves
 from pgdyno.study.pgbench import PgbenchParameters
 from pgdyno.study.probes import DEFAULT_PROBES, ProbeName
+from pgdyno.study.schedule import Role, Schedule
 from pgdyno.study.sizing import MAX_CLIENTS, ROUNDS_OF_A_WINDOW_MAX, SLICE_S_MAX, SLICE_S_MIN
 from pgdyno.study.tpcc import TpccParameters
-
-Role = Literal["warm-up", "measure"]
 
 DISCARD_S = 0.05
 """Of a measured slice's start, by default: there the clients are in step."""
@@ -63,10 +62,6 @@ LOOKS_FROM = 5
 """Blocks before which no verdict is given: the spread of fewer is hardly known."""
 
 
-TOGETHER = ("slices", "duet")
-"""Schedules in which the servers of all arms are up at the same time."""
-
-
 def require_duet(arms: Sequence[ArmSpec]) -> None:
     """Raises ValueError where these arms cannot be driven at the same time on half of the cores each."""
     if len(arms) != 2:
@@ -102,7 +97,7 @@ class Study(Driving):
     title: str
     arms: tuple[ArmSpec, ...] = Field(min_length=2)
     drivings: tuple[Driving, ...] | None = None
-    schedule: Literal["slices", "duet", "blocks", "sequential"] = "slices"
+    schedule: Schedule = Schedule.SLICES
     halves: Halves | None = None
     transactions: int | None = Field(default=None, ge=1, le=10**9)
     checkpoints: int | None = Field(default=None, ge=1, le=1000)
@@ -130,6 +125,7 @@ class Study(Driving):
     aa: bool = True
     aa_refused_by: str = ""  # in words
     slice_from: str = ""
+    resumed_for_more: bool = False  # time was added when it was resumed: someone may have looked before
 
     @model_validator(mode="after")
     def _slices_have_a_counted_part(self) -> Self:
@@ -195,7 +191,7 @@ class Study(Driving):
     @property
     def is_together(self) -> bool:
         """Whether the servers of all arms are up at the same time, and their trials cut into slices."""
-        return self.schedule in TOGETHER
+        return self.schedule.is_together
 
     @model_validator(mode="after")
     def _capacity_can_be_sought(self) -> Self:
@@ -209,6 +205,35 @@ class Study(Driving):
     def searches_capacity(self) -> bool:
         """Whether each block finds its rate by itself; of a rate that is given a sweep tells the capacity."""
         return self.capacity is not None and self.rate is None
+
+    @property
+    def may_be_looked_at_again(self) -> bool:
+        """Whether the number of blocks was not fixed beforehand, so that one look is not all."""
+        return self.stops_on_verdict or self.resumed_for_more
+
+    @property
+    def rate_per_s(self) -> float | None:
+        """Of an open loop with a given rate; None without one."""
+        return self.rate.per_s if self.rate else None
+
+    @property
+    def load_is_fixed(self) -> bool:
+        """Whether the clients start transactions by the clock, however fast the server is."""
+        return self.rate is not None or self.pacing != "none" or self.searches_capacity
+
+    @property
+    def turn_s(self) -> float | None:
+        """The length of a measured slice; None where a trial is one piece."""
+        return self.slice_s if self.is_together else None
+
+    @property
+    def window_s(self) -> float | None:
+        """The measured time per trial; None of a window bound by transactions."""
+        return None if self.transactions else self.rounds * self.slice_s
+
+    def without_passwords(self) -> Self:
+        """Return the study as it may be stored. A resumed study finds passwords as libpq does."""
+        return self.model_copy(update={"arms": tuple(arm.without_password() for arm in self.arms)})
 
     def driving(self, arm: int) -> Driving:
         """How the clients of one arm drive it."""
@@ -306,15 +331,15 @@ def _parts(study: Study) -> list[tuple[Role, int, float]]:
     """Warm-up and measured part: how many rounds of how long slices; an even number of them."""
     warm_rounds = 2 * max(1, round(study.warmup_s / study.slice_s / 2)) if study.warmup_s > 0 else 0
     return [
-        ("warm-up", warm_rounds, study.warmup_s / max(1, warm_rounds)),
-        ("measure", study.rounds, study.slice_s),
+        (Role.WARM_UP, warm_rounds, study.warmup_s / max(1, warm_rounds)),
+        (Role.MEASURE, study.rounds, study.slice_s),
     ]
 
 
 def _whole(study: Study, arm: int) -> Iterator[Slice]:
     if study.warmup_s > 0:
-        yield Slice(arm, "warm-up", study.warmup_s, 0)
+        yield Slice(arm, Role.WARM_UP, study.warmup_s, 0)
     if study.transactions is not None:
-        yield Slice(arm, "measure", LIMIT_S, 0, study.transactions)
+        yield Slice(arm, Role.MEASURE, LIMIT_S, 0, study.transactions)
     else:
-        yield Slice(arm, "measure", study.rounds * study.slice_s, 0)
+        yield Slice(arm, Role.MEASURE, study.rounds * study.slice_s, 0)

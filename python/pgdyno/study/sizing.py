@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from pgdyno.study.schedule import TOGETHER
+
 MAX_CLIENTS = 2000
 WAREHOUSE_BYTES = 110e6
 """Heap and indexes of one warehouse, rounded up; the engine's forecast before a load is the exact one."""
@@ -134,7 +136,7 @@ def whole_rounds(window_s: float, slice_s: float, schedule: str) -> int:
     """The number of slices that comes nearest to the window; at least two, and even where each round is
     followed by its mirror image.
     """
-    pair = 2 if schedule in ("slices", "duet") else 1
+    pair = 2 if schedule in TOGETHER else 1
     slices = min(
         window_s / slice_s, 10.0 * ROUNDS_OF_A_WINDOW_MAX
     )  # too many are refused, infinitely many too

@@ -32,13 +32,13 @@ def _measured(evidence: Evidence, case: int) -> Measured:
     }
     found = {block: of for block, (a, b) in pairs.items() if (of := units(a, b))}
     if not found:
-        return Measured(str(plan.schedule), float(plan.slice_s or 0.0), [], 0.0, 0.0, 0.0)
+        return Measured(str(plan.schedule), float(plan.turn_s or 0.0), [], 0.0, 0.0, 0.0)
     spans = [_span_s(*pairs[block]) / len(of) for block, of in found.items()]
     # The first block of all copies the data whole: the later ones tell what a block takes.
     later = [durations[block] for block in sorted(found)[1:]] or list(durations.values())
     return Measured(
         schedule=str(plan.schedule),
-        slice_s=float(plan.slice_s or 0.0),
+        slice_s=float(plan.turn_s or 0.0),
         units=[found[block] for block in sorted(found)],
         unit_s=sum(spans) / len(spans),
         block_s=sum(later) / len(later),

@@ -22,7 +22,8 @@ from pgdyno.analysis.telemetry.samples import keyed
 from pgdyno.analysis.telemetry.telemetry import Telemetry, of_trial, told_of
 from pgdyno.estimate import Estimate
 from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Arm, Schedule, Series, Study, Trial, TrialStatus
+from pgdyno.evidence.records import Arm, Series, StudyRecord, Trial, TrialStatus
+from pgdyno.study.schedule import Schedule
 
 KEPT = ("at_s", "late_s", "lsn_bytes", "num_timed", "num_requested", "frozen_xid_age")
 """Of the server's series: what is drawn, and what has a slope."""
@@ -58,7 +59,7 @@ class CaseTelemetry:
 
 
 def read_case(
-    evidence: Evidence, study: Study, arms: Sequence[Arm], trials: Sequence[Trial]
+    evidence: Evidence, study: StudyRecord, arms: Sequence[Arm], trials: Sequence[Trial]
 ) -> CaseTelemetry:
     """Of the ok trials. The caller holds a snapshot."""
     by_trial, series, events = {}, {}, {}

@@ -12,7 +12,9 @@ from pgdyno.analysis.statistics import effect
 from pgdyno.analysis.statistics.effect import Method, Spread
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.estimate import Better, Estimate
-from pgdyno.evidence.records import Arm, Plan, Schedule, Slice, Trial, TrialStatus
+from pgdyno.evidence.records import Arm, Slice, Trial, TrialStatus
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Schedule
 
 BlockTrials = Mapping[int, Mapping[int, Trial]]
 """block → arm → its trial; only those that are ok."""
@@ -95,7 +97,7 @@ def ok_by_block(trials: Sequence[Trial]) -> dict[int, dict[int, Trial]]:
 def compare(
     arms: Sequence[Arm],
     trials: Sequence[Trial],
-    plan: Plan,
+    plan: Study,
     metrics: Sequence[Metric],
     latencies: Mapping[str, Callable[[Trial], float | None]],
 ) -> list[Comparison]:
@@ -126,7 +128,7 @@ def compare(
     ]
 
 
-def method_of(plan: Plan) -> Method:
+def method_of(plan: Study) -> Method:
     """Of the intervals that verdicts rest on."""
     return Method.ANYTIME if plan.may_be_looked_at_again else Method.STUDENT
 
@@ -163,7 +165,7 @@ def _comparison(
     both_ok: set[int],
     effects: Mapping[str, Effect],
     primary: Metric,
-    plan: Plan,
+    plan: Study,
 ) -> Comparison:
     main = effects.get(primary.key)
     stalled = sorted(both_ok - (main.log_ratios.keys() if main else set()))

@@ -11,18 +11,11 @@ from pgdyno.analysis.statistics.remembering import is_remembered, memory
 from pgdyno.analysis.telemetry.metrics import mixes
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import share_text, signed
-from pgdyno.evidence.records import (
-    IN_THE_LOG,
-    STOPPED_BY,
-    Arm,
-    Counts,
-    Plan,
-    Schedule,
-    Study,
-    Trial,
-    TrialStatus,
-)
+from pgdyno.evidence.records import IN_THE_LOG, STOPPED_BY, Arm, Counts, StudyRecord, Trial, TrialStatus
 from pgdyno.study.mix import is_tpcc_mix
+from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Schedule
 
 FAILURES_SHARE_MAX = 0.01
 """More failed transactions than this, and the workload is not what was asked for."""
@@ -46,7 +39,7 @@ of its cases and arms, by Bonferroni's correction."""
 
 
 def comparison_caveats(
-    study: Study,
+    study: StudyRecord,
     arms: Sequence[Arm],
     trials: Sequence[Trial],
     comparisons: Sequence[Comparison],
@@ -117,9 +110,9 @@ def _of_trials(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]:
     return found
 
 
-def _of_slices(study: Study, arms: Sequence[Arm], p50_ms: Mapping[int, float | None]) -> list[Caveat]:
+def _of_slices(study: StudyRecord, arms: Sequence[Arm], p50_ms: Mapping[int, float | None]) -> list[Caveat]:
     slice_s = study.plan.slice_s
-    if not study.plan.schedule.is_together or not slice_s or study.plan.rate_per_s is not None:
+    if not study.plan.is_together or study.plan.rate_per_s is not None:
         return []
     found = []
     for arm in arms:
@@ -176,7 +169,7 @@ def _of_comparison(comparison: Comparison) -> list[Caveat]:
     return found
 
 
-def _of_study(study: Study) -> list[Caveat]:
+def _of_study(study: StudyRecord) -> list[Caveat]:
     plan, found = study.plan, []
     if plan.schedule is Schedule.SEQUENTIAL:
         found.append(Caveat(Code.SEQUENTIAL))
@@ -188,20 +181,22 @@ def _of_study(study: Study) -> list[Caveat]:
         found.append(Caveat(Code.THROUGHPUT_FIXED, {"load": f"{plan.rate_per_s:g} transactions a second"}))
     elif plan.pacing != "none":
         found.append(Caveat(Code.THROUGHPUT_FIXED, {"load": "keying and thinking times"}))
-    elif plan.workload.get("kind") == "tpcc":
+    elif plan.workload.kind == "tpcc":
         found.append(Caveat(Code.NO_KEYING_AND_THINKING))
-    if plan.workload.get("kind") == "tpcc":
+    if plan.workload.kind == "tpcc":
         found += [Caveat(Code.NOT_TPCC_MIX, {"mix": mix}) for mix in mixes(plan) if not is_tpcc_mix(mix)]
     return found
 
 
-def _of_scripts(plan: Plan, arms: Sequence[Arm]) -> list[Caveat]:
+def _of_scripts(plan: Study, arms: Sequence[Arm]) -> list[Caveat]:
     """Of the workload pgbench."""
     found = []
-    scripts = [script for script in plan.workload.get("scripts", ()) if script["weight"]]
-    clients, scale = arms[0].clients, plan.workload.get("scale", 0)
-    if clients > scale and any(script["effect"] == "all" for script in scripts):
+    if not isinstance(plan.workload, PgbenchParameters):
+        return []
+    scripts = [script for script in plan.workload.scripts if script.weight]
+    clients, scale = arms[0].clients, plan.workload.scale
+    if clients > scale and any(script.effect == "all" for script in scripts):
         found.append(Caveat(Code.MORE_CLIENTS_THAN_BRANCHES, {"clients": clients, "scale": scale}))
-    if own := [script["name"] for script in scripts if script["effect"] == "unknown"]:
+    if own := [script.name for script in scripts if script.effect == "unknown"]:
         found.append(Caveat(Code.OWN_SCRIPTS_NOT_CHECKED, {"scripts": ", ".join(own)}))
     return found

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from pgdyno.caveats import Caveat, Code
-from pgdyno.evidence.records import Arm, Badge, Kept, Schedule, Trial
+from pgdyno.evidence.records import Arm, Badge, Kept, Trial
+from pgdyno.study.schedule import Schedule
 
 CLUSTER_SETTINGS = ("data_checksums", "wal_segment_size", "block_size", "wal_block_size", "segment_size")
 """Settings that initdb or the compiler fixed, and that change what a page or a commit costs."""

@@ -13,7 +13,8 @@ from pgdyno.analysis.comparison.noise import read_noise, with_noise
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.telemetry import latency, metrics
 from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Measure, Plan, Trial, TrialStatus
+from pgdyno.evidence.records import Measure, Trial, TrialStatus
+from pgdyno.study.plan import Study
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def look_at(evidence: Evidence, case: int) -> Look:
     return Look([with_noise(found, noise) for found in comparisons])
 
 
-def _medians_ms(evidence: Evidence, plan: Plan, trials: Sequence[Trial]) -> dict[int, float | None]:
+def _medians_ms(evidence: Evidence, plan: Study, trials: Sequence[Trial]) -> dict[int, float | None]:
     """Of each ok trial, where the verdict is about latency."""
     if not plan.load_is_fixed:
         return {}

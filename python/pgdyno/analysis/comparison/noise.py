@@ -10,9 +10,8 @@ beyond it with a chance of 1 − confidence.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pgdyno.analysis.comparison.comparison import Comparison, compare, method_of
@@ -24,7 +23,8 @@ from pgdyno.analysis.telemetry import latency, metrics
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import share_text
 from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Measure, Plan, TrialStatus
+from pgdyno.evidence.records import Measure, StudyRecord, TrialStatus
+from pgdyno.study.plan import Study
 
 FLOOR_BLOCKS_MIN = 5
 """A/A blocks, of this study and of earlier ones: a spread of fewer is hardly known, and no verdict is held
@@ -33,7 +33,10 @@ against it."""
 ANOTHER_NOISE = 0.05
 """The significance at which earlier A/A blocks are of another noise: a floor is of the machine of the day."""
 
-OF_THE_LOAD = (
+OF_THE_LOAD = {
+    "workload",
+    "pacing",
+    "warmup_s",
     "clients",
     "threads",
     "drivings",
@@ -45,7 +48,7 @@ OF_THE_LOAD = (
     "cache_state",
     "probes",
     "checkpoints",
-)
+}
 """Of the study as it was asked for: what makes cases' blocks vary more or less."""
 
 NO_BLOCK_YET = "none is done yet"
@@ -234,37 +237,24 @@ def read_noise(evidence: Evidence) -> dict[int, Noise]:
     """Of every case. Its A/A blocks are those of all cases with the same load and layout, such as those that
     differ in their servers or settings: how much blocks vary depends on what is driven, too.
     """
-    plans = {case: evidence.study(case).plan for case in evidence.cases()}
+    studies = {case: evidence.study(case) for case in evidence.cases()}
     found: dict[object, list[float]] = {}
     for number, case in evidence.aa_cases().items():
         if evidence.blocks(number):
-            found.setdefault(_layout(plans[case]), []).extend(aa_log_ratios(evidence, number))
-    return {case: _noise(plan, found.get(_layout(plan), [])) for case, plan in plans.items()}
+            found.setdefault(_layout(studies[case].plan), []).extend(aa_log_ratios(evidence, number))
+    return {case: _noise(study, found.get(_layout(study.plan), [])) for case, study in studies.items()}
 
 
-def _noise(plan: Plan, log_ratios: Sequence[float]) -> Noise:
-    details: Mapping[str, object] = plan.details
-    why = str(details.get("why_no_aa", "it was not asked for"))
-    before = details.get("aa_before", ())
-    assert isinstance(before, list | tuple)
-    why_none = why or ("" if log_ratios else NO_BLOCK_YET)
-    earlier = [float(d) for d in before]
-    return Noise(log_ratios, earlier, plan.confidence, plan.margin, why_none, method_of(plan))
+def _noise(study: StudyRecord, log_ratios: Sequence[float]) -> Noise:
+    plan = study.plan
+    why_none = study.why_no_aa or ("" if log_ratios else NO_BLOCK_YET)
+    return Noise(log_ratios, study.aa_before, plan.confidence, plan.margin, why_none, method_of(plan))
 
 
-def _layout(plan: Plan) -> object:
+def _layout(plan: Study) -> object:
     """Cases for which this is equal have blocks alike. What all cases have is not in it."""
-    asked: Mapping[str, object] = plan.details.get("study", {})
-    arms = (
-        plan.schedule,
-        plan.slice_s,
-        plan.slices_per_arm,
-        plan.window_s,
-        plan.warm_up_s,
-        plan.load_is_fixed,
-    )
-    load = (plan.workload, plan.pacing, plan.rate_per_s, *(asked.get(name) for name in OF_THE_LOAD))
-    return json.dumps((arms, load), sort_keys=True, default=str)
+    length = (plan.schedule, plan.turn_s, plan.slices_per_trial(), plan.window_s)
+    return (*length, plan.model_dump_json(include=OF_THE_LOAD))
 
 
 def aa_log_ratios(evidence: Evidence, case: int) -> list[float]:

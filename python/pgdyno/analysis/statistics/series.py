@@ -9,7 +9,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from pgdyno.evidence.records import Executed, Role
+from pgdyno.evidence.records import Executed
+from pgdyno.study.schedule import Role
 
 POINTS_MAX = 360
 """Of one trial: more than a picture can show, and enough for a slope."""

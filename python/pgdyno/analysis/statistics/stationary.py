@@ -24,7 +24,8 @@ from pgdyno.analysis.statistics.effect import student
 from pgdyno.analysis.statistics.series import Point
 from pgdyno.analysis.statistics.steady import mser_of_mean
 from pgdyno.estimate import Better, Estimate
-from pgdyno.evidence.records import Role, Trial, TrialStatus
+from pgdyno.evidence.records import Trial, TrialStatus
+from pgdyno.study.schedule import Role
 
 Floats = npt.NDArray[np.float64]
 

@@ -14,7 +14,9 @@ import numpy as np
 
 from pgdyno.analysis.telemetry.telemetry import Telemetry
 from pgdyno.caveats import Caveat, Code, Parameter
-from pgdyno.evidence.records import Plan, Schedule, Series, Trial, TrialStatus
+from pgdyno.evidence.records import Series, Trial, TrialStatus
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Schedule
 
 BEGUN = ("num_timed", "num_requested")
 
@@ -47,7 +49,7 @@ def begun(series: Series) -> list[float]:
 
 
 def of_arm(
-    plan: Plan, trials: Sequence[Trial], series: Mapping[int, Series], told: Mapping[int, Telemetry]
+    plan: Study, trials: Sequence[Trial], series: Mapping[int, Series], told: Mapping[int, Telemetry]
 ) -> Cycles | None:
     """None where no trial tells of its checkpoints."""
     ok = [trial for trial in trials if trial.status is TrialStatus.OK]
@@ -61,18 +63,17 @@ def of_arm(
     wal_mib = [
         of.values["wal.bytes"] for trial, _ in counts if "wal.bytes" in (of := told[trial.trial]).values
     ]
-    wanted = plan.details.get("study", {}).get("checkpoints")
     return Cycles(
         trials=len(counts),
         checkpoints=sum(n for _, n in counts) / len(counts),
         without=sum(n == 0 for _, n in counts),
         whole=min(_whole(trial, n) for trial, n in counts),
-        wanted=CYCLES_WANTED if wanted is None else int(wanted),
+        wanted=CYCLES_WANTED if plan.checkpoints is None else plan.checkpoints,
         writes=not wal_mib or max(wal_mib) >= WAL_MIN_MIB,
     )
 
 
-def cycle_caveats(plan: Plan, name: str, found: Cycles) -> list[Caveat]:
+def cycle_caveats(plan: Study, name: str, found: Cycles) -> list[Caveat]:
     """Of the arm of that name."""
     if not found.writes:
         return []

@@ -13,7 +13,8 @@ from pgdyno.analysis.telemetry.sampled import SERVER
 from pgdyno.analysis.telemetry.telemetry import Telemetry
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import Better, Estimate, grouped
-from pgdyno.evidence.records import Arm, Role, Series, Trial, TrialStatus
+from pgdyno.evidence.records import Arm, Series, Trial, TrialStatus
+from pgdyno.study.schedule import Role
 
 PER_MIB = 1 / (1 << 20)
 

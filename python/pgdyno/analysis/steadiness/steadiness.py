@@ -15,7 +15,9 @@ from pgdyno.analysis.steadiness.warm_up import WarmUps
 from pgdyno.analysis.telemetry.telemetry import Telemetry
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import signed
-from pgdyno.evidence.records import Arm, Plan, Schedule, Series, Trial, TrialStatus
+from pgdyno.evidence.records import Arm, Series, Trial, TrialStatus
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Schedule
 from pgdyno.units import format_duration
 
 
@@ -35,7 +37,7 @@ class Steadiness:
 
 
 def steadiness(
-    plan: Plan,
+    plan: Study,
     arms: Sequence[Arm],
     trials: Sequence[Trial],
     points: Mapping[int, Sequence[Point]],
@@ -68,7 +70,7 @@ def steadiness(
     ]
 
 
-def steady_state_caveats(plan: Plan, found: Sequence[Steadiness], cases: int = 1) -> list[Caveat]:
+def steady_state_caveats(plan: Study, found: Sequence[Steadiness], cases: int = 1) -> list[Caveat]:
     """Those that hold for the whole study of so many cases at its alarm, and matter."""
     told = warm_up.warm_up_caveats({of.arm.name: of.warm_ups for of in found}, cases)
     alarms = (stationary.ALARM_OF_TRENDS / cases, stationary.ALARM_OF_EFFECTS / cases)
@@ -143,7 +145,7 @@ def _stand(steps: Sequence[Step], cases: int) -> list[bool]:
 
 
 def _of_effect(
-    plan: Plan,
+    plan: Study,
     arm: Arm,
     baseline: Arm,
     trials: Sequence[Trial],

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgdyno.caveats import Caveat, Code
-from pgdyno.evidence.records import Arm, Plan, Role, Trial, TrialStatus
+from pgdyno.evidence.records import Arm, Trial, TrialStatus
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Role
 from pgdyno.units import format_duration
 
 LOOKS_MIN = 4
@@ -83,10 +85,9 @@ def _at_least(k: int, n: int, chance: float) -> float:
     return sum(math.comb(n, i) * chance**i * (1 - chance) ** (n - i) for i in range(k, n + 1))
 
 
-def bounds_s(plan: Plan) -> tuple[float, float] | None:
+def bounds_s(plan: Study) -> tuple[float, float] | None:
     """Between which it was to end by evidence; None where it was given a time."""
-    least_s = plan.details.get("study", {}).get("warmup_min_s")
-    return None if least_s is None or plan.warm_up_s is None else (float(least_s), plan.warm_up_s)
+    return None if plan.warmup_min_s is None else (plan.warmup_min_s, plan.warmup_s)
 
 
 def _driven_s(trial: Trial) -> float:

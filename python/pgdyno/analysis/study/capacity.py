@@ -73,8 +73,10 @@ class Capacity:
 def capacity_of(cases: Sequence[Findings]) -> Capacity | None:
     """None where the study does not ask for it."""
     plan = cases[0].study.plan
-    text = plan.details.get("study", {}).get("capacity")
-    design = design_of(cases, lambda of, trial: of.limited_ms.get(trial.trial)) if text else None
+    text = plan.capacity
+    if text is None:
+        return None
+    design = design_of(cases, lambda of, trial: of.limited_ms.get(trial.trial))
     if design is None or not any(factor.name == FACTOR for factor in design.factors):
         return None
     limit = parse_limit(text)

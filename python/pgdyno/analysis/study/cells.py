@@ -16,7 +16,8 @@ from pgdyno.analysis.comparison.comparison import method_of, ok_by_block
 from pgdyno.analysis.statistics.effect import Method
 from pgdyno.analysis.study.findings import Findings
 from pgdyno.analysis.telemetry.metrics import Metric
-from pgdyno.evidence.records import Schedule, Trial
+from pgdyno.evidence.records import Trial
+from pgdyno.study.schedule import Schedule
 
 Levels = Mapping[str, str]
 """factor → the name of its level."""
@@ -122,10 +123,7 @@ def _cells(
 
 
 def _arms(of: Findings) -> Sequence[Levels]:
-    return [
-        {factor: str(level) for factor, level in levels.items()}
-        for levels in of.study.plan.details.get("arms", ())
-    ]
+    return [{factor: str(level) for factor, level in levels.items()} for levels in of.study.arm_levels]
 
 
 def _levels_of_arms(of: Findings) -> list[Levels]:

@@ -35,11 +35,12 @@ from pgdyno.evidence.records import (
     Counts,
     Measure,
     Pairs,
-    Plan,
-    Study,
+    StudyRecord,
     Trial,
     TrialStatus,
 )
+from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.plan import Study
 
 QUANTILES_COMPARED = ("p50", "p90", "p95", "p99")
 """Beyond them a block has too few values for a ratio that means something."""
@@ -76,7 +77,7 @@ class ArmFindings:
 class Findings:
     """What a report says, before it is worded. ``series`` is trial id → throughput over time."""
 
-    study: Study
+    study: StudyRecord
     metrics: Sequence[Metric]
     kinds: Sequence[str]
     arms: Sequence[ArmFindings]
@@ -208,7 +209,7 @@ def _drifts(
     trials: Sequence[Trial],
     points: Mapping[int, Sequence[Point]],
     told: CaseTelemetry,
-    plan: Plan,
+    plan: Study,
 ) -> list[Drift]:
     series = {trial: {SERVER: of} for trial, of in told.series.items()}
     return drifts(arm, trials, points, series, told.by_trial, plan.confidence)
@@ -230,7 +231,7 @@ def _why(
     comparisons: Sequence[Comparison],
     trials: Sequence[Trial],
     told: CaseTelemetry,
-    plan: Plan,
+    plan: Study,
 ) -> dict[int, Why]:
     arms = [*(of.baseline for of in comparisons[:1]), *(of.arm for of in comparisons)]
     confidences = {
@@ -274,7 +275,7 @@ def _of_arm(
     trials: Sequence[Trial],
     histograms: Mapping[int, Mapping[str, Pairs]],
     chosen: Sequence[Metric],
-    plan: Plan,
+    plan: Study,
 ) -> ArmFindings:
     mine = [trial for trial in trials if trial.arm == arm.arm]
     ok = [trial for trial in mine if trial.status is TrialStatus.OK]
@@ -315,12 +316,14 @@ def _counts(trials: Sequence[Trial]) -> dict[str, Counts]:
     return found
 
 
-def _kinds(trials: Sequence[Trial], plan: Plan) -> list[str]:
+def _kinds(trials: Sequence[Trial], plan: Study) -> list[str]:
     """In the order of the standard where they are TPC-C's, of the scripts where they are pgbench's, else by
     name.
     """
     found = {kind for trial in trials for piece in trial.slices for kind in piece.kinds}
-    scripts = [script["name"] for script in plan.workload.get("scripts", ())]
+    scripts = (
+        [of.name for of in plan.workload.scripts] if isinstance(plan.workload, PgbenchParameters) else []
+    )
     order = {kind: i for i, kind in enumerate(scripts or _TPCC_ORDER)}
     return sorted(found, key=lambda kind: (order.get(kind, len(order)), kind))
 

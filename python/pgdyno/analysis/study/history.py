@@ -37,7 +37,7 @@ from pgdyno.analysis.study.study import StudyFindings
 from pgdyno.analysis.telemetry.quantities import OF_TRIALS
 from pgdyno.analysis.telemetry.quantities_of_parts import OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS
 from pgdyno.estimate import Better, Estimate
-from pgdyno.evidence.records import Study
+from pgdyno.evidence.records import StudyRecord
 
 POINTS_MAX = 400
 """Files of a series, the newest: shuffling takes time with the square of their number."""
@@ -314,7 +314,7 @@ def grouped(
     used, and why.
     """
     groups: list[Group] = []
-    known: dict[str, Study] = {}
+    known: dict[str, StudyRecord] = {}
     for file, study in found:
         first = study.first.study
         twice = [name for name, seen in known.items() if is_same_evidence(seen, first)]

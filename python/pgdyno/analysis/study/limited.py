@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from pgdyno.analysis.statistics.distributions import binomial_at_most
 from pgdyno.analysis.telemetry.latency import limited_ms, merge
-from pgdyno.caveats import Caveat, Code
-from pgdyno.evidence.records import Arm, Pairs, Plan, Trial
+from pgdyno.caveats import Caveat, Code, Parameter
+from pgdyno.evidence.records import Arm, Pairs, Trial
 from pgdyno.study.limit import parse_limit
+from pgdyno.study.plan import Study
 
 ALARM = 0.05
 """At the highest rate that keeps a limit, half of the windows miss it by chance: fewer that keep it than half
@@ -17,13 +18,12 @@ must be too few to be chance, by the sign test.
 
 
 def limited_by_trial(
-    plan: Plan, trials: Sequence[Trial], histograms: Mapping[int, Mapping[str, Pairs]]
+    plan: Study, trials: Sequence[Trial], histograms: Mapping[int, Mapping[str, Pairs]]
 ) -> dict[int, float | None]:
     """Trial id → the quantile in ms, infinite where too many were not answered; of no limit nothing."""
-    text = plan.details.get("study", {}).get("capacity")
-    if not text:
+    if plan.capacity is None:
         return {}
-    limit = parse_limit(text)
+    limit = parse_limit(plan.capacity)
     found = {}
     for trial in trials:
         if trial.trial in histograms:
@@ -36,11 +36,12 @@ def limited_by_trial(
 
 
 def not_kept(
-    plan: Plan, arms: Sequence[Arm], trials: Sequence[Trial], limited: Mapping[int, float | None]
+    plan: Study, arms: Sequence[Arm], trials: Sequence[Trial], limited: Mapping[int, float | None]
 ) -> list[Caveat]:
     """Arms that did not keep the limit when they were measured at the rates that the search had found."""
-    text = plan.details["study"]["capacity"]
-    limit_ms = 1e3 * parse_limit(text).latency_s
+    if plan.capacity is None:
+        return []
+    limit_ms = 1e3 * parse_limit(plan.capacity).latency_s
     found = []
     for arm in arms:
         known = [
@@ -48,6 +49,11 @@ def not_kept(
         ]
         kept = sum(ms < limit_ms for ms in known)
         if known and binomial_at_most(kept, len(known), 0.5) <= ALARM:
-            names = {"arm": arm.name, "limit": text, "kept": kept, "blocks": len(known)}
+            names: dict[str, Parameter] = {
+                "arm": arm.name,
+                "limit": plan.capacity,
+                "kept": kept,
+                "blocks": len(known),
+            }
             found.append(Caveat(Code.CAPACITY_NOT_SUSTAINED, names))
     return found

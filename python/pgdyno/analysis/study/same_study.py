@@ -14,12 +14,19 @@ from typing import Any
 from pgdyno.analysis.study.findings import Findings
 from pgdyno.analysis.study.study import StudyFindings
 from pgdyno.errors import EvidenceError
-from pgdyno.evidence.records import Arm, Json, Study
-from pgdyno.study import plan
+from pgdyno.evidence.records import Arm, Json, StudyRecord
 
-FREE = frozenset(
-    {"title", "seed", "budget_s", "blocks_max", "on_failure", "aa", "aa_refused_by", "slice_from"}
-)
+FREE = {
+    "title",
+    "seed",
+    "budget_s",
+    "blocks_max",
+    "on_failure",
+    "aa",
+    "aa_refused_by",
+    "slice_from",
+    "resumed_for_more",
+}
 """Of a study's plan: what may differ between hosts. Seeds had better."""
 
 MEMORY_TOLERANCE = 0.02
@@ -46,7 +53,7 @@ def require_same(studies: Mapping[str, StudyFindings]) -> None:
             )
 
 
-def is_same_evidence(a: Study, b: Study) -> bool:
+def is_same_evidence(a: StudyRecord, b: StudyRecord) -> bool:
     """Whether one is a copy of the other."""
     # A copy that was made while the study ran lacks what was noted later.
     hosts = [{name: fact for name, fact in of.host.items() if name != "states"} for of in (a, b)]
@@ -92,10 +99,13 @@ def _planned(findings: Findings) -> dict[str, Any]:
     place = f" in {findings.study.case}" if findings.study.case else ""
     arms = [of.arm for of in findings.arms]
     told = {
-        **dict(_flat(plan.workload, "workload")),
+        **dict(_flat(plan.workload.model_dump(), "workload")),
         **{f"clients of arm {arm.name}": arm.clients for arm in arms},
-        "schedule": plan.schedule.value,
-        **{name: getattr(plan, name) for name in ("slice_s", "slices_per_arm", "window_s", "warm_up_s")},
+        "schedule": str(plan.schedule),
+        "slice_s": plan.turn_s,
+        "slices_per_arm": plan.slices_per_trial(),
+        "window_s": plan.window_s,
+        "warm_up_s": plan.warmup_s,
         **{name: getattr(plan, name) for name in ("discard_s", "pacing", "rate_per_s")},
     }
     return {f"{what}{place}": value for what, value in told.items()}
@@ -120,30 +130,14 @@ def _asked(findings: Findings) -> dict[str, Any]:
     return {
         "the list of arms": ", ".join(arm.name for arm in arms),
         **{f"the specification of arm {arm.name}": arm.spec for arm in arms},
-        **dict(_flat(plan.workload, "workload")),
+        **dict(_flat(plan.workload.model_dump(), "workload")),
         **{f"clients of arm {arm.name}": arm.clients for arm in arms},
-        "schedule": plan.schedule.value,
-        **dict(_flat(_stored(findings), "")),
-        **{name: getattr(plan, name) for name in ("slice_s", "window_s", "warm_up_s", "discard_s")},
-        **{name: getattr(plan, name) for name in ("pacing", "rate_per_s", "margin", "confidence")},
+        "schedule": str(plan.schedule),
+        **dict(_flat(plan.model_dump(mode="json", exclude=FREE), "")),
+        "slice_s": plan.turn_s,
+        "window_s": plan.window_s,
+        "rate_per_s": plan.rate_per_s,
     }
-
-
-def _stored(findings: Findings) -> Mapping[str, Any]:
-    """The study as pgdyno would resume it, but for what may differ. An option that the pgdyno of its time did
-    not have yet is as if left alone.
-    """
-    stored = findings.study.plan.details.get("study")
-    if not stored:
-        return {}
-    return {key: value for key, value in (stored | _DEFAULTS | stored).items() if key not in FREE}
-
-
-_DEFAULTS: Mapping[str, Any] = {
-    name: of.get_default(call_default_factory=True)
-    for name, of in plan.Study.model_fields.items()
-    if not of.is_required()
-}
 
 
 def _flat(value: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.estimate import Better
-from pgdyno.evidence.records import Plan, Slice, Trial
+from pgdyno.evidence.records import Slice, Trial
 from pgdyno.study.limit import parse_limit
-from pgdyno.study.mix import DECK, has_new_orders
+from pgdyno.study.mix import has_new_orders
+from pgdyno.study.plan import Study
 from pgdyno.study.search import Tried, capacity
+from pgdyno.study.tpcc import TpccParameters
 
 S_PER_MIN = 60.0
 US_PER_S = 1e6
@@ -103,7 +105,7 @@ MEDIAN_LATENCY = "median_latency"
 """The key of the metric that takes throughput's place under a fixed load."""
 
 
-def of_plan(plan: Plan, median_ms: Mapping[int, float | None]) -> Sequence[Metric]:
+def of_plan(plan: Study, median_ms: Mapping[int, float | None]) -> Sequence[Metric]:
     """The metrics of a study, the primary one (which the verdict is about) first.
 
     Throughput, where the server sets it; under a fixed load it is whatever was asked for, and the median
@@ -123,17 +125,16 @@ def _median_latency(median_ms: Mapping[int, float | None]) -> Metric:
     return Metric(MEDIAN_LATENCY, "median latency", "median latency, ms", "ms", Better.LESS, value)
 
 
-def _of_workload(plan: Plan) -> Sequence[Metric]:
+def _of_workload(plan: Study) -> Sequence[Metric]:
     """There is no rate of new orders where the mix of some arm has none."""
-    if plan.workload.get("kind") != "tpcc":
+    if plan.workload.kind != "tpcc":
         return TPS, SERVER_CPU, DRIVER_CPU
     if all(has_new_orders(mix) for mix in mixes(plan)):
         return NOPM, TPM, SERVER_CPU, DRIVER_CPU
     return TPM, SERVER_CPU, DRIVER_CPU
 
 
-def mixes(plan: Plan) -> Sequence[str]:
+def mixes(plan: Study) -> Sequence[str]:
     """Return the different mixes of the arms of a study of tpcc."""
-    drivings = plan.details.get("study", {}).get("drivings") or ()
-    workloads = [driving["workload"] for driving in drivings] or [plan.workload]
-    return list(dict.fromkeys(str(workload.get("mix", DECK)) for workload in workloads))
+    workloads = [plan.driving(arm).workload for arm in range(len(plan.arms))]
+    return list(dict.fromkeys(of.mix for of in workloads if isinstance(of, TpccParameters)))

@@ -9,7 +9,7 @@ from pgdyno.analysis.telemetry.metrics import CAPACITY, DRIVER_CPU, NOPM, SERVER
 from pgdyno.analysis.telemetry.quantities_of_parts import BY_KEY
 from pgdyno.analysis.telemetry.telemetry import Telemetry, parted
 from pgdyno.estimate import Better
-from pgdyno.evidence.records import Study, Trial, TrialStatus
+from pgdyno.evidence.records import StudyRecord, Trial, TrialStatus
 
 Levels = Mapping[str, str]
 """factor → the name of its level."""
@@ -39,7 +39,7 @@ class CaseValues:
 
 
 def case_values(
-    study: Study,
+    study: StudyRecord,
     trials: Sequence[Trial],
     metrics: Sequence[Metric] = (),
     telemetry: Mapping[int, Telemetry] | None = None,
@@ -62,7 +62,7 @@ def case_values(
     return CaseValues(
         name=study.case,
         levels={factor: str(level) for factor, level in study.levels.items()},
-        arms=[dict(levels) for levels in study.plan.details.get("arms", ())],
+        arms=[dict(levels) for levels in study.arm_levels],
         values={key: Measured(*units[key], by_block) for key, by_block in found.items()},
         confidence=study.plan.confidence,
     )
