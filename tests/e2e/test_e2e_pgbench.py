@@ -62,7 +62,7 @@ def test_a_script_of_ones_own_sees_the_real_scale_and_says_what_was_not_checked(
     own.write_text("SELECT 1 / (:scale - 2 + 1);\n")  # fails unless :scale is at least 2
     ended = program.run("compare", *SMALL, "--scale", "2", "-f", own, server, server)
     assert ended.status == 0, ended.err
-    assert ":scale was that of the data, 2" in ended.err
+    assert ":scale was set to the scale of the data, 2" in ended.err
     found = ended.json()
     assert {"own-scripts-not-checked", "scale-of-the-data"} <= {c["code"] for c in found["caveats"]}
     assert found["arms"][0]["counts"][str(own)]["failed"] == 0

@@ -40,10 +40,8 @@ def test_a_mix_without_new_orders_is_checked_by_its_weights_and_has_no_nopm(
     comparisons, caveats = found["comparisons"], found["caveats"]
     assert isinstance(comparisons, list) and isinstance(caveats, list)
     assert "tpm" in comparisons[0]["effects"] and "nopm" not in comparisons[0]["effects"]
-    assert [one["sentence"] for one in caveats if one["code"] == "not-tpcc-mix"] == [
-        "The transaction mix was payment=9,order-status=1, not the TPC-C mix: rates and latencies do not "
-        "compare with those of the standard mix."
-    ]
+    (sentence,) = [one["sentence"] for one in caveats if one["code"] == "not-tpcc-mix"]
+    assert "payment=9,order-status=1" in sentence
 
 
 def executed(trial: Trial) -> int:
