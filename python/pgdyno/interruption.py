@@ -68,7 +68,7 @@ class Interruption:
     def check(self) -> None:
         """Raises Interrupted when the user has asked to stop."""
         if self.requested:
-            raise self.interrupted("stopped at your request; what was measured is kept")
+            raise self.interrupted("interrupted; completed measurements are kept")
 
     def interrupted(self, message: str) -> Interrupted:
         """The error that ends the program with the signal's exit status."""
@@ -111,7 +111,7 @@ class Interruption:
         if kind is KeyboardInterrupt:
             raise self.interrupted("ended at once; what was in the evidence is safe") from error
         if self.requested and kind is not None and _may_come_of_a_stop(kind):
-            raise self.interrupted(f"stopped at your request ({error})") from error
+            raise self.interrupted(f"interrupted ({error})") from error
 
 
 def _may_come_of_a_stop(kind: type[BaseException]) -> bool:

@@ -285,7 +285,7 @@ def test_earlier_studies_of_the_machine_count(tmp_path: Path) -> None:
     alike = [0.02, -0.02] * 4
     found = with_aa(tmp_path / "e.sqlite", QUIET, [0.02, -0.02], before=alike).first
     assert found.noise.n == 10
-    assert "8 of them of earlier studies" in build_study_noise(found)
+    assert "8 of them from earlier studies" in build_study_noise(found)
 
 
 def test_earlier_studies_of_a_noisier_day_do_not_count(tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def test_reports_say_which_trial_and_why(tmp_path: Path) -> None:
     assert "CPU time stolen by the hypervisor 12% (otherwise 0.10%)" in table.rows[0][-1].replace(
         "\u00a0", " "
     )
-    assert "Without block 8, whose ratio is the farthest off" in table.note
+    assert "Without block 8, which has the most extreme ratio" in table.note
     told = json.loads(json.dumps(as_object(report)["anomalies"]))
     assert (told["trials"][0]["block"], told["trials"][0]["causes"][0]["what"]) == (7, "steal")
     assert told["without"][0]["block"] == 7

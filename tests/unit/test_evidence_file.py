@@ -451,7 +451,7 @@ def test_a_file_without_a_column_of_its_version_is_refused(tmp_path: Path) -> No
     write_study(tmp_path / "e", SMALL)
     with edited(tmp_path / "e") as connection:
         connection.execute("ALTER TABLE study RENAME COLUMN published TO announced")
-    with Evidence(tmp_path / "e") as evidence, pytest.raises(EvidenceError, match="does not understand"):
+    with Evidence(tmp_path / "e") as evidence, pytest.raises(EvidenceError, match="has an invalid value"):
         evidence.study()
 
 
@@ -459,7 +459,7 @@ def test_a_plan_that_is_not_understood_is_refused(tmp_path: Path) -> None:
     write_study(tmp_path / "e", SMALL)
     with edited(tmp_path / "e") as connection:
         connection.execute("UPDATE study_case SET plan = json_set(plan, '$.schedule', 'by the moon')")
-    with Evidence(tmp_path / "e") as evidence, pytest.raises(EvidenceError, match="does not understand"):
+    with Evidence(tmp_path / "e") as evidence, pytest.raises(EvidenceError, match="has an invalid value"):
         evidence.study()
 
 

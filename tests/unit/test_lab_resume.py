@@ -72,7 +72,7 @@ def test_a_study_that_was_given_more_time_is_judged_at_any_stopping_time(
     primary = found.first.comparisons[0].primary
     assert primary is not None and primary.spread.method is method
     text = " ".join(to_markdown(build_study(found)).split())
-    assert ("The study was resumed for more: its length, 12 blocks in all, was not fixed" in text) == (
+    assert ("The study was resumed: its length (12 blocks in total) was not fixed in advance" in text) == (
         method is Method.ANYTIME
     )
     assert ("looked after" in text) is False

@@ -103,4 +103,4 @@ def test_a_size_written_for_a_configuration_file_is_read_back_exactly(size_bytes
     [(0.95, "95"), (1 - 0.05 / 3, "98.3"), (0.975, "97.5"), (1 - 0.05 / 250, "99.98"), (0.99, "99")],
 )
 def test_a_confidence_has_one_decimal_and_is_never_all(confidence: float, text: str) -> None:
-    assert confidence_percent(confidence) == f"{text}\u00a0%"
+    assert confidence_percent(confidence) == f"{text}%"

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from pgdyno.caveats import Caveat, Code
-from pgdyno.errors import EvidenceError
+from pgdyno.errors import EvidenceError, in_one_line
 from pgdyno.evidence import file
 from pgdyno.evidence.packing import unpack_json, unpack_pairs, unpack_points, unpack_text
 from pgdyno.evidence.records import (
@@ -351,7 +351,7 @@ class Evidence:
             yield
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise EvidenceError(
-                f"{self.path} holds what this pgdyno does not understand ({error}): restore it from a copy"
+                f"{self.path} has an invalid value ({in_one_line(error)}): restore it from a copy"
             ) from error
 
 
