@@ -109,7 +109,7 @@ class Interruption:
             signal.signal(number, handler)
         stopping.since_s = None
         if kind is KeyboardInterrupt:
-            raise self.interrupted("ended at once; what was in the evidence is safe") from error
+            raise self.interrupted("aborted; the evidence file keeps everything measured before") from error
         if self.requested and kind is not None and _may_come_of_a_stop(kind):
             raise self.interrupted(f"interrupted ({error})") from error
 

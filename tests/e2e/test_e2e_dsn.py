@@ -158,7 +158,7 @@ def test_a_database_is_made_loaded_checked_and_driven_step_by_step(
     assert databases(untouched)["steps"][3].startswith("pgdyno ")  # type: ignore[index]
     again = program.run("load", dsn)
     assert again.status == 2
-    assert "the database steps exists already" in again.err
+    assert "the database steps already exists" in again.err
     driven = program.run("drive", dsn, *DRIVE)
     assert driven.status == 0, driven.err
     assert driven.json()["complete"]
@@ -203,7 +203,7 @@ def test_a_database_whose_creation_was_killed_is_swept(program: Program, untouch
         number = re.search("pgdyno_making_([0-9a-f]{16})", query)[1]  # type: ignore[index]
         observer.execute("select pg_advisory_lock(%s::bigint)", (int(number, 16),))
     assert databases(untouched).keys() - before.keys() == {f"pgdyno_making_{number}"}
-    assert "exists already" in program.run("load", untouched.conninfo("mine")).err
+    assert "already exists" in program.run("load", untouched.conninfo("mine")).err
     assert databases(untouched) == before
 
 
@@ -215,7 +215,7 @@ def test_a_half_made_database_of_a_killed_load_is_loaded_anew_and_one_under_way_
     running.until(lambda: "will take" in running.err.read_text())
     second = program.run("load", dsn)
     assert second.status == 2
-    assert "another pgdyno is loading half" in second.complaints[0]
+    assert "another pgdyno is loading the database half" in second.complaints[0]
     running.signal(signal.SIGKILL)
     running.ended()
     assert program.survivors() == []
@@ -231,7 +231,7 @@ def test_a_half_made_database_of_a_killed_load_is_loaded_anew_and_one_under_way_
     assert again.status == 0, again.err
     assert "replacing the database half, which an interrupted load left incomplete" in again.err
     assert program.run("check", dsn).status == 0
-    assert "exists already" in program.run("load", dsn).err
+    assert "already exists" in program.run("load", dsn).err
     execute(untouched, "drop database half")
 
 

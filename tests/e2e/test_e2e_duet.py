@@ -41,7 +41,7 @@ def test_both_arms_are_driven_at_the_same_time(
     assert "duet" in {caveat["code"] for caveat in found["caveats"]}
     report = program.run("report", evidence, "--md")
     assert report.status == 0, report.err
-    assert "both arms were driven at the same time" in report.out
+    assert "both arms run at the same time" in report.out
     assert "The CPU partitions are cores" in report.out
 
 

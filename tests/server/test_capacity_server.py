@@ -65,4 +65,4 @@ def test_each_block_searches_and_measures_at_the_rate_that_it_found(build: Build
         assert sought["limit"] == "p50 < 10ms" and sought["closed_loop_per_s"] > 0 and sought["steps"]
     assert found.first.primary.key == "capacity"
     (report,) = build_study(found).cases.values()
-    assert any("Each block searched for it" in paragraph for paragraph in report.method)
+    assert any("Each block searches for it" in paragraph for paragraph in report.method)

@@ -104,6 +104,6 @@ def test_a_crash_after_the_last_slice_makes_a_single_run_count_for_nothing(
     crashes_at_the_end: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dsn = crashes_at_the_end.conninfo(pristine_name(WORKLOAD))
-    with pytest.raises(PgdynoError, match="the run is not valid:  the server crashed or was restarted"):
+    with pytest.raises(PgdynoError, match="the run is not valid: the server crashed or was restarted"):
         drive_command.drive(dsn, clients=2, window="0.4s", warmup="0s", json=True, quiet=True)
     assert '"complete": false' in capsys.readouterr().out

@@ -94,7 +94,7 @@ def test_a_sleep_in_a_statement_is_named_by_statement_and_by_resource(slept: Rep
     said = " ".join(slept.why[0].sentences).replace("\u00a0", " ")
     assert "B needs" in said
     assert "more in “SELECT pg_sleep($1)”" in said
-    assert "more of sleeping" in said
+    assert "more sleep" in said
     by_statement = why_of(slept).by_statement
     assert by_statement is not None
     parts = {part.key: part for part in by_statement.parts}
