@@ -32,7 +32,7 @@ def test_a_warm_up_between_bounds_is_the_same_for_all_arms(
     # When it ended is this machine's affair; that it was one end for both, and is told as it was, is ours.
     assert len({one["by"] for one in told}) == 1 and told[0]["looks"] == told[1]["looks"] > 0
     by_evidence = told[0]["by"] == "evidence"
-    assert f"So it was in {2 * by_evidence} of 2 trials" in found["method"][0]
+    assert f"This was so in {2 * by_evidence} of 2 trials" in found["method"][0]
     for arm in found["arms"]:
         assert arm["steadiness"]["warm_up"]["by_evidence"] == by_evidence
     whole = [

@@ -195,7 +195,7 @@ def _make_pristine(
     def on_forecast(size_bytes: int) -> None:
         what = f"the dataset and {_copies(copies)} of it need"
         if not require_room(remote, what, size_bytes * (1 + copies), workload.SMALLER):
-            watch(Warned(f"whether the disk of {remote.dsn} can hold the data cannot be seen from here"))
+            watch(Warned(f"{remote.dsn}: the free disk space of the server is unknown"))
 
     with remote.maintenance().connect() as turn:
         hold(turn, lock_of(name), while_waiting)
