@@ -37,7 +37,7 @@ ANSWER_TIMEOUT_S = 60.0
 """How long the engine may take to say what it is: it reads no file and asks no server for it."""
 
 COMPLAINT_BYTES_MAX = 64 << 10
-"""Of what the engine wrote to its standard error: the last line is shown."""
+"""Bytes read from the end of the standard error of the engine; the last line is shown."""
 
 Event = dict[str, Any]
 

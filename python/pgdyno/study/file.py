@@ -119,9 +119,7 @@ class Run(Part):
         description="verdict: when every comparison of every case is decided, if that is before the budget "
         "or the repeats end it; budget: not before. [default: verdict; of sequential budget]",
     )
-    margin: float = Field(
-        default=0.02, gt=0, lt=1, description="Differences that are surely smaller count as the same."
-    )
+    margin: float = Field(default=0.02, gt=0, lt=1, description="Equivalence margin, as a share: 0.02 is 2%.")
     confidence: float = Field(default=0.95, gt=0.5, lt=1, description="Of the intervals.")
     capacity: Limit | None = Field(
         default=None,
@@ -150,7 +148,7 @@ class Run(Part):
     )
     nearest: bool = Field(
         default=False,
-        description="Where a version is not to be had, take the nearest one; the report says so.",
+        description="Use the nearest version if a version is not available. The report names it.",
     )
 
 

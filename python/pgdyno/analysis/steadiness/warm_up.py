@@ -23,7 +23,7 @@ UNSTEADY_BY_CHANCE_OF_MANY = 0.02
 """The same of so many looks, over three quarters of the warm-up at least. Simulated: 0.5 %."""
 
 ALARM = 0.05
-"""Of a study: how often chance alone may raise the caveat."""
+"""Maximum probability of a false caveat per study."""
 
 
 @dataclass(frozen=True)
