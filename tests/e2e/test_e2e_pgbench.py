@@ -52,7 +52,7 @@ def test_a_comparison_by_builtin_scripts_passes_its_checks(
     assert "| select-only | 3 |" in shown.out
     again = program.run("compare", "--resume", evidence, "--json")
     assert again.status == 0, again.err
-    assert "load" not in again.err
+    assert "loading" not in again.err
 
 
 def test_a_script_of_ones_own_sees_the_real_scale_and_says_what_was_not_checked(
@@ -138,4 +138,4 @@ def test_two_running_servers_are_compared_in_copies_of_a_pristine_database(
     assert "copy of the accounts" in ended.err
     second = program.run("compare", *SMALL, *options, "--evidence", tmp_path / "2.sqlite", dsn, dsn)
     assert second.status == 0, second.err
-    assert "load" not in second.err
+    assert "loading" not in second.err

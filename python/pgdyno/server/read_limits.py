@@ -105,10 +105,11 @@ def limit_bytes_of_login(gen: Waiting) -> Waiting:
 
 
 class _Received:
-    """Counts the bytes that libpq takes from a socket: exactly over TCP.
+    """Counts the bytes that libpq takes from a socket: exactly over TCP, a lower bound on a Unix socket.
 
-    On a Unix socket it is a lower bound, since no counter exists there: rows without end are seen, but a
-    single value may grow to the protocol's own limit of 1 GiB. Such a server is a process of this machine.
+    libpq reads one value without a pause while it keeps arriving, so a single value may grow to the
+    protocol's own limit of 1 GiB before it is refused. Over TCP it is refused then; on a Unix socket, which
+    has no counter, it may pass. Such a server is a process of this machine.
     """
 
     def __init__(self, bytes_max: int) -> None:
