@@ -14,13 +14,13 @@ import psycopg
 import pytest
 
 from pgdyno.cli import drive as drive_command
+from pgdyno.cli.load import load
 from pgdyno.drive.run import Run, run_drive
 from pgdyno.errors import ConnectError, PgdynoError
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Ending
 from pgdyno.interruption import Interruption
 from pgdyno.lab import driving
-from pgdyno.lab.dataset import pristine_name
 from pgdyno.lab.progress import Watch
 from pgdyno.lab.study import Request, start_study
 from pgdyno.server.running import Server
@@ -103,7 +103,9 @@ def test_a_crash_after_the_last_slice_fails_the_trials_on_a_running_server(
 def test_a_crash_after_the_last_slice_makes_a_single_run_count_for_nothing(
     crashes_at_the_end: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    dsn = crashes_at_the_end.conninfo(pristine_name(WORKLOAD))
+    dsn = crashes_at_the_end.conninfo("single_run")
+    load(dsn, warehouses=1, quiet=True)
+    capsys.readouterr()
     with pytest.raises(PgdynoError, match="the run is not valid: the server crashed or was restarted"):
         drive_command.drive(dsn, clients=2, window="0.4s", warmup="0s", json=True, quiet=True)
     assert '"complete": false' in capsys.readouterr().out
