@@ -14,6 +14,15 @@ from pgdyno.errors import UsageError
 SIZE_UNITS_BYTES = {"B": 1, "kB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 DURATION_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
+US_PER_S = 1e6
+US_PER_MS = 1e3
+NS_PER_S = 1e9
+S_PER_MS = 1e-3
+S_PER_MIN = 60.0
+S_PER_HOUR = 3600.0
+PER_MIB = 2.0**-20
+PERCENT = 100.0
+
 _QUANTITY = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*\Z")
 
 

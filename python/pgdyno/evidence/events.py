@@ -11,10 +11,9 @@ from typing import Any
 from pgdyno.evidence.packing import pairs_from
 from pgdyno.evidence.records import Counts, Failure, Histogram, Interval, Measure, Slice
 from pgdyno.study.schedule import Role
+from pgdyno.units import NS_PER_S
 
 Event = Mapping[str, Any]
-
-_NS_PER_S = 1e9
 
 
 def slice_from(event: Event) -> Slice:
@@ -22,12 +21,12 @@ def slice_from(event: Event) -> Slice:
     return Slice(
         position=event["slice"],
         role=Role(event["role"]),
-        opened_s=event["opened_ns"] / _NS_PER_S,
-        counted_from_s=event["counted_from_ns"] / _NS_PER_S,
-        closed_s=event["closed_ns"] / _NS_PER_S,
-        drained_s=event["drained_ns"] / _NS_PER_S,
-        driver_cpu_user_s=event["driver_cpu_ns"]["user"] / _NS_PER_S,
-        driver_cpu_system_s=event["driver_cpu_ns"]["system"] / _NS_PER_S,
+        opened_s=event["opened_ns"] / NS_PER_S,
+        counted_from_s=event["counted_from_ns"] / NS_PER_S,
+        closed_s=event["closed_ns"] / NS_PER_S,
+        drained_s=event["drained_ns"] / NS_PER_S,
+        driver_cpu_user_s=event["driver_cpu_ns"]["user"] / NS_PER_S,
+        driver_cpu_system_s=event["driver_cpu_ns"]["system"] / NS_PER_S,
         kinds=_kinds(event["kinds"]),
     )
 
@@ -39,8 +38,8 @@ def interval_from(event: Event) -> Interval:
     return Interval(
         position=event["slice"],
         role=Role(event["role"]),
-        from_s=event["from_ns"] / _NS_PER_S,
-        to_s=event["to_ns"] / _NS_PER_S,
+        from_s=event["from_ns"] / NS_PER_S,
+        to_s=event["to_ns"] / NS_PER_S,
         kinds=kinds,
         latency_p50_ns=latency.get("p50"),
         latency_p95_ns=latency.get("p95"),

@@ -18,8 +18,7 @@ from pgdyno.evidence.records import Interval, TrialStatus
 from pgdyno.probe.series import step_for
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
-
-_NS_PER_S = 1e9
+from pgdyno.units import NS_PER_S
 
 INTERVAL_SHARE_MIN = 0.5
 """Of the interval asked for: a shorter one is the rest of a slice, and counts with the one before."""
@@ -116,7 +115,7 @@ class WarmUp:
             arm.slices += 1
             arm.is_in_slice = False
         elif is_warm_up or _tells_more(self._arms[event["target"]], arm):
-            took_s = (event["to_ns"] - event["from_ns"]) / _NS_PER_S
+            took_s = (event["to_ns"] - event["from_ns"]) / NS_PER_S
             n = float(sum(kind["ok"] + kind["rolled_back"] for kind in event["kinds"].values()))
             arm.add(n, took_s, event["latency_ns"].get("p50") if n else None, self._interval_s)
         if not is_warm_up:

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import psutil
 
+from pgdyno.units import NS_PER_S
+
 PROC = Path("/proc")
-NS_PER_S = 1e9
 
 READS_MAX = 3
 """Of the list of a postmaster's children, until two in a row agree: the kernel may leave one out of it while

@@ -18,6 +18,7 @@ from pgdyno.report.charts import DOTS_MAX, Panel, arm_class
 from pgdyno.report.dips import label
 from pgdyno.report.svg import Scale, circle, drawing, element, line, nice_ticks, polyline, text
 from pgdyno.study.schedule import Role
+from pgdyno.units import PER_MIB
 
 WINDOW_S_MIN = 30.0
 """Of a shorter window a rate of once a second shows nothing that the table does not."""
@@ -25,7 +26,6 @@ WINDOW_S_MIN = 30.0
 TICKS_APART = 2.0
 """On the picture: nearer ones are one. Of 200 hours with a checkpoint in each second the page had 84 MB."""
 
-PER_MIB = 1 / (1 << 20)
 
 LEFT, RIGHT, TOP, BOTTOM, WIDTH, HEIGHT = 38.0, 10.0, 16.0, 122.0, 280.0, 140.0
 

@@ -23,6 +23,7 @@ from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.analysis.telemetry.telemetry import Telemetry
 from pgdyno.estimate import Better, Estimate
 from pgdyno.evidence.records import Arm, Trial, TrialStatus
+from pgdyno.units import PERCENT
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,6 @@ class Measured:
     def stands_out(self, margin: float) -> bool:
         """By its score, and by so much that it matters."""
         return self.share > 1 and abs(math.log1p(self.off_percent / PERCENT)) > math.log1p(margin)
-
-
-PERCENT = 100.0
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pgdyno.analysis.causes.outlying import Standing, standings
 from pgdyno.analysis.telemetry.telemetry import Telemetry
 from pgdyno.evidence.records import Counts, Trial
+from pgdyno.units import PERCENT
 
 SCORE_MIN = 5.0
 """Of the distance from the other trials of the arm, in their spread."""
 
 CAUSES_MAX = 3
-
-PERCENT = 100.0
 
 
 @dataclass(frozen=True)

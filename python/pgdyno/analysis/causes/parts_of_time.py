@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pgdyno.analysis.telemetry.client_time import CLIENT, US_PER_S, ClientTime
+from pgdyno.analysis.telemetry.client_time import CLIENT, ClientTime
 from pgdyno.analysis.telemetry.sampled import RUNNING
 from pgdyno.evidence.records import Trial
+from pgdyno.units import US_PER_S
 
 STATEMENTS_MAX = 10
 """Parts of their own: the statements with the most time in either arm."""

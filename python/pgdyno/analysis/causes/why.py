@@ -31,9 +31,10 @@ from pgdyno.analysis.causes.parts_of_time import (
 )
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.statistics.effect import Method, holm_confidences, spread_of
-from pgdyno.analysis.telemetry.client_time import US_PER_S, ClientTime
+from pgdyno.analysis.telemetry.client_time import ClientTime
 from pgdyno.estimate import Better, Estimate
 from pgdyno.evidence.records import Arm, Trial, TrialStatus
+from pgdyno.units import US_PER_S
 
 UNIT = "µs"
 

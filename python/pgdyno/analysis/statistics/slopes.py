@@ -27,8 +27,7 @@ import numpy.typing as npt
 from pgdyno.analysis.statistics import students_t
 from pgdyno.analysis.statistics.effect import student
 from pgdyno.estimate import Better, Estimate
-
-S_PER_HOUR = 3600.0
+from pgdyno.units import S_PER_HOUR
 
 PARTS = 10
 """The fewest of the advised ones: the parts are the longer and the less dependent."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pgdyno.analysis.statistics.effect import student
 from pgdyno.analysis.statistics.series import Point
-from pgdyno.analysis.statistics.slopes import S_PER_HOUR, SPAN_S_MIN, Slope, growth, together, trend
+from pgdyno.analysis.statistics.slopes import SPAN_S_MIN, Slope, growth, together, trend
 from pgdyno.analysis.statistics.stationary import ALARM_OF_TRENDS
 from pgdyno.analysis.telemetry.sampled import SERVER
 from pgdyno.analysis.telemetry.telemetry import Telemetry
@@ -15,8 +15,7 @@ from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import Better, Estimate, grouped
 from pgdyno.evidence.records import Arm, Series, Trial, TrialStatus
 from pgdyno.study.schedule import Role
-
-PER_MIB = 1 / (1 << 20)
+from pgdyno.units import PER_MIB, S_PER_HOUR
 
 RATE = "tps"
 

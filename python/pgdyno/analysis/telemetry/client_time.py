@@ -22,8 +22,7 @@ from pgdyno.analysis.telemetry.sampled import RUNNING, SAMPLES, STEPS_RESOLVED, 
 from pgdyno.analysis.telemetry.statements import Statement
 from pgdyno.analysis.telemetry.window import Window
 from pgdyno.evidence.records import Series, Slice, Trial
-
-US_PER_S, US_PER_MS = 1e6, 1e3
+from pgdyno.units import US_PER_MS, US_PER_S
 
 STATEMENTS_KEPT = 40
 """Of a trial, those with the most time; the others are one sum."""

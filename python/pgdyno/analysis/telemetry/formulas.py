@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pgdyno.analysis.telemetry.window import Gauges, Window, total, values
-
-US_PER_MS = 1e3
-PERCENT = 100.0
+from pgdyno.units import PERCENT, US_PER_MS
 
 
 class How(StrEnum):

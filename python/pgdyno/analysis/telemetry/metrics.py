@@ -13,9 +13,7 @@ from pgdyno.study.mix import has_new_orders
 from pgdyno.study.plan import Study
 from pgdyno.study.search import Tried, capacity
 from pgdyno.study.tpcc import TpccParameters
-
-S_PER_MIN = 60.0
-US_PER_S = 1e6
+from pgdyno.units import S_PER_MIN, US_PER_S
 
 Value = Callable[[Trial, Sequence[Slice]], float | None]
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.evidence.records import Json, Trial
-
-US_PER_S = 1e6
+from pgdyno.units import US_PER_S
 
 
 @dataclass(frozen=True)

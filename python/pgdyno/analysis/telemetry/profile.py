@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pgdyno.units import US_PER_S
+
 PROFILE = "profile"
 """The probe."""
 
-US_PER_S = 1e6
 
 Stack = tuple[str, ...]
 """From the outermost function to the innermost."""

@@ -15,9 +15,7 @@ from dataclasses import dataclass
 
 from pgdyno.analysis.telemetry.formulas import Formula, How, Source
 from pgdyno.estimate import Better
-
-PER_MIB = 1 / (1 << 20)
-S_PER_MS = 1e-3
+from pgdyno.units import PER_MIB, S_PER_MS
 
 MORE, LESS, NEITHER = Better.MORE, Better.LESS, Better.NEITHER
 

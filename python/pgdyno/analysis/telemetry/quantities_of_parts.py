@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.analysis.telemetry.formulas import Source
-from pgdyno.analysis.telemetry.quantities import LESS, MORE, NEITHER, OF_TRIALS, PER_MIB, S_PER_MS, Quantity
+from pgdyno.analysis.telemetry.quantities import LESS, MORE, NEITHER, OF_TRIALS, Quantity
 from pgdyno.estimate import Better
+from pgdyno.units import PER_MIB, S_PER_MS
 
 RELATIONS = Source("relations")
 PGSTATTUPLE = Source("pgstattuple")

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from pgdyno.analysis.telemetry.quantities import PER_MIB
 from pgdyno.analysis.telemetry.sampled import (
     HOST,
     SERVER,
@@ -21,8 +20,7 @@ from pgdyno.analysis.telemetry.sampled import (
     waits,
 )
 from pgdyno.evidence.records import Series, Trial
-
-PERCENT = 100.0
+from pgdyno.units import PER_MIB, PERCENT
 
 GROWN = {
     "host.disk_read_per_s": ("disk_read_bytes", PER_MIB),

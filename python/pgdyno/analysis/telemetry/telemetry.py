@@ -22,7 +22,7 @@ from pgdyno.analysis.statistics.effect import level_of
 from pgdyno.analysis.telemetry import client_time
 from pgdyno.analysis.telemetry.client_time import ClientTime
 from pgdyno.analysis.telemetry.counters import OTHERS, Row, identity, number
-from pgdyno.analysis.telemetry.metrics import US_PER_S, Metric
+from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.analysis.telemetry.profile import PROFILE, Profile, profile_of
 from pgdyno.analysis.telemetry.quantities import OF_TRIALS, Quantity
 from pgdyno.analysis.telemetry.quantities_of_parts import (
@@ -39,6 +39,7 @@ from pgdyno.analysis.telemetry.window import RESET, Gauges, Window, window
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import Estimate
 from pgdyno.evidence.records import OF_SEVERAL_ARMS, Arm, Reading, Series, Slice, Trial
+from pgdyno.units import US_PER_S
 
 VERSION_LACKS = re.compile(r"needs PostgreSQL \d+: this is \d+")
 """The reason that ``probe.server`` gives where a version has nothing to read."""
