@@ -27,7 +27,7 @@ import numpy as np
 
 from bench.noise import Floats
 from bench.stopping import PATHS, SEED, judged, table
-from pgdyno.analysis.comparison.look import look_at
+from pgdyno.analysis.comparison.interim_analysis import interim_result
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
 from pgdyno.analysis.statistics.effect import Method, percent_of, student
 from pgdyno.cli.lengths import asked_warm_up
@@ -173,7 +173,7 @@ def _unwatched(_names: Sequence[str]) -> Iterator[Watch]:
 
 def _ran(path: Path, effect: float) -> Ran:
     with Evidence(path) as evidence:
-        comparison = look_at(evidence, 0).comparisons[0]
+        comparison = interim_result(evidence, 0).comparisons[0]
         blocks = [block for block in evidence.blocks(0) if block.ended_unix_s is not None]
     lasted_s = max(b.ended_unix_s or 0.0 for b in blocks) - min(b.started_unix_s for b in blocks)
     ratios = comparison.primary.log_ratios.values() if comparison.primary else ()

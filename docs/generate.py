@@ -17,9 +17,9 @@ from typing import Any
 import typer
 from typer.testing import CliRunner
 
-from pgdyno.analysis.telemetry.own_values import EVERYWHERE
+from pgdyno.analysis.telemetry.object_quantities import OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS, Told
 from pgdyno.analysis.telemetry.quantities import OF_TRIALS, Quantity
-from pgdyno.analysis.telemetry.quantities_of_parts import OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS, Told
+from pgdyno.analysis.telemetry.trial_telemetry import EVERYWHERE
 from pgdyno.caveats import WORDINGS, Severity
 from pgdyno.cli.main import app
 from pgdyno.cli.pgbench import NAME

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from program import SMALLEST, Program, Running
 
-from pgdyno.analysis.study.study import find_study
+from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.evidence.reader import Evidence
 
 BLOCKS = 5

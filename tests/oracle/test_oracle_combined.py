@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pgdyno.analysis.statistics.combined import Combined, combine
 from pgdyno.analysis.statistics.effect import student
+from pgdyno.analysis.statistics.pooling import Combined, combine
 from pgdyno.estimate import Better
 
 

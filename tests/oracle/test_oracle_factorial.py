@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pgdyno.analysis.study.cells import Cell, Design, Factor
-from pgdyno.analysis.study.factorial import Effects, effects_of, interactions_of
+from pgdyno.analysis.findings.factor_effects import Cell, Design, Effects, Factor, effects_of, interactions_of
 from pgdyno.analysis.telemetry.metrics import TPS
 from pgdyno.study.schedule import Schedule
 

@@ -11,14 +11,14 @@ from bench.noise import Noise, autocorrelated, heavy_tails, normal
 from bench.stopping import judged
 
 from pgdyno.analysis.comparison.comparison_caveats import REMEMBERING_ALARM as ALARM
-from pgdyno.analysis.statistics.effect import Method
-from pgdyno.analysis.statistics.remembering import (
+from pgdyno.analysis.statistics.autocorrelation import (
     BLOCKS_MIN,
-    is_remembered,
-    memory,
+    autocorrelation,
+    is_autocorrelated,
     p_value,
     rank_ratio,
 )
+from pgdyno.analysis.statistics.effect import Method
 
 STUDIES = 1000
 SURE = 0.999
@@ -58,7 +58,7 @@ def test_it_is_the_ratio_of_the_ranks_whatever_the_values() -> None:
     off = np.sum((alike - alike.mean()) ** 2)
     assert rank_ratio(tied) == pytest.approx(np.sum(np.diff(alike) ** 2) / off)
     assert rank_ratio(d[:9]) is None and rank_ratio([1.0] * 12) is None
-    assert memory(d) == pytest.approx(
+    assert autocorrelation(d) == pytest.approx(
         np.sum((np.array(d[1:]) - np.mean(d)) * (np.array(d[:-1]) - np.mean(d)))
         / np.sum((np.array(d) - np.mean(d)) ** 2)
     )
@@ -69,14 +69,14 @@ def test_it_is_the_ratio_of_the_ranks_whatever_the_values() -> None:
 def test_independent_blocks_are_accused_as_seldom_as_is_said(noise: Noise, blocks: int) -> None:
     drawn = noise(np.random.default_rng(blocks), STUDIES, blocks)
     for alarm in (ALARM, ALARM / 5):
-        accused = sum(is_remembered(d, alarm) for d in drawn)
+        accused = sum(is_autocorrelated(d, alarm) for d in drawn)
         assert accused <= scipy.stats.binom.ppf(SURE, STUDIES, alarm)
 
 
 def test_a_study_that_stops_on_its_verdict_is_accused_no_more_often() -> None:
     drawn = normal(0.025)(np.random.default_rng(4), STUDIES, 60)
     stopped = judged(drawn, 0.0, Method.ANYTIME).stopped.astype(int)
-    accused = sum(is_remembered(d[:n], ALARM) for d, n in zip(drawn, stopped, strict=True))
+    accused = sum(is_autocorrelated(d[:n], ALARM) for d, n in zip(drawn, stopped, strict=True))
     assert accused <= scipy.stats.binom.ppf(SURE, STUDIES, ALARM)
 
 
@@ -85,9 +85,9 @@ def test_blocks_that_remember_are_found_as_often_as_the_page_says(
     share: float, blocks: int, least: float
 ) -> None:
     drawn = autocorrelated(share)(np.random.default_rng(5), STUDIES, blocks)
-    found = sum(is_remembered(d, ALARM) for d in drawn)
+    found = sum(is_autocorrelated(d, ALARM) for d in drawn)
     assert found >= scipy.stats.binom.ppf(1 - SURE, STUDIES, least)
 
 
 def test_blocks_that_swing_to_and_fro_are_not_accused() -> None:
-    assert not is_remembered([(-1.0) ** n + n / 1000 for n in range(20)], ALARM)
+    assert not is_autocorrelated([(-1.0) ** n + n / 1000 for n in range(20)], ALARM)

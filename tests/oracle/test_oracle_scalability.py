@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 from scipy.optimize import curve_fit, least_squares
 
+from pgdyno.analysis.findings.factor_effects import Cell, Design, Factor
+from pgdyno.analysis.findings.scalability import Scalability, scalability_of
 from pgdyno.analysis.statistics import usl
-from pgdyno.analysis.study.cells import Cell, Design, Factor
-from pgdyno.analysis.study.scalability import Scalability, scalability_of
 from pgdyno.analysis.telemetry.metrics import TPS
 from pgdyno.study.schedule import Schedule
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict, blocks_needed, detectable_percent, judge
-from pgdyno.analysis.statistics import students_t
+from pgdyno.analysis.statistics import distributions
 from pgdyno.analysis.statistics.distributions import (
     binomial_at_most,
     binomial_interval,
@@ -25,7 +25,7 @@ from pgdyno.analysis.statistics.effect import (
     holm_confidences,
     student,
 )
-from pgdyno.analysis.telemetry.latency import merge, quantile_ns
+from pgdyno.analysis.telemetry.percentiles import merge, quantile_ns
 from pgdyno.evidence.packing import pairs_from
 
 SLEEP = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]
@@ -55,9 +55,9 @@ def test_the_interval_is_that_of_scipy(n: int, confidence: float) -> None:
 @pytest.mark.parametrize("freedom", [1, 4, 11, 99])
 @pytest.mark.parametrize("x", [0.001, 0.3, 2.5, 40.0])
 def test_students_distribution_is_that_of_scipy(x: float, freedom: int) -> None:
-    assert students_t.beyond(x, freedom) == pytest.approx(stats.t.sf(x, freedom), rel=1e-12)
+    assert distributions.t_beyond(x, freedom) == pytest.approx(stats.t.sf(x, freedom), rel=1e-12)
     probability = float(stats.t.cdf(x, freedom))
-    assert students_t.quantile(probability, freedom) == pytest.approx(stats.t.ppf(probability, freedom))
+    assert distributions.t_quantile(probability, freedom) == pytest.approx(stats.t.ppf(probability, freedom))
 
 
 @pytest.mark.parametrize("n", [5, 12, 60])

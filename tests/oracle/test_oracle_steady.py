@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.stats
 
-from pgdyno.analysis.statistics.stationary import (
+from pgdyno.analysis.statistics.mser import is_steady
+from pgdyno.analysis.steady_state.stationarity import (
     ALARM_OF_EFFECTS,
     ALARM_OF_TRENDS,
     Observed,
@@ -17,7 +18,6 @@ from pgdyno.analysis.statistics.stationary import (
     surely,
     trend,
 )
-from pgdyno.analysis.statistics.steady import is_steady
 
 Floats = npt.NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pgdyno.analysis.study.study import find_study
+from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.cli.calibrate import Asked, run
 from pgdyno.cli.calibrations import calibrated_slice
 from pgdyno.evidence.reader import Evidence

@@ -13,8 +13,8 @@ import pytest
 from server_of_major import build_of
 
 from ok_trial import ok_trial
-from pgdyno.analysis.telemetry.telemetry import Telemetry, of_trial
-from pgdyno.analysis.telemetry.window import RESET
+from pgdyno.analysis.telemetry.counters import RESET
+from pgdyno.analysis.telemetry.trial_telemetry import Telemetry, of_trial
 from pgdyno.evidence.records import Moment, Reading, Slice, Trial
 from pgdyno.probe.server import PROBES, read
 from pgdyno.server.cache import Cache

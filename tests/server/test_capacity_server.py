@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pgdyno.analysis.study.study import find_study
+from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Ending, TrialStatus
 from pgdyno.interruption import Interruption

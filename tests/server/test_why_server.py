@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from ok_trial import ok_trial
-from pgdyno.analysis.causes.dips import find_dips
-from pgdyno.analysis.causes.dips_of_trial import rates_of
-from pgdyno.analysis.causes.why import Why
+from pgdyno.analysis.causes.throughput_dips import find_dips, rates_of
+from pgdyno.analysis.causes.time_breakdown import Why
 from pgdyno.analysis.telemetry.events import Event, events_of
 from pgdyno.cli.report import read_report
 from pgdyno.drive.run import run_drive

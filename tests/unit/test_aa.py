@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 from synthetic_study import Synthetic, arms_of, study_of, write_block
 from test_study import make_study
 
-from pgdyno.analysis.comparison.noise import FLOOR_BLOCKS_MIN, Noise
-from pgdyno.analysis.comparison.noise_of_average import floor_of_average
+from pgdyno.analysis.comparison.measurement_noise import FLOOR_BLOCKS_MIN, Noise, floor_of_average
 from pgdyno.analysis.comparison.verdict import Verdict, detectable_percent
+from pgdyno.analysis.findings.gates import Condition, Outcome, gate, judged
+from pgdyno.analysis.findings.host_findings import find_hosts
+from pgdyno.analysis.findings.pooled_hosts import AVERAGE, average_over_hosts
+from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
 from pgdyno.analysis.statistics.effect import Method, anytime, percent_of
-from pgdyno.analysis.study.gate import Condition, Outcome, gate, judged
-from pgdyno.analysis.study.hosts import find_hosts
-from pgdyno.analysis.study.over_hosts import AVERAGE, average_over_hosts
-from pgdyno.analysis.study.study import StudyFindings, find_study
 from pgdyno.caveats import Code
 from pgdyno.cli.run import _as_asked, _naming_who_refused_aa
 from pgdyno.evidence.reader import Evidence

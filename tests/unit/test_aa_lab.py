@@ -11,7 +11,7 @@ import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_block
 from test_study import make_study
 
-from pgdyno.analysis.comparison.noise import read_noise
+from pgdyno.analysis.comparison.measurement_noise import read_noise
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.writer import Writer
 from pgdyno.lab.aa import load_of, with_aa

@@ -12,8 +12,10 @@ import pytest
 import scipy
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.causes.circumstances import CIRCUMSTANCES, causes
-from pgdyno.analysis.causes.outlying import (
+from pgdyno.analysis.causes.covariates import COVARIATES, causes
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.analysis.findings.study_findings import find_study
+from pgdyno.analysis.statistics.outliers import (
     ALPHAS,
     FALSE_ALARM,
     LIMITS,
@@ -22,8 +24,6 @@ from pgdyno.analysis.causes.outlying import (
     simulated_limits,
     standings,
 )
-from pgdyno.analysis.study.findings import Findings
-from pgdyno.analysis.study.study import find_study
 from pgdyno.estimate import Better
 from pgdyno.evidence.reader import Evidence
 from pgdyno.report.as_json import as_object
@@ -200,7 +200,7 @@ def test_nothing_named_is_a_folded_table(tmp_path: Path) -> None:
     assert {row[-1] for row in table.rows} == {""}
 
 
-@pytest.mark.parametrize("circumstance", CIRCUMSTANCES, ids=lambda one: one.key)
+@pytest.mark.parametrize("circumstance", COVARIATES, ids=lambda one: one.key)
 def test_every_circumstance_can_explain_and_needs_its_least_difference(circumstance) -> None:  # type: ignore[no-untyped-def]
     usual = 100.0 if circumstance.key == "server_cpu" else 1.0
     others = {trial: {circumstance.key: usual + 0.001 * trial} for trial in range(1, 8)}

@@ -11,8 +11,8 @@ import pytest
 from test_analysis_telemetry import trial
 from test_study import make_study
 
-from pgdyno.analysis.steadiness.cycles import Cycles, begun, cycle_caveats, of_arm
-from pgdyno.analysis.telemetry.telemetry import Telemetry
+from pgdyno.analysis.steady_state.checkpoint_cycles import Cycles, begun, cycle_caveats, of_arm
+from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
 from pgdyno.caveats import Code
 from pgdyno.evidence.records import Series, Trial
 from pgdyno.study.plan import Study

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_block
 
-from pgdyno.analysis.comparison.differences import debugged, differences, unsafe
+from pgdyno.analysis.comparison.comparison_caveats import debugged, differences, unsafe
 from pgdyno.caveats import Caveat, Code
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Arm, Trial

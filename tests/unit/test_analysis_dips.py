@@ -13,9 +13,16 @@ from hypothesis import strategies as st
 from synthetic_telemetry import MIB
 from test_analysis_why import trial
 
-from pgdyno.analysis.causes.coincidence import at_least, meets
-from pgdyno.analysis.causes.dips import POINTS_MIN, ArmDips, find_dips
-from pgdyno.analysis.causes.dips_of_trial import Dip, Rates, rates_of
+from pgdyno.analysis.causes.throughput_dips import (
+    POINTS_MIN,
+    ArmDips,
+    Dip,
+    Rates,
+    at_least,
+    find_dips,
+    meets,
+    rates_of,
+)
 from pgdyno.analysis.telemetry.events import Event, Events, events_of, joined, overlapped
 from pgdyno.evidence.records import Executed, Series
 

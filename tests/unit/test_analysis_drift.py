@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from test_analysis_telemetry import arm, trial
 
-from pgdyno.analysis.statistics.series import Point
-from pgdyno.analysis.steadiness.drift import Drift, drift_caveats, drifts
-from pgdyno.analysis.telemetry.telemetry import Telemetry
+from pgdyno.analysis.steady_state.drift import Drift, drift_caveats, drifts
+from pgdyno.analysis.telemetry.throughput_series import Point
+from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
 from pgdyno.caveats import Code
 from pgdyno.evidence.records import Series, TrialStatus
 from pgdyno.study.schedule import Role

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict, blocks_needed, decide, judge
 from pgdyno.analysis.statistics.effect import own_level, percent_of, student
-from pgdyno.analysis.telemetry.latency import curve_ms, merge, quantile_ns, quantiles_ms
+from pgdyno.analysis.telemetry.percentiles import curve_ms, merge, quantile_ns, quantiles_ms
 from pgdyno.estimate import Better, Estimate, given_percent, grouped, share_text
 from pgdyno.evidence.packing import pairs_from
 from pgdyno.evidence.records import Pairs

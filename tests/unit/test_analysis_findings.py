@@ -12,8 +12,8 @@ from test_study import make_study
 
 from pgdyno.analysis.comparison import comparison_caveats
 from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.study.findings import Findings, latency_key
-from pgdyno.analysis.study.study import find_study
+from pgdyno.analysis.findings.case_findings import Findings, latency_key
+from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.analysis.telemetry.metrics import NOPM, TPM, of_plan
 from pgdyno.caveats import Caveat, Code
 from pgdyno.evidence.reader import Evidence

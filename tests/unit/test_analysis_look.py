@@ -10,10 +10,10 @@ from typing import Any, cast
 import pytest
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.comparison.look import look_at
+from pgdyno.analysis.comparison.interim_analysis import interim_result
 from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
 from pgdyno.analysis.statistics.effect import Method, student
-from pgdyno.analysis.study.study import StudyFindings, find_study
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Ending
 from pgdyno.lab.looking import looks_into
@@ -46,7 +46,7 @@ def test_a_look_sees_what_the_report_says(tmp_path: Path, wanted: Synthetic) -> 
     path = tmp_path / "e.sqlite"
     reported = found_in(path, wanted).first.comparisons
     with Evidence(path) as evidence:
-        seen = look_at(evidence, 0)
+        seen = interim_result(evidence, 0)
     assert [(of.primary, of.decision) for of in seen.comparisons] == [
         (of.primary, of.decision) for of in reported
     ]

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from pgdyno.analysis.comparison.comparison import Comparison, Effect
+from pgdyno.analysis.comparison.paired_comparison import Comparison, Effect
+from pgdyno.analysis.findings.pooled_hosts import AVERAGE, average_over_hosts, over_hosts
 from pgdyno.analysis.statistics.effect import student
-from pgdyno.analysis.study.over_hosts import AVERAGE, average_over_hosts, over_hosts
 from pgdyno.caveats import Code
 from pgdyno.estimate import Better
 from pgdyno.evidence.records import Arm

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.study.study import find_study
-from pgdyno.analysis.telemetry.own_values import case_values
-from pgdyno.analysis.telemetry.telemetry import Telemetry
+from pgdyno.analysis.findings.study_findings import find_study
+from pgdyno.analysis.telemetry.trial_telemetry import Telemetry, case_values
 from pgdyno.estimate import Better
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import TrialStatus

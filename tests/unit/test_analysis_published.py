@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import pgdyno
-from pgdyno.analysis.statistics.effect import student
-from pgdyno.analysis.study.published import (
+from pgdyno.analysis.findings.published_tables import (
     NO_PAIRS,
     NO_RATIO,
     NOT_MEASURED,
@@ -21,8 +20,9 @@ from pgdyno.analysis.study.published import (
     beside,
     in_unit,
 )
-from pgdyno.analysis.telemetry.own_values import EVERYWHERE, CaseValues, Measured
-from pgdyno.analysis.telemetry.quantities_of_parts import BY_KEY
+from pgdyno.analysis.statistics.effect import student
+from pgdyno.analysis.telemetry.object_quantities import BY_KEY
+from pgdyno.analysis.telemetry.trial_telemetry import EVERYWHERE, CaseValues, Measured
 from pgdyno.estimate import Better, Estimate
 from pgdyno.study.cases import cases_of
 from pgdyno.study.published import Published

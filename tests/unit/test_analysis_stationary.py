@@ -12,8 +12,7 @@ import scipy.stats
 from test_analysis_telemetry import arm, trial
 from test_study import make_study
 
-from pgdyno.analysis.statistics.series import Point
-from pgdyno.analysis.statistics.stationary import (
+from pgdyno.analysis.steady_state.stationarity import (
     CRITICAL,
     PARTS,
     Observed,
@@ -25,7 +24,8 @@ from pgdyno.analysis.statistics.stationary import (
     surely,
     trend,
 )
-from pgdyno.analysis.steadiness.steadiness import steadiness, steady_state_caveats
+from pgdyno.analysis.steady_state.steadiness import steadiness, steady_state_caveats
+from pgdyno.analysis.telemetry.throughput_series import Point
 from pgdyno.caveats import Code
 from pgdyno.evidence.records import Counts, Slice, Trial
 from pgdyno.study.plan import Study

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgdyno.analysis.statistics.steady import batches, is_steady, mser, mser_of_mean, trend_errors
+from pgdyno.analysis.statistics.mser import batches, is_steady, mser, mser_of_mean, trend_errors
 
 Floats = npt.NDArray[np.float64]
 

@@ -13,11 +13,11 @@ import pytest
 import pgdyno
 from ok_trial import ok_trial
 from pgdyno.analysis.comparison.case_telemetry import effects_on
-from pgdyno.analysis.telemetry.counters import COUNTERS, IDENTITY, RESETS
+from pgdyno.analysis.telemetry.counters import COUNTERS, IDENTITY, RESET, RESETS
 from pgdyno.analysis.telemetry.formulas import How
+from pgdyno.analysis.telemetry.object_quantities import BY_KEY, OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS
 from pgdyno.analysis.telemetry.quantities import OF_TRIALS
-from pgdyno.analysis.telemetry.quantities_of_parts import BY_KEY, OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS
-from pgdyno.analysis.telemetry.telemetry import (
+from pgdyno.analysis.telemetry.trial_telemetry import (
     Telemetry,
     filled,
     keyed,
@@ -28,7 +28,6 @@ from pgdyno.analysis.telemetry.telemetry import (
     telemetry_caveats,
     told_of,
 )
-from pgdyno.analysis.telemetry.window import RESET
 from pgdyno.caveats import Code
 from pgdyno.estimate import Better
 from pgdyno.evidence.records import Arm, Moment, Reading, Series, Slice, Trial

@@ -12,15 +12,23 @@ from hypothesis import strategies as st
 from synthetic_study import Synthetic, arms_of
 
 from ok_trial import ok_trial
-from pgdyno.analysis.causes import why
-from pgdyno.analysis.causes.parts_of_time import CPU, DRIVER, OUTSIDE, PLANNING, READY, UNEXPLAINED
-from pgdyno.analysis.causes.why import Waterfall, Why, explain
+from pgdyno.analysis.causes import time_breakdown
+from pgdyno.analysis.causes.time_breakdown import (
+    CPU,
+    DRIVER,
+    OUTSIDE,
+    PLANNING,
+    READY,
+    UNEXPLAINED,
+    Waterfall,
+    Why,
+    explain,
+)
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.statistics.effect import Method, student
 from pgdyno.analysis.telemetry.client_time import ClientTime, Looks, kind_of, looks_at, of_trial
-from pgdyno.analysis.telemetry.counters import Growth
+from pgdyno.analysis.telemetry.counters import Growth, Window
 from pgdyno.analysis.telemetry.statements import statements
-from pgdyno.analysis.telemetry.window import Window
 from pgdyno.evidence.records import Counts, Series, Slice, Trial
 from pgdyno.report.why_sentences import sentences
 from pgdyno.study.schedule import Role
@@ -420,4 +428,4 @@ def test_blocks_of_which_an_arm_has_no_trial_do_not_count() -> None:
     found = explain(ARMS, trials, dict.fromkeys((0, 1, 10), time), None, CONFIDENCES)[1]
     assert found.by_statement is not None
     assert found.by_statement.whole.difference.n == 1
-    assert why.explain(ARMS, trials[2:], {10: time}, None, CONFIDENCES) == {}
+    assert time_breakdown.explain(ARMS, trials[2:], {10: time}, None, CONFIDENCES) == {}

@@ -18,10 +18,10 @@ from pgdyno.analysis.comparison.calibration import (
     Measured,
     as_values,
     calibration_of,
+    find_calibration,
     minutes_for,
 )
-from pgdyno.analysis.comparison.calibration_reading import find_calibration
-from pgdyno.analysis.comparison.noise import Alarms
+from pgdyno.analysis.comparison.measurement_noise import Alarms
 from pgdyno.analysis.statistics.sequential import critical
 from pgdyno.cli import calibrations
 from pgdyno.cli.calibrate import _minutes, _sentences

@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.telemetry.latency import quantiles_ms
+from pgdyno.analysis.telemetry.percentiles import quantiles_ms
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
 from pgdyno.evidence.records import TrialStatus

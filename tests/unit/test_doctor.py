@@ -14,7 +14,7 @@ import pytest
 from synthetic_study import Synthetic, write_study
 from test_report import plain
 
-from pgdyno.analysis.study.study import find_study
+from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.caveats import WORDINGS, Caveat, Code, Parameter
 from pgdyno.cli import doctor as command
 from pgdyno.cli.main import run

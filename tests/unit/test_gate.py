@@ -13,9 +13,9 @@ import scipy
 from synthetic_study import Synthetic, write_study
 from test_report import HOSTILE, plain
 
-from pgdyno.analysis.comparison.comparison import effects_by_arm
+from pgdyno.analysis.comparison.paired_comparison import effects_by_arm
 from pgdyno.analysis.comparison.verdict import judge
-from pgdyno.analysis.study.gate import Condition, Judged, Outcome, gate, hold, parse_condition
+from pgdyno.analysis.findings.gates import Condition, Judged, Outcome, gate, hold, parse_condition
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli import measuring
 from pgdyno.cli.main import run

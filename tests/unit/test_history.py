@@ -12,8 +12,16 @@ import scipy
 from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, write_study
 from test_report import HOSTILE, plain
 
-from pgdyno.analysis.study.history import Group, History, Key, Point, Recorded, Series, find_history
-from pgdyno.analysis.study.study import StudyFindings, find_study
+from pgdyno.analysis.findings.history_changes import (
+    Group,
+    History,
+    Key,
+    Point,
+    Recorded,
+    Series,
+    find_history,
+)
+from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
 from pgdyno.cli.main import run
 from pgdyno.estimate import Better, Estimate
 from pgdyno.evidence.reader import Evidence

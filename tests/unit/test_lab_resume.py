@@ -12,8 +12,8 @@ from synthetic_study import Synthetic, write_study
 from test_study import make_study
 
 from edited_evidence import edited
+from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.analysis.statistics.effect import Method
-from pgdyno.analysis.study.study import find_study
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Ending
 from pgdyno.interruption import Interruption

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of
 
-from pgdyno.analysis.statistics.steady import VALUES_MIN
+from pgdyno.analysis.statistics.mser import VALUES_MIN
 from pgdyno.engine import Event
 from pgdyno.evidence.events import interval_from
 from pgdyno.evidence.reader import Evidence

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "pgdyno"
 ORDER = ["study", "server", "workload", "drive", "probe", "evidence", "analysis", "report"]
-ORDER_OF_ANALYSIS = ["statistics", "telemetry", "steadiness", "comparison", "causes", "study"]
+ORDER_OF_ANALYSIS = ["statistics", "telemetry", "steady_state", "comparison", "causes", "findings"]
 EVERYONE_MAY = {"units", "errors", "caveats", "estimate", "engine", "interruption", "__init__"}
 SEE_EVERYTHING = {"lab", "cli", "__main__"}
 VAGUE = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}

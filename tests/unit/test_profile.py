@@ -14,11 +14,10 @@ import pytest
 import scipy
 from synthetic_study import Synthetic, arms_of, write_study
 
-from pgdyno.analysis.causes.frames import frames_of
-from pgdyno.analysis.causes.profile_comparison import FUNCTIONS_MAX, ProfileComparison, compare_profiles
-from pgdyno.analysis.study.findings import Findings
-from pgdyno.analysis.study.study import find_study
-from pgdyno.analysis.telemetry.profile import Profile, profile_of
+from pgdyno.analysis.causes.cpu_profiles import FUNCTIONS_MAX, ProfileComparison, compare_profiles, frames_of
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.analysis.findings.study_findings import find_study
+from pgdyno.analysis.telemetry.trial_telemetry import Profile, profile_of
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Trial
 from pgdyno.probe.profile import (

@@ -13,7 +13,7 @@ import pytest
 from synthetic_study import Synthetic, write_study
 from test_report import FORMS, plain
 
-from pgdyno.analysis.telemetry.latency import limited_ms
+from pgdyno.analysis.telemetry.percentiles import limited_ms
 from pgdyno.cli.report import read_report
 from pgdyno.errors import UsageError
 from pgdyno.report.sections import Section

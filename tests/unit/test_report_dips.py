@@ -13,9 +13,7 @@ import pytest
 from synthetic_study import Synthetic, write_study
 from test_report import FORMS
 
-from pgdyno.analysis.causes.coincidence import Coincidence
-from pgdyno.analysis.causes.dips import ArmDips
-from pgdyno.analysis.causes.dips_of_trial import Dip
+from pgdyno.analysis.causes.throughput_dips import ArmDips, Coincidence, Dip
 from pgdyno.analysis.telemetry.events import Event
 from pgdyno.cli.report import read_report
 from pgdyno.report import dips

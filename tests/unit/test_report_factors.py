@@ -12,8 +12,8 @@ import pytest
 from synthetic_study import Synthetic, write_study
 from test_report import FORMS, plain
 
-from pgdyno.analysis.study.cells import design_of
-from pgdyno.analysis.study.study import find_study
+from pgdyno.analysis.findings.factor_effects import design_of
+from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.cli.report import read_report
 from pgdyno.evidence.reader import Evidence
 from pgdyno.report.study import StudyReport

@@ -19,11 +19,11 @@ from synthetic_study import HOST, Synthetic, write_study
 from typer.testing import CliRunner
 
 from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.statistics.combined import combine
+from pgdyno.analysis.findings.host_findings import HostsFindings, find_hosts
+from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
+from pgdyno.analysis.findings.study_identity import is_same_machine
 from pgdyno.analysis.statistics.effect import student
-from pgdyno.analysis.study.hosts import HostsFindings, find_hosts
-from pgdyno.analysis.study.same_study import is_same_machine
-from pgdyno.analysis.study.study import StudyFindings, find_study
+from pgdyno.analysis.statistics.pooling import combine
 from pgdyno.caveats import Code
 from pgdyno.cli.main import app, run
 from pgdyno.cli.report import names_of_files, read_hosts

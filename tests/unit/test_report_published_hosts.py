@@ -11,8 +11,8 @@ import pytest
 from synthetic_study import Synthetic
 from test_report_hosts import LARGER, SMALL, on_terminal, plain, pooled_of, written
 
-from pgdyno.analysis.study.hosts import HostsFindings
-from pgdyno.analysis.study.over_hosts import OverHosts
+from pgdyno.analysis.findings.host_findings import HostsFindings
+from pgdyno.analysis.findings.pooled_hosts import OverHosts
 from pgdyno.cli.main import run
 from pgdyno.errors import UsageError
 from pgdyno.estimate import ABSENT

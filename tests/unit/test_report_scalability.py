@@ -12,8 +12,8 @@ import pytest
 from synthetic_study import Synthetic, write_study
 from test_report import FORMS, plain
 
+from pgdyno.analysis.findings.scalability import _peak, _peaks_least, _peaks_most
 from pgdyno.analysis.statistics.usl import Law
-from pgdyno.analysis.study.scalability import _peak, _peaks_least, _peaks_most
 from pgdyno.cli.report import read_report
 from pgdyno.estimate import ABSENT, Better, Estimate
 from pgdyno.report.scalability import _peak_interval

@@ -13,7 +13,7 @@ import pytest
 from synthetic_study import Synthetic, write_study
 from test_report import FORMS, on_terminal, plain
 
-from pgdyno.analysis.study.published import OwnCell, OwnTable
+from pgdyno.analysis.findings.published_tables import OwnCell, OwnTable
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
 from pgdyno.estimate import ABSENT, Better, Estimate

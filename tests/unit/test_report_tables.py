@@ -5,7 +5,7 @@ from pathlib import Path
 
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.study.findings import Findings
+from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.cli.report import read_report
 from pgdyno.report.tables import checks
 from pgdyno.workload.check import Check

@@ -15,8 +15,8 @@ from synthetic_study import Synthetic, write_study
 from synthetic_telemetry import NOT_IN_15, SELECT, UPDATE
 from test_report import FORMS, on_terminal, only, plain
 
-from pgdyno.analysis.study.findings import Findings
-from pgdyno.analysis.telemetry.telemetry import VERSION_LACKS
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.analysis.telemetry.trial_telemetry import VERSION_LACKS
 from pgdyno.caveats import Code
 from pgdyno.cli.report import read_report
 from pgdyno.probe import server

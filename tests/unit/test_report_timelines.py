@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.statistics.series import POINTS_MAX, Point, throughput
-from pgdyno.analysis.steadiness.cycles import begun
+from pgdyno.analysis.steady_state.checkpoint_cycles import begun
+from pgdyno.analysis.telemetry.throughput_series import POINTS_MAX, Point, throughput
 from pgdyno.cli.report import read_report
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Executed, Series

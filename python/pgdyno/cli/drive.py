@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from pgdyno.analysis.telemetry.latency import quantiles_ms
+from pgdyno.analysis.telemetry.percentiles import quantiles_ms
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.groups import expanded

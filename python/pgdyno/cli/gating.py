@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from pgdyno.analysis.study.gate import Condition, Gate, gate, parse_condition
+from pgdyno.analysis.findings.gates import Condition, Gate, gate, parse_condition
 from pgdyno.cli.console import say
 from pgdyno.cli.place import append_text, require_summary
 from pgdyno.errors import PgdynoError, UsageError

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from pgdyno.analysis.study.gate import parse_condition
-from pgdyno.analysis.study.history import grouped, histories
-from pgdyno.analysis.study.over_hosts import AVERAGE
-from pgdyno.analysis.study.study import StudyFindings
+from pgdyno.analysis.findings.gates import parse_condition
+from pgdyno.analysis.findings.history_changes import grouped, histories
+from pgdyno.analysis.findings.pooled_hosts import AVERAGE
+from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.gating import TRIPPED

@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 import typer
 from pydantic import ValidationError
 
-from pgdyno.analysis.study.gate import Gate
-from pgdyno.analysis.study.hosts import find_hosts
-from pgdyno.analysis.study.study import StudyFindings, find_study
+from pgdyno.analysis.findings.gates import Gate
+from pgdyno.analysis.findings.host_findings import find_hosts
+from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
 from pgdyno.cli import options
 from pgdyno.cli.console import out, say, writing
 from pgdyno.cli.gating import Gating

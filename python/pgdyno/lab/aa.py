@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pgdyno.analysis.comparison.noise import aa_log_ratios
+from pgdyno.analysis.comparison.measurement_noise import aa_log_ratios
 from pgdyno.evidence import records
 from pgdyno.evidence.reader import Evidence
 from pgdyno.lab.noise_history import History, machine_of

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pgdyno import __version__
-from pgdyno.analysis.comparison.calibration import Calibration, as_values
-from pgdyno.analysis.comparison.calibration_reading import find_calibration
+from pgdyno.analysis.comparison.calibration import Calibration, as_values, find_calibration
 from pgdyno.errors import UsageError
 from pgdyno.evidence.reader import Evidence
 from pgdyno.interruption import Interruption

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from pgdyno.analysis.comparison.comparison import Comparison
-from pgdyno.analysis.comparison.look import look_at
+from pgdyno.analysis.comparison.interim_analysis import interim_result
+from pgdyno.analysis.comparison.paired_comparison import Comparison
 from pgdyno.evidence.reader import Evidence
 from pgdyno.lab.progress import Looked, Standing
 from pgdyno.lab.trial import Lab
@@ -21,7 +21,7 @@ def looks_into(path: Path) -> Look:
     def look(lab: Lab, block_s: float | None) -> bool:
         # Not verified: this process has written it, and it grows from block to block.
         with Evidence(path, verify=False) as evidence:
-            found = look_at(evidence, lab.case)
+            found = interim_result(evidence, lab.case)
         lab.watch(Looked(tuple(map(_standing, found.comparisons)), block_s))
         return found.is_decided
 

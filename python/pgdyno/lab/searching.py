@@ -12,7 +12,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pgdyno.analysis.telemetry.latency import limited_ms, merge
+from pgdyno.analysis.telemetry.percentiles import limited_ms, merge
 from pgdyno.drive.run import Run, run_drive
 from pgdyno.drive.specification import drive_specification
 from pgdyno.evidence.events import histograms_from, slice_from

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pgdyno.analysis.statistics.steady import VALUES_MIN, is_steady, mser_of_mean
+from pgdyno.analysis.statistics.mser import VALUES_MIN, is_steady, mser_of_mean
 from pgdyno.engine import Event
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Interval, TrialStatus

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgdyno.analysis.causes.anomalies import Anomalies, Anomaly, Measured
-from pgdyno.analysis.causes.circumstances import Cause
-from pgdyno.analysis.causes.outlying import FALSE_ALARM, VALUES_MIN
+from pgdyno.analysis.causes.covariates import Cause
+from pgdyno.analysis.causes.outlier_trials import Measured, OutlierTrial, OutlierTrials
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
-from pgdyno.analysis.study.findings import Findings
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.analysis.statistics.outliers import FALSE_ALARM, VALUES_MIN
 from pgdyno.estimate import ABSENT, Estimate, ci_text, decimals_of, given_percent, grouped, signed, with_unit
 from pgdyno.report.tables import Table, change_text
 
@@ -44,7 +44,7 @@ def trials_that_stand_out(findings: Findings) -> Table:
     )
 
 
-def _row(one: Anomaly) -> list[str]:
+def _row(one: OutlierTrial) -> list[str]:
     seen = "; ".join(map(_cause, one.causes)) or NOTHING_SEEN
     return [
         str(one.block + 1),
@@ -99,7 +99,7 @@ def _with_ci(change: Estimate) -> str:
     return f"{change.signed_text} ({ci_text(change.confidence)} {change.signed_interval_text})"
 
 
-def as_object(anomalies: Anomalies) -> dict[str, Any]:
+def as_object(anomalies: OutlierTrials) -> dict[str, Any]:
     """For JSON: every trial that counts, the most anomalous first."""
     return {
         "values_min": VALUES_MIN,

@@ -6,9 +6,9 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 
-from pgdyno.analysis.causes.dips_of_trial import Dip
-from pgdyno.analysis.causes.why import UNIT
-from pgdyno.analysis.study.findings import Findings
+from pgdyno.analysis.causes.throughput_dips import Dip
+from pgdyno.analysis.causes.time_breakdown import UNIT
+from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.estimate import Better
 from pgdyno.evidence.records import Trial, TrialStatus
 from pgdyno.report.hosts import HostsReport

@@ -51,10 +51,10 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from pgdyno.analysis.comparison.comparison import Comparison, Effect
-from pgdyno.analysis.study.findings import ArmFindings, Findings
-from pgdyno.analysis.study.gate import Gate
-from pgdyno.analysis.study.over_hosts import OverHosts
+from pgdyno.analysis.comparison.paired_comparison import Comparison, Effect
+from pgdyno.analysis.findings.case_findings import ArmFindings, Findings
+from pgdyno.analysis.findings.gates import Gate
+from pgdyno.analysis.findings.pooled_hosts import OverHosts
 from pgdyno.estimate import Better, Estimate
 from pgdyno.evidence.records import StudyRecord
 from pgdyno.report import anomalies, dips, noise, steadiness

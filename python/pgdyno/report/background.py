@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pgdyno.analysis.study.findings import Findings
+from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.estimate import ABSENT, decimals_of, grouped, share_text
 from pgdyno.evidence.records import TrialStatus
 from pgdyno.report.tables import Table, kind_text

@@ -1,11 +1,11 @@
-"""Up to which rate each arm keeps a limit of latency, in words and tables (analysis/study/capacity.py)."""
+"""Up to which rate each arm keeps a limit of latency, in words and tables (analysis/findings/capacity.py)."""
 
 from __future__ import annotations
 
 import math
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
-from pgdyno.analysis.study.capacity import UNIT, Capacity, Change, Kept
+from pgdyno.analysis.findings.capacity import UNIT, Capacity, Change, Kept
 from pgdyno.estimate import (
     ABSENT,
     NO_BREAK,

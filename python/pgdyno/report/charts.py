@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from pgdyno.analysis.comparison.comparison import Comparison
+from pgdyno.analysis.comparison.paired_comparison import Comparison
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
+from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.statistics.effect import percent_of
-from pgdyno.analysis.study.findings import Findings
-from pgdyno.analysis.telemetry.latency import curve_ms
+from pgdyno.analysis.telemetry.percentiles import curve_ms
 from pgdyno.estimate import Better, Estimate, decimals_of, given_percent, grouped, signed
 from pgdyno.report.svg import (
     Scale,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from pgdyno.analysis.study.capacity import UNIT, Capacity, Kept
+from pgdyno.analysis.findings.capacity import UNIT, Capacity, Kept
 from pgdyno.estimate import decimals_of, grouped
 from pgdyno.report.charts import Panel, arm_class
 from pgdyno.report.charts_of_scalability import BOTTOM, LEFT, RIGHT, TOP, WIDTH, height, legend

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
-from pgdyno.analysis.study.factorial import Contrast, Effects
+from pgdyno.analysis.findings.factor_effects import Contrast, Effects
 from pgdyno.estimate import Better, signed
 from pgdyno.report.charts import Panel, arm_class
 from pgdyno.report.svg import Scale, circle, drawing, line, nice_ticks, polyline, text

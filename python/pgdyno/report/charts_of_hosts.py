@@ -7,9 +7,9 @@ import math
 from markupsafe import Markup
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
+from pgdyno.analysis.findings.host_findings import HostsFindings
+from pgdyno.analysis.findings.pooled_hosts import OverHosts
 from pgdyno.analysis.statistics.effect import percent_of
-from pgdyno.analysis.study.hosts import HostsFindings
-from pgdyno.analysis.study.over_hosts import OverHosts
 from pgdyno.estimate import Better, Estimate, given_percent, signed
 from pgdyno.report.charts import Panel, arm_class
 from pgdyno.report.svg import Scale, circle, drawing, element, line, nice_ticks, text

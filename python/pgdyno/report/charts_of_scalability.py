@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
-from pgdyno.analysis.study.scalability import Curve, Difference, Scalability
+from pgdyno.analysis.findings.scalability import Curve, Difference, Scalability
 from pgdyno.estimate import Estimate, decimals_of, grouped, signed
 from pgdyno.report.charts import Panel, arm_class
 from pgdyno.report.svg import Scale, circle, drawing, line, log_ticks, nice_ticks, polyline, text

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from pgdyno.analysis.causes.why import Part, Waterfall
+from pgdyno.analysis.causes.time_breakdown import Part, Waterfall
 from pgdyno.estimate import decimals_of, grouped, signed
 from pgdyno.report.charts import Panel
 from pgdyno.report.svg import Scale, drawing, element, line, nice_ticks, text

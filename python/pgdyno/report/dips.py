@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pgdyno.analysis.causes.dips import DEPTH_ALWAYS, DEPTH_MIN, SDS, ArmDips
-from pgdyno.analysis.causes.dips_of_trial import Dip
-from pgdyno.analysis.study.findings import Findings
+from pgdyno.analysis.causes.throughput_dips import DEPTH_ALWAYS, DEPTH_MIN, SDS, ArmDips, Dip
+from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.estimate import ABSENT, counted, decimals_of, given_percent, grouped, share_text
 from pgdyno.report.tables import Table, listed
 

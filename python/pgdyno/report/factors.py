@@ -1,12 +1,12 @@
 """What each factor changes and on which others that depends, in words and tables
-(analysis/study/factorial.py)."""
+(analysis/findings/factor_effects.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
-from pgdyno.analysis.study.factorial import Change, Contrast, Effects
+from pgdyno.analysis.findings.factor_effects import Change, Contrast, Effects
 from pgdyno.estimate import ABSENT, Better, Estimate, ci_text, given_percent, grouped
 from pgdyno.report import charts_of_factors, tables
 from pgdyno.report.sections import Section

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 
 from markupsafe import Markup
 
-from pgdyno.analysis.causes.frames import Frame
-from pgdyno.analysis.causes.profile_comparison import ProfileComparison
-from pgdyno.analysis.study.findings import Findings
+from pgdyno.analysis.causes.cpu_profiles import Frame, ProfileComparison
+from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.estimate import decimals_of, grouped, signed
 from pgdyno.report.charts import Panel
 from pgdyno.report.svg import drawing, element, text

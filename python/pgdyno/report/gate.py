@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.study.gate import Gate, Judged, Tripped, Unjudged, judged
-from pgdyno.analysis.study.hosts import HostsFindings
-from pgdyno.analysis.study.study import StudyFindings
+from pgdyno.analysis.findings.gates import Gate, Judged, Tripped, Unjudged, judged
+from pgdyno.analysis.findings.host_findings import HostsFindings
+from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.estimate import ci_text, counted, grouped
 from pgdyno.report.tables import change_text
 

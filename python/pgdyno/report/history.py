@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.findings.history_changes import Apart, Change, Difference, History, Series
 from pgdyno.analysis.statistics.change_points import POINTS_MIN
-from pgdyno.analysis.study.history import Apart, Change, Difference, History, Series
 from pgdyno.estimate import ci_text, counted, given_percent, with_unit
 from pgdyno.report.tables import Table, level_text
 

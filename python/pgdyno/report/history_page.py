@@ -9,7 +9,7 @@ from itertools import pairwise
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from pgdyno.analysis.study.history import History, Point, Series
+from pgdyno.analysis.findings.history_changes import History, Point, Series
 from pgdyno.estimate import decimals_of, grouped, signed
 from pgdyno.report import history as wording
 from pgdyno.report.charts import Panel, arm_class

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
+from pgdyno.analysis.findings.host_findings import HostsFindings
+from pgdyno.analysis.findings.pooled_hosts import OverHosts
 from pgdyno.analysis.statistics.effect import percent_of
 from pgdyno.analysis.statistics.pooling import Pooled
-from pgdyno.analysis.study.hosts import HostsFindings
-from pgdyno.analysis.study.over_hosts import OverHosts
 from pgdyno.caveats import Code
 from pgdyno.estimate import (
     Better,

@@ -8,8 +8,8 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from pgdyno.analysis.study.findings import Findings
-from pgdyno.analysis.study.study import StudyFindings
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.report import charts, charts_of_hosts, charts_of_why, flames, timelines
 from pgdyno.report.hosts import HostsReport
 from pgdyno.report.model import Report

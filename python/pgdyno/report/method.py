@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
-from pgdyno.analysis.study.findings import Findings
+from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.estimate import counted, given_percent
 from pgdyno.evidence.records import BlockStatus, Ending
 from pgdyno.report import steadiness

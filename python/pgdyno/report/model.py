@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pgdyno.analysis.comparison.comparison import Comparison
+from pgdyno.analysis.comparison.paired_comparison import Comparison
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, POWER, Verdict
-from pgdyno.analysis.study.findings import Findings
+from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.telemetry.metrics import CAPACITY
 from pgdyno.caveats import WORDINGS, Caveat, Code, Severity
 from pgdyno.estimate import (

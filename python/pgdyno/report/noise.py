@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgdyno.analysis.comparison.noise import FLOOR_BLOCKS_MIN, Noise, floor_text, signed_percent
+from pgdyno.analysis.comparison.measurement_noise import FLOOR_BLOCKS_MIN, Noise, floor_text, signed_percent
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, POWER
+from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.statistics.effect import percent_of
-from pgdyno.analysis.study.findings import Findings
 from pgdyno.estimate import ABSENT, bracketed, counted, given_percent, share_text
 from pgdyno.report.tables import Table
 

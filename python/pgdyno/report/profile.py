@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from pgdyno.analysis.causes.profile_comparison import FunctionChange, ProfileComparison
+from pgdyno.analysis.causes.cpu_profiles import FunctionChange, ProfileComparison
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
-from pgdyno.analysis.study.findings import Findings
+from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.estimate import bracketed, counted, decimals_of, grouped, signed
 from pgdyno.report.tables import NAME_IN_HEAD_MAX, Table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
-from pgdyno.analysis.study.published import OwnCell, OwnTable
+from pgdyno.analysis.findings.published_tables import OwnCell, OwnTable
 from pgdyno.estimate import ABSENT, NO_BREAK, counted, decimals_of, grouped, signed
 from pgdyno.report import tables
 from pgdyno.report.tables import Table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pgdyno.analysis.study.published_over_hosts import PooledCell, PooledTable
+from pgdyno.analysis.findings.pooled_hosts import PooledCell, PooledTable
 from pgdyno.estimate import ABSENT, counted
 from pgdyno.report.published import as_printed
 from pgdyno.report.tables import Table

@@ -1,11 +1,11 @@
-"""How throughput grows with the number of clients, in words and tables (analysis/study/scalability.py)."""
+"""How throughput grows with the number of clients, in words and tables (analysis/findings/scalability.py)."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
 
-from pgdyno.analysis.study.scalability import REACH, Curve, Difference, Scalability
+from pgdyno.analysis.findings.scalability import REACH, Curve, Difference, Scalability
 from pgdyno.estimate import ABSENT, NO_BREAK, Estimate, bracketed, decimals_of, given_percent, grouped, signed
 from pgdyno.report import charts_of_scalability, tables
 from pgdyno.report.sections import Section

@@ -26,10 +26,10 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from pgdyno.analysis.study.capacity import Capacity
-from pgdyno.analysis.study.factorial import Contrast, Effects
-from pgdyno.analysis.study.scalability import Curve, Scalability
-from pgdyno.analysis.study.study import StudyFindings
+from pgdyno.analysis.findings.capacity import Capacity
+from pgdyno.analysis.findings.factor_effects import Contrast, Effects
+from pgdyno.analysis.findings.scalability import Curve, Scalability
+from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.estimate import Estimate
 from pgdyno.report import capacity, scalability
 from pgdyno.report.factors import sentence

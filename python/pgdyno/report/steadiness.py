@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pgdyno.analysis.statistics.stationary import Trend
-from pgdyno.analysis.steadiness.steadiness import Steadiness
-from pgdyno.analysis.steadiness.warm_up import WarmUps, bounds_s
-from pgdyno.analysis.study.findings import Findings
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.analysis.steady_state.stationarity import Trend
+from pgdyno.analysis.steady_state.steadiness import Steadiness, WarmUps, bounds_s
 from pgdyno.estimate import ABSENT, Estimate, counted
 from pgdyno.report.tables import Table, with_interval
 from pgdyno.study.plan import Study

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
-from pgdyno.analysis.study.study import OverCases, StudyFindings
+from pgdyno.analysis.findings.study_findings import OverCases, StudyFindings
 from pgdyno.estimate import ABSENT, Better, ci_text, counted
 from pgdyno.report import tables
 from pgdyno.report.capacity import capacity_section

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pgdyno.analysis.study.gate import Gate, Judged, judged
+from pgdyno.analysis.findings.gates import Gate, Judged, judged
 from pgdyno.estimate import ABSENT, counted
 from pgdyno.report import gate as wording
 from pgdyno.report.hosts import HostsReport

@@ -8,9 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
-from pgdyno.analysis.study.findings import ALL_KINDS, QUANTILES_COMPARED, ArmFindings, Findings, latency_key
-from pgdyno.analysis.telemetry.latency import QUANTILES
+from pgdyno.analysis.findings.case_findings import (
+    ALL_KINDS,
+    QUANTILES_COMPARED,
+    ArmFindings,
+    Findings,
+    latency_key,
+)
 from pgdyno.analysis.telemetry.metrics import Metric
+from pgdyno.analysis.telemetry.percentiles import QUANTILES
 from pgdyno.estimate import (
     ABSENT,
     NO_BREAK,

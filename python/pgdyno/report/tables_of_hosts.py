@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pgdyno.analysis.study.findings import ALL_KINDS, latency_key
-from pgdyno.analysis.study.hosts import MEAN_TIME, Host, HostsFindings
-from pgdyno.analysis.study.over_hosts import OverHosts
-from pgdyno.analysis.study.study import StudyFindings
+from pgdyno.analysis.findings.case_findings import ALL_KINDS, latency_key
+from pgdyno.analysis.findings.host_findings import MEAN_TIME, Host, HostsFindings
+from pgdyno.analysis.findings.pooled_hosts import OverHosts
+from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.estimate import ABSENT, Estimate, decimals_of, share_text, signed
 from pgdyno.report import study, tables

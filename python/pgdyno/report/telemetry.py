@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
-from pgdyno.analysis.study.findings import ArmFindings, Findings
+from pgdyno.analysis.findings.case_findings import ArmFindings, Findings
 from pgdyno.analysis.telemetry.samples import keyed
-from pgdyno.analysis.telemetry.telemetry import parted
+from pgdyno.analysis.telemetry.trial_telemetry import parted
 from pgdyno.estimate import ABSENT, NO_BREAK, Better, Estimate, grouped, share_text
 from pgdyno.report.tables import DIGITS_OF_LEVEL, Table, listed, with_interval
 

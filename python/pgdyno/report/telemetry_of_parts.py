@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pgdyno.analysis.steadiness.drift import Drift
-from pgdyno.analysis.study.findings import Findings
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.analysis.steady_state.drift import Drift
 from pgdyno.estimate import ABSENT, NO_BREAK, Better, Estimate, bracketed, signed
 from pgdyno.report.tables import Table, with_interval
 from pgdyno.report.telemetry import pivot

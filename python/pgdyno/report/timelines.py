@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from markupsafe import Markup
 
-from pgdyno.analysis.causes.dips_of_trial import Dip
-from pgdyno.analysis.statistics.series import POINTS_MAX, Point
-from pgdyno.analysis.steadiness.cycles import begun
-from pgdyno.analysis.study.findings import Findings
-from pgdyno.analysis.telemetry.sampled import rates
+from pgdyno.analysis.causes.throughput_dips import Dip
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.analysis.steady_state.checkpoint_cycles import begun
+from pgdyno.analysis.telemetry.samples import rates
+from pgdyno.analysis.telemetry.throughput_series import POINTS_MAX, Point
 from pgdyno.estimate import decimals_of, grouped
 from pgdyno.evidence.records import Series, Trial
 from pgdyno.report.charts import DOTS_MAX, Panel, arm_class

@@ -1,12 +1,12 @@
-"""Sentences and tables on why an arm is faster or slower; ``analysis/causes/why.py`` computes the numbers."""
+"""Sentences and tables on why an arm is faster or slower, from the values of ``causes/time_breakdown.py``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pgdyno.analysis.causes.why import Part, Waterfall, Why
-from pgdyno.analysis.study.findings import Findings
+from pgdyno.analysis.causes.time_breakdown import Part, Waterfall, Why
+from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.estimate import ABSENT, counted, decimals_of, grouped
 from pgdyno.report.tables import NAME_IN_HEAD_MAX, Table, listed, with_interval
 from pgdyno.report.why_sentences import NAMES, name_of, sentences

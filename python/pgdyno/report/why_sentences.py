@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pgdyno.analysis.causes import parts_of_time as of
-from pgdyno.analysis.causes.why import Part, Waterfall, Why
+from pgdyno.analysis.causes import time_breakdown as of
+from pgdyno.analysis.causes.time_breakdown import Part, Waterfall, Why
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
 from pgdyno.analysis.telemetry.client_time import CLIENT
 from pgdyno.estimate import NO_BREAK, Estimate, ci_text, counted, grouped, share_text, with_unit

@@ -1,1 +1,1 @@
-"""Where a difference comes from: parts of the time, dips, profiles, and trials that stand out."""
+"""Where a difference comes from: time breakdown, throughput dips, CPU profiles, outlier trials."""

@@ -1,4 +1,4 @@
-"""What the probes tell of a case: by trial, then as levels of the arms and effects against the baseline.
+"""Telemetry of a case: values by trial, levels of the arms, effects, and the cost of probing.
 
 A family of its own beside the metrics of the driver: no effect here changes an interval or a verdict there.
 Series are read one trial at a time and reduced; of the server's what charts and slopes need is kept.
@@ -10,20 +10,63 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from sys import intern
 
-from pgdyno.analysis.comparison.comparison import Effect, Values, effects_by_arm, ok_by_block
-from pgdyno.analysis.statistics.combined import Combined, combine
-from pgdyno.analysis.telemetry import telemetry
+from pgdyno.analysis.comparison.paired_comparison import Effect, Values, effects_by_arm, ok_by_block
+from pgdyno.analysis.statistics.pooling import Combined, combine
+from pgdyno.analysis.telemetry import trial_telemetry
 from pgdyno.analysis.telemetry.client_time import ClientTime
 from pgdyno.analysis.telemetry.events import SERVER_CPU, Events, events_of
 from pgdyno.analysis.telemetry.metrics import Metric
-from pgdyno.analysis.telemetry.probe_cost import ProbeCost, probe_cost
-from pgdyno.analysis.telemetry.sampled import HOST, SERVER
-from pgdyno.analysis.telemetry.samples import keyed
-from pgdyno.analysis.telemetry.telemetry import Telemetry, of_trial, told_of
+from pgdyno.analysis.telemetry.samples import HOST, SERVER, keyed
+from pgdyno.analysis.telemetry.trial_telemetry import Telemetry, of_trial, told_of
 from pgdyno.estimate import Estimate
 from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Arm, Series, StudyRecord, Trial, TrialStatus
+from pgdyno.evidence.records import Arm, Json, Series, StudyRecord, Trial, TrialStatus
 from pgdyno.study.schedule import Schedule
+from pgdyno.units import US_PER_S
+
+
+@dataclass(frozen=True)
+class ProbeCost:
+    """``share``: of the cores' time while trials were measured, all arms together; None where the number of
+    cores is not known. ``us_per_tx``: CPU time in µs by transactions executed meanwhile, by arm.
+    """
+
+    share: float | None
+    us_per_tx: Mapping[int, float]
+
+
+def probe_cost(host: Json, trials: Sequence[Trial]) -> ProbeCost | None:
+    """Over these trials; None where no probes were at work, or their CPU is not known."""
+    spent = [
+        (trial, trial.probe_cpu_s) for trial in trials if trial.probe_cpu_s is not None and trial.measured
+    ]
+    if not spent:
+        return None
+    cores = host.get("cores")
+    measured_s = _measured_s([trial for trial, _ in spent])
+    given_s = cores * measured_s if isinstance(cores, int) else 0.0
+    us_per_tx = {}
+    for arm in dict.fromkeys(trial.arm for trial, _ in spent):
+        mine = [(cpu_s, trial.transactions or 0) for trial, cpu_s in spent if trial.arm == arm]
+        transactions = sum(n for _, n in mine)
+        if transactions:
+            us_per_tx[arm] = US_PER_S * sum(cpu_s for cpu_s, _ in mine) / transactions
+    return ProbeCost(sum(cpu_s for _, cpu_s in spent) / given_s if given_s > 0 else None, us_per_tx)
+
+
+def _measured_s(trials: Sequence[Trial]) -> float:
+    """From the first measured slice to the last; the trials of a block that take turns share that time."""
+    spans = sorted(
+        (epoch_s + trial.measured[0].opened_s, epoch_s + trial.measured[-1].drained_s)
+        for trial in trials
+        for epoch_s in [trial.epoch_unix_s if trial.epoch_unix_s is not None else trial.started_unix_s]
+    )
+    total_s, until_s = 0.0, float("-inf")
+    for from_s, to_s in spans:
+        total_s += max(0.0, to_s - max(from_s, until_s))
+        until_s = max(until_s, to_s)
+    return total_s
+
 
 KEPT = ("at_s", "late_s", "lsn_bytes", "num_timed", "num_requested", "frozen_xid_age")
 """Of the server's series: what is drawn, and what has a slope."""
@@ -54,7 +97,7 @@ class CaseTelemetry:
 
     def parts(self, key: str) -> list[str]:
         """The statements, relations or waits that have this key, in their order."""
-        told = (telemetry.parted(own) for own in self.metrics)
+        told = (trial_telemetry.parted(own) for own in self.metrics)
         return [part for of, part in told if of == key]
 
 
@@ -82,7 +125,8 @@ def read_case(
             if SERVER in own:
                 series[trial.trial] = _kept(own[SERVER])
     by_trial = {
-        trial: replace(by_trial[trial], values=values) for trial, values in telemetry.filled(by_trial).items()
+        trial: replace(by_trial[trial], values=values)
+        for trial, values in trial_telemetry.filled(by_trial).items()
     }
     confidence = study.plan.confidence
     metrics = {metric.key: metric for metric in told_of(by_trial)}
@@ -93,13 +137,15 @@ def read_case(
         events=events,
         metrics=metrics,
         levels={
-            arm.arm: telemetry.levels([t for t in ok if t.arm == arm.arm], by_trial, confidence, metrics)
+            arm.arm: trial_telemetry.levels(
+                [t for t in ok if t.arm == arm.arm], by_trial, confidence, metrics
+            )
             for arm in arms
         },
         effects=effects,
         average={arm: average for arm, of in effects.items() if (average := _average(of, confidence))},
         cost=probe_cost(study.host, ok),
-        missing=telemetry.not_in_version(arms, ok, by_trial),
+        missing=trial_telemetry.not_in_version(arms, ok, by_trial),
     )
 
 

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pgdyno.analysis.statistics import students_t
+from pgdyno.analysis.statistics import distributions
 from pgdyno.analysis.statistics.effect import Method, Spread, critical, percent_of
 from pgdyno.analysis.statistics.sequential import FIRST_LOOK
 from pgdyno.estimate import Better
@@ -110,5 +110,5 @@ def reach_of(sd: float, n: int, confidence: float, method: Method) -> float:
     if n < 2:
         return math.inf
     t_alpha = critical(n, confidence, method)
-    t_beta = students_t.quantile(POWER, n - 1)
+    t_beta = distributions.t_quantile(POWER, n - 1)
     return (t_alpha + t_beta) * sd * math.sqrt(1 / n)

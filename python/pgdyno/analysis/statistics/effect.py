@@ -23,8 +23,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from pgdyno.analysis.statistics import sequential, students_t
-from pgdyno.analysis.statistics.bca import bca
+from pgdyno.analysis.statistics import distributions, sequential
+from pgdyno.analysis.statistics.bootstrap import bca
 from pgdyno.estimate import Better, Estimate
 from pgdyno.evidence.records import Slice, Trial
 
@@ -116,13 +116,13 @@ def critical(n: int, confidence: float, method: Method) -> float:
     """Half an interval's width in standard errors; infinite where ``n`` blocks allow none."""
     if method is Method.ANYTIME:
         return sequential.critical(n, confidence)
-    return students_t.quantile((1 + confidence) / 2, n - 1) if n > 1 else math.inf
+    return distributions.t_quantile((1 + confidence) / 2, n - 1) if n > 1 else math.inf
 
 
 def _p_value(t: float, n: int, method: Method) -> float | None:
     if method is Method.ANYTIME:
         return sequential.p_value(t, n)
-    return 2 * students_t.beyond(abs(t), n - 1)
+    return 2 * distributions.t_beyond(abs(t), n - 1)
 
 
 def _sd(d: Sequence[float]) -> float | None:

@@ -32,7 +32,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from pgdyno.analysis.statistics import students_t
+from pgdyno.analysis.statistics import distributions
 from pgdyno.study.plan import LOOKS_FROM
 
 FIRST_LOOK = LOOKS_FROM
@@ -89,7 +89,10 @@ def _log_chance(log_b: float, prior: float) -> float:
     if ratio >= r:
         return -log_b  # block k alone never gets so far
     t = math.sqrt((k - 1) * (ratio - 1) / (1 - ratio / r))
-    beyond, inside = 2 * students_t.beyond(t, k - 1), 1 - 2 * students_t.beyond(t / math.sqrt(r), k - 1)
+    beyond, inside = (
+        2 * distributions.t_beyond(t, k - 1),
+        1 - 2 * distributions.t_beyond(t / math.sqrt(r), k - 1),
+    )
     return min(0.0, math.log(beyond + inside * math.exp(-log_b)))
 
 

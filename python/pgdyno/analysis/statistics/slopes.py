@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pgdyno.analysis.statistics import students_t
+from pgdyno.analysis.statistics import distributions
 from pgdyno.analysis.statistics.effect import student
 from pgdyno.estimate import Better, Estimate
 from pgdyno.units import S_PER_HOUR
@@ -90,8 +90,8 @@ def trend(
     per_s, error = _line(
         np.array([at[mask].mean() for mask in parts]), np.array([value[mask].mean() for mask in parts])
     )
-    reach = students_t.quantile((1 + confidence) / 2, PARTS - 2) * error
-    p_value = 2 * students_t.beyond(abs(per_s) / error, PARTS - 2) if error > 0 else float(per_s == 0)
+    reach = distributions.t_quantile((1 + confidence) / 2, PARTS - 2) * error
+    p_value = 2 * distributions.t_beyond(abs(per_s) / error, PARTS - 2) if error > 0 else float(per_s == 0)
     return _slope(per_s, reach, confidence, at, value, p_value)
 
 

@@ -1,7 +1,6 @@
-"""What a trial's probes tell of its transactions' time: per statement, on a CPU, ready for one, and in waits.
+"""Times per transaction of a trial, from its probes: by statement, on CPU, runnable, and in waits.
 
-Everything is per transaction, in µs, or a mean number of backends: ``why.py`` puts it together to parts of
-the time that a client spends on a transaction. Sources:
+Unit: µs per transaction, or a mean number of backends. ``causes/time_breakdown.py`` combines them. Sources:
 
 - statements: Δ total_exec_time of pg_stat_statements, of those that clients sent. What runs inside a function
   is in the time of the statement that called it, and is not added to it (``toplevel``, from 14 on).
@@ -18,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgdyno.analysis.telemetry.sampled import RUNNING, SAMPLES, STEPS_RESOLVED, overlap
+from pgdyno.analysis.telemetry.counters import Window
+from pgdyno.analysis.telemetry.samples import RUNNING, SAMPLES, STEPS_RESOLVED, overlap
 from pgdyno.analysis.telemetry.statements import Statement
-from pgdyno.analysis.telemetry.window import Window
 from pgdyno.evidence.records import Series, Slice, Trial
 from pgdyno.units import US_PER_MS, US_PER_S
 

@@ -13,8 +13,8 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from pgdyno.analysis.statistics.robust import robust_sd
-from pgdyno.analysis.telemetry.sampled import HOST, SAMPLES, SERVER, WAITS
+from pgdyno.analysis.statistics.distributions import robust_sd
+from pgdyno.analysis.telemetry.samples import HOST, SAMPLES, SERVER, WAITS
 from pgdyno.evidence.records import Series
 from pgdyno.units import parse_size_bytes
 

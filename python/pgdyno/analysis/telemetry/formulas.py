@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pgdyno.analysis.telemetry.window import Gauges, Window, total, values
+from pgdyno.analysis.telemetry.counters import Gauges, Window, total, values
 from pgdyno.units import PERCENT, US_PER_MS
 
 

@@ -1,4 +1,4 @@
-"""What is compared, defined once: unit, direction of good, how a trial's value comes from its evidence."""
+"""Compared metrics, each defined once: unit, direction of good, and its value in a trial."""
 
 from __future__ import annotations
 

@@ -1,26 +1,243 @@
-"""What the series of one trial say in numbers: the values that ``quantities_of_parts.OF_SAMPLES`` defines."""
+"""Rates, wait shares, CPU shares and lateness from the one-second series of a trial.
+
+A series has columns ``at_s`` (when it was sampled, since the trial's epoch), ``late_s`` (by how much that was
+late) and others; NaN is what was not there. Counters become rates; one that falls was reset, and gives NaN.
+
+``spans`` are pieces of time (from, to): an arm's own slices, of a series that runs on while other arms are
+driven. Slices hardly longer than a sample are not resolved by it: then waits, which are of the arm's server
+alone, are counted over all the time from the first to the last; of the machine, which the arms share, nothing
+is this arm's own, and nothing is told. In a duet both arms are driven all the time (``samples.py``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from pgdyno.analysis.telemetry.sampled import (
-    HOST,
-    SERVER,
-    WAITS,
-    Floats,
-    Span,
-    cpu,
-    gauge,
-    growth_per_s,
-    lateness,
-    own_spans,
-    waits,
-)
-from pgdyno.evidence.records import Series, Trial
+from pgdyno.evidence.records import Series, Slice, Trial
 from pgdyno.units import PER_MIB, PERCENT
+
+Floats = npt.NDArray[np.float64]
+Span = tuple[float, float]
+
+SERVER, WAITS, HOST = "server", "waits", "host"
+SAMPLES = "samples"
+"""Column of the waits: how often was looked; the others are sums of backends over these looks."""
+
+RUNNING = "running"
+"""What a backend does that waits for nothing."""
+
+STEPS_RESOLVED = 3
+"""A span of fewer samples is hardly told from its neighbours."""
+
+GAUGES = frozenset(
+    {
+        "active_backends",
+        "waiting_backends",
+        "autovacuum_workers",
+        "oldest_xmin_age",
+        "frozen_xid_age",
+        "processes_running",
+        "processes_blocked",
+        "memory_available_bytes",
+        "memory_cached_bytes",
+        "memory_shared_bytes",
+        "memory_dirty_bytes",
+        "memory_writeback_bytes",
+    }
+)
+"""Columns that are so much at a moment. All others but those of the waits only grow."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Between one sample and the next: ``per_s`` of the counters, ``gauges`` at the later one."""
+
+    from_s: Floats
+    to_s: Floats
+    per_s: Mapping[str, Floats]
+    gauges: Mapping[str, Floats]
+
+    @property
+    def at_s(self) -> Floats:
+        """The middles."""
+        return (self.from_s + self.to_s) / 2
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """``worst_s``: the latest sample; ``gap_s``: the longest time without one; ``missed``: samples that were
+    due and not taken.
+    """
+
+    worst_s: float
+    gap_s: float
+    missed: int
+    n: int
+
+
+@dataclass(frozen=True)
+class Waits:
+    """What the active backends did: ``share`` of their time by wait (``running``: none), the largest first.
+
+    ``backends``: how many were active in the mean, where the spans are resolved, else None.
+    """
+
+    share: Mapping[str, float]
+    backends: float | None
+    looks: float
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """Shares of the machine's CPU time, which add up to 1; None where this machine does not tell them apart.
+
+    ``rest``: all that is neither server nor driver, our own sampling with it.
+    """
+
+    server: float | None
+    driver: float | None
+    rest: float
+    steal: float
+    iowait: float
+    idle: float
+
+
+def own_spans(slices: Iterable[Slice]) -> list[Span]:
+    """When an arm was driven: until its last transaction had ended."""
+    return [(piece.opened_s, piece.drained_s) for piece in slices]
+
+
+def rates(series: Series) -> Rates:
+    """Each counter's growth per second from sample to sample. Empty of fewer than two."""
+    at = series.points[:, 0]
+    took_s = np.diff(at)
+    per_s, gauges = {}, {}
+    for name in series.columns[2:]:
+        values = series.column(name)
+        if name in GAUGES:
+            gauges[name] = values[1:]
+            continue
+        grown = np.diff(values)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            per_s[name] = np.where((grown >= 0) & (took_s > 0), grown / took_s, np.nan)
+    return Rates(at[:-1], at[1:], per_s, gauges)
+
+
+def lateness(series: Series) -> Lateness | None:
+    """None of an empty series."""
+    if not len(series.points):
+        return None
+    at, late = series.points[:, 0], series.points[:, 1]
+    due = at - late
+    gaps = np.diff(due)
+    missed = np.sum(np.rint(gaps / series.step_s) - 1)
+    return Lateness(
+        worst_s=float(np.max(late)),
+        gap_s=float(np.max(np.diff(at), initial=0.0)),
+        missed=max(0, int(missed)),
+        n=len(at),
+    )
+
+
+def waits(series: Series, spans: Sequence[Span]) -> Waits | None:
+    """None where nothing was looked at within the spans, or no backend was active.
+
+    A sample has the looks since the one before it; of one that lies in a span by a part, that part counts.
+    """
+    if len(series.points) < 2 or not spans:
+        return None
+    within, resolved = resolvable(series, spans)
+    weight = overlap(series.points[:, 0], within)
+    looks = float(np.nansum(weight * series.column(SAMPLES)))
+    names = [name for name in series.columns[2:] if name != SAMPLES]
+    seen = {name: float(np.nansum(weight * series.column(name))) for name in names}
+    active = sum(seen.values())
+    if not looks or not active:
+        return None
+    share = {name: n / active for name, n in sorted(seen.items(), key=lambda item: -item[1]) if n > 0}
+    return Waits(share, active / looks if resolved else None, looks)
+
+
+def cpu(series: Series, spans: Sequence[Span]) -> Cpu | None:
+    """Of the host's series; None where it has no CPU times over the spans, or does not resolve them: what
+    other arms used in between would be in this arm's rest, and their time in what its server is a share of.
+    """
+    if len(series.points) < 2 or not spans or not resolvable(series, spans)[1]:
+        return None
+    grew = {
+        name: growth_per_s(series, f"cpu_{name}_s", spans) for name in ("busy", "idle", "iowait", "steal")
+    }
+    busy, idle, iowait, steal = (grew[name] for name in ("busy", "idle", "iowait", "steal"))
+    if busy is None or idle is None or iowait is None or steal is None or busy + idle + iowait <= 0:
+        return None
+    every = busy + idle + iowait  # stolen time is in busy
+    server, driver = (growth_per_s(series, f"{name}_cpu_s", spans) for name in ("server", "driver"))
+    rest = busy - steal - (server or 0.0) - (driver or 0.0)
+    return Cpu(
+        server=None if server is None else server / every,
+        driver=None if driver is None else driver / every,
+        rest=max(0.0, rest) / every,  # clocks of different grain can add up to a little more than all
+        steal=steal / every,
+        iowait=iowait / every,
+        idle=idle / every,
+    )
+
+
+def growth_per_s(series: Series, column: str, spans: Sequence[Span]) -> float | None:
+    """What a counter grew by in a second of the spans, between samples in proportion to time.
+
+    Of what lies before its first sample and after its last nothing is known: that time is left out. None
+    where it is not there, or was reset within the time from the first span to the last.
+    """
+    at, values = series.points[:, 0], series.column(column)
+    there = np.isfinite(values)
+    if not there.all():
+        at, values = at[there], values[there]
+    if len(at) < 2:
+        return None
+    begin, end = np.searchsorted(at, spans[0][0]), np.searchsorted(at, spans[-1][1], side="right")
+    if np.any(np.diff(values[begin:end]) < 0):
+        return None
+    edges_s = np.clip(np.array(spans), at[0], at[-1])
+    took_s = float(np.sum(edges_s[:, 1] - edges_s[:, 0]))
+    edges = np.interp(edges_s, at, values)
+    return float(np.sum(edges[:, 1] - edges[:, 0])) / took_s if took_s > 0 else None
+
+
+def gauge(series: Series, column: str, spans: Sequence[Span]) -> Floats | None:
+    """The samples of what is so much at a moment; None where there are none that resolve the spans."""
+    if not spans or not resolvable(series, spans)[1]:
+        return None
+    at, values = series.points[:, 0], series.column(column)
+    inside = np.zeros(len(at), dtype=bool)
+    for from_s, to_s in spans:
+        inside |= (at >= from_s) & (at <= to_s)
+    found = values[inside & np.isfinite(values)]
+    return found if len(found) else None
+
+
+def resolvable(series: Series, spans: Sequence[Span]) -> tuple[list[Span], bool]:
+    """The spans, or all the time from the first to the last where the samples are too far apart for them."""
+    if min(to_s - from_s for from_s, to_s in spans) >= STEPS_RESOLVED * series.step_s:
+        return list(spans), True
+    return [(spans[0][0], spans[-1][1])], len(spans) == 1
+
+
+def overlap(at: Floats, spans: Sequence[Span]) -> Floats:
+    """Which part of the time that each sample stands for, since the one before it, lies in the spans."""
+    step = float(np.median(np.diff(at)))
+    begins = np.concatenate([[at[0] - step], at[:-1]])
+    # After a gap a sample still stands for no more than one step: nobody looked before.
+    begins = np.maximum(begins, at - 2 * step)
+    inside = np.zeros(len(at))
+    for from_s, to_s in spans:
+        inside += np.clip(np.minimum(at, to_s) - np.maximum(begins, from_s), 0.0, None)
+    return inside / np.where(at > begins, at - begins, 1.0)
+
 
 GROWN = {
     "host.disk_read_per_s": ("disk_read_bytes", PER_MIB),

@@ -1,0 +1,169 @@
+"""Covariates of a trial: values beside its own work, compared with the other trials of its arm.
+
+More of any of these is worse. They are of the whole measured part: in the slices schedule what the machine
+counts is shared by the arms of the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pgdyno.analysis.statistics.outliers import Standing, standings
+from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
+from pgdyno.evidence.records import Counts, Trial
+from pgdyno.units import PERCENT
+
+SCORE_MIN = 5.0
+"""Of the distance from the other trials of the arm, in their spread."""
+
+CAUSES_MAX = 3
+
+
+@dataclass(frozen=True)
+class Covariate:
+    """``least``: the difference, in its unit, below which it explains nothing, however rare it is."""
+
+    key: str
+    name: str
+    unit: str
+    least: float
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A circumstance of one trial that was not as in the others of its arm; ``usual`` is their median."""
+
+    circumstance: Covariate
+    value: float
+    usual: float
+
+
+COVARIATES = (
+    Covariate("steal", "CPU time stolen by the hypervisor", "%", 2.0),
+    Covariate("others", "CPU used by other programs", "%", 5.0),
+    Covariate("swapped", "swapped", "MiB", 1.0),
+    Covariate("memory_pressure", "some work waited for memory", "%", 1.0),
+    Covariate("checkpoints", "checkpoints", "", 1.0),
+    Covariate("autovacuums", "tables vacuumed or analyzed by autovacuum", "", 1.0),
+    Covariate("disk_write_ms", "time of a write to the disk", "ms", 0.5),
+    Covariate("io_pressure", "some work waited for the disk", "%", 10.0),
+    Covariate("iowait", "CPU idle, waiting for the disk", "%", 5.0),
+    Covariate("cpu_pressure", "some work waited for a core", "%", 10.0),
+    Covariate("restore_s", "restore of the data", "s", 2.0),
+    Covariate("start_s", "start of the server", "s", 1.0),
+    Covariate("driver_late_ms", "the driver woke late, 99th percentile", "ms", 1.0),
+    Covariate("sampled_late_s", "latest sample of the probes", "s", 0.2),
+    Covariate("failed", "transactions failed", "%", 0.5),
+    Covariate("retried", "transactions retried", "%", 1.0),
+    Covariate("server_cpu", "server CPU per transaction", "%", 10.0),  # of the usual
+)
+"""In the order in which they are told: what is nearer to a cause first."""
+
+
+def covariates(trials: Sequence[Trial], telemetry: Mapping[int, Telemetry]) -> dict[int, Mapping[str, float]]:
+    """By trial and key, of these trials of one case; what is not known is missing."""
+    together: dict[object, list[Trial]] = {}
+    for trial in trials:
+        together.setdefault((trial.block, trial.epoch_unix_s), []).append(trial)
+    found: dict[int, Mapping[str, float]] = {}
+    for trial in trials:
+        told = telemetry.get(trial.trial)
+        beside = together[trial.block, trial.epoch_unix_s]
+        values = {
+            **_own(trial),
+            **({} if told is None else _told(told)),
+            **({} if told is None else _machine(told, beside)),
+        }
+        found[trial.trial] = {key: value for key, value in values.items() if value is not None}
+    return found
+
+
+def _own(trial: Trial) -> dict[str, float | None]:
+    counts = sum((of for piece in trial.measured for of in piece.kinds.values()), start=Counts())
+    late_ns = trial.driver.get("wake_late_ns", {}).get("p99")
+    return {
+        "restore_s": trial.restore_s,
+        "start_s": trial.start_s,
+        "driver_late_ms": None if late_ns is None else late_ns / 1e6,
+        "failed": PERCENT * counts.failed / counts.all if counts.all else None,
+        "retried": PERCENT * counts.retried / counts.all if counts.all else None,
+        "server_cpu": _server_cpu_us(trial),
+    }
+
+
+def _server_cpu_us(trial: Trial) -> float | None:
+    if trial.server_cpu_s is None or not trial.transactions:
+        return None
+    return 1e6 * trial.server_cpu_s / trial.transactions
+
+
+def _told(told: Telemetry) -> dict[str, float | None]:
+    def total(*keys: str) -> float | None:
+        known = [told.values[key] for key in keys if key in told.values]
+        return sum(known) if known else None
+
+    return {
+        "checkpoints": total("checkpoints.timed", "checkpoints.requested"),
+        "autovacuums": total("relations.autovacuums", "relations.autoanalyzes"),
+        "sampled_late_s": total("probes.late_s"),
+    }
+
+
+def _machine(told: Telemetry, beside: Sequence[Trial]) -> dict[str, float | None]:
+    """``beside``: the trials that were measured in that time, this one among them."""
+    grew, elapsed_s = told.machine, told.elapsed_s
+
+    def per(name: str, of: float | None, scale: float = PERCENT) -> float | None:
+        return scale * grew[name] / of if name in grew and of else None
+
+    parts = [grew.get(f"cpu_{name}_s") for name in ("busy", "idle", "iowait")]
+    known = [part for part in parts if part is not None]
+    every_s = sum(known) if len(known) == len(parts) else None
+    others_s = _others_s(grew, beside)
+    swapped = [grew[name] for name in ("swap_in_bytes", "swap_out_bytes") if name in grew]
+    return {
+        "steal": per("cpu_steal_s", every_s),
+        "iowait": per("cpu_iowait_s", every_s),
+        "others": PERCENT * others_s / every_s if others_s is not None and every_s else None,
+        "swapped": sum(swapped) / 2**20 if swapped else None,
+        "cpu_pressure": per("pressure_cpu_some_s", elapsed_s),
+        "io_pressure": per("pressure_io_some_s", elapsed_s),
+        "memory_pressure": per("pressure_memory_some_s", elapsed_s),
+        "disk_write_ms": per("disk_write_s", grew.get("disk_writes"), 1e3),
+    }
+
+
+def _others_s(grew: Mapping[str, float], beside: Sequence[Trial]) -> float | None:
+    """What neither the servers nor the driver nor we used."""
+    servers = [trial.server_cpu_s for trial in beside]
+    ours = [grew.get(name) for name in ("driver_cpu_s", "pgdyno_cpu_s")]
+    known = [used for used in (*servers, *ours) if used is not None]
+    if "cpu_busy_s" not in grew or len(known) < len(servers) + len(ours):
+        return None
+    return max(0.0, grew["cpu_busy_s"] - grew.get("cpu_steal_s", 0.0) - sum(known))
+
+
+def causes(
+    trial: int, others: Sequence[int], known: Mapping[int, Mapping[str, float]], *, slow: bool
+) -> list[Cause]:
+    """What was more in a slow trial than in the ``others``, or less in a fast one."""
+    found: list[Cause] = []
+    for circumstance in COVARIATES:
+        key = circumstance.key
+        usual = [known[other][key] for other in others if key in known[other]]
+        if key not in known[trial] or not usual:
+            continue
+        standing = standings([known[trial][key], *usual])[0]
+        if _stands_out(circumstance, standing, slow=slow):
+            found.append(Cause(circumstance, standing.value, standing.usual))
+    return found[:CAUSES_MAX]
+
+
+def _stands_out(circumstance: Covariate, standing: Standing, *, slow: bool) -> bool:
+    """Where all others are alike, anything that can explain does."""
+    least = circumstance.least
+    if circumstance.key == "server_cpu":
+        least *= abs(standing.usual) / PERCENT
+    off = standing.off if slow else -standing.off
+    return off >= least and (standing.score is None or abs(standing.score) >= SCORE_MIN)

@@ -1,0 +1,52 @@
+"""Interim analysis of the finished blocks of a case, after which a study may stop.
+
+It is the report's own computation of the verdicts, and leaves out everything else that a report has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pgdyno.analysis.comparison.measurement_noise import read_noise, with_noise
+from pgdyno.analysis.comparison.paired_comparison import Comparison, compare
+from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.telemetry import metrics, percentiles
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import Measure, Trial, TrialStatus
+from pgdyno.study.plan import Study
+
+
+@dataclass(frozen=True)
+class InterimResult:
+    """Of one case, one comparison for each arm after the first."""
+
+    comparisons: Sequence[Comparison]
+
+    @property
+    def is_decided(self) -> bool:
+        """Every comparison is."""
+        return all(comparison.verdict is not Verdict.UNDECIDED for comparison in self.comparisons)
+
+
+def interim_result(evidence: Evidence, case: int) -> InterimResult:
+    """Read what verdicts rest on, at one moment, and judge it."""
+    with evidence.snapshot():
+        plan, arms, trials = evidence.study(case).plan, evidence.arms(case), evidence.trials(case)
+        chosen = metrics.of_plan(plan, _medians_ms(evidence, plan, trials))
+        noise = read_noise(evidence)[case]
+    comparisons = compare(arms, trials, plan, chosen[:1], {})
+    noise = noise.of_today(comparisons)
+    return InterimResult([with_noise(found, noise) for found in comparisons])
+
+
+def _medians_ms(evidence: Evidence, plan: Study, trials: Sequence[Trial]) -> dict[int, float | None]:
+    """Of each ok trial, where the verdict is about latency."""
+    if not plan.load_is_fixed:
+        return {}
+    merged = {
+        trial.trial: percentiles.merge(of.pairs for of in evidence.histograms(trial.trial, Measure.LATENCY))
+        for trial in trials
+        if trial.status is TrialStatus.OK
+    }
+    return {trial: percentiles.quantiles_ms(pairs)["p50"] for trial, pairs in merged.items()}

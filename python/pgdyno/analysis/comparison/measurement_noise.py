@@ -1,0 +1,304 @@
+"""Measurement noise from the hidden A/A blocks, and the noise floor of a case and of an average.
+
+Every A/A block gives one number as any block does, d = ln(twin / arm), and its true value is 0. So the
+spread of these numbers is taken about 0 and not about their mean: s² = Σd² / m, and m·s²/σ² has the
+chi-squared distribution with m degrees of freedom. The mean of n other such numbers, over s / √n, is
+Student's t with m degrees of freedom ("The probable error of a mean", Biometrika 1908), for it does not
+depend on s. The noise floor of n blocks is therefore t · s / √n: arms that are the same show a mean effect
+beyond it with a chance of 1 − confidence.
+
+The average is the mean over k cases of the mean of their n_c blocks (``combined``). Of arms that are the same
+each of these has the mean 0 and the variance s_c² of the case's A/A blocks, so that the average has
+Σ s_c² / n_c / k². That takes the blocks of a pass for independent: where they share a part of their noise,
+the floor should be higher than this one. The interval, which rests on the passes, knows of it; and as an
+effect must be beyond both, the floor takes verdicts away and gives none.
+
+Cases with the same load and layout share their A/A blocks. Where there is one such pool of m blocks, the
+average over its error is Student's with m degrees of freedom exactly; of several pools with as many as
+Satterthwaite gives ("An approximate distribution of estimates of variance components", Biometrics 1946).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pgdyno.analysis.comparison.paired_comparison import Comparison, compare, method_of
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, POWER, Verdict, judge, reach_of
+from pgdyno.analysis.statistics import distributions
+from pgdyno.analysis.statistics.distributions import binomial_interval, chi2_quantile, f_below
+from pgdyno.analysis.statistics.effect import Method, Spread, percent_of, spread_of
+from pgdyno.analysis.telemetry import metrics, percentiles
+from pgdyno.caveats import Caveat, Code
+from pgdyno.estimate import share_text
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import Measure, StudyRecord, TrialStatus
+from pgdyno.study.plan import Study
+
+FLOOR_BLOCKS_MIN = 5
+"""A/A blocks, of this study and of earlier ones: a spread of fewer is hardly known, and no verdict is held
+against it."""
+
+ANOTHER_NOISE = 0.05
+"""The significance at which earlier A/A blocks are of another noise: a floor is of the machine of the day."""
+
+OF_THE_LOAD = {
+    "workload",
+    "pacing",
+    "warmup_s",
+    "clients",
+    "threads",
+    "drivings",
+    "rate",
+    "capacity",
+    "transactions",
+    "warmup_min_s",
+    "warmup_workload",
+    "cache_state",
+    "probes",
+    "checkpoints",
+}
+"""Of the study as it was asked for: what makes cases' blocks vary more or less."""
+
+NO_BLOCK_YET = "none is done yet"
+
+
+@dataclass(frozen=True)
+class Alarms:
+    """Series of equal arms that were called different, of so many, with the binomial interval of the rate."""
+
+    called: int
+    series: int
+    confidence: float
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """By Clopper and Pearson."""
+        return binomial_interval(self.called, self.series, self.confidence)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """``log_ratios`` are of this study's A/A blocks, ``before`` those of earlier studies of this machine with
+    the same load and layout (docs/explanation/noise.md). ``why_none``: in words, where there are none.
+    """
+
+    log_ratios: Sequence[float]
+    before: Sequence[float]
+    confidence: float
+    margin: float
+    why_none: str = ""
+    method: Method = Method.STUDENT  # by which the arms are judged
+    left_out: int = 0  # of earlier studies: the machine was not as noisy then as it is today
+
+    @property
+    def n(self) -> int:
+        """A/A blocks that the spread rests on."""
+        return len(self.log_ratios) + len(self.before)
+
+    @property
+    def sd(self) -> float | None:
+        """Of one block's log ratio, about its true value 0; None without a block."""
+        every = [*self.log_ratios, *self.before]
+        return math.sqrt(sum(d * d for d in every) / len(every)) if every else None
+
+    @property
+    def sd_interval(self) -> tuple[float, float] | None:
+        """Of the spread, by chi-squared; None while too few A/A blocks are known."""
+        if self.sd is None or self.n < FLOOR_BLOCKS_MIN:
+            return None
+        tail, square = (1 - self.confidence) / 2, self.n * self.sd**2
+        low, high = (square / chi2_quantile(p, self.n) for p in (1 - tail, tail))
+        return math.sqrt(low), math.sqrt(high)
+
+    @property
+    def spread(self) -> Spread | None:
+        """Of this study's A/A blocks as if they were of two arms."""
+        return spread_of(list(self.log_ratios), self.confidence, self.method) if self.log_ratios else None
+
+    @property
+    def verdict(self) -> Verdict:
+        """On this study's A/A blocks, by the rule for arms: faster or slower is a false alarm."""
+        spread = self.spread
+        return judge(spread.low, spread.high, spread.n, self.margin) if spread else Verdict.UNDECIDED
+
+    @property
+    def is_false_alarm(self) -> bool:
+        """Whether an arm was called different from itself."""
+        return self.verdict in {Verdict.FASTER, Verdict.SLOWER}
+
+    @property
+    def alarms(self) -> Alarms | None:
+        """Of series of BLOCKS_MIN A/A blocks, one after the other, each judged by the rule for arms; None
+        where there is no whole one.
+        """
+        every = [*self.before, *self.log_ratios]
+        series = [every[at : at + BLOCKS_MIN] for at in range(0, len(every) - BLOCKS_MIN + 1, BLOCKS_MIN)]
+        if not series:
+            return None
+        spreads = [spread_of(one, self.confidence, self.method) for one in series]
+        verdicts = [judge(spread.low, spread.high, spread.n, self.margin) for spread in spreads]
+        called = sum(verdict in {Verdict.FASTER, Verdict.SLOWER} for verdict in verdicts)
+        return Alarms(called, len(series), self.confidence)
+
+    def of_today(self, comparisons: Sequence[Comparison]) -> Noise:
+        """Without the earlier A/A blocks where the machine was not as noisy then as it is in this study: by
+        the two-sided F test of their spread against that of this study's blocks, at 5 %. Those are its A/A
+        blocks about 0 and the blocks of its first comparison about their mean.
+        """
+        squares, free = sum(d * d for d in self.log_ratios), len(self.log_ratios)
+        effect = comparisons[0].primary if comparisons else None
+        if effect is not None and effect.spread.sd is not None:
+            squares += (effect.spread.n - 1) * effect.spread.sd**2
+            free += effect.spread.n - 1
+        if not self.before or not free or not squares:
+            return self
+        ratio = sum(d * d for d in self.before) / len(self.before) / (squares / free)
+        below = f_below(ratio, len(self.before), free)
+        if 2 * min(below, 1 - below) >= ANOTHER_NOISE:
+            return self
+        return replace(self, before=(), left_out=len(self.before))
+
+    def floor(self, blocks: int, confidence: float | None = None) -> float | None:
+        """The log ratio that equal arms show with a chance of 1 − confidence in a study of so many blocks,
+        fixed beforehand; None while too few A/A blocks are known.
+        """
+        if self.sd is None or self.n < FLOOR_BLOCKS_MIN or blocks < 1:
+            return None
+        level = self.confidence if confidence is None else confidence
+        return distributions.t_quantile((1 + level) / 2, self.n) * self.sd / math.sqrt(blocks)
+
+    def detectable(self, blocks: int) -> float | None:
+        """The log ratio that so many blocks find with a chance of POWER, by the interval that the arms are
+        judged by (``verdict.reach_of``), and over the floor; None where so few blocks have no interval.
+        """
+        floor = self.floor(blocks)
+        if floor is None or self.sd is None:
+            return None
+        reach = reach_of(self.sd, blocks, self.confidence, self.method)
+        if math.isinf(reach):
+            return None
+        beyond = distributions.t_quantile(POWER, blocks - 1) * self.sd / math.sqrt(blocks)
+        return max(reach, floor + beyond)
+
+    def is_over(self, comparison: Comparison) -> bool:
+        """Whether a comparison that was called a difference shows more than noise does."""
+        effect = comparison.primary
+        if effect is None or comparison.verdict not in {Verdict.FASTER, Verdict.SLOWER}:
+            return True
+        floor = self.floor(effect.spread.n, effect.spread.confidence)
+        return floor is None or abs(effect.spread.mean) >= floor
+
+    def blocks_needed(self, comparison: Comparison) -> int:
+        """How many more until the floor is as low as the effect, were it as estimated."""
+        assert comparison.primary is not None
+        spread = comparison.primary.spread
+        of_one = self.floor(1, spread.confidence)
+        assert of_one is not None
+        return max(1, math.ceil((of_one / abs(spread.mean)) ** 2) - spread.n)
+
+
+def with_noise(comparison: Comparison, noise: Noise) -> Comparison:
+    """An effect under the noise floor is never called real: it is undecided."""
+    if noise.is_over(comparison) or comparison.decision is None:
+        return comparison
+    needed = noise.blocks_needed(comparison)
+    decision = replace(comparison.decision, verdict=Verdict.UNDECIDED, blocks_needed=needed)
+    return replace(comparison, decision=decision)
+
+
+def noise_caveats(comparisons: Sequence[Comparison], noise: Noise) -> Iterator[Caveat]:
+    """``comparisons`` as they were judged before they were held against the noise."""
+    for comparison in comparisons:
+        effect = comparison.primary
+        if effect is not None and not noise.is_over(comparison):
+            floor = noise.floor(effect.spread.n, effect.spread.confidence)
+            assert floor is not None
+            names = {"arm": comparison.arm.name, "baseline": comparison.baseline.name}
+            shown = {"effect": signed_percent(effect.spread.mean), "floor": floor_text(floor)}
+            yield Caveat(Code.UNDER_NOISE_FLOOR, {**names, **shown, "aa_blocks": noise.n})
+    spread = noise.spread
+    if noise.is_false_alarm and spread is not None and spread.low is not None and spread.high is not None:
+        interval = f"{signed_percent(spread.low)} to {signed_percent(spread.high)}"
+        alarm = share_text(1 - noise.confidence)
+        yield Caveat(
+            Code.AA_DIFFERS,
+            {
+                "effect": signed_percent(spread.mean),
+                "interval": interval,
+                "aa_blocks": spread.n,
+                "alarm": alarm,
+            },
+        )
+
+
+def signed_percent(log_ratio: float) -> str:
+    """``+1.23%``."""
+    return f"{percent_of(log_ratio):+.2f}%".replace("-", "\N{MINUS SIGN}")
+
+
+def floor_text(log_ratio: float) -> str:
+    """``±1.2%``."""
+    return f"±{percent_of(log_ratio):.2g}%"
+
+
+def read_noise(evidence: Evidence) -> dict[int, Noise]:
+    """Of every case. Its A/A blocks are those of all cases with the same load and layout, such as those that
+    differ in their servers or settings: how much blocks vary depends on what is driven, too.
+    """
+    studies = {case: evidence.study(case) for case in evidence.cases()}
+    found: dict[object, list[float]] = {}
+    for number, case in evidence.aa_cases().items():
+        if evidence.blocks(number):
+            found.setdefault(_layout(studies[case].plan), []).extend(aa_log_ratios(evidence, number))
+    return {case: _noise(study, found.get(_layout(study.plan), [])) for case, study in studies.items()}
+
+
+def _noise(study: StudyRecord, log_ratios: Sequence[float]) -> Noise:
+    plan = study.plan
+    why_none = study.why_no_aa or ("" if log_ratios else NO_BLOCK_YET)
+    return Noise(log_ratios, study.aa_before, plan.confidence, plan.margin, why_none, method_of(plan))
+
+
+def _layout(plan: Study) -> object:
+    """Cases for which this is equal have blocks alike. What all cases have is not in it."""
+    length = (plan.schedule, plan.turn_s, plan.slices_per_trial(), plan.window_s)
+    return (*length, plan.model_dump_json(include=OF_THE_LOAD))
+
+
+def aa_log_ratios(evidence: Evidence, case: int) -> list[float]:
+    """Of hidden A/A blocks, by the metric that the verdicts are about; those that do not count are left out
+    as of any arms.
+    """
+    plan, trials = evidence.study(case).plan, evidence.trials(case)
+    median_ms = {}
+    if plan.load_is_fixed:
+        for trial in trials:
+            if trial.status is TrialStatus.OK:
+                pairs = [h.pairs for h in evidence.histograms(trial.trial, Measure.LATENCY)]
+                median_ms[trial.trial] = percentiles.quantiles_ms(percentiles.merge(pairs))["p50"]
+    primary = metrics.of_plan(plan, median_ms)[:1]
+    (comparison,) = compare(evidence.arms(case), trials, plan, primary, {})
+    return list(comparison.primary.log_ratios.values()) if comparison.primary else []
+
+
+def floor_of_average(
+    noises: Mapping[str, Noise], blocks: Mapping[str, int], confidence: float
+) -> float | None:
+    """As a log ratio. ``noises`` and ``blocks`` of each case that is in the average; None where the noise of
+    one of them is not known, or there is none.
+    """
+    variances: dict[object, float] = {}
+    free: dict[object, int] = {}
+    for case, noise in noises.items():
+        if noise.sd is None or noise.n < FLOOR_BLOCKS_MIN or blocks[case] < 1:
+            return None
+        pool = (tuple(noise.log_ratios), tuple(noise.before))
+        variances[pool] = variances.get(pool, 0.0) + noise.sd**2 / blocks[case] / len(noises) ** 2
+        free[pool] = noise.n
+    whole = sum(variances.values())
+    if not whole:
+        return 0.0 if noises else None
+    freedom = whole**2 / sum(variances[pool] ** 2 / free[pool] for pool in variances)
+    return distributions.t_quantile((1 + confidence) / 2, freedom) * math.sqrt(whole)

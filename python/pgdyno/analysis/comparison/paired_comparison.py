@@ -1,0 +1,251 @@
+"""One arm against the baseline: blocks that count, the effect on every metric, the verdict on the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pgdyno.analysis.comparison.verdict import Decision, Verdict, decide, judge
+from pgdyno.analysis.statistics import effect
+from pgdyno.analysis.statistics.effect import Method, Spread
+from pgdyno.analysis.telemetry.metrics import Metric
+from pgdyno.estimate import Better, Estimate
+from pgdyno.evidence.records import Arm, Slice, Trial, TrialStatus
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Schedule
+
+BlockTrials = Mapping[int, Mapping[int, Trial]]
+"""block → arm → its trial; only those that are ok."""
+
+Values = Mapping[int, tuple[float, float]]
+"""block → (value of the baseline, value of the arm)."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What an arm changes in one metric. ``log_ratios`` is block → ln(x_arm / x_baseline).
+
+    ``bootstrap`` is there for the primary metric, whose verdict it checks: that by Student's interval, for it
+    is of one look, too.
+    """
+
+    key: str
+    name: str
+    log_ratios: Mapping[int, float]
+    spread: Spread
+    percent: Estimate
+    bootstrap: Estimate | None
+
+    def bootstrap_verdict(self, margin: float) -> Verdict | None:
+        """What the bootstrap interval alone would say."""
+        if self.bootstrap is None or self.bootstrap.low is None or self.bootstrap.high is None:
+            return None
+        low, high = (float(np.log1p(end / 100)) for end in (self.bootstrap.low, self.bootstrap.high))
+        return self._judged(low, high, margin)
+
+    def student(self) -> Spread:
+        """Of one look, whatever the interval of ``spread`` is."""
+        return effect.student(list(self.log_ratios.values()), self.spread.confidence)
+
+    def is_disputed(self, margin: float) -> bool:
+        """Whether Student's interval says one thing and the bootstrap's another."""
+        student = self.student()
+        judged = self._judged(student.low, student.high, margin)
+        return self.bootstrap_verdict(margin) not in {None, judged}
+
+    def _judged(self, low: float | None, high: float | None, margin: float) -> Verdict:
+        if self.percent.better is Better.LESS:
+            low, high = (None if end is None else -end for end in (high, low))
+        return judge(low, high, self.spread.n, margin)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``blocks`` count, ``dropped`` do not: a trial of either arm was excluded, failed or interrupted.
+
+    ``stalled`` should count, but an arm did nothing that has a ratio. To leave out an arm's worst blocks
+    would flatter it, so there is no decision while there are such blocks.
+    """
+
+    baseline: Arm
+    arm: Arm
+    blocks: Sequence[int]
+    dropped: Sequence[int]
+    stalled: Sequence[int]
+    effects: Mapping[str, Effect]
+    primary: Effect | None
+    decision: Decision | None
+    margin: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """Undecided, too, where no block counts or one is stalled."""
+        return self.decision.verdict if self.decision else Verdict.UNDECIDED
+
+
+def ok_by_block(trials: Sequence[Trial]) -> dict[int, dict[int, Trial]]:
+    """The trials that count, by block and arm."""
+    found: dict[int, dict[int, Trial]] = {}
+    for trial in trials:
+        if trial.status is TrialStatus.OK:
+            found.setdefault(trial.block, {})[trial.arm] = trial
+    return found
+
+
+def compare(
+    arms: Sequence[Arm],
+    trials: Sequence[Trial],
+    plan: Study,
+    metrics: Sequence[Metric],
+    latencies: Mapping[str, Callable[[Trial], float | None]],
+) -> list[Comparison]:
+    """Every arm after the first against it. ``latencies`` are further metrics: key → a trial's value, ms."""
+    by_block = ok_by_block(trials)
+    values: dict[str, list[Values]] = {}
+    names: dict[str, tuple[str, Better]] = {}
+    for metric in metrics:
+        values[metric.key] = [_metric_values(by_block, arm.arm, metric, plan.schedule) for arm in arms[1:]]
+        names[metric.key] = (metric.name, metric.better)
+    for key, of_trial in latencies.items():
+        values[key] = [_trial_values(by_block, arm.arm, of_trial) for arm in arms[1:]]
+        names[key] = (key, Better.LESS)
+    effects = effects_by_arm(
+        len(arms) - 1, values, names, plan.confidence, primary=metrics[0].key, method=method_of(plan)
+    )
+    return [
+        _comparison(
+            arms[0],
+            arm,
+            dropped=_dropped(trials, arm.arm),
+            both_ok={block for block, of_arm in by_block.items() if {0, arm.arm} <= of_arm.keys()},
+            effects=effects[i],
+            primary=metrics[0],
+            plan=plan,
+        )
+        for i, arm in enumerate(arms[1:])
+    ]
+
+
+def method_of(plan: Study) -> Method:
+    """Of the intervals that verdicts rest on."""
+    return Method.ANYTIME if plan.may_be_looked_at_again else Method.STUDENT
+
+
+def effects_by_arm(
+    arms: int,
+    values: Mapping[str, Sequence[Values]],
+    names: Mapping[str, tuple[str, Better]],
+    confidence: float,
+    primary: str = "",
+    method: Method = Method.STUDENT,
+) -> list[dict[str, Effect]]:
+    """Of each arm after the first: key → effect, where a block has values. ``values``: key → arm by arm.
+
+    Holm's correction is over the arms, of each key by itself: more keys widen no interval. ``primary`` is
+    the key that the verdict is about: its intervals are made by ``method``, and the bootstrap checks them.
+    """
+    found: list[dict[str, Effect]] = [{} for _ in range(arms)]
+    for key, of_arms in values.items():
+        checked = key == primary
+        how = method if checked else Method.STUDENT
+        of_key = _effects(key, *names[key], of_arms, confidence, how, checked=checked)
+        for of_arm, one in zip(found, of_key, strict=True):
+            if one is not None:
+                of_arm[key] = one
+    return found
+
+
+def _comparison(
+    baseline: Arm,
+    arm: Arm,
+    *,
+    dropped: Sequence[int],
+    both_ok: set[int],
+    effects: Mapping[str, Effect],
+    primary: Metric,
+    plan: Study,
+) -> Comparison:
+    main = effects.get(primary.key)
+    stalled = sorted(both_ok - (main.log_ratios.keys() if main else set()))
+    return Comparison(
+        baseline=baseline,
+        arm=arm,
+        blocks=sorted(main.log_ratios) if main else [],
+        dropped=dropped,
+        stalled=stalled,
+        effects=effects,
+        primary=main,
+        decision=decide(main.spread, primary.better, plan.margin) if main and not stalled else None,
+        margin=plan.margin,
+    )
+
+
+def _dropped(trials: Sequence[Trial], arm: int) -> list[int]:
+    counting = {TrialStatus.OK, TrialStatus.RUNNING}
+    return sorted({t.block for t in trials if t.arm in {0, arm} and t.status not in counting})
+
+
+def _effects(
+    key: str,
+    name: str,
+    better: Better,
+    values: Sequence[Values],
+    confidence: float,
+    method: Method,
+    *,
+    checked: bool,
+) -> list[Effect | None]:
+    ratios = [{block: float(np.log(b / a)) for block, (a, b) in of_arm.items()} for of_arm in values]
+    unadjusted = [effect.spread_of(list(d.values()), confidence, method) if d else None for d in ratios]
+    levels = effect.holm_confidences(
+        [spread.p_value if spread else None for spread in unadjusted], confidence
+    )
+    return [
+        _effect(key, name, better, d, effect.spread_of(list(d.values()), level, method), checked=checked)
+        if d
+        else None
+        for d, level in zip(ratios, levels, strict=True)
+    ]
+
+
+def _effect(
+    key: str, name: str, better: Better, ratios: Mapping[int, float], spread: Spread, *, checked: bool
+) -> Effect:
+    percent = spread.percent(better)
+    resampled = effect.bootstrap(list(ratios.values()), spread.confidence) if checked else None
+    bootstrap = None
+    if resampled is not None:
+        low, high = (effect.percent_of(end) for end in resampled)
+        bootstrap = Estimate(percent.value, "%", spread.n, better, low, high, spread.confidence)
+    return Effect(key, name, ratios, spread, percent, bootstrap)
+
+
+def _metric_values(by_block: BlockTrials, arm: int, metric: Metric, schedule: Schedule) -> Values:
+    found = {}
+    for block, of_arm in sorted(by_block.items()):
+        if 0 not in of_arm or arm not in of_arm:
+            continue
+        a, b = of_arm[0], of_arm[arm]
+        slices = _slices(a, b, schedule)
+        x_a, x_b = metric.value(a, slices[0]), metric.value(b, slices[1])
+        if x_a and x_b:
+            found[block] = (x_a, x_b)
+    return found
+
+
+def _slices(a: Trial, b: Trial, schedule: Schedule) -> tuple[Sequence[Slice], Sequence[Slice]]:
+    if schedule.is_together:
+        return effect.paired(a, b)
+    return a.measured, b.measured
+
+
+def _trial_values(by_block: BlockTrials, arm: int, of_trial: Callable[[Trial], float | None]) -> Values:
+    found = {}
+    for block, of_arm in sorted(by_block.items()):
+        if 0 in of_arm and arm in of_arm:
+            x_a, x_b = of_trial(of_arm[0]), of_trial(of_arm[arm])
+            if x_a and x_b:
+                found[block] = (x_a, x_b)
+    return found

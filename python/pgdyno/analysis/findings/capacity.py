@@ -1,0 +1,144 @@
+"""Capacity: the highest rate of an open loop at which an arm keeps a latency limit.
+
+Where ``rate`` is a factor of the study and it names a limit (p99 < 20 ms). In each pass, that is in a block
+of every rate, going up from the lowest rate: between the last rate that keeps the limit and the first that
+misses it lies the capacity, by interpolation of the latency, both logarithmic; where so many transactions
+were never answered that the latency is infinite, it is the geometric mean of the two rates. Latency counts
+from the intended start (ADR 6), and what was never answered has missed the limit (``latency.limited_ms``).
+
+A pass has one capacity of each arm, so its logarithm is compared like any other metric: paired by pass,
+Student's interval, several arms corrected (Holm). Where a pass keeps the limit at the highest rate, or misses
+it at the lowest, its capacity is not known but for that side. To leave such passes out would move the
+estimate; so there is none, and which rates are missing is said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pgdyno.analysis.comparison.verdict import Decision, decide
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.analysis.findings.factor_effects import Design, Levels, design_of
+from pgdyno.analysis.findings.scalability import baseline_of, name_of
+from pgdyno.analysis.statistics.effect import Method, holm_confidences, own_level, spread_of
+from pgdyno.estimate import Better, Estimate
+from pgdyno.study.limit import LatencyLimit, parse_limit
+from pgdyno.study.search import crossing
+
+FACTOR = "rate"
+
+UNIT = "tx/s"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Of one combination of the other factors. ``by_pass``: pass → capacity, tx/s.
+
+    ``above`` counts passes that kept the limit at the highest rate, ``below`` those that missed it at the
+    lowest; with any, or without a whole pass, ``capacity`` is None. ``latency_ms``: rate → the limited
+    quantile, infinite where it was so in some pass; None of a rate without blocks.
+    """
+
+    name: str
+    by_pass: Mapping[int, float]
+    above: int
+    below: int
+    rates: Sequence[float]
+    latency_ms: Mapping[float, Estimate | None]
+    capacity: Estimate | None
+
+
+@dataclass(frozen=True)
+class Change:
+    """Of an arm's capacity from its baseline's."""
+
+    name: str
+    baseline: str
+    percent: Estimate
+    decision: Decision
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Of all arms."""
+
+    limit: LatencyLimit
+    text: str
+    arms: Sequence[Kept]
+    changes: Sequence[Change]
+
+
+def capacity_of(cases: Sequence[Findings]) -> Capacity | None:
+    """None where the study does not ask for it."""
+    plan = cases[0].study.plan
+    text = plan.capacity
+    if text is None:
+        return None
+    design = design_of(cases, lambda of, trial: of.limited_ms.get(trial.trial))
+    if design is None or not any(factor.name == FACTOR for factor in design.factors):
+        return None
+    limit = parse_limit(text)
+    contexts = design.contexts(FACTOR)
+    arms = {name_of(context): _kept(design, context, limit, plan.confidence) for context in contexts}
+    pairs = [(name_of(of), name_of(baseline_of(design, of, FACTOR))) for of in contexts]
+    known = [pair for pair in pairs if pair[0] != pair[1] and all(arms[name].capacity for name in pair)]
+    return Capacity(
+        limit=limit,
+        text=text,
+        arms=list(arms.values()),
+        changes=_changes(known, arms, plan.confidence, plan.margin, design.method),
+    )
+
+
+def _kept(design: Design, context: Levels, limit: LatencyLimit, confidence: float) -> Kept:
+    levels = next(factor.levels for factor in design.factors if factor.name == FACTOR)
+    cells = [cell for level in levels if (cell := design.at({**context, FACTOR: level})) is not None]
+    cells.sort(key=lambda cell: cell.rate_per_s or 0.0)
+    rates = [cell.rate_per_s or 0.0 for cell in cells]
+    passes = sorted(set.intersection(*(set(cell.logs) for cell in cells))) if cells else []
+    aim = math.log(limit.latency_s * 1e3)
+    found = {number: crossing(rates, [cell.logs[number] for cell in cells], aim) for number in passes}
+    above = sum(rate == math.inf for rate in found.values())
+    below = sum(rate == 0 for rate in found.values())
+    known = {number: rate for number, rate in found.items() if 0 < rate < math.inf}
+    return Kept(
+        name=name_of(context),
+        by_pass=known,
+        above=above,
+        below=below,
+        rates=rates,
+        latency_ms={
+            rate: _level([cell.logs[number] for number in passes], confidence)
+            for rate, cell in zip(rates, cells, strict=True)
+        },
+        capacity=None if above or below else own_level(known, UNIT, Better.MORE, confidence),
+    )
+
+
+def _level(logs: Sequence[float], confidence: float) -> Estimate | None:
+    """In ms, over the passes."""
+    if any(math.isinf(value) for value in logs):
+        return Estimate(math.inf, "ms", len(logs), Better.LESS)
+    return own_level({i: math.exp(v) for i, v in enumerate(logs)}, "ms", Better.LESS, confidence)
+
+
+def _changes(
+    pairs: Sequence[tuple[str, str]],
+    arms: Mapping[str, Kept],
+    confidence: float,
+    margin: float,
+    method: Method,
+) -> list[Change]:
+    logs = []
+    for name, baseline in pairs:
+        one, other = arms[name].by_pass, arms[baseline].by_pass
+        logs.append([math.log(one[number] / other[number]) for number in sorted(set(one) & set(other))])
+    there = [(pair, d) for pair, d in zip(pairs, logs, strict=True) if d]
+    levels = holm_confidences([spread_of(d, confidence, method).p_value for _, d in there], confidence)
+    spreads = [(pair, spread_of(d, level, method)) for (pair, d), level in zip(there, levels, strict=True)]
+    return [
+        Change(name, baseline, spread.percent(Better.MORE), decide(spread, Better.MORE, margin))
+        for (name, baseline), spread in spreads
+    ]

@@ -1,0 +1,343 @@
+"""Findings of one case, in one value: the source of every report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pgdyno.analysis.causes import time_breakdown
+from pgdyno.analysis.causes.cpu_profiles import ProfileComparison, compare_profiles
+from pgdyno.analysis.causes.outlier_trials import OutlierTrials, find_outlier_trials
+from pgdyno.analysis.causes.throughput_dips import ArmDips, Rates, find_dips, rates_of
+from pgdyno.analysis.causes.time_breakdown import Why
+from pgdyno.analysis.comparison.case_telemetry import CaseTelemetry, read_case
+from pgdyno.analysis.comparison.comparison_caveats import comparison_caveats, memory_caveats
+from pgdyno.analysis.comparison.measurement_noise import Noise, noise_caveats, with_noise
+from pgdyno.analysis.comparison.paired_comparison import Comparison, compare, method_of
+from pgdyno.analysis.statistics import effect
+from pgdyno.analysis.steady_state import drift
+from pgdyno.analysis.steady_state.drift import Drift, drifts
+from pgdyno.analysis.steady_state.steadiness import Steadiness, steadiness, steady_state_caveats
+from pgdyno.analysis.telemetry import metrics, percentiles, trial_telemetry
+from pgdyno.analysis.telemetry.metrics import Metric
+from pgdyno.analysis.telemetry.percentiles import QUANTILES, limited_by_trial, not_kept
+from pgdyno.analysis.telemetry.samples import SERVER
+from pgdyno.analysis.telemetry.throughput_series import Point, throughput
+from pgdyno.caveats import Caveat, Code
+from pgdyno.estimate import Estimate
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import (
+    Arm,
+    Block,
+    BlockStatus,
+    Counts,
+    Measure,
+    Pairs,
+    StudyRecord,
+    Trial,
+    TrialStatus,
+)
+from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.plan import Study
+
+QUANTILES_COMPARED = ("p50", "p90", "p95", "p99")
+"""Beyond them a block has too few values for a ratio that means something."""
+
+ALL_KINDS = "all"
+"""The key of all kinds of transactions together, and what is compared where no kind is named."""
+
+
+@dataclass(frozen=True)
+class ArmFindings:
+    """An arm by itself, over its ok trials. ``latency`` is kind → merged histogram of latencies."""
+
+    arm: Arm
+    trials_by_status: Mapping[TrialStatus, int]
+    levels: Mapping[str, Estimate | None]  # by metric
+    counts: Mapping[str, Counts]  # by kind, of the measured slices
+    latency: Mapping[str, Pairs]
+    driver_memory_bytes: int | None  # the largest peak
+    restore_s: float | None  # the mean
+    start_s: float | None
+
+    @property
+    def trials_ok(self) -> int:
+        """How many trials count."""
+        return self.trials_by_status.get(TrialStatus.OK, 0)
+
+    def quantiles_ms(self, kind: str) -> dict[str, float | None]:
+        """Of one kind, or of ALL_KINDS."""
+        pairs = self.latency.get(kind)
+        return dict.fromkeys(QUANTILES) if pairs is None else percentiles.quantiles_ms(pairs)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a report says, before it is worded. ``series`` is trial id → throughput over time."""
+
+    study: StudyRecord
+    metrics: Sequence[Metric]
+    kinds: Sequence[str]
+    arms: Sequence[ArmFindings]
+    comparisons: Sequence[Comparison]
+    blocks: Sequence[Block]
+    trials: Sequence[Trial]
+    series: Mapping[int, Sequence[Point]]
+    latency_ms: Mapping[tuple[int, str], float | None]  # (trial id, latency_key) → of that ok trial alone
+    limited_ms: Mapping[int, float | None]  # trial id → the quantile that the study limits; may be infinite
+    caveats: Sequence[Caveat]
+    block_s: float | None  # the mean duration of a finished block
+    telemetry: CaseTelemetry
+    drifts: Mapping[int, Sequence[Drift]]  # by arm; none of short windows
+    noise: Noise
+    anomalies: OutlierTrials
+    profiles: Sequence[ProfileComparison]  # of the arms after the first; none without profiles
+    why: Mapping[int, Why]  # by arm after the first
+    steadiness: Sequence[Steadiness]  # of each arm
+    dips: Mapping[int, ArmDips]  # by arm; none of arms with too few points
+
+    @property
+    def primary(self) -> Metric:
+        """What the verdict is about."""
+        return self.metrics[0]
+
+    @property
+    def has_own_rates(self) -> bool:
+        """Whether each arm was driven at a rate of its own, which its search had found."""
+        return self.primary.key == metrics.CAPACITY.key
+
+    @property
+    def at_own_rates(self) -> str:
+        """For titles of what compares the arms by transaction."""
+        return ", each arm at its own rate" if self.has_own_rates else ""
+
+
+def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
+    """Read all of one case, and compute; its verdicts are held against the noise. The caller holds a
+    snapshot.
+    """
+    study, arms, cases = evidence.study(case), evidence.arms(case), len(evidence.cases())
+    blocks, trials = evidence.blocks(case), evidence.trials(case)
+    histograms = {
+        trial.trial: {h.kind: h.pairs for h in evidence.histograms(trial.trial, Measure.LATENCY)}
+        for trial in trials
+        if trial.status is TrialStatus.OK
+    }
+    series, rates = _over_time(evidence, trials)
+    stored = evidence.caveats(case)
+    kinds = _kinds(trials, study.plan)
+    latency_ms = _quantiles_by_trial(histograms)
+    median_ms = {trial: latency_ms.get((trial, latency_key(ALL_KINDS, "p50"))) for trial in histograms}
+    chosen = metrics.of_plan(study.plan, median_ms)
+    keys = [latency_key(kind, name) for kind in [*kinds, ALL_KINDS] for name in QUANTILES_COMPARED]
+    getters = {key: _Getter(latency_ms, key) for key in keys}
+    comparisons = compare(arms, trials, study.plan, chosen, getters)
+    noise = noise.of_today(comparisons)
+    of_arms = [_of_arm(arm, trials, histograms, chosen, study.plan) for arm in arms]
+    p50_ms = {of.arm.arm: of.quantiles_ms(ALL_KINDS)["p50"] for of in of_arms}
+    told = read_case(evidence, study, arms, trials)
+    drifting = {arm.arm: _drifts(arm, trials, series, told, study.plan) for arm in arms}
+    computed = [
+        *comparison_caveats(study, arms, trials, comparisons, p50_ms),
+        *noise_caveats(comparisons, noise),
+    ]
+    steady = steadiness(study.plan, arms, trials, series, told.series, told.by_trial, cases)
+    computed += steady_state_caveats(study.plan, steady, cases)
+    computed += trial_telemetry.telemetry_caveats(arms, trials, told.by_trial)
+    computed += memory_caveats(comparisons, cases)
+    limited_ms = limited_by_trial(study.plan, trials, histograms)
+    if chosen[0].key == metrics.CAPACITY.key:
+        computed += not_kept(study.plan, arms, trials, limited_ms)
+    for arm in arms:
+        window_s = _window_s([trial for trial in trials if trial.arm == arm.arm])
+        computed += drift.drift_caveats(
+            arm, drifting[arm.arm], window_s, study.plan.margin, cases * len(arms)
+        )
+    durations = [
+        block.ended_unix_s - block.started_unix_s
+        for block in blocks
+        if block.status is BlockStatus.DONE and block.ended_unix_s is not None
+    ]
+    return Findings(
+        study=study,
+        metrics=chosen,
+        kinds=kinds,
+        arms=of_arms,
+        comparisons=[with_noise(comparison, noise) for comparison in comparisons],
+        blocks=blocks,
+        trials=trials,
+        series=series,
+        latency_ms=latency_ms,
+        limited_ms=limited_ms,
+        caveats=_together(computed, stored),
+        block_s=sum(durations) / len(durations) if durations else None,
+        telemetry=told,
+        drifts=drifting,
+        noise=noise,
+        profiles=compare_profiles(
+            arms, trials, {trial: of.profile for trial, of in told.by_trial.items()}, study.plan.confidence
+        ),
+        anomalies=find_outlier_trials(
+            arms, trials, comparisons, chosen[0], told.by_trial, study.plan.margin, cases
+        ),
+        why=_why(evidence, comparisons, trials, told, study.plan),
+        steadiness=steady,
+        dips=find_dips([t for t in trials if t.status is TrialStatus.OK], rates, told.events),
+    )
+
+
+def latency_key(kind: str, quantile: str) -> str:
+    """The key of an effect on latency: ``latency.new_order.p99``."""
+    return f"latency.{kind}.{quantile}"
+
+
+def _quantiles_by_trial(
+    histograms: Mapping[int, Mapping[str, Pairs]],
+) -> dict[tuple[int, str], float | None]:
+    return {
+        (trial, latency_key(kind, name)): value
+        for trial, by_kind in histograms.items()
+        for kind, pairs in [*by_kind.items(), (ALL_KINDS, percentiles.merge(by_kind.values()))]
+        for name, value in percentiles.quantiles_ms(pairs).items()
+    }
+
+
+def _drifts(
+    arm: Arm,
+    trials: Sequence[Trial],
+    points: Mapping[int, Sequence[Point]],
+    told: CaseTelemetry,
+    plan: Study,
+) -> list[Drift]:
+    series = {trial: {SERVER: of} for trial, of in told.series.items()}
+    return drifts(arm, trials, points, series, told.by_trial, plan.confidence)
+
+
+def _over_time(
+    evidence: Evidence, trials: Sequence[Trial]
+) -> tuple[dict[int, list[Point]], dict[int, Rates]]:
+    """Throughput, to be drawn, and with every point, to be searched for dips."""
+    series, rates = {}, {}
+    for trial in trials:
+        executed = evidence.executed(trial.trial)
+        series[trial.trial], rates[trial.trial] = throughput(executed), rates_of(executed)
+    return series, rates
+
+
+def _why(
+    evidence: Evidence,
+    comparisons: Sequence[Comparison],
+    trials: Sequence[Trial],
+    told: CaseTelemetry,
+    plan: Study,
+) -> dict[int, Why]:
+    arms = [*(of.baseline for of in comparisons[:1]), *(of.arm for of in comparisons)]
+    confidences = {
+        of.arm.arm: of.primary.spread.confidence if of.primary else plan.confidence for of in comparisons
+    }
+    times = {trial: of.time for trial, of in told.by_trial.items()}
+    mean_us = _mean_latencies_us(evidence, times) if plan.load_is_fixed else None
+    return time_breakdown.explain(arms, trials, times, mean_us, confidences, method_of(plan))
+
+
+def _mean_latencies_us(evidence: Evidence, trials: Iterable[int]) -> dict[int, tuple[float, float]]:
+    """Of each trial: latency and lag."""
+    found = {}
+    for trial in trials:
+        of = [
+            percentiles.mean_us(percentiles.merge(h.pairs for h in evidence.histograms(trial, measure)))
+            for measure in (Measure.LATENCY, Measure.LAG)
+        ]
+        if of[0] is not None and of[1] is not None:
+            found[trial] = (of[0], of[1])
+    return found
+
+
+def _window_s(trials: Sequence[Trial]) -> float:
+    """The mean time from the first measured slice to the last."""
+    spans = [trial.measured[-1].drained_s - trial.measured[0].opened_s for trial in trials if trial.measured]
+    return sum(spans) / len(spans) if spans else 0.0
+
+
+@dataclass(frozen=True)
+class _Getter:
+    found: Mapping[tuple[int, str], float | None]
+    key: str
+
+    def __call__(self, trial: Trial) -> float | None:
+        return self.found.get((trial.trial, self.key))
+
+
+def _of_arm(
+    arm: Arm,
+    trials: Sequence[Trial],
+    histograms: Mapping[int, Mapping[str, Pairs]],
+    chosen: Sequence[Metric],
+    plan: Study,
+) -> ArmFindings:
+    mine = [trial for trial in trials if trial.arm == arm.arm]
+    ok = [trial for trial in mine if trial.status is TrialStatus.OK]
+    by_kind = {
+        kind: percentiles.merge(histograms[trial.trial].get(kind, _EMPTY) for trial in ok)
+        for kind in _kinds(ok, plan)
+    }
+    memory = [trial.driver_memory_bytes for trial in ok if trial.driver_memory_bytes is not None]
+    return ArmFindings(
+        arm=arm,
+        trials_by_status={
+            status: n for status in TrialStatus if (n := sum(trial.status is status for trial in mine))
+        },
+        levels={metric.key: _level(metric, ok, plan.confidence) for metric in chosen},
+        counts=_counts(ok),
+        latency={**by_kind, ALL_KINDS: percentiles.merge(by_kind.values())},
+        driver_memory_bytes=max(memory, default=None),
+        restore_s=_mean([trial.restore_s for trial in ok]),
+        start_s=_mean([trial.start_s for trial in ok]),
+    )
+
+
+_EMPTY = percentiles.merge([])
+
+
+def _level(metric: Metric, trials: Sequence[Trial], confidence: float) -> Estimate | None:
+    values = {trial.block: metric.value(trial, trial.measured) for trial in trials}
+    known = {block: value for block, value in values.items() if value}
+    return effect.own_level(known, metric.unit, metric.better, confidence)
+
+
+def _counts(trials: Sequence[Trial]) -> dict[str, Counts]:
+    found: dict[str, Counts] = {}
+    for trial in trials:
+        for piece in trial.measured:
+            for kind, counts in piece.kinds.items():
+                found[kind] = found.get(kind, Counts()) + counts
+    return found
+
+
+def _kinds(trials: Sequence[Trial], plan: Study) -> list[str]:
+    """In the order of the standard where they are TPC-C's, of the scripts where they are pgbench's, else by
+    name.
+    """
+    found = {kind for trial in trials for piece in trial.slices for kind in piece.kinds}
+    scripts = (
+        [of.name for of in plan.workload.scripts] if isinstance(plan.workload, PgbenchParameters) else []
+    )
+    order = {kind: i for i, kind in enumerate(scripts or _TPCC_ORDER)}
+    return sorted(found, key=lambda kind: (order.get(kind, len(order)), kind))
+
+
+_TPCC_ORDER = ("new_order", "payment", "order_status", "delivery", "stock_level")
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _together(computed: Sequence[Caveat], stored: Sequence[Caveat]) -> list[Caveat]:
+    """Each once. What was stored of a code says where it was seen, and stands for what is computed of it; but
+    the series that was lost says nothing of the readings that are missing.
+    """
+    known = {caveat.code for caveat in stored} - {Code.PROBE_UNAVAILABLE}
+    every = [*(caveat for caveat in computed if caveat.code not in known), *stored]
+    return list({(caveat.trial, caveat.code, caveat.text): caveat for caveat in every}.values())

@@ -1,0 +1,354 @@
+"""Gate conditions for pipelines, evaluated on the verdicts of a study.
+
+``slower`` and ``faster`` are claims, and many comparisons are many chances to be wrong. So all comparisons
+that such conditions look at (every case, arm and metric) are one family: a condition holds where the verdict
+is so *and* Holm's test ("A simple sequentially rejective multiple test procedure", 1979) over the family
+rejects that there is no difference. Where no arm differs, the chance that a gate trips is then at most
+1 − confidence, whatever the number of cases.
+
+``not-same`` and ``undecided`` are the absence of a proof. A gate that passes by ``not-same`` has shown of all
+of them that they are within the margin; the chance that it passes although one is not is at most
+1 − confidence without any correction, since every one of them must pass (Berger's intersection-union test,
+Technometrics 1982). They take each verdict as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from pgdyno.analysis.comparison.paired_comparison import Comparison, Effect, method_of
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict, decide
+from pgdyno.analysis.findings.case_findings import ALL_KINDS, QUANTILES_COMPARED, Findings, latency_key
+from pgdyno.analysis.findings.host_findings import LATENCY, HostsFindings
+from pgdyno.analysis.findings.pooled_hosts import AVERAGE, OverHosts
+from pgdyno.analysis.findings.study_findings import OverCases, StudyFindings
+from pgdyno.analysis.statistics.effect import Method, holm_confidences, spread_of
+from pgdyno.analysis.telemetry.metrics import MEDIAN_LATENCY
+from pgdyno.analysis.telemetry.object_quantities import OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS
+from pgdyno.analysis.telemetry.quantities import OF_TRIALS
+from pgdyno.analysis.telemetry.trial_telemetry import EVERYWHERE, parted
+from pgdyno.errors import UsageError
+from pgdyno.estimate import Better, Estimate
+from pgdyno.evidence.records import TrialStatus
+
+PRIMARY = ""
+"""Stands for the metric that the verdicts are about."""
+
+
+class Outcome(StrEnum):
+    """What a condition asks of a verdict."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    NOT_SAME = "not-same"
+    UNDECIDED = "undecided"
+
+    def is_met_by(self, verdict: Verdict) -> bool:
+        """Of the verdict alone."""
+        return verdict is not Verdict.SAME if self is Outcome.NOT_SAME else verdict.value == self.value
+
+
+CLAIMS = (Outcome.SLOWER, Outcome.FASTER)
+
+LOST = (TrialStatus.FAILED, TrialStatus.EXCLUDED)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """``slower``, or of another metric than the primary one ``slower:latency.all.p99``. ``asked``: in whose
+    words, such as ``slower:p99``.
+    """
+
+    outcome: Outcome
+    metric: str = PRIMARY
+    asked: str = ""
+
+    @property
+    def text(self) -> str:
+        """As it was asked for."""
+        return self.asked or (f"{self.outcome}:{self.metric}" if self.metric else self.outcome.value)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One arm against the baseline in one metric. ``case`` is empty where there is one, "average" over them.
+
+    ``percent`` and ``p_value`` are None where there is nothing to say them of. ``partial``: in some blocks an
+    arm did nothing that has a number of it. Those that are left flatter the arm that stalled. ``taken_back``:
+    the verdict of an average that is undecided, since it is under its noise floor.
+    """
+
+    case: str
+    baseline: str
+    arm: str
+    metric: str
+    name: str
+    verdict: Verdict
+    percent: Estimate | None
+    p_value: float | None
+    blocks: int
+    partial: bool = False
+    taken_back: Verdict | None = None
+
+    @property
+    def place(self) -> tuple[str, str, str, str]:
+        """Which comparison it is, of which metric."""
+        return self.case, self.baseline, self.arm, self.metric
+
+    @property
+    def has_interval(self) -> bool:
+        """One that may be shown: of fewer blocks it rests on a spread that is hardly known."""
+        return self.percent is not None and self.percent.low is not None and self.blocks >= BLOCKS_MIN
+
+
+@dataclass(frozen=True)
+class Tripped:
+    """A condition that holds, and of what."""
+
+    condition: Condition
+    of: Judged
+
+
+@dataclass(frozen=True)
+class Unjudged:
+    """A condition of which it cannot be said whether it holds, and of what: None where nothing is compared
+    at all.
+    """
+
+    condition: Condition
+    of: Judged | None
+
+
+@dataclass(frozen=True)
+class Gate:
+    """``family``: among how many comparisons slower and faster were judged.
+
+    ``held_back``: whose verdict alone would have met a condition, but among so many may well be chance.
+    ``under_floor``: whose interval alone would have met one, but arms that are the same show as much.
+    ``absent``: what has no number, or not in every block, so that a condition on it cannot be said not to
+    hold. ``lost`` of all ``trials`` of the arms compared failed or were excluded.
+    """
+
+    conditions: Sequence[Condition]
+    confidence: float
+    family: int
+    tripped: Sequence[Tripped]
+    held_back: Sequence[Tripped]
+    absent: Sequence[Unjudged]
+    under_floor: Sequence[Tripped] = ()
+    lost: int = 0
+    trials: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether any condition does."""
+        return bool(self.tripped)
+
+    @property
+    def passes(self) -> bool:
+        """Whether it is known of all conditions that they do not hold."""
+        return not self.tripped and not self.absent
+
+
+def parse_condition(text: str) -> Condition:
+    """``slower``, ``slower:nopm``, ``slower:p99`` (of all transactions). Raises UsageError."""
+    word, _, metric = text.strip().partition(":")
+    if word not in set(Outcome) or text.strip().endswith(":"):
+        raise UsageError(
+            f"{text!r} is no condition: there are {', '.join(Outcome)}, "
+            "and of another metric for example slower:p99"
+        )
+    key = latency_key(ALL_KINDS, metric) if metric in QUANTILES_COMPARED else metric
+    if key and key != AVERAGE and not _is_latency(key):
+        better = _BETTER.get(parted(key)[0])
+        if better is None:
+            raise UsageError(
+                f"{text}: there is no metric {metric}: JSON has their keys under effects and telemetry"
+            )
+        if better is Better.NEITHER:
+            raise UsageError(f"{text}: neither more nor less of {metric} is good, so nothing is slower by it")
+    return Condition(Outcome(word), key, text.strip())
+
+
+def _is_latency(key: str) -> bool:
+    return key.startswith(LATENCY) and key.endswith(tuple(f".{name}" for name in QUANTILES_COMPARED))
+
+
+_BETTER: Mapping[str, Better] = {
+    **{metric.key: metric.better for metric in EVERYWHERE},
+    **{of.key: of.better for of in (*OF_TRIALS, *OF_RELATIONS)},
+    **{of.key: of.better for of in (*OF_STATEMENTS, *OF_SAMPLES)},
+    MEDIAN_LATENCY: Better.LESS,
+}
+
+
+def gate(findings: StudyFindings | HostsFindings, conditions: Sequence[Condition]) -> Gate:
+    """Hold the conditions against a study."""
+    found = {metric: judged(findings, metric) for metric in dict.fromkeys(of.metric for of in conditions)}
+    studies = list(findings.studies.values()) if isinstance(findings, HostsFindings) else [findings]
+    held = hold(conditions, found, studies[0].first.study.plan.confidence)
+    trials = [trial.status for study in studies for case in study.cases for trial in case.trials]
+    return replace(held, lost=sum(status in LOST for status in trials), trials=len(trials))
+
+
+def hold(conditions: Sequence[Condition], found: dict[str, list[Judged]], confidence: float) -> Gate:
+    """``found``: metric of the conditions → its comparisons."""
+    claimed = dict.fromkeys(of.metric for of in conditions if of.outcome in CLAIMS)
+    family = {one.place: one.p_value for metric in claimed for one in found[metric]}
+    levels = holm_confidences(list(family.values()), confidence)
+    sure = {
+        place
+        for (place, p_value), level in zip(family.items(), levels, strict=True)
+        if p_value is not None and p_value <= 1 - level
+    }
+    met = [
+        Tripped(condition, one)
+        for condition in conditions
+        for one in found[condition.metric]
+        if condition.outcome.is_met_by(one.verdict)
+    ]
+    held_back = [of for of in met if of.condition.outcome in CLAIMS and of.of.place not in sure]
+    tripped = [of for of in met if of not in held_back]
+    under_floor = [
+        Tripped(condition, one)
+        for condition in conditions
+        for one in found[condition.metric]
+        if one.taken_back and condition.outcome in CLAIMS and condition.outcome.is_met_by(one.taken_back)
+    ]
+    absent = [of for condition in conditions for of in _unjudged(condition, found[condition.metric])]
+    return Gate(conditions, confidence, len(family), tripped, held_back, absent, under_floor)
+
+
+def _unjudged(condition: Condition, found: Sequence[Judged]) -> list[Unjudged]:
+    if not found:
+        return [Unjudged(condition, None)]
+    return [Unjudged(condition, one) for one in found if not _is_judged(condition, one)]
+
+
+def _is_judged(condition: Condition, one: Judged) -> bool:
+    """Of a partial one it is known that it is undecided."""
+    return one.percent is not None and (not one.partial or condition.outcome.is_met_by(one.verdict))
+
+
+def judged(findings: StudyFindings | HostsFindings, metric: str = PRIMARY) -> list[Judged]:
+    """Every arm against the baseline in every case. ``metric``: a key, or "average" for that of the primary
+    metric over the cases; of a single case that is the metric itself. One that has no number of it is
+    undecided.
+    """
+    if isinstance(findings, HostsFindings):
+        return _over_hosts(findings, metric)
+    if metric == AVERAGE and len(findings.cases) == 1:
+        metric = PRIMARY
+    if metric == AVERAGE:
+        return [_average(over, findings) for over in findings.over_cases]
+    return [_of_case(of, one, metric) for of in findings.cases for one in of.comparisons]
+
+
+def _of_case(findings: Findings, comparison: Comparison, metric: str) -> Judged:
+    key = metric or findings.primary.key
+    effect = comparison.effects.get(key) or findings.telemetry.effects[comparison.arm.arm].get(key)
+    if effect is not None and key != findings.primary.key:
+        effect = _as_often_looked_at(effect, method_of(findings.study.plan))
+    partial = bool(comparison.stalled) or (
+        effect is not None and len(effect.log_ratios) < len(comparison.blocks)
+    )
+    return Judged(
+        case=findings.study.case,
+        baseline=comparison.baseline.name,
+        arm=comparison.arm.name,
+        metric=key,
+        name=effect.name if effect else key,
+        verdict=comparison.verdict
+        if key == findings.primary.key
+        else _verdict(comparison, effect, partial=partial),
+        percent=effect.percent if effect else None,
+        p_value=effect.spread.p_value if effect else None,
+        blocks=effect.spread.n if effect else 0,
+        partial=partial,
+    )
+
+
+def _as_often_looked_at(effect: Effect, method: Method) -> Effect:
+    """A study that stops on the verdict of one metric is no study of a fixed length in another one."""
+    spread = spread_of(list(effect.log_ratios.values()), effect.spread.confidence, method)
+    return replace(effect, spread=spread, percent=spread.percent(effect.percent.better))
+
+
+def _verdict(comparison: Comparison, effect: Effect | None, *, partial: bool) -> Verdict:
+    """Of another metric than the primary one. Without the blocks that were too slow to have a number of it,
+    an arm would be flattered.
+    """
+    if effect is None or partial:
+        return Verdict.UNDECIDED
+    return decide(effect.spread, effect.percent.better, comparison.margin).verdict
+
+
+def _average(over: OverCases, findings: StudyFindings) -> Judged:
+    """Without a case that was never measured, it would be of other cases than what was asked about."""
+    primary = findings.first.primary
+    whole_of_cases = all(of.primary is not None for of in over.comparisons.values())
+    average = over.average if whole_of_cases else None
+    margin = findings.first.study.plan.margin
+    whole = average is not None and not over.stalled
+    verdict = (
+        decide(average.spread, primary.better, margin).verdict if average and whole else Verdict.UNDECIDED
+    )
+    taken_back = None
+    if len(over.comparisons) == 1:  # it is the same number, and has a noise floor
+        (verdict,) = over.verdicts
+    elif average and verdict in {Verdict.FASTER, Verdict.SLOWER} and over.is_under_floor:
+        verdict, taken_back = Verdict.UNDECIDED, verdict
+    return Judged(
+        case=AVERAGE,
+        baseline=over.baseline,
+        arm=over.arm,
+        metric=primary.key,
+        name=primary.name,
+        verdict=verdict,
+        percent=average.percent(primary.better) if average else None,
+        p_value=average.spread.p_value if average else None,
+        blocks=average.spread.n if average else 0,
+        partial=bool(over.stalled),
+        taken_back=taken_back,
+    )
+
+
+def _over_hosts(findings: HostsFindings, metric: str) -> list[Judged]:
+    first = findings.first.first
+    margin = first.study.plan.margin
+    key = first.primary.key if metric in {PRIMARY, AVERAGE} else metric
+    if metric == AVERAGE and findings.averages:
+        pairs = [(AVERAGE, *pair) for pair in dict.fromkeys(of[1:] for of in findings.compared)]
+        chosen: Sequence[OverHosts] = findings.averages
+    else:
+        pairs = list(findings.compared)
+        chosen = [of for of in findings.effects if of.key == key]
+    by_pair = {(of.case, of.baseline, of.arm): of for of in chosen}
+    return [
+        _pooled(by_pair[pair], margin)
+        if pair in by_pair
+        else Judged(*pair, key, key, Verdict.UNDECIDED, percent=None, p_value=None, blocks=0)
+        for pair in pairs
+    ]
+
+
+def _pooled(of: OverHosts, margin: float) -> Judged:
+    return Judged(
+        case=of.case,
+        baseline=of.baseline,
+        arm=of.arm,
+        metric=of.key,
+        name=of.name,
+        verdict=of.verdict(margin),
+        percent=of.percent,
+        p_value=_alone(of) if len(of.pooled.hosts) == 1 else of.pooled.p_value,
+        blocks=of.pooled.blocks,
+        partial=bool(of.stalled),
+    )
+
+
+def _alone(of: OverHosts) -> float | None:
+    """A single host's own, as its interval is."""
+    return of.pooled.hosts[0].spread.p_value

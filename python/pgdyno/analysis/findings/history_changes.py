@@ -1,0 +1,359 @@
+"""Series of values of a repeated study over time, their change points, and other recorded changes.
+
+A series stays together where the same was asked for (``same_study``) on the same machine, and fitted to the
+same load and windows. What a request stands for may change under it, and is what a history is for: the build
+behind a version or a directory, the kernel, pgdyno itself. Another machine, another study file or fit of it,
+other options begin a series of their own.
+
+For each case there is a series of what every arm changes against the baseline, in which the machine's own
+drift cancels, and one of every arm's own level. All series of a study on a machine are one family: Holm's
+correction is over their first cuts, so that the chance of any change found where nothing changed is at most
+1 − confidence. In a series that has changed, that of a further one that is none is at most the level that
+the first was held against.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.analysis.findings.gates import PRIMARY, judged
+from pgdyno.analysis.findings.pooled_hosts import AVERAGE
+from pgdyno.analysis.findings.study_findings import StudyFindings
+from pgdyno.analysis.findings.study_identity import (
+    difference_of,
+    difference_of_plans,
+    is_same_evidence,
+    is_same_machine,
+)
+from pgdyno.analysis.statistics import distributions
+from pgdyno.analysis.statistics.change_points import POINTS_MIN, Cut, cuts, first_cut
+from pgdyno.analysis.statistics.effect import holm_confidences, percent_of
+from pgdyno.analysis.telemetry.object_quantities import OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS
+from pgdyno.analysis.telemetry.quantities import OF_TRIALS
+from pgdyno.estimate import Better, Estimate
+from pgdyno.evidence.records import StudyRecord
+
+POINTS_MAX = 400
+"""Files of a series, the newest: shuffling takes time with the square of their number."""
+
+SHUFFLES_MIN = 999
+SHUFFLES_PER_LEVEL = 10
+"""A p-value can be as small as a tenth of the level that it is held against."""
+SHUFFLES_MAX = 20_000
+
+HOST_FACTS = (
+    "processor",
+    "cores",
+    "memory_bytes",
+    "swap_bytes",
+    "kernel",
+    "os",
+    "architecture",
+    "file_system",
+)
+"""Of the machine: what may be the reason of a change. Its load is none that lasts."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a series is of. ``baseline`` is empty where it is an arm's own level."""
+
+    case: str
+    arm: str
+    baseline: str
+    metric: str
+    name: str
+
+    @property
+    def is_change(self) -> bool:
+        """Against the baseline, in percent of it."""
+        return bool(self.baseline)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One file's value: a level, or where it ``is_change`` one in percent of the baseline. A level may be in
+    percent, too.
+    """
+
+    file: str
+    created_unix_s: float
+    estimate: Estimate
+    is_change: bool
+
+    @property
+    def log(self) -> float:
+        """Of the level, or of the ratio."""
+        value = self.estimate.value
+        return math.log1p(value / 100) if self.is_change else math.log(value)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Of the file in which a change appeared, against the one before it."""
+
+    what: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """``at``: the place of the first file with it; ``percent``: of the mean after against the mean before.
+
+    The interval takes the place of the change as known, and the files as independent.
+    """
+
+    at: int
+    verdict: Verdict
+    percent: Estimate
+    p_value: float
+    before: range
+    after: range
+    differences: Sequence[Difference]
+
+
+@dataclass(frozen=True)
+class Series:
+    """In order of time. ``level``: what the p-values of its changes were held against."""
+
+    key: Key
+    better: Better
+    points: Sequence[Point]
+    level: float
+    changes: Sequence[Change]
+
+    @property
+    def is_too_short(self) -> bool:
+        """To tell whether it changed."""
+        return len(self.points) < POINTS_MIN
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a history needs of one file. ``facts``: what may be the reason of a change, by name."""
+
+    file: str
+    created_unix_s: float
+    values: Mapping[Key, Estimate]
+    facts: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Apart:
+    """What is not the same in the first ``file`` of a group and in that of a group ``before`` it, on the same
+    machine.
+    """
+
+    file: str
+    before: str
+    difference: Difference
+
+
+@dataclass(frozen=True)
+class History:
+    """One study on one machine. ``machine`` is its number, from 1, and its processor. ``apart``: why it is no
+    part of another one.
+    """
+
+    title: str
+    machine: str
+    files: Sequence[str]
+    series: Sequence[Series]
+    confidence: float
+    apart: Apart | None = None
+
+
+@dataclass
+class Group:
+    """Files of one study and machine, while they are read; the first stands for all."""
+
+    first: StudyFindings
+    recorded: list[Recorded] = field(default_factory=list)
+    apart: Apart | None = None
+
+    def is_on_machine_of(self, study: StudyFindings) -> bool:
+        """Whether it is of the same one."""
+        return is_same_machine(self.first.first.study.host, study.first.study.host)
+
+    def difference(self, study: StudyFindings) -> tuple[str, str, str] | None:
+        """What is different, of what was asked for or fitted."""
+        return difference_of(self.first, study) or difference_of_plans(self.first, study)
+
+
+def record(file: str, study: StudyFindings, metrics: Sequence[str] = ()) -> Recorded:
+    """``metrics``: keys beside that of the primary one."""
+    created = study.first.study.created_unix_s
+    values: dict[Key, Estimate] = {}
+    for metric in (PRIMARY, *metrics):
+        several = len(study.cases) > 1 and metric == PRIMARY
+        for one in [*judged(study, metric), *(judged(study, AVERAGE) if several else [])]:
+            if one.percent is not None:
+                values[Key(one.case, one.arm, one.baseline, one.metric, one.name)] = one.percent
+        for case in study.cases:
+            values |= _levels(case, metric or case.primary.key)
+    return Recorded(file, created, values, dict(_facts(study)))
+
+
+TOLD = {
+    **{of.key: of.name for of in (*OF_TRIALS, *OF_RELATIONS)},
+    **{of.key: of.name for of in (*OF_STATEMENTS, *OF_SAMPLES)},
+}
+"""Names of what telemetry tells, also of what cannot be compared."""
+
+
+def _levels(case: Findings, metric: str) -> dict[Key, Estimate]:
+    """What is zero or less has no place in a series of ratios."""
+    found = {}
+    names = {key: of.name for key, of in case.telemetry.metrics.items()}
+    names |= TOLD | {of.key: of.name for of in case.metrics}
+    for of in case.arms:
+        level = of.levels.get(metric) or case.telemetry.levels.get(of.arm.arm, {}).get(metric)
+        if level is not None and level.value > 0:
+            found[Key(case.study.case, of.arm.name, "", metric, names.get(metric, metric))] = level
+    return found
+
+
+def _facts(study: StudyFindings) -> Iterable[tuple[str, str]]:
+    first = study.first.study
+    yield "pgdyno", first.pgdyno_version
+    yield from ((f"the engine's {name}", str(first.engine.get(name))) for name in ("version", "profile"))
+    yield from ((f"the machine's {name.replace('_', ' ')}", str(first.host.get(name))) for name in HOST_FACTS)
+    for case in study.cases:
+        place = f", {case.study.case}" if case.study.case else ""
+        settings = {trial.arm: trial.settings for trial in case.trials}
+        for of in case.arms:
+            yield f"the server of {of.arm.name}", str(of.arm.server.get("version", ""))
+            yield f"the build of {of.arm.name}", str(of.arm.server.get("version_text", ""))
+            flags = of.arm.server.get("compiled") or {}
+            for name in ("CONFIGURE", "CFLAGS"):
+                yield f"{name} of {of.arm.name}", str(flags.get(name, ""))
+            for name, value in settings.get(of.arm.arm, {}).items():
+                yield f"{name} of {of.arm.name}{place}", str(value)
+
+
+def find_history(group: Group, machine: str) -> History:
+    """The series of one group, and their changes."""
+    ordered = sorted(group.recorded, key=lambda one: one.created_unix_s)[-POINTS_MAX:]
+    keys = list(dict.fromkeys(key for one in ordered for key in one.values))
+    rows = {key: [one for one in ordered if key in one.values] for key in keys}
+    points = {
+        key: [Point(one.file, one.created_unix_s, one.values[key], key.is_change) for one in of]
+        for key, of in rows.items()
+    }
+    study = group.first.first.study
+    alpha = 1 - study.plan.confidence
+    shuffles = min(SHUFFLES_MAX, max(SHUFFLES_MIN, math.ceil(SHUFFLES_PER_LEVEL * len(keys) / alpha)))
+    found = {key: first_cut([point.log for point in of], shuffles) for key, of in points.items()}
+    p_values = [cut.p_value if cut else None for cut in found.values()]
+    levels = [1 - confidence for confidence in holm_confidences(p_values, study.plan.confidence)]
+    series = []
+    for key, level in zip(keys, levels, strict=True):
+        values = [point.log for point in points[key]]
+        cut = cuts(values, level, shuffles) if found[key] else []
+        better = points[key][-1].estimate.better
+        changes = _changes(values, cut, better, rows[key], study.plan.confidence)
+        series.append(Series(key, better, points[key], level, changes))
+    files = [one.file for one in ordered]
+    return History(study.title, machine, files, series, study.plan.confidence, group.apart)
+
+
+def _changes(
+    values: Sequence[float],
+    found: Sequence[Cut],
+    better: Better,
+    recorded: Sequence[Recorded],
+    confidence: float,
+) -> list[Change]:
+    edges = [0, *(cut.at for cut in found), len(values)]
+    changes = []
+    for i, cut in enumerate(found):
+        before, after = range(edges[i], cut.at), range(cut.at, edges[i + 2])
+        percent = _percent(
+            values[before.start : before.stop], values[after.start : after.stop], better, confidence
+        )
+        good = percent.value > 0 if better is Better.MORE else percent.value < 0
+        verdict = Verdict.FASTER if good else Verdict.SLOWER
+        differences = _differences(recorded[cut.at - 1], recorded[cut.at])
+        changes.append(Change(cut.at, verdict, percent, cut.p_value, before, after, differences))
+    return changes
+
+
+def _percent(before: Sequence[float], after: Sequence[float], better: Better, confidence: float) -> Estimate:
+    """Of the means of logs, with Welch's interval ("The generalization of Student's problem", Biometrika
+    1947).
+    """
+    mean = float(np.mean(after) - np.mean(before))
+    x, y = (float(np.var(of, ddof=1)) / len(of) for of in (before, after))
+    n = len(before) + len(after)
+    if x + y == 0:
+        reach = 0.0
+    else:
+        freedom = (x + y) ** 2 / (x**2 / (len(before) - 1) + y**2 / (len(after) - 1))
+        reach = distributions.t_quantile((1 + confidence) / 2, freedom) * math.sqrt(x + y)
+    low, high = percent_of(mean - reach), percent_of(mean + reach)
+    return Estimate(percent_of(mean), "%", n, better, low, high, confidence)
+
+
+def _differences(one: Recorded, other: Recorded) -> list[Difference]:
+    names = dict.fromkeys([*one.facts, *other.facts])
+    told = [(name, one.facts.get(name, ""), other.facts.get(name, "")) for name in names]
+    return [Difference(name, before, after) for name, before, after in told if before != after]
+
+
+def grouped(
+    found: Iterable[tuple[str, StudyFindings]], metrics: Sequence[str], skipped: dict[str, str]
+) -> list[Group]:
+    """One file at a time, so that only the first of each group is kept whole. ``skipped`` gets what is not
+    used, and why.
+    """
+    groups: list[Group] = []
+    known: dict[str, StudyRecord] = {}
+    for file, study in found:
+        first = study.first.study
+        twice = [name for name, seen in known.items() if is_same_evidence(seen, first)]
+        if first.ended_because is None:
+            skipped[file] = "its study has not ended"
+        elif twice:
+            skipped[file] = f"it holds the same evidence as {twice[0]}"
+        elif not (recorded := record(file, study, metrics)).values:
+            skipped[file] = "no block counts"
+        else:
+            known[file] = first
+            _group_of(groups, study, file).recorded.append(recorded)
+    return groups
+
+
+def _group_of(groups: list[Group], study: StudyFindings, file: str) -> Group:
+    apart = None
+    title = study.first.study.title
+    for group in groups:
+        if not group.is_on_machine_of(study):
+            continue
+        found = group.difference(study)
+        if found is None:
+            return group
+        if group.first.first.study.title == title:
+            apart = Apart(file, group.recorded[0].file, Difference(*found))
+    groups.append(Group(study, apart=apart))
+    return groups[-1]
+
+
+def histories(groups: Sequence[Group]) -> list[History]:
+    """In the order in which studies and machines were first seen."""
+    machines: list[StudyFindings] = []
+    found = []
+    for group in groups:
+        host = group.first.first.study.host
+        known = [i for i, of in enumerate(machines) if is_same_machine(of.first.study.host, host)]
+        if not known:
+            machines.append(group.first)
+        number = (known or [len(machines) - 1])[0] + 1
+        found.append(find_history(group, f"{number}: {host.get('processor', 'unknown')}"))
+    return found

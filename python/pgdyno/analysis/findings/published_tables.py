@@ -1,0 +1,293 @@
+"""Published tables with our figures beside them: the same rows and columns, with intervals.
+
+A value is this arm's own over the blocks; of several cases or statements their mean. A change is
+(B − A) / A in percent, where A is the baseline, whatever base the source has taken; of several cases or
+statements it is that of the geometric mean of their ratios (``pooling.py``). Intervals are each at the
+study's confidence: they are not corrected for how many a table has, as those of the verdicts are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pgdyno.analysis.statistics.effect import level_of
+from pgdyno.analysis.statistics.pooling import combine
+from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, Levels, parted
+from pgdyno.estimate import Better, Estimate
+from pgdyno.study.published import Cell, Published, PublishedTable
+
+SIZES: Mapping[str, float] = {
+    "B": 1.0,
+    "kB": 2.0**10,
+    "KB": 2.0**10,
+    "KiB": 2.0**10,
+    "MB": 2.0**20,
+    "MiB": 2.0**20,
+    "GB": 2.0**30,
+    "GiB": 2.0**30,
+    "TB": 2.0**40,
+    "TiB": 2.0**40,
+}
+"""In bytes, as PostgreSQL writes sizes: its GB are 2³⁰ bytes."""
+
+SMALLER = ("TB", "GB", "MB", "kB", "B")
+"""What a size is shown in that is nothing in the published unit: a fitted study is small."""
+
+TIMES: Mapping[str, float] = {
+    "ns": 1e-9,
+    "µs": 1e-6,
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "min": 60.0,
+    "h": 3600.0,
+}
+"""In seconds."""
+
+PARTS_OF = ("statement", "relation", "wait")
+"""Metrics that are told of each of these."""
+
+NOT_RUN = "no such case or arm was run"
+NOT_MEASURED = "not measured"
+NO_RATIO = "zero or less in a block, so that there is no ratio"
+NO_PAIRS = "no block has both arms"
+
+
+@dataclass(frozen=True)
+class OwnCell:
+    """A published figure, and ours. ``text`` is the published one as printed, empty where there was none.
+
+    ``ours`` is in the published unit where that is one of ours; ``why_not`` says why there is none although
+    one was asked for. ``cases`` and ``parts`` are what ours is the mean of, each part a ``part``
+    (statement, relation, wait); empty of one.
+    """
+
+    text: str
+    value: float | None
+    corrected: float | None
+    unit: str
+    note: str
+    is_change: bool
+    ours: Estimate | None = None
+    why_not: str = ""
+    cases: Sequence[str] = ()
+    parts: Sequence[str] = ()
+    part: str = ""
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether there should be one of ours."""
+        return self.ours is not None or bool(self.why_not)
+
+
+@dataclass(frozen=True)
+class OwnTable:
+    """As published: its title, columns and rows; ``notes`` are the source's, and on its corrected figures."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[OwnCell]]
+    notes: Sequence[str]
+
+
+def beside(published: Published, cases: Sequence[CaseValues]) -> list[OwnTable]:
+    """Every table with ours in it. ``cases``: those that were run, whatever is there of them."""
+    return [_table(table, cases) for table in published.tables]
+
+
+def _table(table: PublishedTable, cases: Sequence[CaseValues]) -> OwnTable:
+    rows = [[_cell(cell, cases) for cell in row] for row in table.figures()]
+    return OwnTable(table.title, [column.title for column in table.columns], rows, list(table.notes))
+
+
+def _cell(cell: Cell, cases: Sequence[CaseValues]) -> OwnCell:
+    found = OwnCell(
+        text=cell.text if cell.text is not None else "" if cell.value is None else f"{cell.value:.15g}",
+        value=cell.value,
+        corrected=cell.corrected,
+        unit="%" if cell.show == "change" else cell.unit or "",
+        note=cell.note,
+        is_change=cell.show == "change",
+    )
+    # A text is the row's name or what the source left empty, whatever its column is about.
+    return found if cell.metric is None or cell.value is None else _filled(found, cell, cases)
+
+
+@dataclass(frozen=True)
+class _Item:
+    """One value of one arm of one case; ``baseline`` is the arm that a change of it is in percent of."""
+
+    case: CaseValues
+    key: str
+    arm: int
+    baseline: int | None
+
+    @property
+    def name(self) -> tuple[str, str]:
+        return self.case.name, parted(self.key)[1]
+
+    def blocks(self, arm: int) -> Mapping[int, float]:
+        return self.case.values[self.key].by_block.get(arm, {})
+
+
+def _filled(cell: OwnCell, asked: Cell, cases: Sequence[CaseValues]) -> OwnCell:
+    arms = [found for case in cases if (found := _arm(case, asked)) is not None]
+    if not arms:
+        return replace(cell, why_not=NOT_RUN)
+    items = _items(asked, arms)
+    if cell.is_change:
+        items = [item for item in items if item.baseline != item.arm]
+        if not items and all(arm == baseline for _, arm, baseline in arms):
+            return cell  # the baseline's own change
+    if not items:
+        return replace(cell, why_not=NOT_MEASURED)
+    named = list(dict.fromkeys(item.case.name for item in items))
+    parts = list(dict.fromkeys(item.name[1] for item in items))
+    cell = replace(cell, cases=named if len(named) > 1 else (), parts=parts if len(parts) > 1 else ())
+    cell = replace(cell, part=(asked.metric or "").partition(".")[0] if cell.parts else "")
+    return _changed(cell, items) if cell.is_change else _valued(cell, items)
+
+
+def _items(asked: Cell, arms: Sequence[tuple[CaseValues, int, int | None]]) -> list[_Item]:
+    return [
+        _Item(case, key, arm, baseline)
+        for case, arm, baseline in arms
+        for key in _keys(case, asked)
+        if case.values[key].by_block.get(arm)
+    ]
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What a figure's arm changes: (case, part) → block → log ratio to its baseline."""
+
+    ratios: Mapping[tuple[str, str], Mapping[int, float]]
+    better: Better
+
+
+def changes(published: Published, cases: Sequence[CaseValues]) -> list[list[list[Changed | None]]]:
+    """Of every figure, table by table and row by row, whether a value or a change was published. None where
+    none was, of a baseline, and where there is no ratio.
+    """
+    return [[[_change(c, cases) for c in row] for row in table.figures()] for table in published.tables]
+
+
+def _change(asked: Cell, cases: Sequence[CaseValues]) -> Changed | None:
+    if asked.metric is None or asked.value is None:
+        return None
+    arms = [found for case in cases if (found := _arm(case, asked)) is not None]
+    items = [item for item in _items(asked, arms) if item.baseline != item.arm]
+    ratios = _ratios(items)
+    return Changed(ratios, items[0].case.values[items[0].key].better) if ratios else None
+
+
+def _arm(case: CaseValues, asked: Cell) -> tuple[CaseValues, int, int | None] | None:
+    """The case's arm that has all the levels asked for, and the one that it is held against.
+
+    A factor of the arms that is not named has the baseline's level. What an arm is held against has its own
+    levels, but for the factors named: there it has those of ``against``, or the baseline's.
+    """
+    if not case.arms or any(case.levels.get(f, level) != level for f, level in asked.levels.items()):
+        return None
+    first = case.arms[0]
+    wanted = {factor: str(asked.levels.get(factor, level)) for factor, level in first.items()}
+    if any(factor not in first and factor not in case.levels for factor in asked.levels):
+        return None
+    arm = _number(case, wanted)
+    if arm is None:
+        return None
+    base = {f: str(asked.against.get(f, first[f])) if f in _named(asked) else of for f, of in wanted.items()}
+    return case, arm, _number(case, base)
+
+
+def _named(asked: Cell) -> set[str]:
+    return {*asked.levels, *asked.against}
+
+
+def _number(case: CaseValues, levels: Levels) -> int | None:
+    return next((i for i, arm in enumerate(case.arms) if dict(arm) == dict(levels)), None)
+
+
+def _keys(case: CaseValues, asked: Cell) -> Iterator[str]:
+    """The values asked for: of a metric per statement those of every statement that begins so."""
+    metric = asked.metric or ""
+    if metric.partition(".")[0] not in PARTS_OF:
+        if metric in case.values:
+            yield metric
+        return
+    for key in case.values:
+        of, part = parted(key)
+        if of == metric and _is_asked_for(part, asked):
+            yield key
+
+
+def _is_asked_for(part: str, asked: Cell) -> bool:
+    if asked.relation is not None:
+        return part == asked.relation or part.endswith(f".{asked.relation}")
+    text = " ".join(part.split())
+    return not asked.statements or any(text.startswith(" ".join(of.split())) for of in asked.statements)
+
+
+def _ratios(items: Sequence[_Item]) -> dict[tuple[str, str], dict[int, float]] | None:
+    """None where a block has a value of zero or less."""
+    ratios: dict[tuple[str, str], dict[int, float]] = {}
+    for item in items:
+        if item.baseline is None:
+            continue
+        a, b = item.blocks(item.baseline), item.blocks(item.arm)
+        both = sorted(a.keys() & b.keys())
+        if any(a[block] <= 0 or b[block] <= 0 for block in both):
+            return None
+        if both:
+            ratios[item.name] = {block: math.log(b[block] / a[block]) for block in both}
+    return ratios
+
+
+def _changed(cell: OwnCell, items: Sequence[_Item]) -> OwnCell:
+    ratios = _ratios(items)
+    if ratios is None:
+        return replace(cell, why_not=NO_RATIO)
+    combined = combine({f"{case}: {part}": d for (case, part), d in ratios.items()}, items[0].case.confidence)
+    if combined is None:
+        return replace(cell, why_not=NO_PAIRS)
+    first = items[0]
+    return replace(cell, ours=combined.percent(first.case.values[first.key].better))
+
+
+def _valued(cell: OwnCell, items: Sequence[_Item]) -> OwnCell:
+    """Over several, their mean in each block that all of them have; if there is none, of their own levels."""
+    of, confidence = items[0].case.values[items[0].key], items[0].case.confidence
+    every = [item.blocks(item.arm) for item in items]
+    common = sorted(set.intersection(*(set(blocks) for blocks in every)))
+    if common:
+        means = {block: sum(blocks[block] for blocks in every) / len(every) for block in common}
+        found = level_of(means, of.unit, of.better, confidence)
+    else:
+        levels = [level for b in every if (level := level_of(b, of.unit, of.better, confidence)) is not None]
+        found = Estimate(sum(one.value for one in levels) / len(levels), of.unit, len(levels), of.better)
+    return replace(cell, ours=None if found is None else in_unit(found, cell.unit))
+
+
+def in_unit(estimate: Estimate, unit: str) -> Estimate:
+    """In the published unit where that measures the same thing, else as it is.
+
+    A size that is less than one of them is shown in a smaller unit.
+    """
+    for table in (SIZES, TIMES):
+        if unit in table and estimate.unit in table:
+            if table is SIZES:
+                unit = _fitting(abs(estimate.value) * table[estimate.unit], unit)
+            return _scaled(estimate, table[estimate.unit] / table[unit], unit)
+    return estimate
+
+
+def _fitting(size_bytes: float, unit: str) -> str:
+    smaller = [one for one in SMALLER if SIZES[one] <= SIZES[unit]]
+    return next((one for one in [unit, *smaller] if size_bytes >= SIZES[one]), unit)
+
+
+def _scaled(estimate: Estimate, factor: float, unit: str) -> Estimate:
+    low, high = (None if end is None else end * factor for end in (estimate.low, estimate.high))
+    return replace(estimate, value=estimate.value * factor, unit=unit, low=low, high=high)

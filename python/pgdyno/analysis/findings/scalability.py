@@ -1,0 +1,347 @@
+"""Throughput over the number of clients: the fitted law of each arm, and differences between arms.
+
+Where ``clients`` is a factor with enough levels. A curve is fitted to the means over the passes that have all
+its numbers of clients; intervals follow the passes, and of two curves the same passes, so that what a pass
+does to both cancels. Beside what the model says stand the ratios at each number of clients, which need no
+model: paired by pass, Student's interval, corrected (Holm) over all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
+from pgdyno.analysis.findings.factor_effects import Cell, Design, Levels
+from pgdyno.analysis.statistics.effect import BOOTSTRAP_SEED, Method, holm_confidences, own_level, spread_of
+from pgdyno.analysis.statistics.usl import (
+    Floats,
+    LackOfFit,
+    Law,
+    fit,
+    fit_without_bounds,
+    lack_of_fit,
+    resampled,
+    weights,
+)
+from pgdyno.analysis.telemetry.metrics import NOPM, TPM, TPS, Metric
+from pgdyno.estimate import Better, Estimate
+from pgdyno.study.cases import label_of
+
+FACTOR = "clients"
+
+NUMBERS_MIN = 4
+"""Of clients: three parameters fit any three of them."""
+
+DRAWS = 1999
+
+
+def name_of(context: Levels) -> str:
+    """``18, scale 100``; where nothing but the clients varies there are just these."""
+    return label_of(context) or "all arms"
+
+
+def baseline_of(design: Design, levels: Levels, swept: str = FACTOR) -> Levels:
+    """The same case with the first levels of what is compared; where only ``swept`` is compared, of what
+    makes cases.
+    """
+    others = [factor for factor in design.factors if factor.name != swept]
+    varying = [factor for factor in others if factor.compared] or others
+    return {**levels, **{factor.name: factor.levels[0] for factor in varying}}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """``logs``: (passes, numbers of clients); all there."""
+
+    levels: Levels
+    clients: Floats
+    passes: Sequence[int]
+    logs: Floats
+    left_out: Sequence[str]
+
+    @property
+    def name(self) -> str:
+        """Of the combination."""
+        return name_of(self.levels)
+
+    def only(self, passes: Sequence[int]) -> Sweep:
+        """Of these passes."""
+        rows = [self.passes.index(number) for number in passes]
+        return Sweep(self.levels, self.clients, passes, self.logs[rows], self.left_out)
+
+
+def sweep_of(design: Design, context: Levels, levels: Sequence[str]) -> Sweep | None:
+    """A number of clients with half as many blocks as another, or fewer, is left out rather than cost all
+    the others those passes.
+    """
+    cells: list[Cell] = []
+    left_out = []
+    found = {level: design.at({**context, FACTOR: level}) for level in levels}
+    most = max((len(cell.logs) for cell in found.values() if cell is not None), default=0)
+    for level, cell in found.items():
+        if cell is None or cell.stalled or 2 * len(cell.logs) <= most:
+            left_out.append(level)
+        else:
+            cells.append(cell)
+    cells.sort(key=lambda cell: cell.clients)
+    clients = [cell.clients for cell in cells]
+    passes = sorted(set.intersection(*(set(cell.logs) for cell in cells))) if cells else []
+    if len(set(clients)) < NUMBERS_MIN or len(set(clients)) < len(clients) or not passes:
+        return None
+    logs = np.array([[cell.logs[number] for cell in cells] for number in passes])
+    return Sweep(context, np.array(clients, dtype=np.float64), passes, logs, left_out)
+
+
+@dataclass(frozen=True)
+class Laws:
+    """Of the means with the bounds; of what they might have been without them, and with them. The draws of
+    two sweeps with the same passes belong together.
+    """
+
+    law: Law
+    free: Law | None
+    bounded: Law | None
+
+    @classmethod
+    def of(cls, sweep: Sweep) -> Laws:
+        """No draws of so few passes that there is no interval."""
+        law = fit(sweep.clients, sweep.logs.mean(axis=0))
+        passes = len(sweep.passes)
+        if passes < BLOCKS_MIN:
+            return cls(law, None, None)
+        means = resampled(sweep.logs, weights(passes, DRAWS, BOOTSTRAP_SEED))
+        return cls(law, fit_without_bounds(sweep.clients, means), fit(sweep.clients, means))
+
+
+REACH = 2.0
+"""So many times the largest number of clients measured a maximum may lie; beyond it none is told."""
+
+SCALED = {NOPM.key, TPM.key, TPS.key}
+"""The metrics that the law is about: throughput that the server sets."""
+
+PER_CENT, PER_MILLION = 1e2, 1e6
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Of one combination of the other factors. ``measured`` is number of clients → its level.
+
+    ``knee`` and ``peak`` are None where no maximum shows within REACH; an end of their intervals that
+    rests on a knee beyond it is infinite. ``left_out`` are numbers of clients without whole blocks.
+    """
+
+    name: str
+    levels: Levels
+    passes: Sequence[int]
+    measured: Mapping[int, Estimate]
+    left_out: Sequence[str]
+    law: Law
+    fitting: LackOfFit
+    rate_of_one: Estimate
+    sigma: Estimate  # %
+    kappa: Estimate  # per million
+    contention: Estimate  # what waiting in turn has of a transaction's time at the most clients, %
+    coherency: Estimate  # what agreeing has
+    knee: Estimate | None  # clients
+    peak: Estimate | None
+
+    @property
+    def clients(self) -> list[int]:
+        """What was measured, ascending."""
+        return list(self.measured)
+
+    @property
+    def clients_max(self) -> int:
+        """The largest."""
+        return self.clients[-1]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Of a curve from its baseline's: λ and peak in percent, σ in points, κ per million; and the ratio at
+    each number of clients, in percent. None: there is none to tell.
+    """
+
+    name: str
+    baseline: str
+    rate_of_one: Estimate
+    sigma: Estimate
+    kappa: Estimate
+    peak: Estimate | None
+    ratios: Mapping[int, Estimate]
+
+
+@dataclass(frozen=True)
+class Scalability:
+    """``untold`` names combinations that have too few numbers of clients with blocks for a curve."""
+
+    metric: Metric
+    curves: Sequence[Curve]
+    differences: Sequence[Difference]
+    untold: Sequence[str]
+
+    def curve(self, name: str) -> Curve:
+        """By its name."""
+        return next(curve for curve in self.curves if curve.name == name)
+
+
+def scalability_of(design: Design, confidence: float) -> Scalability | None:
+    """None where the clients do not vary enough, or where their load is fixed."""
+    levels = next((factor.levels for factor in design.factors if factor.name == FACTOR), ())
+    if len(levels) < NUMBERS_MIN or design.metric.key not in SCALED:
+        return None
+    made, untold = {}, []
+    for context in design.contexts(FACTOR):
+        sweep = sweep_of(design, context, levels)
+        if sweep is None:
+            untold.append(name_of(context))
+        else:
+            made[name_of(context)] = sweep
+    pairs = [
+        (name, of)
+        for name, sweep in made.items()
+        if (of := name_of(baseline_of(design, sweep.levels))) in made and of != name
+    ]
+    return Scalability(
+        metric=design.metric,
+        curves=[_curve(sweep, design.metric, confidence) for sweep in made.values()],
+        differences=_differences([(made[name], made[of]) for name, of in pairs], confidence, design.method),
+        untold=untold,
+    )
+
+
+def _curve(sweep: Sweep, metric: Metric, confidence: float) -> Curve:
+    laws, n = Laws.of(sweep), len(sweep.passes)
+    n_max = float(sweep.clients[-1])
+    reach = REACH * n_max
+
+    def told(unit: str, better: Better, of: Callable[[Law], Floats], draws: Law | None) -> Estimate:
+        value = float(of(laws.law)[0])
+        low, high = (None, None) if draws is None else _ends(of(draws), value, confidence)
+        low = None if low is None else max(0.0, low)
+        return Estimate(value, unit, n, better, low, high, confidence)
+
+    def knee_of(law: Law) -> Floats:
+        return np.asarray(np.where(law.knee > reach, np.inf, law.knee))
+
+    knee = told(FACTOR, Better.MORE, knee_of, laws.free)
+    peak = told(metric.unit, Better.MORE, lambda of: _peak(of, reach), laws.bounded)
+    shows = bool(np.isfinite(knee.value))
+    return Curve(
+        name=sweep.name,
+        levels=sweep.levels,
+        passes=sweep.passes,
+        measured=_measured(sweep, metric, confidence),
+        left_out=sweep.left_out,
+        law=laws.law,
+        fitting=lack_of_fit(sweep.clients, sweep.logs, laws.law),
+        rate_of_one=told(metric.unit, Better.MORE, lambda of: of.rate_of_one, laws.free),
+        sigma=told("%", Better.LESS, lambda of: PER_CENT * of.sigma, laws.free),
+        kappa=told("per million", Better.LESS, lambda of: PER_MILLION * of.kappa, laws.free),
+        contention=told("%", Better.LESS, lambda of: _shares(of, n_max)[0], laws.bounded),
+        coherency=told("%", Better.LESS, lambda of: _shares(of, n_max)[1], laws.bounded),
+        knee=knee if shows else None,
+        peak=peak if shows else None,
+    )
+
+
+def _peak(law: Law, reach: float) -> Floats:
+    """Infinite where the knee lies beyond what can be told."""
+    return np.asarray(np.where(law.knee > reach, np.inf, law.at(np.minimum(law.knee, reach))))
+
+
+def _peaks_least(b: Law, a: Law, reach: float) -> Floats:
+    """The least that b's peak may be above a's, %: nothing bounds a's where its knee lies beyond reach."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(PER_CENT * (b.at(np.minimum(b.knee, reach)) / _peak(a, reach) - 1))
+
+
+def _peaks_most(b: Law, a: Law, reach: float) -> Floats:
+    """The most."""
+    return np.asarray(PER_CENT * (_peak(b, reach) / a.at(np.minimum(a.knee, reach)) - 1))
+
+
+def _shares(law: Law, clients: float) -> tuple[Floats, Floats]:
+    """Of σ and κ in 1 + σ(N − 1) + κN(N − 1), which a transaction's time is proportional to; %."""
+    contention, coherency = law.sigma * (clients - 1), law.kappa * clients * (clients - 1)
+    whole = 1 + contention + coherency
+    return PER_CENT * contention / whole, PER_CENT * coherency / whole
+
+
+def _measured(sweep: Sweep, metric: Metric, confidence: float) -> dict[int, Estimate]:
+    found = {}
+    for clients, logs in zip(sweep.clients, sweep.logs.T, strict=True):
+        values = dict(zip(sweep.passes, np.exp(logs).tolist(), strict=True))
+        level = own_level(values, metric.unit, metric.better, confidence)
+        assert level is not None
+        found[int(clients)] = level
+    return found
+
+
+def _ends(values: Floats, value: float, confidence: float) -> tuple[float, float]:
+    """Such that as many draws are below as above; no interpolation, which infinity does not bear. An estimate
+    that its bound holds outside of them is within.
+    """
+    shares = [(1 - confidence) / 2, (1 + confidence) / 2]
+    low, high = np.quantile(values, shares, method="nearest")
+    return min(float(low), value), max(float(high), value)
+
+
+def _differences(pairs: Sequence[tuple[Sweep, Sweep]], confidence: float, method: Method) -> list[Difference]:
+    """Each curve with its baseline's, of the passes that both have. The family of the ratios is all numbers
+    of clients of all curves.
+    """
+    alike = [both for one, baseline in pairs if (both := _of_the_same_passes(one, baseline)) is not None]
+    flat = [(i, clients, d) for i, both in enumerate(alike) for clients, d in _ratios(*both).items()]
+    levels = holm_confidences([spread_of(d, confidence, method).p_value for _, _, d in flat], confidence)
+    ratios: list[dict[int, Estimate]] = [{} for _ in alike]
+    for (i, clients, d), level in zip(flat, levels, strict=True):
+        ratios[i][clients] = spread_of(d, level, method).percent(Better.MORE)
+    return [_difference(*both, of, confidence) for both, of in zip(alike, ratios, strict=True)]
+
+
+def _of_the_same_passes(one: Sweep, baseline: Sweep) -> tuple[Sweep, Sweep] | None:
+    passes = sorted(set(one.passes) & set(baseline.passes))
+    return (one.only(passes), baseline.only(passes)) if passes else None
+
+
+def _ratios(one: Sweep, baseline: Sweep) -> dict[int, list[float]]:
+    """Number of clients → ln of the ratio in each pass, where both have it."""
+    columns = dict(zip(baseline.clients, baseline.logs.T, strict=True))
+    return {
+        int(clients): (logs - columns[clients]).tolist()
+        for clients, logs in zip(one.clients, one.logs.T, strict=True)
+        if clients in columns
+    }
+
+
+def _difference(one: Sweep, baseline: Sweep, ratios: Mapping[int, Estimate], confidence: float) -> Difference:
+    x, y, n = Laws.of(one), Laws.of(baseline), len(one.passes)
+    reach = REACH * min(one.clients[-1], baseline.clients[-1])
+
+    def told(
+        unit: str, better: Better, of: Callable[[Law, Law], Floats], draws: tuple[Law | None, Law | None]
+    ) -> Estimate:
+        value = float(of(x.law, y.law)[0])
+        if draws[0] is None or draws[1] is None:
+            return Estimate(value, unit, n, better)
+        return Estimate(value, unit, n, better, *_ends(of(draws[0], draws[1]), value, confidence), confidence)
+
+    free, bounded = (x.free, y.free), (x.bounded, y.bounded)
+    shows = max(float(x.law.knee[0]), float(y.law.knee[0])) <= reach
+    peaks = told("%", Better.MORE, lambda b, a: _peaks_least(b, a, reach), bounded)
+    if peaks.low is not None and y.bounded is not None and x.bounded is not None:
+        _, high = _ends(_peaks_most(x.bounded, y.bounded, reach), peaks.value, confidence)
+        peaks = replace(peaks, high=high)
+    return Difference(
+        name=one.name,
+        baseline=baseline.name,
+        rate_of_one=told("%", Better.MORE, lambda b, a: PER_CENT * (b.rate_of_one / a.rate_of_one - 1), free),
+        sigma=told("points", Better.LESS, lambda b, a: PER_CENT * (b.sigma - a.sigma), free),
+        kappa=told("per million", Better.LESS, lambda b, a: PER_MILLION * (b.kappa - a.kappa), free),
+        peak=peaks if shows else None,
+        ratios=ratios,
+    )

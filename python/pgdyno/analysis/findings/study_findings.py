@@ -1,0 +1,133 @@
+"""Findings of all cases of a study, and what holds over them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pgdyno.analysis.comparison.measurement_noise import floor_of_average, read_noise
+from pgdyno.analysis.comparison.paired_comparison import Comparison, method_of
+from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.findings.capacity import Capacity, capacity_of
+from pgdyno.analysis.findings.case_findings import Findings, find_case
+from pgdyno.analysis.findings.factor_effects import Effects, design_of, effects_of
+from pgdyno.analysis.findings.published_tables import Changed, OwnTable, beside, changes
+from pgdyno.analysis.findings.scalability import Scalability, scalability_of
+from pgdyno.analysis.statistics.pooling import Combined, LogRatios, combine
+from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, case_values
+from pgdyno.evidence.reader import Evidence
+from pgdyno.study.published import Published
+
+
+@dataclass(frozen=True)
+class OverCases:
+    """One arm against the baseline over all cases that have both, by the arm's name.
+
+    ``average`` is of the metric that the verdicts are about; None where no case has a block. ``floor``: what
+    it is for arms that are the same, as a log ratio; None while that is not known.
+    """
+
+    baseline: str
+    arm: str
+    comparisons: Mapping[str, Comparison]  # by case
+    average: Combined | None
+    floor: float | None = None
+
+    @property
+    def stalled(self) -> list[str]:
+        """Cases that are not in the average, for an arm did nothing that has a ratio in some block."""
+        return [case for case, comparison in self.comparisons.items() if comparison.stalled]
+
+    @property
+    def is_under_floor(self) -> bool:
+        """Whether arms that are the same show as much as the average."""
+        return (
+            self.average is not None and self.floor is not None and abs(self.average.spread.mean) < self.floor
+        )
+
+    @property
+    def verdicts(self) -> Counter[Verdict]:
+        """How often each."""
+        return Counter(comparison.verdict for comparison in self.comparisons.values())
+
+
+@dataclass(frozen=True)
+class StudyFindings:
+    """Of a comparison there is one case, without a name."""
+
+    cases: Sequence[Findings]
+    over_cases: Sequence[OverCases]
+    published: Sequence[OwnTable]  # the source's tables with our figures
+    effects: Effects | None  # of the factors, where several vary
+    scalability: Scalability | None  # where the clients vary enough
+    capacity: Capacity | None  # where the study limits the latency
+
+    @property
+    def first(self) -> Findings:
+        """What is the same for all cases can be read of it."""
+        return self.cases[0]
+
+
+def find_study(evidence: Evidence) -> StudyFindings:
+    """Read all of it, at one moment, and compute."""
+    with evidence.snapshot():
+        noise = read_noise(evidence)
+        cases = [find_case(evidence, case, noise[case]) for case in evidence.cases()]
+    names = dict.fromkeys((c.baseline.name, c.arm.name) for of in cases for c in of.comparisons)
+    design = design_of(cases)
+    confidence = cases[0].study.plan.confidence
+    return StudyFindings(
+        cases=cases,
+        over_cases=[_over(cases, *pair) for pair in names],
+        published=_published(cases),
+        effects=None if design is None else effects_of(design, confidence),
+        scalability=None if design is None else scalability_of(design, confidence),
+        capacity=capacity_of(cases),
+    )
+
+
+def _published(cases: Sequence[Findings]) -> list[OwnTable]:
+    given = cases[0].study.published
+    if given is None:
+        return []
+    return beside(Published.model_validate_json(json.dumps(given)), _values(cases))
+
+
+def changes_beside(cases: Sequence[Findings], names: Sequence[str]) -> list[list[list[Changed | None]]]:
+    """What is changed in each figure of the published tables; ``names`` are what the cases are called."""
+    given = cases[0].study.published
+    if given is None:
+        return []
+    values = [replace(of, name=name) for name, of in zip(names, _values(cases), strict=True)]
+    return changes(Published.model_validate_json(json.dumps(given)), values)
+
+
+def _values(cases: Sequence[Findings]) -> list[CaseValues]:
+    return [case_values(of.study, of.trials, (), of.telemetry.by_trial) for of in cases]
+
+
+def _over(cases: Sequence[Findings], baseline: str, arm: str) -> OverCases:
+    found = {
+        of.study.case: comparison
+        for of in cases
+        for comparison in of.comparisons
+        if (comparison.baseline.name, comparison.arm.name) == (baseline, arm)
+    }
+    # Of a case with a stalled block those that are left would flatter the arm that stalled.
+    whole = {case: c.primary for case, c in found.items() if c.primary is not None and not c.stalled}
+    ratios = {case: primary.log_ratios for case, primary in whole.items()}
+    plan = cases[0].study.plan
+    average = combine(ratios, plan.confidence, method_of(plan))
+    return OverCases(baseline, arm, found, average, _floor(cases, ratios, average))
+
+
+def _floor(
+    cases: Sequence[Findings], ratios: Mapping[str, LogRatios], average: Combined | None
+) -> float | None:
+    if average is None:
+        return None
+    noises = {of.study.case: of.noise for of in cases if of.study.case in average.names}
+    blocks = {case: len(ratios[case]) for case in noises}
+    return floor_of_average(noises, blocks, average.spread.confidence)

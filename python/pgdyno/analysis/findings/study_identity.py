@@ -1,0 +1,207 @@
+"""Whether evidence files are of one study, and of how many machines. Pure.
+
+The same study: the same text of a study file; or, without one, the same arms, workload, settings and schedule
+as asked for. How many blocks there were, for how long and with which seed may differ. A study file may be
+fitted to each machine in its own way, and a profile's settings depend on the machine: that is allowed, and
+told (``is_fitted_alike``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.analysis.findings.study_findings import StudyFindings
+from pgdyno.errors import EvidenceError
+from pgdyno.evidence.records import Arm, Json, StudyRecord
+
+FREE = {
+    "title",
+    "seed",
+    "budget_s",
+    "blocks_max",
+    "on_failure",
+    "aa",
+    "aa_refused_by",
+    "slice_from",
+    "resumed_for_more",
+}
+"""Of a study's plan: what may differ between hosts. Seeds had better."""
+
+MEMORY_TOLERANCE = 0.02
+"""A kernel keeps a little of the memory for itself, and the next kernel a little more or less."""
+
+MISSING = "nothing"
+
+
+def require_same(studies: Mapping[str, StudyFindings]) -> None:
+    """Raises EvidenceError with the first thing in which a file's study differs from the first file's, and
+    where a file is there twice.
+    """
+    names = list(studies)
+    for i, name in enumerate(names):
+        for before in names[:i]:
+            if is_same_evidence(studies[before].first.study, studies[name].first.study):
+                raise EvidenceError(f"{before} and {name} hold the same evidence: give each host's file once")
+        difference = difference_of(studies[names[0]], studies[name])
+        if difference is not None:
+            what, here, there = difference
+            raise EvidenceError(
+                f"{names[0]} and {name} are not of the same study: {what} differs ({here} against {there}). "
+                "Pool files of one study only, run with the same options or from the same study file"
+            )
+
+
+def is_same_evidence(a: StudyRecord, b: StudyRecord) -> bool:
+    """Whether one is a copy of the other."""
+    # A copy that was made while the study ran lacks what was noted later.
+    hosts = [{name: fact for name, fact in of.host.items() if name != "states"} for of in (a, b)]
+    return (a.created_unix_s, a.command, hosts[0]) == (b.created_unix_s, b.command, hosts[1])
+
+
+def difference_of(one: StudyFindings, other: StudyFindings) -> tuple[str, str, str] | None:
+    """What differs first, and what it is on either side; None: they are of the same study."""
+    a, b = one.first.study, other.first.study
+    if a.file or b.file:
+        if a.file != b.file:
+            return "the study file", f"{a.title!r}, {_lines(a.file)}", f"{b.title!r}, {_lines(b.file)}"
+        return _unequal(
+            {"the number of arms": len(one.first.arms)}, {"the number of arms": len(other.first.arms)}
+        )
+    for x, y in zip(one.cases, other.cases, strict=False):
+        found = _unequal(_asked(x), _asked(y)) or _unequal(_settings(x, y), _settings(y, x))
+        if found:
+            return found
+    return _unequal({"the number of cases": len(one.cases)}, {"the number of cases": len(other.cases)})
+
+
+def difference_of_plans(one: StudyFindings, other: StudyFindings) -> tuple[str, str, str] | None:
+    """As ``difference_of``, of what a study file was fitted to: its values, cases, load and windows."""
+    found = _unequal(_fitted(one), _fitted(other))
+    for x, y in zip(one.cases, other.cases, strict=False):
+        found = found or _unequal(_planned(x), _planned(y))
+    return found
+
+
+def _fitted(study: StudyFindings) -> dict[str, str]:
+    changes = {f"what {c['key']} was fitted to": str(c["after"]) for c in study.first.study.changes}
+    cases = "; ".join(case.study.case for case in study.cases)
+    return {key: after for key, after in changes.items() if key not in FREE_CHANGES} | {"cases": cases}
+
+
+FREE_CHANGES = frozenset({"what run.repeats was fitted to"})
+"""How many blocks there are."""
+
+
+def _planned(findings: Findings) -> dict[str, Any]:
+    plan = findings.study.plan
+    place = f" in {findings.study.case}" if findings.study.case else ""
+    arms = [of.arm for of in findings.arms]
+    told = {
+        **dict(_flat(plan.workload.model_dump(), "workload")),
+        **{f"clients of arm {arm.name}": arm.clients for arm in arms},
+        "schedule": str(plan.schedule),
+        "slice_s": plan.turn_s,
+        "slices_per_arm": plan.slices_per_trial(),
+        "window_s": plan.window_s,
+        "warm_up_s": plan.warmup_s,
+        **{name: getattr(plan, name) for name in ("discard_s", "pacing", "rate_per_s")},
+    }
+    return {f"{what}{place}": value for what, value in told.items()}
+
+
+def _lines(text: str) -> str:
+    return f"{len(text.splitlines())} lines" if text else "no study file"
+
+
+def _unequal(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    for what in dict.fromkeys([*one, *other]):
+        here, there = one.get(what, MISSING), other.get(what, MISSING)
+        if here != there:
+            return what, str(here), str(there)
+    return None
+
+
+def _asked(findings: Findings) -> dict[str, Any]:
+    """What was asked for, in the order in which a reader would look for a difference."""
+    arms = [of.arm for of in findings.arms]
+    plan = findings.study.plan
+    return {
+        "the list of arms": ", ".join(arm.name for arm in arms),
+        **{f"the specification of arm {arm.name}": arm.spec for arm in arms},
+        **dict(_flat(plan.workload.model_dump(), "workload")),
+        **{f"clients of arm {arm.name}": arm.clients for arm in arms},
+        "schedule": str(plan.schedule),
+        **dict(_flat(plan.model_dump(mode="json", exclude=FREE), "")),
+        "slice_s": plan.turn_s,
+        "window_s": plan.window_s,
+        "rate_per_s": plan.rate_per_s,
+    }
+
+
+def _flat(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _flat(part, f"{path} {key}".strip())
+    elif isinstance(value, list | tuple):
+        yield path, ", ".join(map(str, value))
+    else:
+        yield path, value
+
+
+def _settings(findings: Findings, other: Findings) -> dict[str, str]:
+    """The settings requested of arms without a profile: those of a profile depend on the machine."""
+    return {
+        f"{name} of arm {arm.name}": arm.settings_requested.get(name, MISSING)
+        for arm, theirs in _arms(findings, other)
+        if not has_profile(arm)
+        for name in sorted({*arm.settings_requested, *theirs.settings_requested})
+    }
+
+
+def _arms(findings: Findings, other: Findings) -> Iterator[tuple[Arm, Arm]]:
+    return ((a.arm, b.arm) for a, b in zip(findings.arms, other.arms, strict=False))
+
+
+def has_profile(arm: Arm) -> bool:
+    """Whether a part of its settings follows from the machine."""
+    return ",@" in arm.spec.replace(" ", "")
+
+
+def unlike(one: StudyFindings, other: StudyFindings) -> list[str]:
+    """Of the same study: what each machine had its own numbers of, as keys of the study file or settings."""
+    here, there = ({str(c["key"]): c for c in of.first.study.changes} for of in (one, other))
+    keys = [key for key in dict.fromkeys([*here, *there]) if here.get(key) != there.get(key)]
+    for x, y in zip(one.cases, other.cases, strict=False):
+        for a, b in _arms(x, y):
+            names = sorted({*a.settings_requested, *b.settings_requested})
+            keys += [n for n in names if a.settings_requested.get(n) != b.settings_requested.get(n)]
+        if x.study.plan.schedule is not y.study.plan.schedule:
+            keys.append("schedule")
+    return list(dict.fromkeys(keys))
+
+
+def is_same_machine(a: Json, b: Json) -> bool:
+    """By what the evidence says of the host. Where one has no mark, two machines that are exactly alike are
+    taken for one: that makes the pooled interval wider, never narrower.
+    """
+    marks = a.get("machine"), b.get("machine")
+    if None not in marks and marks[0] != marks[1]:
+        return False
+    alike = all(a.get(fact) == b.get(fact) for fact in ("processor", "cores", "architecture"))
+    sizes = sorted([float(a.get("memory_bytes") or 0), float(b.get("memory_bytes") or 0)])
+    return alike and sizes[0] >= sizes[1] * (1 - MEMORY_TOLERANCE)
+
+
+def machines(studies: Mapping[str, StudyFindings]) -> list[Sequence[str]]:
+    """The files of each machine, in the order given."""
+    found: list[list[str]] = []
+    for name, study in studies.items():
+        for names in found:
+            if is_same_machine(studies[names[0]].first.study.host, study.first.study.host):
+                names.append(name)
+                break
+        else:
+            found.append([name])
+    return [tuple(names) for names in found]

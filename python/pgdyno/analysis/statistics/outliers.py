@@ -1,0 +1,92 @@
+"""Robust scores of a few values, and the score above which a value is an outlier.
+
+The score of a value is its distance from the median of the *others* in units of their spread
+(``robust_sd``). The value itself has no part in what it is held against, so that it cannot hide itself; with
+few others that spread is rough, and the limits are wide.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pgdyno.analysis.statistics.distributions import robust_sd
+
+VALUES_MIN = 5
+"""Fewer have no spread that could be held against one of them."""
+
+FALSE_ALARM = 0.05
+"""Of the studies in which nothing is unusual (every group of values normally distributed), at most this share
+has any trial named."""
+
+SIZES = (5, 6, 7, 8, 10, 12, 15, 20, 30, 50, 100)
+ALPHAS = (0.05, 0.025, 0.0166, 0.0125, 0.01, 0.005)
+
+LIMITS: tuple[tuple[float, ...], ...] = (
+    (14.0, 20.1, 24.8, 28.5, 31.7, 45.2),
+    (13.1, 18.8, 23.2, 26.7, 30.2, 43.4),
+    (8.3, 10.7, 12.5, 13.8, 15.0, 19.1),
+    (8.2, 10.6, 12.3, 13.6, 14.7, 19.0),
+    (6.5, 8.0, 9.0, 9.7, 10.4, 12.7),
+    (5.7, 6.8, 7.6, 8.1, 8.6, 10.1),
+    (4.9, 5.7, 6.2, 6.5, 6.8, 7.8),
+    (4.6, 5.2, 5.6, 5.8, 6.0, 6.8),
+    (4.2, 4.6, 4.9, 5.0, 5.2, 5.6),
+    (4.0, 4.3, 4.5, 4.6, 4.7, 5.0),
+    (3.9, 4.1, 4.3, 4.3, 4.4, 4.7),
+)
+"""The score that the largest of so many (a row of SIZES) normal values exceeds with a chance of ALPHAS: by
+``simulated_limits``, rounded up."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Of one value: how far it is ``off`` the median of the others, and its score. None: there are too few
+    others, or they are all alike.
+    """
+
+    value: float
+    usual: float
+    off: float
+    score: float | None
+
+
+def standings(values: Sequence[float]) -> list[Standing]:
+    """Of each value against the others."""
+    every = np.asarray(values, dtype=np.float64)
+    return [_standing(value, np.delete(every, i)) for i, value in enumerate(values)]
+
+
+def _standing(value: float, others: npt.NDArray[np.float64]) -> Standing:
+    if not len(others):
+        return Standing(value, value, 0.0, None)
+    usual = float(np.median(others))
+    spread = float(robust_sd(others))
+    enough = len(others) >= VALUES_MIN - 1 and spread > 0
+    return Standing(value, usual, value - usual, (value - usual) / spread if enough else None)
+
+
+def limit(n: int, groups: int) -> float:
+    """For the largest score of a group of ``n`` values, where a study has so many groups: their chances of a
+    false alarm add up to FALSE_ALARM at most (Bonferroni). Between the entries of the table the wider holds.
+    """
+    alpha = FALSE_ALARM / max(1, groups)
+    row = LIMITS[max(0, bisect_right(SIZES, n) - 1)]
+    fitting = [entry for entry, of in zip(row, ALPHAS, strict=True) if of <= alpha]
+    # Of more groups than the table has, the last entry grows as the tail of few values does: slowly enough.
+    return min(fitting) if fitting else row[-1] * ALPHAS[-1] / alpha
+
+
+def simulated_limits(n: int, resamples: int, seed: int) -> list[float]:
+    """What LIMITS has of ``n`` values."""
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal((resamples, n))
+    largest = np.zeros(resamples)
+    for i in range(n):
+        others = np.delete(values, i, axis=1)
+        largest = np.maximum(largest, np.abs(values[:, i] - np.median(others, axis=1)) / robust_sd(others))
+    return [float(np.quantile(largest, 1 - alpha)) for alpha in ALPHAS]

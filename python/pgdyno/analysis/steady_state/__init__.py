@@ -1,0 +1,1 @@
+"""Steady state: warm-ups, stationarity of the measured windows, drift, checkpoint cycles."""

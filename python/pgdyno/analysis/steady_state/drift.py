@@ -1,0 +1,129 @@
+"""Drift within long windows: slopes per hour of rate, WAL, ages and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pgdyno.analysis.statistics.effect import student
+from pgdyno.analysis.statistics.slopes import SPAN_S_MIN, Slope, growth, together, trend
+from pgdyno.analysis.steady_state.stationarity import ALARM_OF_TRENDS
+from pgdyno.analysis.telemetry.samples import SERVER
+from pgdyno.analysis.telemetry.throughput_series import Point
+from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
+from pgdyno.caveats import Caveat, Code, Parameter
+from pgdyno.estimate import Better, Estimate, grouped
+from pgdyno.evidence.records import Arm, Series, Trial, TrialStatus
+from pgdyno.study.schedule import Role
+from pgdyno.units import PER_MIB, S_PER_HOUR
+
+RATE = "tps"
+
+SIZES: Mapping[str, tuple[str, str]] = {
+    "database.growth": ("size of the database", "MiB"),
+    "relations.growth": ("size of tables with their indexes", "MiB"),
+    "relations.indexes_growth": ("size of indexes", "MiB"),
+    "relations.dead_growth": ("dead tuples", "tuples"),
+}
+"""Read at the two ends of a window only: so much in its time, without an interval of a single trial."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How one thing changed. ``estimate`` is per hour, ``percent`` of its mean per hour; n counts trials, or
+    the parts of the only one.
+    """
+
+    key: str
+    name: str
+    estimate: Estimate
+    percent: Estimate | None = None
+    slope: Slope | None = None
+
+
+def drifts(
+    arm: Arm,
+    trials: Sequence[Trial],
+    points: Mapping[int, Sequence[Point]],
+    series: Mapping[int, Mapping[str, Series]],
+    telemetry: Mapping[int, Telemetry],
+    confidence: float,
+) -> list[Drift]:
+    """Of one arm's ok trials with windows long enough. ``points``, ``series``, ``telemetry``: by trial id."""
+    mine = [trial for trial in trials if trial.arm == arm.arm and trial.status is TrialStatus.OK]
+    rates = [_rate(points.get(trial.trial, ()), confidence) for trial in mine]
+    found = _drift(RATE, "transactions per second", "tx/s", Better.MORE, rates, confidence)
+    sampled = [series.get(trial.trial, {}).get(SERVER) for trial in mine]
+    wal = [_growth(of, "lsn_bytes", PER_MIB, confidence) for of in sampled]
+    found += _drift("wal.bytes", "WAL written", "MiB", Better.NEITHER, wal, confidence, relative=False)
+    ages = [_growth(of, "frozen_xid_age", 1.0, confidence) for of in sampled]
+    found += _drift(
+        "wraparound.age", "age of datfrozenxid", "xids", Better.LESS, ages, confidence, relative=False
+    )
+    known = [telemetry[trial.trial] for trial in mine if trial.trial in telemetry]
+    return found + [drift for key in SIZES for drift in _sizes(key, known, confidence)]
+
+
+def drift_caveats(
+    arm: Arm, found: Sequence[Drift], window_s: float, margin: float, asked: int = 1
+) -> list[Caveat]:
+    """No steady state: the rate surely changed, and during the window by more than the margin. That holds at
+    the alarm of trends for all of the study together (Bonferroni): ``asked`` are its arms in all cases.
+    """
+    for drift in found:
+        slope = drift.slope
+        if drift.key != RATE or slope is None or slope.p_value is None or drift.percent is None:
+            continue
+        if slope.p_value > ALARM_OF_TRENDS / asked:
+            continue
+        if abs(drift.percent.value) / 100 * window_s / S_PER_HOUR > margin:
+            percent = grouped(drift.percent.value, drift.percent.decimals)
+            names: dict[str, Parameter] = {"arm": arm.name, "slope_percent_per_hour": percent}
+            return [Caveat(Code.NO_STEADY_STATE, names)]
+    return []
+
+
+def _rate(points: Sequence[Point], confidence: float) -> Slope | None:
+    measured = [point for point in points if point.role is Role.MEASURE]
+    return trend([point.at_s for point in measured], [point.per_s for point in measured], confidence)
+
+
+def _growth(series: Series | None, column: str, scale: float, confidence: float) -> Slope | None:
+    if series is None:
+        return None
+    return growth(series.points[:, 0], scale * series.column(column), confidence)
+
+
+def _drift(
+    key: str,
+    name: str,
+    unit: str,
+    better: Better,
+    slopes: Sequence[Slope | None],
+    confidence: float,
+    *,
+    relative: bool = True,
+) -> list[Drift]:
+    slope = together([one for one in slopes if one is not None], confidence)
+    if slope is None:
+        return []
+    percent = slope.percent(better) if relative else None
+    return [Drift(key, name, slope.estimate(unit, better), percent, slope)]
+
+
+def _sizes(key: str, trials: Sequence[Telemetry], confidence: float) -> list[Drift]:
+    per_hour = [
+        S_PER_HOUR * of.values[key] / of.elapsed_s
+        for of in trials
+        if key in of.values and of.elapsed_s is not None and of.elapsed_s >= SPAN_S_MIN
+    ]
+    if not per_hour:
+        return []
+    name, unit = SIZES[key]
+    spread = student(per_hour, confidence)
+    unit = f"{unit} per hour"
+    return [
+        Drift(
+            key, name, Estimate(spread.mean, unit, spread.n, Better.LESS, spread.low, spread.high, confidence)
+        )
+    ]

@@ -1,0 +1,210 @@
+"""Stationarity of the measured part of an arm's trials: trends over them, steps within one.
+
+- A trend: each trial's least-squares line gives by how much its rate changed over the window, in per cent of
+  its mean. Seconds depend on each other, trials do not: Student's t over the trials. In slices the same of
+  the logarithm of the rate against the baseline's, round by round: whether the effect itself still changes.
+- A step: the self-normalised test of Shao and Zhang ("Testing for change points in time series", JASA 2010),
+  which needs no estimate of how long the seconds remember each other, over the means of ``PARTS`` parts.
+
+Both are held to ``ALARM`` for the whole study, whatever the number of cases, arms and trials (Bonferroni over
+the three questions and the cases, Holm within each), and to the margin: what is surely
+there and smaller is of no account.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pgdyno.analysis.statistics.effect import student
+from pgdyno.analysis.statistics.mser import mser_of_mean
+from pgdyno.analysis.telemetry.throughput_series import Point
+from pgdyno.estimate import Better, Estimate
+from pgdyno.evidence.records import Trial, TrialStatus
+from pgdyno.study.schedule import Role
+
+Floats = npt.NDArray[np.float64]
+
+ALARM = 0.05
+ALARM_OF_TRENDS, ALARM_OF_STEPS, ALARM_OF_EFFECTS = 0.025, 0.01, 0.015
+
+VALUES_MIN = 4
+"""Of a trial, for a line."""
+
+PARTS = 20
+PART_S_MIN, PART_VALUES_MIN = 5.0, 3
+"""A part is to be long against what the seconds remember of each other; a shorter window has no steps."""
+
+CRITICAL = (
+    (0.1, 27.5),
+    (0.05, 38.2),
+    (0.02, 54.3),
+    (0.01, 68.0),
+    (0.005, 83.2),
+    (0.002, 105.9),
+    (0.001, 125.1),
+    (0.0005, 145.5),
+    (0.0002, 174.7),
+    (0.0001, 201.9),
+    (0.00005, 232.3),
+    (0.00002, 273.4),
+    (0.00001, 302.5),
+)
+"""p → what the statistic of PARTS independent normal values exceeds so often: of three million simulated."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A trial's rates over its window: ``at_s`` since the first of them was begun."""
+
+    at_s: Floats
+    per_s: Floats
+
+    @property
+    def span_s(self) -> float:
+        """From the first to the last, each taken whole."""
+        n = len(self.at_s)
+        return float(self.at_s[-1] - self.at_s[0]) * n / (n - 1) if n > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class Trend:
+    """By how many per cent it changed over the window, in the mean of n trials; ``p_value`` None of a single
+    one. ``cut_s``: how much of the beginning MSER cuts off the trials' mean, None where half or more.
+    """
+
+    percent: Estimate
+    p_value: float | None
+    span_s: float
+    cut_s: float | None
+
+
+@dataclass(frozen=True)
+class Step:
+    """The largest of one trial: from before ``at_s`` (since the window began) to after it."""
+
+    trial: int
+    block: int
+    at_s: float
+    percent: float
+    p_value: float
+
+
+def observed(trial: Trial, points: Sequence[Point]) -> Observed | None:
+    """Slice by slice, or, of a trial that is one slice, as the driver streamed it. None of too few."""
+    pieces = [piece for piece in trial.measured if piece.counted_s > 0]
+    if len(pieces) >= VALUES_MIN:
+        at = [(piece.counted_from_s + piece.closed_s) / 2 - pieces[0].opened_s for piece in pieces]
+        rates = [
+            sum(counts.executed for counts in piece.kinds.values()) / piece.counted_s for piece in pieces
+        ]
+    else:
+        measured = [point for point in points if point.role is Role.MEASURE]
+        begun_s = pieces[0].opened_s if pieces else 0.0
+        at, rates = [point.at_s - begun_s for point in measured], [point.per_s for point in measured]
+    return Observed(np.array(at), np.array(rates)) if len(at) >= VALUES_MIN else None
+
+
+def of_arm(trials: Sequence[Trial], points: Mapping[int, Sequence[Point]]) -> dict[int, Observed]:
+    """By trial, of those that count."""
+    ok = (trial for trial in trials if trial.status is TrialStatus.OK)
+    found = ((trial.trial, observed(trial, points.get(trial.trial, ()))) for trial in ok)
+    return {trial: one for trial, one in found if one is not None and float(one.per_s.mean()) > 0}
+
+
+def trend(trials: Sequence[Observed], confidence: float) -> Trend | None:
+    """Of an arm's trials. None where there is none that has enough."""
+    if not trials:
+        return None
+    spread = student([change(one.at_s, one.per_s, one.span_s) for one in trials], confidence)
+    low, high = (None if end is None else 100 * end for end in (spread.low, spread.high))
+    return Trend(
+        percent=Estimate(100 * spread.mean, "%", spread.n, Better.NEITHER, low, high, confidence),
+        p_value=spread.p_value,
+        span_s=float(np.mean([one.span_s for one in trials])),
+        cut_s=_cut_s(trials),
+    )
+
+
+def change(at_s: Floats, values: Floats, span_s: float) -> float:
+    """Over the span by the least-squares line, as a share of the mean."""
+    at = at_s - at_s.mean()
+    return float(at @ values / (at @ at) * span_s / values.mean())
+
+
+def effect_trend(arm: Sequence[Observed], baseline: Sequence[Observed], confidence: float) -> Trend | None:
+    """Of the rate against the baseline's, over blocks whose trials have as many slices; None where none."""
+    changes, spans = [], []
+    for mine, other in zip(arm, baseline, strict=True):
+        if len(mine.per_s) != len(other.per_s) or min(mine.per_s.min(), other.per_s.min()) <= 0:
+            continue
+        at = (mine.at_s + other.at_s) / 2 - (mine.at_s + other.at_s).mean() / 2
+        ratios = np.log(mine.per_s / other.per_s)
+        changes.append(float(at @ ratios / (at @ at) * mine.span_s))
+        spans.append(mine.span_s)
+    if not changes:
+        return None
+    spread = student(changes, confidence)
+    return Trend(spread.percent(Better.NEITHER), spread.p_value, float(np.mean(spans)), None)
+
+
+def _cut_s(trials: Sequence[Observed]) -> float | None:
+    cut = mser_of_mean([one.per_s for one in trials])
+    return None if cut is None else trials[0].span_s * cut / len(trials[0].per_s)
+
+
+def step(trial: Trial, one: Observed) -> Step | None:
+    """None of a window too short to have one."""
+    if one.span_s < PARTS * PART_S_MIN or len(one.per_s) < PARTS * PART_VALUES_MIN:
+        return None
+    edges = np.linspace(0, len(one.per_s), PARTS + 1).round().astype(int)
+    means = np.add.reduceat(one.per_s, edges[:-1]) / np.diff(edges)
+    statistic, at = self_normalised(means)
+    before, after = float(one.per_s[: edges[at]].mean()), float(one.per_s[edges[at] :].mean())
+    percent = 100 * (after - before) / float(one.per_s.mean())
+    at_s = float(one.at_s[edges[at] - 1] + one.at_s[edges[at]]) / 2
+    return Step(trial.trial, trial.block, at_s, percent, p_value(statistic))
+
+
+def self_normalised(values: Floats) -> tuple[float, int]:
+    """The largest of Shao's and Zhang's T(k)² / V(k), and the k, that many values before the step."""
+    n = len(values)
+    sums = np.concatenate([[0.0], np.cumsum(values - values.mean())])
+    best, at = 0.0, n // 2
+    for k in range(2, n - 1):
+        t, u = np.arange(1, k + 1), np.arange(1, n - k + 1)
+        before = sums[1 : k + 1] - t / k * sums[k]
+        after = sums[k + 1 :] - sums[k] - u / (n - k) * (sums[n] - sums[k])
+        # Sums from the end mirror those from k on, and vary as much.
+        within = float(before @ before + after @ after) / n**2
+        found = sums[k] ** 2 / n / within if within > 0 else (math.inf if sums[k] else 0.0)
+        if found > best:
+            best, at = found, k
+    return best, at
+
+
+def p_value(statistic: float) -> float:
+    """Of the null that the values are independent of time; between the table's rows by the logarithm of p,
+    beyond its ends its ends.
+    """
+    ps, limits = (np.array(of) for of in zip(*CRITICAL, strict=True))
+    if statistic < limits[0]:
+        return 1.0
+    return float(np.exp(np.interp(statistic, limits, np.log(ps))))
+
+
+def surely(p_values: Sequence[float | None], alarm: float) -> list[bool]:
+    """Which of several stand at this alarm for all of them together (Holm, Scandinavian J. of Statistics
+    1979). None: not asked.
+    """
+    asked = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
+    stand = [False] * len(p_values)
+    for rank, (p, i) in enumerate(asked):
+        if p > alarm / (len(asked) - rank):
+            break
+        stand[i] = True
+    return stand

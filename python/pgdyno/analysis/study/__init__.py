@@ -1,1 +1,0 @@
-"""What holds for a whole case or study: findings, factors, curves, hosts, gates, history."""

@@ -1,0 +1,237 @@
+"""Quantities of each table, index, statement and series: definitions as in ``quantities.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pgdyno.analysis.telemetry.formulas import Source
+from pgdyno.analysis.telemetry.quantities import LESS, MORE, NEITHER, OF_TRIALS, Quantity
+from pgdyno.estimate import Better
+from pgdyno.units import PER_MIB, S_PER_MS
+
+RELATIONS = Source("relations")
+PGSTATTUPLE = Source("pgstattuple")
+
+OF_RELATIONS: Sequence[Quantity] = (
+    Quantity("relation.bytes", "size", "MiB", NEITHER, RELATIONS.finally_("bytes", PER_MIB)),
+    Quantity("relation.growth", "growth", "MiB", NEITHER, RELATIONS.growth_finally("bytes", PER_MIB)),
+    Quantity(
+        "relation.indexes_bytes",
+        "size of its indexes",
+        "MiB",
+        NEITHER,
+        RELATIONS.finally_("indexes_bytes", PER_MIB),
+    ),
+    Quantity(
+        "relation.indexes_growth",
+        "growth of its indexes",
+        "MiB",
+        NEITHER,
+        RELATIONS.growth_finally("indexes_bytes", PER_MIB),
+    ),
+    Quantity(
+        "relation.total_bytes",
+        "size with indexes and TOAST",
+        "MiB",
+        NEITHER,
+        RELATIONS.finally_("total_bytes", PER_MIB),
+    ),
+    Quantity(
+        "relation.hot_share",
+        "HOT share of updates",
+        "%",
+        MORE,
+        RELATIONS.part_of("n_tup_hot_upd", "n_tup_upd"),
+    ),
+    Quantity(
+        "relation.updates_per_tx",
+        "rows updated per transaction",
+        "rows/tx",
+        NEITHER,
+        RELATIONS.per_tx("n_tup_upd"),
+    ),
+    Quantity("relation.dead_tuples", "dead tuples", "tuples", NEITHER, RELATIONS.at_end("n_dead_tup")),
+    Quantity("relation.autovacuums", "autovacuums", "times", NEITHER, RELATIONS.counted("autovacuum_count")),
+    Quantity(
+        "relation.autoanalyzes", "autoanalyzes", "times", NEITHER, RELATIONS.counted("autoanalyze_count")
+    ),
+    Quantity(
+        "relation.autovacuum_s",
+        "time of autovacuums",
+        "s",
+        NEITHER,
+        RELATIONS.counted("total_autovacuum_time", scale=S_PER_MS),
+    ),
+    Quantity(
+        "relation.hit_share",
+        "share of its blocks found in memory",
+        "%",
+        MORE,
+        RELATIONS.share("heap_blks_hit", "heap_blks_read"),
+    ),
+    Quantity(
+        "relation.index_hit_share",
+        "share of its blocks found in memory",
+        "%",
+        MORE,
+        RELATIONS.share("idx_blks_hit", "idx_blks_read"),
+    ),
+    Quantity(
+        "relation.frozen_xid_age", "age of relfrozenxid", "xids", NEITHER, RELATIONS.at_end("frozen_xid_age")
+    ),
+    Quantity(
+        "relation.age_growth",
+        "growth of the age of relfrozenxid",
+        "xids",
+        NEITHER,
+        RELATIONS.growth("frozen_xid_age"),
+    ),
+    Quantity("relation.tuple_percent", "live tuples", "%", MORE, PGSTATTUPLE.finally_("tuple_percent")),
+    Quantity(
+        "relation.tuple_percent_growth",
+        "growth of the share of live tuples",
+        "%",
+        MORE,
+        PGSTATTUPLE.growth("tuple_percent"),
+    ),
+    Quantity("relation.dead_percent", "dead tuples", "%", LESS, PGSTATTUPLE.finally_("dead_tuple_percent")),
+    Quantity("relation.free_percent", "free space", "%", LESS, PGSTATTUPLE.finally_("free_percent")),
+    Quantity(
+        "relation.leaf_density",
+        "density of its leaf pages",
+        "%",
+        MORE,
+        PGSTATTUPLE.finally_("avg_leaf_density"),
+    ),
+    Quantity(
+        "relation.leaf_fragmentation",
+        "fragmentation of its leaf pages",
+        "%",
+        LESS,
+        PGSTATTUPLE.finally_("leaf_fragmentation"),
+    ),
+)
+"""Of each table and index."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """One thing that no ``Formula`` computes: ``text`` says what ``statements.py`` or ``samples.py`` does."""
+
+    key: str
+    name: str
+    unit: str
+    better: Better
+    text: str
+
+
+OF_STATEMENTS: Sequence[Told] = (
+    Told("statement.calls", "calls", "calls", NEITHER, "Δ calls"),
+    Told("statement.mean_ms", "mean time", "ms", LESS, "Δ total_exec_time / Δ calls"),
+    Told(
+        "statement.stddev_ms",
+        "standard deviation of the time",
+        "ms",
+        LESS,
+        "of the calls between the readings, from calls, mean and stddev of both",
+    ),
+    Told("statement.total_ms", "total time", "ms", NEITHER, "Δ total_exec_time"),
+    Told(
+        "statement.share_of_time",
+        "share of all statements' time",
+        "%",
+        NEITHER,
+        "Δ total_exec_time / Δ total_exec_time of all",
+    ),
+    Told("statement.rows_per_call", "rows per call", "rows/call", NEITHER, "Δ rows / Δ calls"),
+    Told(
+        "statement.blocks_hit_per_call",
+        "blocks found in memory per call",
+        "blocks/call",
+        LESS,
+        "Δ shared_blks_hit / Δ calls",
+    ),
+    Told(
+        "statement.blocks_read_per_call",
+        "blocks read per call",
+        "blocks/call",
+        LESS,
+        "Δ shared_blks_read / Δ calls",
+    ),
+    Told(
+        "statement.blocks_dirtied_per_call",
+        "blocks dirtied per call",
+        "blocks/call",
+        LESS,
+        "Δ shared_blks_dirtied / Δ calls",
+    ),
+    Told(
+        "statement.blocks_written_per_call",
+        "blocks written per call",
+        "blocks/call",
+        LESS,
+        "Δ shared_blks_written / Δ calls",
+    ),
+    Told("statement.wal_bytes_per_call", "WAL per call", "B/call", LESS, "Δ wal_bytes / Δ calls"),
+    Told("statement.fpi_per_call", "full-page images per call", "pages/call", LESS, "Δ wal_fpi / Δ calls"),
+    Told(
+        "statement.read_ms_per_call",
+        "read time per call",
+        "ms/call",
+        LESS,
+        "Δ shared_blk_read_time / Δ calls",
+    ),
+    Told(
+        "statement.write_ms_per_call",
+        "write time per call",
+        "ms/call",
+        LESS,
+        "Δ shared_blk_write_time / Δ calls",
+    ),
+    Told("statement.plan_mean_ms", "mean planning time", "ms", LESS, "Δ total_plan_time / Δ plans"),
+)
+"""Of each statement."""
+
+OF_SAMPLES: Sequence[Told] = (
+    Told("host.server_share", "server's share of the CPU", "%", NEITHER, "its processes / all CPU time"),
+    Told("host.driver_share", "driver's share of the CPU", "%", NEITHER, "its process / all CPU time"),
+    Told("host.rest_share", "share of the CPU of all others", "%", LESS, "busy − stolen − server − driver"),
+    Told("host.steal_share", "share of the CPU that was stolen", "%", LESS, "stolen / all CPU time"),
+    Told("host.iowait_share", "share of the CPU that waited for I/O", "%", LESS, "iowait / all CPU time"),
+    Told("host.idle_share", "share of the CPU that was idle", "%", NEITHER, "idle / all CPU time"),
+    Told("host.disk_read_per_s", "read from disk", "MiB/s", NEITHER, "Δ disk_read_bytes / s"),
+    Told("host.disk_written_per_s", "written to disk", "MiB/s", NEITHER, "Δ disk_written_bytes / s"),
+    Told("host.disk_busy_share", "share of the time that disks were busy", "%", LESS, "Δ disk_busy_s / s"),
+    Told("host.cpu_pressure", "share of the time that some waited for CPU", "%", LESS, "PSI, some"),
+    Told("host.io_pressure", "share of the time that some waited for I/O", "%", LESS, "PSI, some"),
+    Told("host.memory_pressure", "share of the time that some waited for memory", "%", LESS, "PSI, some"),
+    Told("host.swapped_in_per_s", "read from swap", "MiB/s", LESS, "Δ swap_in_bytes / s"),
+    Told("host.swapped_out_per_s", "written to swap", "MiB/s", LESS, "Δ swap_out_bytes / s"),
+    Told("host.network_in_per_s", "received over the network", "MiB/s", NEITHER, "Δ network_in_bytes / s"),
+    Told("host.network_out_per_s", "sent over the network", "MiB/s", NEITHER, "Δ network_out_bytes / s"),
+    Told("host.memory_available", "memory available, the least", "MiB", NEITHER, "smallest sample"),
+    Told("host.page_cache", "page cache and shared memory", "MiB", NEITHER, "mean of the samples"),
+    Told("host.memory_dirty", "memory to be written to disk, the most", "MiB", NEITHER, "largest sample"),
+    Told(
+        "locks.waiting_backends",
+        "backends that wait for a lock",
+        "backends",
+        LESS,
+        "mean of the samples",
+    ),
+    Told("waits.backends", "active backends", "backends", NEITHER, "backends seen / looks"),
+    Told("wait.share", "share of active time", "%", NEITHER, "backends seen in it / all seen active"),
+    Told("probes.late_s", "latest sample", "s", LESS, "largest late_s"),
+    Told(
+        "probes.us_per_tx", "CPU of the sampling per transaction", "µs/tx", LESS, "probe_cpu_s / transactions"
+    ),
+    Told("trial.start_s", "start of the server", "s", LESS, "until it accepts connections"),
+    Told("trial.restart_s", "restart of the server", "s", LESS, "after the measured part"),
+    Told("trial.recovery_s", "recovery after a crash", "s", LESS, "after the measured part"),
+)
+"""Of the series, and of the trial itself."""
+
+_EVERY: tuple[Quantity | Told, ...] = (*OF_TRIALS, *OF_RELATIONS, *OF_STATEMENTS, *OF_SAMPLES)
+
+BY_KEY: Mapping[str, Quantity | Told] = {of.key: of for of in _EVERY}

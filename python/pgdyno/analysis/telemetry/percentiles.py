@@ -1,0 +1,138 @@
+"""Latency percentiles from merged histograms, never an average of percentiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from pgdyno.analysis.statistics.distributions import binomial_at_most
+from pgdyno.caveats import Caveat, Code, Parameter
+from pgdyno.evidence.records import Arm, Pairs, Trial
+from pgdyno.study.limit import parse_limit
+from pgdyno.study.plan import Study
+
+QUANTILES: dict[str, float] = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
+
+BEYOND_MIN = 10
+"""A quantile is shown where so many values lie beyond it: p99.9 of 500 values is just their maximum."""
+
+
+def merge(histograms: Iterable[Pairs]) -> Pairs:
+    """One histogram of all values. Exact: buckets of HDR histograms of one precision coincide."""
+    every = [pairs for pairs in histograms if len(pairs)]
+    if not every:
+        return np.empty((0, 2), dtype=np.uint64)
+    stacked = np.concatenate(every)
+    values, counts = stacked[np.argsort(stacked[:, 0], kind="stable")].T
+    begins = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
+    return np.column_stack([values[begins], np.add.reduceat(counts, begins)])
+
+
+def quantile_ns(pairs: Pairs, quantile: float) -> int | None:
+    """The smallest recorded value with at least that share of all values at or below it.
+
+    That is definition 1 of Hyndman and Fan, "Sample quantiles in statistical packages", 1996 (numpy's
+    ``inverted_cdf``): it needs no interpolation between buckets. None where the histogram is too small for it
+    (BEYOND_MIN), or empty.
+    """
+    n = int(pairs[:, 1].sum()) if len(pairs) else 0
+    if n == 0 or (quantile < 1 and n * (1 - quantile) < BEYOND_MIN):
+        return None
+    cumulated = np.cumsum(pairs[:, 1])
+    # A share times n can come out a hair above a whole number; a relative nudge keeps the rank right.
+    rank = np.ceil(quantile * n * (1 - 1e-12))
+    return int(pairs[int(np.searchsorted(cumulated, rank)), 0])
+
+
+def quantiles_ms(pairs: Pairs) -> dict[str, float | None]:
+    """Every one of QUANTILES, in milliseconds."""
+    found = {name: quantile_ns(pairs, quantile) for name, quantile in QUANTILES.items()}
+    return {name: None if value is None else value / 1e6 for name, value in found.items()}
+
+
+def limited_ms(pairs: Pairs, answered: int, unanswered: int, quantile: float) -> float | None:
+    """The quantile of all transactions, where those that were never answered (failed, or skipped as the slice
+    ended before their turn) have taken longer than any other: infinite where these are too many.
+
+    None where all of them are too few for it, as in ``quantile_ns``.
+    """
+    every = answered + unanswered
+    if every * (1 - quantile) < BEYOND_MIN or not len(pairs):
+        return None
+    share = quantile * every / answered if answered else math.inf
+    if share > 1:
+        return math.inf
+    cumulated = np.cumsum(pairs[:, 1])
+    rank = np.ceil(share * int(cumulated[-1]) * (1 - 1e-12))
+    return int(pairs[int(np.searchsorted(cumulated, rank)), 0]) / 1e6
+
+
+def curve_ms(pairs: Pairs, points: int = 120) -> list[tuple[float, float]]:
+    """(share of values beyond, latency in ms), evenly on a log axis of the share: for a chart.
+
+    The share beyond goes from 0.5 down to 1 / n.
+    """
+    n = int(pairs[:, 1].sum()) if len(pairs) else 0
+    if n < 2:
+        return []
+    beyond = np.geomspace(0.5, 1 / n, points)
+    cumulated = np.cumsum(pairs[:, 1])
+    ranks = np.clip(np.ceil((1 - beyond) * n * (1 - 1e-12)), 1, n)
+    values = pairs[np.searchsorted(cumulated, ranks), 0]
+    return [(float(share), float(value) / 1e6) for share, value in zip(beyond, values, strict=True)]
+
+
+def mean_us(pairs: Pairs) -> float | None:
+    """The mean, within the precision of the buckets (HdrHistogram: three digits); None of an empty one."""
+    n = int(pairs[:, 1].sum()) if len(pairs) else 0
+    return float(pairs[:, 0].astype(float) @ pairs[:, 1].astype(float)) / n / 1e3 if n else None
+
+
+ALARM = 0.05
+"""At the highest rate that keeps a limit, half of the windows miss it by chance: fewer that keep it than half
+must be too few to be chance, by the sign test.
+"""
+
+
+def limited_by_trial(
+    plan: Study, trials: Sequence[Trial], histograms: Mapping[int, Mapping[str, Pairs]]
+) -> dict[int, float | None]:
+    """Trial id → the quantile in ms, infinite where too many were not answered; of no limit nothing."""
+    if plan.capacity is None:
+        return {}
+    limit = parse_limit(plan.capacity)
+    found = {}
+    for trial in trials:
+        if trial.trial in histograms:
+            counts = [of for piece in trial.measured for of in piece.kinds.values()]
+            answered = sum(of.executed for of in counts)
+            every = sum(of.all for of in counts)
+            pairs = merge(histograms[trial.trial].values())
+            found[trial.trial] = limited_ms(pairs, answered, every - answered, limit.quantile)
+    return found
+
+
+def not_kept(
+    plan: Study, arms: Sequence[Arm], trials: Sequence[Trial], limited: Mapping[int, float | None]
+) -> list[Caveat]:
+    """Arms that did not keep the limit when they were measured at the rates that the search had found."""
+    if plan.capacity is None:
+        return []
+    limit_ms = 1e3 * parse_limit(plan.capacity).latency_s
+    found = []
+    for arm in arms:
+        known = [
+            ms for trial in trials if trial.arm == arm.arm and (ms := limited.get(trial.trial)) is not None
+        ]
+        kept = sum(ms < limit_ms for ms in known)
+        if known and binomial_at_most(kept, len(known), 0.5) <= ALARM:
+            names: dict[str, Parameter] = {
+                "arm": arm.name,
+                "limit": plan.capacity,
+                "kept": kept,
+                "blocks": len(known),
+            }
+            found.append(Caveat(Code.CAPACITY_NOT_SUSTAINED, names))
+    return found

@@ -1,0 +1,396 @@
+"""Telemetry of one trial: readings, series and CPU profile as values by key.
+
+    telemetry = {
+        trial.trial: of_trial(trial, evidence.readings(trial.trial), evidence.series(trial.trial))
+        for trial in trials if trial.status is TrialStatus.OK
+    }
+    effects_on(arms, trials, told_of(telemetry), telemetry, plan.confidence)
+    levels(trials_of_an_arm, telemetry, plan.confidence)
+
+``quantities.py`` and ``quantities_of_parts.py`` say what there is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from pgdyno.analysis.statistics.effect import level_of
+from pgdyno.analysis.telemetry import client_time
+from pgdyno.analysis.telemetry.client_time import ClientTime
+from pgdyno.analysis.telemetry.counters import OTHERS, RESET, Gauges, Row, Window, identity, number, window
+from pgdyno.analysis.telemetry.metrics import CAPACITY, DRIVER_CPU, NOPM, SERVER_CPU, TPM, TPS, Metric
+from pgdyno.analysis.telemetry.object_quantities import BY_KEY, OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS, Told
+from pgdyno.analysis.telemetry.quantities import OF_TRIALS, Quantity
+from pgdyno.analysis.telemetry.samples import WAITS, keyed, of_samples
+from pgdyno.analysis.telemetry.statements import statements
+from pgdyno.caveats import Caveat, Code
+from pgdyno.estimate import Better, Estimate
+from pgdyno.evidence.records import (
+    OF_SEVERAL_ARMS,
+    Arm,
+    Reading,
+    Series,
+    Slice,
+    StudyRecord,
+    Trial,
+    TrialStatus,
+)
+from pgdyno.units import US_PER_S
+
+PROFILE = "profile"
+"""The probe."""
+
+
+Stack = tuple[str, ...]
+"""From the outermost function to the innermost."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """``us_per_tx``: microseconds of the server's CPU time by stack, per transaction. ``samples`` in all."""
+
+    us_per_tx: Mapping[Stack, float]
+    samples: int
+    hz: int
+
+    @property
+    def sampled_s(self) -> float:
+        """The CPU time that the samples stand for."""
+        return self.samples / self.hz
+
+    @property
+    def own(self) -> dict[str, float]:
+        """By function, without what it called."""
+        found: dict[str, float] = {}
+        for stack, us in self.us_per_tx.items():
+            found[stack[-1]] = found.get(stack[-1], 0.0) + us
+        return found
+
+
+def profile_of(
+    rows: Sequence[Mapping[str, float | int | str | None]], transactions: float | None
+) -> Profile | None:
+    """Of what ``probe.profile`` has written down; None where there is nothing, or no transaction."""
+    if not rows or not transactions:
+        return None
+    hz = int(rows[0].get("hz") or 0)
+    if not hz:
+        return None
+    us = US_PER_S / hz / transactions
+    stacks = {tuple(str(row["stack"]).split(";")): us * float(row.get("n") or 0) for row in rows[1:]}
+    return Profile(stacks, int(rows[0].get("samples") or 0), hz)
+
+
+VERSION_LACKS = re.compile(r"needs PostgreSQL \d+: this is \d+")
+"""The reason that ``probe.server`` gives where a version has nothing to read."""
+
+NAME_LENGTH_MAX = 60
+"""Of a statement in the name of a metric; its key has all of it."""
+
+STATEMENTS_MAX = 20
+"""Compared statements, those with the most time: a verdict on the fiftieth says nothing about a workload."""
+
+RELATIONS_MAX = 40
+"""Compared tables and indexes, the largest."""
+
+WAITS_MAX = 20
+"""Compared kinds of waiting, those with the largest share."""
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """Of one trial. ``values``: by key; of a statement, a table or an index with its name after a colon.
+
+    ``statements``, ``relations`` and ``waits``: their names, the one with the most time or bytes first.
+    ``missing``: why a probe gave nothing, by its name. ``elapsed_s``: from the first reading to the last.
+    ``machine``: what its counters grew by in that time.
+    ``time``: what it tells of where transactions spend theirs.
+    """
+
+    values: Mapping[str, float]
+    statements: Sequence[str]
+    relations: Sequence[str]
+    missing: Mapping[str, str]
+    waits: Sequence[str] = ()
+    elapsed_s: float | None = None
+    machine: Mapping[str, float] = field(default_factory=dict)
+    profile: Profile | None = None
+    time: ClientTime = field(default_factory=ClientTime)
+
+    @property
+    def reset(self) -> list[str]:
+        """The probes whose counters were reset in between."""
+        return [probe for probe, reason in self.missing.items() if reason == RESET]
+
+
+def parted(key: str) -> tuple[str, str]:
+    """The inverse; of a whole trial's key the second is empty."""
+    of, _, part = key.partition(":")
+    return of, part
+
+
+def of_trial(
+    trial: Trial,
+    readings: Sequence[Reading],
+    series: Mapping[str, Series] | None = None,
+    *,
+    is_duet: bool = False,
+) -> Telemetry:
+    """Everything that its probes tell. ``series``: by probe."""
+    driven_s = sum(piece.drained_s - piece.opened_s for piece in trial.measured)
+    w = window(readings, trial.transactions, driven_s)
+    values = _values(OF_TRIALS, w)
+    found = statements(w.growths.get("statements", ()))
+    of_all_ms = max(w.delta("statements", "total_exec_time") or 0.0, sum(one.top_ms for one in found))
+    for statement in found:
+        for key, value in statement.values(of_all_ms).items():
+            values[keyed(f"statement.{key}", statement.text)] = value
+    relations = _relations(w)
+    for name, of in relations.items():
+        values |= {keyed(key, name): value for key, value in _values(OF_RELATIONS, of).items()}
+    sampled, waits = of_samples(trial, series or {}, is_duet=is_duet)
+    own = {"start_s": trial.start_s, "restart_s": trial.restart_s, "recovery_s": trial.recovery_s}
+    values |= sampled | {f"trial.{key}": value for key, value in own.items() if value is not None}
+    if trial.probe_cpu_s is not None and trial.transactions:
+        values["probes.us_per_tx"] = US_PER_S * trial.probe_cpu_s / trial.transactions
+    time = client_time.of_trial(trial, w, found, (series or {}).get(WAITS))
+    return Telemetry(
+        values,
+        [statement.text for statement in found],
+        list(relations),
+        w.missing,
+        waits,
+        w.elapsed_s,
+        _machine(w),
+        profile_of(w.last.get(PROFILE, ()), trial.transactions),
+        time,
+    )
+
+
+def _machine(w: Window) -> dict[str, float]:
+    """Of its gauges it is a difference, too, which nobody asks for."""
+    rows = [row for gauges in (w.first, w.last) for row in gauges.get("host", ())[:1]]
+    if len(rows) < 2:
+        return {}
+    found = {name: (number(rows[0], name), number(rows[1], name)) for name in rows[1]}
+    return {name: b - a for name, (a, b) in found.items() if a is not None and b is not None}
+
+
+def _values(quantities: Iterable[Quantity], w: Window) -> dict[str, float]:
+    found = {quantity.key: quantity.formula.of(w) for quantity in quantities}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _relations(w: Window) -> dict[str, Window]:
+    """A window for each table and index, with its own rows alone; the largest first.
+
+    Named without its schema, but where two schemas have the same name.
+    """
+    listed = [row for row in w.last.get("relations", ()) if row.get("kind") != OTHERS]
+    times = Counter(str(row.get("name")) for row in listed)
+    growths = _grouped((identity("relations", of.end), of) for of in w.growths.get("relations", ()))
+    first, last, final = (_by_relation(gauges) for gauges in (w.first, w.last, w.final))
+    found = {}
+    for row in listed:
+        name, own = str(row.get("name")), identity("relations", row)
+        found[name if times[name] == 1 else f"{row.get('schema')}.{name}"] = replace(
+            w,
+            growths={"relations": growths.get(own, [])},
+            first={probe: of.get(own, []) for probe, of in first.items()},
+            last={probe: of.get(own, []) for probe, of in last.items()},
+            final={probe: of.get(own, []) for probe, of in final.items()},
+        )
+    return found
+
+
+T = TypeVar("T")
+Relation = tuple[object, ...]
+"""What tells a table or an index from others."""
+
+
+def _by_relation(gauges: Gauges) -> dict[str, dict[Relation, list[Row]]]:
+    """The rows of the probes that have some of each."""
+    return {
+        probe: _grouped((identity(probe, row), row) for row in gauges.get(probe, ()))
+        for probe in ("relations", "pgstattuple")
+    }
+
+
+def _grouped(rows: Iterable[tuple[Relation, T]]) -> dict[Relation, list[T]]:
+    found: dict[Relation, list[T]] = {}
+    for relation, row in rows:
+        found.setdefault(relation, []).append(row)
+    return found
+
+
+def told_of(telemetry: Mapping[int, Telemetry]) -> list[Metric]:
+    """What some trial has a value of, in the order of the definitions; of parts those that come first."""
+    known = {key for of in filled(telemetry).values() for key in of}
+    found = [_metric(q, q.key, q.name, telemetry) for q in OF_TRIALS if q.key in known]
+    found += [_metric(q, q.key, q.name, telemetry) for q in OF_SAMPLES if q.key in known]
+    parts: list[tuple[Sequence[Quantity | Told], list[str]]] = [
+        (OF_STATEMENTS, _first(telemetry, lambda of: of.statements, STATEMENTS_MAX)),
+        (OF_RELATIONS, _first(telemetry, lambda of: of.relations, RELATIONS_MAX)),
+        (OF_SAMPLES, _first(telemetry, lambda of: of.waits, WAITS_MAX)),
+    ]
+    for quantities, names in parts:
+        for part in names:
+            for quantity in quantities:
+                if (key := keyed(quantity.key, part)) in known:
+                    found.append(_metric(quantity, key, f"{quantity.name}, {_short(part)}", telemetry))
+    return found
+
+
+def levels(
+    trials: Iterable[Trial],
+    telemetry: Mapping[int, Telemetry],
+    confidence: float,
+    keys: Collection[str] | None = None,
+) -> dict[str, Estimate]:
+    """An arm's own values by key, over its trials that have telemetry: what cannot be compared, too.
+
+    Of ``keys`` only, where they are given.
+    """
+    by_block: dict[str, dict[int, float]] = {}
+    values = filled(telemetry)
+    for trial in trials:
+        for key, value in values.get(trial.trial, {}).items():
+            if keys is None or key in keys:
+                by_block.setdefault(key, {})[trial.block] = value
+    found = {key: level(key, of, confidence) for key, of in by_block.items()}
+    return {key: estimate for key, estimate in found.items() if estimate is not None}
+
+
+def filled(telemetry: Mapping[int, Telemetry]) -> dict[int, Mapping[str, float]]:
+    """The values by trial; what nobody waited for in a trial, but in another one, has a share of 0 there."""
+    seen = {keyed("wait.share", name): 0.0 for of in telemetry.values() for name in of.waits}
+    return {trial: {**(seen if of.waits else {}), **of.values} for trial, of in telemetry.items()}
+
+
+def _first(telemetry: Mapping[int, Telemetry], of: Callable[[Telemetry], Sequence[str]], n: int) -> list[str]:
+    """The names that come first in the trials."""
+    places: dict[str, int] = {}
+    for trial in telemetry.values():
+        for place, name in enumerate(of(trial)):
+            places[name] = min(place, places.get(name, place))
+    return sorted(places, key=lambda name: places[name])[:n]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= NAME_LENGTH_MAX else f"{text[: NAME_LENGTH_MAX - 1]}…"
+
+
+def _metric(quantity: Quantity | Told, key: str, name: str, telemetry: Mapping[int, Telemetry]) -> Metric:
+    def value(trial: Trial, _slices: Sequence[Slice]) -> float | None:
+        of = telemetry.get(trial.trial)
+        found = None if of is None else of.values.get(key)
+        return found if found is not None and found > 0 else None  # only that has a logarithm
+
+    return Metric(key, name, f"{name}, {quantity.unit}", quantity.unit, quantity.better, value)
+
+
+def level(key: str, by_block: Mapping[int, float], confidence: float) -> Estimate | None:
+    """An arm's own value of a key over its blocks."""
+    of = BY_KEY[parted(key)[0]]
+    return level_of(by_block, of.unit, of.better, confidence)
+
+
+def not_in_version(
+    arms: Sequence[Arm], trials: Sequence[Trial], telemetry: Mapping[int, Telemetry]
+) -> dict[int, dict[str, str]]:
+    """Arm → probe → reason, of the probes that the arm's version just does not have: a fact, not a caveat."""
+    found: dict[int, dict[str, str]] = {arm.arm: {} for arm in arms}
+    for trial in trials:
+        if trial.trial in telemetry:
+            missing = telemetry[trial.trial].missing
+            found[trial.arm] |= {
+                p: reason for p, reason in missing.items() if VERSION_LACKS.fullmatch(reason)
+            }
+    return {arm: probes for arm, probes in found.items() if probes}
+
+
+def telemetry_caveats(
+    arms: Sequence[Arm], trials: Sequence[Trial], telemetry: Mapping[int, Telemetry]
+) -> list[Caveat]:
+    """What could not be measured and why, each reason once for an arm; and statistics that were reset.
+
+    Not what ``not_in_version``, or the caveat of a server that arms share, tells.
+    """
+    found = []
+    for arm in arms:
+        mine = [
+            telemetry[trial.trial] for trial in trials if trial.arm == arm.arm and trial.trial in telemetry
+        ]
+        for probe in sorted({probe for of in mine for probe in of.reset}):
+            n = sum(probe in of.reset for of in mine)
+            found.append(Caveat(Code.STATISTICS_RESET, {"probe": probe, "arm": arm.name, "trials": n}))
+        by_reason: dict[str, dict[str, None]] = {}
+        for of in mine:
+            for probe, reason in of.missing.items():
+                if reason not in (RESET, OF_SEVERAL_ARMS) and not VERSION_LACKS.fullmatch(reason):
+                    by_reason.setdefault(reason, {})[probe] = None
+        for reason, probes in by_reason.items():
+            names = {"probes": ", ".join(probes), "arm": arm.name, "reason": reason}
+            found.append(Caveat(Code.PROBE_UNAVAILABLE, names))
+    return found
+
+
+Levels = Mapping[str, str]
+"""factor → the name of its level."""
+
+EVERYWHERE: Sequence[Metric] = (TPS, TPM, NOPM, CAPACITY, SERVER_CPU, DRIVER_CPU)
+"""Known of every workload that has them, whichever its verdict is about."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One value of one case: ``by_block`` is arm → block → value."""
+
+    unit: str
+    better: Better
+    by_block: Mapping[int, Mapping[int, float]]
+
+
+@dataclass(frozen=True)
+class CaseValues:
+    """``arms`` are the levels of each, by its number; ``values`` by the metric's key."""
+
+    name: str
+    levels: Levels
+    arms: Sequence[Levels]
+    values: Mapping[str, Measured]
+    confidence: float
+
+
+def case_values(
+    study: StudyRecord,
+    trials: Sequence[Trial],
+    metrics: Sequence[Metric] = (),
+    telemetry: Mapping[int, Telemetry] | None = None,
+) -> CaseValues:
+    """Of a case's ok trials. ``telemetry``: by trial id; ``metrics``: beside those known everywhere."""
+    ok = [trial for trial in trials if trial.status is TrialStatus.OK]
+    found: dict[str, dict[int, dict[int, float]]] = {}
+    units: dict[str, tuple[str, Better]] = {}
+    for metric in {metric.key: metric for metric in (*EVERYWHERE, *metrics)}.values():
+        units[metric.key] = (metric.unit, metric.better)
+        for trial in ok:
+            if (value := metric.value(trial, trial.measured)) is not None:
+                found.setdefault(metric.key, {}).setdefault(trial.arm, {})[trial.block] = value
+    for trial in ok:
+        of = (telemetry or {}).get(trial.trial)
+        for key, value in of.values.items() if of else ():
+            told = BY_KEY[parted(key)[0]]
+            units[key] = (told.unit, told.better)
+            found.setdefault(key, {}).setdefault(trial.arm, {})[trial.block] = value
+    return CaseValues(
+        name=study.case,
+        levels={factor: str(level) for factor, level in study.levels.items()},
+        arms=[dict(levels) for levels in study.arm_levels],
+        values={key: Measured(*units[key], by_block) for key, by_block in found.items()},
+        confidence=study.plan.confidence,
+    )
