@@ -18,8 +18,8 @@ from pgdyno.interruption import Interruption
 from pgdyno.lab.noise_history import History, history_path
 from pgdyno.lab.progress import BlockBegan, Progress, Watch
 from pgdyno.lab.study import Request, resume_study, start_study
-from pgdyno.report import as_csv, as_json, html, markdown
-from pgdyno.report.study import build_study
+from pgdyno.report import csv_format, html_format, json_format, markdown_format
+from pgdyno.report.study_report import build_study
 from pgdyno.server.build import Build
 from pgdyno.study import calibration
 from pgdyno.study.aa import doubled_after
@@ -83,9 +83,9 @@ def test_an_aa_block_runs_beside_the_arms_is_shown_nowhere_and_remembered(
     assert len(found.first.noise.log_ratios) == 1
     assert [of.trials_ok for of in found.first.arms] == [2, 2]
     report = build_study(found)
-    for text in (html.to_html(report), markdown.to_markdown(report), as_csv.to_csv(report)):
+    for text in (html_format.to_html(report), markdown_format.to_markdown(report), csv_format.to_csv(report)):
         assert "twin)" not in text
-    assert '"aa_blocks": 1' in as_json.to_json(report)
+    assert '"aa_blocks": 1' in json_format.to_json(report)
     # The next study of the same load, here of a single block, begins with what this one has seen.
     again = tmp_path / "again.sqlite"
     with Interruption() as interruption:

@@ -14,7 +14,7 @@ from pgdyno.evidence.records import Ending, TrialStatus
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import Progress, Watch
 from pgdyno.lab.study import Request, start_study
-from pgdyno.report.study import build_study
+from pgdyno.report.study_report import build_study
 from pgdyno.server.build import Build
 from pgdyno.study.arm import parse_arms
 from pgdyno.study.cases import only_case

@@ -26,7 +26,7 @@ from pgdyno.lab.study import Request, start_study
 from pgdyno.probe.sample import sample, sample_waits
 from pgdyno.probe.sampled_server import Target
 from pgdyno.probe.sampler import Sampler, monotonic_of
-from pgdyno.report.model import Report
+from pgdyno.report.case_report import Report
 from pgdyno.server.build import Build
 from pgdyno.server.running import Server
 from pgdyno.study.arm import parse_arm

@@ -27,9 +27,9 @@ from pgdyno.cli.run import _as_asked, _naming_who_refused_aa
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Ending
 from pgdyno.evidence.writer import Writer
-from pgdyno.report import as_json, html, markdown
-from pgdyno.report import gate as wording
-from pgdyno.report.study import build_study
+from pgdyno.report import gate_section as wording
+from pgdyno.report import html_format, json_format, markdown_format
+from pgdyno.report.study_report import build_study
 from pgdyno.study.aa import BLOCKS_PER_AA, aa_study, doubled_after, share_of_time, why_none
 from pgdyno.study.arm import parse_arms
 from pgdyno.study.cases import cases_of
@@ -252,7 +252,11 @@ def test_aa_blocks_are_in_no_result(tmp_path: Path) -> None:
     assert len(first.trials) == 24
     report = build_study(found)
     assert report.only is not None
-    for text in (html.to_html(report), markdown.to_markdown(report), as_json.to_json(report)):
+    for text in (
+        html_format.to_html(report),
+        markdown_format.to_markdown(report),
+        json_format.to_json(report),
+    ):
         assert "twin)" not in text
     assert "noise floor" in report.only.noise
     assert "no false alarm" in report.only.noise
@@ -303,7 +307,7 @@ def test_of_days_alike_one_in_twenty_is_left_out() -> None:
 
 
 def build_study_noise(found: object) -> str:
-    from pgdyno.report.noise import sentence
+    from pgdyno.report.noise_section import sentence
 
     return sentence(found)  # type: ignore[arg-type]
 

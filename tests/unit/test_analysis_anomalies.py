@@ -26,8 +26,8 @@ from pgdyno.analysis.statistics.outliers import (
 )
 from pgdyno.estimate import Better
 from pgdyno.evidence.reader import Evidence
-from pgdyno.report.as_json import as_object
-from pgdyno.report.model import build
+from pgdyno.report.case_report import build
+from pgdyno.report.json_format import as_object
 
 NOISE_PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "noise.md").read_text("utf-8")
 STEAL = Synthetic(blocks=10, slices=2, slowed={(7, 1): 0.5}, stolen={(7, 1): 0.12})

@@ -19,9 +19,9 @@ from pgdyno.evidence.records import Ending
 from pgdyno.lab.looking import looks_into
 from pgdyno.lab.progress import Looked, Progress
 from pgdyno.lab.trial import Lab
-from pgdyno.report.as_json import to_json
-from pgdyno.report.markdown import to_markdown
-from pgdyno.report.study import build_study
+from pgdyno.report.json_format import to_json
+from pgdyno.report.markdown_format import to_markdown
+from pgdyno.report.study_report import build_study
 
 STOPPING = Synthetic(stops_on_verdict=True, ended=Ending.VERDICT)
 

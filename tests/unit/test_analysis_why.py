@@ -30,7 +30,7 @@ from pgdyno.analysis.telemetry.client_time import ClientTime, Looks, kind_of, lo
 from pgdyno.analysis.telemetry.counters import Growth, Window
 from pgdyno.analysis.telemetry.statements import statements
 from pgdyno.evidence.records import Counts, Series, Slice, Trial
-from pgdyno.report.why_sentences import sentences
+from pgdyno.report.why_section import sentences
 from pgdyno.study.schedule import Role
 
 CLIENTS, CONFIDENCE = 8, 0.95

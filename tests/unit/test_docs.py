@@ -19,8 +19,8 @@ from pgdyno.analysis.telemetry.percentiles import quantiles_ms
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
 from pgdyno.evidence.records import TrialStatus
-from pgdyno.report.as_csv import COLUMNS, to_csv
-from pgdyno.report.as_json import to_json
+from pgdyno.report.csv_format import COLUMNS, to_csv
+from pgdyno.report.json_format import to_json
 from pgdyno.study.cases import cases_of
 from pgdyno.study.file import PARAMETERS, StudyFile
 from pgdyno.study.reading import read_study

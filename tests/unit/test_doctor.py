@@ -43,7 +43,7 @@ from pgdyno.probe.machine.load import Counters, Load
 from pgdyno.probe.machine.memory import Memory
 from pgdyno.probe.machine.processor import Processor
 from pgdyno.probe.machine.state import State
-from pgdyno.report.background import machine
+from pgdyno.report.background_tables import machine
 from pgdyno.server.catalogue import Catalogue
 from pgdyno.study.arm import ArmSpec
 from pgdyno.study.pgbench import PgbenchParameters

@@ -23,7 +23,7 @@ from pgdyno.cli.report import read_hosts, read_report
 from pgdyno.errors import UsageError
 from pgdyno.estimate import Better
 from pgdyno.evidence.records import Ending, TrialStatus
-from pgdyno.report.summary import to_summary
+from pgdyno.report.ci_summary import to_summary
 
 SLOWER = Synthetic(effects=(1, 0.9), blocks=8, slices=4)
 FASTER = replace(SLOWER, effects=(1, 1.1))

@@ -19,8 +19,8 @@ from pgdyno.evidence.records import Ending
 from pgdyno.interruption import Interruption
 from pgdyno.lab import study as lab_study
 from pgdyno.lab.trial import Lab
-from pgdyno.report.markdown import to_markdown
-from pgdyno.report.study import build_study
+from pgdyno.report.markdown_format import to_markdown
+from pgdyno.report.study_report import build_study
 
 
 @contextmanager

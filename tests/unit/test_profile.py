@@ -32,8 +32,8 @@ from pgdyno.probe.profile import (
     rows_of,
     stacks_of,
 )
-from pgdyno.report import profile as words
-from pgdyno.report.flames import NARROWEST, WIDTH, flames
+from pgdyno.report import profile_section as words
+from pgdyno.report.profile_section import NARROWEST, WIDTH, flames
 
 SCRIPT = """postgres
 \t          55a1c3 pg_comp_crc32c

@@ -16,8 +16,8 @@ from test_report import FORMS, plain
 from pgdyno.analysis.telemetry.percentiles import limited_ms
 from pgdyno.cli.report import read_report
 from pgdyno.errors import UsageError
-from pgdyno.report.sections import Section
-from pgdyno.report.study import StudyReport
+from pgdyno.report.section import Section
+from pgdyno.report.study_report import StudyReport
 from pgdyno.study.limit import LatencyLimit, parse_limit
 from pgdyno.study.search import crossing
 

@@ -16,10 +16,10 @@ from test_report import FORMS
 from pgdyno.analysis.causes.throughput_dips import ArmDips, Coincidence, Dip
 from pgdyno.analysis.telemetry.events import Event
 from pgdyno.cli.report import read_report
-from pgdyno.report import dips
-from pgdyno.report.as_csv import to_csv
-from pgdyno.report.model import build
-from pgdyno.report.study import StudyReport
+from pgdyno.report import dips_section
+from pgdyno.report.case_report import build
+from pgdyno.report.csv_format import to_csv
+from pgdyno.report.study_report import StudyReport
 
 CHECKPOINTS = Coincidence(Event.CHECKPOINT, 2, 0.1, 0.004, is_cause=True)
 CHANCE = Coincidence(Event.WAL_SEGMENT, 3, 2.5, 0.6, is_cause=False)
@@ -56,7 +56,7 @@ def test_the_sentence_says_how_many_with_what_and_what_they_cost(built: StudyRep
 
 def test_the_table_has_a_row_a_cause_and_one_for_what_is_unexplained(built: StudyReport) -> None:
     assert built.only is not None
-    (table,) = (table for table in built.only.tables if table.title == dips.TITLE)
+    (table,) = (table for table in built.only.tables if table.title == dips_section.TITLE)
     assert table.rows == [
         ["18", "all", "3", "–", "6.7", "1.8"],
         ["", "checkpoint", "2", "0.10", "5.0", "1.7"],
@@ -105,4 +105,4 @@ def test_without_dips_nothing_is_said(tmp_path: Path) -> None:
     report = read_report(tmp_path / "e").only
     assert report is not None
     assert report.dips == []
-    assert dips.TITLE not in [table.title for table in report.tables]
+    assert dips_section.TITLE not in [table.title for table in report.tables]

@@ -16,7 +16,7 @@ from pgdyno.analysis.findings.factor_effects import design_of
 from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.cli.report import read_report
 from pgdyno.evidence.reader import Evidence
-from pgdyno.report.study import StudyReport
+from pgdyno.report.study_report import StudyReport
 
 ARMS = tuple({"server": server, "settings": of} for server in ("17", "18") for of in ("old", "new"))
 CASE = Synthetic(

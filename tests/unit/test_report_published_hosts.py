@@ -16,9 +16,9 @@ from pgdyno.analysis.findings.pooled_hosts import OverHosts
 from pgdyno.cli.main import run
 from pgdyno.errors import UsageError
 from pgdyno.estimate import ABSENT
-from pgdyno.report.hosts import build_hosts
-from pgdyno.report.html import to_html
-from pgdyno.report.markdown import to_markdown
+from pgdyno.report.hosts_report import build_hosts
+from pgdyno.report.html_format import to_html
+from pgdyno.report.markdown_format import to_markdown
 
 OF_17, OF_18 = {"server": "17"}, {"server": "18"}
 ARMS = (OF_17, OF_18)

@@ -16,10 +16,10 @@ from pgdyno.analysis.findings.scalability import _peak, _peaks_least, _peaks_mos
 from pgdyno.analysis.statistics.usl import Law
 from pgdyno.cli.report import read_report
 from pgdyno.estimate import ABSENT, Better, Estimate
-from pgdyno.report.scalability import _peak_interval
-from pgdyno.report.sections import Section
-from pgdyno.report.study import StudyReport
-from pgdyno.report.terminal import _fitting
+from pgdyno.report.scalability_section import _peak_interval
+from pgdyno.report.section import Section
+from pgdyno.report.study_report import StudyReport
+from pgdyno.report.terminal_format import _fitting
 
 ARMS = ({"server": "17"}, {"server": "18"})
 CASE = Synthetic(arms=ARMS, blocks=6, slices=1, noise=0.004, effects=(1, 1.1))

@@ -17,9 +17,9 @@ from pgdyno.analysis.findings.published_tables import OwnCell, OwnTable
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
 from pgdyno.estimate import ABSENT, Better, Estimate
-from pgdyno.report.published import AS_ABOVE, beside_ours
-from pgdyno.report.study import StudyReport
-from pgdyno.report.tables import level_text
+from pgdyno.report.published_section import AS_ABOVE, beside_ours
+from pgdyno.report.result_tables import level_text
+from pgdyno.report.study_report import StudyReport
 
 CHANGE = {"key": "workload.warehouses", "before": "2000", "after": "16", "why": "the memory is smaller"}
 CASES = (

@@ -7,7 +7,7 @@ from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.cli.report import read_report
-from pgdyno.report.tables import checks
+from pgdyno.report.result_tables import checks
 from pgdyno.workload.check import Check
 
 

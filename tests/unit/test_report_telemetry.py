@@ -20,7 +20,7 @@ from pgdyno.analysis.telemetry.trial_telemetry import VERSION_LACKS
 from pgdyno.caveats import Code
 from pgdyno.cli.report import read_report
 from pgdyno.probe import server
-from pgdyno.report.study import StudyReport
+from pgdyno.report.study_report import StudyReport
 
 PROBED = Synthetic(effects=(1.0, 1.1), blocks=6, probed=True)
 

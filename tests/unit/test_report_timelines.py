@@ -15,7 +15,7 @@ from pgdyno.analysis.telemetry.throughput_series import POINTS_MAX, Point, throu
 from pgdyno.cli.report import read_report
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Executed, Series
-from pgdyno.report.html import to_html
+from pgdyno.report.html_format import to_html
 from pgdyno.report.svg import Scale
 from pgdyno.report.timelines import TICKS_APART, checkpoint_ticks, wal_rate
 from pgdyno.study.schedule import Role

@@ -16,13 +16,13 @@ from synthetic_study import Synthetic, write_study
 from test_report import FORMS
 
 from pgdyno.cli.report import read_report
-from pgdyno.report.as_csv import to_csv
-from pgdyno.report.as_json import to_json
-from pgdyno.report.charts_of_why import WIDTH
-from pgdyno.report.html import to_html
-from pgdyno.report.study import StudyReport
-from pgdyno.report.summary import to_summary
-from pgdyno.report.terminal import _table
+from pgdyno.report.ci_summary import to_summary
+from pgdyno.report.csv_format import to_csv
+from pgdyno.report.html_format import to_html
+from pgdyno.report.json_format import to_json
+from pgdyno.report.study_report import StudyReport
+from pgdyno.report.terminal_format import _table
+from pgdyno.report.why_chart import WIDTH
 
 FASTER = Synthetic(effects=(1.0, 1.25), blocks=6, probed=True, noise=0.004)
 

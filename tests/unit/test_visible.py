@@ -16,7 +16,7 @@ from rich.text import Text
 from pgdyno.cli.complaints import complaint
 from pgdyno.cli.console import VisibleConsole, print_json
 from pgdyno.errors import MESSAGE_CHARS_MAX, ConnectError, PgdynoError, UsageError, in_one_line
-from pgdyno.report.visible import visible, visible_json
+from pgdyno.report.hidden_characters import visible, visible_json
 
 HOSTILE = "a\x1b[2J\x1b]0;t\x07\x9b31m\u202eb\u2066\u200f\r\x00\x7f\udc80\U000e0041"
 SHOWN = (

@@ -13,7 +13,7 @@ from rich.segment import Segment
 
 from pgdyno.cli.streams import sane_size, without_output
 from pgdyno.errors import PgdynoError, shortened
-from pgdyno.report.visible import visible, visible_json
+from pgdyno.report.hidden_characters import visible, visible_json
 
 PLAIN = "pgdyno-plain"
 """Error handler of streams (``errors=PLAIN``) for characters that the locale cannot encode."""

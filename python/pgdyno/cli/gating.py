@@ -14,10 +14,10 @@ from pgdyno.analysis.findings.gates import Condition, Gate, gate, parse_conditio
 from pgdyno.cli.console import say
 from pgdyno.cli.place import append_text, require_summary
 from pgdyno.errors import PgdynoError, UsageError
-from pgdyno.report import gate as wording
-from pgdyno.report.hosts import HostsReport
-from pgdyno.report.study import StudyReport
-from pgdyno.report.summary import to_summary
+from pgdyno.report import gate_section as wording
+from pgdyno.report.ci_summary import to_summary
+from pgdyno.report.hosts_report import HostsReport
+from pgdyno.report.study_report import StudyReport
 
 TRIPPED = 3
 """Exit status if a condition holds."""

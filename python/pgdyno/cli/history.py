@@ -18,9 +18,8 @@ from pgdyno.cli.gating import TRIPPED
 from pgdyno.cli.place import require_place_of_text, write_text
 from pgdyno.cli.report import read_findings
 from pgdyno.errors import EvidenceError, PgdynoError, UsageError
-from pgdyno.report.history import NEWEST, HistoryReport, News, as_object, news, untold
-from pgdyno.report.history_page import to_html
-from pgdyno.report.terminal import print_history
+from pgdyno.report.history_report import NEWEST, HistoryReport, News, as_object, news, to_html, untold
+from pgdyno.report.terminal_format import print_history
 
 FILES_MAX = 2000
 """Maximum number of files in one directory: each is read and analyzed."""

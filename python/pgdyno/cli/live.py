@@ -30,7 +30,7 @@ from pgdyno.lab.progress import (
     Step,
     Warned,
 )
-from pgdyno.report.tables import change_text
+from pgdyno.report.result_tables import change_text
 from pgdyno.units import format_duration
 
 SPARKS = "▁▂▃▄▅▆▇█"

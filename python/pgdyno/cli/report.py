@@ -20,13 +20,13 @@ from pgdyno.cli.groups import expanded
 from pgdyno.cli.place import require_place_of_text, write_text
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.evidence.reader import Evidence
-from pgdyno.report.as_csv import to_csv
-from pgdyno.report.as_json import to_json
-from pgdyno.report.hosts import HostsReport, build_hosts
-from pgdyno.report.html import to_html
-from pgdyno.report.markdown import published_as_markdown, to_markdown
-from pgdyno.report.study import StudyReport, build_study
-from pgdyno.report.terminal import print_published, print_terminal
+from pgdyno.report.csv_format import to_csv
+from pgdyno.report.hosts_report import HostsReport, build_hosts
+from pgdyno.report.html_format import to_html
+from pgdyno.report.json_format import to_json
+from pgdyno.report.markdown_format import published_as_markdown, to_markdown
+from pgdyno.report.study_report import StudyReport, build_study
+from pgdyno.report.terminal_format import print_published, print_terminal
 
 _TEXTS = {"md": to_markdown, "csv": to_csv}
 

@@ -17,6 +17,7 @@ from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.statistics.effect import percent_of
 from pgdyno.analysis.telemetry.percentiles import curve_ms
 from pgdyno.estimate import Better, Estimate, decimals_of, given_percent, grouped, signed
+from pgdyno.report.result_tables import kind_text
 from pgdyno.report.svg import (
     Scale,
     circle,
@@ -28,7 +29,6 @@ from pgdyno.report.svg import (
     polyline,
     text,
 )
-from pgdyno.report.tables import kind_text
 
 COLOURS = 6
 """So many arms have a colour of their own; more begin again."""

@@ -1,0 +1,237 @@
+"""The tables behind the results: what was done, on what, and what happened; for who wants to know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.estimate import ABSENT, decimals_of, grouped, share_text
+from pgdyno.evidence.records import TrialStatus
+from pgdyno.report.result_tables import Table, kind_text
+from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.units import format_duration, format_size
+
+SETTINGS_ROWS_MAX = 60
+"""Settings in which arms differ; more than this says that the arms are different systems."""
+
+
+def transactions(findings: Findings) -> Table:
+    """Outcomes per kind and arm, of the measured slices."""
+    numeric = ("ok", "rolled back", "failed", "skipped", "retried", "share")
+    rows = []
+    for kind in findings.kinds:
+        for i, of in enumerate(findings.arms):
+            if kind not in of.counts:
+                continue
+            counts, total = of.counts[kind], sum(each.all for each in of.counts.values())
+            cells = (counts.ok, counts.rolled_back, counts.failed, counts.skipped, counts.retried)
+            rows.append(
+                [
+                    kind_text(kind) if i == 0 else "",
+                    of.arm.name,
+                    *(grouped(cell, 0) for cell in cells),
+                    share_text(counts.all / total) if total else ABSENT,
+                ]
+            )
+    return Table(
+        title="Transactions",
+        columns=("kind", "arm", *numeric),
+        rows=rows,
+        note="Of the trials that count. Rolled back are those that end so by design; retried: attempts.",
+        numeric=frozenset(numeric),
+        long=True,
+    )
+
+
+def workload(findings: Findings) -> Table:
+    """Its parameters."""
+    facts = findings.study.plan.workload.model_dump(exclude={"scripts"})
+    rows = [[name, value or "none"] for name, value in _flat(facts).items()]
+    return Table("Workload", ("", "value"), rows, long=True)
+
+
+EFFECTS = {
+    "all": "account, teller, branch, history",
+    "accounts": "account, history",
+    "none": "nothing",
+    "unknown": "not known",
+}
+
+
+def scripts(findings: Findings) -> Table:
+    """Of pgbench's workload. The texts are in the evidence."""
+    workload = findings.study.plan.workload
+    every = workload.scripts if isinstance(workload, PgbenchParameters) else ()
+    total = sum(script.weight for script in every)
+    rows = [
+        [
+            script.name,
+            grouped(script.weight, 0),
+            share_text(script.weight / total),
+            "pgbench's own" if script.text is None else "a text",
+            EFFECTS[script.effect],
+        ]
+        for script in every
+    ]
+    columns = ("script", "weight", "share", "what it is", "what it changes")
+    return Table("Scripts", columns, rows, numeric=frozenset({"weight", "share"}), long=True)
+
+
+def failures(findings: Findings) -> Table:
+    """Failed transactions of all trials, by arm, kind and SQLSTATE."""
+    found: dict[tuple[str, str, str], tuple[int, str]] = {}
+    names = {of.arm.arm: of.arm.name for of in findings.arms}
+    for trial in findings.trials:
+        for failure in trial.failures:
+            key = (names[trial.arm], failure.kind, failure.sqlstate)
+            n, sample = found.get(key, (0, ""))
+            found[key] = (n + failure.n, sample or failure.sample)
+    rows = [
+        [arm, kind_text(kind), sqlstate, grouped(n, 0), sample]
+        for (arm, kind, sqlstate), (n, sample) in found.items()
+    ]
+    return Table(
+        "Failures", ("arm", "kind", "SQLSTATE", "n", "a message"), rows, "Of all trials.", frozenset({"n"})
+    )
+
+
+PLACES = frozenset(
+    {
+        *("config_file", "data_directory", "external_pid_file", "hba_file", "ident_file"),
+        *("server_version", "server_version_num", "unix_socket_directories"),
+        *("num_os_semaphores", "shared_memory_size", "shared_memory_size_in_huge_pages"),
+    }
+)
+"""What ``SHOW`` gives but nobody set: where a server's files lie, its version, what follows from the rest."""
+
+
+def settings(findings: Findings) -> Table:
+    """The effective settings in which arms differ."""
+    rows = [row for row in _unequal_settings(findings) if ABSENT not in row]
+    note = "Effective settings that are not equal in all arms."
+    if len(rows) > SETTINGS_ROWS_MAX:
+        note += f" {len(rows) - SETTINGS_ROWS_MAX} more are in the evidence."
+    columns = ("setting", *(of.arm.name for of in findings.arms))
+    return Table("Settings that differ", columns, rows[:SETTINGS_ROWS_MAX], note)
+
+
+def settings_of_some(findings: Findings) -> Table:
+    """Those that not every arm's version has."""
+    rows = [row for row in _unequal_settings(findings) if ABSENT in row]
+    columns = ("setting", *(of.arm.name for of in findings.arms))
+    note = f"{ABSENT}: this version does not have it."
+    return Table("Settings that not all versions have", columns, rows, note, long=True)
+
+
+def _unequal_settings(findings: Findings) -> list[list[str]]:
+    effective = []
+    for of in findings.arms:
+        known = [t.settings for t in findings.trials if t.arm == of.arm.arm and t.settings]
+        effective.append(known[-1] if known else of.arm.settings_requested)
+    names = sorted({name for of_arm in effective for name in of_arm} - PLACES)
+    return [
+        [name, *(of_arm.get(name, ABSENT) or "(empty)" for of_arm in effective)]
+        for name in names
+        if len({of_arm.get(name) for of_arm in effective}) > 1
+    ]
+
+
+def servers(findings: Findings) -> Table:
+    """What is known of the servers, their data and their clients."""
+    facts: list[dict[str, str]] = []
+    for of in findings.arms:
+        mine = _flat(of.arm.server)
+        mine |= {f"dataset {key}": value for key, value in _flat(of.arm.dataset).items()}
+        mine["clients"] = str(of.arm.clients)
+        mine["restore"] = format_duration(of.restore_s) if of.restore_s is not None else ABSENT
+        mine["start"] = format_duration(of.start_s) if of.start_s is not None else ABSENT
+        memory = of.driver_memory_bytes
+        mine["driver's memory, peak"] = format_size(memory) if memory is not None else ABSENT
+        facts.append(mine)
+    names = list(dict.fromkeys(name for of_arm in facts for name in of_arm))
+    rows = [[name, *(of_arm.get(name, ABSENT) for of_arm in facts)] for name in names]
+    return Table("Servers", ("", *(of.arm.name for of in findings.arms)), rows, long=True)
+
+
+def trials(findings: Findings) -> Table:
+    """Every trial, with its primary metric."""
+    primary, names = findings.primary, {of.arm.arm: of.arm.name for of in findings.arms}
+    rows = []
+    for trial in findings.trials:
+        value = primary.value(trial, trial.measured)
+        ok = trial.status is TrialStatus.OK
+        rows.append(
+            [
+                str(trial.block + 1),
+                names[trial.arm],
+                str(trial.status),
+                grouped(value, decimals_of(value, 4)) if value else ABSENT,
+                str(len(trial.measured)),
+                "" if ok else trial.reason,
+            ]
+        )
+    columns = ("block", "arm", "status", primary.unit, "slices", "reason")
+    return Table("Trials", columns, rows, numeric=frozenset({"block", primary.unit, "slices"}), long=True)
+
+
+def host(findings: Findings) -> Table:
+    """The machine, the driver, the plan's place in time."""
+    study = findings.study
+    facts = _flat({name: fact for name, fact in study.host.items() if name != "states"})
+    facts |= {f"engine {key}": value for key, value in _flat(study.engine).items()}
+    facts["pgdyno"] = study.pgdyno_version
+    return Table(
+        "Machine and driver", ("", "value"), [[name, value] for name, value in facts.items()], long=True
+    )
+
+
+CELL_REPEATED_MAX = 40
+
+
+def machine(findings: Findings) -> Table:
+    """What the doctor found before the study and after it, in the words that it has for each check."""
+    states = findings.study.host.get("states", ())
+    told = [{one["about"]: one for one in state["checks"]} for state in states]
+    names = list(dict.fromkeys(name for of_state in told for name in of_state))
+    rows = [[name, *_said_once([_said(of_state.get(name)) for of_state in told])] for name in names]
+    columns = ("check", *_distinct([str(state["when"]) for state in states]))
+    note = "What disturbs is among the caveats, with its remedy (pgdyno doctor)."
+    return Table("State of the machine", columns, rows, note, long=True)
+
+
+def _said(one: Mapping[str, str] | None) -> str:
+    if one is None:
+        return ABSENT
+    return one["text"] if one["found"] == "fine" else f"{one['found']}: {one['text']}"
+
+
+def _said_once(cells: list[str]) -> list[str]:
+    """A sentence that is there already is not repeated."""
+    long = [i > 0 and cell == cells[i - 1] and len(cell) > CELL_REPEATED_MAX for i, cell in enumerate(cells)]
+    return ["the same" if again else cell for cell, again in zip(cells, long, strict=True)]
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """A resumed study has some moments several times."""
+    found = []
+    for i, name in enumerate(names):
+        several = names.count(name) > 1
+        found.append(f"{name}, {names[: i + 1].count(name)}" if several else name)
+    return found
+
+
+def _flat(facts: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested facts as one level of texts; sizes in bytes made readable."""
+    found: dict[str, str] = {}
+    for key, value in facts.items():
+        name = prefix + str(key).replace("_", " ")
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{name} ")
+        elif name.endswith(" bytes") and isinstance(value, int | float):
+            found[name.removesuffix(" bytes")] = format_size(int(value))
+        elif isinstance(value, list | tuple):
+            found[name] = ", ".join(str(item) for item in value)
+        else:
+            found[name] = ABSENT if value is None else str(value)
+    return found

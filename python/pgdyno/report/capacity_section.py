@@ -1,0 +1,211 @@
+"""Capacity section: the highest rate that keeps the latency limit, with tables and charts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
+from pgdyno.analysis.findings.capacity import UNIT, Capacity, Change, Kept
+from pgdyno.estimate import (
+    ABSENT,
+    NO_BREAK,
+    Estimate,
+    ci_text,
+    decimals_of,
+    given_percent,
+    grouped,
+)
+from pgdyno.report import result_tables
+from pgdyno.report.charts import Panel, arm_class
+from pgdyno.report.factors_section import counted_passes
+from pgdyno.report.result_tables import Table
+from pgdyno.report.scalability_section import BOTTOM, LEFT, RIGHT, TOP, WIDTH, height, legend
+from pgdyno.report.section import Section
+from pgdyno.report.svg import Scale, circle, drawing, line, log_ticks, polyline, text
+from pgdyno.study.plan import Study
+
+ARMS_MAX = 6
+"""In one picture; more are left to the tables."""
+
+
+def latency_chart(found: Capacity) -> list[Panel]:
+    """One picture of all arms; none where no latency is finite."""
+    arms = found.arms[:ARMS_MAX]
+    known = [latency for kept in arms for _, latency in _points(kept)]
+    rates = sorted({rate for kept in arms for rate in kept.rates})
+    if not known or len(rates) < 2:
+        return []
+    limit_ms = found.limit.latency_s * 1e3
+    low, high = min([*known, limit_ms]) / 1.3, max([*known, limit_ms]) * 1.3
+    title = f"p{100 * found.limit.quantile:.6g} over the rate, with its limit"
+    return [Panel(title, _picture(arms, rates, (low, high), limit_ms))]
+
+
+def _points(kept: Kept) -> list[tuple[float, float]]:
+    return [
+        (rate, level.value)
+        for rate, level in kept.latency_ms.items()
+        if level is not None and math.isfinite(level.value)
+    ]
+
+
+def _picture(
+    arms: Sequence[Kept], rates: Sequence[float], span_ms: tuple[float, float], limit_ms: float
+) -> Markup:
+    x = Scale(rates[0] / 1.05, rates[-1] * 1.05, LEFT, WIDTH - RIGHT, log=True)
+    y = Scale(*span_ms, BOTTOM, TOP, log=True)
+    parts = [text(x(rate), BOTTOM + 15, grouped(rate, 0), class_="middle small") for rate in rates]
+    parts.append(text((LEFT + WIDTH - RIGHT) / 2, BOTTOM + 29, UNIT, class_="middle small"))
+    for tick in log_ticks(*span_ms):
+        label = grouped(tick, decimals_of(tick, 1))
+        parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid"))
+        parts.append(text(LEFT - 5, y(tick) + 3.5, label, class_="end small"))
+    parts.append(line(LEFT, y(limit_ms), WIDTH - RIGHT, y(limit_ms), class_="zero"))
+    parts.append(text(LEFT + 4, y(limit_ms) - 4, "limit", class_="small"))
+    parts.append(text(LEFT - 5, TOP - 10, "ms", class_="end small"))
+    for number, kept in enumerate(arms):
+        colour, points = arm_class(number), _points(kept)
+        parts.append(polyline([(x(rate), y(ms)) for rate, ms in points], class_=f"curve {colour}"))
+        for rate, ms in points:
+            title = f"{kept.name}, {grouped(rate, 0)} {UNIT}: {grouped(ms, decimals_of(ms, 3))} ms"
+            parts.append(circle(x(rate), y(ms), 3.2, title, class_=f"dot {colour}"))
+    names = {kept.name: number for number, kept in enumerate(arms)}
+    return drawing(WIDTH, height(len(names)), "Latency over the rate", [*parts, *legend(names)], "curves")
+
+
+LARGER = {
+    Verdict.FASTER: "higher",
+    Verdict.SLOWER: "lower",
+    Verdict.SAME: "same",
+    Verdict.UNDECIDED: "undecided",
+}
+
+
+def capacity_section(found: Capacity, plan: Study) -> Section:
+    """All that is said of it."""
+    made = [capacities(found, plan), latencies(found)]
+    return Section(
+        title=f"Capacity: the highest rate with {limit_text(found)}",
+        sentences=[
+            *(kept_sentence(kept, found) for kept in found.arms),
+            *(change_sentence(change) for change in found.changes),
+        ],
+        tables=[table for table in made if table.rows],
+        panels=latency_chart(found),
+    )
+
+
+def limit_text(found: Capacity) -> str:
+    """``p99 < 20 ms``."""
+    percentile = f"p{100 * found.limit.quantile:.6g}"
+    limit_ms = found.limit.latency_s * 1e3
+    return f"{percentile} < {limit_ms:.6g}{NO_BREAK}ms"
+
+
+def kept_sentence(kept: Kept, found: Capacity) -> str:
+    """Up to which rate, or which rates are missing to tell."""
+    passes = len(kept.by_pass) + kept.above + kept.below
+    if not passes:
+        return f"{kept.name}: no pass has enough transactions at every rate to tell."
+    parts = []
+    if kept.above:
+        highest = f"{grouped(kept.rates[-1], 0)}{NO_BREAK}{UNIT}"
+        parts.append(
+            f"in {kept.above} of {counted_passes(passes)} it keeps {limit_text(found)} at {highest}, too, "
+            "the highest rate that was tried: higher ones would tell its capacity"
+        )
+    if kept.below:
+        lowest = f"{grouped(kept.rates[0], 0)}{NO_BREAK}{UNIT}"
+        parts.append(
+            f"in {kept.below} of {counted_passes(passes)} it misses {limit_text(found)} at {lowest} already, "
+            "the lowest rate that was tried: lower ones would tell its capacity"
+        )
+    if parts or kept.capacity is None:
+        return f"{kept.name}: {'; '.join(parts)}."
+    interval = _interval(kept.capacity)
+    rate = _rate(kept.capacity)
+    return f"{kept.name} keeps {limit_text(found)} up to {rate}{NO_BREAK}{UNIT} ({interval})."
+
+
+def _rate(capacity: Estimate) -> str:
+    decimals = decimals_of(capacity.value, 3) if capacity.n < BLOCKS_MIN else capacity.decimals
+    return grouped(capacity.value, decimals)
+
+
+def _interval(estimate: Estimate, text: str | None = None) -> str:
+    if estimate.low is None or estimate.n < BLOCKS_MIN:
+        return f"no CI yet, {counted_passes(estimate.n)}"
+    said = f"{ci_text(estimate.confidence)} {text or estimate.interval_text}"
+    return f"{said}, {counted_passes(estimate.n)}"
+
+
+def change_sentence(change: Change) -> str:
+    """``18 vs. 17: capacity +4.2% (…): higher.``"""
+    verdict = {
+        Verdict.SAME: f"equivalent (margin {given_percent(change.decision.margin)})",
+    }.get(change.decision.verdict, LARGER[change.decision.verdict])
+    size = result_tables.change_text(change.percent, "%")
+    interval = _interval(change.percent, change.percent.signed_interval_text)
+    return f"{change.name} vs. {change.baseline}: capacity {size} ({interval}): {verdict}."
+
+
+def capacities(found: Capacity, plan: Study) -> Table:
+    """A row an arm."""
+    changes = {change.name: change for change in found.changes}
+    numeric = (f"capacity, {UNIT}", "change, %", "passes")
+    rows = []
+    for kept in found.arms:
+        change, capacity = changes.get(kept.name), kept.capacity
+        cell = ABSENT
+        if capacity is not None:
+            cell = _rate(capacity)
+            if capacity.low is not None and capacity.n >= BLOCKS_MIN:
+                cell += f" {capacity.interval_text}".replace(" ", NO_BREAK)
+        rows.append(
+            [
+                kept.name,
+                cell,
+                result_tables.with_interval(change.percent, plan.confidence) if change else "",
+                LARGER[change.decision.verdict] if change else "",
+                str(len(kept.by_pass) + kept.above + kept.below),
+            ]
+        )
+    return Table(
+        title="Capacity (higher is better)",
+        columns=("arm", *numeric[:2], "verdict", numeric[2]),
+        rows=rows,
+        note=(
+            "In each pass between the last rate that keeps the limit, going up, and the first that misses "
+            "it, by interpolation of the latency. What was never answered has missed it. The changes "
+            f"hold together (Holm): an interval without a confidence has {given_percent(plan.confidence)}."
+        ),
+        numeric=frozenset(numeric),
+        dispensable=("passes",),
+    )
+
+
+def latencies(found: Capacity) -> Table:
+    """The limited quantile at each rate, an arm a row."""
+    rates = sorted({rate for kept in found.arms for rate in kept.rates})
+    columns = [f"{grouped(rate, 0)}{NO_BREAK}{UNIT}" for rate in rates]
+    rows = [[kept.name, *(_latency(kept.latency_ms.get(rate)) for rate in rates)] for kept in found.arms]
+    percentile = limit_text(found).split(" ")[0]
+    return Table(
+        title=f"{percentile} at each rate, ms (lower is better)",
+        columns=("arm", *columns),
+        rows=rows,
+        note=(
+            "Geometric means over the passes, from the intended start. ∞: in some pass so many transactions "
+            "were never answered that the percentile is one of them."
+        ),
+        numeric=frozenset(columns),
+    )
+
+
+def _latency(level: Estimate | None) -> str:
+    if level is None:
+        return ABSENT
+    return "∞" if math.isinf(level.value) else grouped(level.value, decimals_of(level.value, 3))

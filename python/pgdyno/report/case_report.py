@@ -1,0 +1,324 @@
+"""The text and tables of a report, shared by all output formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pgdyno.analysis.comparison.paired_comparison import Comparison
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, POWER, Verdict
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.analysis.telemetry.metrics import CAPACITY
+from pgdyno.caveats import WORDINGS, Caveat, Code, Severity
+from pgdyno.estimate import (
+    Better,
+    Estimate,
+    bracketed,
+    ci_text,
+    counted,
+    decimals_of,
+    given_percent,
+    grouped,
+    share_text,
+    with_unit,
+)
+from pgdyno.report import (
+    background_tables,
+    dips_section,
+    noise_section,
+    outlier_section,
+    result_tables,
+    steady_state_section,
+    telemetry_tables,
+    why_section,
+)
+from pgdyno.report.method_section import DERIVED_FROM_TPC_C, how_it_was_measured
+from pgdyno.report.profile_section import cpu_by_function
+from pgdyno.report.result_tables import Table
+from pgdyno.report.why_section import WhyReport
+from pgdyno.study.arm_names import LEFT_OUT
+
+LIKE_IT_MAX = 3
+"""Maximum number of caveats shown per code; the rest are counted."""
+
+
+MERGED_OVER_ARMS = frozenset(
+    {
+        Code.WINDOW_WITHOUT_CHECKPOINT,
+        Code.SERVER_NOT_RESTARTED,
+        Code.DATA_NOT_RESTORED,
+        Code.DEBUG_SERVER,
+        Code.UNSAFE_ARM,
+        Code.FEW_BLOCKS,
+        Code.STEAL,
+        Code.DRIVER_BUSY,
+        Code.DRIVER_LATE,
+        Code.CHECKPOINT_IN_SLICES,
+        Code.AUTOVACUUM_IN_SLICES,
+    }
+)
+"""Codes of caveats that are merged over the arms of a block or of the study."""
+
+
+UNFINISHED = "The study is still running or was interrupted. These are preliminary results."
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The verdict on one arm: the claim and its basis (interval, blocks, margin).
+
+    ``more`` is the number of blocks that an undecided verdict needs, or the variation between hosts; it is
+    empty otherwise.
+    """
+
+    verdict: Verdict
+    claim: str
+    basis: str
+    more: str
+
+    @property
+    def sentence(self) -> str:
+        """Claim and basis in one sentence."""
+        return f"{self.claim} ({self.basis})."
+
+
+@dataclass(frozen=True)
+class ShownCaveat:
+    """The text of a caveat, with the block where it was raised."""
+
+    code: Code
+    severity: Severity
+    sentence: str
+    remedy: str
+
+    @classmethod
+    def of(cls, caveat: Caveat, place: str = "") -> ShownCaveat:
+        """``place`` precedes the text: ``Block 3: ``."""
+        return cls(caveat.code, caveat.severity, place + caveat.text, caveat.remedy)
+
+
+@dataclass(frozen=True)
+class Report:
+    """All text and tables. ``findings`` serve charts and the formats with raw numbers."""
+
+    title: str
+    findings: Findings
+    headlines: Sequence[Headline]
+    why: Sequence[WhyReport]
+    dips: Sequence[str]  # sentences
+    unfinished: str  # a sentence while the study has not ended; empty otherwise
+    percent_of: str  # definition of the percentages
+    results: Sequence[Table]
+    caveats: Sequence[ShownCaveat]
+    safety: Sequence[str]  # sentences: which guarantees which arms give up
+    background: Sequence[Table]
+    method: Sequence[str]  # paragraphs
+    noise: str  # measurement noise, from hidden A/A blocks
+    probes: str  # overhead of the probes; empty without probes
+    derived: str  # the statement that the TPC requires; empty for other workloads
+    command: str
+
+    @property
+    def tables(self) -> Sequence[Table]:
+        """All tables in reading order."""
+        return [*self.results, *self.background]
+
+
+def build(findings: Findings) -> Report:
+    """Return the report of one case."""
+    baseline = findings.arms[0].arm
+    tpcc = findings.study.plan.workload.kind == "tpcc"
+    reasons = why_section.build(findings)
+    results = [
+        result_tables.levels(findings),
+        result_tables.latencies(findings),
+        result_tables.latency_changes(findings),
+        outlier_section.outlier_trials(findings),
+        *(table for one in reasons for table in one.tables),
+        dips_section.table(findings),
+        telemetry_tables.drifts(findings),
+        telemetry_tables.brief(findings),
+        telemetry_tables.statements(findings),
+        cpu_by_function(findings),
+        result_tables.safety(findings),
+        result_tables.checks(findings),
+        noise_section.table(findings),
+    ]
+    behind = [
+        steady_state_section.table(findings),
+        telemetry_tables.relations(findings),
+        *telemetry_tables.groups(findings),
+        background_tables.scripts(findings),
+        background_tables.workload(findings),
+        background_tables.transactions(findings),
+        background_tables.failures(findings),
+        background_tables.settings(findings),
+        background_tables.settings_of_some(findings),
+        background_tables.servers(findings),
+        background_tables.trials(findings),
+        background_tables.host(findings),
+        background_tables.machine(findings),
+    ]
+    return Report(
+        title=findings.study.title,
+        findings=findings,
+        headlines=[_headline(comparison, findings) for comparison in findings.comparisons],
+        why=reasons,
+        dips=dips_section.sentences(findings),
+        unfinished=UNFINISHED if findings.study.ended_because is None else "",
+        percent_of=f"Percentages are (B − A) / A, where A is the baseline {baseline.name}."
+        f"{_full_names(findings)}",
+        results=[table for table in results if table.rows],
+        caveats=_shown_caveats(findings),
+        safety=result_tables.given_up(findings),
+        background=[table for table in behind if table.rows],
+        method=how_it_was_measured(findings),
+        noise=noise_section.sentence(findings),
+        probes=telemetry_tables.probes_cost(findings),
+        derived=DERIVED_FROM_TPC_C if tpcc else "",
+        command=findings.study.command,
+    )
+
+
+def _full_names(findings: Findings) -> str:
+    """Return the full names of arms whose names are shortened."""
+    arms = [of.arm for of in findings.arms]
+    return "".join(f" {arm.name} is {arm.spec}." for arm in arms if LEFT_OUT in arm.name)
+
+
+def _headline(comparison: Comparison, findings: Findings) -> Headline:
+    a, b, effect = comparison.baseline.name, comparison.arm.name, comparison.primary
+    if effect is None:
+        return Headline(Verdict.UNDECIDED, f"Undecided: {b} vs. {a}", "no valid block yet", "")
+    estimate, verdict = effect.percent, comparison.verdict
+    if effect.key == CAPACITY.key:
+        claim = _capacity_claim(verdict, a, b, estimate)
+    else:
+        claim = _claim(verdict, a, b, estimate, findings.primary.name)
+    basis = f"{_interval(verdict, estimate)}, {counted(estimate.n, 'block')}"
+    if estimate.better is Better.LESS and verdict in {Verdict.SAME, Verdict.UNDECIDED}:
+        basis = f"{findings.primary.name}, {basis}"
+    if verdict is not Verdict.UNDECIDED:
+        basis += f"; equivalence margin {given_percent(comparison.margin)}"
+    return Headline(verdict, claim, basis, _more(comparison, findings.block_s))
+
+
+def _claim(verdict: Verdict, a: str, b: str, estimate: Estimate, metric: str) -> str:
+    match verdict:
+        case Verdict.FASTER | Verdict.SLOWER:
+            # "4.0% slower" has its sign in the word, so neither the number nor the interval has one.
+            if estimate.better is not Better.LESS:
+                return f"{b} is {_size(estimate)} {verdict} than {a}"
+            direction = "lower" if estimate.value < 0 else "higher"
+            return f"{b} is {verdict} than {a}: its {metric} is {_size(estimate)} {direction}"
+        case Verdict.SAME:
+            return f"{b} and {a} are equivalent: {estimate.signed_text}"
+        case _:
+            return f"Undecided: {b} vs. {a} {result_tables.change_text(estimate, '%')}"
+
+
+def _capacity_claim(verdict: Verdict, a: str, b: str, estimate: Estimate) -> str:
+    """Return the claim about a capacity that each block has searched for."""
+    match verdict:
+        case Verdict.FASTER:
+            return f"The capacity of {b} is {_size(estimate)} higher than that of {a}"
+        case Verdict.SLOWER:
+            return f"The capacity of {b} is {_size(estimate)} lower than that of {a}"
+        case Verdict.SAME:
+            return f"The capacities of {b} and {a} are equivalent: {estimate.signed_text}"
+        case _:
+            return f"Undecided: capacity of {b} vs. {a} {result_tables.change_text(estimate, '%')}"
+
+
+def _interval(verdict: Verdict, estimate: Estimate) -> str:
+    """Return the interval: of a difference without signs, which the claim has in a word."""
+    if estimate.low is None or estimate.high is None or estimate.n < BLOCKS_MIN:
+        return "no CI yet"
+    interval = estimate.signed_interval_text
+    if verdict in {Verdict.FASTER, Verdict.SLOWER}:
+        near, far = sorted(abs(end) for end in (estimate.low, estimate.high))
+        interval = bracketed(*(with_unit(grouped(end, estimate.decimals), "%") for end in (near, far)))
+    return f"{ci_text(estimate.confidence)} {interval}"
+
+
+def _size(estimate: Estimate) -> str:
+    return with_unit(grouped(abs(estimate.value), estimate.decimals), "%")
+
+
+def _more(comparison: Comparison, block_s: float | None) -> str:
+    decision = comparison.decision
+    if decision is None or decision.blocks_needed is None:
+        return ""
+    n = len(comparison.blocks)
+    if n < BLOCKS_MIN:
+        # A standard deviation of so few blocks predicts nothing.
+        missing = BLOCKS_MIN - n
+        minutes = f" ({_roughly(missing * block_s)})" if block_s else ""
+        return f"A CI needs at least {BLOCKS_MIN} blocks: {missing} more{minutes}."
+    minutes = f" ({_roughly(decision.blocks_needed * block_s)})" if block_s else ""
+    are = "is" if decision.blocks_needed == 1 else "are"
+    sentence = f"About {counted(decision.blocks_needed, 'more block')}{minutes} {are} needed"
+    if decision.detectable_percent is not None:
+        sentence += (
+            f"; the smallest effect detectable so far is {share_text(decision.detectable_percent / 100)} "
+            f"({given_percent(POWER)} power)"
+        )
+    return f"{sentence}."
+
+
+def _roughly(duration_s: float) -> str:
+    """Return a predicted duration, rounded."""
+    if duration_s < 90:
+        return with_unit(f"{max(1, round(duration_s / 10)) * 10}", "s")
+    minutes = duration_s / 60
+    if minutes < 100:
+        return with_unit(f"{round(minutes)}", "min")
+    return with_unit(grouped(minutes / 60, decimals_of(minutes / 60, 2)), "h")
+
+
+def _shown_caveats(findings: Findings) -> list[ShownCaveat]:
+    by_code: dict[Code, list[Caveat]] = {}
+    for caveat in findings.caveats:
+        by_code.setdefault(caveat.code, []).append(caveat)
+    blocks = {trial.trial: trial.block for trial in findings.trials}
+    names = [of.arm.name for of in findings.arms]
+    found = []
+    for caveats in by_code.values():
+        alike: dict[object, list[Caveat]] = {}
+        for caveat in caveats:
+            alike.setdefault(_alike(caveat, blocks), []).append(caveat)
+        groups = list(alike.values())
+        found += [_shown_caveat(group, names, blocks) for group in groups[:LIKE_IT_MAX]]
+        rest = sum(map(len, groups[LIKE_IT_MAX:]))
+        if rest:
+            first = ShownCaveat.of(caveats[0])
+            found.append(replace(first, sentence=f"{first.code}: {counted(rest, 'more trial')}."))
+    return by_severity(found)
+
+
+def by_severity(caveats: Iterable[ShownCaveat]) -> list[ShownCaveat]:
+    """The most severe first, then in the order of ``caveats.toml``."""
+    severities, codes = list(Severity), list(WORDINGS)
+    return sorted(caveats, key=lambda caveat: (severities.index(caveat.severity), codes.index(caveat.code)))
+
+
+def _alike(caveat: Caveat, blocks: Mapping[int, int]) -> object:
+    """Return the key by which caveats are merged."""
+    if caveat.code not in MERGED_OVER_ARMS:
+        return id(caveat)
+    place = blocks.get(caveat.trial) if caveat.trial is not None else None
+    return place, tuple(sorted((key, value) for key, value in caveat.parameters.items() if key != "arm"))
+
+
+def _shown_caveat(alike: Sequence[Caveat], names: Sequence[str], blocks: Mapping[int, int]) -> ShownCaveat:
+    """Merge equal caveats of several arms into one; its arms are in the order of the study."""
+    first = alike[0]
+    place = ""
+    if first.trial is not None:
+        place = f"Block {blocks[first.trial] + 1}: " if first.trial in blocks else "In a repeated trial: "
+    if len(alike) == 1:
+        return ShownCaveat.of(first, place)
+    seen = {str(caveat.parameters["arm"]) for caveat in alike}
+    listed = result_tables.listed([name for name in names if name in seen] or sorted(seen))
+    whole = Caveat(first.code, {**first.parameters, "arm": listed})
+    return ShownCaveat.of(whole, place)

@@ -1,0 +1,127 @@
+"""The measurements as CSV, tidy: one row per trial and metric, for a spreadsheet, R or pandas."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+
+from pgdyno.analysis.causes.throughput_dips import Dip
+from pgdyno.analysis.causes.time_breakdown import UNIT
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.estimate import Better
+from pgdyno.evidence.records import Trial, TrialStatus
+from pgdyno.report.hidden_characters import visible
+from pgdyno.report.hosts_report import HostsReport
+from pgdyno.report.study_report import StudyReport
+from pgdyno.report.why_section import in_order
+
+COLUMNS = ("case", "block", "arm", "attempt", "status", "metric", "unit", "better", "value")
+
+# A cell that begins so is a formula to a spreadsheet, and names come from outside.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+COLUMNS_OF_HOSTS = ("host", "file", *COLUMNS)
+
+
+def to_csv(study: StudyReport | HostsReport) -> str:
+    """With a header. Trials that do not count are there, with their status; blocks count from 0.
+
+    The one case of a comparison has no name. Of several hosts every row begins with its host and file. Of a
+    study file every row ends with the levels of its factors, a column each.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if isinstance(study, HostsReport):
+        writer.writerow((*COLUMNS_OF_HOSTS, *_factors(next(iter(study.studies.values())))))
+        for host in study.findings.hosts:
+            for file in host.studies:
+                place = (_plain(host.name), _plain(file))
+                writer.writerows((*place, *row) for row in _rows_of_study(study.studies[file]))
+    else:
+        writer.writerow((*COLUMNS, *_factors(study)))
+        writer.writerows(_rows_of_study(study))
+    return visible(text.getvalue())
+
+
+def _rows_of_study(study: StudyReport) -> Iterator[tuple[object, ...]]:
+    factors = _factors(study)
+    for name, report in study.cases.items():
+        levels = _levels_by_arm(report.findings)
+        for row in _rows(report.findings):
+            own = levels.get(str(row[1]), {})
+            yield (_plain(name), *row, *(_plain(own.get(factor, "")) for factor in factors))
+
+
+def _factors(study: StudyReport) -> list[str]:
+    """Those that make the arms, then those that make the cases."""
+    every = [of for report in study.cases.values() for of in _levels_by_arm(report.findings).values()]
+    return list(dict.fromkeys(factor for levels in every for factor in levels))
+
+
+def _levels_by_arm(findings: Findings) -> dict[str, dict[str, str]]:
+    """Arm's name, as it stands in a row → level by factor."""
+    case, arms = findings.study.levels, findings.study.arm_levels
+    return {
+        _plain(of.arm.name): {factor: str(level) for factor, level in {**own, **case}.items()}
+        for of, own in zip(findings.arms, arms, strict=False)
+    }
+
+
+def _rows(findings: Findings) -> Iterator[tuple[object, ...]]:
+    names = {of.arm.arm: of.arm.name for of in findings.arms}
+    latencies: dict[int, list[tuple[str, float]]] = {}
+    for (trial_id, key), latency_ms in findings.latency_ms.items():
+        if latency_ms is not None:
+            latencies.setdefault(trial_id, []).append((key, latency_ms))
+    for trial in findings.trials:
+        if trial.status is TrialStatus.RUNNING:
+            continue
+        place = (trial.block, _plain(names[trial.arm]), trial.attempt, str(trial.status))
+        for metric in findings.metrics:
+            value = metric.value(trial, trial.measured)
+            if value is not None:
+                yield (*place, metric.key, metric.unit, str(metric.better), repr(value))
+        told = findings.telemetry.by_trial.get(trial.trial)
+        for metric in findings.telemetry.metrics.values() if told else ():
+            if told and metric.key in told.values:
+                cells = (_plain(metric.key), metric.unit, str(metric.better), repr(told.values[metric.key]))
+                yield (*place, *cells)
+        for key, quantile_ms in latencies.get(trial.trial, []):
+            yield (*place, key, "ms", str(Better.LESS), repr(quantile_ms))
+        for key, unit, found in (*_dips(findings, trial), *_why(findings, trial)):
+            yield (*place, _plain(key), unit, str(Better.LESS), repr(found))
+
+
+def _dips(findings: Findings, trial: Trial) -> Iterator[tuple[str, str, float]]:
+    """All of the trial, then those of each cause that the arm's dips have, also where the trial has none."""
+    of = findings.dips.get(trial.arm)
+    if of is None or trial.trial not in of.trials:
+        return
+    groups: list[tuple[str, Sequence[Dip]]] = [("", of.dips)]
+    groups += [(f":{one.event}", of.of(one.event)) for one in of.coincidences if one.is_cause]
+    if of.unexplained:
+        groups.append((":unexplained", of.unexplained))
+    for suffix, dips in groups:
+        own = [dip for dip in dips if dip.trial == trial.trial]
+        yield f"dips.n{suffix}", "dips", len(own)
+        yield f"dips.time{suffix}", "s", sum(dip.to_s - dip.from_s for dip in own)
+        yield f"dips.lost{suffix}", "tx", sum(dip.lost for dip in own)
+
+
+def _why(findings: Findings, trial: Trial) -> Iterator[tuple[str, str, float]]:
+    """By how much its transactions took longer than the baseline's in that block, and the parts of this."""
+    why = findings.why.get(trial.arm)
+    if why is None or trial.status is not TrialStatus.OK:
+        return
+    for name, waterfall in (("by_resource", why.by_resource), ("by_statement", why.by_statement)):
+        if waterfall is not None:
+            for part in (waterfall.whole, *in_order(waterfall)):
+                if trial.block in part.by_block:
+                    key = f"why.{name}:{part.key}" if part.key else f"why.{name}"
+                    yield key, UNIT, part.by_block[trial.block]
+
+
+def _plain(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA) else text

@@ -1,0 +1,142 @@
+"""The outcome of a gate as text and JSON, and the verdicts as a flat list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.findings.gates import Gate, Judged, Tripped, Unjudged, judged
+from pgdyno.analysis.findings.host_findings import HostsFindings
+from pgdyno.analysis.findings.study_findings import StudyFindings
+from pgdyno.estimate import ci_text, counted, grouped
+from pgdyno.report.result_tables import change_text
+
+SAID = {
+    Verdict.FASTER: "is faster than",
+    Verdict.SLOWER: "is slower than",
+    Verdict.SAME: "is equivalent to",
+    Verdict.UNDECIDED: "is undecided vs.",
+}
+
+
+def sentence(of: Judged) -> str:
+    """``clients 8: 18 is slower than 17 (new orders per minute −10.6%, 95% CI …)``."""
+    place = f"{of.case}: " if of.case else ""
+    return f"{place}{of.arm} {SAID[of.verdict]} {of.baseline} ({size(of)})"
+
+
+def size(of: Judged) -> str:
+    """The change with its interval, where there is one."""
+    if of.percent is None:
+        return "no valid block"
+    if not of.has_interval:
+        return f"{of.name} {change_text(of.percent, '%')}, no CI yet"
+    interval = f"{ci_text(of.percent.confidence)} {of.percent.signed_interval_text}"
+    return f"{of.name} {of.percent.signed_text}, {interval}"
+
+
+REASONS_MAX = 10
+"""Maximum number of comparisons listed; the rest are counted."""
+
+
+def outcome(of: Gate) -> str:
+    """Return whether the gate passed, and which conditions could not be evaluated."""
+    asked = " or ".join(condition.text for condition in of.conditions)
+    if of.passes:
+        return f"Gate passed: no comparison meets {asked}."
+    unjudged = f"could not be evaluated: {_unjudged(of.absent)}." if of.absent else ""
+    if not of.holds:
+        return f"Gate {unjudged}"
+    failed = f"Gate failed: {counted(len(of.tripped), 'comparison')} met {asked}."
+    return f"{failed} Others {unjudged}" if unjudged else failed
+
+
+NO_BLOCK = "no block has a value of this metric"
+SOME_BLOCKS = "some blocks have no value of this metric for one arm; leaving them out would bias the result"
+
+
+def _unjudged(absent: Sequence[Unjudged]) -> str:
+    """``slower:p99 of 18 vs. 17 in clients 8: no block has a value``, and so on."""
+    by_reason: dict[str, list[str]] = {}
+    for one in absent[:REASONS_MAX]:
+        named = f"{one.condition.text} of {_place(one.of)}" if one.of else one.condition.text
+        by_reason.setdefault(_why(one), []).append(named)
+    told = "; ".join(f"{', '.join(named)}: {why}" for why, named in by_reason.items())
+    rest = len(absent) - REASONS_MAX
+    return f"{told}; and {grouped(rest, 0)} more" if rest > 0 else told
+
+
+def _why(of: Unjudged) -> str:
+    return SOME_BLOCKS if of.of and of.of.percent is not None else NO_BLOCK
+
+
+def _place(of: Judged) -> str:
+    pair = f"{of.arm} vs. {of.baseline}"
+    return f"{pair} in {of.case}" if of.case else pair
+
+
+def reasons(of: Gate) -> list[str]:
+    """Return a sentence for each comparison that failed the gate or was not counted, and for lost trials."""
+    found = [f"{one.condition.text}: {sentence(one.of)}." for one in of.tripped] + [
+        f"Not counted: {sentence(one.of)}; not significant among {counted(of.family, 'comparison')} (Holm)."
+        for one in of.held_back
+    ]
+    found += [
+        f"Not counted: {sentence(one.of)}; the effect is below the noise floor of identical arms (A/A)."
+        for one in of.under_floor
+    ]
+    rest = len(found) - REASONS_MAX
+    told = [*found[:REASONS_MAX], f"And {grouped(rest, 0)} more."] if rest > 0 else found
+    if of.lost:
+        told.append(
+            f"{grouped(of.lost, 0)} of {counted(of.trials, 'trial')} failed or were excluded; "
+            "the gate uses only the others."
+        )
+    return told
+
+
+def verdicts(findings: StudyFindings | HostsFindings) -> list[dict[str, Any]]:
+    """Of the primary metric, case by case."""
+    return [_judged(of) for of in judged(findings)]
+
+
+def as_object(of: Gate | None) -> dict[str, Any] | None:
+    """For JSON; None where no gate was asked for."""
+    if of is None:
+        return None
+    return {
+        "conditions": [condition.text for condition in of.conditions],
+        "holds": of.holds,
+        "confidence": of.confidence,
+        "family": of.family,
+        "tripped": _tripped(of.tripped),
+        "held_back": _tripped(of.held_back),
+        "under_floor": _tripped(of.under_floor),
+        "absent": list(dict.fromkeys(one.condition.text for one in of.absent)),
+        "unjudged": [
+            {"condition": one.condition.text, "why": _why(one), **_judged(one.of)}
+            for one in of.absent
+            if one.of is not None
+        ],
+        "trials_lost": of.lost,
+    }
+
+
+def _tripped(found: Sequence[Tripped]) -> list[dict[str, Any]]:
+    return [
+        {"condition": one.condition.text, "sentence": sentence(one.of), **_judged(one.of)} for one in found
+    ]
+
+
+def _judged(of: Judged) -> dict[str, Any]:
+    return {
+        "case": of.case,
+        "arm": of.arm,
+        "baseline": of.baseline,
+        "metric": of.metric,
+        "verdict": of.verdict,
+        "percent": None if of.percent is None else asdict(of.percent),
+        "p_value": of.p_value,
+    }

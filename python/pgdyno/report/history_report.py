@@ -1,0 +1,370 @@
+"""Report of a history: what changed when and by how much, as text, tables, JSON and HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from importlib.resources import files
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.findings.history_changes import Apart, Change, Difference, History, Point, Series
+from pgdyno.analysis.statistics.change_points import POINTS_MIN
+from pgdyno.estimate import ci_text, counted, decimals_of, given_percent, grouped, signed, with_unit
+from pgdyno.report.charts import Panel, arm_class
+from pgdyno.report.hidden_characters import visible
+from pgdyno.report.result_tables import Table, level_text
+from pgdyno.report.svg import Scale, circle, drawing, line, nice_ticks, text
+
+VERSION = 1
+
+BARS = "▁▂▃▄▅▆▇█"
+
+BARS_MAX = 32
+"""Of a long history several files share a bar."""
+
+DIFFERENCES_MAX = 8
+"""Named one by one in words; JSON has all."""
+
+TEXT_MAX = 60
+"""Of a fact that changed, such as the flags of a build."""
+
+NEWEST = 10
+"""Files in which a change is news, unless asked otherwise: an old one is known, and would stop a pipeline for
+ever."""
+
+
+class News(StrEnum):
+    """What a pipeline may be stopped for."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    CHANGE = "change"
+
+
+@dataclass(frozen=True)
+class HistoryReport:
+    """``skipped`` is file → why it is not in any series."""
+
+    histories: Sequence[History]
+    skipped: Mapping[str, str]
+
+
+def heading(history: History) -> str:
+    """Of which study, machine and files a table is."""
+    return f"{history.title}, on machine {history.machine}, {counted(len(history.files), 'file')}"
+
+
+def subject(series: Series) -> str:
+    """``clients 8: 18 vs. 17``, or ``clients 8: 18`` of an arm's own level."""
+    key = series.key
+    of = f"{key.arm} vs. {key.baseline}" if key.baseline else key.arm
+    return f"{key.case}: {of}" if key.case else of
+
+
+def changed(series: Series, change: Change) -> str:
+    """A sentence: since which file, by how much, and what that rests on."""
+    point, percent = series.points[change.at], change.percent
+    sure = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
+    files = f"{len(change.before)} files before, {len(change.after)} since"
+    return (
+        f"{subject(series)} became {change.verdict} with {point.file} ({day(point.created_unix_s)}): "
+        f"{series.key.name} {percent.signed_text} ({sure}; {files})."
+    )
+
+
+def what_else(change: Change) -> str:
+    """What the two files say of themselves that is not the same."""
+    if not change.differences:
+        return "Nothing else that the two files tell of is different."
+    named = [_difference(of) for of in change.differences[:DIFFERENCES_MAX]]
+    rest = len(change.differences) - len(named)
+    more = f"; and {rest} more" if rest > 0 else ""
+    return f"Different from the file before: {'; '.join(named)}{more}."
+
+
+def _difference(of: Difference) -> str:
+    return f"{of.what} ({_short(of.before)} → {_short(of.after)})"
+
+
+def _short(fact: str) -> str:
+    if not fact:
+        return "none"
+    return fact if len(fact) <= TEXT_MAX else f"{fact[: TEXT_MAX - 1]}…"
+
+
+def sentences(history: History) -> list[str]:
+    """Every change, the newest first; or that there is none. And why these files are no part of another
+    history of the same title.
+    """
+    found = [
+        (series.points[change.at].created_unix_s, f"{changed(series, change)} {what_else(change)}")
+        for series in history.series
+        for change in series.changes
+    ]
+    told = [text for _, text in sorted(found, key=lambda one: -one[0])]
+    told = told or [_unchanged(history)]
+    return [*told, began(history.apart)] if history.apart else told
+
+
+def _unchanged(history: History) -> str:
+    short = sum(series.is_too_short for series in history.series)
+    if short == len(history.series):
+        return f"Too few files to tell whether anything changed: {POINTS_MIN} at least."
+    none = f"None of the {len(history.series)} series changed"
+    return f"{none}; {short} have too few files to tell: {POINTS_MIN} at least." if short else f"{none}."
+
+
+def untold(report: HistoryReport, newest: int) -> list[str]:
+    """What has too few files to tell whether it changed: a sentence for each metric of each history that has
+    one of the ``newest`` files of all. Others are over.
+    """
+    ended = sorted(
+        point.created_unix_s
+        for history in report.histories
+        for point in {p.file: p for series in history.series for p in series.points}.values()
+    )
+    since = ended[-newest:][0]
+    found = []
+    for history in report.histories:
+        if max(series.points[-1].created_unix_s for series in history.series) < since:
+            continue
+        for name in dict.fromkeys(series.key.name for series in history.series):
+            if all(series.is_too_short for series in history.series if series.key.name == name):
+                found.append(
+                    f"{heading(history)}: too few files to tell whether {name} changed: "
+                    f"{POINTS_MIN} at least."
+                )
+    return found
+
+
+def began(apart: Apart) -> str:
+    """``night-08.sqlite is not of the series of night-01.sqlite: window_s (20 → 40).``"""
+    return f"{apart.file} is not of the series of {apart.before}: {_difference(apart.difference)}."
+
+
+def overview(history: History) -> Table:
+    """A row a series."""
+    rows = []
+    several = len({series.key.metric for series in history.series}) > 1
+    for series in history.series:
+        newest = series.points[-1].estimate
+        last = series.changes[-1] if series.changes else None
+        rows.append(
+            [
+                f"{subject(series)}, {series.key.name}" if several else subject(series),
+                str(len(series.points)),
+                newest.signed_text if series.key.is_change else with_unit(level_text(newest), newest.unit),
+                sparkline([point.log for point in series.points]),
+                str(len(series.changes)),
+                f"{last.verdict}, {day(series.points[last.at].created_unix_s)}" if last else "",
+            ]
+        )
+    level = given_percent(1 - history.confidence)
+    return Table(
+        title=heading(history) if several else f"{heading(history)}: {history.series[0].key.name}",
+        columns=("of", "files", "newest", "from old to new", "changes", "the last"),
+        rows=rows,
+        note=(
+            "An arm against the baseline: by how much it differs from it, in which the machine's own drift "
+            "cancels; an arm alone: its own level. If nothing changed, the chance of any change here is "
+            f"{level} at most."
+        ),
+        numeric=frozenset({"files", "newest", "from old to new", "changes", "the last"}),
+        dispensable=("files", "changes"),
+    )
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """A bar a value, or of long ones a bar for several; all as high where they are all the same."""
+    parts = np.array_split(np.asarray(values), min(len(values), BARS_MAX))
+    means = np.array([float(part.mean()) for part in parts])
+    spread = float(np.ptp(means))
+    if spread == 0:
+        return BARS[len(BARS) // 2] * len(means)
+    places = np.minimum(((means - means.min()) / spread * len(BARS)).astype(int), len(BARS) - 1)
+    return "".join(BARS[place] for place in places)
+
+
+def day(unix_s: float) -> str:
+    """Of a file, in UTC."""
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d")
+
+
+def news(report: HistoryReport, asked: Sequence[News], newest: int) -> list[str]:
+    """The changes that one of the conditions holds of: the last one of a series, where it appeared in one of
+    its newest files.
+    """
+    found = []
+    for history in report.histories:
+        for series in history.series:
+            last = series.changes[-1] if series.changes else None
+            if last is not None and last.at >= len(series.points) - newest and _is_asked(last, asked):
+                found.append(f"{changed(series, last)} {what_else(last)}")
+    return found
+
+
+def _is_asked(change: Change, asked: Sequence[News]) -> bool:
+    word = News.FASTER if change.verdict is Verdict.FASTER else News.SLOWER
+    return News.CHANGE in asked or word in asked
+
+
+def as_object(
+    report: HistoryReport, tripped: Sequence[str] | None, unjudged: Sequence[str] = ()
+) -> dict[str, Any]:
+    """For JSON. ``tripped``: None without a gate; ``unjudged``: of what there are too few files."""
+    return {
+        "pgdyno_history": VERSION,
+        "skipped": [{"file": file, "why": why} for file, why in report.skipped.items()],
+        "histories": [
+            {
+                "title": history.title,
+                "machine": history.machine,
+                "files": list(history.files),
+                "confidence": history.confidence,
+                "apart": None if history.apart is None else asdict(history.apart),
+                "series": [_series(series) for series in history.series],
+            }
+            for history in report.histories
+        ],
+        "gate": None
+        if tripped is None
+        else {"holds": bool(tripped), "tripped": list(tripped), "untold": list(unjudged)},
+    }
+
+
+def _series(series: Series) -> dict[str, Any]:
+    return {
+        **asdict(series.key),
+        "better": series.better,
+        "level": series.level,
+        "points": [
+            {"file": point.file, "created_unix_s": point.created_unix_s, **asdict(point.estimate)}
+            for point in series.points
+        ],
+        "changes": [
+            {
+                "file": series.points[change.at].file,
+                "at": change.at,
+                "verdict": change.verdict,
+                "percent": asdict(change.percent),
+                "p_value": change.p_value,
+                "files_before": len(change.before),
+                "files_since": len(change.after),
+                "differences": [asdict(of) for of in change.differences],
+                "sentence": changed(series, change),
+            }
+            for change in series.changes
+        ],
+    }
+
+
+PANELS_MAX = 200
+"""Series that are drawn; the table has all."""
+
+LEVEL_COLOUR, EFFECT_COLOUR = arm_class(0), arm_class(1)
+
+
+def to_html(report: HistoryReport) -> str:
+    """A whole document, which asks nobody for anything. What comes from files is escaped."""
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    folder = files(__package__)
+    template = environment.from_string(folder.joinpath("history.html.j2").read_text("utf-8"))
+    document = template.render(
+        style=folder.joinpath("report.css").read_text("utf-8"),
+        histories=[
+            {
+                "heading": heading(history),
+                "sentences": sentences(history),
+                "changed": any(series.changes for series in history.series),
+                "table": overview(history),
+                "panels": panels(history),
+            }
+            for history in report.histories
+        ],
+        skipped=report.skipped,
+    )
+    return visible(document)
+
+
+def panels(history: History) -> list[Panel]:
+    """Those with a change first."""
+    ordered = sorted(history.series, key=lambda series: not series.changes)
+    return [
+        Panel(f"{subject(series)}: {series.key.name}", _picture(series)) for series in ordered[:PANELS_MAX]
+    ]
+
+
+def _picture(series: Series) -> Markup:
+    width, height, left, right, top, bottom = 640.0, 226.0, 64.0, 14.0, 26.0, 180.0
+    points, relative = series.points, series.key.is_change
+    low, high = _range(points)
+    begin, end = points[0].created_unix_s, points[-1].created_unix_s
+    x, y = Scale(begin, end, left + 8, width - right - 8), Scale(low, high, bottom, top)
+    parts: list[Markup] = []
+    for tick in nice_ticks(low, high, 5):
+        label = signed(tick, decimals_of(tick, 2), "%") if relative else grouped(tick, decimals_of(tick, 4))
+        zero = "zero" if relative and abs(tick) < 1e-9 else "grid"
+        parts.append(line(left, y(tick), width - right, y(tick), class_=zero))
+        parts.append(text(left - 6, y(tick) + 4, label, class_="end"))
+    parts.append(text(left, bottom + 20, day(begin), class_="quiet"))
+    parts.append(text(width - right, bottom + 20, day(end), class_="quiet end"))
+    unit = "%" if relative else points[-1].estimate.unit
+    parts.append(text(left, 14, f"{unit}, {series.better} is better", class_="quiet"))
+    colour = EFFECT_COLOUR if relative else LEVEL_COLOUR
+    for change in series.changes:
+        at, said = x(points[change.at].created_unix_s), f"{change.verdict} {change.percent.signed_text}"
+        parts.append(line(at, top, at, bottom, class_="zero"))
+        parts.append(text(at, bottom + 36, said, class_="middle strong"))
+    for point in points:
+        parts += _point(point, x, y, colour)
+    parts += _means(series, x, y, colour)
+    label = f"{subject(series)}: {series.key.name}, {len(points)} files, {len(series.changes)} changes"
+    return drawing(width, height, label, parts, "effect")
+
+
+def _range(points: Sequence[Point]) -> tuple[float, float]:
+    """Of values, and of intervals as far as they do not drown the values."""
+    values = [point.estimate.value for point in points]
+    spread = max(values) - min(values)
+    ends = [
+        end
+        for point in points
+        for end in (point.estimate.low, point.estimate.high)
+        if end is not None and min(values) - spread <= end <= max(values) + spread
+    ]
+    values += ends
+    room = 0.06 * (max(values) - min(values)) or 0.05 * abs(values[0]) or 1.0
+    return min(values) - room, max(values) + room
+
+
+def _point(point: Point, x: Scale, y: Scale, colour: str) -> list[Markup]:
+    of, at = point.estimate, x(point.created_unix_s)
+    told = of.signed_text if point.is_change else of.value_text
+    said = f"{point.file}, {day(point.created_unix_s)}: {told}, interval {of.interval_text}"
+    parts = []
+    if of.low is not None and of.high is not None:
+        low, high = (min(max(end, y.low), y.high) for end in (of.low, of.high))
+        parts.append(line(at, y(low), at, y(high), class_=f"tick faint {colour}"))
+    return [*parts, circle(at, y(of.value), 3.4, said, class_=f"dot {colour}")]
+
+
+def _means(series: Series, x: Scale, y: Scale, colour: str) -> list[Markup]:
+    """Of each segment: as the mean of the values drawn, so that the line lies among its dots."""
+    edges = [0, *(change.at for change in series.changes), len(series.points)]
+    parts = []
+    for begin, end in pairwise(edges):
+        of = series.points[begin:end]
+        mean = sum(point.estimate.value for point in of) / len(of)
+        first, last = x(of[0].created_unix_s), x(of[-1].created_unix_s)
+        parts.append(line(first, y(mean), last, y(mean), class_=f"rate {colour}"))
+    return parts

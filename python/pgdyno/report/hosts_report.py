@@ -1,0 +1,177 @@
+"""The report of one study from several hosts: the pooled results, then the report of each file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
+from pgdyno.analysis.findings.host_findings import HostsFindings
+from pgdyno.analysis.findings.pooled_hosts import OverHosts
+from pgdyno.analysis.statistics.effect import percent_of
+from pgdyno.analysis.statistics.pooling import Pooled
+from pgdyno.caveats import Code
+from pgdyno.estimate import (
+    Better,
+    Estimate,
+    ci_text,
+    counted,
+    decimals_of,
+    given_percent,
+    grouped,
+    share_text,
+)
+from pgdyno.report import hosts_tables
+from pgdyno.report.case_report import LIKE_IT_MAX, Headline, ShownCaveat, by_severity
+from pgdyno.report.hosts_tables import pooled_beside
+from pgdyno.report.result_tables import Table, listed
+from pgdyno.report.study_report import WORDS, StudyReport, build_study
+
+
+@dataclass(frozen=True)
+class HostsReport:
+    """``studies`` maps the name of a file to its report. The other fields are about all hosts."""
+
+    title: str
+    findings: HostsFindings
+    headlines: Sequence[Headline]
+    unfinished: str
+    percent_of: str
+    published: Sequence[Table]  # published tables beside the pooled values
+    results: Sequence[Table]
+    caveats: Sequence[ShownCaveat]
+    studies: Mapping[str, StudyReport]
+    background: Sequence[Table]
+    derived: str
+    command: str
+
+
+def build_hosts(findings: HostsFindings) -> HostsReport:
+    """Return the report over hosts."""
+    studies = {name: build_study(study) for name, study in findings.studies.items()}
+    first = next(iter(studies.values()))
+    results = [
+        hosts_tables.estimates(findings),
+        hosts_tables.further_metrics(findings),
+        hosts_tables.statements(findings),
+        hosts_tables.machines(findings),
+    ]
+    background = [hosts_tables.fitted(findings), hosts_tables.telemetry(findings)]
+    unfinished = [f"{name}: {study.unfinished}" for name, study in studies.items() if study.unfinished]
+    return HostsReport(
+        title=first.title,
+        findings=findings,
+        headlines=_headlines(findings),
+        unfinished=" ".join(unfinished),
+        percent_of=(
+            "Percentages are (B − A) / A, where A is the baseline. Pooled: random-effects mean over hosts; "
+            "its CI applies to similar hosts, not only to these."
+        ),
+        published=_published(findings),
+        results=[table for table in results if table.rows],
+        caveats=_shown_caveats(findings, studies),
+        studies=studies,
+        background=[table for table in background if table.rows],
+        derived=next(iter(first.cases.values())).derived,
+        command="\n".join(dict.fromkeys(study.command for study in studies.values())),
+    )
+
+
+def _published(findings: HostsFindings) -> list[Table]:
+    usual, hosts = findings.first.first.study.plan.confidence, len(findings.hosts)
+    tables = [pooled_beside(table, usual, hosts) for table in findings.published]
+    return [table for table in tables if table is not None]
+
+
+def _headlines(findings: HostsFindings) -> list[Headline]:
+    if len(findings.cases) < 2:
+        return [_headline(over, findings) for over in findings.primary]
+    found = [_headline_over_cases(over, findings) for over in findings.averages]
+    return found or [_headline(over, findings) for over in findings.primary[:LIKE_IT_MAX]]
+
+
+def _headline(over: OverHosts, findings: HostsFindings) -> Headline:
+    """Of one case."""
+    margin = findings.first.first.study.plan.margin
+    verdict, percent, hosts = over.verdict(margin), over.percent, over.pooled.hosts
+    place = f"Over {len(hosts)} hosts" if len(hosts) > 1 else f"On {hosts[0].host} alone"
+    match verdict:
+        case Verdict.FASTER | Verdict.SLOWER:
+            size = f"{grouped(abs(percent.value), max(0, percent.decimals))}%"
+            said = f"{over.arm} is {size} {verdict} than {over.baseline}"
+            if over.better is Better.LESS:
+                direction = "lower" if percent.value < 0 else "higher"
+                said = f"{over.arm} is {verdict} than {over.baseline}: its {over.name} is {size} {direction}"
+        case Verdict.SAME:
+            said = f"{over.arm} and {over.baseline} are equivalent: {_change(percent)}"
+        case _:
+            said = f"undecided, {over.arm} vs. {over.baseline} {_change(percent)}"
+    place = f"{place}, {over.case}" if over.case else place
+    basis = f"{over.name}, {_basis(over)}; equivalence margin {given_percent(margin)}"
+    return Headline(verdict, f"{place}: {said}", basis, between(over.pooled))
+
+
+def _headline_over_cases(over: OverHosts, findings: HostsFindings) -> Headline:
+    margin = findings.first.first.study.plan.margin
+    same = [of for of in findings.primary if (of.baseline, of.arm) == (over.baseline, over.arm)]
+    verdicts = [of.verdict(margin) for of in same]
+    said = listed([WORDS[one].format(n=verdicts.count(one)) for one in Verdict if one in verdicts])
+    hosts, cases = counted(len(over.pooled.hosts), "host"), counted(len(same), "case")
+    claim = f"{over.arm} vs. {over.baseline}, {hosts}, {cases}: {said}"
+    percent = over.percent
+    basis = f"average over the cases common to all hosts {_change(percent)}: {over.name}, {_basis(over)}"
+    return Headline(over.verdict(margin), claim, basis, between(over.pooled))
+
+
+def _change(percent: Estimate) -> str:
+    return hosts_tables.value_text(percent, percent.unit)
+
+
+def _basis(over: OverHosts) -> str:
+    percent, hosts, blocks = over.percent, len(over.pooled.hosts), over.pooled.blocks
+    interval = "no CI yet"
+    if percent.low is not None and (hosts > 1 or blocks >= BLOCKS_MIN):
+        interval = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
+    return f"{interval}, {counted(hosts, 'host')}, {counted(blocks, 'block')}"
+
+
+def between(pooled: Pooled) -> str:
+    """Return a sentence on the variation between hosts (τ and I²)."""
+    if len(pooled.hosts) < 2:
+        return "There is only one host: variation between machines is unknown."
+    if pooled.tau is None or pooled.i2 is None:
+        return (
+            "Some hosts have too few blocks for a standard deviation. All hosts have equal weight, and "
+            "variation between hosts cannot be separated from variation within hosts."
+        )
+    if pooled.tau == 0:
+        return "The hosts do not differ beyond the noise within each host (τ = 0, I² = 0)."
+    varies = percent_of(pooled.tau)
+    return (
+        f"The effect varies between hosts by about {grouped(varies, decimals_of(varies, 2))}% (τ, a standard "
+        f"deviation); {share_text(pooled.i2)} of the variance between hosts is not explained by the noise "
+        "within hosts (I²)."
+    )
+
+
+def _shown_caveats(findings: HostsFindings, studies: Mapping[str, StudyReport]) -> list[ShownCaveat]:
+    """Those about the hosts first, then those of the files: each once, with the files where it was raised."""
+    about: dict[Code, list[ShownCaveat]] = {}
+    for caveat in findings.caveats:
+        about.setdefault(caveat.code, []).append(ShownCaveat.of(caveat))
+    found = []
+    for code, caveats in about.items():
+        found += caveats[:LIKE_IT_MAX]
+        rest = len(caveats) - LIKE_IT_MAX
+        if rest > 0:
+            sentence = f"{code}: {counted(rest, 'more comparison')}."
+            found.append(replace(caveats[0], sentence=sentence))
+    raised: dict[ShownCaveat, list[str]] = {}
+    for name, study in studies.items():
+        report = study.only
+        for shown in report.caveats if report else study.caveats:
+            raised.setdefault(shown, []).append(name)
+    for shown, where in raised.items():
+        everywhere = len(where) == len(studies)
+        found.append(shown if everywhere else replace(shown, sentence=f"{listed(where)}: {shown.sentence}"))
+    return by_severity(found)

@@ -1,0 +1,350 @@
+"""Tables and forest plots over several hosts: estimates by host, pooled ones, metrics, machines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from markupsafe import Markup
+
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
+from pgdyno.analysis.findings.case_findings import ALL_KINDS, latency_key
+from pgdyno.analysis.findings.host_findings import MEAN_TIME, Host, HostsFindings
+from pgdyno.analysis.findings.pooled_hosts import OverHosts, PooledCell, PooledTable
+from pgdyno.analysis.findings.study_findings import StudyFindings
+from pgdyno.analysis.statistics.effect import percent_of
+from pgdyno.analysis.telemetry.metrics import Metric
+from pgdyno.estimate import ABSENT, Better, Estimate, counted, decimals_of, given_percent, share_text, signed
+from pgdyno.report import result_tables, study_report
+from pgdyno.report.charts import Panel, arm_class
+from pgdyno.report.published_section import as_printed
+from pgdyno.report.result_tables import Table
+from pgdyno.report.svg import Scale, circle, drawing, element, line, nice_ticks, text
+from pgdyno.report.telemetry_tables import STATEMENTS_ON_TERMINAL
+from pgdyno.units import format_size
+
+FURTHER_LATENCIES = tuple(latency_key(ALL_KINDS, quantile) for quantile in ("p50", "p99"))
+"""Beside the metrics of a trial; the others stand in each host's own report."""
+
+ROWS_AT_A_GLANCE = 36
+"""Of further metrics: of more, as a study of many cases has, the table is folded away."""
+
+
+def estimates(findings: HostsFindings) -> Table:
+    """Of the primary metric: for each case and arm a row a host, then the pooled one."""
+    metric = findings.first.first.primary
+    usual = findings.first.first.study.plan.confidence
+    several = len(findings.cases) > 1
+    rows = []
+    for over in [*findings.primary, *findings.averages]:
+        case = [over.case] if several else []
+        for i, host in enumerate(findings.hosts):
+            place = [*case, over.arm] if i == 0 else [""] * (1 + len(case))
+            rows.append([*place, host.name, *_own(over, host.name, usual)])
+        if len(over.pooled.hosts) > 1:
+            pooled = f"pooled, {len(over.pooled.hosts)} hosts"
+            blank = [""] * (1 + len(case))
+            rows.append([*blank, pooled, pooled_text(over, usual), str(over.pooled.blocks), ""])
+    numeric = ("change, %", "blocks", "weight")
+    return Table(
+        title=f"{metric.name[0].upper()}{metric.name[1:]} by host ({metric.better.word} is better)",
+        columns=(*(("case",) if several else ()), "arm", "host", *numeric),
+        rows=rows,
+        note=(
+            "The pooled interval rests on the number of hosts: more blocks say more about one host and "
+            f"nothing about the next. Two hosts have one of 12.7 standard errors on each side. {ABSENT}: "
+            "nothing on that host."
+            + (" The average is over the cases that every host has." if findings.averages else "")
+        ),
+        numeric=frozenset(numeric),
+        dispensable=("weight", "blocks"),
+    )
+
+
+def _own(over: OverHosts, host: str, usual: float) -> list[str]:
+    """Change with interval, blocks, weight in the pooled estimate."""
+    for effect, weight in zip(over.pooled.hosts, over.pooled.weights, strict=True):
+        if effect.host == host:
+            change = effect.spread.percent(over.better)
+            return [result_tables.with_interval(change, usual), str(effect.spread.n), share_text(weight)]
+    return [ABSENT, "0", ABSENT]
+
+
+def pooled_text(over: OverHosts, usual: float) -> str:
+    """Value and interval, however few hosts there are: it is as wide as they deserve."""
+    percent = over.percent
+    if len(over.pooled.hosts) < 2:
+        return ABSENT
+    if percent.low is None or percent.high is None:
+        return value_text(percent, "")
+    low, high = (signed(end, percent.decimals, "") for end in (percent.low, percent.high))
+    interval = result_tables.in_cell(low, high, percent.confidence, usual)
+    return f"{value_text(percent, '')} {interval}"
+
+
+def value_text(percent: Estimate, unit: str) -> str:
+    """Of a pooled change: two digits even where the interval, being that of few hosts, deserves none. Else it
+    would be rounded away from what its hosts say.
+    """
+    two = min(1, decimals_of(percent.value, result_tables.DIGITS_WITHOUT_INTERVAL))
+    return signed(percent.value, two if percent.low is None else max(two, percent.decimals), unit)
+
+
+def further_metrics(findings: HostsFindings) -> Table:
+    """What else changes: on each host, and pooled."""
+    first = findings.first.first
+    keys = [*(metric.key for metric in first.metrics), *FURTHER_LATENCIES]
+    chosen = [of for of in findings.effects if of.key in keys and of.key != first.primary.key]
+    chosen.sort(key=lambda of: (findings.cases.index(of.case), keys.index(of.key)))
+    note = (
+        "Each by itself, for reading: of many intervals some miss. Signs that differ around zero may be "
+        f"noise. {ABSENT}: nothing on that host, or too few transactions beyond that percentile."
+    )
+    named = [(_name(of), of) for of in chosen]
+    table = _by_host(findings, "Change in other metrics by host", "metric", named, note)
+    return replace(table, long=len(table.rows) > ROWS_AT_A_GLANCE)
+
+
+def telemetry(findings: HostsFindings) -> Table:
+    """What the probes tell of whole trials; of each table and wait it is in the JSON."""
+    known = {metric.key: metric for of in findings.studies.values() for metric in _told(of)}
+    chosen = [
+        (f"{over.name}, {known[over.key].unit}", over)
+        for over in findings.effects
+        if over.key in known and ":" not in over.key
+    ]
+    table = _by_host(
+        findings, "Change in telemetry by host", "metric", chosen, "Each by itself, for reading."
+    )
+    return replace(table, long=True)
+
+
+def statements(findings: HostsFindings) -> Table:
+    """The mean time of each statement, and their average."""
+    chosen = [
+        (over.key.partition(":")[2], over)
+        for over in findings.effects
+        if over.key.partition(":")[0] == MEAN_TIME
+    ]
+    chosen.sort(key=lambda of: findings.cases.index(of[1].case))
+    averages = [("average", over) for over in findings.statements] if len(chosen) > 1 else []
+    title = "Change in mean statement time by host (lower is better)"
+    note = "The average is the geometric mean of the ratios, of the statements that every host has."
+    table = _by_host(findings, title, "statement", [*averages, *chosen], note if averages else "")
+    each = len(findings.hosts) + 1
+    return replace(table, long=True, rows_on_terminal=each * (len(averages) + STATEMENTS_ON_TERMINAL))
+
+
+def _told(of: StudyFindings) -> list[Metric]:
+    return [metric for case in of.cases for metric in case.telemetry.metrics.values()]
+
+
+def _by_host(
+    findings: HostsFindings, title: str, head: str, chosen: Sequence[tuple[str, OverHosts]], note: str
+) -> Table:
+    """A row a host, then the pooled one; ``chosen`` with their names."""
+    several, usual = len(findings.cases) > 1, findings.first.first.study.plan.confidence
+    rows = []
+    for name, over in chosen:
+        place = [*([over.case] if several else []), name, str(over.better), over.arm]
+        for host in findings.hosts:
+            rows.append([*place, host.name, _own(over, host.name, usual)[0], ""])
+            place = [""] * len(place)
+        if len(over.pooled.hosts) > 1:
+            signs = "differ" if over.pooled.signs_differ else "alike"
+            rows.append([*place, "pooled", pooled_text(over, usual), signs])
+    return Table(
+        title=title,
+        columns=(*(("case",) if several else ()), head, "better", "arm", "host", "change, %", "signs"),
+        rows=rows,
+        note=note if rows else "",
+        numeric=frozenset({"change, %"}),
+        dispensable=("better", "signs"),
+    )
+
+
+def _name(over: OverHosts) -> str:
+    is_latency = over.key in FURTHER_LATENCIES
+    return f"{over.key.rpartition('.')[2]} latency" if is_latency else over.name
+
+
+def machines(findings: HostsFindings) -> Table:
+    """What each host is; where there is one case, with how fast its baseline was."""
+    metric, alone = findings.first.first.primary, len(findings.cases) < 2
+    numeric = ("cores", "memory", *((f"baseline, {metric.unit}",) if alone else ()))
+    rows = [[*_machine(host), *([_baseline(host, metric.key)] if alone else [])] for host in findings.hosts]
+    return Table(
+        title="Hosts",
+        columns=("host", "processor", "kernel", "file system", *numeric),
+        rows=rows,
+        numeric=frozenset(numeric),
+        dispensable=("kernel", "file system"),
+    )
+
+
+def _machine(host: Host) -> list[str]:
+    facts = host.facts
+    memory = facts.get("memory_bytes")
+    return [
+        host.name,
+        str(facts.get("processor", ABSENT)),
+        str(facts.get("kernel", ABSENT)),
+        str(facts.get("file_system", ABSENT)).partition(" ")[0],
+        str(facts.get("cores", ABSENT)),
+        format_size(int(memory)) if memory is not None else ABSENT,
+    ]
+
+
+def _baseline(host: Host, key: str) -> str:
+    levels = [study.first.arms[0].levels.get(key) for study in host.studies.values()]
+    return " and ".join(result_tables.level_text(level) for level in levels if level) or ABSENT
+
+
+def fitted(findings: HostsFindings) -> Table:
+    """What was changed of the study file so that it fits each machine."""
+    found: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
+    for file, one in findings.studies.items():
+        for key, was, now, why in study_report.fitted(one).rows:
+            found.setdefault((key, was), {})[file] = (now, why)
+    rows = [
+        [
+            *key,
+            *(of_file[file][0] if file in of_file else "unchanged" for file in findings.studies),
+            next(iter(of_file.values()))[1],
+        ]
+        for key, of_file in found.items()
+    ]
+    columns = ("what", "as published", *findings.studies, "why")
+    return Table("Fitted to each machine", columns, rows, "Everything else is as the study file has it.")
+
+
+PANELS_MAX = 24
+"""Cases and arms that are drawn; the table has all."""
+
+HOST_COLOUR, POOLED_COLOUR = arm_class(0), arm_class(1)
+
+NAME_LENGTH_MAX = 18
+
+REACH_MAX = 4.0
+"""An interval that reaches further out than so many times the estimates is cut off, with an arrow: two hosts
+can have one of hundreds of per cent, in which nothing else would be seen."""
+
+
+def forest(findings: HostsFindings) -> list[Panel]:
+    """One picture for each case and arm, of the primary metric."""
+    margin = findings.first.first.study.plan.margin
+    chosen = [*findings.averages, *findings.primary][:PANELS_MAX]
+    low, high = _range(chosen, margin)
+    return [
+        Panel(
+            f"{over.arm} vs. {over.baseline}: change of {over.name}"
+            + (f", {over.case}" if over.case else ""),
+            _picture(over, margin, low, high),
+        )
+        for over in chosen
+    ]
+
+
+def _rows(over: OverHosts) -> list[tuple[str, Estimate, str]]:
+    """Name, estimate, colour. An own interval of few blocks is left out, as in the words and tables."""
+    rows = []
+    for of in over.pooled.hosts:
+        own = of.spread.percent(over.better)
+        if own.n < BLOCKS_MIN:
+            own = Estimate(own.value, own.unit, own.n, own.better)
+        rows.append((of.host, own, HOST_COLOUR))
+    return [*rows, ("pooled", over.percent, POOLED_COLOUR)]
+
+
+def _range(chosen: list[OverHosts], margin: float) -> tuple[float, float]:
+    """Of all estimates and hosts' own intervals; the pooled intervals only as far as they are drawn."""
+    own = [-125 * margin, 125 * margin, 0.0]
+    pooled: list[float] = []
+    for over in chosen:
+        for name, estimate, _ in _rows(over):
+            ends = [end for end in (estimate.low, estimate.high) if end is not None]
+            own.append(estimate.value)
+            (pooled if name == "pooled" else own).extend(ends)
+    reach = REACH_MAX * max(map(abs, own))
+    values = [*own, *(min(max(end, -reach), reach) for end in pooled)]
+    room = 0.04 * (max(values) - min(values))
+    return min(values) - room, max(values) + room
+
+
+def _picture(over: OverHosts, margin: float, low: float, high: float) -> Markup:
+    width, left, right, top, step = 560.0, 130.0, 14.0, 52.0, 26.0
+    rows = _rows(over)
+    bottom = top + step * len(rows)
+    x = Scale(low, high, left, width - right)
+    less = over.better is Better.LESS
+    limit = math.log1p(margin)
+    inner, outer = x(percent_of(-limit)), x(percent_of(limit))
+    parts = [
+        element("rect", x=inner, y=top - 6, width=outer - inner, height=bottom - top + 6, class_="margin"),
+        text((inner + outer) / 2, top - 14, f"margin ±{given_percent(margin)}", class_="quiet middle"),
+        text(left, 18, f"← {'faster' if less else 'slower'}", class_="quiet"),
+        text(width - right, 18, f"{'slower' if less else 'faster'} →", class_="quiet end"),
+    ]
+    for tick in nice_ticks(low, high, 7):
+        parts += [
+            line(x(tick), top - 6, x(tick), bottom, class_="zero" if abs(tick) < 1e-9 else "grid"),
+            text(x(tick), bottom + 17, signed(tick, 0 if tick == int(tick) else 1, "%"), class_="middle"),
+        ]
+    for i, (name, estimate, colour) in enumerate(rows):
+        parts += _row(name, estimate, colour, top + step * (i + 0.5), left, x)
+    label = f"{over.arm} on {len(rows) - 1} hosts, pooled {over.percent.signed_text}"
+    return drawing(width, bottom + 26, label, parts, "effect")
+
+
+def _row(name: str, estimate: Estimate, colour: str, y: float, left: float, x: Scale) -> list[Markup]:
+    parts = []
+    if estimate.low is not None and estimate.high is not None:
+        ends = [min(max(end, x.low), x.high) for end in (estimate.low, estimate.high)]
+        parts.append(line(x(ends[0]), y, x(ends[1]), y, class_=f"interval {colour}"))
+        for drawn, end, arrow in zip(ends, (estimate.low, estimate.high), "◂▸", strict=True):
+            if drawn == end:
+                parts.append(line(x(end), y - 7, x(end), y + 7, class_=f"cap {colour}"))
+            else:
+                parts.append(text(x(drawn), y + 5, arrow, class_="middle quiet"))
+    said = f"{name}: {estimate.signed_text}, interval {estimate.signed_interval_text}"
+    parts.append(circle(x(estimate.value), y, 5, said, class_=f"dot {colour}"))
+    short = name if len(name) <= NAME_LENGTH_MAX else f"{name[: NAME_LENGTH_MAX - 1]}…"
+    parts.append(text(left - 10, y + 4, short, class_="end strong" if name == "pooled" else "end"))
+    return parts
+
+
+def pooled_beside(table: PooledTable, confidence: float, hosts: int) -> Table | None:
+    """As published, a column of what all hosts say together after each that they have changes of. None where
+    they have none.
+    """
+    asked = [any(row[n].is_asked_for for row in table.rows) for n in range(len(table.columns))]
+    if not any(cell.over for row in table.rows for cell in row):
+        return None
+    head = "pooled" if table.of_changes else "pooled change, %"
+    columns: list[str] = []
+    numeric: set[str] = set()
+    for title, is_asked in zip(table.columns, asked, strict=True):
+        columns.append(title)
+        if is_asked:
+            columns.append(f"{title}, {head}")
+            numeric |= {title, columns[-1]}
+    rows = []
+    for row in table.rows:
+        cells = []
+        for cell, is_asked in zip(row, asked, strict=True):
+            cells += [as_printed(cell.published), *([_pooled(cell, confidence)] if is_asked else [])]
+        rows.append(cells)
+    note = (
+        f"Pooled over {hosts} hosts: (B − A) / A in percent of the baseline, with an interval that rests on "
+        "the number of hosts. Levels are those of a machine and are not pooled: they stand in each host's "
+        f"own table. {ABSENT}: not on two hosts, or the baseline itself."
+    )
+    return Table(f"{table.title}: {counted(hosts, 'host')}", columns, rows, note, frozenset(numeric))
+
+
+def _pooled(cell: PooledCell, confidence: float) -> str:
+    if cell.over is None:
+        return ABSENT if cell.is_asked_for else ""
+    few = f"; {counted(len(cell.over.pooled.hosts), 'host')}" if cell.over.absent else ""
+    return f"{pooled_text(cell.over, confidence)}{few}"

@@ -1,0 +1,180 @@
+"""The report as Markdown: everything in it, for an issue, a mail or a wiki."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from pgdyno.report.case_report import Report, ShownCaveat
+from pgdyno.report.hidden_characters import visible
+from pgdyno.report.hosts_report import HostsReport
+from pgdyno.report.result_tables import Table
+from pgdyno.report.study_report import StudyReport
+
+# What would become markup, a table's edge or a tag. Names and server texts come from outside.
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
+
+
+def to_markdown(study: StudyReport | HostsReport) -> str:
+    """One document, GitHub's flavour for the tables."""
+    lines = _of_hosts(study) if isinstance(study, HostsReport) else _of_study(study, study.title)
+    return visible("\n".join([*lines, *_repeat(study.command)]) + "\n")
+
+
+def published_as_markdown(study: StudyReport | HostsReport) -> str:
+    """The source's tables with ours beside, and what is to be known of them. Of several hosts what they say
+    together comes first.
+    """
+    lines = _published_over_hosts(study) if isinstance(study, HostsReport) else _published(study, study.title)
+    return visible("\n".join(lines) + "\n")
+
+
+def _published_over_hosts(study: HostsReport) -> Iterator[str]:
+    yield f"# {escaped(study.title)}"
+    yield ""
+    for table in study.published:
+        yield from _table(table)
+    yield from _caveats(study.caveats)
+    for name, report in study.studies.items():
+        yield from _published(report, name)
+
+
+def _published(study: StudyReport, title: str) -> Iterator[str]:
+    yield f"# {escaped(title)}"
+    yield ""
+    for table in study.published:
+        yield from _table(table)
+    for table in study.background:
+        yield from _table(table)
+    yield from _caveats(study.caveats)
+
+
+def _of_study(study: StudyReport, title: str) -> Iterator[str]:
+    return _of_cases(study, title) if study.only is None else _of_one(study, study.only, title)
+
+
+def _of_one(study: StudyReport, only: Report, title: str) -> Iterator[str]:
+    yield from _of_case(only, title)
+    yield from _sections(study)
+    for table in [*study.published, *study.background]:
+        yield from _table(table)
+
+
+def _of_hosts(study: HostsReport) -> Iterator[str]:
+    """What holds over them, then the report of each."""
+    headlines = [text for headline in study.headlines for text in (headline.sentence, headline.more)]
+    yield from _together(study, study.title, headlines, [*study.published, *study.results])
+    for name, report in study.studies.items():
+        yield from _of_study(report, name)
+
+
+def _of_cases(study: StudyReport, title: str) -> Iterator[str]:
+    """What holds over them, then each."""
+    headlines = [headline.sentence for headline in study.headlines]
+    yield from _together(study, title, headlines, [*study.published, *study.results])
+    for name, report in study.cases.items():
+        yield from _of_case(report, name)
+
+
+def _together(
+    study: StudyReport | HostsReport, title: str, headlines: Sequence[str], results: Sequence[Table]
+) -> Iterator[str]:
+    yield f"# {escaped(title)}"
+    yield ""
+    for sentence in [*headlines, study.unfinished, study.percent_of]:
+        if sentence:
+            yield escaped(sentence)
+            yield ""
+    for table in results:
+        yield from _table(table)
+    if isinstance(study, StudyReport):
+        yield from _sections(study)
+    yield from _caveats(study.caveats)
+    for table in study.background:
+        yield from _table(table)
+
+
+def _sections(study: StudyReport) -> Iterator[str]:
+    for section in study.sections:
+        yield f"## {escaped(section.title)}"
+        yield ""
+        yield from (f"- {escaped(sentence)}" for sentence in section.sentences)
+        yield ""
+        for table in section.tables:
+            yield from _table(table)
+
+
+def _of_case(report: Report, title: str) -> Iterator[str]:
+    yield f"# {escaped(title)}"
+    yield ""
+    for headline in report.headlines:
+        yield f"**{escaped(headline.sentence)}**"
+        if headline.more:
+            yield escaped(headline.more)
+        yield ""
+    for reason in report.why:
+        if reason.sentences:
+            yield escaped(" ".join(reason.sentences))
+            yield ""
+    if report.dips:
+        yield escaped(" ".join(report.dips))
+        yield ""
+    if report.unfinished:
+        yield escaped(report.unfinished)
+        yield ""
+    yield escaped(report.percent_of)
+    yield ""
+    for table in report.results:
+        yield from _table(table)
+    yield from _caveats(report.caveats)
+    yield "## How it was measured"
+    yield ""
+    for paragraph in [*report.method, report.noise, report.probes, report.derived]:
+        if paragraph:
+            yield escaped(paragraph)
+            yield ""
+    for table in report.background:
+        yield from _table(table)
+
+
+def _caveats(caveats: Sequence[ShownCaveat]) -> Iterator[str]:
+    if caveats:
+        yield "## Caveats"
+        yield ""
+        for caveat in caveats:
+            yield f"- {escaped(caveat.sentence)} *{escaped(caveat.remedy)}* ({escaped(caveat.code)})"
+        yield ""
+
+
+def _repeat(command: str) -> Iterator[str]:
+    yield "## How to repeat it"
+    yield ""
+    yield from (f"    {line}" for line in command.splitlines())
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield f"## {escaped(table.title)}"
+    yield ""
+    yield from grid(table)
+    yield ""
+    if table.note:
+        yield escaped(table.note)
+        yield ""
+
+
+def grid(table: Table) -> Iterator[str]:
+    """Head and rows."""
+    yield _row(table.columns)
+    yield "|" + "|".join("---:" if column in table.numeric else "---" for column in table.columns) + "|"
+    for row in table.rows:
+        yield _row(row)
+
+
+def _row(cells: tuple[str, ...] | list[str] | object) -> str:
+    assert isinstance(cells, tuple | list)
+    return "| " + " | ".join(escaped(cell) for cell in cells) + " |"
+
+
+def escaped(text: str) -> str:
+    """Of a text from outside nothing becomes markup; it is one line."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split(" ")).replace("\n", " ").replace("\r", " "))

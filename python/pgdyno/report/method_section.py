@@ -1,0 +1,152 @@
+"""The paragraphs on the method, made from the plan of the study."""
+
+from __future__ import annotations
+
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.estimate import counted, given_percent
+from pgdyno.evidence.records import BlockStatus, Ending
+from pgdyno.report import steady_state_section
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Schedule
+from pgdyno.study.search import RESOLUTION
+from pgdyno.units import format_duration
+
+DERIVED_FROM_TPC_C = (
+    "The workload is derived from TPC-C. Its results are not comparable with published TPC results. It "
+    "deviates from the standard: no full disclosure, no pricing, no durability test, and windows shorter "
+    "than required. Unless stated otherwise, there are no keying and think times, and the load per warehouse "
+    "exceeds the standard's limit. NOPM is committed new orders per minute. TPM is database transactions per "
+    "minute, including those rolled back by design."
+)
+
+_SCHEDULES = {
+    Schedule.SLICES: (
+        "In each block one driver runs all arms in turn, in short slices in balanced random order, so "
+        "that measurement noise affects all arms equally. The ratio of a block is the ratio of the "
+        "mean rates of its arms over pairs of slices."
+    ),
+    Schedule.DUET: (
+        "In each block both arms run at the same time, slice by slice. Each server has a CPU partition with "
+        "its driver threads. The assignment is random and swapped in the next slice, so that "
+        "each arm uses each partition equally often. The ratio of a block is the ratio of the "
+        "mean rates of its arms over pairs of slices."
+    ),
+    Schedule.BLOCKS: ("In each block the arms run one after another in random order, each alone."),
+    Schedule.SEQUENTIAL: "All blocks of one arm run before those of the next arm.",
+}
+
+
+def how_it_was_measured(findings: Findings) -> list[str]:
+    """Return the paragraphs on the method."""
+    plan = findings.study.plan
+    statistics = (
+        "The block is the unit of replication. Each block gives one ratio per arm; the effect is their "
+        f"geometric mean. {_interval(findings)} "
+        f"The equivalence margin is {given_percent(plan.margin)}. A CI within the margin means equivalent, a "
+        "CI that excludes zero means faster or slower, and anything else means undecided; so do "
+        f"fewer than {BLOCKS_MIN} blocks. The verdict is about {findings.primary.name}. CIs of other metrics "
+        f"are {_of_others(plan)}descriptive and not corrected for their number."
+    )
+    if len(findings.arms) > 2:
+        statistics += " Comparisons of several arms with the baseline are corrected by Holm's method."
+    latency = (
+        "Latency is the time from the scheduled start of a transaction to its end. It includes successful "
+        "transactions scheduled in the counted part of a slice, even if they end later. Percentiles come "
+        "from histograms merged over all blocks and are never averaged. CPU per transaction is the user and "
+        "system time of all server processes, or of the driver, during the measured slices."
+    )
+    laid_out = [_SCHEDULES[plan.schedule], _halves(plan), _restored(findings), _sizes(plan)]
+    laid_out += [steady_state_section.how_it_ended(findings), steady_state_section.how_windows_began(plan)]
+    told = [" ".join(sentence for sentence in laid_out if sentence), statistics, latency]
+    return [*told, _capacity(plan)] if plan.searches_capacity else told
+
+
+def _capacity(plan: Study) -> str:
+    return (
+        f"Capacity is the highest rate of an open loop (random arrivals) with {plan.capacity}. Each block "
+        "searches for it by bisection. A closed-loop run gives the first rate. Open-loop steps of all arms "
+        "in turn raise or lower it until one rate meets the limit and one does not, and narrow the "
+        f"bracket to {given_percent(RESOLUTION - 1)}. A failed step is repeated before it counts, except "
+        "above the closed-loop rate with too few completed transactions for the percentile. Latency is "
+        "interpolated between the last two rates. A step lasts until the percentile has enough "
+        "transactions; unanswered transactions exceed the limit. All other metrics are measured at the "
+        "capacity found."
+    )
+
+
+def _halves(plan: Study) -> str:
+    """Of a duet."""
+    halves = plan.halves
+    if halves is None:
+        return ""
+    sides = " and ".join(", ".join(map(str, half)) for half in halves.cores)
+    found = f"The CPU partitions are cores {sides}"
+    found += ", which are SMT siblings of one physical core." if halves.of_one_core else "."
+    if resting := halves.resting:
+        found += (
+            f" The {'core' if len(resting) == 1 else 'cores'} {', '.join(map(str, resting))} stayed idle."
+        )
+    return found
+
+
+def _interval(findings: Findings) -> str:
+    plan = findings.study.plan
+    said = f"({given_percent(plan.confidence)} unless stated otherwise)"
+    if not plan.may_be_looked_at_again:
+        return f"Its CI {said} is Student's t on log ratios, checked by a BCa bootstrap."
+    blocks = counted(sum(block.status is BlockStatus.DONE for block in findings.blocks), "block")
+    ended = (
+        "and stopped when all verdicts were decided" if findings.study.ended_because is Ending.VERDICT else ""
+    )
+    looked = f"An interim analysis followed each block from the {BLOCKS_MIN}th on ({blocks} in total) {ended}"
+    if not plan.stops_on_verdict:
+        looked = f"The study was resumed: its length ({blocks} in total) was not fixed in advance"
+    return (
+        f"Its CI {said} is on log ratios and valid at any stopping time, with any number of interim analyses "
+        "(mixture t test). It is wider than Student's t interval, which a BCa bootstrap checks. "
+        f"{looked.strip()}."
+    )
+
+
+def _of_others(plan: Study) -> str:
+    return "Student's, " if plan.may_be_looked_at_again else ""
+
+
+def _restored(findings: Findings) -> str:
+    """Return the state of the data at the start of a block."""
+    arms = [of.arm for of in findings.arms]
+    running = [arm.name for arm in arms if arm.server.get("provider") == "dsn"]
+    sentences = []
+    if len(running) < len(arms):
+        which = "all arms" if not running else "the other arms"
+        restored = f"the data of {which} is restored from the snapshot"
+        sentences.append(f"Before each block, {restored} and the server is restarted.")
+    if running:
+        existing = findings.study.plan.into_existing
+        data = "is used as it is" if existing else "is copied from the template database"
+        sentences.append(f"{', '.join(running)} was already running and is not restarted; its data {data}.")
+    return " ".join(reversed(sentences))
+
+
+def _sizes(plan: Study) -> str:
+    parts = []
+    if warm_up := steady_state_section.warm_up_text(plan):
+        parts.append(warm_up)
+    if plan.is_together:
+        slices = f"{plan.slices_per_trial()} slices of {format_duration(plan.slice_s)} per arm and block"
+        found_by = plan.slice_from
+        parts.append(f"{slices} (length from {found_by})" if found_by else slices)
+    elif plan.window_s is not None:
+        parts.append(f"measured window {format_duration(plan.window_s)} per arm and block")
+    if plan.discard_s:
+        parts.append(f"first {format_duration(plan.discard_s)} of each discarded")
+    if plan.rate_per_s is not None:
+        parts.append(f"open loop at {plan.rate_per_s:g} transactions per second")
+    elif plan.pacing != "none":
+        parts.append(f"pacing {plan.pacing}")
+    else:
+        parts.append("closed loop without pacing")
+    parts.append(f"seed {plan.seed}")
+    sentence = ", ".join(parts)
+    return f"{sentence[0].upper()}{sentence[1:]}."

@@ -1,0 +1,139 @@
+"""Measurement noise: one sentence for the terminal, a table for the other formats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgdyno.analysis.comparison.measurement_noise import FLOOR_BLOCKS_MIN, Noise, floor_text, signed_percent
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, POWER
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.analysis.statistics.effect import percent_of
+from pgdyno.estimate import ABSENT, bracketed, counted, given_percent, share_text
+from pgdyno.report.result_tables import Table
+
+TITLE = "Measurement noise"
+
+
+def sentence(findings: Findings) -> str:
+    """In one line or two of a terminal."""
+    noise = findings.noise
+    if noise.sd is None:
+        return f"Measurement noise: no A/A blocks ({noise.why_none})."
+    if noise.n == 1:
+        met = f"the only A/A block differs by {_size(noise.sd)} from 0"
+        return f"Measurement noise: {met}; {_floor(findings)}."
+    varied = f"between-block SD of identical arms (A/A) {_size(noise.sd)} ({_rests_on(noise)})"
+    return f"Measurement noise: {varied}; {_floor(findings)}; {_judged(noise)}."
+
+
+def table(findings: Findings) -> Table:
+    """Nothing of it is an arm's result."""
+    noise = findings.noise
+    columns = ("quantity", "value", f"{given_percent(noise.confidence)} CI", "A/A blocks")
+    if noise.sd is None:
+        return Table(TITLE, columns, [], "", said_elsewhere=True)
+    blocks = _blocks(findings)
+    interval = bracketed(*map(_size, noise.sd_interval)) if noise.sd_interval else ABSENT
+    rows = [["between-block standard deviation (SD)", _size(noise.sd), interval, str(noise.n)]]
+    floor, found = noise.floor(blocks), noise.detectable(blocks)
+    if floor is not None:
+        rows.append([f"noise floor of {counted(blocks, 'block')}", floor_text(floor), "", str(noise.n)])
+    if found is not None:
+        rows.append(
+            [f"smallest detectable effect, {given_percent(POWER)} power", _size(found), "", str(noise.n)]
+        )
+    if spread := noise.spread:
+        known = spread.low is not None and spread.high is not None and spread.n >= BLOCKS_MIN
+        interval = bracketed(signed_percent(spread.low or 0.0), signed_percent(spread.high or 0.0))
+        what = f"A/A comparison in this study: {noise.verdict if known else 'too few blocks'}"
+        rows.append([what, signed_percent(spread.mean), interval if known else ABSENT, str(spread.n)])
+    if alarms := noise.alarms:
+        low, high = (share_text(end) for end in alarms.interval)
+        what = f"false alarms among series of {BLOCKS_MIN} A/A blocks"
+        told = f"{alarms.called} of {alarms.series}"
+        rows.append([what, told, bracketed(low, high), str(BLOCKS_MIN * alarms.series)])
+    return Table(
+        TITLE,
+        columns,
+        rows,
+        "From A/A blocks, which compare identical arms: a second server of the same build, settings "
+        "and data. They enter no other number of this report. Identical arms exceed the noise floor "
+        f"with {given_percent(1 - noise.confidence)} probability in a study of that many blocks, fixed in "
+        "advance. An effect below the noise floor is not called a difference." + _before(noise),
+        numeric=frozenset(columns[1:]),
+        said_elsewhere=True,
+    )
+
+
+def as_value(findings: Findings) -> dict[str, Any]:
+    """For JSON: percentages as numbers."""
+    noise, blocks = findings.noise, _blocks(findings)
+    spread = noise.spread
+    return {
+        "why_none": noise.why_none or None,
+        "sentence": sentence(findings),
+        "sd_percent": _percent(noise.sd),
+        "sd_interval_percent": [_percent(end) for end in noise.sd_interval] if noise.sd_interval else None,
+        "aa_blocks": len(noise.log_ratios),
+        "aa_blocks_before": len(noise.before),
+        "aa_blocks_left_out": noise.left_out,
+        "blocks": blocks,
+        "floor_percent": _percent(noise.floor(blocks)),
+        "detectable_percent": _percent(noise.detectable(blocks)),
+        "verdict": noise.verdict if spread is not None and spread.n >= BLOCKS_MIN else None,
+        "false_alarm": noise.is_false_alarm,
+        "alarms": _alarms(noise),
+        "log_ratios": list(noise.log_ratios),
+    }
+
+
+def _alarms(noise: Noise) -> dict[str, Any] | None:
+    found = noise.alarms
+    if found is None:
+        return None
+    return {"called": found.called, "series": found.series, "rate_interval": list(found.interval)}
+
+
+def _percent(log_ratio: float | None) -> float | None:
+    return None if log_ratio is None else percent_of(log_ratio)
+
+
+def _blocks(findings: Findings) -> int:
+    """Of the comparison that has most."""
+    return max((len(comparison.blocks) for comparison in findings.comparisons), default=0)
+
+
+def _size(log_ratio: float) -> str:
+    return f"{percent_of(log_ratio):.2g}%"
+
+
+def _rests_on(noise: Noise) -> str:
+    n = counted(noise.n, "A/A block")
+    return f"{n}, {len(noise.before)} of them from earlier studies" if noise.before else n
+
+
+def _before(noise: Noise) -> str:
+    if noise.left_out:
+        return f" {counted(noise.left_out, 'A/A block')} of earlier studies are excluded: their SD differs."
+    if not noise.before:
+        return ""
+    return (
+        f" {counted(len(noise.before), 'A/A block')} are from earlier studies on this machine with the "
+        "same load, slices and window."
+    )
+
+
+def _floor(findings: Findings) -> str:
+    blocks = _blocks(findings)
+    floor = findings.noise.floor(blocks)
+    if floor is None:
+        return f"a noise floor needs {FLOOR_BLOCKS_MIN} A/A blocks"
+    return f"noise floor of {counted(blocks, 'block')} {floor_text(floor)}"
+
+
+def _judged(noise: Noise) -> str:
+    if noise.spread is None or noise.spread.n < BLOCKS_MIN:
+        return "too few A/A blocks in this study for a verdict"
+    if noise.is_false_alarm:
+        return f"A/A verdict: {noise.verdict}, a false alarm"
+    return f"A/A verdict: {noise.verdict}, no false alarm"

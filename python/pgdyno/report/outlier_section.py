@@ -1,0 +1,140 @@
+"""Trials that stand out from the others of their arm: which, by how much, what was different in them, and
+what the estimate would be without the block that is the farthest off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgdyno.analysis.causes.covariates import Cause
+from pgdyno.analysis.causes.outlier_trials import Measured, OutlierTrial, OutlierTrials
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.analysis.statistics.outliers import FALSE_ALARM, VALUES_MIN
+from pgdyno.estimate import ABSENT, Estimate, ci_text, decimals_of, given_percent, grouped, signed, with_unit
+from pgdyno.report.result_tables import Table, change_text
+
+RANKED_MAX = 5
+"""Number of trials shown when there is no outlier."""
+
+NOTHING_SEEN = "no covariate differs"
+
+
+def outlier_trials(findings: Findings) -> Table:
+    """Those that are named; where none is, those that come nearest, in a folded table. Empty where too few
+    blocks count.
+    """
+    anomalies = findings.anomalies
+    shown = anomalies.named or [one for one in anomalies.trials if one.rank > 0][:RANKED_MAX]
+    numeric = (
+        "block",
+        findings.primary.unit,
+        "deviation from arm, %",
+        "deviation of ratio, %",
+        "score / limit",
+    )
+    return Table(
+        title="Outlier trials" if anomalies.named else "Outlier trials: none",
+        columns=(numeric[0], "arm", *numeric[1:], "covariates that differ"),
+        rows=[_row(one) for one in shown],
+        note=_note(findings),
+        numeric=frozenset(numeric),
+        long=not anomalies.named,
+        dispensable=("score / limit", "deviation of ratio, %"),
+    )
+
+
+def _row(one: OutlierTrial) -> list[str]:
+    seen = "; ".join(map(_cause, one.causes)) or NOTHING_SEEN
+    return [
+        str(one.block + 1),
+        one.arm.name,
+        grouped(one.value, decimals_of(one.value, 3)),
+        _off(one.own),
+        _off(one.ratio) if one.ratio else ABSENT,
+        f"{one.rank:.1f}",
+        seen if one.named else "",
+    ]
+
+
+def _off(measured: Measured) -> str:
+    return signed(measured.off_percent, decimals_of(measured.off_percent, 2), "")
+
+
+def _cause(cause: Cause) -> str:
+    """``CPU time stolen by the hypervisor 12% (otherwise 0.3%)``."""
+    unit = cause.circumstance.unit
+    if cause.circumstance.key == "server_cpu":
+        more = 100 * (cause.value / cause.usual - 1)
+        return f"{cause.circumstance.name} {signed(more, decimals_of(more, 2), '%')}"
+    return f"{cause.circumstance.name} {_amount(cause.value, unit)} (otherwise {_amount(cause.usual, unit)})"
+
+
+def _amount(value: float, unit: str) -> str:
+    return with_unit(grouped(value, decimals_of(value, 2)), unit)
+
+
+def _note(findings: Findings) -> str:
+    said = (
+        "Each trial is compared with the other trials of its arm, and the ratio of its block with those of "
+        f"other blocks. At most {given_percent(FALSE_ALARM)} of studies without outliers name one. "
+        "An outlier also deviates by more than the equivalence margin. All these trials "
+        "are included in the estimates. A differing covariate is not proof of a cause."
+    )
+    return " ".join([said, *without(findings)])
+
+
+def without(findings: Findings) -> list[str]:
+    """What the estimates would be without the block that is the farthest off, a sentence each arm."""
+    return [
+        f"Without block {left.block + 1}, which has the most extreme ratio, the change of {left.arm.name} "
+        f"would be {_with_ci(left.without)} instead of {_with_ci(left.all)} (Student's t)."
+        for left in findings.anomalies.without
+    ]
+
+
+def _with_ci(change: Estimate) -> str:
+    if change.low is None or change.n < BLOCKS_MIN:
+        return change_text(change, "%")
+    return f"{change.signed_text} ({ci_text(change.confidence)} {change.signed_interval_text})"
+
+
+def as_object(anomalies: OutlierTrials) -> dict[str, Any]:
+    """For JSON: every trial that counts, the most anomalous first."""
+    return {
+        "values_min": VALUES_MIN,
+        "trials": [
+            {
+                "trial": one.trial,
+                "block": one.block,
+                "arm": one.arm.name,
+                "value": one.value,
+                "named": one.named,
+                "own": _measured(one.own),
+                "ratio": _measured(one.ratio) if one.ratio else None,
+                "causes": [
+                    {
+                        "what": cause.circumstance.key,
+                        "value": cause.value,
+                        "usual": cause.usual,
+                        "unit": "µs" if cause.circumstance.key == "server_cpu" else cause.circumstance.unit,
+                    }
+                    for cause in one.causes
+                ],
+            }
+            for one in anomalies.trials
+        ],
+        "without": [
+            {
+                "arm": left.arm.name,
+                "block": left.block,
+                "change_percent": left.without.value,
+                "low": left.without.low,
+                "high": left.without.high,
+            }
+            for left in anomalies.without
+        ],
+    }
+
+
+def _measured(measured: Measured) -> dict[str, float | None]:
+    return {"off_percent": measured.off_percent, "score": measured.score, "limit": measured.limit}

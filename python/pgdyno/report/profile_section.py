@@ -1,0 +1,186 @@
+"""CPU profiles: the functions with most CPU time, their changes, and differential flame graphs.
+
+A frame is as wide as the mean of both arms' CPU time per transaction in that function with all that it
+called, so that what one of them lacks is seen, too. Red grew, blue shrank, beyond noise; the stronger, the
+larger its part in the whole. What may be noise has no colour: a picture of two equal arms would be full of
+it. Each says its numbers when pointed at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from markupsafe import Markup
+
+from pgdyno.analysis.causes.cpu_profiles import Frame, FunctionChange, ProfileComparison
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.estimate import bracketed, counted, decimals_of, grouped, signed
+from pgdyno.report.charts import Panel
+from pgdyno.report.result_tables import NAME_IN_HEAD_MAX, Table
+from pgdyno.report.svg import drawing, element, text
+
+ON_TERMINAL_MAX = 8
+
+
+def cpu_by_function(findings: Findings) -> Table:
+    """A row a function, and with several arms an arm; those with the most time first."""
+    profiles = findings.profiles
+    several = len(profiles) > 1
+    rows = [
+        [
+            change.name,
+            *([profile.arm.name] if several else []),
+            _us(change.baseline_us),
+            _us(change.arm_us),
+            _change(change),
+        ]
+        for profile in profiles
+        for change in profile.functions
+    ]
+    baseline = short_name(findings.arms[0].arm.name, "baseline")
+    arm = "arm" if several or not profiles else short_name(profiles[0].arm.name, "arm")
+    numeric = (f"{baseline}, µs/tx", f"{arm}, µs/tx", "change, µs/tx")
+    return Table(
+        title=f"Server CPU time by function{findings.at_own_rates} (lower is better)",
+        columns=("function", *(["arm"] if several else []), *numeric),
+        rows=rows,
+        note=" ".join(map(_note, profiles)) + NOTE if profiles else "",
+        numeric=frozenset(numeric),
+        long=True,
+        rows_on_terminal=ON_TERMINAL_MAX,
+    )
+
+
+def short_name(name: str, instead: str) -> str:
+    """Of a column whose cells are short."""
+    return name if len(name) <= NAME_IN_HEAD_MAX else instead
+
+
+NOTE = (
+    " In the function itself, without what it calls, per transaction. Intervals hold together over an arm's "
+    "functions (Holm). A function that a stripped program does not name counts as the one before it, or as "
+    "unknown; a name may be another one's in another version."
+)
+
+
+def _note(profile: ProfileComparison) -> str:
+    a, b = profile.samples
+    return (
+        f"Of {profile.arm.name}: {counted(len(profile.blocks), 'block')}, {grouped(a, 0)} samples of "
+        f"{profile.baseline.name} and {grouped(b, 0)} of {profile.arm.name}, {profile.hz} in a second of CPU"
+        f"{_covered(profile)}."
+    )
+
+
+def _covered(profile: ProfileComparison) -> str:
+    """What share of the CPU time that was counted the samples stand for."""
+    a, b = profile.covered
+    if a is None or b is None:
+        return ""
+    return f", which cover {100 * a:.0f} and {100 * b:.0f}% of the servers' CPU time"
+
+
+def _us(us: float) -> str:
+    return grouped(us, decimals_of(us, 3)) if us else "0"
+
+
+def _change(change: FunctionChange) -> str:
+    of = change.change
+    if of.low is None or of.high is None or of.n < BLOCKS_MIN:
+        return signed(of.value, decimals_of(of.value, 2), "")
+    low, high = (signed(end, of.decimals, "") for end in (of.low, of.high))
+    return f"{signed(of.value, of.decimals, '')} {bracketed(low, high)}"
+
+
+def as_object(findings: Findings) -> list[dict[str, Any]]:
+    """For JSON. The stacks are in the evidence."""
+    return [
+        {
+            "arm": profile.arm.name,
+            "baseline": profile.baseline.name,
+            "blocks": list(profile.blocks),
+            "samples": list(profile.samples),
+            "covered": list(profile.covered),
+            "hz": profile.hz,
+            "functions": [asdict(change) for change in profile.functions],
+        }
+        for profile in findings.profiles
+    ]
+
+
+WIDTH, ROW = 960.0, 16.0
+
+NARROWEST = 1.0
+"""Frames below this are left out: they could not be pointed at."""
+
+LETTER = 6.0
+
+STRONG_SHARE = 0.02
+"""A change of so much of all CPU time has the full colour."""
+
+
+def flames(findings: Findings) -> list[Panel]:
+    """One picture a comparison."""
+    return [
+        Panel(f"{profile.arm.name} vs. {profile.baseline.name}", _picture(profile))
+        for profile in findings.profiles
+        if profile.frames.mean_us
+    ]
+
+
+def _picture(profile: ProfileComparison) -> Markup:
+    root = profile.frames
+    placed = list(_placed(root, 0.0, 0, WIDTH / root.mean_us))
+    depth = max(level for _, _, level, _ in placed)
+    parts = [
+        _drawn(frame, x, (depth - level) * ROW, width, root.mean_us) for frame, x, level, width in placed
+    ]
+    label = f"Differential flame graph: CPU time of {profile.arm.name} vs. {profile.baseline.name}"
+    return drawing(WIDTH, (depth + 1) * ROW, label, parts, "flame")
+
+
+def _placed(frame: Frame, x: float, level: int, scale: float) -> Iterator[tuple[Frame, float, int, float]]:
+    """(frame, x, level, width) of each that can be seen."""
+    width = frame.mean_us * scale
+    if width < NARROWEST:
+        return
+    yield frame, x, level, width
+    for inner in frame.within:
+        yield from _placed(inner, x, level + 1, scale)
+        x += inner.mean_us * scale
+
+
+def _drawn(frame: Frame, x: float, y: float, width: float, total_us: float) -> Markup:
+    change, name = frame.change_us, frame.name
+    kind = ("grew" if change > 0 else "shrank") if frame.differs else "even"
+    strength = round(0.25 + 0.65 * min(1.0, abs(change) / total_us / STRONG_SHARE), 2)
+    sure = "" if frame.differs else ", which may be noise"
+    told = (
+        f"{name}: {_us(frame.baseline_us)} → {_us(frame.arm_us)} µs per transaction ({_signed(change)}{sure})"
+    )
+    parts = [
+        element("title", told),
+        element("rect", "", class_="frame", x=round(x, 1), y=y, width=round(width, 1), height=ROW - 1),
+        element(
+            "rect",
+            "",
+            class_=kind,
+            x=round(x, 1),
+            y=y,
+            width=round(width, 1),
+            height=ROW - 1,
+            fill_opacity=strength if frame.differs else None,
+        ),
+    ]
+    letters = int((width - 4) / LETTER)
+    if letters >= 3:
+        short = name if len(name) <= letters else f"{name[: letters - 1]}…"
+        parts.append(text(round(x + 2, 1), y + ROW - 5, short))
+    return element("g", Markup("").join(parts))
+
+
+def _signed(us: float) -> str:
+    return signed(us, decimals_of(us, 2), "") if us else "0"

@@ -1,0 +1,296 @@
+"""Tables of results: titles, column heads, cells, notes."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
+from pgdyno.analysis.findings.case_findings import (
+    ALL_KINDS,
+    QUANTILES_COMPARED,
+    ArmFindings,
+    Findings,
+    latency_key,
+)
+from pgdyno.analysis.telemetry.metrics import Metric
+from pgdyno.analysis.telemetry.percentiles import QUANTILES
+from pgdyno.estimate import (
+    ABSENT,
+    NO_BREAK,
+    Estimate,
+    bracketed,
+    confidence_percent,
+    decimals_of,
+    given_percent,
+    grouped,
+    signed,
+)
+from pgdyno.evidence.records import Kept
+
+DIGITS_WITHOUT_INTERVAL = 2
+"""Significant digits of a change without an interval."""
+
+
+DIGITS_OF_LEVEL = 3
+
+NAME_IN_HEAD_MAX = 12
+
+
+@dataclass(frozen=True)
+class Table:
+    """``numeric`` names the columns set to the right. A cell that repeats the one above it is empty."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+    numeric: frozenset[str] = field(default_factory=frozenset)
+    long: bool = False  # details: folded in HTML, left out of the terminal
+    dispensable: Sequence[str] = ()  # columns that a narrow page omits, in this order
+    said_elsewhere: bool = False  # the terminal has it as text
+    breaks_first: bool = False  # a narrow page wraps the first column before omitting one
+    rows_on_terminal: int = 0  # rows of a long table shown on the terminal
+
+
+def levels(findings: Findings) -> Table:
+    """Return throughput and CPU time of every arm with the change from the baseline."""
+    baseline = findings.arms[0].arm.name
+    confidence = given_percent(findings.study.plan.confidence)
+    rows = [
+        _level_row(findings, metric, arm, first=i == 0)
+        for metric in findings.metrics
+        if any(of.levels[metric.key] for of in findings.arms)
+        for i, arm in enumerate(findings.arms)
+    ]
+    numeric = ("level", f"{confidence} CI", f"change vs. {_in_a_head(baseline)}, %", "blocks")
+    return Table(
+        title=f"Throughput and CPU{findings.at_own_rates}",
+        columns=("metric", "better", "arm", *numeric),
+        rows=rows,
+        note=(
+            "Intervals of levels include drift between blocks; it cancels in the paired change."
+            + _at_any_time(findings)
+            + _of_several_arms(findings)
+        ),
+        numeric=frozenset(numeric),
+        dispensable=("better", "blocks", numeric[1]),
+    )
+
+
+def _in_a_head(name: str) -> str:
+    """Of a column whose cells are short."""
+    return name if len(name) <= NAME_IN_HEAD_MAX else "the baseline"
+
+
+def _level_row(findings: Findings, metric: Metric, of: ArmFindings, *, first: bool) -> list[str]:
+    level = of.levels[metric.key]
+    change = _change(findings, of.arm.arm, metric.key)
+    return [
+        metric.label if first else "",
+        metric.better if first else "",
+        of.arm.name,
+        level_text(level) if level else ABSENT,
+        level.interval_text.replace(" ", NO_BREAK) if level and level.n >= BLOCKS_MIN else ABSENT,
+        with_interval(change, findings.study.plan.confidence) if change else "",
+        str(change.n if change else level.n if level else 0),
+    ]
+
+
+def level_text(level: Estimate) -> str:
+    """Three digits even if the interval deserves fewer: it holds drift, which cancels in the change."""
+    three = DIGITS_OF_LEVEL - 1 - math.floor(math.log10(level.value))
+    if level.n < BLOCKS_MIN:
+        return grouped(level.value, min(6, three))
+    return grouped(level.value, min(6, max(three, level.decimals)))
+
+
+def _change(findings: Findings, arm: int, key: str) -> Estimate | None:
+    for comparison in findings.comparisons:
+        if comparison.arm.arm == arm and key in comparison.effects:
+            return comparison.effects[key].percent
+    return None
+
+
+def _of_every_block(findings: Findings, arm: int, key: str) -> Estimate | None:
+    """The change, if every block that counts has it: without the blocks that were too slow to have so many
+    transactions it would flatter.
+    """
+    change = _change(findings, arm, key)
+    blocks = next(len(c.blocks) for c in findings.comparisons if c.arm.arm == arm)
+    return change if change and change.n == blocks else None
+
+
+def _at_any_time(findings: Findings) -> str:
+    plan = findings.study.plan
+    if not plan.may_be_looked_at_again:
+        return ""
+    why = "has an interim analysis after each block" if plan.stops_on_verdict else "was resumed"
+    return (
+        f" The CI of the change of {findings.primary.label} is valid at any stopping time, because the study "
+        f"{why}; other CIs are Student's t."
+    )
+
+
+def _of_several_arms(findings: Findings) -> str:
+    if len(findings.comparisons) < 2:
+        return ""
+    usual = given_percent(findings.study.plan.confidence)
+    return f" CIs are corrected for several arms (Holm); the confidence is {usual} unless shown."
+
+
+def latencies(findings: Findings) -> Table:
+    """Return latency percentiles for each transaction type and arm."""
+    numeric = ("transactions", *QUANTILES)
+    rows = []
+    for kind in [*findings.kinds, ALL_KINDS]:
+        for i, of in enumerate(findings.arms):
+            pairs = of.latency.get(kind)
+            if pairs is None or not len(pairs):
+                continue
+            values = [_ms(value) for value in of.quantiles_ms(kind).values()]
+            rows.append(
+                [kind_text(kind) if i == 0 else "", of.arm.name, grouped(int(pairs[:, 1].sum()), 0), *values]
+            )
+    return Table(
+        title=f"Latency, ms{findings.at_own_rates} (lower is better)",
+        columns=("kind", "arm", *numeric),
+        rows=rows,
+        note=f"{ABSENT}: fewer than 10 transactions above that percentile.",
+        numeric=frozenset(numeric),
+        dispensable=("p90", "transactions", "p95"),
+    )
+
+
+def latency_changes(findings: Findings) -> Table:
+    """Return the change in latency percentiles for each transaction type and arm."""
+    baseline = findings.arms[0].arm.name
+    rows = []
+    for kind in [*findings.kinds, ALL_KINDS]:
+        for i, of in enumerate(findings.arms[1:]):
+            changes = [
+                _of_every_block(findings, of.arm.arm, latency_key(kind, q)) for q in QUANTILES_COMPARED
+            ]
+            if any(changes):
+                usual = findings.study.plan.confidence
+                cells = [with_interval(change, usual) if change else ABSENT for change in changes]
+                rows.append([kind_text(kind) if i == 0 else "", of.arm.name, *cells])
+    return Table(
+        title=f"Change in latency vs. {baseline}, %{findings.at_own_rates} (lower is better)",
+        columns=("kind", "arm", *QUANTILES_COMPARED),
+        rows=rows,
+        note=(
+            "Geometric mean over blocks of the ratios of that percentile, with a CI from "
+            f"{BLOCKS_MIN} blocks on. {ABSENT}: a block has fewer than 10 transactions above it."
+            + _of_several_arms(findings)
+        ),
+        numeric=frozenset(QUANTILES_COMPARED),
+        dispensable=("p90", "p95", "p99"),
+    )
+
+
+def change_text(change: Estimate, unit: str) -> str:
+    """``+4.2%``, with the digits that its blocks deserve."""
+    if change.low is None or change.n < BLOCKS_MIN:
+        return signed(change.value, min(1, decimals_of(change.value, DIGITS_WITHOUT_INTERVAL)), unit)
+    return signed(change.value, change.decimals, unit)
+
+
+def with_interval(change: Estimate, usual: float) -> str:
+    """Value and interval; with its confidence where that is not the usual one."""
+    value = change_text(change, "")
+    if change.low is None or change.high is None or change.n < BLOCKS_MIN:
+        return value
+    low, high = (signed(end, change.decimals, "") for end in (change.low, change.high))
+    return f"{value} {in_cell(low, high, change.confidence, usual)}"
+
+
+def in_cell(low: str, high: str, confidence: float, usual: float) -> str:
+    """``[+2.9, +5.5]``, with its confidence where that is not the usual one."""
+    own = "" if math.isclose(confidence, usual) else f"; {confidence_percent(confidence)}"
+    return unbroken(bracketed(low, f"{high}{own}"))
+
+
+def unbroken(interval: str) -> str:
+    """Keep an interval on one line."""
+    return interval.replace(" ", NO_BREAK)
+
+
+def safety(findings: Findings) -> Table:
+    """Return the durability and safety guarantees that each arm keeps or gives up."""
+    words = {Kept.YES: "kept", Kept.PARTLY: "partly kept", Kept.NO: "GIVEN UP", Kept.UNKNOWN: "unknown"}
+    badges = [{badge.name: badge for badge in of.arm.safety} for of in findings.arms]
+    names = list(dict.fromkeys(name for of_arm in badges for name in of_arm))
+    rows = [
+        [name, *(words[of_arm[name].kept] if name in of_arm else ABSENT for of_arm in badges)]
+        for name in names
+    ]
+    columns = ("guarantee", *(of.arm.name for of in findings.arms))
+    return Table("Safety", columns, rows, note=" ".join(given_up(findings)), said_elsewhere=True)
+
+
+def given_up(findings: Findings) -> list[str]:
+    """``GIVEN UP by 17 and 18: point-in-time recovery (archive_mode is off).``, one per guarantee."""
+    words = {Kept.NO: "GIVEN UP", Kept.PARTLY: "Only partly kept"}
+    by_promise: dict[tuple[Kept, str, str], list[str]] = {}
+    for of in findings.arms:
+        for badge in of.arm.safety:
+            if badge.kept in words:
+                by_promise.setdefault((badge.kept, badge.name, badge.text), []).append(of.arm.name)
+    return [
+        f"{words[kept]} by {listed(names) if len(names) < len(findings.arms) else 'all arms'}: "
+        f"{promise}{f' ({reason})' if reason else ''}."
+        for (kept, promise, reason), names in by_promise.items()
+    ]
+
+
+def listed(names: Sequence[str]) -> str:
+    """``17, 18 and 18,fsync=off``."""
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
+def _by_number(name: str) -> list[tuple[int, str]]:
+    """``condition 2`` before ``condition 10``."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
+
+
+def checks(findings: Findings) -> Table:
+    """Return each check with the number of trials that passed and the message of a failure."""
+    rows = []
+    names = sorted({check.name for trial in findings.trials for check in trial.checks}, key=_by_number)
+    for name in names:
+        for i, of in enumerate(findings.arms):
+            mine = [c for t in findings.trials if t.arm == of.arm.arm for c in t.checks if c.name == name]
+            if not mine:
+                continue
+            p_values = [check.p_value for check in mine if check.p_value is not None]
+            bad = [check.detail for check in mine if not check.passed]
+            least = min(p_values, default=None)
+            rows.append(
+                [
+                    name if i == 0 else "",
+                    of.arm.name,
+                    f"{len(mine) - len(bad)} of {len(mine)}",
+                    grouped(least, decimals_of(least, 2)) if least is not None else ABSENT,
+                    bad[0] if bad else "",
+                ]
+            )
+    return Table(
+        title="Checks",
+        columns=("check", "arm", "passed", "min. p", "failure"),
+        rows=rows,
+        note="Trials that fail a check are listed but excluded from the estimates.",
+        numeric=frozenset({"passed", "min. p"}),
+        long=all(row[4] == "" for row in rows),
+    )
+
+
+def kind_text(kind: str) -> str:
+    """``new_order`` as ``new order``."""
+    return "all types" if kind == ALL_KINDS else kind.replace("_", " ")
+
+
+def _ms(value: float | None) -> str:
+    return ABSENT if value is None else grouped(value, decimals_of(value, 3))

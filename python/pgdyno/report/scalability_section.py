@@ -1,0 +1,392 @@
+"""Scalability section: throughput over the number of clients, with the fitted law."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from markupsafe import Markup
+
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
+from pgdyno.analysis.findings.scalability import REACH, Curve, Difference, Scalability
+from pgdyno.estimate import ABSENT, NO_BREAK, Estimate, bracketed, decimals_of, given_percent, grouped, signed
+from pgdyno.report import result_tables
+from pgdyno.report.charts import Panel, arm_class
+from pgdyno.report.result_tables import Table, listed
+from pgdyno.report.section import Section
+from pgdyno.report.svg import Scale, circle, drawing, line, log_ticks, nice_ticks, polyline, text
+from pgdyno.study.plan import Study
+
+CURVES_MAX = 6
+"""In one picture; more are left to the tables."""
+
+STEPS = 60
+"""Of a curve's line."""
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300.0, 216.0, 50.0, 12.0, 24.0, 176.0
+LEGEND_LINE = 12.0
+
+
+def curves(found: Scalability) -> list[Panel]:
+    """Throughput, and where there is a baseline the ratios to it."""
+    shown = found.curves[:CURVES_MAX]
+    panels = [Panel(f"{found.metric.name}, with the law", _throughput(shown, found.metric.unit))]
+    compared = {curve.name: number for number, curve in enumerate(shown)}
+    differences = [of for of in found.differences if of.name in compared]
+    if differences:
+        panels.append(Panel("change from the baseline, as measured", _ratios(differences, compared)))
+    return panels
+
+
+def _clients_axis(clients: Sequence[int]) -> tuple[Scale, list[Markup]]:
+    low, high = min(clients), max(clients)
+    x = Scale(low / 1.15, high * 1.15, LEFT, WIDTH - RIGHT, log=True)
+    parts = [text(x(n), BOTTOM + 15, str(n), class_="middle small") for n in clients]
+    parts.append(text((LEFT + WIDTH - RIGHT) / 2, BOTTOM + 29, "clients", class_="middle small"))
+    return x, parts
+
+
+def _numbers(every: Sequence[Sequence[int]]) -> list[int]:
+    return sorted({n for clients in every for n in clients})
+
+
+def legend(names: Mapping[str, int]) -> list[Markup]:
+    """Below the picture, a line each."""
+    parts = []
+    for i, (name, number) in enumerate(names.items()):
+        y = BOTTOM + 44 + LEGEND_LINE * i
+        parts.append(line(LEFT, y - 3, LEFT + 14, y - 3, class_=f"curve {arm_class(number)}"))
+        parts.append(text(LEFT + 19, y, name, class_="small"))
+    return parts
+
+
+def height(names: int) -> float:
+    """Of a picture with so many names below it."""
+    return HEIGHT + LEGEND_LINE * names
+
+
+def _throughput(shown: Sequence[Curve], unit: str) -> Markup:
+    x, parts = _clients_axis(_numbers([curve.clients for curve in shown]))
+    values = [end for curve in shown for level in curve.measured.values() for end in _ends(level)]
+    y = Scale(min(values) / 1.1, max(values) * 1.1, BOTTOM, TOP, log=True)
+    for tick in log_ticks(min(values) / 1.1, max(values) * 1.1):
+        label = grouped(tick, decimals_of(tick, 1))
+        parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid"))
+        parts.append(text(LEFT - 5, y(tick) + 3.5, label, class_="end small"))
+    parts.append(text(LEFT - 5, TOP - 10, unit, class_="end small"))
+    for number, curve in enumerate(shown):
+        colour = arm_class(number)
+        at = np.geomspace(curve.clients[0], curve.clients_max, STEPS)
+        way = [(x(n), y(float(rate))) for n, rate in zip(at, curve.law.at(at), strict=True)]
+        parts.append(polyline(way, class_=f"curve {colour}"))
+        for clients, level in curve.measured.items():
+            low, high = _ends(level)
+            title = f"{curve.name}, {clients} clients: {level.value_text} ({level.interval_text})"
+            parts.append(line(x(clients), y(low), x(clients), y(high), class_=f"cap {colour}"))
+            parts.append(circle(x(clients), y(level.value), 3.2, title, class_=f"dot {colour}"))
+    names = {curve.name: number for number, curve in enumerate(shown)}
+    return drawing(WIDTH, height(len(names)), "Throughput over clients", [*parts, *legend(names)], "curves")
+
+
+def _ratios(differences: Sequence[Difference], numbers: Mapping[str, int]) -> Markup:
+    x, parts = _clients_axis(_numbers([list(of.ratios) for of in differences]))
+    values = [0.0, *(end for of in differences for ratio in of.ratios.values() for end in _ends(ratio))]
+    room = 0.06 * (max(values) - min(values)) or 1.0
+    low, high = min(values) - room, max(values) + room
+    y = Scale(low, high, BOTTOM, TOP)
+    for tick in nice_ticks(low, high, 5):
+        label = signed(tick, 0 if tick == int(tick) else 1, "%")
+        parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid" if tick else "zero"))
+        parts.append(text(LEFT - 5, y(tick) + 3.5, label, class_="end small"))
+    for i, of in enumerate(differences):
+        colour = arm_class(numbers[of.name])
+        aside = 4.0 * (i - (len(differences) - 1) / 2)
+        way = [(x(clients) + aside, y(ratio.value)) for clients, ratio in of.ratios.items()]
+        parts.append(polyline(way, class_=f"curve {colour}"))
+        for (at, place), (clients, ratio) in zip(way, of.ratios.items(), strict=True):
+            ends = _ends(ratio)
+            title = f"{of.name}, {clients} clients: {ratio.signed_text} ({ratio.signed_interval_text})"
+            parts.append(line(at, y(ends[0]), at, y(ends[1]), class_=f"cap {colour}"))
+            parts.append(circle(at, place, 3.2, title, class_=f"dot {colour}"))
+    names = {of.name: numbers[of.name] for of in differences}
+    return drawing(WIDTH, height(len(names)), "Change over clients", [*parts, *legend(names)], "curves")
+
+
+def _ends(estimate: Estimate) -> tuple[float, float]:
+    """Of its interval, where as many passes as in words and tables allow one; else the value twice."""
+    if estimate.low is None or estimate.high is None or estimate.n < BLOCKS_MIN:
+        return estimate.value, estimate.value
+    return estimate.low, estimate.high
+
+
+LAW = "X(N) = λN / (1 + σ(N − 1) + κN(N − 1))"
+
+UNFIT_P = 0.01
+"""Below it the law does not fit. Of a hundred curves that it does fit one is called so."""
+
+ROWS_MAX = 14
+"""Of a longer table the terminal shows so many, and the page folds it away."""
+
+
+def scalability_section(found: Scalability, plan: Study) -> Section:
+    """All that is said of the curves."""
+    made = [parameters(found, plan), differences(found, plan), ratios(found, plan), points(found)]
+    return Section(
+        title="Scalability",
+        sentences=sentences(found, plan),
+        tables=[table for table in made if table.rows],
+        panels=curves(found) if found.curves else [],
+    )
+
+
+def sentences(found: Scalability, plan: Study) -> list[str]:
+    """Of each curve, then of what cannot be told."""
+    said = [curve_sentence(curve, plan) for curve in found.curves]
+    if found.untold:
+        few = "too few numbers of clients have blocks that count for a curve"
+        said.append(f"{listed(found.untold)}: {few}.")
+    return said
+
+
+def curve_sentence(curve: Curve, plan: Study) -> str:
+    """Where throughput ends to grow, why, and whether one may believe it."""
+    parts = [f"{curve.name}: {_end(curve, plan)}"]
+    if not fits(curve):
+        clients, left = max(zip(curve.clients, curve.fitting.left, strict=True), key=lambda at: abs(at[1]))
+        parts.append(
+            f"The law does not fit: measured is {signed(100 * math.expm1(left), 1, '%')} beside it at "
+            f"{clients} clients, more than the spread of the passes explains (F test, "
+            f"{_p(curve.fitting.p_value)}). Look at the points, not at its parameters."
+        )
+    elif curve.fitting.p_value is None:
+        parts.append("With a single pass nothing tells whether the law fits.")
+    if curve.left_out:
+        parts.append(f"Without {listed(curve.left_out)} clients, which lack blocks that count.")
+    return " ".join(parts)
+
+
+def fits(curve: Curve) -> bool:
+    """As far as can be told."""
+    return curve.fitting.p_value is None or curve.fitting.p_value >= UNFIT_P
+
+
+def _end(curve: Curve, plan: Study) -> str:
+    largest = curve.clients_max
+    if curve.knee is None or curve.peak is None:
+        return (
+            f"throughput has no maximum within {grouped(REACH * largest, 0)} clients, twice as many as were "
+            f"measured; where it ends to grow these numbers do not tell.{_losses(curve)}"
+        )
+    knee, peak = curve.knee, curve.peak
+    sure = f"{given_percent(plan.confidence)} CI "
+    said = (
+        f"throughput is largest with about {grouped(knee.value, _places(knee.value))} clients"
+        f"{f' ({sure}{_knee_interval(curve)})' if knee.low is not None else ' (no CI yet)'}, "
+        f"with {peak.value_text}{f' ({sure}{_peak_interval(peak)})' if peak.low is not None else ''}."
+    )
+    if knee.value > largest:
+        said += f" That is an extrapolation: no more than {largest} were measured."
+    elif knee.value < curve.clients[0]:
+        said += f" That is an extrapolation: no fewer than {curve.clients[0]} were measured."
+    return f"{said}{_losses(curve)}"
+
+
+def _losses(curve: Curve) -> str:
+    """Of σ and κ: at the most clients they take how much. Without an interval that would be a guess."""
+    if curve.contention.low is None or not fits(curve):
+        return ""
+    return (
+        f" Of the time that a transaction takes at {curve.clients_max} clients the fit gives "
+        f"{curve.contention.value_text} {curve.contention.interval_text} to waiting in turn (σ) and "
+        f"{curve.coherency.value_text} {curve.coherency.interval_text} to agreeing with each other (κ)."
+    )
+
+
+def _knee_interval(curve: Curve) -> str:
+    """An end beyond what can be told is said to be."""
+    knee, reach = curve.knee, REACH * curve.clients_max
+    assert knee is not None and knee.low is not None and knee.high is not None
+    low = grouped(knee.low, _places(knee.low))
+    if not math.isfinite(knee.high):
+        return bracketed(low, f"more than {grouped(reach, 0)}")
+    return bracketed(low, grouped(knee.high, _places(knee.high)))
+
+
+def _places(clients: float) -> int:
+    return 1 if clients < 10 else 0
+
+
+def _p(p_value: float | None) -> str:
+    if p_value is None:
+        return ABSENT
+    return "p < 0.0001" if p_value < 1e-4 else f"p = {grouped(p_value, decimals_of(p_value, 2))}"
+
+
+def parameters(found: Scalability, plan: Study) -> Table:
+    """A row a curve."""
+    rows = [
+        [
+            curve.name,
+            _with_interval(curve.rate_of_one),
+            _with_interval(curve.sigma),
+            _with_interval(curve.kappa),
+            _knee(curve),
+            ABSENT if curve.peak is None else _peak_cell(curve.peak),
+            _p(curve.fitting.p_value).removeprefix("p = ").removeprefix("p "),
+            str(len(curve.passes)),
+        ]
+        for curve in found.curves
+    ]
+    unit = found.metric.unit
+    numeric = (
+        f"λ, {unit}",
+        "σ, %",
+        "κ, per million",
+        "knee, clients",
+        f"peak, {unit}",
+        "fit, p",
+        "passes",
+    )
+    return Table(
+        title=f"Throughput over clients: {LAW}",
+        columns=("arm", *numeric),
+        rows=rows,
+        note=(
+            "λ: throughput of one client. σ: the share of the work that one at a time can do. κ: what each "
+            f"pair of clients costs to agree. {ABSENT}: no maximum within twice the clients that were "
+            "measured. A small p (F test of lack of fit): the law does not fit. Intervals follow the passes, "
+            f"each by itself {given_percent(plan.confidence)}{_as_if_fixed(plan)}."
+        ),
+        numeric=frozenset(numeric),
+        dispensable=("passes", numeric[0], numeric[5], numeric[2], numeric[1]),
+        breaks_first=True,
+    )
+
+
+def _as_if_fixed(plan: Study) -> str:
+    return ", as if the number of passes had been known beforehand" if plan.may_be_looked_at_again else ""
+
+
+def _knee(curve: Curve) -> str:
+    if curve.knee is None:
+        return ABSENT
+    value = grouped(curve.knee.value, _places(curve.knee.value))
+    return value if curve.knee.low is None else f"{value} {_tight(_knee_interval(curve))}"
+
+
+def _peak_cell(peak: Estimate) -> str:
+    value = grouped(peak.value, peak.decimals)
+    return value if peak.low is None else f"{value} {_tight(_peak_interval(peak))}"
+
+
+def _with_interval(estimate: Estimate) -> str:
+    value = grouped(estimate.value, estimate.decimals)
+    return value if estimate.low is None else f"{value} {_tight(_without_unit(estimate).interval_text)}"
+
+
+def _without_unit(estimate: Estimate) -> Estimate:
+    """Return the estimate for a column whose head has the unit."""
+    return replace(estimate, unit="")
+
+
+def _peak_interval(peak: Estimate) -> str:
+    if peak.low is None or peak.high is None or math.isfinite(peak.high):
+        return peak.interval_text
+    return bracketed(grouped(peak.low, peak.decimals), "∞")
+
+
+def _tight(interval: str) -> str:
+    """On one line."""
+    return interval.replace(" ", NO_BREAK)
+
+
+def differences(found: Scalability, plan: Study) -> Table:
+    """A row a curve after its baseline's."""
+    numeric = ("λ, %", "σ, points", "κ, per million", "peak, %", "passes")
+    rows = []
+    for of in found.differences:
+        cells = [_signed(of.rate_of_one), _signed(of.sigma), _signed(of.kappa)]
+        cells.append(ABSENT if of.peak is None else _signed(of.peak))
+        rows.append([of.name, of.baseline, *cells, str(of.rate_of_one.n)])
+    return Table(
+        title="What is different in the curves",
+        columns=("arm", "against", *numeric),
+        rows=rows,
+        note=f"Paired by pass; each interval by itself, {given_percent(plan.confidence)}.",
+        numeric=frozenset(numeric),
+        dispensable=("passes", numeric[2], numeric[0], numeric[1]),
+        breaks_first=True,
+    )
+
+
+def _signed(estimate: Estimate) -> str:
+    value = signed(estimate.value, estimate.decimals, "")
+    if estimate.low is None:
+        return value
+    if estimate.high is not None and math.isinf(estimate.high):
+        low = signed(estimate.low, estimate.decimals, "")
+        return f"{value} {_tight(bracketed(low, '∞'))}"
+    low, high = (signed(end, estimate.decimals, "") for end in (estimate.low, estimate.high or 0.0))
+    return f"{value} {_tight(bracketed(low, high))}"
+
+
+def ratios(found: Scalability, plan: Study) -> Table:
+    """A row a number of clients and curve."""
+    rows = [
+        [
+            of.name if first else "",
+            str(clients),
+            result_tables.with_interval(ratio, plan.confidence),
+            str(ratio.n),
+        ]
+        for of in found.differences
+        for first, clients, ratio in _numbered(of)
+    ]
+    against = listed(list(dict.fromkeys(of.baseline for of in found.differences)))
+    return Table(
+        title=f"Change of throughput from {against} at each number of clients, %",
+        columns=("arm", "clients", "change, %", "passes"),
+        rows=rows,
+        note=(
+            "As measured, without the law. They hold together (Holm): an interval without a confidence has "
+            f"{given_percent(plan.confidence)}."
+        ),
+        numeric=frozenset({"clients", "change, %", "passes"}),
+        dispensable=("passes",),
+        long=len(rows) > ROWS_MAX,
+        rows_on_terminal=ROWS_MAX,
+    )
+
+
+def _numbered(of: Difference) -> list[tuple[bool, int, Estimate]]:
+    return [(i == 0, clients, ratio) for i, (clients, ratio) in enumerate(of.ratios.items())]
+
+
+def points(found: Scalability) -> Table:
+    """What was measured, beside the curve."""
+    rows = []
+    for curve in found.curves:
+        for i, (clients, level) in enumerate(curve.measured.items()):
+            fitted = float(curve.law.at(clients)[0])
+            rows.append(
+                [
+                    curve.name if i == 0 else "",
+                    str(clients),
+                    result_tables.level_text(level),
+                    grouped(fitted, decimals_of(fitted, 4)),
+                    signed(100 * math.expm1(float(curve.fitting.left[i])), 1, ""),
+                ]
+            )
+    unit = found.metric.unit
+    numeric = ("clients", f"measured, {unit}", f"fitted, {unit}", "measured / fitted − 1, %")
+    return Table(
+        title="Measured throughput beside the law",
+        columns=("arm", *numeric),
+        rows=rows,
+        note="Geometric means over the passes.",
+        numeric=frozenset(numeric),
+        long=True,
+        rows_on_terminal=0,
+    )

@@ -1,0 +1,19 @@
+"""A section of a study report about all its cases: sentences, tables and charts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pgdyno.report.charts import Panel
+from pgdyno.report.result_tables import Table
+
+
+@dataclass(frozen=True)
+class Section:
+    """``panels`` are left to the page; sentences and tables say the same without them."""
+
+    title: str
+    sentences: Sequence[str]
+    tables: Sequence[Table]
+    panels: Sequence[Panel] = ()

@@ -1,0 +1,123 @@
+"""The steady-state table: warm-ups, trends, steps and checkpoint cycles; and sentences on the warm-ups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.analysis.steady_state.stationarity import Trend
+from pgdyno.analysis.steady_state.steadiness import Steadiness, WarmUps, bounds_s
+from pgdyno.estimate import ABSENT, Estimate, counted
+from pgdyno.report.result_tables import Table, with_interval
+from pgdyno.study.plan import Study
+from pgdyno.units import format_duration
+
+WARM_UP, BY_EVIDENCE = "warm-up", "ended at steady state"
+CHANGE, OF_EFFECT = "trend over the window, %", "trend of the effect, %"
+STEPS, CHECKPOINTS, CYCLES = "trials with a step", "checkpoints", "whole cycles"
+
+
+def table(findings: Findings) -> Table:
+    """Return a row for each arm; columns without values are left out."""
+    usual = findings.study.plan.confidence
+    rows = [_row(of, usual) for of in findings.steadiness]
+    columns = [name for name in rows[0] if any(row[name] != ABSENT for row in rows)] if rows else []
+    known = len(columns) > 1
+    return Table(
+        "Steady state",
+        columns,
+        [[row[name] for name in columns] for row in rows] if known else [],
+        "Trend: change of the least-squares line from start to end of a window, mean over trials. "
+        "Checkpoints: mean number started in a window. Whole cycles: minimum over windows.",
+        numeric=frozenset(columns[1:]),
+        dispensable=(STEPS, BY_EVIDENCE, CYCLES),
+        long=True,
+    )
+
+
+def _row(of: Steadiness, usual: float) -> dict[str, str]:
+    warm, cycles = of.warm_ups, of.cycles
+    return {
+        "arm": of.arm.name,
+        WARM_UP: ABSENT if warm is None else _range(warm),
+        BY_EVIDENCE: ABSENT if warm is None else f"{warm.by_evidence} of {warm.trials}",
+        CHANGE: _change(of.trend, usual),
+        OF_EFFECT: _change(of.of_effect, usual),
+        STEPS: f"{len(of.steps)} of {of.looked}" if of.looked else ABSENT,
+        CHECKPOINTS: ABSENT if cycles is None else f"{cycles.checkpoints:.3g}",
+        CYCLES: ABSENT if cycles is None else str(cycles.whole),
+    }
+
+
+def _change(trend: Trend | None, usual: float) -> str:
+    return ABSENT if trend is None else with_interval(trend.percent, usual)
+
+
+def _range(warm: WarmUps) -> str:
+    ends = [format_duration(seconds) for seconds in (warm.shortest_s, warm.longest_s)]
+    return " to ".join(dict.fromkeys(ends))
+
+
+def warm_up_text(plan: Study) -> str:
+    """As the plan has it: ``warm-up 10 s``, ``warm-up 2 s to 8 s``."""
+    bounds = bounds_s(plan)
+    longest = format_duration(plan.warmup_s)
+    return f"warm-up {longest}" if bounds is None else f"warm-up {format_duration(bounds[0])} to {longest}"
+
+
+def how_it_ended(findings: Findings) -> str:
+    """Of warm-ups that were to end by evidence; else empty."""
+    if bounds_s(findings.study.plan) is None:
+        return ""
+    known = [of.warm_ups for of in findings.steadiness if of.warm_ups is not None]
+    trials, by_evidence = (sum(getattr(of, name) for of in known) for name in ("trials", "by_evidence"))
+    if not trials:
+        return ""
+    rest = "" if by_evidence == trials else "; the others reached the maximum warm-up time"
+    return (
+        "The warm-up of a block ends when the rates of all arms are at steady state: MSER truncates at most "
+        "a third of each series, and its last three quarters have no significant trend. "
+        f"This was so in {by_evidence} of {counted(trials, 'trial')}{rest}."
+    )
+
+
+def how_windows_began(plan: Study) -> str:
+    """Of windows that were to hold whole checkpoint cycles; else empty."""
+    wanted = plan.checkpoints
+    if wanted is None:
+        return ""
+    return (
+        f"A window lasts {counted(wanted, 'checkpoint cycle')} of the longest checkpoint_timeout. It starts "
+        "right after a forced checkpoint, so its first cycle writes no pages of the warm-up."
+    )
+
+
+def as_objects(found: Sequence[Steadiness], arm: int) -> dict[str, Any] | None:
+    """Of one arm, for the JSON."""
+    of = next((one for one in found if one.arm.arm == arm), None)
+    if of is None:
+        return None
+    warm = of.warm_ups
+    return {
+        "warm_up": None
+        if warm is None
+        else {
+            "trials": warm.trials,
+            "by_evidence": warm.by_evidence,
+            "shortest_s": warm.shortest_s,
+            "longest_s": warm.longest_s,
+            "never_steady": warm.unsteady,
+        },
+        "change": _trend_object(of.trend),
+        "change_of_effect": _trend_object(of.of_effect),
+        "steps": [vars(one) for one in of.steps],
+        "checkpoints": None if of.cycles is None else vars(of.cycles),
+    }
+
+
+def _trend_object(trend: Trend | None) -> Mapping[str, Any] | None:
+    if trend is None:
+        return None
+    percent: Estimate = trend.percent
+    return {**vars(percent), "p_value": trend.p_value, "window_s": trend.span_s, "cut_s": trend.cut_s}

@@ -1,0 +1,204 @@
+"""The report of a study with several cases: the summary over cases, then the report of each case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
+from pgdyno.analysis.findings.study_findings import OverCases, StudyFindings
+from pgdyno.estimate import ABSENT, Better, ci_text, counted
+from pgdyno.report import result_tables
+from pgdyno.report.capacity_section import capacity_section
+from pgdyno.report.case_report import Report, ShownCaveat, build, by_severity
+from pgdyno.report.factors_section import factors_section
+from pgdyno.report.published_section import beside_ours
+from pgdyno.report.result_tables import Table, listed
+from pgdyno.report.scalability_section import scalability_section
+from pgdyno.report.section import Section
+
+WORDS = {
+    Verdict.FASTER: "faster in {n}",
+    Verdict.SLOWER: "slower in {n}",
+    Verdict.SAME: "equivalent in {n}",
+    Verdict.UNDECIDED: "undecided in {n}",
+}
+
+
+@dataclass(frozen=True)
+class OverCasesHeadline:
+    """One arm over all cases: the number of cases for each verdict, and the average with its basis."""
+
+    claim: str
+    basis: str
+
+    @property
+    def sentence(self) -> str:
+        """Claim and basis in one sentence."""
+        return f"{self.claim}; {self.basis}."
+
+
+@dataclass(frozen=True)
+class StudyReport:
+    """``cases`` maps the name of a case to its report; a comparison has a single case and no summary."""
+
+    title: str
+    findings: StudyFindings
+    headlines: Sequence[OverCasesHeadline]
+    unfinished: str
+    percent_of: str
+    published: Sequence[Table]  # published tables beside the measured values
+    results: Sequence[Table]
+    sections: Sequence[Section]  # about all cases together
+    caveats: Sequence[ShownCaveat]
+    noise: Sequence[str]  # a sentence for each layout
+    fitted: Sequence[str]  # sentences: differences from the study file
+    cases: Mapping[str, Report]
+    background: Sequence[Table]
+    command: str
+
+    @property
+    def only(self) -> Report | None:
+        """The one case there is, where there is just one."""
+        return next(iter(self.cases.values())) if len(self.cases) == 1 else None
+
+
+def build_study(findings: StudyFindings) -> StudyReport:
+    """Return the report of a study."""
+    cases = {of.study.case: build(of) for of in findings.cases}
+    first = findings.first
+    results = [changes_by_case(findings)]
+    background = [fitted(findings)]
+    return StudyReport(
+        title=first.study.title,
+        findings=findings,
+        headlines=[_headline(over, findings) for over in findings.over_cases],
+        unfinished=next(iter(cases.values())).unfinished,
+        percent_of="Percentages are (B − A) / A, where A is the baseline.",
+        published=[beside_ours(table, first.study.plan.confidence) for table in findings.published],
+        results=[table for table in results if table.rows],
+        sections=list(_sections(findings)),
+        caveats=_shown_caveats(cases),
+        noise=list(dict.fromkeys(report.noise for report in cases.values())),
+        fitted=[
+            f"{change['key']}: {change['before']} → {change['after']} ({change['why']})"
+            if change["key"]
+            else change["why"]
+            for change in first.study.changes
+        ],
+        cases=cases,
+        background=[table for table in background if table.rows],
+        command=first.study.command,
+    )
+
+
+def _sections(findings: StudyFindings) -> Iterator[Section]:
+    if findings.capacity is not None:
+        yield capacity_section(findings.capacity, findings.first.study.plan)
+    if findings.effects is not None:
+        yield factors_section(findings.effects, findings.first.study.plan)
+    if findings.scalability is not None:
+        yield scalability_section(findings.scalability, findings.first.study.plan)
+
+
+def _headline(over: OverCases, findings: StudyFindings) -> OverCasesHeadline:
+    """``13 vs. 12, 8 cases: faster in 3, undecided in 5; average +1.2% (…).``"""
+    found = over.verdicts
+    said = listed([WORDS[verdict].format(n=found[verdict]) for verdict in Verdict if found[verdict]])
+    claim = f"{over.arm} vs. {over.baseline}, {counted(len(over.comparisons), 'case')}: {said}"
+    metric = findings.first.primary
+    if over.average is None:
+        return OverCasesHeadline(claim, "no valid block yet")
+    percent = over.average.percent(metric.better)
+    known = percent.low is not None and percent.n >= BLOCKS_MIN
+    interval = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
+    names = f"{metric.name}, {interval if known else 'no CI yet'}"
+    average = f"average over cases {result_tables.change_text(percent, '%')}"
+    return OverCasesHeadline(claim, f"{average} ({names}, {counted(percent.n, 'block')})")
+
+
+def changes_by_case(findings: StudyFindings) -> Table:
+    """Return a row for each case and arm: both levels, the change, the verdict."""
+    metric = findings.first.primary
+    usual = findings.first.study.plan.confidence
+    rows = []
+    for over in findings.over_cases:
+        for case, comparison in over.comparisons.items():
+            of = next(one for one in findings.cases if one.study.case == case)
+            levels = {found.arm.arm: found.levels.get(metric.key) for found in of.arms}
+            a, b = levels.get(comparison.baseline.arm), levels.get(comparison.arm.arm)
+            change = comparison.primary.percent if comparison.primary else None
+            rows.append(
+                [
+                    case,
+                    over.arm,
+                    result_tables.level_text(a) if a else ABSENT,
+                    result_tables.level_text(b) if b else ABSENT,
+                    result_tables.with_interval(change, usual) if change else ABSENT,
+                    str(comparison.verdict),
+                    str(len(comparison.blocks)),
+                ]
+            )
+        rows.append(_average_row(over, metric.better, usual))
+    numeric = (f"baseline, {metric.unit}", f"arm, {metric.unit}", "change, %", "blocks")
+    return Table(
+        title=f"{metric.name[0].upper()}{metric.name[1:]} by case ({metric.better.word} is better)",
+        columns=("case", "arm", *numeric[:3], "verdict", numeric[3]),
+        rows=rows,
+        note=(
+            "The average is the geometric mean of the ratios of all cases; its CI is over passes "
+            "(one block of every case). Verdicts are not corrected for the number of cases: one in twenty "
+            "cases without a difference is expected to be called faster or slower." + _left_out(findings)
+        ),
+        numeric=frozenset(numeric),
+        dispensable=("blocks", numeric[0]),
+    )
+
+
+def _left_out(findings: StudyFindings) -> str:
+    cases = list(dict.fromkeys(case for over in findings.over_cases for case in over.stalled))
+    if not cases:
+        return ""
+    return f" Excluded from the average (an arm without transactions in some block): {'; '.join(cases)}."
+
+
+def _average_row(over: OverCases, better: Better, usual: float) -> list[str]:
+    change = over.average.percent(better) if over.average else None
+    text = result_tables.with_interval(change, usual) if change else ABSENT
+    return ["average", over.arm, "", "", text, "", str(change.n) if change else "0"]
+
+
+def fitted(findings: StudyFindings) -> Table:
+    """Return the changes that fit the study file to this machine."""
+    rows = [
+        [str(change["key"]), str(change["before"]), str(change["after"]), str(change["why"])]
+        for change in findings.first.study.changes
+    ]
+    return Table(
+        "Settings fitted to this machine",
+        ("setting", "as published", "here", "reason"),
+        rows,
+        "All other settings are those of the study file.",
+    )
+
+
+def _shown_caveats(cases: Mapping[str, Report]) -> list[ShownCaveat]:
+    """Return each caveat once, with the cases where it was raised."""
+    raised: dict[ShownCaveat, list[str]] = {}
+    for case, report in cases.items():
+        for caveat in report.caveats:
+            raised.setdefault(caveat, []).append(case)
+    return by_severity(
+        caveat if len(where) == len(cases) else replace(caveat, sentence=_placed(caveat.sentence, where))
+        for caveat, where in raised.items()
+    )
+
+
+NAMED_MAX = 2
+"""Maximum number of cases named with a caveat; more are counted."""
+
+
+def _placed(sentence: str, where: Sequence[str]) -> str:
+    if len(where) > NAMED_MAX:
+        return f"In {len(where)} cases: {sentence}"
+    return f"{' and '.join(where)}: {sentence}"

@@ -1,0 +1,367 @@
+"""Telemetry tables: levels of the arms, changes, by statement, table and index, and drift."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
+from pgdyno.analysis.findings.case_findings import ArmFindings, Findings
+from pgdyno.analysis.steady_state.drift import Drift
+from pgdyno.analysis.telemetry.samples import keyed
+from pgdyno.analysis.telemetry.trial_telemetry import parted
+from pgdyno.estimate import ABSENT, NO_BREAK, Better, Estimate, bracketed, grouped, share_text, signed
+from pgdyno.report.result_tables import DIGITS_OF_LEVEL, Table, listed, with_interval
+
+BRIEF = {
+    "wal.bytes_per_tx": "WAL, B/tx",
+    "wal.fpi_per_tx": "full-page images/tx",
+    "checkpoints.pages_per_tx": "pages written/tx",
+    "database.hit_share": "buffer hit ratio, %",
+    "statements.ms_per_tx": "statements, ms/tx",
+    "host.server_share": "CPU: server, %",
+    "host.driver_share": "CPU: driver, %",
+    "host.rest_share": "CPU: other processes, %",
+    "host.steal_share": "CPU: stolen, %",
+    "trial.restart_s": "restart, s",
+    "trial.recovery_s": "recovery, s",
+}
+"""The metrics of the short table."""
+
+WAITS_IN_BRIEF = 5
+
+GROUPS = (
+    ("WAL and checkpoints", ("wal", "checkpoints")),
+    ("Buffers and I/O", ("database", "blocks", "io")),
+    ("All statements", ("statements",)),
+    ("All tables and indexes", ("relations",)),
+    ("Wait events, % of active time", ("waits", "wait")),
+    ("Machine", ("host",)),
+    ("Transaction IDs", ("wraparound",)),
+    ("Replication", ("replication",)),
+    ("Data load, start, restart and recovery", ("trial",)),
+    ("Sampling", ("probes",)),
+)
+"""The tables: title and the prefixes of their keys."""
+
+LOADED = "made_s"
+"""Of the dataset: how long it took to load."""
+
+
+def brief(findings: Findings) -> Table:
+    """Return a selection of metrics with the largest waits."""
+    of, known = findings.telemetry, findings.telemetry.metrics
+    waits = [keyed("wait.share", name) for name in of.parts("wait.share")[:WAITS_IN_BRIEF]]
+    rows = [row for key in [*BRIEF, *waits] for row in _rows(findings, key)]
+    shown = (*_COLUMNS[:3], "level", _change_head(findings))
+    kept = [0, 1, 2, 3, 5]
+    short = {findings.telemetry.metrics[key].label: BRIEF[key] for key in BRIEF if key in known}
+    return Table(
+        title="Telemetry",
+        columns=shown,
+        rows=[[short.get(row[0], row[0]), *(row[i] for i in kept[1:])] for row in rows],
+        note=" ".join([*_not_in_version(findings), _no_ratio(findings)]).strip() if rows else "",
+        numeric=frozenset(shown[3:]),
+        dispensable=("better",),
+    )
+
+
+def groups(findings: Findings) -> list[Table]:
+    """Everything of trials and samples, in GROUPS; but what is told of each statement, table and index."""
+    found = []
+    for title, probes in GROUPS:
+        keys = [key for key in findings.telemetry.metrics if key.partition(".")[0] in probes]
+        rows = [row for key in keys for row in _rows(findings, key)]
+        if "trial" in probes:
+            rows = _loads(findings) + rows
+        zero = [findings.telemetry.metrics[key].name for key in keys if _is_zero(findings, key)]
+        note = f"Zero in all trials: {', '.join(zero)}." if zero else ""
+        columns = (*_COLUMNS, _change_head(findings), "blocks")
+        if rows:
+            found.append(
+                Table(
+                    f"Telemetry: {title[0].lower() if title[:3] != 'WAL' else title[0]}{title[1:]}",
+                    columns,
+                    rows,
+                    note,
+                    frozenset(columns[3:]),
+                    long=True,
+                    dispensable=("better", "blocks", "interval"),
+                )
+            )
+    return found
+
+
+def probes_cost(findings: Findings) -> str:
+    """Return a sentence on the overhead of the probes; empty without probes."""
+    cost = findings.telemetry.cost
+    if cost is None:
+        return ""
+    names = {of.arm.arm: of.arm.name for of in findings.arms}
+    each = [
+        f"{grouped(us, 0 if us >= 10 else 1)}{NO_BREAK}µs per transaction of {names[arm]}"
+        for arm, us in cost.us_per_tx.items()
+    ]
+    whole = f"{share_text(cost.share)} of the machine's CPU time" if cost.share is not None else "CPU time"
+    return f"Overhead of the probes during measurement: {whole} ({listed(each)})."
+
+
+_COLUMNS = ("metric", "better", "arm", "level", "interval")
+
+
+def _change_head(findings: Findings) -> str:
+    name = findings.arms[0].arm.name
+    return f"change vs. {name if len(name) <= 12 else 'the baseline'}, %"
+
+
+def _rows(findings: Findings, key: str) -> list[list[str]]:
+    """Of one metric, an arm each; nothing of one that is zero everywhere."""
+    metric = findings.telemetry.metrics.get(key)
+    if metric is None or _is_zero(findings, key):
+        return []
+    name, part = parted(key)
+    counted = metric.unit in metric.name.split()  # "dead tuples" needs no unit
+    label = f"wait: {part}, %" if name == "wait.share" else metric.name if counted else metric.label
+    better = "" if metric.better is Better.NEITHER else str(metric.better)
+    return [
+        [
+            label if i == 0 else "",
+            better if i == 0 else "",
+            of.arm.name,
+            level_cell(findings, of, key),
+            _interval_cell(findings, of, key),
+            change_cell(findings, of, key),
+            _blocks_cell(findings, of, key),
+        ]
+        for i, of in enumerate(findings.arms)
+    ]
+
+
+def _level(findings: Findings, of: ArmFindings, key: str) -> Estimate | None:
+    return findings.telemetry.levels[of.arm.arm].get(key)
+
+
+def _is_zero(findings: Findings, key: str) -> bool:
+    known = [level for of in findings.arms if (level := _level(findings, of, key))]
+    return all(level.value == 0 and not level.low for level in known)
+
+
+def level_cell(findings: Findings, of: ArmFindings, key: str) -> str:
+    """An arm's own value."""
+    level = _level(findings, of, key)
+    return ABSENT if level is None else value_text(level)
+
+
+def value_text(level: Estimate) -> str:
+    """Three digits even where the interval deserves fewer; of any sign."""
+    if level.value == 0:
+        return "0"
+    three = DIGITS_OF_LEVEL - 1 - math.floor(math.log10(abs(level.value)))
+    decimals = three if level.n < BLOCKS_MIN else max(three, level.decimals)
+    return grouped(level.value, min(6, max(0, decimals)))
+
+
+def _interval_cell(findings: Findings, of: ArmFindings, key: str) -> str:
+    level = _level(findings, of, key)
+    if level is None or level.n < BLOCKS_MIN or level.low is None:
+        return ABSENT
+    return level.interval_text.replace(" ", NO_BREAK)
+
+
+def change_cell(findings: Findings, of: ArmFindings, key: str) -> str:
+    """What this arm changes; of the baseline nothing."""
+    if of is findings.arms[0]:
+        return ""
+    effect = findings.telemetry.effects[of.arm.arm].get(key)
+    return with_interval(effect.percent, findings.study.plan.confidence) if effect else ABSENT
+
+
+def _blocks_cell(findings: Findings, of: ArmFindings, key: str) -> str:
+    level = _level(findings, of, key)
+    return str(level.n if level else 0)
+
+
+def _loads(findings: Findings) -> list[list[str]]:
+    """How long the datasets took to load: once each, before the study."""
+    loads = [of.arm.dataset.get(LOADED) for of in findings.arms]
+    if not any(isinstance(load_s, int | float) for load_s in loads):
+        return []
+    return [
+        [
+            "data load, s" if i == 0 else "",
+            "less" if i == 0 else "",
+            of.arm.name,
+            value_text(Estimate(load_s, "s", 1, Better.LESS)) if isinstance(load_s, int | float) else ABSENT,
+            ABSENT,
+            "",
+            "",
+        ]
+        for i, (of, load_s) in enumerate(zip(findings.arms, loads, strict=True))
+    ]
+
+
+def _not_in_version(findings: Findings) -> Iterable[str]:
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for of in findings.arms:
+        for probe, reason in findings.telemetry.missing.get(of.arm.arm, {}).items():
+            by_reason.setdefault((probe, reason), []).append(of.arm.name)
+    return [
+        f"{listed(names)}: no {probe} statistics (it {reason})."
+        for (probe, reason), names in by_reason.items()
+    ]
+
+
+def _no_ratio(findings: Findings) -> str:
+    absent = len(findings.arms) > 1
+    return f"{ABSENT}: no ratio, because some block has no value above zero." if absent else ""
+
+
+def pivot(
+    findings: Findings,
+    title: str,
+    first: str,
+    parts: Sequence[str],
+    columns: Sequence[tuple[str, Sequence[str]]],
+    changed: str,
+) -> Table:
+    """A row for each part (a statement, a table) and arm, a column for each of ``columns`` (head, keys of
+    which a part has one), and the change of the one that is named ``changed``. Columns of which nothing is
+    known are left out.
+    """
+    known = {parted(key)[0] for key in findings.telemetry.metrics}
+    shown = [(head, keys) for head, keys in columns if known.intersection(keys)]
+    rows = []
+    for part in parts:
+        for i, of in enumerate(findings.arms):
+            row = [_short(part) if i == 0 else "", of.arm.name]
+            for head, keys in shown:
+                own = next((k for k in keys if keyed(k, part) in findings.telemetry.metrics), keys[0])
+                row.append(level_cell(findings, of, keyed(own, part)))
+                if head == changed:
+                    row.append(change_cell(findings, of, keyed(own, part)))
+            rows.append(row)
+    heads = []
+    for head, _ in shown:
+        heads += [head, f"change in {head.partition(',')[0]}, %"] if head == changed else [head]
+    return Table(title, (first, "arm", *heads), rows, numeric=frozenset(heads), long=True)
+
+
+PART_LENGTH_MAX = 72
+
+
+def _short(part: str) -> str:
+    return part if len(part) <= PART_LENGTH_MAX else f"{part[: PART_LENGTH_MAX - 1]}…"
+
+
+STATEMENTS_ON_TERMINAL = 5
+"""Those with the most time; the others are in the other forms."""
+
+_OF_STATEMENTS = (
+    ("calls", ("statement.calls",)),
+    ("mean, ms", ("statement.mean_ms",)),
+    ("stddev, ms", ("statement.stddev_ms",)),
+    ("time, %", ("statement.share_of_time",)),
+    ("rows/call", ("statement.rows_per_call",)),
+    ("blocks read/call", ("statement.blocks_read_per_call",)),
+    ("WAL, B/call", ("statement.wal_bytes_per_call",)),
+    ("planning, ms", ("statement.plan_mean_ms",)),
+)
+
+_OF_RELATIONS = (
+    ("size, MiB", ("relation.bytes",)),
+    ("growth, MiB", ("relation.growth",)),
+    ("hits, %", ("relation.hit_share", "relation.index_hit_share")),
+    ("HOT, %", ("relation.hot_share",)),
+    ("dead tuples", ("relation.dead_tuples",)),
+    ("autovacuums", ("relation.autovacuums",)),
+    ("live, %", ("relation.tuple_percent",)),
+    ("free, %", ("relation.free_percent",)),
+    ("leaf density, %", ("relation.leaf_density",)),
+)
+
+
+def statements(findings: Findings) -> Table:
+    """The statements with the most time, and the average change of their mean times."""
+    names = findings.telemetry.parts("statement.calls")
+    table = pivot(findings, "Statements", "statement", names, _OF_STATEMENTS, "mean, ms")
+    if not names:
+        return table
+    averages = _averages(findings, table)
+    note = (
+        "From pg_stat_statements, during measurement. stddev is over calls; time, % is the share of "
+        "the total time of all statements (a lower mean is better)."
+    )
+    if averages:
+        note += (
+            " The average is the geometric mean of the ratios of means with equal weights, without "
+            "BEGIN, COMMIT and other transaction control statements."
+        )
+    droppable = [head for head in table.columns[2:] if head not in {"calls", "mean, ms", _CHANGE, "time, %"}]
+    return replace(
+        table,
+        rows=[*averages, *table.rows],
+        note=note,
+        dispensable=(*reversed(droppable), "calls", "time, %"),
+        rows_on_terminal=len(averages) + STATEMENTS_ON_TERMINAL * len(findings.arms),
+    )
+
+
+_CHANGE = "change in mean, %"
+
+
+def _averages(findings: Findings, table: Table) -> list[list[str]]:
+    rows = []
+    for of in findings.arms[1:]:
+        average = findings.telemetry.average.get(of.arm.arm)
+        if average is not None:
+            percent = with_interval(average.percent(Better.LESS), findings.study.plan.confidence)
+            cells = {"statement": "average", "arm": of.arm.name, _CHANGE: percent}
+            rows.append([cells.get(column, "") for column in table.columns])
+    return rows
+
+
+def relations(findings: Findings) -> Table:
+    """The largest tables and indexes."""
+    names = findings.telemetry.parts("relation.bytes")
+    table = pivot(findings, "Tables and indexes", "relation", names, _OF_RELATIONS, "size, MiB")
+    note = "hits: buffer hit ratio. live, free, leaf density: from pgstattuple. The JSON has all values."
+    return replace(table, note=note if names else "")
+
+
+def drifts(findings: Findings) -> Table:
+    """How fast things changed during long windows."""
+    rows = []
+    names = dict.fromkeys(drift.key for of in findings.drifts.values() for drift in of)
+    for key in names:
+        for i, of in enumerate(findings.arms):
+            for drift in findings.drifts[of.arm.arm]:
+                if drift.key == key:
+                    rows.append([drift.name if i == 0 else "", of.arm.name, *_drift_cells(drift)])
+    numeric = ("change per hour", "CI", "% of mean per hour")
+    return Table(
+        "Drift within the measurement windows",
+        ("metric", "arm", *numeric, "unit"),
+        rows,
+        "The CI is over trials; with a single trial it is over ten parts of its window.",
+        frozenset(numeric),
+        dispensable=("CI",),
+    )
+
+
+def _drift_cells(drift: Drift) -> list[str]:
+    estimate, percent = drift.estimate, drift.percent
+    interval = _interval(estimate)
+    return [
+        signed(estimate.value, estimate.decimals, ""),
+        interval,
+        ABSENT if percent is None else signed(percent.value, percent.decimals, ""),
+        estimate.unit,
+    ]
+
+
+def _interval(estimate: Estimate) -> str:
+    if estimate.low is None or estimate.high is None:
+        return ABSENT
+    low, high = (signed(end, estimate.decimals, "") for end in (estimate.low, estimate.high))
+    return bracketed(low, high).replace(" ", NO_BREAK)

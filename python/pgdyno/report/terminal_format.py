@@ -1,0 +1,274 @@
+"""The report on a terminal: the verdict first, then the numbers, then the caveats. Details: in HTML."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.report import history_report as history_words
+from pgdyno.report.case_report import Report, ShownCaveat
+from pgdyno.report.hidden_characters import visible
+from pgdyno.report.history_report import HistoryReport
+from pgdyno.report.hosts_report import HostsReport
+from pgdyno.report.result_tables import Table
+from pgdyno.report.study_report import StudyReport
+
+WIDTH_MAX = 120
+"""Of lines of prose: longer ones are not read."""
+
+NAME_WIDTH_MAX = 28
+"""Before an arm's name is broken, less important columns are left out; but not for longer names than this."""
+
+NAME_WIDTH_MIN = 8
+"""Narrower than this, a name would be a column of letters, or nothing."""
+
+FIRST_WIDTH_MIN = 14
+"""Of a first column that is broken before other columns are left out."""
+
+_GAP = 3  # between two columns, as rich draws them
+
+_VERDICT_STYLE = {
+    Verdict.FASTER: "bold green",
+    Verdict.SLOWER: "bold red",
+    Verdict.SAME: "bold cyan",
+    Verdict.UNDECIDED: "bold yellow",
+}
+
+
+def print_terminal(study: StudyReport | HostsReport, console: Console) -> None:
+    """Tables that are of interest to few are left to the other forms, and so are those of many cases."""
+    if isinstance(study, HostsReport):
+        console.print(_of_hosts(study, console.width))
+        _print_beside(study.published, console)
+        return
+    if study.only is None:
+        _print_cases(study, console)
+        return
+    console.print(render(study.only, console.width))
+    _print_beside(study.published, console)
+    console.print(Group(*_sections(study, console.width), *_fitted(study, min(console.width, WIDTH_MAX))))
+
+
+def print_history(report: HistoryReport, console: Console) -> None:
+    """What changed first, then every series in a line."""
+    prose = min(console.width, WIDTH_MAX)
+    for history in report.histories:
+        said = [_wrapped(sentence, prose, begin="- ") for sentence in history_words.sentences(history)]
+        console.print(Group(*_table(history_words.overview(history), console.width), Text(), *said, Text()))
+
+
+def print_published(study: StudyReport | HostsReport, console: Console) -> None:
+    """The source's tables with ours beside, and what is to be known of them. Of several hosts what they say
+    together comes first.
+    """
+    prose = min(console.width, WIDTH_MAX)
+    _print_beside(study.published, console)
+    if isinstance(study, HostsReport):
+        console.print(Group(*_caveats(study.caveats, prose)))
+        for name, report in study.studies.items():
+            console.print(Text(name, style="bold"), Text(), sep="\n")
+            _print_beside(report.published, console)
+            console.print(Group(*_fitted(report, prose)))
+        return
+    console.print(Group(*_caveats(study.caveats, prose), *_fitted(study, prose)))
+
+
+def _print_beside(tables: Sequence[Table], console: Console) -> None:
+    """Wider than the terminal where they must be: a column that is missing would be a figure kept back."""
+    for table in tables:
+        needed = sum(_width(table, index) + _GAP for index in range(len(table.columns)))
+        title, drawn, *_ = _table(table, max(console.width, needed))
+        assert isinstance(drawn, RichTable)
+        drawn.width = needed if needed > console.width else None
+        console.print(title)
+        console.print(drawn, crop=False)
+        console.print(_wrapped(table.note, min(console.width, WIDTH_MAX), "dim"), Text(), sep="\n")
+
+
+def _fitted(study: StudyReport, prose: int) -> list[RenderableType]:
+    """Sentences: a table of four columns of words is none on a terminal."""
+    if not study.fitted:
+        return []
+    said = [_wrapped(sentence, prose, begin="- ") for sentence in study.fitted]
+    return [Text("Fitted to this machine", style="bold"), *said, Text()]
+
+
+def _of_hosts(study: HostsReport, width: int) -> RenderableType:
+    prose = min(width, WIDTH_MAX)
+    parts: list[RenderableType] = []
+    for headline in study.headlines:
+        parts.append(_wrapped(headline.sentence, prose, _VERDICT_STYLE[headline.verdict]))
+        parts.append(_wrapped(headline.more, prose))
+    parts += _below_headlines(study, study.results, width)
+    parts += _tables(study.background, width)
+    if study.derived:
+        parts.append(_wrapped(study.derived, prose, "dim"))
+    return Group(*parts)
+
+
+def _print_cases(study: StudyReport, console: Console) -> None:
+    width, prose = console.width, min(console.width, WIDTH_MAX)
+    console.print(
+        Group(*[_wrapped(headline.sentence, prose, "bold") for headline in study.headlines], Text())
+    )
+    _print_beside(study.published, console)
+    noise = [_wrapped(sentence, prose, "dim") for sentence in study.noise]
+    console.print(
+        Group(*_below_headlines(study, study.results, width), *noise, Text(), *_fitted(study, prose))
+    )
+
+
+def _sections(study: StudyReport, width: int) -> list[RenderableType]:
+    """Sentences, then tables."""
+    parts: list[RenderableType] = []
+    for section in study.sections:
+        parts.append(Text(section.title, style="bold"))
+        parts += [_wrapped(sentence, min(width, WIDTH_MAX), begin="- ") for sentence in section.sentences]
+        parts += [Text(), *_tables(section.tables, width)]
+    return parts
+
+
+def _below_headlines(
+    study: StudyReport | HostsReport, results: Sequence[Table], width: int
+) -> list[RenderableType]:
+    prose = min(width, WIDTH_MAX)
+    parts: list[RenderableType] = []
+    if study.unfinished:
+        parts.append(_wrapped(study.unfinished, prose, "bold"))
+    parts += [_wrapped(study.percent_of, prose, "dim"), Text()]
+    parts += _tables(results, width)
+    parts += _sections(study, width) if isinstance(study, StudyReport) else []
+    parts += _caveats(study.caveats, prose)
+    return parts
+
+
+def _tables(tables: Sequence[Table], width: int) -> list[RenderableType]:
+    """Those that are of interest to many, and what most want of the others."""
+    parts: list[RenderableType] = []
+    for table in tables:
+        if table.long and table.rows_on_terminal:
+            parts += [*_table(replace(table, rows=table.rows[: table.rows_on_terminal]), width), Text()]
+        elif not table.long and not table.said_elsewhere:
+            parts += [*_table(table, width), Text()]
+    return parts
+
+
+def render(report: Report, width: int) -> RenderableType:
+    """Texts from outside become Text, never markup: a name in brackets stays a name."""
+    prose = min(width, WIDTH_MAX)
+    parts: list[RenderableType] = []
+    for headline in report.headlines:
+        parts.append(_wrapped(headline.sentence, prose, _VERDICT_STYLE[headline.verdict]))
+        if headline.more:
+            parts.append(_wrapped(headline.more, prose))
+    for reason in report.why:
+        parts += [_wrapped(sentence, prose) for sentence in reason.sentences]
+    parts += [_wrapped(sentence, prose) for sentence in report.dips]
+    if report.unfinished:
+        parts.append(_wrapped(report.unfinished, prose, "bold"))
+    parts += [_wrapped(report.percent_of, prose, "dim"), Text()]
+    parts += _tables(report.results, width)
+    if report.safety:
+        parts.append(Text("Safety", style="bold"))
+        parts += [_wrapped(sentence, prose, begin="- ") for sentence in report.safety]
+        parts.append(Text())
+    parts += _caveats(report.caveats, prose)
+    parts += [_wrapped(report.noise, prose, "dim"), Text()]
+    if report.probes:
+        parts += [_wrapped(report.probes, prose, "dim"), Text()]
+    if report.derived:
+        parts.append(_wrapped(report.derived, prose, "dim"))
+    return Group(*parts)
+
+
+def _caveats(caveats: Sequence[ShownCaveat], prose: int) -> list[RenderableType]:
+    if not caveats:
+        return []
+    said = [_wrapped(f"{caveat.sentence} {caveat.remedy}", prose, "yellow", "- ") for caveat in caveats]
+    return [Text("Caveats", style="bold"), *said, Text()]
+
+
+def _wrapped(text: str, width: int, style: str = "", begin: str = "") -> Text:
+    """rich would break a line at a no-break space, between a number and its unit; textwrap does not."""
+    lines = textwrap.wrap(visible(text), width, initial_indent=begin, subsequent_indent=" " * len(begin))
+    return Text("\n".join(lines), style=style, no_wrap=True, overflow="fold")
+
+
+def _table(table: Table, width: int) -> list[RenderableType]:
+    """Title, table and note."""
+    # Before it is laid out: a character that is shown as four takes four columns.
+    table = replace(table, rows=[tuple(map(visible, row)) for row in table.rows])
+    columns = _fitting(table, width)
+    needed = {index: _width(table, index) for index in columns}
+    first = max(len(cell) for cell in [table.columns[0], *(row[0] for row in table.rows)])
+    fits = sum(needed.values()) - needed[0] + first + _GAP * (len(columns) - 1) <= width
+    names = [index for index in columns if index and table.columns[index] not in table.numeric]
+    taken = sum(needed[index] for index in columns if index not in names) + _GAP * (len(columns) - 1)
+    room = max(NAME_WIDTH_MIN, (width - taken) // max(1, len(names)))
+    drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for index in columns:
+        column = table.columns[index]
+        number = column in table.numeric
+        # A number is never broken over lines; names and words are, where the terminal is narrow. The first
+        # column says what a row is about, in words of ours: they are short, and the last to be broken.
+        whole = number or (index == 0 and fits)
+        drawn.add_column(
+            Text(column),
+            justify="right" if number else "left",
+            no_wrap=whole,
+            overflow="fold",
+            min_width=needed[index] if number else min(needed[index], NAME_WIDTH_MIN),
+        )
+    for row in table.rows:
+        cells = (_broken(row[index], room) if index in names else row[index] for index in columns)
+        drawn.add_row(*map(Text, cells))
+    parts: list[RenderableType] = [Text(table.title, style="bold"), drawn]
+    if table.note:
+        parts.append(_wrapped(table.note, min(width, WIDTH_MAX), "dim"))
+    return parts
+
+
+def _broken(name: str, width: int) -> str:
+    """Over lines of at most this width, after commas, spaces, slashes and colons where that will do, else
+    after the parts of a setting's name.
+    """
+    lines = [""]
+    words = [word for word in re.findall(r"[^, /:]*[, /:]?", name) if word]
+    parts_of = {word: re.findall(r"[^_=]*[_=]?", word) for word in words if len(word) > width}
+    fitting = {word: parts for word, parts in parts_of.items() if max(map(len, parts)) <= width}
+    for part in itertools.chain.from_iterable(fitting.get(word, [word]) for word in words):
+        if lines[-1] and len(lines[-1]) + len(part.rstrip()) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _fitting(table: Table, width: int) -> list[int]:
+    """The columns that are shown: all where they fit, else without dispensable ones."""
+    needed = [_width(table, index) for index in range(len(table.columns))]
+    for index, column in enumerate(table.columns):
+        if index == 0 and table.breaks_first:
+            needed[index] = min(needed[index], FIRST_WIDTH_MIN)
+        elif index and column not in table.numeric:
+            needed[index] = min(needed[index], NAME_WIDTH_MIN)  # names are broken before a column goes
+    shown = list(range(len(needed)))
+    for name in table.dispensable:
+        if sum(needed[index] + _GAP for index in shown) - _GAP <= width:
+            break
+        shown.remove(table.columns.index(name))
+    return shown
+
+
+def _width(table: Table, index: int) -> int:
+    cells: Sequence[str] = [table.columns[index], *(row[index] for row in table.rows)]
+    widest = max(map(len, cells))
+    return widest if table.columns[index] in table.numeric else min(widest, NAME_WIDTH_MAX)

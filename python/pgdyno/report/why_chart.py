@@ -1,0 +1,112 @@
+"""Waterfall chart: from the baseline's time per transaction to the arm's, part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from pgdyno.analysis.causes.time_breakdown import Part, Waterfall
+from pgdyno.estimate import decimals_of, grouped, signed
+from pgdyno.report.charts import Panel
+from pgdyno.report.svg import Scale, drawing, element, line, nice_ticks, text
+from pgdyno.report.why_section import WhyReport, in_order, name_of
+
+WIDTH, LEFT, RIGHT, TOP = 470.0, 14.0, 14.0, 34.0
+STEP, BAR = 34.0, 11.0
+"""Each part has a line for its words and one for its bar: so they can be read on a narrow page, too."""
+
+TEXT_MAX = 44
+"""Of a statement: more would not fit, or be too small on a narrow page."""
+
+SHARE_MIN = 0.002
+"""Of the whole: a part that changes less, within the noise, has no bar of its own in the picture."""
+
+
+def waterfalls(reasons: Sequence[WhyReport]) -> list[Panel]:
+    """By resource and by statement, of each arm."""
+    found = []
+    for one in reasons:
+        a, b = one.why.baseline.name, one.why.arm.name
+        for by, waterfall in (("resource", one.why.by_resource), ("statement", one.why.by_statement)):
+            if waterfall is not None:
+                title = f"Time per transaction, {a} to {b}, by {by}, µs"
+                found.append(Panel(title, _drawn(waterfall, a, b)))
+    return found
+
+
+def _drawn(waterfall: Waterfall, a: str, b: str) -> Markup:
+    whole = waterfall.whole
+    shown, left = _shown(waterfall)
+    ends = _ends(whole.a_us, [*_added_us(shown), left])
+    low, high = min(ends), max(ends)
+    room = 0.06 * (high - low) or 1.0
+    x = Scale(low - room, high + room, LEFT, WIDTH - RIGHT)
+    bottom = TOP + STEP * (len(shown) + 2 + bool(left)) + 6
+    parts: list[Markup] = []
+    for tick in nice_ticks(low - room, high + room, 6):
+        parts += [
+            line(x(tick), TOP - 8, x(tick), bottom, class_="grid"),
+            text(x(tick), bottom + 15, grouped(tick, decimals_of(tick, 2)), class_="middle small"),
+        ]
+    y = TOP
+    parts += _level(a, whole.a_us, y, x)
+    at_us = whole.a_us
+    for part in shown:
+        y += STEP
+        parts += _step(part, at_us, y, x)
+        at_us += part.b_us - part.a_us
+    if left:
+        y += STEP
+        parts += _bar("other parts, none significant", left, at_us, y, x, "")
+    parts += _level(b, whole.b_us, y + STEP, x)
+    return drawing(WIDTH, bottom + 22, f"Time per transaction from {a} to {b}, part by part", parts, "steps")
+
+
+def _added_us(shown: Sequence[Part]) -> list[float]:
+    return [part.b_us - part.a_us for part in shown]
+
+
+def _shown(waterfall: Waterfall) -> tuple[list[Part], float]:
+    """The parts that are drawn, and what all others add together."""
+    least = SHARE_MIN * max(waterfall.whole.a_us, waterfall.whole.b_us)
+    shown = [part for part in in_order(waterfall) if part.significant or abs(part.b_us - part.a_us) >= least]
+    left = waterfall.whole.b_us - waterfall.whole.a_us - sum(_added_us(shown))
+    return shown, left if len(shown) < len(waterfall.parts) else 0.0
+
+
+def _ends(first_us: float, steps_us: Sequence[float]) -> list[float]:
+    ends = [first_us]
+    for step_us in steps_us:
+        ends.append(ends[-1] + step_us)
+    return ends
+
+
+def _level(name: str, us: float, y: float, x: Scale) -> list[Markup]:
+    """Where the bars begin, and where they end."""
+    return [
+        text(LEFT, y, f"{name}: {grouped(us, decimals_of(us, 3))} µs", class_="strong"),
+        line(x(us), y + 5, x(us), y + 5 + BAR, class_="end"),
+    ]
+
+
+def _step(part: Part, at_us: float, y: float, x: Scale) -> list[Markup]:
+    change = part.difference
+    kind = "" if not part.significant else "less" if change.value < 0 else "more"
+    value = signed(change.value, min(2, change.decimals), "µs")
+    drawn = _bar(f"{name_of(part.key, TEXT_MAX)}  {value}", change.value, at_us, y, x, kind)
+    if change.low is not None and change.high is not None and part.significant:
+        # The interval of this part alone, from where its bar begins.
+        low, high = (x.inside(at_us + end) for end in (change.low, change.high))
+        drawn.append(line(low, y + 5 + BAR / 2, high, y + 5 + BAR / 2, class_="whisker"))
+    return drawn
+
+
+def _bar(words: str, us: float, at_us: float, y: float, x: Scale, kind: str) -> list[Markup]:
+    left, right = sorted((x(at_us), x(at_us + us)))
+    title = element("title", words)
+    place = {"x": left, "y": y + 5, "width": max(1.0, right - left), "height": BAR}
+    return [
+        text(LEFT, y, words, class_="part"),
+        element("rect", title, **place, class_=f"step {kind}".strip()),
+    ]

@@ -1,0 +1,356 @@
+"""Sentences and tables on why an arm is faster or slower, from ``causes/time_breakdown.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pgdyno.analysis.causes import time_breakdown as of
+from pgdyno.analysis.causes.time_breakdown import Part, Waterfall, Why
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.analysis.telemetry.client_time import CLIENT
+from pgdyno.estimate import (
+    ABSENT,
+    NO_BREAK,
+    Estimate,
+    ci_text,
+    counted,
+    decimals_of,
+    grouped,
+    share_text,
+    with_unit,
+)
+from pgdyno.report.result_tables import NAME_IN_HEAD_MAX, Table, listed, with_interval
+
+TEXT_MAX = 64
+TEXT_IN_SENTENCE_MAX = 40
+"""Maximum length of a statement in tables and charts, and in sentences; the JSON has the whole text."""
+
+NAMED_MAX = 3
+"""Maximum number of parts in a sentence, largest change first. The table has all."""
+
+NAMED_SHARE_MIN = 0.05
+"""Smallest change that a sentence names, as a share of the largest change."""
+
+NAMES: Mapping[str, str] = {
+    of.OTHER_STATEMENTS: "other statements",
+    of.PLANNING: "planning",
+    of.OUTSIDE: "outside statements",
+    of.CPU: "on CPU",
+    of.READY: "runnable (waiting for CPU)",
+    of.EXECUTING: "executing or runnable",
+    "wal": "WAL write/sync",
+    "io": "data file I/O",
+    "lock": "heavyweight locks",
+    "lwlock": "LWLocks",
+    "ipc": "IPC (other server processes)",
+    "sleep": "sleep (timeouts)",
+    "other": "other waits",
+    CLIENT: "client and network",
+    of.DRIVER: "driver on CPU",
+    of.LAG: "schedule lag (waiting for a free client)",
+    of.UNEXPLAINED: "unattributed",
+    of.UNKNOWN: "not sampled",
+    of.REMAINDER: "client, network, unattributed",
+}
+"""Names of the parts in tables, in their order."""
+
+IN_SENTENCES: Mapping[str, str] = {
+    of.CPU: "server CPU time",
+    of.READY: "time waiting for CPU (runnable)",
+    of.EXECUTING: "time executing or runnable",
+    "wal": "WAL write/sync time",
+    "io": "data file I/O time",
+    "lock": "waits for heavyweight locks",
+    "lwlock": "LWLock waits",
+    "ipc": "IPC waits",
+    "sleep": "sleep",
+    "other": "other waits",
+    CLIENT: "client and network time",
+    of.DRIVER: "driver CPU time",
+    of.LAG: "schedule lag",
+    of.UNKNOWN: "time not sampled",
+    of.REMAINDER: "client, network and unattributed time",
+}
+
+
+def sentences(why: Why, verdict: Verdict) -> list[str]:
+    """Return sentences on the significant parts; an undecided verdict gets one sentence."""
+    either = why.by_resource or why.by_statement
+    assert either is not None
+    whole = either.whole
+    if whole.difference.n < BLOCKS_MIN:
+        return []
+    if verdict is Verdict.UNDECIDED:
+        return [_of_undecided(why, whole)]
+    said = [_of_whole(why, whole)]
+    if why.by_statement:
+        said.append(_of_statements(why.by_statement))
+    if why.by_resource:
+        said.append(_of_resources(why.by_resource))
+    if said[1:] == [""] * len(said[1:]):
+        return [f"{said[0]} {NO_PART}"]
+    return [sentence for sentence in said if sentence]
+
+
+def _of_undecided(why: Why, whole: Part) -> str:
+    """Return the sentence of an undecided verdict; its CI may exclude 0 while below the noise floor."""
+    either = [part for of in (why.by_statement, why.by_resource) if of for part in of.parts]
+    marked = any(part.significant for part in either)
+    return (
+        f"The time breakdown is inconclusive, too: {_what(why)} differs by "
+        f"{whole.difference.signed_text} ({_basis(whole, signed=True)}). "
+        f"{'The table shows which parts differ.' if marked else NO_PART}"
+    )
+
+
+NO_PART = "No part differs significantly."
+
+
+def _what(why: Why) -> str:
+    return "the mean latency" if why.latency else "the time per transaction"
+
+
+def _basis(whole: Part, *, signed: bool = False) -> str:
+    change = whole.difference
+    within = change.signed_interval_text
+    if not signed and whole.significant and change.low is not None and change.high is not None:
+        # "Less" says the sign already.
+        within = with_unit((change if change.value > 0 else _negated(change)).interval_text, change.unit)
+    return f"{ci_text(change.confidence)} {within}, {counted(change.n, 'block')}"
+
+
+def _negated(change: Estimate) -> Estimate:
+    assert change.low is not None and change.high is not None
+    return replace(change, value=-change.value, low=-change.high, high=-change.low)
+
+
+def _of_whole(why: Why, whole: Part) -> str:
+    a, b, change = why.baseline.name, why.arm.name, whole.difference
+    basis, what = _basis(whole), _what(why)
+    if not whole.significant:
+        return f"No significant difference in {what} between {b} and {a}: {change.signed_text} ({basis})."
+    size = f"{_size(whole)} ({share_text(abs(change.value) / whole.a_us)}) {_more_or_less(whole)}"
+    return f"{b} needs {size} per transaction than {a} ({basis})."
+
+
+def _of_statements(waterfall: Waterfall) -> str:
+    parts = _named(waterfall)
+    if not parts:
+        return ""
+    return f"By statement: {_listed(parts)}."
+
+
+def _of_resources(waterfall: Waterfall) -> str:
+    parts = [part for part in _named(waterfall) if part.key != of.UNEXPLAINED]
+    unexplained = [part for part in waterfall.parts if part.key == of.UNEXPLAINED and part.significant]
+    said = f"By resource: {_listed(parts)}." if parts else ""
+    if unexplained:
+        said = f"{said} {_size(unexplained[0])} {_more_or_less(unexplained[0])} are unattributed.".strip()
+    return said
+
+
+def _named(waterfall: Waterfall) -> list[Part]:
+    """Return the significant parts, largest change first."""
+    found = [part for part in waterfall.parts if part.significant]
+    largest = max((abs(part.difference.value) for part in found), default=0.0)
+    told = [part for part in found if abs(part.difference.value) >= NAMED_SHARE_MIN * largest]
+    return sorted(told, key=lambda part: -abs(part.difference.value))[:NAMED_MAX]
+
+
+def _listed(parts: Sequence[Part]) -> str:
+    return listed([f"{_size(part)} {_more_or_less(part)} {_in_sentence(part.key)}" for part in parts])
+
+
+def _in_sentence(key: str) -> str:
+    if key.startswith(f"{of.STATEMENT}:"):
+        return f"in “{short(key.partition(':')[2], TEXT_IN_SENTENCE_MAX)}”"
+    if key in IN_SENTENCES:
+        return IN_SENTENCES[key]
+    return NAMES[key] if key == of.OUTSIDE else f"in {NAMES[key]}"
+
+
+def _size(part: Part) -> str:
+    return f"{grouped(abs(part.difference.value), _decimals(part))}{NO_BREAK}µs"
+
+
+def _decimals(part: Part) -> int:
+    return min(2, part.difference.decimals)
+
+
+def _more_or_less(part: Part) -> str:
+    return "less" if part.difference.value < 0 else "more"
+
+
+def short(text: str, length: int = TEXT_MAX) -> str:
+    """Return a statement, shortened to ``length``."""
+    return text if len(text) <= length else f"{text[: length - 1].rstrip()}…"
+
+
+def name_of(key: str, length: int = TEXT_MAX) -> str:
+    """Return the name of a part in tables and charts."""
+    kind, _, text = key.partition(":")
+    return short(text, length) if kind == of.STATEMENT else NAMES[key]
+
+
+@dataclass(frozen=True)
+class WhyReport:
+    """One arm: sentences for the top of the report, and a table for each breakdown of the time."""
+
+    why: Why
+    sentences: Sequence[str]
+    tables: Sequence[Table]
+
+
+def build(findings: Findings) -> list[WhyReport]:
+    """Return a report for each arm with data from the probes.
+
+    Arms driven at different rates get tables only: comparing their times would mislead.
+    """
+    verdicts = {of.arm.arm: of.verdict for of in findings.comparisons}
+    return [
+        WhyReport(
+            one,
+            [] if findings.has_own_rates else sentences(one, verdicts[arm]),
+            tables(one, findings),
+        )
+        for arm, one in findings.why.items()
+        if one.by_statement or one.by_resource
+    ]
+
+
+def tables(why: Why, findings: Findings) -> list[Table]:
+    """By statement and by resource."""
+    several = f", {why.arm.name}" if len(findings.arms) > 2 else ""
+    found = []
+    for title, waterfall, note in (
+        ("by resource", why.by_resource, _note_on_resources(why)),
+        ("by statement", why.by_statement, _note_on_statements(why)),
+    ):
+        if waterfall is not None:
+            head = f"Time per transaction {title}{several}, µs{findings.at_own_rates}"
+            found.append(_table(head, why, waterfall, note))
+    return found
+
+
+def _table(title: str, why: Why, waterfall: Waterfall, note: str) -> Table:
+    whole = "mean latency" if why.latency else "whole"
+    names = (("A", why.baseline.name), ("B", why.arm.name))
+    heads = [f"{of}: {name}" if len(name) <= NAME_IN_HEAD_MAX else of for of, name in names]
+    said = [f"{of} is {name}." for of, name in names if len(name) > NAME_IN_HEAD_MAX]
+    columns = ("part", *heads, "B − A")
+    rows = [_row(whole, waterfall.whole)]
+    rows += [_row(name_of(part.key), part) for part in in_order(waterfall)]
+    return Table(
+        f"{title} (lower is better)",
+        columns,
+        rows,
+        " ".join([*said, note]),
+        frozenset(columns[1:]),
+        dispensable=columns[1:3],
+        breaks_first=True,
+    )
+
+
+def in_order(waterfall: Waterfall) -> list[Part]:
+    """Return resources in the order of NAMES, after the statements in descending order of time."""
+    place = {key: i for i, key in enumerate(NAMES)}
+    return sorted(waterfall.parts, key=lambda part: (place.get(part.key, -1), -max(part.a_us, part.b_us)))
+
+
+def _row(name: str, part: Part) -> list[str]:
+    if not any(part.by_block.values()) and part.a_us == part.b_us == 0:
+        return [name, "0", "0", "0"]
+    mark = " *" if part.significant else ""
+    return [
+        name,
+        _level(part.a_us),
+        _level(part.b_us),
+        with_interval(part.difference, part.difference.confidence) + mark,
+    ]
+
+
+def _level(us: float) -> str:
+    return ABSENT if us == 0 else grouped(us, min(2, decimals_of(us, 3)))
+
+
+def _note_on_resources(why: Why) -> str:
+    said = [_SIGNIFICANT]
+    if why.cpu_is_of_all:
+        said.append("CPU time includes all server processes, because that of client backends is unknown.")
+    if why.looks:
+        samples = counted(round(why.looks), "sample")
+        if why.scaled is None:
+            said.append(f"Wait shares come from {samples} of pg_stat_activity.")
+        else:
+            said.append(
+                f"Wait shares come from {samples} of pg_stat_activity and are scaled by "
+                f"{grouped(why.scaled, 2)} to match the kernel's measured wait time (a woken backend still "
+                "shows its wait event until it gets a CPU)."
+            )
+    if any(_negative(part) for part in why.by_resource.parts) if why.by_resource else False:
+        said.append(_TOO_MUCH)
+    return " ".join(said)
+
+
+def _note_on_statements(why: Why) -> str:
+    said = [
+        _SIGNIFICANT,
+        "Outside statements: parsing, commit and its WAL, protocol, network, driver.",
+    ]
+    if any(_negative(part) for part in why.by_statement.parts) if why.by_statement else False:
+        said.append(_TOO_MUCH)
+    if why.twice:
+        said.append(
+            f"{listed(list(why.twice))}: statements inside functions are counted twice, because "
+            "pg_stat_statements before 14 does not distinguish them."
+        )
+    return " ".join(said)
+
+
+_SIGNIFICANT = "*: significant; the CIs are corrected for all parts (Holm). The parts add up to the whole."
+_TOO_MUCH = "A negative residual means that the measured parts exceed the whole by that amount."
+
+
+def _negative(part: Part) -> bool:
+    return part.a_us < 0 or part.b_us < 0
+
+
+def as_object(why: Why) -> dict[str, object]:
+    """For JSON."""
+    return {
+        "whole_is": "mean latency" if why.latency else "clients × time / transactions",
+        "unit": "µs per transaction",
+        "by_resource": _waterfall_object(why.by_resource),
+        "by_statement": _waterfall_object(why.by_statement),
+        "looks": why.looks,
+        "waits_multiplied_by": why.scaled,
+        "cpu_of_all_processes": why.cpu_is_of_all,
+        "nested_statements_counted_twice": list(why.twice),
+    }
+
+
+def _waterfall_object(waterfall: Waterfall | None) -> dict[str, object] | None:
+    if waterfall is None:
+        return None
+    return {
+        "whole": _part_object(waterfall.whole),
+        "parts": {part.key: _part_object(part) for part in in_order(waterfall)},
+    }
+
+
+def _part_object(part: Part) -> dict[str, object]:
+    change = part.difference
+    return {
+        "a": part.a_us,
+        "b": part.b_us,
+        "difference": change.value,
+        "low": change.low,
+        "high": change.high,
+        "confidence": change.confidence,
+        "n": change.n,
+        "p_value": part.p_value,
+        "significant": part.significant,
+        "by_block": {str(block): us for block, us in part.by_block.items()},
+    }
