@@ -24,6 +24,9 @@ SCRIPT = Path(sys.executable).parent / "pgdyno"
 END_S = 300.0
 """How long a program may take to end, or to reach what a test waits for; longer is a fault."""
 
+END_TIMEOUT_S = 20.0
+"""How long what a killed program leaves may take to end by itself."""
+
 PAUSE_S = 0.02
 
 SMALLEST = (
@@ -135,13 +138,17 @@ class Program:
                 running.process.wait(END_S)
 
     def survivors(self) -> list[str]:
-        """Engines, servers and programs of this cache that live on, after a moment to end in."""
-        for process in self.processes():
+        """Engines, servers and programs of this cache that live on, after a moment to end in.
+
+        One that is about to end may have started another one, which ends after it.
+        """
+        until_s = time.monotonic() + END_TIMEOUT_S
+        while (living := self.processes()) and (left_s := until_s - time.monotonic()) > 0:
             with contextlib.suppress(ProcessLookupError):
-                descriptor = os.pidfd_open(process.pid)
-                select.select([descriptor], [], [], 20.0)
+                descriptor = os.pidfd_open(living[0].pid)
+                select.select([descriptor], [], [], left_s)
                 os.close(descriptor)
-        return [line for process in self.processes() if (line := command_line(process))]
+        return [line for process in living if (line := command_line(process))]
 
     def engines(self) -> list[psutil.Process]:
         return [process for process in self.processes() if "pgdyno-engine" in command_line(process)]

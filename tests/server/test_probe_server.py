@@ -565,7 +565,9 @@ def test_a_transaction_of_somebody_elses_is_not_touched(work: Connection) -> Non
     assert work.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
 
 
-def test_a_database_without_an_encoding_is_read_as_far_as_its_texts_are_utf_8(server: Server) -> None:
+def test_a_database_without_an_encoding_is_read_as_far_as_its_texts_are_utf_8(
+    server: Server, database: str
+) -> None:
     do_and_leave(server, "postgres", "create database raw encoding 'SQL_ASCII' template template0")
     with server.connect("raw") as work, server.connect("raw") as probe:
         work.execute("set client_encoding = 'SQL_ASCII'")
@@ -574,3 +576,7 @@ def test_a_database_without_an_encoding_is_read_as_far_as_its_texts_are_utf_8(se
         work.execute('create table "Größe" (a int)'.encode("latin1"))
         assert 'for encoding "UTF8"' in read(probe, "relations").reason
         assert row_of(probe, "database")["xact_commit"] >= 0
+    with server.connect(database) as work, server.connect(database) as probe:
+        assert "pg_stat_statements_reset()" in read(probe, "statements").reason
+        work.execute("select pg_stat_statements_reset()")
+        assert read(probe, "statements").reason == ""

@@ -221,4 +221,10 @@ def _why_not(connection: Connection, probe: Probe, error: psycopg.Error) -> str:
         return f"a relation was locked: {words}"
     if isinstance(error, psycopg.errors.QueryCanceled):
         return f"it took longer than {probe.timeout_s} s: {words}"
+    if isinstance(error, psycopg.errors.CharacterNotInRepertoire) and probe.name == "statements":
+        # PostgreSQL converts the texts of all databases; one that cannot be converted fails the whole view.
+        return (
+            f"pg_stat_statements contains a text of a database with another encoding: {words}; "
+            "to remove it, run SELECT pg_stat_statements_reset()"
+        )
     return f"this server refuses it: {words}"

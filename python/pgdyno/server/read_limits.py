@@ -84,8 +84,10 @@ def limit_bytes(gen: Waiting, fileno: int) -> Waiting:
         while True:
             ready = yield wanted
             received.before(fileno)
-            wanted = gen.send(ready)
-            received.after(fileno)
+            try:
+                wanted = gen.send(ready)
+            finally:
+                received.after(fileno)
     except StopIteration as ended:
         return ended.value
 
@@ -98,8 +100,10 @@ def limit_bytes_of_login(gen: Waiting) -> Waiting:
         while True:
             ready = yield wanted
             received.before(wanted[0])
-            wanted = gen.send(ready)
-            received.after(wanted[0])
+            try:
+                wanted = gen.send(ready)
+            finally:
+                received.after(wanted[0])
     except StopIteration as ended:
         return ended.value
 
@@ -120,16 +124,16 @@ class _Received:
 
     def before(self, fileno: int) -> None:
         """Look at the socket before libpq reads from it."""
-        if (count := _tcp_received_bytes(fileno)) is not None:
-            if self._before_bytes is None or count < self._before_bytes:
-                self._before_bytes = count  # the first time, or another socket of the same number
-            self._taken_bytes = count - self._before_bytes
-        else:
+        if (count := _tcp_received_bytes(fileno)) is None:
             self._pending_bytes = _pending_bytes(fileno)
+        elif self._before_bytes is None or count < self._before_bytes:
+            self._before_bytes = count  # the first time, or another socket of the same number
 
     def after(self, fileno: int) -> None:
         """Count what libpq has read. Raises ReadLimitExceeded."""
-        if self._pending_bytes:
+        if self._before_bytes is not None and (count := _tcp_received_bytes(fileno)) is not None:
+            self._taken_bytes = count - self._before_bytes
+        elif self._pending_bytes:
             left = _pending_bytes(fileno)
             self._taken_bytes += max(
                 self._pending_bytes - left, min(self._pending_bytes, _UNIX_READ_BYTES_MIN)
