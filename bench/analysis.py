@@ -42,10 +42,10 @@ from pgdyno.evidence.writer import Writer
 from pgdyno.probe.host_counters import HostCounters
 from pgdyno.probe.sample import RUNNING, SERIES
 from pgdyno.probe.sampler import CHUNK_S
-from pgdyno.study.arm import ArmSpec
+from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role, Schedule
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.tpcc_parameters import TpccParameters
 
 CPU_S_MAX = 3.0
 MEMORY_MB_MAX = 500.0

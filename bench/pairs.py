@@ -29,7 +29,7 @@ from pgdyno.drive.specification import drive_specification
 from pgdyno.engine import Event
 from pgdyno.interruption import Interruption
 from pgdyno.probe.cpu import machine_cpu, server_cpu_s
-from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Driving, Slice
 from pgdyno.study.schedule import Role
 

@@ -26,9 +26,9 @@ from pgdyno.interruption import Interruption
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.cores import usable_cores
 from pgdyno.server.running import Server
-from pgdyno.study.arm import parse_arms
-from pgdyno.study.halves import halves_of
-from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.arm_spec import parse_arms
+from pgdyno.study.cpu_partition import partition_of
+from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study, block_of
 from pgdyno.study.sizing import discard_s
 
@@ -102,7 +102,7 @@ def _study(sizes: Sizes, schedule: str, slice_s: float, seed: int) -> Study:
             ),
             "clients": CLIENTS,
             "schedule": schedule,
-            "halves": halves_of(usable_cores()) if schedule == "duet" else None,
+            "halves": partition_of(usable_cores()) if schedule == "duet" else None,
             "slice_s": slice_s,
             "discard_s": discard_s(slice_s),
             "warmup_s": min(WARMUP_S, sizes.piece_s),

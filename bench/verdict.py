@@ -38,9 +38,9 @@ from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import Progress, Watch
 from pgdyno.lab.study import Request, start_study
 from pgdyno.server.find import system_builds
-from pgdyno.study.arm import parse_arm
+from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import only_case
-from pgdyno.study.pgbench import PgbenchParameters, Script
+from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
 from pgdyno.study.plan import Driving, Study
 from pgdyno.study.sizing import default_clients, discard_s, fit_rhythm
 

@@ -23,7 +23,7 @@ from pgdyno.analysis.telemetry.trial_telemetry import EVERYWHERE
 from pgdyno.caveats import WORDINGS, Severity
 from pgdyno.cli.main import app
 from pgdyno.cli.pgbench import NAME
-from pgdyno.study.schema import schema
+from pgdyno.study.study_file_schema import schema
 
 DOCS = Path(__file__).parent
 PACKAGE = DOCS.parent / "python" / "pgdyno"

@@ -18,7 +18,7 @@ from pgdyno.server.holding import hold
 from pgdyno.server.mark import lock_of
 from pgdyno.server.remote import Remote
 from pgdyno.server.running import Server
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.tpcc_parameters import TpccParameters
 
 PRISTINE = pristine_name(TpccParameters(warehouses=1))
 DRIVE = ("--clients", "2", "--warmup", "0.2s", "--window", "0.4s", "--json", "--quiet")

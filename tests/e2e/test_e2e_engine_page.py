@@ -14,7 +14,7 @@ from pgdyno.engine import Engine, Event, build_info
 from pgdyno.lab.loading import Place, load_specification
 from pgdyno.server.running import Connection, Server
 from pgdyno.study.plan import Driving, Slice
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.tpcc_parameters import TpccParameters
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "engine-protocol.md").read_text()
 DRIVING = Driving(workload=TpccParameters(warehouses=1), clients=2)

@@ -10,7 +10,7 @@ from program import Program
 
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Trial
-from pgdyno.study.arm import parse_arms
+from pgdyno.study.arm_spec import parse_arms
 
 VARIANTS = {
     "one arm at a time, a round trip a statement": "--schedule blocks --calls statements",

@@ -21,11 +21,11 @@ from pgdyno.lab.study import Request, resume_study, start_study
 from pgdyno.report import csv_format, html_format, json_format, markdown_format
 from pgdyno.report.study_report import build_study
 from pgdyno.server.build import Build
-from pgdyno.study import calibration
-from pgdyno.study.aa import doubled_after
-from pgdyno.study.arm import parse_arms
+from pgdyno.study import calibration_study
+from pgdyno.study.aa_plan import doubled_after
+from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cases import only_case
-from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study
 
 pytestmark = pytest.mark.server
@@ -101,8 +101,8 @@ def test_a_calibration_measures_tells_and_remembers(
     build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(calibration, "WINDOW_S", 0.8)
-    monkeypatch.setattr(calibration, "WARMUP_S", 0.2)
+    monkeypatch.setattr(calibration_study, "WINDOW_S", 0.8)
+    monkeypatch.setattr(calibration_study, "WARMUP_S", 0.2)
     asked = Asked(
         "6s",
         server=str(build.bin_dir),

@@ -16,9 +16,9 @@ from pgdyno.lab.progress import Progress, Watch
 from pgdyno.lab.study import Request, start_study
 from pgdyno.report.study_report import build_study
 from pgdyno.server.build import Build
-from pgdyno.study.arm import parse_arms
+from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cases import only_case
-from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study
 
 pytestmark = pytest.mark.server

@@ -18,8 +18,8 @@ from pgdyno.engine import Event
 from pgdyno.interruption import Interruption
 from pgdyno.server.cores import usable_cores
 from pgdyno.server.running import Server
-from pgdyno.study.halves import Halves, halves_of
-from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.cpu_partition import Partition, partition_of
+from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Driving, Slice
 
 pytestmark = [
@@ -72,7 +72,7 @@ def threads_of_driver(pid: int) -> list[frozenset[int]]:
     return [frozenset(os.sched_getaffinity(named[name])) for name in drivers]
 
 
-def play(servers: list[Server], halves: Halves, slices: list[Slice]) -> tuple[Run, Seen]:
+def play(servers: list[Server], halves: Partition, slices: list[Slice]) -> tuple[Run, Seen]:
     seen = Seen()
 
     def start(pid: int) -> None:
@@ -103,7 +103,7 @@ def rounds(*first: int) -> list[Slice]:
 
 
 def test_both_are_driven_at_once_on_halves_that_are_swapped_and_given_back(servers: list[Server]) -> None:
-    halves = halves_of(usable_cores())
+    halves = partition_of(usable_cores())
     before = [cores_of_server(server) for server in servers]
     run, seen = play(servers, halves, rounds(0, 0, 1))
     assert run.complete
@@ -129,15 +129,15 @@ def test_both_are_driven_at_once_on_halves_that_are_swapped_and_given_back(serve
 
 def test_cores_that_are_not_there_fail_the_run_with_a_sentence(servers: list[Server]) -> None:
     before = [cores_of_server(server) for server in servers]
-    there = halves_of(usable_cores())
-    run, _ = play(servers, Halves(cores=((1001,), there.cores[1])), rounds(0, 1))
+    there = partition_of(usable_cores())
+    run, _ = play(servers, Partition(cores=((1001,), there.cores[1])), rounds(0, 1))
     assert run.failure is not None
     assert "cores" in run.failure["message"]
     assert [cores_of_server(server) for server in servers] == before
 
 
 def test_a_server_that_is_gone_fails_the_run_with_its_name(servers: list[Server]) -> None:
-    gone = Pinning(halves_of(usable_cores()).cores, [servers[0].postmaster_pid, 2**22])
+    gone = Pinning(partition_of(usable_cores()).cores, [servers[0].postmaster_pid, 2**22])
     targets = [(f"server {number}", server.conninfo()) for number, server in enumerate(servers)]
     asked = drive_specification(DRIVING, 1, rounds(0, 1), targets, pinning=gone)
     run = run_drive(asked, Interruption(), lambda _: None, lambda: [None, None])

@@ -15,9 +15,9 @@ from pgdyno.lab.trying import require_starts
 from pgdyno.server.build import Build
 from pgdyno.server.cache import Cache
 from pgdyno.server.user import server_account
-from pgdyno.study.arm import parse_arms
+from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.plan import Study
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.tpcc_parameters import TpccParameters
 
 pytestmark = pytest.mark.server
 

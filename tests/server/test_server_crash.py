@@ -24,7 +24,7 @@ from pgdyno.lab import driving
 from pgdyno.lab.progress import Watch
 from pgdyno.lab.study import Request, start_study
 from pgdyno.server.running import Server
-from pgdyno.study.arm import ArmSpec
+from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.cases import only_case
 from pgdyno.study.plan import Study, TpccParameters
 

@@ -25,9 +25,9 @@ from pgdyno.server.read_limits import READ_ROWS_MAX, ReadLimitExceeded
 from pgdyno.server.remote import Remote
 from pgdyno.server.running import Server
 from pgdyno.server.trial_copy import TrialCopy
-from pgdyno.study.arm import parse_arms
+from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.plan import Study
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.tpcc_parameters import TpccParameters
 from pooler import pooler
 
 pytestmark = pytest.mark.server

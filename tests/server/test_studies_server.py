@@ -18,8 +18,8 @@ from pgdyno.lab.progress import Progress, Watch
 from pgdyno.lab.study import Request, start_study
 from pgdyno.server.build import Build
 from pgdyno.study.cases import Case, cases_of
-from pgdyno.study.fit import Machine, fit
-from pgdyno.study.reading import read_study
+from pgdyno.study.fitting.fit_study import Machine, fit
+from pgdyno.study.study_file_reader import read_study
 
 pytestmark = pytest.mark.server
 

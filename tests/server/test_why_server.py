@@ -29,9 +29,9 @@ from pgdyno.probe.sampler import Sampler, monotonic_of
 from pgdyno.report.case_report import Report
 from pgdyno.server.build import Build
 from pgdyno.server.running import Server
-from pgdyno.study.arm import parse_arm
+from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import only_case
-from pgdyno.study.pgbench import PgbenchParameters, Script
+from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
 from pgdyno.study.plan import Driving, Slice, Study
 from pgdyno.study.schedule import Role
 

@@ -32,11 +32,11 @@ from pgdyno.evidence.records import (
     TrialStatus,
 )
 from pgdyno.evidence.writer import Writer
-from pgdyno.study.arm import ArmSpec
-from pgdyno.study.limit import parse_limit
+from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.capacity_search import parse_limit
 from pgdyno.study.plan import Rate, Study
 from pgdyno.study.schedule import Role, Schedule
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.tpcc_parameters import TpccParameters
 
 SHARES = {"new_order": 10, "payment": 10, "order_status": 1, "delivery": 1, "stock_level": 1}
 MEDIAN_MS = {"new_order": 4.0, "payment": 1.2, "order_status": 0.6, "delivery": 9.0, "stock_level": 1.5}

@@ -30,12 +30,12 @@ from pgdyno.evidence.writer import Writer
 from pgdyno.report import gate_section as wording
 from pgdyno.report import html_format, json_format, markdown_format
 from pgdyno.report.study_report import build_study
-from pgdyno.study.aa import BLOCKS_PER_AA, aa_study, doubled_after, share_of_time, why_none
-from pgdyno.study.arm import parse_arms
+from pgdyno.study.aa_plan import BLOCKS_PER_AA, aa_study, doubled_after, share_of_time, why_none
+from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cases import cases_of
-from pgdyno.study.fitting.change import Change
+from pgdyno.study.fitting.fit_levels import Change
 from pgdyno.study.plan import block_of
-from pgdyno.study.reading import read_study
+from pgdyno.study.study_file_reader import read_study
 
 seeds = st.integers(0, 2**53 - 1)
 

@@ -17,8 +17,8 @@ from pgdyno.evidence.writer import Writer
 from pgdyno.lab.aa import load_of, with_aa
 from pgdyno.lab.prepare import Prepared
 from pgdyno.lab.trial import Lab
-from pgdyno.study.aa import aa_study
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.aa_plan import aa_study
+from pgdyno.study.tpcc_parameters import TpccParameters
 
 NOWHERE = Path("/nowhere")
 

@@ -19,7 +19,7 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import IN_THE_LOG, Counts, Slice, TrialStatus
 from pgdyno.evidence.writer import Writer
-from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Rate
 from pgdyno.study.schedule import Role, Schedule
 

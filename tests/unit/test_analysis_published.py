@@ -25,8 +25,8 @@ from pgdyno.analysis.telemetry.object_quantities import BY_KEY
 from pgdyno.analysis.telemetry.trial_telemetry import EVERYWHERE, CaseValues, Measured
 from pgdyno.estimate import Better, Estimate
 from pgdyno.study.cases import cases_of
-from pgdyno.study.published import Published
-from pgdyno.study.reading import read_study
+from pgdyno.study.published_experiment import Published
+from pgdyno.study.study_file_reader import read_study
 
 UPDATE, SELECT = "UPDATE pgbench_accounts SET abalance = $1", "SELECT abalance FROM pgbench_accounts"
 

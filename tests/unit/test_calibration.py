@@ -32,8 +32,8 @@ from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Ending
 from pgdyno.evidence.writer import Writer
 from pgdyno.lab.noise_history import History, history_path
-from pgdyno.study.calibration import calibration_cases, schedules_here
-from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.calibration_study import calibration_cases, schedules_here
+from pgdyno.study.pgbench_parameters import PgbenchParameters
 
 RNG_SEED = 20261122
 STUDIES = 400

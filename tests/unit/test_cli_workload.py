@@ -14,9 +14,9 @@ from pgdyno.cli.main import run
 from pgdyno.cli.scripts import definitions, scripts_of
 from pgdyno.cli.workload import PgbenchData, PgbenchScripts, TpccCalls, TpccData, Which, parameters_of
 from pgdyno.errors import UsageError
-from pgdyno.study.pgbench import PgbenchParameters
-from pgdyno.study.probes import DEFAULT_PROBES
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.study.probe_names import DEFAULT_PROBES
+from pgdyno.study.tpcc_parameters import TpccParameters
 
 
 def asked(which: Which, **options: Any) -> Any:

@@ -22,8 +22,8 @@ from pgdyno.evidence.records import TrialStatus
 from pgdyno.report.csv_format import COLUMNS, to_csv
 from pgdyno.report.json_format import to_json
 from pgdyno.study.cases import cases_of
-from pgdyno.study.file import PARAMETERS, StudyFile
-from pgdyno.study.reading import read_study
+from pgdyno.study.study_file import PARAMETERS, StudyFile
+from pgdyno.study.study_file_reader import read_study
 from pgdyno.study.values import Level
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ import pytest
 
 from pgdyno.drive.specification import drive_specification
 from pgdyno.study.plan import Driving, Rate, Slice
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.tpcc_parameters import TpccParameters
 
 COMMON = Driving(workload=TpccParameters(warehouses=1), clients=2, rate=Rate(per_s=10))
 TARGETS = [("a", "host=a"), ("b", "host=b")]

@@ -44,8 +44,8 @@ from pgdyno.evidence.records import (
     TrialStatus,
 )
 from pgdyno.evidence.writer import Writer
-from pgdyno.study.arm import ArmSpec
-from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Driving, Rate
 from pgdyno.study.schedule import Role
 

@@ -9,8 +9,8 @@ import pytest
 from pgdyno.cli.lengths import asked_window, parse_slice_s
 from pgdyno.cli.main import run
 from pgdyno.errors import UsageError
-from pgdyno.study.arm import parse_arms
-from pgdyno.study.fitting.settings import quantity
+from pgdyno.study.arm_spec import parse_arms
+from pgdyno.study.fitting.fit_settings import quantity
 from pgdyno.study.sizing import Rhythm
 
 NUMBERS = ("inf", "-inf", "nan", "1e309", "-1e309", "1e300", "1e30", "-1", "", "9" * 5000, "²")

@@ -13,11 +13,11 @@ from pgdyno.lab.outlook import AT_RUN_TIME, outlook, would_get
 from pgdyno.server.cache import Cache
 from pgdyno.server.user import Account
 from pgdyno.server.version import Version, parse_wanted
-from pgdyno.study.aa import doubled_after
-from pgdyno.study.cost import aa_share, pass_s
-from pgdyno.study.fit import Change
-from pgdyno.study.reading import read_study
+from pgdyno.study.aa_plan import doubled_after
+from pgdyno.study.fitting.fit_study import Change
+from pgdyno.study.forecast_cost import aa_share, pass_s
 from pgdyno.study.sizing import Machine
+from pgdyno.study.study_file_reader import read_study
 
 STUDIES = Path(__file__).parents[2] / "studies"
 GIB = 2**30

@@ -28,9 +28,9 @@ from pgdyno.server.find import Resolved
 from pgdyno.server.settings.definition import Definition
 from pgdyno.server.settings.machine import Machine
 from pgdyno.server.version import Version
-from pgdyno.study.arm import parse_arms
+from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.plan import Study
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.tpcc_parameters import TpccParameters
 
 MACHINE = Machine(8 << 30, 2, "ssd")
 MAX_CONNECTIONS = Definition(

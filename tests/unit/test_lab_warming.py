@@ -15,9 +15,9 @@ from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Block, BlockStatus, Outcome, TrialStatus
 from pgdyno.evidence.writer import Writer
 from pgdyno.lab.warming import RESUMED_BLOCKS_MAX, Rates, WarmUp, rates_so_far
-from pgdyno.study.arm import ArmSpec
+from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.tpcc_parameters import TpccParameters
 
 S = 1_000_000_000
 STEADY = [1000, 1004, 998, 1002, 999, 1001, 1000, 1003, 997, 1000]

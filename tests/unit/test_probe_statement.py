@@ -11,7 +11,7 @@ from pgdyno.probe import sample
 from pgdyno.probe.server import EXTENSIONS, NEEDS_PRELOAD, PROBES, statements_major
 from pgdyno.probe.statement import for_major, statement
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
-from pgdyno.study.probes import ProbeName
+from pgdyno.study.probe_names import ProbeName
 
 FILES = sorted((Path(__file__).parents[2] / "python" / "pgdyno" / "probe" / "sql").glob("*.sql"))
 MAJORS = range(OLDEST_MAJOR, NEWEST_MAJOR + 1)

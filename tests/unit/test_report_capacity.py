@@ -18,8 +18,7 @@ from pgdyno.cli.report import read_report
 from pgdyno.errors import UsageError
 from pgdyno.report.section import Section
 from pgdyno.report.study_report import StudyReport
-from pgdyno.study.limit import LatencyLimit, parse_limit
-from pgdyno.study.search import crossing
+from pgdyno.study.capacity_search import LatencyLimit, crossing, parse_limit
 
 RATES = (500, 1000, 2000, 4000)
 LIMIT = "p99 < 25ms"

@@ -8,9 +8,9 @@ import pytest
 from pgdyno.server.settings.owned import OWNED
 from pgdyno.server.settings.profile import PROFILES
 from pgdyno.study.cases import cases_of
-from pgdyno.study.file import StudyFile
-from pgdyno.study.published import Cell, Published
-from pgdyno.study.reading import read_study
+from pgdyno.study.published_experiment import Cell, Published
+from pgdyno.study.study_file import StudyFile
+from pgdyno.study.study_file_reader import read_study
 
 STUDIES = Path(__file__).parents[2] / "studies"
 FILES = sorted(STUDIES.rglob("*.toml"))

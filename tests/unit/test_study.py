@@ -13,9 +13,8 @@ from pydantic import ValidationError
 from pgdyno.cli.compare import command_of
 from pgdyno.errors import UsageError
 from pgdyno.server.dsn import Dsn
-from pgdyno.study.arm import parse_arm, parse_arms
-from pgdyno.study.arm_names import NAME_MAX
-from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.arm_spec import NAME_MAX, parse_arm, parse_arms
+from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import LIMIT_S, Study, block_of, blocks_of
 from pgdyno.study.sizing import (
     Machine,
@@ -25,7 +24,7 @@ from pgdyno.study.sizing import (
     discard_s,
     fit_rhythm,
 )
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.tpcc_parameters import TpccParameters
 
 
 def make_study(**changes: object) -> Study:

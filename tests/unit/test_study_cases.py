@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pgdyno.errors import StudyFileError
 from pgdyno.study.cases import cases_of, seed_of
-from pgdyno.study.file import StudyFile
+from pgdyno.study.study_file import StudyFile
 
 FACTORS: dict[str, list[Any]] = {
     "server": ["12", "13", "18.1"],

@@ -15,11 +15,11 @@ from pgdyno.drive.specification import Pinning, drive_specification
 from pgdyno.errors import UsageError
 from pgdyno.lab.prepare import with_halves
 from pgdyno.server.cores import usable_cores
-from pgdyno.study.arm import parse_arms
-from pgdyno.study.halves import Core, Halves, halves_of
+from pgdyno.study.arm_spec import parse_arms
+from pgdyno.study.cpu_partition import Core, Partition, partition_of
 from pgdyno.study.plan import Slice, Study, block_of
 from pgdyno.study.sizing import fit_rhythm, whole_rounds
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.tpcc_parameters import TpccParameters
 
 
 def duet(**changes: object) -> Study:
@@ -60,17 +60,17 @@ def machine(*shape: tuple[int, int], first: int = 0) -> list[Core]:
 def test_the_halves_have_as_many_cores_each(
     cores: list[Core], halves: tuple[tuple[int, ...], tuple[int, ...]], resting: tuple[int, ...]
 ) -> None:
-    assert halves_of(cores) == Halves(cores=halves, resting=resting)
-    assert halves_of(reversed(cores)) == halves_of(cores)
+    assert partition_of(cores) == Partition(cores=halves, resting=resting)
+    assert partition_of(reversed(cores)) == partition_of(cores)
 
 
 def test_the_threads_of_a_single_core_are_halves_that_say_so() -> None:
-    assert halves_of(machine((0, 0), (0, 0))) == Halves(cores=((0,), (1,)), of_one_core=True)
+    assert partition_of(machine((0, 0), (0, 0))) == Partition(cores=((0,), (1,)), of_one_core=True)
 
 
 def test_one_core_has_no_halves() -> None:
     with pytest.raises(UsageError, match=r"at least 2 cores.*\(got 1\): use the schedule slices"):
-        halves_of(machine((0, 0)))
+        partition_of(machine((0, 0)))
 
 
 @given(
@@ -79,7 +79,7 @@ def test_one_core_has_no_halves() -> None:
 )
 def test_halves_share_nothing_and_leave_the_least(shape: list[tuple[int, int]], random: object) -> None:
     cores = machine(*shape)
-    found = halves_of(cores)
+    found = partition_of(cores)
     assert sorted([*found.all, *found.resting]) == [core.number for core in cores]
     place = {core.number: (core.package, core.core) for core in cores}
     sides = [{place[number] for number in half} for half in found.cores]
@@ -156,7 +156,7 @@ def test_a_duet_goes_on_on_the_cores_that_it_had() -> None:
     assert ready.halves is not None
     assert ready.halves.all <= os.sched_getaffinity(0)
     assert with_halves(Study.model_validate_json(ready.model_dump_json())) == ready
-    elsewhere = ready.model_copy(update={"halves": Halves(cores=((901,), (902,)))})
+    elsewhere = ready.model_copy(update={"halves": Partition(cores=((901,), (902,)))})
     with pytest.raises(UsageError, match="the cores that it had"):
         with_halves(elsewhere)
     assert with_halves(duet(schedule="slices")).halves is None

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from pgdyno.errors import UsageError
 from pgdyno.study.cases import cases_of
-from pgdyno.study.checking import complaints_of
-from pgdyno.study.cost import costs_of, disk_bytes, pass_s, window_s
-from pgdyno.study.file import StudyFile
-from pgdyno.study.fit import Fitted, Machine, fit
-from pgdyno.study.fitting.data import DISK_SHARE
-from pgdyno.study.fitting.settings import contrasted_of, quantity, wal_bytes
-from pgdyno.study.fitting.time import BLOCKS_MIN
+from pgdyno.study.fitting.fit_data import DISK_SHARE
+from pgdyno.study.fitting.fit_schedule import BLOCKS_MIN
+from pgdyno.study.fitting.fit_settings import contrasted_of, quantity, wal_bytes
+from pgdyno.study.fitting.fit_study import Fitted, Machine, fit
+from pgdyno.study.forecast_cost import costs_of, disk_bytes, pass_s, window_s
+from pgdyno.study.study_file import StudyFile
+from pgdyno.study.study_file_checks import complaints_of
 
 GB = 2**30
 SOURCE = Machine(16, 64 * GB, 10_000 * GB)

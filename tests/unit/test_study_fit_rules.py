@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from pgdyno.study.cases import cases_of
-from pgdyno.study.checking import complaints_of
-from pgdyno.study.cost import Data, costs_of, data_of, disk_bytes, load_s, units_at, window_s
-from pgdyno.study.file import StudyFile
-from pgdyno.study.fit import Machine, fit
-from pgdyno.study.fitting.data import DISK_SHARE, floor_of
-from pgdyno.study.fitting.levels import changed_values, with_levels, without
-from pgdyno.study.fitting.settings import contrasted_of, quantity, scaled, wal_bytes, written
-from pgdyno.study.fitting.time import Layout, Wanted, lay_out, shortest
-from pgdyno.study.pgbench import PgbenchParameters
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.fitting.fit_data import DISK_SHARE, floor_of
+from pgdyno.study.fitting.fit_levels import changed_values, with_levels, without
+from pgdyno.study.fitting.fit_schedule import Layout, Wanted, lay_out, shortest
+from pgdyno.study.fitting.fit_settings import contrasted_of, quantity, scaled, wal_bytes, written
+from pgdyno.study.fitting.fit_study import Machine, fit
+from pgdyno.study.forecast_cost import Data, costs_of, data_of, disk_bytes, load_s, units_at, window_s
+from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.study.study_file import StudyFile
+from pgdyno.study.study_file_checks import complaints_of
+from pgdyno.study.tpcc_parameters import TpccParameters
 from pgdyno.study.values import Level
 
 MB, GB = 2**20, 2**30

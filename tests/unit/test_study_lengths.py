@@ -20,13 +20,13 @@ from pgdyno.cli.lengths import (
 )
 from pgdyno.cli.main import run
 from pgdyno.errors import UsageError
-from pgdyno.study.arm import ArmSpec, parse_arms
+from pgdyno.study.arm_spec import ArmSpec, parse_arms
 from pgdyno.study.cases import cases_of
-from pgdyno.study.checking import complaints_of
-from pgdyno.study.checkpoints import likely_timeout_s, rounds_for, with_window
-from pgdyno.study.file import StudyFile
-from pgdyno.study.fit import Fitted, Machine, fit
+from pgdyno.study.checkpoint_windows import likely_timeout_s, rounds_for, with_window
+from pgdyno.study.fitting.fit_study import Fitted, Machine, fit
 from pgdyno.study.sizing import Rhythm, WarmUp
+from pgdyno.study.study_file import StudyFile
+from pgdyno.study.study_file_checks import complaints_of
 
 ARMS = parse_arms(["17", "18,checkpoint_timeout=10min", "18,checkpoint_timeout=30"])
 

@@ -10,10 +10,17 @@ from test_study import make_study
 
 from pgdyno.analysis.telemetry import metrics
 from pgdyno.study.cases import cases_of
-from pgdyno.study.file import StudyFile
-from pgdyno.study.mix import DECK, KINDS, canonical_mix, has_new_orders, is_tpcc_mix, weights_of
 from pgdyno.study.plan import Driving, Study
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.study_file import StudyFile
+from pgdyno.study.tpcc_parameters import (
+    DECK,
+    KINDS,
+    TpccParameters,
+    canonical_mix,
+    has_new_orders,
+    is_tpcc_mix,
+    weights_of,
+)
 from pgdyno.workload.tpcc.workload import Tpcc
 
 EVERY = "new-order=45,payment=43,order-status=4,delivery=4,stock-level=4"

@@ -8,9 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from pgdyno.errors import UsageError
-from pgdyno.study.pgbench import PgbenchParameters, Script
+from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
+from pgdyno.study.pgbench_variants import variant_of, variants
 from pgdyno.study.plan import Driving
-from pgdyno.study.variants import variant_of, variants
 
 
 def parameters(**given: Any) -> PgbenchParameters:

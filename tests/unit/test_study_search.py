@@ -10,18 +10,19 @@ import pytest
 from scipy import stats
 
 from pgdyno.errors import UsageError
-from pgdyno.study.limit import LatencyLimit, parse_limit
-from pgdyno.study.search import (
+from pgdyno.study.capacity_search import (
     RESOLUTION,
     START,
     STEP_S_MAX,
     STEPS_MAX,
     STEPS_USUAL,
+    LatencyLimit,
     Tried,
     bracket,
     capacity,
     likely_s,
     next_rate,
+    parse_limit,
     rate_min,
     step_s,
 )

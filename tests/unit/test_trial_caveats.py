@@ -12,11 +12,11 @@ from pgdyno.evidence.records import Slice
 from pgdyno.lab.arm import LabArm
 from pgdyno.lab.trial_caveats import Surroundings, driver_busy, trial_caveats
 from pgdyno.probe.cpu import MachineCpu
-from pgdyno.study.arm import parse_arms
-from pgdyno.study.halves import Halves
+from pgdyno.study.arm_spec import parse_arms
+from pgdyno.study.cpu_partition import Partition
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.tpcc_parameters import TpccParameters
 
 
 class Silent:
@@ -105,7 +105,7 @@ def test_a_busy_driver_matters_where_it_shares_the_servers_machine(arm: Silent, 
 
 
 def test_in_a_duet_the_drivers_share_is_of_the_half_that_the_arm_had() -> None:
-    playing = study("duet").model_copy(update={"halves": Halves(cores=((0,), (1,)))})
+    playing = study("duet").model_copy(update={"halves": Partition(cores=((0,), (1,)))})
     slices = [piece(n, Role.MEASURE, 0.3) for n in (0, 1)]
     found = trial_caveats(playing, 1, cast(LabArm, Silent()), Run(), 0, {}, slices)
     told = {caveat.code: caveat.parameters for caveat in found}

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from pgdyno.study.pgbench import Effect, PgbenchParameters, Script
+from pgdyno.study.pgbench_parameters import Effect, PgbenchParameters, Script
 from pgdyno.workload.pgbench import workload
 from pgdyno.workload.pgbench.balances import check_balances, check_history, check_rows
 from pgdyno.workload.pgbench.extras import bytes_of

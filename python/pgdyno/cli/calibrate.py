@@ -29,11 +29,11 @@ from pgdyno.lab import calibrate, noise_history
 from pgdyno.lab.noise_history import Entry, History, drift_of
 from pgdyno.lab.study import Request
 from pgdyno.server.cache import Cache
-from pgdyno.study.calibration import SLICES_S, calibration_cases, schedules_here
-from pgdyno.study.pgbench import PgbenchParameters, Script
+from pgdyno.study.calibration_study import SLICES_S, calibration_cases, schedules_here
+from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
 from pgdyno.study.plan import Workload
 from pgdyno.study.sizing import default_clients, default_scale, default_warehouses
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.tpcc_parameters import TpccParameters
 from pgdyno.units import format_duration, parse_duration_s
 
 

@@ -17,7 +17,7 @@ from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.remote import Remote
-from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.workload.check import Check
 from pgdyno.workload.interface import Connection
 from pgdyno.workload.pgbench.balances import check_balances, check_rows

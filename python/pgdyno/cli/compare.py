@@ -35,11 +35,11 @@ from pgdyno.cli.workload import PgbenchData, PgbenchScripts, TpccCalls, TpccData
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
 from pgdyno.lab.study import Request
-from pgdyno.study.arm import parse_arms
+from pgdyno.study.arm_spec import parse_arms
+from pgdyno.study.capacity_search import parse_limit
 from pgdyno.study.cases import only_case
-from pgdyno.study.limit import parse_limit
 from pgdyno.study.plan import Study
-from pgdyno.study.probes import DEFAULT_PROBES, ProbeName
+from pgdyno.study.probe_names import DEFAULT_PROBES, ProbeName
 from pgdyno.study.schedule import TOGETHER
 from pgdyno.study.sizing import (
     default_clients,

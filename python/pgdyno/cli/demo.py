@@ -17,10 +17,10 @@ from pgdyno.cli.place import require_place
 from pgdyno.errors import FetchError, UsageError
 from pgdyno.server.cache import Cache
 from pgdyno.server.find import resolve_all, system_builds
-from pgdyno.study.arm import parse_arms
+from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.plan import Study
 from pgdyno.study.sizing import default_clients
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.tpcc_parameters import TpccParameters
 
 DEMO_WAREHOUSES = 4
 DEMO_BUDGET_S = 180.0

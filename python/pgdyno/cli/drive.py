@@ -35,7 +35,7 @@ from pgdyno.server.witness import keep_idle, require_undisturbed
 from pgdyno.study.plan import DISCARD_S, Driving, Slice
 from pgdyno.study.schedule import Role
 from pgdyno.study.sizing import default_clients
-from pgdyno.study.workload import Pace
+from pgdyno.study.workload_parameters import Pace
 from pgdyno.units import format_duration, parse_duration_s
 from pgdyno.workload.pgbench.sums import read_scale
 from pgdyno.workload.tpcc.dataset import read_mark

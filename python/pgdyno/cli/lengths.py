@@ -10,8 +10,8 @@ import typer
 
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
-from pgdyno.study.arm import ArmSpec
-from pgdyno.study.checkpoints import likely_timeout_s, rounds_for
+from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.checkpoint_windows import likely_timeout_s, rounds_for
 from pgdyno.study.plan import LOOKS_FROM, Study
 from pgdyno.study.sizing import (
     BLOCK_OVERHEAD_S,

@@ -22,7 +22,7 @@ from pgdyno.server.dsn import Dsn
 from pgdyno.server.holding import hold
 from pgdyno.server.mark import HALF_MADE, lock_of
 from pgdyno.server.remote import Remote
-from pgdyno.study.workload import WorkloadParameters
+from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import format_duration, format_size
 
 

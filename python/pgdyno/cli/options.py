@@ -10,7 +10,7 @@ import typer
 from pgdyno.errors import UsageError
 from pgdyno.study.plan import Driving, Rate
 from pgdyno.study.sizing import Machine
-from pgdyno.study.workload import WorkloadParameters
+from pgdyno.study.workload_parameters import WorkloadParameters
 
 Pacing = Annotated[
     Literal["none", "keying-and-thinking"],

@@ -25,10 +25,10 @@ from pgdyno.lab.study import Request
 from pgdyno.server.cache import Cache
 from pgdyno.server.user import free_bytes
 from pgdyno.study.cases import Case, cases_of
-from pgdyno.study.file import StudyFile
-from pgdyno.study.fit import Machine as FitMachine
-from pgdyno.study.fit import fit as fit_to
-from pgdyno.study.fitting.change import Change
+from pgdyno.study.fitting.fit_levels import Change
+from pgdyno.study.fitting.fit_study import Machine as FitMachine
+from pgdyno.study.fitting.fit_study import fit as fit_to
+from pgdyno.study.study_file import StudyFile
 from pgdyno.units import format_duration
 
 

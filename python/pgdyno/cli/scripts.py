@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pgdyno.errors import UsageError
-from pgdyno.study.pgbench import BUILTINS, Script
+from pgdyno.study.pgbench_parameters import BUILTINS, Script
 
 SCRIPT_BYTES_MAX = 1 << 20
 """Maximum size: the script is stored in the evidence and sent to the engine with every block."""

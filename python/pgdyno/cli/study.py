@@ -25,13 +25,13 @@ from pgdyno.server.settings.profile import profile_named
 from pgdyno.server.user import free_bytes
 from pgdyno.server.version import is_version, parse_wanted
 from pgdyno.study.cases import cases_of, own_settings_of
-from pgdyno.study.file import StudyFile
-from pgdyno.study.fit import Change, fit
-from pgdyno.study.fit import Machine as FitMachine
-from pgdyno.study.lines import Path as Keys
-from pgdyno.study.lines import line_of, lines_of
-from pgdyno.study.reading import FILE_BYTES_MAX, examine
-from pgdyno.study.schema import schema
+from pgdyno.study.fitting.fit_study import Change, fit
+from pgdyno.study.fitting.fit_study import Machine as FitMachine
+from pgdyno.study.study_file import StudyFile
+from pgdyno.study.study_file_reader import FILE_BYTES_MAX, examine
+from pgdyno.study.study_file_schema import schema
+from pgdyno.study.toml_lines import Path as Keys
+from pgdyno.study.toml_lines import line_of, lines_of
 from pgdyno.study.values import Settings
 
 app = typer.Typer(help="Check, explain and list study files.", no_args_is_help=True)

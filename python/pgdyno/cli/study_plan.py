@@ -8,8 +8,8 @@ from typing import Any
 from pgdyno.estimate import counted
 from pgdyno.lab.outlook import Outlook
 from pgdyno.study.cases import Case
-from pgdyno.study.file import StudyFile
-from pgdyno.study.fit import Change
+from pgdyno.study.fitting.fit_study import Change
+from pgdyno.study.study_file import StudyFile
 from pgdyno.units import format_duration, format_size
 
 CASES_SHOWN_MAX = 40

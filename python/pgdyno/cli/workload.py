@@ -10,10 +10,10 @@ import typer
 
 from pgdyno.cli import scripts
 from pgdyno.errors import UsageError
-from pgdyno.study.pgbench import PgbenchParameters
-from pgdyno.study.tpcc import TpccParameters
-from pgdyno.study.variants import variant_of
-from pgdyno.study.workload import WorkloadParameters
+from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.study.pgbench_variants import variant_of
+from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.study.workload_parameters import WorkloadParameters
 
 Kind = Literal["tpcc", "pgbench"]
 

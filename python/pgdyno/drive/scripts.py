@@ -5,8 +5,8 @@ from __future__ import annotations
 from pgdyno.caveats import Caveat, Code
 from pgdyno.engine import Engine
 from pgdyno.errors import UsageError
-from pgdyno.study.pgbench import PgbenchParameters
-from pgdyno.study.workload import WorkloadParameters
+from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.study.workload_parameters import WorkloadParameters
 
 
 def examine(parameters: WorkloadParameters) -> list[Caveat]:

@@ -10,7 +10,7 @@ import re
 from typing import Any
 from urllib.parse import unquote
 
-from pgdyno.study.arm import SECRET_WORDS
+from pgdyno.study.arm_spec import SECRET_WORDS
 
 MASK = "***"
 

@@ -1,7 +1,7 @@
 """The hidden A/A blocks of a study in the lab: where they are kept in the evidence, and who runs them.
 
 They are cases of their own, numbered after the study's cases, one for each arm that is doubled; which of them
-runs beside which block is for ``study/aa.py`` to say.
+runs beside which block is for ``study/aa_plan.py`` to say.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from pgdyno.server.datasets import DatasetKey
 from pgdyno.server.mark import database_name
 from pgdyno.server.user import Account, free_bytes
 from pgdyno.study.plan import Study
-from pgdyno.study.workload import WorkloadParameters
+from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import format_setting_size, format_size
 from pgdyno.workload.choose import workload_of
 

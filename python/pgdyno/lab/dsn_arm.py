@@ -24,9 +24,9 @@ from pgdyno.server.local import free_for_data, local_postmaster
 from pgdyno.server.mark import HALF_MADE, lock_of
 from pgdyno.server.remote import Description, Remote
 from pgdyno.server.trial_copy import TrialCopy
-from pgdyno.study.arm import ArmSpec
+from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
-from pgdyno.study.workload import WorkloadParameters
+from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import format_size
 from pgdyno.workload.choose import workload_of
 

@@ -14,7 +14,7 @@ from pgdyno.engine import Event
 from pgdyno.errors import DatasetError
 from pgdyno.interruption import Interruption
 from pgdyno.server.bounded import cancel
-from pgdyno.study.workload import WorkloadParameters
+from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.workload.choose import workload_of
 from pgdyno.workload.interface import Connect
 

@@ -17,13 +17,22 @@ from pgdyno.server.find import nearest_version, system_builds
 from pgdyno.server.settings.machine import this_machine
 from pgdyno.server.user import free_bytes
 from pgdyno.server.version import Version, Wanted, is_version, parse_wanted
-from pgdyno.study.aa import doubled_after, why_none
-from pgdyno.study.arm import ArmSpec
+from pgdyno.study.aa_plan import doubled_after, why_none
+from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.cases import Case, cases_of
-from pgdyno.study.cost import aa_share, costs_of, disk_bytes, driven_s, load_s, pass_s, search_s, window_s
-from pgdyno.study.file import StudyFile
-from pgdyno.study.fitting.settings import contrasted_of, wal_bytes
+from pgdyno.study.fitting.fit_settings import contrasted_of, wal_bytes
+from pgdyno.study.forecast_cost import (
+    aa_share,
+    costs_of,
+    disk_bytes,
+    driven_s,
+    load_s,
+    pass_s,
+    search_s,
+    window_s,
+)
 from pgdyno.study.sizing import Machine
+from pgdyno.study.study_file import StudyFile
 
 AT_RUN_TIME = "asked for when it is run"
 

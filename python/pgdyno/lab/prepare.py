@@ -27,10 +27,10 @@ from pgdyno.server.datasets import Dataset
 from pgdyno.server.runs import Run
 from pgdyno.server.settings.machine import this_machine
 from pgdyno.server.user import free_bytes
-from pgdyno.study.aa import aa_study, doubled_arms, why_none
-from pgdyno.study.arm import ArmSpec
-from pgdyno.study.checkpoints import CHECKPOINT_TIMEOUT, timeout_s, with_window
-from pgdyno.study.halves import halves_of
+from pgdyno.study.aa_plan import aa_study, doubled_arms, why_none
+from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.checkpoint_windows import CHECKPOINT_TIMEOUT, timeout_s, with_window
+from pgdyno.study.cpu_partition import partition_of
 from pgdyno.study.plan import Study
 
 
@@ -98,7 +98,7 @@ def with_halves(study: Study) -> Study:
     """
     if study.schedule != "duet":
         return study
-    halves = halves_of(usable_cores())
+    halves = partition_of(usable_cores())
     if study.halves not in (None, halves):
         raise UsageError(
             f"this duet was played on the cores {study.halves.cores}, and would go on on {halves.cores}: "

@@ -16,7 +16,7 @@ from pgdyno.lab.block import run_block, run_in_sequence
 from pgdyno.lab.looking import Look
 from pgdyno.lab.progress import BlockBegan
 from pgdyno.lab.trial import Lab
-from pgdyno.study.aa import doubled_after, share_of_time
+from pgdyno.study.aa_plan import doubled_after, share_of_time
 from pgdyno.study.cases import UNLIMITED_S
 from pgdyno.study.plan import block_of, blocks_of
 

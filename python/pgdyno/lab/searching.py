@@ -20,10 +20,17 @@ from pgdyno.evidence.records import Counts, Measure
 from pgdyno.evidence.records import Slice as Driven
 from pgdyno.lab.progress import Step
 from pgdyno.lab.trial import Lab, Trial
-from pgdyno.study.limit import LatencyLimit, parse_limit
+from pgdyno.study.capacity_search import (
+    CLOSED_LOOP_S,
+    LatencyLimit,
+    Tried,
+    capacity,
+    next_rate,
+    parse_limit,
+    step_s,
+)
 from pgdyno.study.plan import Block, Driving, Rate, Slice
 from pgdyno.study.schedule import Role
-from pgdyno.study.search import CLOSED_LOOP_S, Tried, capacity, next_rate, step_s
 from pgdyno.workload.choose import workload_of
 
 Targets = Sequence[tuple[str, str]]

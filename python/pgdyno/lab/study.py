@@ -30,7 +30,7 @@ from pgdyno.lab.warming import Rates, rates_so_far
 from pgdyno.probe.host import describe_host
 from pgdyno.study.cases import Case
 from pgdyno.study.plan import Study
-from pgdyno.study.published import Published
+from pgdyno.study.published_experiment import Published
 
 WatchFor = Callable[[Sequence[str]], AbstractContextManager[Watch]]
 """Makes the watcher, given the names of the arms of the first case."""

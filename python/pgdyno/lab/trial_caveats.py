@@ -19,7 +19,7 @@ from pgdyno.lab.arm import LabArm
 from pgdyno.probe.autovacuum import autovacuum_runs
 from pgdyno.probe.cpu import MachineCpu, machine_cpu
 from pgdyno.server.version import NEWEST_MAJOR, Version
-from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
 

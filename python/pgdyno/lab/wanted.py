@@ -20,7 +20,7 @@ from pgdyno.server.find import resolve_all
 from pgdyno.server.settings.machine import Machine
 from pgdyno.server.settings.profile import Fit, Requested, request
 from pgdyno.server.version import parse_wanted
-from pgdyno.study.arm import ArmSpec
+from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
 from pgdyno.units import format_size, parse_size_bytes

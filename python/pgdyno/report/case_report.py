@@ -36,7 +36,7 @@ from pgdyno.report.method_section import DERIVED_FROM_TPC_C, how_it_was_measured
 from pgdyno.report.profile_section import cpu_by_function
 from pgdyno.report.result_tables import Table
 from pgdyno.report.why_section import WhyReport
-from pgdyno.study.arm_names import LEFT_OUT
+from pgdyno.study.arm_spec import LEFT_OUT
 
 LIKE_IT_MAX = 3
 """Maximum number of caveats shown per code; the rest are counted."""

@@ -7,9 +7,9 @@ from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.estimate import counted, given_percent
 from pgdyno.evidence.records import BlockStatus, Ending
 from pgdyno.report import steady_state_section
+from pgdyno.study.capacity_search import RESOLUTION
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
-from pgdyno.study.search import RESOLUTION
 from pgdyno.units import format_duration
 
 DERIVED_FROM_TPC_C = (

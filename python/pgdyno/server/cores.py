@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pgdyno.study.halves import Core
+from pgdyno.study.cpu_partition import Core
 
 SYS = Path("/sys/devices/system/cpu")
 

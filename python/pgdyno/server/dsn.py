@@ -10,7 +10,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgdyno.errors import UsageError
-from pgdyno.study.arm import SECRET_WORDS, without_secrets
+from pgdyno.study.arm_spec import SECRET_WORDS, without_secrets
 
 
 @dataclass(frozen=True)

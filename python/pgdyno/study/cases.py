@@ -19,16 +19,15 @@ from pydantic import ValidationError
 
 from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.study import sizing
-from pgdyno.study.arm import SECRET_WORDS, ArmSpec, parse_arm
-from pgdyno.study.checkpoints import likely_timeout_s, rounds_for
-from pgdyno.study.file import Drive, StudyFile
-from pgdyno.study.pgbench import Script
+from pgdyno.study.arm_spec import SECRET_WORDS, ArmSpec, parse_arm
+from pgdyno.study.checkpoint_windows import likely_timeout_s, rounds_for
+from pgdyno.study.pgbench_parameters import Script
+from pgdyno.study.pgbench_variants import variant_of
 from pgdyno.study.plan import Driving, Study, require_duet
 from pgdyno.study.schedule import TOGETHER
 from pgdyno.study.sizing import SLICE_S, Rhythm, by_evidence, fit_rhythm, whole_rounds
-from pgdyno.study.values import Level, Settings, frozen
-from pgdyno.study.variants import variant_of
-from pgdyno.study.wording import plain_words
+from pgdyno.study.study_file import Drive, StudyFile
+from pgdyno.study.values import Level, Settings, frozen, plain_words
 
 Levels = Mapping[str, Level]
 """One level of each factor, by the factor's name."""

@@ -10,13 +10,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from pgdyno.study.arm import ArmSpec
-from pgdyno.study.halves import Halves
-from pgdyno.study.pgbench import PgbenchParameters
-from pgdyno.study.probes import DEFAULT_PROBES, ProbeName
+from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.cpu_partition import Partition
+from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.study.probe_names import DEFAULT_PROBES, ProbeName
 from pgdyno.study.schedule import Role, Schedule
 from pgdyno.study.sizing import MAX_CLIENTS, ROUNDS_OF_A_WINDOW_MAX, SLICE_S_MAX, SLICE_S_MIN
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.tpcc_parameters import TpccParameters
 
 DISCARD_S = 0.05
 """Of a measured slice's start, by default: there the clients are in step."""
@@ -98,7 +98,7 @@ class Study(Driving):
     arms: tuple[ArmSpec, ...] = Field(min_length=2)
     drivings: tuple[Driving, ...] | None = None
     schedule: Schedule = Schedule.SLICES
-    halves: Halves | None = None
+    halves: Partition | None = None
     transactions: int | None = Field(default=None, ge=1, le=10**9)
     checkpoints: int | None = Field(default=None, ge=1, le=1000)
     warmup_workload: Workload | None = None
@@ -117,7 +117,7 @@ class Study(Driving):
     blocks_max: int | None = Field(default=None, ge=1)
     margin: float = Field(default=0.02, gt=0, lt=1)
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
-    capacity: str | None = None  # a limit of latency (limit.py): up to which rate is it kept?
+    capacity: str | None = None  # a latency limit (capacity_search.py): up to which rate is it kept?
     seed: int = Field(ge=0, lt=2**53)
     on_failure: Literal["continue", "stop"] = "continue"
     nearest: bool = False

@@ -1,8 +1,9 @@
-"""How values are written in a study file: durations and sizes as people and PostgreSQL write them, levels."""
+"""Values in a study file: durations, sizes, levels, settings; and messages about wrong ones."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
@@ -17,8 +18,28 @@ from pydantic import (
 )
 
 from pgdyno.errors import UsageError
-from pgdyno.study.limit import parse_limit
+from pgdyno.study.capacity_search import parse_limit
 from pgdyno.units import parse_duration_s, parse_size_bytes
+
+
+def plain_words(message: str) -> str:
+    """Convert ``Input should be a valid integer`` to ``must be an integer``; name options as keys."""
+    text = message.removeprefix("Value error, ")
+    for theirs, ours in (
+        ("Input should be", "must be"),
+        ("a valid integer", "an integer"),
+        ("a valid boolean", "true or false"),
+        ("a valid string", "a string in quotes"),
+        ("a valid number", "a number"),
+        ("a valid tuple", "a list"),
+        ("a valid array", "a list"),
+        ("an object", "a table"),
+        ("a valid dictionary", "a table"),
+        ("Field required", "is missing"),
+    ):
+        text = text.replace(theirs, ours)
+    return re.sub(r"--([a-z][a-z-]*)", lambda option: option[1].replace("-", "_"), text)
+
 
 NAME_LENGTH_MAX = 60
 """Of a level: names of arms and cases are made of it, and stand in tables."""
@@ -87,7 +108,7 @@ def _limit(given: Any) -> str:
 
 
 Limit = Annotated[str, BeforeValidator(_limit)]
-"""Of latency; ``study/limit.py`` reads it."""
+"""Of latency; ``study/capacity_search.py`` reads it."""
 
 
 def level_name(value: Scalar) -> str:

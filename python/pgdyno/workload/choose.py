@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pgdyno.study.pgbench import PgbenchParameters
-from pgdyno.study.tpcc import TpccParameters
-from pgdyno.study.workload import WorkloadParameters
+from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.workload.interface import Workload
 from pgdyno.workload.pgbench.workload import Pgbench
 from pgdyno.workload.tpcc.workload import Tpcc

@@ -31,7 +31,7 @@ from pgdyno.analysis.statistics.distributions import chi2_quantile, normal_quant
 from pgdyno.analysis.statistics.effect import Method, paired, student
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import BlockStatus, Slice, Trial
-from pgdyno.study.aa import BLOCKS_PER_AA
+from pgdyno.study.aa_plan import BLOCKS_PER_AA
 
 CONFIDENCE = 0.95
 EFFECTS = (0.05, 0.02)

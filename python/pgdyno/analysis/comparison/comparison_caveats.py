@@ -22,10 +22,10 @@ from pgdyno.evidence.records import (
     Trial,
     TrialStatus,
 )
-from pgdyno.study.mix import is_tpcc_mix
-from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
+from pgdyno.study.tpcc_parameters import is_tpcc_mix
 
 CLUSTER_SETTINGS = ("data_checksums", "wal_segment_size", "block_size", "wal_block_size", "segment_size")
 """Settings that initdb or the compiler fixed, and that change what a page or a commit costs."""

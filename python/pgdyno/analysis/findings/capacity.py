@@ -24,8 +24,7 @@ from pgdyno.analysis.findings.factor_effects import Design, Levels, design_of
 from pgdyno.analysis.findings.scalability import baseline_of, name_of
 from pgdyno.analysis.statistics.effect import Method, holm_confidences, own_level, spread_of
 from pgdyno.estimate import Better, Estimate
-from pgdyno.study.limit import LatencyLimit, parse_limit
-from pgdyno.study.search import crossing
+from pgdyno.study.capacity_search import LatencyLimit, crossing, parse_limit
 
 FACTOR = "rate"
 

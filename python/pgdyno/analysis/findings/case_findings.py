@@ -37,7 +37,7 @@ from pgdyno.evidence.records import (
     Trial,
     TrialStatus,
 )
-from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study
 
 QUANTILES_COMPARED = ("p50", "p90", "p95", "p99")

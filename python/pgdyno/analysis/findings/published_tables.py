@@ -16,7 +16,7 @@ from pgdyno.analysis.statistics.effect import level_of
 from pgdyno.analysis.statistics.pooling import combine
 from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, Levels, parted
 from pgdyno.estimate import Better, Estimate
-from pgdyno.study.published import Cell, Published, PublishedTable
+from pgdyno.study.published_experiment import Cell, Published, PublishedTable
 
 SIZES: Mapping[str, float] = {
     "B": 1.0,

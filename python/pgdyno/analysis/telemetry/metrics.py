@@ -8,11 +8,9 @@ from dataclasses import dataclass
 
 from pgdyno.estimate import Better
 from pgdyno.evidence.records import Slice, Trial
-from pgdyno.study.limit import parse_limit
-from pgdyno.study.mix import has_new_orders
+from pgdyno.study.capacity_search import Tried, capacity, parse_limit
 from pgdyno.study.plan import Study
-from pgdyno.study.search import Tried, capacity
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.tpcc_parameters import TpccParameters, has_new_orders
 from pgdyno.units import S_PER_MIN, US_PER_S
 
 Value = Callable[[Trial, Sequence[Slice]], float | None]

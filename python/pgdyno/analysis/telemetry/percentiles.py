@@ -10,7 +10,7 @@ import numpy as np
 from pgdyno.analysis.statistics.distributions import binomial_at_most
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.evidence.records import Arm, Pairs, Trial
-from pgdyno.study.limit import parse_limit
+from pgdyno.study.capacity_search import parse_limit
 from pgdyno.study.plan import Study
 
 QUANTILES: dict[str, float] = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "max": 1.0}

@@ -1,1 +1,1 @@
-"""The rules by which a study is fitted to a machine and a time; ``study/fit.py`` puts them together."""
+"""Rules that fit a study to a machine and a time; ``fit_study.py`` applies them."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pgdyno.study.pgbench import Effect
+from pgdyno.study.pgbench_parameters import Effect
 from pgdyno.workload.check import Check
 from pgdyno.workload.pgbench.sums import ACCOUNTS_PER_BRANCH, TELLERS_PER_BRANCH, Sums
 

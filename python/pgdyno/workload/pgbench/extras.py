@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from pgdyno.errors import DatasetError
-from pgdyno.study.pgbench import COPY, PgbenchParameters, index_parts
+from pgdyno.study.pgbench_parameters import COPY, PgbenchParameters, index_parts
 from pgdyno.workload.interface import Connection, OnPhase
 from pgdyno.workload.pgbench.sums import ACCOUNTS_PER_BRANCH, TELLERS_PER_BRANCH
 from pgdyno.workload.session import first_line

@@ -11,7 +11,7 @@ from typing import Any
 
 from pgdyno.engine import dataset_format
 from pgdyno.errors import DatasetError
-from pgdyno.study.pgbench import PgbenchParameters
+from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.workload.check import Check
 from pgdyno.workload.goodness import fit_weights, tests_of
 from pgdyno.workload.interface import Connect, Connection, OnPhase

@@ -10,8 +10,7 @@ from typing import Any
 from pgdyno.engine import dataset_format
 from pgdyno.errors import DatasetError
 from pgdyno.estimate import counted
-from pgdyno.study.mix import DECK, weights_of
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.tpcc_parameters import DECK, TpccParameters, weights_of
 from pgdyno.workload.check import Check
 from pgdyno.workload.interface import Connect, Connection, OnPhase
 from pgdyno.workload.server_log import check_log, counted_in

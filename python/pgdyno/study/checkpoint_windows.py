@@ -1,4 +1,4 @@
-"""Windows that hold whole checkpoint cycles: as many times the checkpoint_timeout, from a checkpoint on.
+"""Windows of complete checkpoint cycles: a multiple of checkpoint_timeout, from a checkpoint on.
 
 A window begins right after a checkpoint that is ordered then, for every arm alike, and is so long that so
 many more begin in it by time; what max_wal_size asks for comes on top. As the pages that the warm-up changed
@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 
 from pgdyno.errors import UsageError
-from pgdyno.study.arm import ArmSpec
+from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
 from pgdyno.units import parse_duration_s
 

@@ -1,4 +1,4 @@
-"""The search for an arm's capacity within a block: which rate is tried next, and what was found. Pure.
+"""The latency limit of a capacity study, and the search for an arm's capacity within a block. Pure.
 
 The highest rate of an open loop up to which a limit of latency is kept lies between one that keeps it and one
 that misses it. From START of the throughput of a closed loop the search goes up or down until it has both,
@@ -12,10 +12,50 @@ anew, on restored data: the blocks' spread holds what is left.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pgdyno.study.limit import LatencyLimit
+from pgdyno.errors import UsageError
+from pgdyno.units import parse_duration_s
+
+_LIMIT = re.compile(r"p(\d{1,2}(?:\.\d+)?)\s*<\s*(.+)")
+
+BEYOND_MIN = 10
+"""So many transactions have to be beyond a quantile for it to be one, as everywhere."""
+
+TRANSACTIONS_MAX = 20_000_000
+"""That a step of a search would need; in the 30 s that it may last no server answers so many."""
+
+
+@dataclass(frozen=True)
+class LatencyLimit:
+    """``quantile`` of the transactions take no longer than ``latency_s``."""
+
+    quantile: float
+    latency_s: float
+
+    @property
+    def transactions_min(self) -> int:
+        """So many are needed to tell whether it is kept."""
+        return round(BEYOND_MIN / (1 - self.quantile))
+
+
+def parse_limit(text: str) -> LatencyLimit:
+    """Raises UsageError."""
+    match = _LIMIT.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{text!r} is not a latency limit; for example: p99 < 20ms")
+    limit = LatencyLimit(float(match[1]) / 100, parse_duration_s(match[2]))
+    if not 0 < limit.quantile < 1 or limit.latency_s <= 0:
+        raise UsageError(f"{text!r} is not a latency limit; for example: p99 < 20ms")
+    if limit.transactions_min > TRANSACTIONS_MAX:
+        raise UsageError(
+            f"{text!r} needs {limit.transactions_min} transactions at every rate, too many for a step of the "
+            "search: use a lower percentile, for example p99.99"
+        )
+    return limit
+
 
 START = 0.7
 UP, DOWN = 1.25, 0.6

@@ -1,4 +1,4 @@
-"""What can be wrong with a study file although every key has a value of its type: names that do not exist."""
+"""Checks of a study file beyond the types of its keys, such as names that do not exist."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 
 from pgdyno.errors import StudyFileError
+from pgdyno.study.capacity_search import parse_limit
 from pgdyno.study.cases import COMBINATIONS_MAX, PASSWORD, has_password, own_settings_of
-from pgdyno.study.file import PARAMETERS, Drive, StudyFile, excludes, level_names
-from pgdyno.study.limit import parse_limit
-from pgdyno.study.lines import Path
-from pgdyno.study.published import Reference
+from pgdyno.study.published_experiment import Reference
 from pgdyno.study.schedule import TOGETHER
 from pgdyno.study.sizing import SLICE_S
+from pgdyno.study.study_file import PARAMETERS, Drive, StudyFile, excludes, level_names
+from pgdyno.study.toml_lines import Path
 from pgdyno.study.values import Level, Scalar
 
 Complaints = Iterator[StudyFileError]

@@ -1,4 +1,4 @@
-"""Ready-made variants: the test cases of published experiments with pgbench. Any option overrides a part."""
+"""Predefined variants of the pgbench workload: test cases of published experiments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import resources
 from typing import Any
 
 from pgdyno.errors import UsageError
-from pgdyno.study.pgbench import Script
+from pgdyno.study.pgbench_parameters import Script
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,8 @@
-"""Reads ARM as it stands on the command line: ``SERVER[,@PROFILE|SETTING=VALUE]…``.
+"""Parser of ARM on the command line, ``SERVER[,@PROFILE|SETTING=VALUE]…``, and short names of arms.
+
+A directory goes by its last parts, as many as tell it from the other arms' (``…/15/bin``). Of a long list of
+settings what all arms have is left out, then what is beyond NAME_MAX. ``…`` stands where something is
+missing, and the report says what it stands for.
 
 Nothing is looked up here: whether the server exists and the settings are known is for ``server`` to say.
 """
@@ -7,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -14,7 +19,44 @@ from psycopg.pq import Conninfo
 from pydantic import BaseModel, ConfigDict
 
 from pgdyno.errors import UsageError
-from pgdyno.study.arm_names import LEFT_OUT, NAME_MAX, short_name, short_tails
+
+NAME_MAX = 32
+"""Of characters: beside the figures of a table a longer name has no room on 80 columns."""
+
+LEFT_OUT = "…"
+
+PARTS_MIN = 2
+"""Of a directory: ``bin`` alone says nothing."""
+
+
+def short_tails(servers: Sequence[str]) -> dict[str, str]:
+    """Of each server that is a directory: its last parts, as many as tell it from the others."""
+    parts = {server: PurePath(server).parts for server in servers if "/" in server}
+    distinct, kept = len(set(parts.values())), PARTS_MIN
+    while len({of[-kept:] for of in parts.values()}) < distinct:
+        kept += 1
+    return {
+        server: _cut_front(min(f"{LEFT_OUT}/{'/'.join(of[-kept:])}", server, key=len))
+        for server, of in parts.items()
+    }
+
+
+def short_name(server: str, parts: Sequence[str], common: Sequence[str]) -> str:
+    """``parts`` are the arm's profiles and settings, ``common`` those that every arm has."""
+    whole = ",".join([server, *parts])
+    if len(whole) <= NAME_MAX:
+        return whole
+    own = [part for part in parts if part not in common]
+    name = ",".join([server, *own, LEFT_OUT][: None if len(own) < len(parts) else -1])
+    if len(name) <= NAME_MAX:
+        return name
+    name = ",".join([server, *own])
+    return f"{name[: NAME_MAX - len(LEFT_OUT)]}{LEFT_OUT}"
+
+
+def _cut_front(tail: str) -> str:
+    return tail if len(tail) <= NAME_MAX else f"{LEFT_OUT}{tail[len(LEFT_OUT) - NAME_MAX :]}"
+
 
 _PROFILE = re.compile(r"@[A-Za-z0-9][\w.-]*")
 _SETTING = re.compile(r"([A-Za-z_][\w.]*)\s*=(.*)", re.DOTALL)

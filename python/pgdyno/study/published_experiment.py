@@ -1,4 +1,4 @@
-"""The tables of a published experiment: what it printed, and which of our figures each number belongs to.
+"""Tables of a published experiment: printed figures, and our metric for each of them.
 
 A reference is put together of what table, column, row and cell say, the later over the earlier, so that a
 file says once what is the same for a whole column.

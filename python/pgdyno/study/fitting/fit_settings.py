@@ -1,4 +1,4 @@
-"""Settings that the source gave as a share of its machine or its window, in the same share of ours.
+"""Fit of settings that are a share of the machine or the window of the source.
 
 Memory and WAL sizes go with the data, numbers of processes with the cores, the time between checkpoints with
 the window. A size or time that equals PostgreSQL's default was not chosen for a machine, and stays.
@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pgdyno.errors import UsageError
-from pgdyno.study.arm import parse_arm
-from pgdyno.study.cost import MAX_WAL_SIZE_BYTES, ArmCost, Costs
-from pgdyno.study.file import StudyFile
-from pgdyno.study.fitting.change import Change
-from pgdyno.study.fitting.levels import Mapped, with_levels
+from pgdyno.study.arm_spec import parse_arm
+from pgdyno.study.fitting.fit_levels import Change, Mapped, with_levels
+from pgdyno.study.forecast_cost import MAX_WAL_SIZE_BYTES, ArmCost, Costs
+from pgdyno.study.study_file import StudyFile
 from pgdyno.study.values import Level, Settings, level_name
 from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, format_setting_size, split_quantity
 

@@ -1,4 +1,4 @@
-"""What a study knows of a workload: parameters that fit into JSON, and what the engine is told of them.
+"""Base class of the parameters of a workload, as stored in a study and passed to the engine.
 
 Each workload has a module beside this one. What is done with its data and trials on a server is the
 package ``workload``'s business.

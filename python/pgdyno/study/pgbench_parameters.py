@@ -1,4 +1,4 @@
-"""The parameters of the workload ``pgbench``. docs/reference/workload-pgbench.md explains each."""
+"""Parameters of the workload ``pgbench`` (docs/reference/workload-pgbench.md)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from pgdyno.study.workload import Pace, WorkloadParameters
+from pgdyno.study.workload_parameters import Pace, WorkloadParameters
 
 Effect = Literal["all", "accounts", "none", "unknown"]
 """What a script's transaction changes: an account, a teller, a branch and the history by one amount; an

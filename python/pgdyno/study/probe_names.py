@@ -1,4 +1,4 @@
-"""The names of the probes that a study may ask for. docs/reference/telemetry.md explains each."""
+"""Names of the probes (docs/reference/telemetry.md)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,32 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pgdyno.study.cases import Case, cases_of
-from pgdyno.study.cost import (
+from pgdyno.study.fitting.fit_data import (
+    Factor,
+    Memories,
+    Room,
+    are_up_at_once,
+    factor_of,
+    fit_data,
+    ratio_changes,
+)
+from pgdyno.study.fitting.fit_levels import Change, dropping, level_changes, thinning
+from pgdyno.study.fitting.fit_schedule import (
+    BLOCKS_BETTER,
+    BLOCKS_MIN,
+    SLICES_MIN,
+    WINDOW_MIN_S,
+    Layout,
+    Wanted,
+    fit_clients,
+    fit_duet,
+    fit_run,
+    lay_out,
+    run_changes,
+    shortest,
+)
+from pgdyno.study.fitting.fit_settings import Scales, contrasted_of, fit_settings
+from pgdyno.study.forecast_cost import (
     Costs,
     aa_share,
     costs_of,
@@ -25,34 +50,10 @@ from pgdyno.study.cost import (
     turns_of,
     window_s,
 )
-from pgdyno.study.file import FittedTo, StudyFile
-from pgdyno.study.fitting.change import Change
-from pgdyno.study.fitting.clients import fit_clients
-from pgdyno.study.fitting.data import (
-    Factor,
-    Memories,
-    Room,
-    are_up_at_once,
-    factor_of,
-    fit_data,
-    ratio_changes,
-)
-from pgdyno.study.fitting.fewer import dropping, level_changes, thinning
-from pgdyno.study.fitting.run import fit_duet, fit_run, run_changes
-from pgdyno.study.fitting.settings import Scales, contrasted_of, fit_settings
-from pgdyno.study.fitting.time import (
-    BLOCKS_BETTER,
-    BLOCKS_MIN,
-    SLICES_MIN,
-    WINDOW_MIN_S,
-    Layout,
-    Wanted,
-    lay_out,
-    shortest,
-)
 from pgdyno.study.schedule import TOGETHER
 from pgdyno.study.sizing import SLICE_S, default_slice_s
 from pgdyno.study.sizing import Machine as Sizes
+from pgdyno.study.study_file import FittedTo, StudyFile
 from pgdyno.units import format_size
 
 __all__ = ["Change", "Fitted", "Machine", "fit"]
@@ -108,7 +109,7 @@ class _Draft:
 def fit(file: StudyFile, machine: Machine, minutes: float) -> Fitted:
     """The study for that machine and so many minutes of measuring; loading the data comes before these.
 
-    ``file`` has passed its checks (``study/reading.py``). Raises UsageError: the disk is too small.
+    ``file`` has passed its checks (``study/study_file_reader.py``). Raises UsageError: the disk is too small.
     """
     made_for = _made_for(file)
     before = costs_of(cases_of(file))

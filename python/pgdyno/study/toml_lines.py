@@ -1,4 +1,4 @@
-"""In which line of a TOML text a key stands: for errors, as the parser gives values without their places.
+"""Line numbers of the keys of a TOML text, for errors: the parser gives values without places.
 
 It is for texts that the parser has accepted already, so it only finds its way and complains of nothing.
 """

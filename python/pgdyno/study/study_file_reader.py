@@ -1,4 +1,4 @@
-"""From the text of a study file to its value; what is wrong is told with its line and the path of its key.
+"""Reader of a study file: from its text to its value, with the line and key of each error.
 
 ``studies/x.toml:17: factors.clients[2]: must be greater than or equal to 1``
 """
@@ -13,10 +13,10 @@ from pydantic import BaseModel, ValidationError
 
 from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.study.cases import cases_of
-from pgdyno.study.checking import complaints_of, unknown
-from pgdyno.study.file import StudyFile
-from pgdyno.study.lines import Path, line_of, lines_of, too_deep
-from pgdyno.study.wording import plain_words
+from pgdyno.study.study_file import StudyFile
+from pgdyno.study.study_file_checks import complaints_of, unknown
+from pgdyno.study.toml_lines import Path, line_of, lines_of, too_deep
+from pgdyno.study.values import plain_words
 
 FILE_BYTES_MAX = 1 << 20
 """It goes into the evidence; a study that is larger is no study."""

@@ -1,11 +1,11 @@
-"""The JSON Schema of a study file, for editors: made of the model, and of the parameters of each workload."""
+"""JSON Schema of a study file, for editors, made from the model and the parameters of each workload."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pgdyno.study.file import PARAMETERS, Drive, StudyFile
-from pgdyno.study.variants import variants
+from pgdyno.study.pgbench_variants import variants
+from pgdyno.study.study_file import PARAMETERS, Drive, StudyFile
 
 SETTING = {"type": ["string", "number", "boolean", "object"]}
 

@@ -1,7 +1,7 @@
-"""A study file as a value: what is compared, over which cases, how it is measured, what was published.
+"""Model of a study file: what is compared, over which cases, how it is measured, what was published.
 
 docs/reference/study-file.md explains every key. ``study/cases.py`` makes the cases of it,
-``study/reading.py`` reads it from its text and says in which line something is wrong.
+``study/study_file_reader.py`` reads it from its text and says in which line something is wrong.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from pgdyno.study.pgbench import PgbenchParameters
-from pgdyno.study.probes import ProbeName
-from pgdyno.study.published import Published
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.study.probe_names import ProbeName
+from pgdyno.study.published_experiment import Published
+from pgdyno.study.tpcc_parameters import TpccParameters
 from pgdyno.study.values import (
     Duration,
     Level,
@@ -28,7 +28,7 @@ from pgdyno.study.values import (
     levels_as_written,
     levels_of,
 )
-from pgdyno.study.workload import WorkloadParameters
+from pgdyno.study.workload_parameters import WorkloadParameters
 
 PARAMETERS: Mapping[str, type[WorkloadParameters]] = {"tpcc": TpccParameters, "pgbench": PgbenchParameters}
 

@@ -1,4 +1,4 @@
-"""What a calibration runs: A/A comparisons of one server, one for each schedule and slice length. Pure.
+"""The study of a calibration: A/A cases of one server, by schedule and slice length. Pure.
 
 They are cases of a study like any other: their blocks come in passes in random order, so whatever drifts on
 the machine meets all of them alike.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pgdyno.study.arm import parse_arms
+from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cases import Case
 from pgdyno.study.plan import Study, Workload
 from pgdyno.study.schedule import TOGETHER

@@ -1,4 +1,4 @@
-"""What a study takes: bytes of the disk and seconds of the clock, forecast from its file alone.
+"""Forecast of the disk space and time that a study takes, from its file alone.
 
 The rates are those of a small machine on a bad day (2 cores and a virtual disk, shared with other work,
 November 2026), so that a plan made of them ends in time; a machine that is faster runs more blocks instead.
@@ -10,15 +10,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pgdyno.study.aa import share_of_time
+from pgdyno.study.aa_plan import share_of_time
+from pgdyno.study.capacity_search import likely_s, parse_limit
 from pgdyno.study.cases import Case
-from pgdyno.study.limit import parse_limit
-from pgdyno.study.pgbench import COPY, PgbenchParameters, index_parts
+from pgdyno.study.pgbench_parameters import COPY, PgbenchParameters, index_parts
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
-from pgdyno.study.search import likely_s
 from pgdyno.study.sizing import BRANCH_BYTES, WAREHOUSE_BYTES, Machine, discard_s
-from pgdyno.study.tpcc import TpccParameters
+from pgdyno.study.tpcc_parameters import TpccParameters
 
 LOAD_BYTES_PER_S = {"tpcc": 40e6, "pgbench": 100e6}
 """Measured: 56 to 92 MB/s from two warehouses on, 135 to 181 MB/s."""

@@ -1,4 +1,4 @@
-"""Hidden A/A: which arm meets its twin, and after which block. Pure in the study's seed.
+"""Hidden A/A blocks: which arm gets a twin, and after which block. Pure in the seed of the study.
 
 Of every BLOCKS_PER_AA blocks of a case one is followed by an A/A block: an arm against a twin of its own, a
 second server of the same build and settings on a restore of the same data, under the same schedule, and

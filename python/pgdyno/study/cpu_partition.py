@@ -1,4 +1,4 @@
-"""The cores of a machine in two halves, for two servers that are driven at the same time. Pure."""
+"""CPU partition: the cores of a machine in two sets, for two servers driven at the same time. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Core:
     number: int
 
 
-class Halves(BaseModel):
+class Partition(BaseModel):
     """As many cores on either side; the ``resting`` ones are left over. ``of_one_core``: the two are threads
     of one physical core.
     """
@@ -51,7 +51,7 @@ class Halves(BaseModel):
         return frozenset(core for half in self.cores for core in half)
 
 
-def halves_of(cores: Iterable[Core]) -> Halves:
+def partition_of(cores: Iterable[Core]) -> Partition:
     """Whole physical cores in either half, neighbours together, so that a machine's two packages are apart.
 
     Where there is one physical core alone, its threads. Raises UsageError: there are fewer than two cores.
@@ -75,4 +75,4 @@ def halves_of(cores: Iterable[Core]) -> Halves:
     size = min(len(first), len(second))
     sides = (tuple(sorted(first[:size])), tuple(sorted(second[:size])))
     resting = sorted({core.number for core in known} - {*sides[0], *sides[1]})
-    return Halves(cores=sides, resting=tuple(resting), of_one_core=one)
+    return Partition(cores=sides, resting=tuple(resting), of_one_core=one)

@@ -1,16 +1,43 @@
-"""Levels of a factor that change, meet or go, and everything in a study file that names them."""
+"""Levels of a factor that change, merge or are dropped by the fit, and every mention of them."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pgdyno.study.cases import COMBINATIONS_MAX
-from pgdyno.study.file import Drop, StudyFile, excludes, level_names
-from pgdyno.study.published import Published, PublishedTable, Reference
+from pgdyno.errors import StudyFileError
+from pgdyno.study.cases import COMBINATIONS_MAX, cases_of
+from pgdyno.study.published_experiment import Published, PublishedTable, Reference
+from pgdyno.study.study_file import Drop, StudyFile, excludes, level_names
 from pgdyno.study.values import Level, Scalar, level_name
+from pgdyno.units import format_duration
+
+RATIO_TOLERANCE = 0.1
+"""A ratio that is off by less than a tenth is kept: warehouses, branches, seconds and megabytes are whole."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """``key``: the path in the study file, or what was derived from it (``data : memory``)."""
+
+    key: str
+    before: str
+    after: str
+    why: str
+
+    @property
+    def sentence(self) -> str:
+        """``run.window: 1 h → 12 s (…)``."""
+        return f"{self.key}: {self.before} → {self.after} ({self.why})"
+
+
+def ratio(number: float) -> str:
+    """Three significant digits, never as a power of ten: ``4.6``, ``0.012``, ``1300``."""
+    if number >= 1000:
+        return f"{round(number)}"
+    return f"{number:.3g}" if number >= 0.001 else f"{number:.6f}".rstrip("0")
 
 
 @dataclass(frozen=True)
@@ -174,3 +201,53 @@ def _spelled_out(table: PublishedTable) -> PublishedTable:
         )
         rows.append(row.model_copy(update={**NOTHING, "cells": cells}))
     return table.model_copy(update={**NOTHING, "columns": columns, "rows": tuple(rows)})
+
+
+def dropping(file: StudyFile) -> Iterator[StudyFile]:
+    """The file, and with one level less each time, in the order that it gives in ``[fit]``."""
+    yield file
+    for drop in file.fit.drop:
+        for name in level_names(drop.levels):
+            left = _if_possible(file, drop.factor, without(file.factors[drop.factor], name))
+            if left is not None:
+                file = left
+                yield file
+
+
+def thinning(file: StudyFile) -> Iterator[StudyFile]:
+    """With fewer levels of the longest factor that makes cases: first, middle, last, then two, then one."""
+    while factors := [name for name in file.case_factors if len(file.factors[name]) > 1]:
+        longest = max(factors, key=lambda name: len(file.factors[name]))
+        levels = file.factors[longest]
+        last = len(levels) - 1
+        kept = {0, last // 2, last} if last > 2 else {0, last} if last == 2 else {0}
+        for name in [level.name for n, level in enumerate(levels) if n not in kept]:
+            left = _if_possible(file, longest, without(file.factors[longest], name))
+            if left is None:
+                return
+            file = left
+        yield file
+
+
+def _if_possible(file: StudyFile, factor: str, mapped: Mapped) -> StudyFile | None:
+    """The file with these levels, unless some case would be left without two arms."""
+    left = with_levels(file, factor, mapped)
+    try:
+        cases_of(left)
+    except StudyFileError:
+        return None
+    return left
+
+
+def level_changes(before: StudyFile, after: StudyFile, minutes: float) -> list[Change]:
+    """The factors that lost levels, but for those whose levels met."""
+    why = f"all of them do not fit into {format_duration(60 * minutes)}"
+    return [
+        Change(f"factors.{name}", _listed(before, name), _listed(after, name), why)
+        for name in before.factors
+        if len(before.factors[name]) != len(after.factors[name])
+    ]
+
+
+def _listed(file: StudyFile, factor: str) -> str:
+    return ", ".join(level.name for level in file.factors[factor])

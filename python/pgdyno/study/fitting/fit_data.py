@@ -1,4 +1,4 @@
-"""How large the data become: one factor for all of them, and for the settings that are shares of them.
+"""Fit of the data size: one factor for all of it, and for settings that are shares of it.
 
 It is the ratio of the memories, so that data : shared buffers : memory stay what they were, unless the disk,
 the time of loading or the time of measuring allow less. Then data : shared buffers is what is kept.
@@ -10,17 +10,16 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from pgdyno.errors import UsageError
-from pgdyno.study.cost import ArmCost, Costs, Data, data_s, disk_bytes, load_s, units_at
-from pgdyno.study.file import StudyFile
-from pgdyno.study.fitting.change import RATIO_TOLERANCE, Change, ratio
-from pgdyno.study.fitting.levels import changed_values, with_levels
-from pgdyno.study.fitting.settings import (
+from pgdyno.study.fitting.fit_levels import RATIO_TOLERANCE, Change, changed_values, ratio, with_levels
+from pgdyno.study.fitting.fit_settings import (
     SHARED_BUFFERS_MIN_BYTES,
     shared_buffers_bytes,
     smallest,
     wal_bytes,
 )
+from pgdyno.study.forecast_cost import ArmCost, Costs, Data, data_s, disk_bytes, load_s, units_at
 from pgdyno.study.plan import Study
+from pgdyno.study.study_file import StudyFile
 from pgdyno.units import format_size
 
 DISK_SHARE = 0.8
