@@ -13,7 +13,7 @@ from bench.measure import run
 from bench.setting import Place, Sizes
 from bench.tpcc import load_specification
 from pgdyno.server.cluster import Cluster, InitOptions
-from pgdyno.server.disk import sync_file_system
+from pgdyno.server.file_system import sync_file_system
 from pgdyno.server.restore import restore
 from pgdyno.server.snapshot import Snapshot, take
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from pgdyno.errors import UsageError
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster, InitOptions
-from pgdyno.server.find import system_builds
+from pgdyno.server.find_build import system_builds
 from pgdyno.server.running import Server
-from pgdyno.server.user import Account, server_account
+from pgdyno.server.server_account import Account, server_account
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from pgdyno.drive.specification import Pinning, drive_specification
 from pgdyno.engine import Event
 from pgdyno.interruption import Interruption
 from pgdyno.server.cluster import Cluster, InitOptions
-from pgdyno.server.cores import usable_cores
 from pgdyno.server.running import Server
+from pgdyno.server.settings.machine_resources import usable_cores
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cpu_partition import partition_of
 from pgdyno.study.pgbench_parameters import PgbenchParameters

@@ -37,7 +37,7 @@ from pgdyno.evidence.reader import Evidence
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import Progress, Watch
 from pgdyno.lab.study import Request, start_study
-from pgdyno.server.find import system_builds
+from pgdyno.server.find_build import system_builds
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import only_case
 from pgdyno.study.pgbench_parameters import PgbenchParameters, Script

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, settings
 
 from pgdyno.server.build import Build, read_build
 from pgdyno.server.cluster import Cluster, InitOptions
-from pgdyno.server.find import system_builds
+from pgdyno.server.find_build import system_builds
 from pgdyno.server.running import Server
-from pgdyno.server.user import Account, server_account
+from pgdyno.server.server_account import Account, server_account
 
 # Hypothesis holds each example against a deadline on the clock, which a busy machine misses.
 settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Iterator
 from typing import Literal
 
+from pgdyno.server.live_directories import PORT
 from pgdyno.server.running import SUPERUSER, Server
-from pgdyno.server.sockets import PORT
 
 POOL_WAIT_S = 60.0
 """How long a client waits for a process: a test that needs more has found a fault."""

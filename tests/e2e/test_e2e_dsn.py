@@ -14,8 +14,7 @@ from program import SMALLEST, Program, measuring
 from pgdyno.evidence.reader import Evidence
 from pgdyno.lab.dataset import pristine_name
 from pgdyno.server.dsn import Dsn
-from pgdyno.server.holding import hold
-from pgdyno.server.mark import lock_of
+from pgdyno.server.ownership_marker import hold, lock_of
 from pgdyno.server.remote import Remote
 from pgdyno.server.running import Server
 from pgdyno.study.tpcc_parameters import TpccParameters

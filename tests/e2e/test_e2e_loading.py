@@ -18,7 +18,7 @@ from pgdyno.lab.dataset import pristine_name
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.running import Server
-from pgdyno.server.user import Account
+from pgdyno.server.server_account import Account
 from pgdyno.study.plan import TpccParameters
 
 PRISTINE = pristine_name(TpccParameters(warehouses=1))

@@ -21,7 +21,7 @@ from hostile_server import PORT, FreezingProxy, freezing_proxy
 from pgdyno.cli.main import run
 from pgdyno.drive import specification
 from pgdyno.evidence.reader import Evidence
-from pgdyno.server import bounded
+from pgdyno.server import limited_connection
 from pgdyno.server.running import Server
 
 CLIENTS = 2
@@ -59,7 +59,7 @@ def test_transactions_without_an_answer_are_counted_and_the_run_counts_for_nothi
     through: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(specification, "DRAIN_TIMEOUT_S", 0.5)
-    monkeypatch.setattr(bounded, "ANSWER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(limited_connection, "ANSWER_TIMEOUT_S", 0.2)
     assert run(["drive", through, *DRIVE, *READS, "--window", "3s"]) == 1
     said = capsys.readouterr()
     assert re.search(

@@ -16,11 +16,11 @@ import pytest
 from pgdyno.engine import Engine, Event
 from pgdyno.errors import FetchError
 from pgdyno.server.build import Build
-from pgdyno.server.cache import Cache
+from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster, InitOptions
-from pgdyno.server.find import resolve_all
+from pgdyno.server.find_build import resolve_all
 from pgdyno.server.running import Server
-from pgdyno.server.user import Account
+from pgdyno.server.server_account import Account
 from pgdyno.server.version import NEWEST_MAJOR
 
 pytestmark = pytest.mark.server

@@ -8,8 +8,8 @@ import pytest
 
 from pgdyno.errors import FetchError
 from pgdyno.server.build import Build
-from pgdyno.server.cache import Cache
-from pgdyno.server.find import resolve_all, system_builds
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.find_build import resolve_all, system_builds
 
 
 def build_of(cache: Cache, major: int) -> Build:

@@ -13,7 +13,7 @@ from checks_population import populate
 from test_server_versions import build_of
 
 from pgdyno.errors import DatasetError
-from pgdyno.server.cache import Cache
+from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.running import Server
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR

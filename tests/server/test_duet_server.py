@@ -16,8 +16,8 @@ from pgdyno.drive.run import Run, run_drive
 from pgdyno.drive.specification import Pinning, drive_specification
 from pgdyno.engine import Event
 from pgdyno.interruption import Interruption
-from pgdyno.server.cores import usable_cores
 from pgdyno.server.running import Server
+from pgdyno.server.settings.machine_resources import usable_cores
 from pgdyno.study.cpu_partition import Partition, partition_of
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Driving, Slice

@@ -13,8 +13,8 @@ from pgdyno.errors import StartError
 from pgdyno.lab.progress import Step
 from pgdyno.lab.trying import require_starts
 from pgdyno.server.build import Build
-from pgdyno.server.cache import Cache
-from pgdyno.server.user import server_account
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.server_account import server_account
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.plan import Study
 from pgdyno.study.tpcc_parameters import TpccParameters

@@ -19,7 +19,7 @@ from pgdyno.probe.cpu import scheduled
 from pgdyno.probe.reading import Reading
 from pgdyno.probe.sample import COUNTERS, GAUGES, SERIES, sample, sample_waits
 from pgdyno.probe.server import PROBES, STATTUPLE_TIMEOUT_S, read
-from pgdyno.server.cache import Cache
+from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.running import Connection, Server
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR

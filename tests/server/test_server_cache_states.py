@@ -17,14 +17,13 @@ from pgdyno.lab.build_arm import BuildArm
 from pgdyno.probe.sample import sample, sample_waits
 from pgdyno.probe.sampled_server import Target
 from pgdyno.probe.sampler import Sampler
-from pgdyno.server.cache import Cache
+from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster, InitOptions
-from pgdyno.server.os_cache import drop, resident_share
-from pgdyno.server.prewarm import prewarm
+from pgdyno.server.live_directories import Run
+from pgdyno.server.page_cache import drop, prewarm, resident_share
 from pgdyno.server.running import Connection, Server
-from pgdyno.server.runs import Run
+from pgdyno.server.server_account import Account
 from pgdyno.server.snapshot import take
-from pgdyno.server.user import Account
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
 
 pytestmark = pytest.mark.server

@@ -120,7 +120,7 @@ def test_a_server_that_died_says_so_when_it_is_stopped(cluster: Cluster) -> None
 def test_killing_pgdyno_ends_its_servers(cluster: Cluster) -> None:
     program = (
         "import sys, signal; from pathlib import Path\n"
-        "from pgdyno.server.user import server_account\n"
+        "from pgdyno.server.server_account import server_account\n"
         "from pgdyno.server.build import read_build\n"
         "from pgdyno.server.cluster import Cluster\n"
         "build = read_build(Path(sys.argv[1]), 'system', 'test')\n"

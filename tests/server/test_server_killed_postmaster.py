@@ -14,11 +14,11 @@ import pytest
 
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster
-from pgdyno.server.killed_postmaster import clear_after_kill, note_program
+from pgdyno.server.live_directories import Runs
 from pgdyno.server.restore import restore
-from pgdyno.server.runs import Runs
+from pgdyno.server.server_account import Account
+from pgdyno.server.server_process import clear_after_kill, note_program
 from pgdyno.server.snapshot import take
-from pgdyno.server.user import Account
 from shared_memory import Segment, of_postmaster, still_there
 
 pytestmark = pytest.mark.server
@@ -128,7 +128,8 @@ def test_a_running_server_is_left_alone(build: Build, run: Path, account: Accoun
 
 
 def test_a_tool_ends_when_pgdyno_is_killed(account: Account) -> None:
-    code = "from pgdyno.server.process import run_tool; from pgdyno.server.user import server_account; "
+    code = "from pgdyno.server.server_process import run_tool\n"
+    code += "from pgdyno.server.server_account import server_account\n"
     code += f"run_tool(['/bin/sleep', '{10 * END_S:.0f}'], server_account(), {10 * END_S})"
     with subprocess.Popen([sys.executable, "-c", code]) as pgdyno:
         root = psutil.Process(pgdyno.pid)

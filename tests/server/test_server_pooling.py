@@ -6,7 +6,7 @@ import pytest
 
 from pgdyno.errors import ConnectError
 from pgdyno.server.dsn import Dsn
-from pgdyno.server.holding import held_numbers, hold
+from pgdyno.server.ownership_marker import held_numbers, hold
 from pgdyno.server.remote import Remote
 from pgdyno.server.running import Server
 from pooler import pooler

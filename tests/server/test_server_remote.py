@@ -15,16 +15,12 @@ from psycopg.rows import dict_row
 from pgdyno.errors import ConnectError, DatasetError, DiskFullError, UsageError
 from pgdyno.lab.connections import OURS, require_connections
 from pgdyno.lab.dsn_arm import require_room
-from pgdyno.server import mark
-from pgdyno.server.connections import connections_max
+from pgdyno.server import ownership_marker
 from pgdyno.server.dsn import Dsn
-from pgdyno.server.holding import hold
-from pgdyno.server.local import free_for_data
-from pgdyno.server.mark import database_name
-from pgdyno.server.read_limits import READ_ROWS_MAX, ReadLimitExceeded
-from pgdyno.server.remote import Remote
+from pgdyno.server.limited_connection import READ_ROWS_MAX, ReadLimitExceeded
+from pgdyno.server.ownership_marker import database_name, hold
+from pgdyno.server.remote import Remote, TrialCopy, connections_max, free_for_data
 from pgdyno.server.running import Server
-from pgdyno.server.trial_copy import TrialCopy
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.plan import Study
 from pgdyno.study.tpcc_parameters import TpccParameters
@@ -175,8 +171,8 @@ def test_a_comment_that_only_begins_as_ours_is_no_mark(remote: Remote) -> None:
 
 
 def test_a_database_in_the_making_is_dropped_when_its_maker_is_gone_and_only_then(remote: Remote) -> None:
-    number = mark.random_lock()
-    name, limit = mark.making_name(number), mark.making_limit(number)
+    number = ownership_marker.random_lock()
+    name, limit = ownership_marker.making_name(number), ownership_marker.making_limit(number)
     with remote.connect() as maker:
         hold(maker, number)
         maker.execute(sql.SQL("create database {} connection limit {}").format(sql.Identifier(name), limit))
@@ -188,14 +184,14 @@ def test_a_database_in_the_making_is_dropped_when_its_maker_is_gone_and_only_the
 
 
 def test_a_name_as_of_a_database_in_the_making_is_no_mark(remote: Remote) -> None:
-    name = sql.Identifier(mark.making_name(1))
+    name = sql.Identifier(ownership_marker.making_name(1))
     with remote.connect() as connection:
         connection.execute(sql.SQL("create database {}").format(name))
-        for limit in (-1, 0, 1 << 30, mark.making_limit(2)):
+        for limit in (-1, 0, 1 << 30, ownership_marker.making_limit(2)):
             connection.execute(sql.SQL("alter database {} connection limit {}").format(name, limit))
             remote.drop_what_nobody_holds()
             with pytest.raises(DatasetError, match="not made by pgdyno"):
-                remote.drop(mark.making_name(1))
+                remote.drop(ownership_marker.making_name(1))
         connection.execute(sql.SQL("drop database {}").format(name))
 
 
@@ -229,7 +225,7 @@ def test_a_finished_database_takes_any_number_of_connections(remote: Remote) -> 
 
 def test_a_database_is_half_made_until_all_that_fills_it_is_done(remote: Remote) -> None:
     with remote.making("pgdyno_filled", "whole"):
-        assert remote.own_databases() == {"pgdyno_filled": mark.HALF_MADE}
+        assert remote.own_databases() == {"pgdyno_filled": ownership_marker.HALF_MADE}
         remote.drop_what_nobody_holds()
     assert remote.own_databases() == {"pgdyno_filled": "whole"}
     remote.drop("pgdyno_filled")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pgdyno.server.cluster import Cluster
-from pgdyno.server.runs import Runs, end_postmaster
-from pgdyno.server.user import Account
+from pgdyno.server.live_directories import Runs, end_postmaster
+from pgdyno.server.server_account import Account
 
 pytestmark = pytest.mark.server
 

@@ -13,8 +13,8 @@ from pgdyno.errors import DatasetError
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.datasets import DatasetKey, Datasets
 from pgdyno.server.restore import restore
+from pgdyno.server.server_account import Account
 from pgdyno.server.snapshot import take
-from pgdyno.server.user import Account
 
 pytestmark = pytest.mark.server
 

@@ -11,13 +11,13 @@ from server_of_major import build_of
 
 from pgdyno.errors import StartError
 from pgdyno.probe.autovacuum import autovacuum_runs
-from pgdyno.server.cache import Cache
-from pgdyno.server.catalogue import catalogue, compiled_differences
+from pgdyno.server.build_catalogue import catalogue, compiled_differences
+from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.restore import restore
-from pgdyno.server.settings.machine import Machine
-from pgdyno.server.settings.profile import Fit, request
-from pgdyno.server.settings.safety import safety
+from pgdyno.server.settings.machine_resources import Machine
+from pgdyno.server.settings.setting_safety import safety
+from pgdyno.server.settings.settings_profile import Fit, request
 from pgdyno.server.snapshot import take
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
 

@@ -44,7 +44,7 @@ from pgdyno.probe.machine.memory import Memory
 from pgdyno.probe.machine.processor import Processor
 from pgdyno.probe.machine.state import State
 from pgdyno.report.background_tables import machine
-from pgdyno.server.catalogue import Catalogue
+from pgdyno.server.build_catalogue import Catalogue
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study

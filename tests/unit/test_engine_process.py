@@ -12,7 +12,7 @@ from pgdyno.drive.specification import DRAIN_TIMEOUT_S
 from pgdyno.engine import Engine, find_engine
 from pgdyno.errors import EngineError, Interrupted
 from pgdyno.interruption import Interruption
-from pgdyno.server import process
+from pgdyno.server import server_process
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_an_engine_is_not_waited_for_when_the_user_ends_it_at_once(program: Path
 
 
 def test_signals_reach_the_thread_that_waits_and_not_the_one_that_starts_servers() -> None:
-    blocked = process._launcher.submit(signal.pthread_sigmask, signal.SIG_BLOCK, ()).result()
+    blocked = server_process._launcher.submit(signal.pthread_sigmask, signal.SIG_BLOCK, ()).result()
     assert {signal.SIGINT, signal.SIGTERM} <= blocked
 
 

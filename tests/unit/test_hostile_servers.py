@@ -17,8 +17,8 @@ import pytest
 from hostile_server import Mode, hostile_server
 from pgdyno.cli.main import run
 from pgdyno.drive import specification
-from pgdyno.server import bounded
-from pgdyno.server.bounded import NoAnswer, connect
+from pgdyno.server import limited_connection
+from pgdyno.server.limited_connection import NoAnswer, connect
 
 END_S = 300.0
 """How long a program may take to end; longer is a fault."""
@@ -60,8 +60,8 @@ def started() -> Iterator[Started]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch, server_dir: Path) -> None:
     """The limits as they are, but short."""
-    monkeypatch.setattr(bounded, "ANSWER_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(bounded, "CONNECT_TIMEOUT_S", 1)
+    monkeypatch.setattr(limited_connection, "ANSWER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(limited_connection, "CONNECT_TIMEOUT_S", 1)
     monkeypatch.setattr(specification, "CONNECT_TIMEOUT_S", 1.0)
     monkeypatch.setenv("PGDYNO_CACHE", str(server_dir))
 
@@ -129,10 +129,10 @@ def test_one_signal_ends_a_wait_for_a_silent_server_with_the_signals_status(
 def test_a_statement_goes_on_while_the_server_answers_another_connection(
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded, "ANSWER_TIMEOUT_S", 0.0)
-    monkeypatch.setattr(bounded, "TICK_S", 0.001)
+    monkeypatch.setattr(limited_connection, "ANSWER_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(limited_connection, "TICK_S", 0.001)
     asked: list[str] = []
-    monkeypatch.setattr(bounded._Statement, "_ask", lambda _: asked.append("asked"))
+    monkeypatch.setattr(limited_connection._Statement, "_ask", lambda _: asked.append("asked"))
     with connect(started(Mode.SILENT_AFTER_LOGIN)) as connection:
         connection.statement_timeout_s = 0.5
         with pytest.raises(NoAnswer, match=r"did not answer a statement within 0 s|within 1 s"):
@@ -144,7 +144,7 @@ def test_a_statement_goes_on_while_the_server_answers_another_connection(
 def test_an_answer_that_stops_in_the_middle_ends_whatever_else_the_server_answers(
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded, "MIDDLE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(limited_connection, "MIDDLE_TIMEOUT_S", 0.3)
     with (
         connect(started(Mode.SILENT_IN_A_ROW)) as connection,
         pytest.raises(NoAnswer, match="the rest of an answer that it had begun"),
@@ -156,12 +156,12 @@ def test_a_dsn_may_set_the_limit_on_a_login_but_not_lift_it() -> None:
     cases = {
         "7": 7,
         "1": 2,
-        "0": bounded.CONNECT_TIMEOUT_S,
-        "-1": bounded.CONNECT_TIMEOUT_S,
+        "0": limited_connection.CONNECT_TIMEOUT_S,
+        "-1": limited_connection.CONNECT_TIMEOUT_S,
         "x": 15,
         None: 15,
     }
-    assert {given: bounded._connect_timeout_s(given) for given in cases} == cases
+    assert {given: limited_connection._connect_timeout_s(given) for given in cases} == cases
 
 
 def test_what_a_dsn_says_of_keepalives_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,11 +172,11 @@ def test_what_a_dsn_says_of_keepalives_is_left_as_it_is(monkeypatch: pytest.Monk
         asked.update(given)
         raise psycopg.OperationalError("not here")
 
-    monkeypatch.setattr(bounded.BoundedConnection, "connect", refuse)
+    monkeypatch.setattr(limited_connection.BoundedConnection, "connect", refuse)
     with pytest.raises(psycopg.OperationalError):
         connect("host=/nowhere tcp_user_timeout=5 keepalives_idle=9")
-    assert {name: asked.get(name) for name in bounded.TCP_LIMITS} == {
-        **bounded.TCP_LIMITS,
+    assert {name: asked.get(name) for name in limited_connection.TCP_LIMITS} == {
+        **limited_connection.TCP_LIMITS,
         "tcp_user_timeout": None,
         "keepalives_idle": None,
     }

@@ -10,8 +10,8 @@ from test_server_find import build
 
 from pgdyno.cli.study_plan import as_json, lines
 from pgdyno.lab.outlook import AT_RUN_TIME, outlook, would_get
-from pgdyno.server.cache import Cache
-from pgdyno.server.user import Account
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.server_account import Account
 from pgdyno.server.version import Version, parse_wanted
 from pgdyno.study.aa_plan import doubled_after
 from pgdyno.study.fitting.fit_study import Change

@@ -23,10 +23,10 @@ from pgdyno.lab.study import require_comparable
 from pgdyno.lab.wanted import fit_schedule, request_of
 from pgdyno.probe.host import describe_host
 from pgdyno.server.build import Build
-from pgdyno.server.catalogue import Catalogue
-from pgdyno.server.find import Resolved
-from pgdyno.server.settings.definition import Definition
-from pgdyno.server.settings.machine import Machine
+from pgdyno.server.build_catalogue import Catalogue
+from pgdyno.server.find_build import Resolved
+from pgdyno.server.settings.machine_resources import Machine
+from pgdyno.server.settings.setting_definition import Definition
 from pgdyno.server.version import Version
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.plan import Study

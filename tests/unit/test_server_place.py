@@ -12,16 +12,15 @@ from pathlib import Path
 import pytest
 
 from pgdyno.errors import DatasetError, UsageError
-from pgdyno.server.cache import Cache
-from pgdyno.server.control import State, require_clean, state_of
-from pgdyno.server.copying import copy_bytes
-from pgdyno.server.disk import locked_if_free
+from pgdyno.server.cache_directory import Cache, Item, items, prune, to_prune
 from pgdyno.server.dsn import Dsn
-from pgdyno.server.mark import database_name
-from pgdyno.server.prune import Item, items, prune, to_prune
-from pgdyno.server.settings.machine import disk_kind
-from pgdyno.server.sockets import PREFIX, SocketDirectory, sweep
-from pgdyno.server.user import SHARED_CACHE, Account, cache_root, server_account
+from pgdyno.server.file_system import locked_if_free
+from pgdyno.server.live_directories import SOCKET_PREFIX, SocketDirectory, sweep
+from pgdyno.server.ownership_marker import database_name
+from pgdyno.server.restore import copy_bytes
+from pgdyno.server.server_account import SHARED_CACHE, Account, cache_root, server_account
+from pgdyno.server.settings.machine_resources import disk_kind
+from pgdyno.server.snapshot import State, require_clean, state_of
 
 STRANGER = Account("stranger", 12345, 12345, switch=False)
 OURSELVES = Account("me", os.geteuid(), os.getegid(), switch=False)
@@ -238,7 +237,7 @@ def test_the_socket_directories_of_the_dead_are_swept_and_nobody_elses(
     os.close(dead.lock)  # as the kernel does at the death of its maker
     (dead.path / ".s.PGSQL.5432.lock").touch()
     (server_dir / "pgdyno-of-somebody-else").mkdir()
-    link = server_dir / f"{PREFIX}link"
+    link = server_dir / f"{SOCKET_PREFIX}link"
     link.symlink_to(server_dir / "pgdyno-of-somebody-else")
     assert sweep(STRANGER) == []
     assert sweep(OURSELVES) == [dead.path]
@@ -256,7 +255,7 @@ def test_a_socket_directory_that_a_kill_left_before_it_had_its_name_goes_when_it
     monkeypatch: pytest.MonkeyPatch, server_dir: Path
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(server_dir))
-    old, fresh, held = (server_dir / f".{PREFIX}{name}" for name in ("old", "fresh", "held"))
+    old, fresh, held = (server_dir / f".{SOCKET_PREFIX}{name}" for name in ("old", "fresh", "held"))
     for path in (old, fresh, held):
         path.mkdir()
     for path in (old, held):

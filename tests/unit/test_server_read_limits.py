@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from endless_server import Flood, endless_server
-from pgdyno.server.read_limits import LimitedConnection, ReadLimitExceeded
+from pgdyno.server.limited_connection import LimitedConnection, ReadLimitExceeded
 
 MEMORY_MAX_KIB = 400 << 10
 """Of a whole pgdyno. It takes 100 MiB by itself; without limits it took 3.6 GB until it was stopped."""

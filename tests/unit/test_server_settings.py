@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgdyno.errors import UsageError
-from pgdyno.server.settings.definition import Definition, parse_bool, validate
-from pgdyno.server.settings.machine import Machine
-from pgdyno.server.settings.owned import config_text, refuse_owned
-from pgdyno.server.settings.profile import Fit, request
+from pgdyno.server.settings.machine_resources import Machine
+from pgdyno.server.settings.reserved_settings import config_text, refuse_owned
+from pgdyno.server.settings.setting_definition import Definition, parse_bool, validate
+from pgdyno.server.settings.settings_profile import Fit, request
 from pgdyno.server.version import Version
 
 V18, V11 = Version(18, 4), Version(11, 5)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pgdyno.server.settings.owned import OWNED
-from pgdyno.server.settings.profile import PROFILES
+from pgdyno.server.settings.reserved_settings import OWNED
+from pgdyno.server.settings.settings_profile import PROFILES
 from pgdyno.study.cases import cases_of
 from pgdyno.study.published_experiment import Cell, Published
 from pgdyno.study.study_file import StudyFile

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pgdyno.drive.specification import Pinning, drive_specification
 from pgdyno.errors import UsageError
 from pgdyno.lab.prepare import with_halves
-from pgdyno.server.cores import usable_cores
+from pgdyno.server.settings.machine_resources import usable_cores
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cpu_partition import Core, Partition, partition_of
 from pgdyno.study.plan import Slice, Study, block_of

@@ -10,8 +10,7 @@ import typer
 from rich.table import Table
 
 from pgdyno.cli.console import out, print_json, say
-from pgdyno.server.cache import Cache
-from pgdyno.server.prune import Item, items, prune
+from pgdyno.server.cache_directory import Cache, Item, items, prune
 from pgdyno.units import format_size, parse_duration_s
 
 app = typer.Typer(help="List and prune the cache of servers and datasets.", no_args_is_help=True)

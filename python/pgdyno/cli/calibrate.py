@@ -28,7 +28,7 @@ from pgdyno.interruption import Interruption
 from pgdyno.lab import calibrate, noise_history
 from pgdyno.lab.noise_history import Entry, History, drift_of
 from pgdyno.lab.study import Request
-from pgdyno.server.cache import Cache
+from pgdyno.server.cache_directory import Cache
 from pgdyno.study.calibration_study import SLICES_S, calibration_cases, schedules_here
 from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
 from pgdyno.study.plan import Workload

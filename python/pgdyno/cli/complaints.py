@@ -6,7 +6,7 @@ import psycopg
 from pydantic import ValidationError
 
 from pgdyno.errors import PgdynoError, UsageError
-from pgdyno.server.bounded import NoAnswer
+from pgdyno.server.limited_connection import NoAnswer
 
 OPTION_OF_FIELD = {
     "budget_s": "--minutes",

@@ -15,8 +15,8 @@ from pgdyno.cli.console import say
 from pgdyno.cli.measuring import run_and_report
 from pgdyno.cli.place import require_place
 from pgdyno.errors import FetchError, UsageError
-from pgdyno.server.cache import Cache
-from pgdyno.server.find import resolve_all, system_builds
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.find_build import resolve_all, system_builds
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.plan import Study
 from pgdyno.study.sizing import default_clients

@@ -22,9 +22,9 @@ from pgdyno.lab.doctor.checked import Checked
 from pgdyno.lab.doctor.examine import examine
 from pgdyno.lab.wanted import labels_of
 from pgdyno.probe.machine.state import State, examine_machine
-from pgdyno.server.cache import Cache
-from pgdyno.server.catalogue import known_catalogue
-from pgdyno.server.find import system_builds
+from pgdyno.server.build_catalogue import known_catalogue
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.find_build import system_builds
 
 WATCH_S = 3.0
 """Long enough to resolve 1% of two cores in kernel ticks of 10 ms."""

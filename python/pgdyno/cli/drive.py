@@ -27,11 +27,11 @@ from pgdyno.evidence.records import TrialStatus
 from pgdyno.interruption import Interruption
 from pgdyno.lab.judge import status_of
 from pgdyno.lab.trial_caveats import untested_version
+from pgdyno.server.crash_detector import keep_idle, require_undisturbed
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.remote import Remote
 from pgdyno.server.running import Connection
 from pgdyno.server.version import version_of
-from pgdyno.server.witness import keep_idle, require_undisturbed
 from pgdyno.study.plan import DISCARD_S, Driving, Slice
 from pgdyno.study.schedule import Role
 from pgdyno.study.sizing import default_clients

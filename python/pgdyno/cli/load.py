@@ -19,8 +19,7 @@ from pgdyno.interruption import Interruption
 from pgdyno.lab.dsn_arm import require_room
 from pgdyno.lab.loading import DATASET_SEED, Place, load_data
 from pgdyno.server.dsn import Dsn
-from pgdyno.server.holding import hold
-from pgdyno.server.mark import HALF_MADE, lock_of
+from pgdyno.server.ownership_marker import HALF_MADE, hold, lock_of
 from pgdyno.server.remote import Remote
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import format_duration, format_size

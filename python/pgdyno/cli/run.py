@@ -22,8 +22,8 @@ from pgdyno.cli.study import read, study_path, text_of
 from pgdyno.cli.study_plan import size_of
 from pgdyno.errors import UsageError
 from pgdyno.lab.study import Request
-from pgdyno.server.cache import Cache
-from pgdyno.server.user import free_bytes
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.server_account import free_bytes
 from pgdyno.study.cases import Case, cases_of
 from pgdyno.study.fitting.fit_levels import Change
 from pgdyno.study.fitting.fit_study import Machine as FitMachine

@@ -9,8 +9,8 @@ import typer
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.errors import FetchError
 from pgdyno.server.build import Build
-from pgdyno.server.cache import Cache
-from pgdyno.server.find import resolve_all, system_builds
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.find_build import resolve_all, system_builds
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR, Version, parse_wanted
 
 app = typer.Typer()

@@ -10,14 +10,14 @@ from rich.table import Table
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.errors import UsageError
 from pgdyno.server.build import Build
-from pgdyno.server.cache import Cache
-from pgdyno.server.catalogue import Catalogue, catalogue
-from pgdyno.server.find import resolve, system_builds
-from pgdyno.server.settings.definition import Definition, validate
-from pgdyno.server.settings.machine import this_machine
-from pgdyno.server.settings.owned import OWNED
-from pgdyno.server.settings.profile import PROFILES, Fit, profile_named, request
-from pgdyno.server.settings.safety import Badge, safety
+from pgdyno.server.build_catalogue import Catalogue, catalogue
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.find_build import resolve, system_builds
+from pgdyno.server.settings.machine_resources import this_machine
+from pgdyno.server.settings.reserved_settings import OWNED
+from pgdyno.server.settings.setting_definition import Definition, validate
+from pgdyno.server.settings.setting_safety import Badge, safety
+from pgdyno.server.settings.settings_profile import PROFILES, Fit, profile_named, request
 
 app = typer.Typer(help="Show settings profiles and explain settings.", no_args_is_help=True)
 

@@ -19,10 +19,10 @@ from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.study_plan import size_of
 from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.lab.outlook import outlook
-from pgdyno.server.cache import Cache
-from pgdyno.server.settings.owned import refuse_owned
-from pgdyno.server.settings.profile import profile_named
-from pgdyno.server.user import free_bytes
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.server_account import free_bytes
+from pgdyno.server.settings.reserved_settings import refuse_owned
+from pgdyno.server.settings.settings_profile import profile_named
 from pgdyno.server.version import is_version, parse_wanted
 from pgdyno.study.cases import cases_of, own_settings_of
 from pgdyno.study.fitting.fit_study import Change, fit

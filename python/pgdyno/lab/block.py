@@ -24,7 +24,7 @@ from pgdyno.lab.progress import BlockEnded, Step, Warned
 from pgdyno.lab.telemetry import Telemetry
 from pgdyno.lab.trial import Lab, Trial, begin_trial, bring_up, failed, interrupted
 from pgdyno.lab.trial_caveats import trial_caveats
-from pgdyno.server.witness import require_undisturbed
+from pgdyno.server.crash_detector import require_undisturbed
 from pgdyno.study.plan import Block
 from pgdyno.workload.server_log import LOG_CHECK, first_grave
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from pgdyno.errors import ServerError
 from pgdyno.lab.arm import Connection
-from pgdyno.server import os_cache
+from pgdyno.server import page_cache
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import READY_TIMEOUT_S, Cluster
+from pgdyno.server.live_directories import Run
 from pgdyno.server.restore import restore
 from pgdyno.server.running import Server
-from pgdyno.server.runs import Run
+from pgdyno.server.server_account import Account
 from pgdyno.server.snapshot import Snapshot
-from pgdyno.server.user import Account
 
 RECOVERY_TIMEOUT_S = 3600.0
 """A server replays some 50 to 500 MB of WAL a second, and there may be tens of GB of it."""
@@ -95,7 +95,7 @@ class BuildArm:
 
     def drop_cache(self) -> float:
         """Of the restored data, before the start."""
-        return os_cache.drop(self.run.data_dir)
+        return page_cache.drop(self.run.data_dir)
 
     def conninfo(self) -> str:
         """Of the workload's database."""

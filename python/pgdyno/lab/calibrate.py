@@ -15,8 +15,8 @@ from pgdyno.interruption import Interruption
 from pgdyno.lab.noise_history import Entry, machine_of
 from pgdyno.lab.study import Request, WatchFor, resume_study, start_study
 from pgdyno.server.build import Build
-from pgdyno.server.cache import Cache
-from pgdyno.server.find import system_builds
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.find_build import system_builds
 
 TITLE = "Calibration of this machine"
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from pgdyno.errors import UsageError
 from pgdyno.lab.wanted import Wanted
-from pgdyno.server.connections import connections_max
 from pgdyno.server.dsn import Dsn
-from pgdyno.server.remote import Remote
+from pgdyno.server.remote import Remote, connections_max
 from pgdyno.study.plan import Study
 
 OURS = 2

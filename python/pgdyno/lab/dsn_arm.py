@@ -19,11 +19,8 @@ from pgdyno.lab.dataset import pristine_name
 from pgdyno.lab.loading import Place, load_data
 from pgdyno.lab.progress import Load, Step, Warned, Watch
 from pgdyno.server.dsn import Dsn
-from pgdyno.server.holding import hold
-from pgdyno.server.local import free_for_data, local_postmaster
-from pgdyno.server.mark import HALF_MADE, lock_of
-from pgdyno.server.remote import Description, Remote
-from pgdyno.server.trial_copy import TrialCopy
+from pgdyno.server.ownership_marker import HALF_MADE, hold, lock_of
+from pgdyno.server.remote import Description, Remote, TrialCopy, free_for_data, local_postmaster
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
 from pgdyno.study.workload_parameters import WorkloadParameters

@@ -13,7 +13,7 @@ from pgdyno.drive.load import OnLoad, run_load
 from pgdyno.engine import Event
 from pgdyno.errors import DatasetError
 from pgdyno.interruption import Interruption
-from pgdyno.server.bounded import cancel
+from pgdyno.server.limited_connection import cancel
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.workload.choose import workload_of
 from pgdyno.workload.interface import Connect

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pgdyno.server.disk import locked
+from pgdyno.server.file_system import locked
 
 Entry = Mapping[str, Any]
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from pgdyno.errors import FetchError, ServerError, UsageError
 from pgdyno.lab.wanted import request_of
 from pgdyno.server.build import Build, read_build
-from pgdyno.server.cache import Cache
-from pgdyno.server.catalogue import known_catalogue
-from pgdyno.server.find import nearest_version, system_builds
-from pgdyno.server.settings.machine import this_machine
-from pgdyno.server.user import free_bytes
+from pgdyno.server.build_catalogue import known_catalogue
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.find_build import nearest_version, system_builds
+from pgdyno.server.server_account import free_bytes
+from pgdyno.server.settings.machine_resources import this_machine
 from pgdyno.server.version import Version, Wanted, is_version, parse_wanted
 from pgdyno.study.aa_plan import doubled_after, why_none
 from pgdyno.study.arm_spec import ArmSpec

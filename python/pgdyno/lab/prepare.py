@@ -21,12 +21,11 @@ from pgdyno.lab.progress import Warned, Watch
 from pgdyno.lab.trial_caveats import untested_version
 from pgdyno.lab.trying import require_starts
 from pgdyno.lab.wanted import Wanted, fit_schedule, resolve
-from pgdyno.server.cache import Cache
-from pgdyno.server.cores import usable_cores
+from pgdyno.server.cache_directory import Cache
 from pgdyno.server.datasets import Dataset
-from pgdyno.server.runs import Run
-from pgdyno.server.settings.machine import this_machine
-from pgdyno.server.user import free_bytes
+from pgdyno.server.live_directories import Run
+from pgdyno.server.server_account import free_bytes
+from pgdyno.server.settings.machine_resources import this_machine, usable_cores
 from pgdyno.study.aa_plan import aa_study, doubled_arms, why_none
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.checkpoint_windows import CHECKPOINT_TIMEOUT, timeout_s, with_window

@@ -15,9 +15,9 @@ from pgdyno.evidence.writer import Writer
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arm import Connection, LabArm
 from pgdyno.lab.progress import Step, Watch
-from pgdyno.server.prewarm import prewarm
-from pgdyno.server.settings.safety import safety
-from pgdyno.server.witness import keep_idle
+from pgdyno.server.crash_detector import keep_idle
+from pgdyno.server.page_cache import prewarm
+from pgdyno.server.settings.setting_safety import safety
 from pgdyno.study.plan import Study
 from pgdyno.workload.choose import workload_of
 from pgdyno.workload.interface import TrialChecks

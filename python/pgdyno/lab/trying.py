@@ -14,9 +14,9 @@ from pgdyno.interruption import Interruption
 from pgdyno.lab.dataset import init_options
 from pgdyno.lab.progress import Step, Watch
 from pgdyno.lab.wanted import Wanted
-from pgdyno.server.cache import Cache
+from pgdyno.server.build_catalogue import empty_cluster
+from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster
-from pgdyno.server.empty import empty_cluster
 from pgdyno.study.plan import Study
 
 

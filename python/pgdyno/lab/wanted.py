@@ -14,11 +14,11 @@ from pgdyno.errors import UsageError
 from pgdyno.lab.progress import Step, Warned, Watch
 from pgdyno.probe.server import EXTENSIONS, NEEDS_PRELOAD
 from pgdyno.server.build import Build
-from pgdyno.server.cache import Cache
-from pgdyno.server.catalogue import Catalogue, catalogue, compiled_differences
-from pgdyno.server.find import resolve_all
-from pgdyno.server.settings.machine import Machine
-from pgdyno.server.settings.profile import Fit, Requested, request
+from pgdyno.server.build_catalogue import Catalogue, catalogue, compiled_differences
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.find_build import resolve_all
+from pgdyno.server.settings.machine_resources import Machine
+from pgdyno.server.settings.settings_profile import Fit, Requested, request
 from pgdyno.server.version import parse_wanted
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study

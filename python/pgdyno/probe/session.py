@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from psycopg import sql
 
-from pgdyno.server.bounded import set_limit
+from pgdyno.server.limited_connection import set_limit
 from pgdyno.server.running import Connection
 
 APPLICATION_NAME = "pgdyno probe"

@@ -18,13 +18,12 @@ from pathlib import Path
 
 from pgdyno.errors import StartError, UsageError
 from pgdyno.server.build import Build
-from pgdyno.server.killed_postmaster import forget_program, note_program
-from pgdyno.server.process import launch, run_tool
+from pgdyno.server.live_directories import SocketDirectory
 from pgdyno.server.running import SUPERUSER, Server, last_words
-from pgdyno.server.settings.check import verify
-from pgdyno.server.settings.owned import BASE, config_text, refuse_owned
-from pgdyno.server.sockets import SocketDirectory
-from pgdyno.server.user import Account
+from pgdyno.server.server_account import Account
+from pgdyno.server.server_process import forget_program, launch, note_program, run_tool
+from pgdyno.server.settings.reserved_settings import BASE, config_text, refuse_owned
+from pgdyno.server.settings.setting_definition import verify
 
 INITDB_TIMEOUT_S = 300.0  # seconds on any disk that could carry a benchmark
 READY_TIMEOUT_S = 120.0  # a clean start takes well under one; allocating huge shared memory takes some

@@ -24,11 +24,11 @@ from typing import Any
 
 from pgdyno.errors import DatasetError
 from pgdyno.server.cluster import InitOptions
-from pgdyno.server.disk import locked, locked_if_free, publish
-from pgdyno.server.killed_postmaster import clear_after_kill
-from pgdyno.server.runs import end_postmaster
+from pgdyno.server.file_system import locked, locked_if_free, publish
+from pgdyno.server.live_directories import end_postmaster
+from pgdyno.server.server_account import Account
+from pgdyno.server.server_process import clear_after_kill
 from pgdyno.server.snapshot import Snapshot, from_manifest, take
-from pgdyno.server.user import Account
 
 _held: Counter[Path] = Counter()
 """The locks that this process holds, shared, and how often: to take one alone it would wait for itself."""

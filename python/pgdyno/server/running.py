@@ -17,10 +17,10 @@ from psycopg.conninfo import make_conninfo
 
 from pgdyno.errors import ConnectError, ServerError, StartError, in_one_line
 from pgdyno.interruption import stopping
-from pgdyno.server.bounded import connect
 from pgdyno.server.build import Build
-from pgdyno.server.process import STOP_SIGNALS, StopMode
-from pgdyno.server.sockets import PORT, SocketDirectory
+from pgdyno.server.limited_connection import connect
+from pgdyno.server.live_directories import PORT, SocketDirectory
+from pgdyno.server.server_process import STOP_SIGNALS, StopMode
 
 SUPERUSER = "pgdyno"
 STOP_TIMEOUT_S = 300.0  # a fast stop writes a checkpoint: all of shared_buffers, on a slow disk

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pgdyno.caveats import Code
 from pgdyno.lab.doctor.checked import Checked, disturbs, fine, unknown
-from pgdyno.server.catalogue import Catalogue
+from pgdyno.server.build_catalogue import Catalogue
 
 
 def engine(profile: str | None) -> Checked:

@@ -13,7 +13,7 @@ import psutil
 
 from pgdyno.probe.block_device import disk_of
 from pgdyno.probe.machine.tree import Tree
-from pgdyno.server.settings.machine import disk_kind
+from pgdyno.server.settings.machine_resources import disk_kind
 
 PAGE = bytes(8192)
 """A page, as pg_test_fsync writes."""

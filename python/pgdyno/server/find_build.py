@@ -1,4 +1,4 @@
-"""Which build a specification means.
+"""The build that a server specification names.
 
 A specification is a version (``18``: the newest 18 there is; ``17.5``, ``19beta1``: exactly that one),
 ``system`` (the newest release installed on this machine, else a pre-release), or a directory of binaries. For

@@ -1,4 +1,4 @@
-"""Safety: what a server's effective settings keep and what they give up, as badges.
+"""Safety of the effective settings of a server: what survives which crash, as badges.
 
 A pure function of the settings as ``SHOW`` spells them (``Server.effective``).
 """

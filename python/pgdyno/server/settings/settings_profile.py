@@ -1,4 +1,4 @@
-"""Profiles: named sets of settings, each with its source, and what an arm asks for in all."""
+"""Settings profiles: named sets of settings with their source, and all settings requested by an arm."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.errors import UsageError
-from pgdyno.server.settings.definition import Definition, validate
-from pgdyno.server.settings.machine import Machine
-from pgdyno.server.settings.owned import refuse_owned
+from pgdyno.server.settings.machine_resources import Machine
+from pgdyno.server.settings.reserved_settings import refuse_owned
+from pgdyno.server.settings.setting_definition import Definition, validate
 from pgdyno.server.version import Version
 from pgdyno.units import format_setting_size
 

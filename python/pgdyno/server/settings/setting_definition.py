@@ -1,4 +1,4 @@
-"""What one setting may be, by the server's own catalogue, and what a text means as its value.
+"""Definition of a setting in the catalogue of a server, validation of values, check after the start.
 
 The rules are those of PostgreSQL's ``guc.c``: units are case-sensitive, a bare number is in the setting's own
 unit, a fraction is allowed from version 12 on and rounded to that unit, booleans may be shortened.
@@ -12,9 +12,12 @@ import re
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from pgdyno.errors import UsageError
-from pgdyno.server.version import Version
+import psycopg
+
+from pgdyno.errors import StartError, UsageError
+from pgdyno.server.version import Version, version_of
 from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, format_duration, format_size, split_quantity
 
 Value = bool | int | float | str
@@ -200,3 +203,53 @@ def validate(
             definition.parse(text, version)
         except ValueError as error:
             raise UsageError(f"{name}={text}: {name} {error}") from None
+
+
+COLUMNS = (
+    "name, vartype, unit, min_val, max_val, enumvals, context, boot_val, category, short_desc, extra_desc"
+)
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+def definition(row: tuple[Any, ...]) -> Definition:
+    """From a row of COLUMNS."""
+    name, vartype, unit, low, high, enumvals, *rest = row
+    return Definition(name, vartype, unit or None, low, high, tuple(enumvals or ()), *rest)
+
+
+def verify(
+    connection: Connection, requested: Mapping[str, str], optional: Collection[str] = ()
+) -> tuple[dict[str, str], dict[str, str]]:
+    """All settings in effect, and those of ``optional`` that are not, each with the reason. Closes the
+    connection.
+
+    Raises StartError for a setting that is not in effect and not optional.
+    """
+    with connection:
+        version = version_of(connection)
+        rows = connection.execute(
+            f"select setting, pending_restart, current_setting(name, true), {COLUMNS} from pg_settings"
+        ).fetchall()
+    found = {row[3].lower(): row for row in rows}
+    dropped: dict[str, str] = {}
+    for name, text in requested.items():
+        row = found.get(name.lower())
+        reason = _unlike(row, text, version)
+        if reason is None:
+            continue
+        if name not in optional:
+            raise StartError(f"{name}={text} is not in effect on PostgreSQL {version}: {reason}")
+        dropped[name] = reason
+    return {row[3]: row[2] or "" for row in rows}, dropped
+
+
+def _unlike(row: tuple[Any, ...] | None, text: str, version: Version) -> str | None:
+    if row is None:
+        return "this server does not know it (is its library in shared_preload_libraries?)"
+    setting, pending_restart, shown = row[:3]
+    if pending_restart:
+        return "it waits for a restart"
+    if not definition(row[3:]).same(text, setting or "", version):
+        return f"the server has {shown}"
+    return None

@@ -1,4 +1,4 @@
-"""Running a package manager's ordinary client: quiet, in a directory of its own, with a time limit."""
+"""Runs the ordinary client of a package manager, quietly, in its own directory, with a time limit."""
 
 from __future__ import annotations
 

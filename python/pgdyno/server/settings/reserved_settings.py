@@ -1,4 +1,4 @@
-"""Settings that are pgdyno's own business, and those it always makes, so that every arm logs alike."""
+"""Settings reserved for pgdyno, and those that it always sets, so that every arm logs alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a server ran through a trial undisturbed: a connection that is held through it tells.
+"""Crash detector: a connection held through a trial, which a crash or restart would end.
 
 A server's processes share memory: when one crashes, PostgreSQL ends them all and starts anew at once. A
 driver whose clients were idle at that moment may not have seen it, and the log of a server that runs
@@ -10,7 +10,7 @@ from __future__ import annotations
 import psycopg
 
 from pgdyno.errors import ServerError
-from pgdyno.server.bounded import NoAnswer
+from pgdyno.server.limited_connection import NoAnswer
 from pgdyno.server.running import Connection
 
 

@@ -1,6 +1,4 @@
-"""What the standard library has no call for: flushing one file system, sharing blocks, locks that die with
-us.
-"""
+"""File-system calls that the standard library lacks: sync of one file system, locks, atomic publication."""
 
 from __future__ import annotations
 

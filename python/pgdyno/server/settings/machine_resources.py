@@ -1,4 +1,4 @@
-"""What the settings are fitted to: this machine's memory, cores and disk."""
+"""Resources of this machine that settings depend on: memory, cores, disk."""
 
 from __future__ import annotations
 
@@ -6,6 +6,32 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from pgdyno.study.cpu_partition import Core
+
+SYS = Path("/sys/devices/system/cpu")
+
+
+def usable_cores(sys: Path = SYS) -> list[Core]:
+    """Those of our own affinity mask. Where the kernel does not tell what they are part of, each is a
+    physical core.
+    """
+    return [
+        Core(
+            package=_number(sys / f"cpu{number}" / "topology" / "physical_package_id", 0),
+            core=_number(sys / f"cpu{number}" / "topology" / "core_id", number),
+            number=number,
+        )
+        for number in sorted(os.sched_getaffinity(0))
+    ]
+
+
+def _number(path: Path, otherwise: int) -> int:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return otherwise
+
 
 # Virtual disks say that they rotate unless somebody told them otherwise; what is under them is an SSD
 # nowadays.

@@ -1,23 +1,35 @@
-"""What a build says of itself when it runs: its settings, and how it was compiled. Asked once per build, then
-cached.
-"""
+"""Catalogue of a build: its settings and compile options, asked once from an empty cluster."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pgdyno.server.build import Build
-from pgdyno.server.cache import Cache
-from pgdyno.server.disk import locked
-from pgdyno.server.empty import empty_cluster
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.file_system import locked
 from pgdyno.server.running import Connection
-from pgdyno.server.settings.check import COLUMNS, definition
-from pgdyno.server.settings.definition import Definition
+from pgdyno.server.settings.setting_definition import COLUMNS, Definition, definition
+
+
+@contextlib.contextmanager
+def empty_cluster(
+    build: Build, cache: Cache, name: str, init: InitOptions | None = None
+) -> Iterator[Cluster]:
+    """A live directory called ``name`` as initdb left it, for as long as the block lasts; not written through
+    to the disk. Raises StartError.
+    """
+    with cache.run_room().open(name) as run:
+        cluster = Cluster(build, run.data_dir, cache.account, run.log_path)
+        cluster.initdb(replace(init or InitOptions(), sync=False))
+        yield cluster
+
 
 LAYOUT = 1
 COSTLY_OPTIONS = frozenset(

@@ -1,4 +1,4 @@
-"""Who the servers run as, and where their files may lie.
+"""The account that servers run as, and directories that it can reach.
 
 PostgreSQL refuses to run as root. As root pgdyno therefore runs its servers as the user behind sudo, else as
 ``postgres``, else as ``nobody``. That user must be able to reach the files: nothing that pgdyno did not

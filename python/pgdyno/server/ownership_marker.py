@@ -1,4 +1,4 @@
-"""What tells pgdyno's databases on a running server from everybody else's: what lacks it is never dropped.
+"""Ownership marker and advisory locks of pgdyno's databases on a running server.
 
 The mark is a comment: ``pgdyno {"purpose": …}``. A database has none at the moment of its creation, and we
 may be killed in that moment. So a database in the making is marked by what CREATE DATABASE itself can give
@@ -12,9 +12,41 @@ import hashlib
 import json
 import re
 import secrets
+import time
+from collections.abc import Callable
 from typing import Any
 
-from pgdyno.errors import UsageError
+import psycopg
+
+from pgdyno.errors import ConnectError, UsageError
+from pgdyno.server.crash_detector import keep_idle
+from pgdyno.server.running import Connection
+
+POLL_S = 0.2
+
+
+def hold(connection: Connection, number: int, while_waiting: Callable[[], None] = lambda: None) -> None:
+    """Takes the lock for as long as the connection lives. Such a lock is of the connection's database only.
+
+    ``while_waiting`` is called again and again while another has it; it may raise. Raises ConnectError.
+    """
+    try:
+        keep_idle(connection)
+        while connection.execute("select pg_try_advisory_lock(%s::bigint)", (number,)).fetchone() != (True,):
+            while_waiting()
+            time.sleep(POLL_S)  # pg_advisory_lock would wait better, but deaf to Ctrl-C and without a word
+    except psycopg.Error as error:
+        raise ConnectError(f"cannot take an advisory lock: {error}") from None
+
+
+def held_numbers(connection: Connection) -> set[int]:
+    """The numbers of all locks that anybody holds, in whatever database."""
+    found = connection.execute(
+        "select classid::bigint, objid::bigint from pg_locks where locktype = 'advisory' and objsubid = 1"
+        " and granted"
+    ).fetchall()
+    return {(high << 32) | low for high, low in found}
+
 
 NAME_BYTES_MAX = 63  # NAMEDATALEN - 1
 PREFIX = "pgdyno "

@@ -1,0 +1,200 @@
+"""Directories in use: live data directories and socket directories, and cleanup after dead owners.
+
+with runs.open("arm-0") as run:                  # a directory of one's own, kept for the whole study
+    restore(dataset.snapshot, run.data_dir, account)
+    with Cluster(build, run.data_dir, account, run.log_path).start(settings) as server: ...
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from pgdyno.server.file_system import locked, locked_if_free
+from pgdyno.server.server_account import Account
+from pgdyno.server.server_process import clear_after_kill
+
+PORT = 5432  # only a part of the socket's name: nothing listens on the network
+# A socket's path is at most 107 bytes (sun_path); we keep well below whatever TMPDIR says.
+SOCKET_PATH_BYTES_MAX = 107
+SOCKET_PREFIX = "pgdyno-socket-"
+UNFINISHED_S = 60.0
+"""A directory that is this old and still has the name that it is made under has lost its maker: giving it its
+final name takes milliseconds."""
+
+
+@dataclass(frozen=True)
+class SocketDirectory:
+    """The private directory in which one server's socket lies.
+
+    Its maker holds a lock on it for as long as it lives: that tells the dead ones from the living.
+    """
+
+    path: Path
+    lock: int  # a descriptor, open while the directory is there
+
+    @classmethod
+    def create(cls, account: Account) -> Self:
+        """A fresh directory that only the servers' user may enter, with a path short enough for a socket."""
+        # Locked under a name that no sweep looks for, and then renamed: there is no moment without a lock.
+        path = Path(tempfile.mkdtemp(prefix=f".{SOCKET_PREFIX}", dir=_parent(account)))
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        account.own(path)
+        return cls(path.rename(path.with_name(path.name[1:])), lock)
+
+    def settings(self) -> dict[str, str]:
+        """The settings that make a server listen here, and nowhere else."""
+        return {
+            "listen_addresses": "",
+            "port": str(PORT),
+            "unix_socket_directories": str(self.path),
+            "unix_socket_permissions": "0700",
+        }
+
+    def remove(self) -> None:
+        """Delete the directory with what the server left in it. Safe to call twice."""
+        if self.path.exists():
+            shutil.rmtree(self.path, ignore_errors=True)
+            if not self.path.exists():
+                os.close(self.lock)
+
+
+def sweep(account: Account) -> list[Path]:
+    """Remove the directories of pgdynos that are gone (``kill -9`` leaves them); returns these."""
+    return [path for path in _ours(account) if _remove_if_dead(path)]
+
+
+def _ours(account: Account) -> Iterator[Path]:
+    """Those of the servers' user: nobody else's directory is ever looked into. One that is still being made
+    may be ours yet; it counts only when it is too old for that.
+    """
+    parent = _parent(account)
+    for path in (*sorted(parent.glob(f"{SOCKET_PREFIX}*")), *sorted(parent.glob(f".{SOCKET_PREFIX}*"))):
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            continue
+        unfinished = path.name[0] == "."
+        owners = {account.uid, os.geteuid()} if unfinished else {account.uid}
+        if unfinished and time.time() - found.st_mtime < UNFINISHED_S:
+            continue
+        if path.is_dir() and not path.is_symlink() and found.st_uid in owners:
+            yield path
+
+
+def _remove_if_dead(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False  # it went by itself
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _parent(account: Account) -> Path:
+    parent = Path(tempfile.gettempdir())
+    too_long = len(os.fsencode(parent)) > SOCKET_PATH_BYTES_MAX - 40
+    return Path("/tmp") if too_long or not account.can_reach(parent / "x") else parent
+
+
+OWNER = "owner.lock"
+PREFIX = "run-"
+END_TIMEOUT_MS = 20_000
+
+
+@dataclass(frozen=True)
+class Run:
+    """One live directory: the data directory in it, and the server's log beside that."""
+
+    path: Path
+
+    @property
+    def data_dir(self) -> Path:
+        """For ``restore`` and ``Cluster``."""
+        return self.path / "data"
+
+    @property
+    def log_path(self) -> Path:
+        """For ``Cluster``: copy it into the evidence before the run ends."""
+        return self.path / "server.log"
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The live directories in one directory of the cache."""
+
+    room: Path
+    account: Account
+
+    @contextlib.contextmanager
+    def open(self, label: str) -> Iterator[Run]:
+        """A fresh directory, removed at the end. Its servers must be stopped by then."""
+        with locked(self.room / ".sweep.lock", shared=True):  # no sweep between the making and the locking
+            path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{label}-", dir=self.room))
+            owning = contextlib.ExitStack()
+            owning.enter_context(locked(path / OWNER))
+        if self.account.switch:
+            path.chmod(0o711)  # the servers' user passes through to its data directory
+        try:
+            with owning:
+                yield Run(path)
+        finally:
+            clear_after_kill(path / "data", self.account)
+            shutil.rmtree(path, ignore_errors=True)
+
+    def sweep(self, *, dry_run: bool = False) -> list[Path]:
+        """Stop the servers of owners that are gone and remove their directories; returns these."""
+        swept = []
+        with locked(self.room / ".sweep.lock"):
+            for path in sorted(self.room.glob(f"{PREFIX}*")):
+                with locked_if_free(path / OWNER) as free:
+                    if not free:
+                        continue
+                    swept.append(path)
+                    if not dry_run:
+                        end_postmaster(path / "data")
+                        clear_after_kill(path / "data", self.account)
+                        shutil.rmtree(path, ignore_errors=True)
+        return swept
+
+
+def end_postmaster(data_dir: Path) -> None:
+    """Stop at once the server that runs on that very directory, if one does; wait for its end.
+
+    The number in postmaster.pid may by now be another program's. A postmaster's working directory is its data
+    directory: only a process of which that is true is touched.
+    """
+    try:
+        pid = int((data_dir / "postmaster.pid").read_text().split("\n", 1)[0])
+        descriptor = os.pidfd_open(pid)
+    except (OSError, ValueError):
+        return
+    try:
+        if not Path(f"/proc/{pid}/cwd").samefile(data_dir):
+            return
+        for number in (signal.SIGQUIT, signal.SIGKILL):
+            signal.pidfd_send_signal(descriptor, number)
+            if select.select([descriptor], [], [], END_TIMEOUT_MS / 1000)[0]:
+                return
+    except OSError:
+        return  # it ended by itself
+    finally:
+        os.close(descriptor)

