@@ -40,7 +40,7 @@ from pgdyno.evidence.records import (
 )
 from pgdyno.evidence.writer import Writer
 from pgdyno.probe.host_counters import HostCounters
-from pgdyno.probe.sample import RUNNING, SERIES
+from pgdyno.probe.sampled_server import RUNNING, SERIES
 from pgdyno.probe.sampler import CHUNK_S
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study

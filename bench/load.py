@@ -17,7 +17,7 @@ from bench.figure import Figure, alone, compared, limited
 from bench.setting import Place, Sizes
 from bench.tpcc import load_specification
 from pgdyno.engine import Engine
-from pgdyno.probe.cpu import machine_cpu
+from pgdyno.probe.cpu_time import machine_cpu
 
 CONNECTIONS = 2
 ENGINE_SHARE_MAX = 0.20

@@ -28,7 +28,7 @@ from pgdyno.drive.run import run_drive
 from pgdyno.drive.specification import drive_specification
 from pgdyno.engine import Event
 from pgdyno.interruption import Interruption
-from pgdyno.probe.cpu import machine_cpu, server_cpu_s
+from pgdyno.probe.cpu_time import machine_cpu, server_cpu_s
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Driving, Slice
 from pgdyno.study.schedule import Role

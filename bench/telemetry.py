@@ -15,8 +15,7 @@ from bench.setting import Place, Sizes
 from pgdyno.engine import Engine, Event
 from pgdyno.evidence.events import slice_from
 from pgdyno.probe.host_counters import HostCounters
-from pgdyno.probe.sample import sample, sample_waits
-from pgdyno.probe.sampled_server import Target
+from pgdyno.probe.sampled_server import Target, sample, sample_waits
 from pgdyno.probe.sampler import Sampler
 
 CLIENTS = (8, 64)

@@ -36,7 +36,7 @@ from pgdyno.estimate import Better
 from pgdyno.evidence.reader import Evidence
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import Progress, Watch
-from pgdyno.lab.study import Request, start_study
+from pgdyno.lab.study_runner import Request, start_study
 from pgdyno.server.find_build import system_builds
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import only_case

@@ -11,7 +11,7 @@ import pytest
 
 from pgdyno.drive.specification import drive_specification
 from pgdyno.engine import Engine, Event, build_info
-from pgdyno.lab.loading import Place, load_specification
+from pgdyno.lab.dataset_loading import Place, load_specification
 from pgdyno.server.running import Connection, Server
 from pgdyno.study.plan import Driving, Slice
 from pgdyno.study.tpcc_parameters import TpccParameters

@@ -17,7 +17,7 @@ from pgdyno.evidence.records import Ending
 from pgdyno.interruption import Interruption
 from pgdyno.lab.noise_history import History, history_path
 from pgdyno.lab.progress import BlockBegan, Progress, Watch
-from pgdyno.lab.study import Request, resume_study, start_study
+from pgdyno.lab.study_runner import Request, resume_study, start_study
 from pgdyno.report import csv_format, html_format, json_format, markdown_format
 from pgdyno.report.study_report import build_study
 from pgdyno.server.build import Build

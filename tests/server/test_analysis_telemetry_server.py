@@ -16,7 +16,7 @@ from ok_trial import ok_trial
 from pgdyno.analysis.telemetry.counters import RESET
 from pgdyno.analysis.telemetry.trial_telemetry import Telemetry, of_trial
 from pgdyno.evidence.records import Moment, Reading, Slice, Trial
-from pgdyno.probe.server import PROBES, read
+from pgdyno.probe.server_probes import PROBES, read
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.running import Connection, Server

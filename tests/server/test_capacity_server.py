@@ -13,7 +13,7 @@ from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Ending, TrialStatus
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import Progress, Watch
-from pgdyno.lab.study import Request, start_study
+from pgdyno.lab.study_runner import Request, start_study
 from pgdyno.report.study_report import build_study
 from pgdyno.server.build import Build
 from pgdyno.study.arm_spec import parse_arms

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from pgdyno.errors import StartError
+from pgdyno.lab.preflight import require_starts
 from pgdyno.lab.progress import Step
-from pgdyno.lab.trying import require_starts
 from pgdyno.server.build import Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.server_account import server_account

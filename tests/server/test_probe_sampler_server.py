@@ -16,9 +16,8 @@ import psycopg
 import pytest
 
 from pgdyno.probe.host_counters import HostCounters
-from pgdyno.probe.sampled_server import Target
+from pgdyno.probe.sampled_server import Chunk, Ending, Target
 from pgdyno.probe.sampler import Sampler
-from pgdyno.probe.series import Chunk, Ending
 from pgdyno.server.cluster import Cluster
 from pgdyno.server.running import Connection, Server
 

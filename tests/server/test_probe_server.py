@@ -13,12 +13,11 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from server_of_major import build_of
 
-from pgdyno.probe import server as probe_server
-from pgdyno.probe.clients import find_clients
-from pgdyno.probe.cpu import scheduled
-from pgdyno.probe.reading import Reading
-from pgdyno.probe.sample import COUNTERS, GAUGES, SERIES, sample, sample_waits
-from pgdyno.probe.server import PROBES, STATTUPLE_TIMEOUT_S, read
+from pgdyno.probe import server_probes as probe_server
+from pgdyno.probe.cpu_time import scheduled
+from pgdyno.probe.probe_session import Reading
+from pgdyno.probe.sampled_server import COUNTERS, GAUGES, SERIES, sample, sample_waits
+from pgdyno.probe.server_probes import PROBES, STATTUPLE_TIMEOUT_S, find_clients, read
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.running import Connection, Server

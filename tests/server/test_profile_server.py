@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgdyno.probe.profile import ProfileError, Profiler
+from pgdyno.probe.perf_profiler import ProfileError, Profiler
 from pgdyno.server.running import Server
 
 BUSY = "SELECT count(*) FROM generate_series(1, 2000000) AS i WHERE i % 7 = 3"

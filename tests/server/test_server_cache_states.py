@@ -13,9 +13,8 @@ import pytest
 from server_of_major import build_of
 
 from pgdyno.errors import ServerError
-from pgdyno.lab.build_arm import BuildArm
-from pgdyno.probe.sample import sample, sample_waits
-from pgdyno.probe.sampled_server import Target
+from pgdyno.lab.arms import BuildArm
+from pgdyno.probe.sampled_server import Target, sample, sample_waits
 from pgdyno.probe.sampler import Sampler
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster, InitOptions

@@ -20,9 +20,9 @@ from pgdyno.errors import ConnectError, PgdynoError
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Ending
 from pgdyno.interruption import Interruption
-from pgdyno.lab import driving
+from pgdyno.lab import trial_driving
 from pgdyno.lab.progress import Watch
-from pgdyno.lab.study import Request, start_study
+from pgdyno.lab.study_runner import Request, start_study
 from pgdyno.server.running import Server
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.cases import only_case
@@ -62,7 +62,7 @@ def crashes_at_the_end(mortal: Server, monkeypatch: pytest.MonkeyPatch) -> Serve
         crash(mortal)
         return run
 
-    for module in (driving, drive_command):
+    for module in (trial_driving, drive_command):
         monkeypatch.setattr(module, "run_drive", driven)
     return mortal
 

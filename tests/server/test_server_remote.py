@@ -13,8 +13,8 @@ from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
 from pgdyno.errors import ConnectError, DatasetError, DiskFullError, UsageError
-from pgdyno.lab.connections import OURS, require_connections
 from pgdyno.lab.dsn_arm import require_room
+from pgdyno.lab.preflight import OURS, require_connections
 from pgdyno.server import ownership_marker
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.limited_connection import READ_ROWS_MAX, ReadLimitExceeded

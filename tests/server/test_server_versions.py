@@ -10,7 +10,7 @@ import pytest
 from server_of_major import build_of
 
 from pgdyno.errors import StartError
-from pgdyno.probe.autovacuum import autovacuum_runs
+from pgdyno.probe.server_probes import autovacuum_runs
 from pgdyno.server.build_catalogue import catalogue, compiled_differences
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster, InitOptions

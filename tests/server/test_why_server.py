@@ -22,9 +22,8 @@ from pgdyno.evidence.reader import joined
 from pgdyno.evidence.records import Ending, Executed, Interval, Series
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import Progress, Watch
-from pgdyno.lab.study import Request, start_study
-from pgdyno.probe.sample import sample, sample_waits
-from pgdyno.probe.sampled_server import Target
+from pgdyno.lab.study_runner import Request, start_study
+from pgdyno.probe.sampled_server import Target, sample, sample_waits
 from pgdyno.probe.sampler import Sampler, monotonic_of
 from pgdyno.report.case_report import Report
 from pgdyno.server.build import Build

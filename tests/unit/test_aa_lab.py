@@ -14,7 +14,7 @@ from test_study import make_study
 from pgdyno.analysis.comparison.measurement_noise import read_noise
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.writer import Writer
-from pgdyno.lab.aa import load_of, with_aa
+from pgdyno.lab.aa_blocks import load_of, with_aa
 from pgdyno.lab.prepare import Prepared
 from pgdyno.lab.trial import Lab
 from pgdyno.study.aa_plan import aa_study

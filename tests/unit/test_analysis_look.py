@@ -16,8 +16,8 @@ from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
 from pgdyno.analysis.statistics.effect import Method, student
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Ending
-from pgdyno.lab.looking import looks_into
 from pgdyno.lab.progress import Looked, Progress
+from pgdyno.lab.study_blocks import interim_analysis_of
 from pgdyno.lab.trial import Lab
 from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
@@ -58,7 +58,7 @@ def test_a_case_is_looked_at_by_itself(tmp_path: Path) -> None:
     clear = Synthetic(stops_on_verdict=True, levels={"clients": "1"})
     noisy = Synthetic(stops_on_verdict=True, levels={"clients": "8"}, effects=(1.0, 1.03), noise=0.2)
     write_study(path, clear, noisy)
-    look = looks_into(path)
+    look = interim_analysis_of(path)
     said: list[Progress] = []
     labs = [cast(Lab, SimpleNamespace(case=case, watch=said.append)) for case in (0, 1)]
     assert [look(lab, 12.0) for lab in labs] == [True, False]

@@ -20,29 +20,26 @@ from pgdyno.cli import doctor as command
 from pgdyno.cli.main import run
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.writer import Writer
-from pgdyno.lab.doctor import attendance, programs
-from pgdyno.lab.doctor.attendance import Attendance, servers_of, watch_s_of
-from pgdyno.lab.doctor.examine import (
+from pgdyno.lab.doctor import examination
+from pgdyno.lab.doctor.examination import (
     AFTER,
     BEFORE,
     DURING,
     RESUMED,
+    StudyExamination,
     caveats_after,
     caveats_of,
     examine,
     passing,
+    servers_of,
+    watch_s_of,
 )
-from pgdyno.lab.doctor.shared_memory import ServerMemory
+from pgdyno.lab.doctor.memory_checks import ServerMemory
 from pgdyno.lab.prepare import Prepared
 from pgdyno.lab.progress import Progress, Warned
-from pgdyno.probe.machine.clock import Clock
-from pgdyno.probe.machine.disk import Disk, Syncs
-from pgdyno.probe.machine.kernel import Kernel
-from pgdyno.probe.machine.limits import Limits
-from pgdyno.probe.machine.load import Counters, Load
-from pgdyno.probe.machine.memory import Memory
-from pgdyno.probe.machine.processor import Processor
-from pgdyno.probe.machine.state import State
+from pgdyno.probe.disks import Disk, Syncs
+from pgdyno.probe.machine_facts import Clock, Kernel, Limits, Memory, Processor
+from pgdyno.probe.machine_state import Counters, Load, State
 from pgdyno.report.background_tables import machine
 from pgdyno.server.build_catalogue import Catalogue
 from pgdyno.study.arm_spec import ArmSpec
@@ -147,7 +144,7 @@ def test_a_disturbance_raises_one_caveat_with_its_numbers(
 
 CODES_OF_THE_DOCTOR = {
     Code[name]
-    for path in Path(attendance.__file__).parent.glob("*.py")
+    for path in Path(examination.__file__).parent.glob("*.py")
     if path.stem != "programs"
     for name in re.findall(r"Code\.([A-Z_]+)", path.read_text("utf-8"))
 }
@@ -325,10 +322,10 @@ def test_the_doctor_writes_into_the_evidence_before_and_after(
         asked.append((watch_s, data_path, sync_s))
         return states[len(asked) - 1]
 
-    monkeypatch.setattr(attendance, "examine_machine", given)
+    monkeypatch.setattr(examination, "examine_machine", given)
     seen: list[Progress] = []
     with Writer.resume(path) as writer:
-        doctor = Attendance.begin(writer, [study(), study()], tmp_path, seen.append)
+        doctor = StudyExamination.begin(writer, [study(), study()], tmp_path, seen.append)
         doctor.end()
     assert asked == [(pytest.approx(0.6), tmp_path, pytest.approx(0.3))] * 2
     assert [one.text for one in seen if isinstance(one, Warned)] == [
@@ -350,10 +347,10 @@ def test_a_study_that_goes_on_is_told_only_what_is_new(
     path = tmp_path / "study.sqlite"
     write_study(path, Synthetic(blocks=2))
     busy = like(load={"others": 0.3}, processor={"smt": True})
-    monkeypatch.setattr(attendance, "examine_machine", lambda *_: busy)
+    monkeypatch.setattr(examination, "examine_machine", lambda *_: busy)
     with Writer.resume(path) as writer:
         known = frozenset({Code.SMT})
-        Attendance.begin(writer, [study()], tmp_path, lambda _: None, known).end()
+        StudyExamination.begin(writer, [study()], tmp_path, lambda _: None, known).end()
     with Evidence(path) as evidence:
         (caveat,) = evidence.caveats(0)
         states = evidence.study(0).host["states"]
@@ -370,10 +367,10 @@ def test_a_machine_that_cannot_be_read_costs_nobody_a_study(
     def fails(*_: object) -> State:
         raise ValueError("a line of /proc that nobody knows")
 
-    monkeypatch.setattr(attendance, "examine_machine", fails)
+    monkeypatch.setattr(examination, "examine_machine", fails)
     seen: list[Progress] = []
     with Writer.resume(path) as writer:
-        Attendance.begin(writer, [study()], tmp_path, seen.append).end()
+        StudyExamination.begin(writer, [study()], tmp_path, seen.append).end()
     with Evidence(path) as evidence:
         assert "states" not in evidence.study(0).host
         assert not evidence.caveats(0)
@@ -392,9 +389,9 @@ def test_whoever_stops_a_study_does_not_wait_for_the_doctor(
         asked.append(watch_s)
         return QUIET
 
-    monkeypatch.setattr(attendance, "examine_machine", given)
+    monkeypatch.setattr(examination, "examine_machine", given)
     with Writer.resume(path) as writer:
-        Attendance.begin(writer, [study(budget_s=3600.0)], tmp_path, lambda _: None).end(promptly=True)
+        StudyExamination.begin(writer, [study(budget_s=3600.0)], tmp_path, lambda _: None).end(promptly=True)
     assert asked == [2.0, 0.2]
 
 
@@ -452,7 +449,7 @@ def found(monkeypatch: pytest.MonkeyPatch, cache: Path, state: State) -> None:
     """By a command that looks at no machine, and has no cache."""
     place = SimpleNamespace(root=cache)
     monkeypatch.setattr(command, "Cache", SimpleNamespace(open=lambda: place))
-    monkeypatch.setattr(command, "_programs", lambda _: [programs.engine("release")])
+    monkeypatch.setattr(command, "_programs", lambda _: [examination.engine("release")])
     monkeypatch.setattr(command, "examine_machine", lambda *_: state)
 
 
@@ -494,22 +491,24 @@ def test_a_server_says_itself_whether_it_was_built_for_debugging(
     cflags: str, assertions: str | None, flags: str | None
 ) -> None:
     initial = {} if assertions is None else {"debug_assertions": assertions}
-    checked = programs.server("17.5 (system)", Catalogue("PostgreSQL 17.5", {"CFLAGS": cflags}, {}, initial))
+    checked = examination.server(
+        "17.5 (system)", Catalogue("PostgreSQL 17.5", {"CFLAGS": cflags}, {}, initial)
+    )
     assert (checked.caveat.parameters["flags"] if checked.caveat else None) == flags
 
 
 def test_servers_are_told_together_but_for_those_that_disturb() -> None:
     good = Catalogue("", {"CFLAGS": "-O2"}, {}, {})
     bad = Catalogue("", {"CFLAGS": "-O0"}, {}, {})
-    found = programs.servers({"17": good, "18": good, "19": bad, "20": None})
+    found = examination.servers({"17": good, "18": good, "19": bad, "20": None})
     assert [(one.found, one.about) for one in found] == [
         ("disturbs", "server 19"),
         ("fine", "servers that are here"),
     ]
     assert found[1].text == "2 not built for debugging, 1 not asked yet"
-    assert [one.found for one in programs.servers({"20": None})] == ["unknown"]
-    assert programs.engine("debug").caveat == Caveat(Code.DEBUG_ENGINE)
-    assert programs.engine(None).found == "unknown"
+    assert [one.found for one in examination.servers({"20": None})] == ["unknown"]
+    assert examination.engine("debug").caveat == Caveat(Code.DEBUG_ENGINE)
+    assert examination.engine(None).found == "unknown"
 
 
 def test_the_guide_has_every_finding_with_its_remedy() -> None:

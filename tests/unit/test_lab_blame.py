@@ -20,9 +20,9 @@ from pgdyno.evidence.records import STOPPED_BY, BlockStatus
 from pgdyno.evidence.writer import Writer
 from pgdyno.lab import block as lab_block
 from pgdyno.lab.block import run_block
-from pgdyno.lab.judge import outcome_of
 from pgdyno.lab.progress import Warned
 from pgdyno.lab.trial import Lab, Trial
+from pgdyno.lab.trial_outcome import outcome_of
 from pgdyno.study.plan import Block
 
 WHY = "18.4 (embedded) did not start: FATAL: WAL streaming requires wal_level"

@@ -15,7 +15,7 @@ from pgdyno.evidence import records
 from pgdyno.evidence.records import Outcome, TrialStatus
 from pgdyno.lab import block
 from pgdyno.lab.block import Trial
-from pgdyno.lab.judge import judge, outcome_of
+from pgdyno.lab.trial_outcome import judge_trial, outcome_of
 from pgdyno.workload.check import Check
 
 WITNESS = cast(Any, SimpleNamespace(execute=lambda _: None))
@@ -27,7 +27,7 @@ def judged(monkeypatch: pytest.MonkeyPatch, error: Exception) -> Outcome:
     def judge(*_: object, **__: object) -> Outcome:
         raise error
 
-    monkeypatch.setattr(block, "judge", judge)
+    monkeypatch.setattr(block, "judge_trial", judge)
     return block._judged(Trial(ARM, 1, CHECKS, witness=WITNESS), Outcome(TrialStatus.OK, 1.0), Run(), 0)
 
 
@@ -95,7 +95,7 @@ def test_the_log_of_a_search_is_not_held_against_the_trial_after_it() -> None:
 
     arm = cast(Any, SimpleNamespace(connect=None, log=lambda: "sought found", effective=dict))
     checks = cast(Any, SimpleNamespace(end=end))
-    outcome = judge(Outcome(TrialStatus.OK, 1.0), arm, run_of(DONE, 0), 0, checks, len("sought "))
+    outcome = judge_trial(Outcome(TrialStatus.OK, 1.0), arm, run_of(DONE, 0), 0, checks, len("sought "))
     assert [check.detail for check in outcome.checks] == ["found"]
 
 

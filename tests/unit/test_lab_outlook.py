@@ -9,7 +9,7 @@ import pytest
 from test_server_find import build
 
 from pgdyno.cli.study_plan import as_json, lines
-from pgdyno.lab.outlook import AT_RUN_TIME, outlook, would_get
+from pgdyno.lab.study_forecast import AT_RUN_TIME, study_forecast, would_get
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.server_account import Account
 from pgdyno.server.version import Version, parse_wanted
@@ -60,7 +60,7 @@ def test_lists_are_read_as_they_are_and_nobody_is_asked(cache: Cache) -> None:
 
 def test_a_study_is_forecast_from_its_repeats(cache: Cache) -> None:
     file = read_study((STUDIES / "edb-2020-tproc-c-12-vs-13.toml").read_text(), "edb")
-    found = outlook(file, cache, MACHINE)
+    found = study_forecast(file, cache, MACHINE)
     assert (len(found.cases), found.blocks, found.trials) == (16, 5, 160)
     assert found.total_s == 5 * pass_s(found.cases, MACHINE) > 160 * 3900
     # 2000 warehouses on each of two servers, and a live copy of one case's two arms.
@@ -102,7 +102,7 @@ run = {warmup = "2s", window = "4s", repeats = 12}
 def test_the_hidden_blocks_and_what_they_take_are_told(cache: Cache, changed: str, words: str) -> None:
     text = TWO_CASES.replace("repeats = 12", "") if "repeats" in changed else TWO_CASES
     file = read_study(text.replace("run = {", f"run = {{{changed} ").replace(", }", "}"), "two")
-    found = outlook(file, cache, MACHINE)
+    found = study_forecast(file, cache, MACHINE)
     assert words in "\n".join(lines(file, found, []))
     run = [doubled_after(case.study, block) for case in found.cases for block in range(found.blocks)]
     assert found.aa_blocks == len(run) - run.count(None) == as_json(file, found, [])["aa_blocks"]
@@ -114,7 +114,7 @@ def test_the_hidden_blocks_and_what_they_take_are_told(cache: Cache, changed: st
 def test_a_study_with_a_budget_takes_it_and_no_more(cache: Cache) -> None:
     text = (STUDIES / "templates" / "upgrade.toml").read_text().replace("repeats = 8", 'budget = "30min"')
     file = read_study(text, "upgrade")
-    found = outlook(file, cache, MACHINE)
+    found = study_forecast(file, cache, MACHINE)
     assert found.total_s == 1800
     assert found.blocks == int(1800 / found.pass_s)
     assert "30 min, the budget" in "\n".join(lines(file, found, []))
@@ -122,7 +122,7 @@ def test_a_study_with_a_budget_takes_it_and_no_more(cache: Cache) -> None:
 
 def test_a_study_by_transactions_says_so(cache: Cache) -> None:
     file = read_study((STUDIES / "moppel-2022-a-billion-transactions.toml").read_text(), "billion")
-    found = outlook(file, cache, MACHINE)
+    found = study_forecast(file, cache, MACHINE)
     told = "\n".join(lines(file, found, []))
     assert "10 min warm-up, then 125\u00a0000\u00a0000 transactions per client" in told
     assert as_json(file, found, [])["cases"][0]["window_s"] is None
@@ -134,7 +134,7 @@ def test_a_study_that_searches_for_its_capacity_is_forecast_with_its_searches(ca
         read_study(text, "upgrade")
         for text in (plain, plain.replace("[run]", '[run]\ncapacity = "p99 < 20ms"'))
     ]
-    without, found = (outlook(file, cache, MACHINE) for file in files)
+    without, found = (study_forecast(file, cache, MACHINE) for file in files)
     study = found.cases[0].study
     assert (without.search_s, study.slice_s, study.discard_s, len(study.arms)) == (0.0, 1.0, 0.05, 3)
     # The closed loop for two seconds, then nine steps with 1300 transactions at 0.7 of 300 per core.

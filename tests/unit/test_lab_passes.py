@@ -12,9 +12,9 @@ from test_study import make_study
 from pgdyno.evidence.records import BlockStatus, Ending
 from pgdyno.interruption import Interruption
 from pgdyno.lab import block as lab_block
-from pgdyno.lab import run
+from pgdyno.lab import study_blocks
 from pgdyno.lab.progress import BlockEnded
-from pgdyno.lab.run import run_study
+from pgdyno.lab.study_blocks import run_study
 from pgdyno.lab.trial import Lab
 from pgdyno.study.plan import Block, blocks_of
 
@@ -25,7 +25,7 @@ class Played:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, failing: Sequence[int] = ()) -> None:
         self.ran: list[tuple[int, int]] = []
         self.failing = failing
-        monkeypatch.setattr(run, "run_block", self.block)
+        monkeypatch.setattr(study_blocks, "run_block", self.block)
 
     def block(self, lab: Lab, block: Block) -> BlockStatus:
         self.ran.append((lab.case, block.index))
@@ -108,7 +108,7 @@ def test_a_study_that_is_to_stop_at_a_failure_stops(monkeypatch: pytest.MonkeyPa
 
 def test_time_that_is_spent_ends_all_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(monkeypatch)
-    monkeypatch.setattr(run.time, "monotonic", iter(range(0, 10_000, 50)).__next__)
+    monkeypatch.setattr(study_blocks.time, "monotonic", iter(range(0, 10_000, 50)).__next__)
     # A block takes 50 s, and both cases together have 120 s: of a third one not even half would fit.
     assert run_study(labs([9, 9]), undecided) is Ending.BUDGET
     assert len(played.ran) == 2
@@ -156,7 +156,7 @@ def test_where_there_is_one_look_only_nobody_looks(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
 ) -> None:
     played = Played(monkeypatch)
-    monkeypatch.setattr(run, "run_in_sequence", lambda *_: BlockStatus.DONE)
+    monkeypatch.setattr(study_blocks, "run_in_sequence", lambda *_: BlockStatus.DONE)
     deciding = Deciding(played, after=[1])
     blocks = int(str(changes.pop("blocks_max", 8)))
     assert run_study(labs([blocks], **changes), deciding) is Ending.BLOCKS

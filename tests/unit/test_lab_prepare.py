@@ -16,12 +16,11 @@ from pgdyno.cli.measuring import why_no_block_counts
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.evidence.records import Arm, TrialStatus
 from pgdyno.evidence.writer import Writer
-from pgdyno.lab import wanted
-from pgdyno.lab.connections import require_connections
+from pgdyno.lab import preflight
+from pgdyno.lab.preflight import fit_schedule, request_of, require_connections
 from pgdyno.lab.prepare import Prepared
-from pgdyno.lab.study import require_comparable
-from pgdyno.lab.wanted import fit_schedule, request_of
-from pgdyno.probe.host import describe_host
+from pgdyno.lab.study_runner import require_comparable
+from pgdyno.probe.host_facts import describe_host
 from pgdyno.server.build import Build
 from pgdyno.server.build_catalogue import Catalogue
 from pgdyno.server.find_build import Resolved
@@ -157,15 +156,15 @@ def test_two_builds_of_one_version_are_each_asked_and_compared(monkeypatch: pyte
     version = Version(19, 0, "devel")
     old, new = (Build("system", version, Path(f"/{name}/bin"), "", "") for name in ("old", "new"))
     flags = {old: "-O2", new: "-O3"}
-    monkeypatch.setattr(wanted, "resolve_all", lambda *_, **__: Resolved((old, new), (), ()))
+    monkeypatch.setattr(preflight, "resolve_all", lambda *_, **__: Resolved((old, new), (), ()))
     monkeypatch.setattr(
-        wanted,
+        preflight,
         "catalogue",
         lambda build, _: Catalogue("", {"CFLAGS": flags[build]}, {}, {"of": flags[build]}),
     )
     cache, caveats = cast(Any, SimpleNamespace(store=lambda **_: None)), []
     asked = study(["/old/bin", "/new/bin"], 2)
-    found = wanted.resolve(asked, cache, MACHINE, lambda _: None, caveats)
+    found = preflight.resolve(asked, cache, MACHINE, lambda _: None, caveats)
     assert [found[index].catalogue.initial["of"] for index in (0, 1)] == ["-O2", "-O3"]
     (caveat,) = caveats
     assert caveat.code is Code.BUILDS_DIFFER

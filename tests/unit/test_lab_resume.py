@@ -17,7 +17,7 @@ from pgdyno.analysis.statistics.effect import Method
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Ending
 from pgdyno.interruption import Interruption
-from pgdyno.lab import study as lab_study
+from pgdyno.lab import study_runner as lab_study
 from pgdyno.lab.trial import Lab
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import build_study
@@ -42,8 +42,8 @@ def resumed(path: Path, minutes: float | None, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(lab_study, "prepare", made_ready)
     monkeypatch.setattr(lab_study, "require_comparable", lambda *_: None)
     monkeypatch.setattr(lab_study, "_measure", lambda *_: Ending.BUDGET)
-    monkeypatch.setattr(lab_study.aa, "with_aa", lambda labs, *_: labs)
-    monkeypatch.setattr(lab_study.aa, "remember", lambda *_: None)
+    monkeypatch.setattr(lab_study.aa_blocks, "with_aa", lambda labs, *_: labs)
+    monkeypatch.setattr(lab_study.aa_blocks, "remember", lambda *_: None)
     with Interruption() as interruption:
         lab_study.resume_study(path, minutes, nobody, interruption)
 

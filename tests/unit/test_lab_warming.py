@@ -14,7 +14,7 @@ from pgdyno.evidence.events import interval_from
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Block, BlockStatus, Outcome, TrialStatus
 from pgdyno.evidence.writer import Writer
-from pgdyno.lab.warming import RESUMED_BLOCKS_MAX, Rates, WarmUp, rates_so_far
+from pgdyno.lab.warm_up import RESUMED_BLOCKS_MAX, Rates, WarmUp, rates_so_far
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
 from pgdyno.study.tpcc_parameters import TpccParameters

@@ -12,16 +12,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pgdyno.probe import cpu
+from pgdyno.probe import cpu_time
 
 
 def test_where_processes_have_no_clock_the_kernels_ticks_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: int) -> float:
         raise OSError(22, "Invalid argument")
 
-    monkeypatch.setattr("pgdyno.probe.cpu.time.clock_gettime", refuse)
+    monkeypatch.setattr("pgdyno.probe.cpu_time.time.clock_gettime", refuse)
     before = psutil.Process().cpu_times()
-    found_s = cpu.process_cpu_s(os.getpid())
+    found_s = cpu_time.process_cpu_s(os.getpid())
     after = psutil.Process().cpu_times()
     assert 0 < before.user + before.system <= found_s <= after.user + after.system
 
@@ -41,7 +41,7 @@ WORK = "for _ in range(2_000_000): pass"
 
 def test_both_sources_agree() -> None:
     with a_process_that_has_worked(WORK) as pid:
-        assert cpu.process_cpu_s(pid) == pytest.approx(cpu._ticks_s(pid), abs=0.05)
+        assert cpu_time.process_cpu_s(pid) == pytest.approx(cpu_time._ticks_s(pid), abs=0.05)
 
 
 def test_all_threads_of_a_process_count() -> None:
@@ -54,43 +54,43 @@ thread.start()
 thread.join()
 """
     with a_process_that_has_worked(work) as pid:
-        assert cpu.process_cpu_s(pid) == pytest.approx(cpu._ticks_s(pid), abs=0.05)
+        assert cpu_time.process_cpu_s(pid) == pytest.approx(cpu_time._ticks_s(pid), abs=0.05)
 
 
 def test_a_process_that_has_ended_has_used_nothing_more() -> None:
-    assert cpu.process_cpu_s(2**22 + 1) == 0.0  # beyond the largest that the kernel gives
+    assert cpu_time.process_cpu_s(2**22 + 1) == 0.0  # beyond the largest that the kernel gives
 
 
 def test_children_are_found_with_and_without_the_kernels_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with a_process_that_has_worked(WORK) as pid:
-        assert pid in cpu.child_pids(os.getpid())
-        monkeypatch.setattr(cpu, "PROC", tmp_path)
-        assert pid in cpu.child_pids(os.getpid())
+        assert pid in cpu_time.child_pids(os.getpid())
+        monkeypatch.setattr(cpu_time, "PROC", tmp_path)
+        assert pid in cpu_time.child_pids(os.getpid())
 
 
 def test_a_servers_cpu_is_that_of_its_children_too() -> None:
-    before_s = cpu.server_cpu_s(os.getpid())
+    before_s = cpu_time.server_cpu_s(os.getpid())
     with a_process_that_has_worked(WORK) as pid:
-        child_s, ours_s = cpu.process_cpu_s(pid), cpu.server_cpu_s(os.getpid()) - before_s
+        child_s, ours_s = cpu_time.process_cpu_s(pid), cpu_time.server_cpu_s(os.getpid()) - before_s
         assert ours_s >= child_s > 0
-    assert cpu.server_cpu_s(os.getpid()) - before_s >= child_s - 0.02  # it is reaped, in ticks
+    assert cpu_time.server_cpu_s(os.getpid()) - before_s >= child_s - 0.02  # it is reaped, in ticks
 
 
 def test_a_server_that_is_gone_is_told() -> None:
     with pytest.raises(ProcessLookupError):
-        cpu.server_cpu_s(2**22 + 1)
+        cpu_time.server_cpu_s(2**22 + 1)
 
 
 def test_what_the_scheduler_counted_is_summed_over_the_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu, "PROC", tmp_path)
+    monkeypatch.setattr(cpu_time, "PROC", tmp_path)
     for pid, counted in ((7, "1500000000 250000000 12"), (8, "500000000 750000000 3")):
         (tmp_path / str(pid)).mkdir()
         (tmp_path / str(pid) / "schedstat").write_text(f"{counted}\n")
-    assert cpu.scheduled([7, 8]) == cpu.Scheduled(on_cpu_s=2.0, ready_s=1.0)
-    assert cpu.scheduled([7, 9]) is None  # one is gone: the sum would fall
+    assert cpu_time.scheduled([7, 8]) == cpu_time.Scheduled(on_cpu_s=2.0, ready_s=1.0)
+    assert cpu_time.scheduled([7, 9]) is None  # one is gone: the sum would fall
     (tmp_path / "8" / "schedstat").write_text("")
-    assert cpu.scheduled([7, 8]) is None  # a kernel that does not count
+    assert cpu_time.scheduled([7, 8]) is None  # a kernel that does not count

@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pgdyno.lab.telemetry import ON_CPU, READY
-from pgdyno.probe import block_device, host_counters
-from pgdyno.probe import host as probe_host
-from pgdyno.probe.cpu import machine_cpu
+from pgdyno.lab.trial_telemetry_collection import ON_CPU, READY
+from pgdyno.probe import disks, host_counters
+from pgdyno.probe import host_facts as probe_host
+from pgdyno.probe.cpu_time import machine_cpu
 from pgdyno.probe.host_counters import HostCounters
 
 FILES = {
@@ -185,10 +185,10 @@ def test_a_path_on_a_partition_belongs_to_the_whole_disk(
     (tmp_path / "dev" / "block").mkdir(parents=True)
     (tmp_path / "dev" / "block" / "8:1").symlink_to(devices)
     (tmp_path / "dev" / "block" / "8:0").symlink_to(devices.parent)
-    monkeypatch.setattr(block_device, "SYS", tmp_path)
-    assert block_device._name(os.makedev(8, 1)) == "sda"
-    assert block_device._name(os.makedev(8, 0)) == "sda"
-    assert block_device._name(os.makedev(8, 7)) is None
+    monkeypatch.setattr(disks, "SYS", tmp_path)
+    assert disks._name(os.makedev(8, 1)) == "sda"
+    assert disks._name(os.makedev(8, 0)) == "sda"
+    assert disks._name(os.makedev(8, 7)) is None
 
 
 def test_a_file_system_that_numbers_itself_is_found_by_what_is_mounted(
@@ -197,19 +197,19 @@ def test_a_file_system_that_numbers_itself_is_found_by_what_is_mounted(
     data = tmp_path / "da ta" / "base"
     data.mkdir(parents=True)
     mounts = tmp_path / "mountinfo"
-    monkeypatch.setattr(block_device, "MOUNTS", mounts)
+    monkeypatch.setattr(disks, "MOUNTS", mounts)
     mounts.write_text(
         "22 1 0:21 / / rw - overlay overlay rw\n"
         f"23 22 0:50 / {tmp_path}/da\\040ta rw shared:1 - btrfs /dev/zero rw\n"
     )
     # A character device stands for what is mounted: it is seen, and is no disk.
-    assert block_device._source(data, 50) is None
-    disks = [path for path in Path("/dev").glob("*") if path.is_block_device()]
-    if not disks:
+    assert disks._source(data, 50) is None
+    devices = [path for path in Path("/dev").glob("*") if path.is_block_device()]
+    if not devices:
         pytest.skip("NO BLOCK DEVICE in /dev")
-    mounts.write_text(mounts.read_text().replace("/dev/zero", str(disks[0])))
-    assert block_device._source(data, 50) == disks[0].stat().st_rdev
-    assert block_device._source(tmp_path, 50) is None  # on the overlay
+    mounts.write_text(mounts.read_text().replace("/dev/zero", str(devices[0])))
+    assert disks._source(data, 50) == devices[0].stat().st_rdev
+    assert disks._source(tmp_path, 50) is None  # on the overlay
 
 
 def test_a_machine_has_a_mark_that_does_not_give_its_id_away(

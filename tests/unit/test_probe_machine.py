@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pgdyno.probe.machine import kernel, limits, load, memory, processor
-from pgdyno.probe.machine.disk import summary, try_syncs
-from pgdyno.probe.machine.limits import places, read_limits, throttled_s
-from pgdyno.probe.machine.load import TICK_S, between, read_counters
-from pgdyno.probe.machine.memory import read_memory
-from pgdyno.probe.machine.processor import read_processor
-from pgdyno.probe.machine.state import examine_machine
-from pgdyno.probe.machine.tree import Tree
+from pgdyno.probe import machine_facts, machine_state
+from pgdyno.probe.disks import summary, try_syncs
+from pgdyno.probe.machine_facts import places, read_limits, read_memory, read_processor, throttled_s
+from pgdyno.probe.machine_state import TICK_S, between, examine_machine, read_counters
+from pgdyno.probe.proc_files import Tree
 
 CPU = "sys/devices/system/cpu"
 
@@ -43,7 +40,7 @@ def tree(root: Path, files: dict[str, str]) -> Tree:
 def test_whether_boost_is_on_comes_from_the_driver_that_there_is(
     generic: str | None, no_turbo: str | None, boost: bool | None
 ) -> None:
-    assert processor.boost(generic, no_turbo) is boost
+    assert machine_facts.boost(generic, no_turbo) is boost
 
 
 @pytest.mark.parametrize(
@@ -60,7 +57,7 @@ def test_whether_boost_is_on_comes_from_the_driver_that_there_is(
 def test_a_hypervisor_shows_in_the_flags_of_the_processor(
     cpuinfo: str | None, kind: str | None, product: str | None, name: str | None
 ) -> None:
-    assert processor.hypervisor(cpuinfo, kind, product) == name
+    assert machine_facts.hypervisor(cpuinfo, kind, product) == name
 
 
 CONFIG = "CONFIG_PREEMPT_BUILD=y\n# CONFIG_PREEMPT is not set\nCONFIG_PREEMPT_{}=y\nCONFIG_PREEMPT_COUNT=y\n"
@@ -89,17 +86,17 @@ def test_the_preemption_model_is_told_by_the_running_kernel_then_its_boot_then_i
     told: dict[str, str], model: str | None
 ) -> None:
     parts = dict.fromkeys(("debug", "version", "command_line", "config", "release"))
-    assert kernel.preemption(**{**parts, **told}) == model
+    assert machine_facts.preemption(**{**parts, **told}) == model
 
 
 def test_a_kernels_configuration_is_read_compressed_or_beside_it(tmp_path: Path) -> None:
     files = {"proc/sys/kernel/osrelease": "6.1.0\n", "proc/sys/kernel/version": "#1 SMP PREEMPT_DYNAMIC\n"}
     machine = tree(tmp_path, {**files, "boot/config-6.1.0": CONFIG.format("VOLUNTARY")})
-    assert kernel.read_kernel(machine) == kernel.Kernel("6.1.0", "voluntary")
+    assert machine_facts.read_kernel(machine) == machine_facts.Kernel("6.1.0", "voluntary")
     (tmp_path / "proc/config.gz").write_bytes(gzip.compress(CONFIG.format("NONE").encode()))
-    assert kernel.read_kernel(machine).preemption == "none"
+    assert machine_facts.read_kernel(machine).preemption == "none"
     (tmp_path / "proc/config.gz").write_bytes(b"no archive")
-    assert kernel.read_kernel(machine).preemption == "voluntary"
+    assert machine_facts.read_kernel(machine).preemption == "voluntary"
 
 
 def test_huge_pages_that_are_promised_are_not_free(tmp_path: Path) -> None:
@@ -111,9 +108,9 @@ def test_huge_pages_that_are_promised_are_not_free(tmp_path: Path) -> None:
 
 
 def test_a_battery_counts_while_it_is_emptied() -> None:
-    assert processor.on_battery([("Mains", ""), ("Battery", "Discharging")])
-    assert not processor.on_battery([("Battery", "Charging"), ("Mains", "")])
-    assert not processor.on_battery([])
+    assert machine_facts.on_battery([("Mains", ""), ("Battery", "Discharging")])
+    assert not machine_facts.on_battery([("Battery", "Charging"), ("Mains", "")])
+    assert not machine_facts.on_battery([])
 
 
 def test_a_processor_is_read_core_by_core(tmp_path: Path) -> None:
@@ -157,7 +154,7 @@ def test_memory_is_read_in_bytes(tmp_path: Path) -> None:
     found = read_memory(tree(tmp_path, files))
     assert (found.total_bytes, found.swap_bytes, found.swap_used_bytes) == (4096000, 102400, 61440)
     assert (found.huge_pages, found.zone_reclaim, found.overcommit) == ("always", 1, None)
-    assert memory.chosen("always madvise never") is None
+    assert machine_facts.chosen("always madvise never") is None
 
 
 V1 = "4:memory:/a/b\n3:cpu,cpuacct:/a\n0::/\n"
@@ -228,7 +225,7 @@ def test_what_a_limit_withheld_is_read_in_both_versions(
 ) -> None:
     files = {"proc/self/cgroup": V2, "sys/fs/cgroup/outer/inner/cpu.stat": text}
     assert throttled_s(tree(tmp_path, files)) == seconds
-    assert limits.GROUPS == "/sys/fs/cgroup"
+    assert machine_facts.GROUPS == "/sys/fs/cgroup"
 
 
 STAT = "cpu  {user} 0 0 {idle} 0 0 0 {steal} 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n"
@@ -256,7 +253,7 @@ def test_shares_are_of_what_passed_between_two_moments(tmp_path: Path) -> None:
     assert found.steal == pytest.approx(10 / 60)
     assert found.busiest == (("a) b (c", pytest.approx(0.35)),)
     assert found.pressure == {"io": pytest.approx(0.0)}
-    assert found.swapped_bytes == 50 * load.PAGE_BYTES
+    assert found.swapped_bytes == 50 * machine_state.PAGE_BYTES
     assert (found.oom_kills, found.throttled) == (0, 50)
 
 
@@ -274,8 +271,8 @@ def test_this_machine_counts_this_process() -> None:
     counters = read_counters(Tree())
     assert os.getpid() in counters.processes
     assert 0 <= counters.steal_s <= counters.busy_s <= counters.total_s
-    assert load.cpu_times("intr 5\n") == (0.0, 0.0, 0.0)
-    assert load.process_of("") is None
+    assert machine_state.cpu_times("intr 5\n") == (0.0, 0.0, 0.0)
+    assert machine_state.process_of("") is None
     assert TICK_S > 0
 
 

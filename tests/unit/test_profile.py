@@ -20,7 +20,7 @@ from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.analysis.telemetry.trial_telemetry import Profile, profile_of
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import Trial
-from pgdyno.probe.profile import (
+from pgdyno.probe.perf_profiler import (
     DEPTH_MAX,
     HZ_MAX,
     SAMPLES_MAX,

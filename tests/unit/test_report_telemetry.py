@@ -19,7 +19,7 @@ from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.telemetry.trial_telemetry import VERSION_LACKS
 from pgdyno.caveats import Code
 from pgdyno.cli.report import read_report
-from pgdyno.probe import server
+from pgdyno.probe import server_probes
 from pgdyno.report.study_report import StudyReport
 
 PROBED = Synthetic(effects=(1.0, 1.1), blocks=6, probed=True)
@@ -136,7 +136,7 @@ def test_what_a_version_does_not_have_is_no_caveat(tmp_path: Path) -> None:
 
 
 def test_the_probes_say_what_a_version_lacks_in_the_words_that_are_looked_for() -> None:
-    said = re.findall(r'"(needs PostgreSQL [^"]*)"', inspect.getsource(server))
+    said = re.findall(r'"(needs PostgreSQL [^"]*)"', inspect.getsource(server_probes))
     assert said and all(VERSION_LACKS.fullmatch(re.sub(r"{[^}]*}", "16", text)) for text in said)
 
 

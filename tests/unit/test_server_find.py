@@ -10,7 +10,7 @@ import pytest
 
 from pgdyno.caveats import Code
 from pgdyno.errors import FetchError, UsageError
-from pgdyno.lab.trial_caveats import untested_version
+from pgdyno.lab.trial import untested_version
 from pgdyno.server.build import Build, Provider
 from pgdyno.server.find_build import nearest_version, resolve, resolve_all, system_builds
 from pgdyno.server.version import Version, Wanted, parse_wanted, reported_version

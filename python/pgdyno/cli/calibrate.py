@@ -25,9 +25,9 @@ from pgdyno.cli.place import require_place
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted, given_percent
 from pgdyno.interruption import Interruption
-from pgdyno.lab import calibrate, noise_history
+from pgdyno.lab import calibration_run, noise_history
 from pgdyno.lab.noise_history import Entry, History, drift_of
-from pgdyno.lab.study import Request
+from pgdyno.lab.study_runner import Request
 from pgdyno.server.cache_directory import Cache
 from pgdyno.study.calibration_study import SLICES_S, calibration_cases, schedules_here
 from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
@@ -64,8 +64,8 @@ def run(asked: Asked) -> int:
         def watch_for(names: Sequence[str]) -> LiveView:
             return LiveView(names, asked.quiet, interruption=stop)
 
-        calibrate.measure(path, request, minutes, watch_for, stop)
-        found, status = calibrate.outcome_of(path), stop.exit_status if stop.requested else 0
+        calibration_run.measure(path, request, minutes, watch_for, stop)
+        found, status = calibration_run.outcome_of(path), stop.exit_status if stop.requested else 0
     if found is None:
         say("pgdyno: no result, because no block was completed: allow more time")
         return status or 1
@@ -114,7 +114,7 @@ def _request(asked: Asked, minutes: float) -> Request:
         script = Script.model_validate({"name": "simple-update"})
         workload = PgbenchParameters(scale=default_scale(machine, clients, 2), scripts=(script,))
     cases = calibration_cases(
-        asked.server or calibrate.newest_at_hand(Cache.open()),
+        asked.server or calibration_run.newest_at_hand(Cache.open()),
         workload,
         clients,
         schedules=list(dict.fromkeys(asked.schedules)) or here,
@@ -122,7 +122,7 @@ def _request(asked: Asked, minutes: float) -> Request:
         minutes=minutes,
         seed=secrets.randbelow(2**48) if asked.seed is None else asked.seed,
     )
-    return Request(calibrate.TITLE, cases, "pgdyno doctor --calibrate")
+    return Request(calibration_run.TITLE, cases, "pgdyno doctor --calibrate")
 
 
 @contextlib.contextmanager

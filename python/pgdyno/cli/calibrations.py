@@ -18,7 +18,7 @@ from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
 from pgdyno.lab import noise_history
 from pgdyno.lab.noise_history import Entry, History, drift_of, is_of, merit_of
-from pgdyno.probe.host import describe_host
+from pgdyno.probe.host_facts import describe_host
 from pgdyno.server.cache_directory import Cache
 from pgdyno.units import format_duration
 

@@ -34,7 +34,7 @@ from pgdyno.cli.resuming import refuse_what_is_not_read
 from pgdyno.cli.workload import PgbenchData, PgbenchScripts, TpccCalls, TpccData, Which, parameters_of
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
-from pgdyno.lab.study import Request
+from pgdyno.lab.study_runner import Request
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.capacity_search import parse_limit
 from pgdyno.study.cases import only_case

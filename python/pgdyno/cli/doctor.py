@@ -17,11 +17,11 @@ from pgdyno.cli.options import Json, Quiet
 from pgdyno.engine import build_info
 from pgdyno.errors import EngineError, UsageError
 from pgdyno.estimate import counted
-from pgdyno.lab.doctor import programs
-from pgdyno.lab.doctor.checked import Checked
-from pgdyno.lab.doctor.examine import examine
-from pgdyno.lab.wanted import labels_of
-from pgdyno.probe.machine.state import State, examine_machine
+from pgdyno.lab.doctor import examination
+from pgdyno.lab.doctor.examination import examine
+from pgdyno.lab.doctor.machine_check import Checked
+from pgdyno.lab.preflight import labels_of
+from pgdyno.probe.machine_state import State, examine_machine
 from pgdyno.server.build_catalogue import known_catalogue
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.find_build import system_builds
@@ -177,7 +177,7 @@ def _programs(cache: Cache) -> list[Checked]:
         profile = None
     builds = [*system_builds(), *cache.store().cached()]
     known = {label: known_catalogue(build, cache) for build, label in labels_of(builds).items()}
-    return [programs.engine(profile), *programs.servers(known)]
+    return [examination.engine(profile), *examination.servers(known)]
 
 
 def _as_json(state: State, found: Sequence[Checked]) -> dict[str, object]:

@@ -25,8 +25,8 @@ from pgdyno.errors import DatasetError, PgdynoError, ServerError, UsageError, in
 from pgdyno.estimate import ABSENT, counted
 from pgdyno.evidence.records import TrialStatus
 from pgdyno.interruption import Interruption
-from pgdyno.lab.judge import status_of
-from pgdyno.lab.trial_caveats import untested_version
+from pgdyno.lab.trial import untested_version
+from pgdyno.lab.trial_outcome import status_of
 from pgdyno.server.crash_detector import keep_idle, require_undisturbed
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.remote import Remote

@@ -16,8 +16,8 @@ from pgdyno.cli.workload import PgbenchData, TpccData, Which, parameters_of
 from pgdyno.engine import Event
 from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
+from pgdyno.lab.dataset_loading import DATASET_SEED, Place, load_data
 from pgdyno.lab.dsn_arm import require_room
-from pgdyno.lab.loading import DATASET_SEED, Place, load_data
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.ownership_marker import HALF_MADE, hold, lock_of
 from pgdyno.server.remote import Remote

@@ -14,7 +14,7 @@ from pgdyno.cli.report import print_report, read_report, write_html
 from pgdyno.evidence.reader import Evidence
 from pgdyno.evidence.records import STOPPED_BY, Ending, TrialStatus
 from pgdyno.interruption import Interruption
-from pgdyno.lab.study import Request, resume_study, start_study
+from pgdyno.lab.study_runner import Request, resume_study, start_study
 
 
 def run_and_report(

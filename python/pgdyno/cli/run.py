@@ -21,7 +21,7 @@ from pgdyno.cli.resuming import refuse_what_is_not_read
 from pgdyno.cli.study import read, study_path, text_of
 from pgdyno.cli.study_plan import size_of
 from pgdyno.errors import UsageError
-from pgdyno.lab.study import Request
+from pgdyno.lab.study_runner import Request
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.server_account import free_bytes
 from pgdyno.study.cases import Case, cases_of

@@ -18,7 +18,7 @@ from pgdyno.cli import options, study_plan
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.study_plan import size_of
 from pgdyno.errors import StudyFileError, UsageError
-from pgdyno.lab.outlook import outlook
+from pgdyno.lab.study_forecast import study_forecast
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.server_account import free_bytes
 from pgdyno.server.settings.reserved_settings import refuse_owned
@@ -182,7 +182,7 @@ def plan(
         free = free_bytes(cache.root)
         fitted = fit(study, FitMachine(machine.cores, machine.memory_bytes, free), minutes or DEFAULT_MINUTES)
         study, changes = fitted.file, fitted.changes
-    found = outlook(study, cache, machine)
+    found = study_forecast(study, cache, machine)
     if as_json:
         print_json(study_plan.as_json(study, found, changes))
     else:

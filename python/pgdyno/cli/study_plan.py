@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pgdyno.estimate import counted
-from pgdyno.lab.outlook import Outlook
+from pgdyno.lab.study_forecast import StudyForecast
 from pgdyno.study.cases import Case
 from pgdyno.study.fitting.fit_study import Change
 from pgdyno.study.study_file import StudyFile
@@ -28,7 +28,7 @@ def size_of(cases: tuple[Case, ...]) -> str:
     return f"{counted(len(cases), 'case')} of {many} arms"
 
 
-def lines(file: StudyFile, found: Outlook, changes: Sequence[Change]) -> Iterator[str]:
+def lines(file: StudyFile, found: StudyForecast, changes: Sequence[Change]) -> Iterator[str]:
     """Yield the lines of the plan, the title first and the cases last."""
     yield file.title
     if file.source:
@@ -57,7 +57,7 @@ def lines(file: StudyFile, found: Outlook, changes: Sequence[Change]) -> Iterato
     yield from _part("each case", [*names, *([f"and {more} more"] if names and more > 0 else [])])
 
 
-def as_json(file: StudyFile, found: Outlook, changes: Sequence[Change]) -> dict[str, Any]:
+def as_json(file: StudyFile, found: StudyForecast, changes: Sequence[Change]) -> dict[str, Any]:
     """Return the plan as JSON; sizes in bytes, times in seconds."""
     return {
         "title": file.title,
@@ -107,7 +107,7 @@ def _exclusion(one: Any) -> str:
     return " with ".join(parts)
 
 
-def _trial(found: Outlook) -> str:
+def _trial(found: StudyForecast) -> str:
     study, measured = found.cases[0].study, _range(found.window_s)
     if study.transactions is None:
         measured += " measurement"
@@ -127,7 +127,7 @@ def _range(ends_s: tuple[float, float]) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def _aa(found: Outlook) -> str:
+def _aa(found: StudyForecast) -> str:
     """Describe the A/A blocks, in which an arm is compared with an identical arm."""
     if found.why_no_aa and not found.aa_s:
         return f"no A/A blocks: {found.why_no_aa}"
@@ -136,7 +136,7 @@ def _aa(found: Outlook) -> str:
     return f"{counted(found.aa_blocks, 'A/A block')} of identical arms, about {format_duration(found.aa_s)}"
 
 
-def _time(file: StudyFile, found: Outlook) -> str:
+def _time(file: StudyFile, found: StudyForecast) -> str:
     by_budget = file.run.budget_s is not None and found.total_s == file.run.budget_s
     total = format_duration(found.total_s)
     total = f"{total}, the budget" if by_budget else f"about {total}"
@@ -144,7 +144,7 @@ def _time(file: StudyFile, found: Outlook) -> str:
     return f"{total}, plus {loading} (estimate for a small machine)"
 
 
-def _disk(found: Outlook) -> str:
+def _disk(found: StudyForecast) -> str:
     enough = "" if found.fits_the_disk else ", which is too little: use --fit to scale the study down"
     return (
         f"{format_size(found.disk_bytes)} at most for datasets and live copies; "

@@ -18,12 +18,11 @@ from pgdyno.drive.run import Run
 from pgdyno.errors import DatasetError, EngineError, ServerError, in_one_line
 from pgdyno.evidence import records
 from pgdyno.evidence.records import IN_THE_LOG, STOPPED_BY, BlockStatus, Outcome, TrialStatus
-from pgdyno.lab.driving import Seen, drive_trials
-from pgdyno.lab.judge import because_of, judge, outcome_of
 from pgdyno.lab.progress import BlockEnded, Step, Warned
-from pgdyno.lab.telemetry import Telemetry
-from pgdyno.lab.trial import Lab, Trial, begin_trial, bring_up, failed, interrupted
-from pgdyno.lab.trial_caveats import trial_caveats
+from pgdyno.lab.trial import Lab, Trial, begin_trial, bring_up, failed, interrupted, trial_caveats
+from pgdyno.lab.trial_driving import Seen, drive_trials
+from pgdyno.lab.trial_outcome import because_of, judge_trial, outcome_of
+from pgdyno.lab.trial_telemetry_collection import Telemetry
 from pgdyno.server.crash_detector import require_undisturbed
 from pgdyno.study.plan import Block
 from pgdyno.workload.server_log import LOG_CHECK, first_grave
@@ -188,7 +187,7 @@ def _judged(trial: Trial, outcome: Outcome, run: Run, target: int) -> Outcome:
     assert trial.witness is not None
     try:
         require_undisturbed(trial.witness)
-        return judge(outcome, trial.arm, run, target, trial.checks, trial.log_from)
+        return judge_trial(outcome, trial.arm, run, target, trial.checks, trial.log_from)
     except FAULTS as error:
         log = trial.arm.log() or ""
         return replace(outcome, status=TrialStatus.FAILED, reason=in_one_line(error), server_log=log)

@@ -14,9 +14,8 @@ import psycopg
 
 from pgdyno.errors import DatasetError, DiskFullError, UsageError
 from pgdyno.interruption import Interruption
-from pgdyno.lab.arm import Connection
-from pgdyno.lab.dataset import pristine_name
-from pgdyno.lab.loading import Place, load_data
+from pgdyno.lab.arms import Connection
+from pgdyno.lab.dataset_loading import Place, load_data, pristine_name
 from pgdyno.lab.progress import Load, Step, Warned, Watch
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.ownership_marker import HALF_MADE, hold, lock_of

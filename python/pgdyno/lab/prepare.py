@@ -12,15 +12,12 @@ from pgdyno.drive.scripts import examine
 from pgdyno.errors import UsageError
 from pgdyno.evidence import records
 from pgdyno.interruption import Interruption
-from pgdyno.lab.arm import LabArm
-from pgdyno.lab.build_arm import BuildArm
-from pgdyno.lab.connections import require_connections
-from pgdyno.lab.dataset import WAL_RESERVE_BYTES, Maker, dataset_key, init_options, require_space
+from pgdyno.lab.arms import BuildArm, LabArm
+from pgdyno.lab.dataset_loading import WAL_RESERVE_BYTES, Maker, dataset_key, init_options, require_space
 from pgdyno.lab.dsn_arm import DsnArm, open_dsn_arm, require_usable
+from pgdyno.lab.preflight import ArmRequest, fit_schedule, require_connections, require_starts, resolve
 from pgdyno.lab.progress import Warned, Watch
-from pgdyno.lab.trial_caveats import untested_version
-from pgdyno.lab.trying import require_starts
-from pgdyno.lab.wanted import Wanted, fit_schedule, resolve
+from pgdyno.lab.trial import untested_version
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.datasets import Dataset
 from pgdyno.server.live_directories import Run
@@ -129,7 +126,7 @@ class _Places:
     runs: dict[tuple[str, int], Run] = field(default_factory=dict)
     dsn_arms: dict[tuple[str, str, int], DsnArm] = field(default_factory=dict)
 
-    def dataset(self, study: Study, index: int, wanted: Wanted) -> Dataset:
+    def dataset(self, study: Study, index: int, wanted: ArmRequest) -> Dataset:
         """Loaded, unless the cache or an earlier case has it."""
         workload, init = study.driving(index).workload, init_options(study)
         key = dataset_key(wanted.build, workload, init)
@@ -210,7 +207,9 @@ def _with_twins(prepared: Prepared, places: _Places) -> Prepared:
     return replace(prepared, aa=aa, why_no_aa=reason)
 
 
-def _ready(study: Study, wanted: Mapping[int, Wanted], caveats: list[Caveat], places: _Places) -> Prepared:
+def _ready(
+    study: Study, wanted: Mapping[int, ArmRequest], caveats: list[Caveat], places: _Places
+) -> Prepared:
     arms: list[LabArm] = []
     described: list[records.Arm] = []
     for index, spec in enumerate(study.arms):
@@ -238,7 +237,7 @@ def _ready(study: Study, wanted: Mapping[int, Wanted], caveats: list[Caveat], pl
     return Prepared(study, arms, described, caveats, places.cache.root)
 
 
-def _timeout_s(arm: LabArm, wanted: Wanted | None) -> float | None:
+def _timeout_s(arm: LabArm, wanted: ArmRequest | None) -> float | None:
     """The checkpoint_timeout that the arm's server will have, or has."""
     if wanted is None:
         return timeout_s(arm.effective().get(CHECKPOINT_TIMEOUT, ""))
@@ -256,7 +255,7 @@ def shared_servers(study: Study, arms: Sequence[LabArm]) -> list[list[DsnArm]]:
 
 
 def _build_arm(
-    index: int, wanted: Wanted, study: Study, places: _Places
+    index: int, wanted: ArmRequest, study: Study, places: _Places
 ) -> tuple[BuildArm, Mapping[str, object]]:
     dataset = places.dataset(study, index, wanted)
     arm = BuildArm(
@@ -274,7 +273,7 @@ def _build_arm(
     return arm, {**dataset.facts, **facts}
 
 
-def _server_facts(wanted: Wanted) -> dict[str, object]:
+def _server_facts(wanted: ArmRequest) -> dict[str, object]:
     build = wanted.build
     return {
         "provider": build.provider,

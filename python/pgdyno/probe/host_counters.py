@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from pgdyno.probe.block_device import disk_of
-from pgdyno.probe.cpu import process_cpu_s
+from pgdyno.probe.cpu_time import process_cpu_s
+from pgdyno.probe.disks import disk_of
 
 PROC = Path("/proc")
 NETWORK = Path("/sys/class/net")

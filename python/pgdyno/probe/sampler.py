@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from pgdyno.probe.sampled_server import SampledServer, Target
-from pgdyno.probe.series import STEP_S, Chunk
+from pgdyno.probe.sampled_server import STEP_S, Chunk, SampledServer, Target
 
 WAITS_PER_TICK = 5
 """Each look costs half a millisecond of CPU, of which most is waking up."""

@@ -1,0 +1,234 @@
+"""Preflight checks before anything is loaded: builds, settings, connections, one start of each server.
+
+All that can be wrong with a request for a server or its settings is found here, before anything is loaded.
+
+The catalogue knows the range of each setting, the server alone knows what settings do to each other, what its
+libraries say, and whether the machine has the memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pgdyno.caveats import Caveat, Code
+from pgdyno.errors import ServerError, StartError, UsageError
+from pgdyno.interruption import Interruption
+from pgdyno.lab.dataset_loading import init_options
+from pgdyno.lab.progress import Step, Warned, Watch
+from pgdyno.probe.server_probes import EXTENSIONS, NEEDS_PRELOAD
+from pgdyno.server.build import Build
+from pgdyno.server.build_catalogue import Catalogue, catalogue, compiled_differences, empty_cluster
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.cluster import Cluster
+from pgdyno.server.dsn import Dsn
+from pgdyno.server.find_build import resolve_all
+from pgdyno.server.remote import Remote, connections_max
+from pgdyno.server.settings.machine_resources import Machine
+from pgdyno.server.settings.settings_profile import Fit, Requested, request
+from pgdyno.server.version import parse_wanted
+from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Schedule
+from pgdyno.units import format_size, parse_size_bytes
+
+OURS = 2
+"""Of each arm beside its clients: one that is held idle through the trial, and the sampler's or, before and
+after it, one for what is read around the window."""
+
+
+def require_connections(study: Study, wanted: Mapping[int, ArmRequest]) -> None:
+    """Raises UsageError, which names every arm whose server has too few, and ConnectError."""
+    few = {**_of_builds(study, wanted), **_of_running_servers(study)}
+    if not few:
+        return
+    least = max(needed for needed, _ in few.values())
+    shown = ", ".join(f"{study.arms[index].name} ({most})" for index, (_, most) in sorted(few.items()))
+    raise UsageError(
+        f"--clients: with pgdyno's own {least} connections are needed, more than the server takes of "
+        f"{shown}: set max_connections to {least} or more there, or take fewer clients"
+    )
+
+
+def _of_builds(study: Study, wanted: Mapping[int, ArmRequest]) -> dict[int, tuple[int, int]]:
+    """By arm: what is needed, and what the server will have. Our clients are superusers there, for whom some
+    are reserved: they may have all of them.
+    """
+    found = {}
+    for index, arm in wanted.items():
+        text = arm.requested.settings.get("max_connections", arm.catalogue.initial["max_connections"])
+        most = int(arm.catalogue.definitions["max_connections"].parse(text, arm.build.version))
+        needed = study.driving(index).clients + OURS
+        if needed > most:
+            found[index] = (needed, most)
+    return found
+
+
+def _of_running_servers(study: Study) -> dict[int, tuple[int, int]]:
+    """As they say. Arms on one server share what it has where they take turns: all clients stay connected."""
+    most: dict[int, int] = {}
+    on: dict[object, list[int]] = {}
+    for index, spec in enumerate(study.arms):
+        if spec.is_dsn:
+            remote = Remote(Dsn(spec.server))
+            with remote.connect() as connection:
+                most[index] = connections_max(connection)
+            on.setdefault(remote.identity()[0] if study.is_together else index, []).append(index)
+    needed = {
+        index: sum(study.driving(one).clients + OURS for one in sharing)
+        for sharing in on.values()
+        for index in sharing
+    }
+    return {index: (needed[index], most[index]) for index in most if needed[index] > most[index]}
+
+
+SPARE_CONNECTIONS = 10
+"""Beside the clients: ours for checks and probes, and the three that PostgreSQL keeps for superusers."""
+
+SHARED_MEMORY_SHARE_MAX = 0.6
+"""Of the memory, for the shared buffers of all servers that are up at once: the rest is for backends and for
+the operating system's cache, without which nothing that is measured resembles a real server."""
+
+
+@dataclass(frozen=True)
+class ArmRequest:
+    """An arm on a build of ours, before its data are there."""
+
+    spec: ArmSpec
+    build: Build
+    catalogue: Catalogue
+    requested: Requested
+
+
+def resolve(
+    study: Study, cache: Cache, machine: Machine, watch: Watch, caveats: list[Caveat]
+) -> dict[int, ArmRequest]:
+    """The builds and their checked settings, by arm; caveats on builds that are not what was asked for."""
+    ours = [(index, arm) for index, arm in enumerate(study.arms) if not arm.is_dsn]
+    store = cache.store(progress=lambda text: watch(Step(text)))
+    watch(Step("find the servers"))
+    resolved = resolve_all([arm.server for _, arm in ours], store=store, nearest=study.nearest)
+    for text in resolved.substitutions:
+        watch(Warned(text))
+    labels = labels_of(resolved.builds)
+    catalogues = {label: catalogue(build, cache) for build, label in labels.items()}
+    differences = [*resolved.differences, *compiled_differences(catalogues)]
+    if differences:
+        caveats.append(Caveat(Code.BUILDS_DIFFER, {"difference": "; ".join(differences)}))
+    found = {}
+    for (index, arm), build in zip(ours, resolved.builds, strict=True):
+        study.driving(index).workload.require_major(build.version.major, arm.name)
+        watch(Step(f"check the settings of {arm.name}"))
+        known = catalogues[labels[build]]
+        requested = request_of(study, index, build, known, machine)
+        found[index] = ArmRequest(arm, build, known, requested)
+        if resolved.substitutions and not _is_what_was_asked(arm.server, build):
+            names = {"requested": arm.server, "resolved": str(build.version)}
+            caveats.append(Caveat(Code.NEAREST_VERSION, names))
+    return found
+
+
+def labels_of(builds: Sequence[Build]) -> dict[Build, str]:
+    """Return a label of its own for each build: two of one version are told apart by their directories."""
+    counts = Counter(build.label for build in set(builds))
+    return {
+        build: build.label if counts[build.label] == 1 else f"{build.label} in {build.bin_dir}"
+        for build in builds
+    }
+
+
+def _is_what_was_asked(server: str, build: Build) -> bool:
+    try:
+        return parse_wanted(server).matches(build.version)
+    except UsageError:
+        return True  # a directory or `system`: whatever is there
+
+
+def request_of(study: Study, index: int, build: Build, known: Catalogue, machine: Machine) -> Requested:
+    """The settings of one arm, checked, with what its clients and its probes need."""
+    arm = study.arms[index]
+    at_once = len(study.arms) if study.is_together else 1
+    if study.schedule == "duet":
+        machine = replace(machine, cores=max(1, machine.cores // 2))
+    clients = max(study.driving(i).clients for i in range(len(study.arms)))
+    connections = max(100, clients + SPARE_CONNECTIONS)
+    fit = Fit(machine, build.version, known.definitions, at_once, connections)
+    requested = request(arm.profiles, arm.settings, fit, arm.optional)
+    needed = {}
+    if connections > 100 and "max_connections" not in requested.settings:
+        # The default of 100 connections would refuse the clients: all arms get the room they need.
+        needed["max_connections"] = str(connections)
+    if libraries := [EXTENSIONS[probe] for probe in study.probes if probe in NEEDS_PRELOAD]:
+        loaded = requested.settings.get("shared_preload_libraries", "")
+        names = [name.strip() for name in loaded.split(",") if name.strip()]
+        needed["shared_preload_libraries"] = ",".join(dict.fromkeys([*names, *libraries]))
+    return request(arm.profiles, {**arm.settings, **needed}, fit, arm.optional) if needed else requested
+
+
+def fit_schedule(
+    study: Study, wanted: Mapping[int, ArmRequest], machine: Machine, watch: Watch, caveats: list[Caveat]
+) -> Study:
+    """Slices and duets need all servers up at once; where their shared buffers do not fit, one arm runs at a
+    time.
+    """
+    shared = sum(
+        parse_size_bytes(
+            arm.requested.settings.get("shared_buffers", arm.catalogue.initial["shared_buffers"])
+        )
+        for arm in wanted.values()
+    )
+    if study.is_together and shared > SHARED_MEMORY_SHARE_MAX * machine.memory_bytes:
+        watch(
+            Warned(
+                f"the servers' shared buffers ({format_size(shared)}) do not fit into this machine together: "
+                "one arm runs at a time (--schedule blocks)"
+            )
+        )
+        caveats.append(Caveat(Code.SCHEDULE_CHANGED, {"size": format_size(shared)}))
+        return study.model_copy(update={"schedule": Schedule.BLOCKS, "halves": None})
+    return study
+
+
+def require_starts(
+    asked: Iterable[tuple[Study, Mapping[int, ArmRequest]]],
+    cache: Cache,
+    watch: Watch,
+    interruption: Interruption,
+) -> list[dict[int, Mapping[str, str]]]:
+    """Each set of settings once on each build; none where nothing is set: so the catalogue was read already.
+
+    Returns for each study, by arm, all settings in effect as ``SHOW`` spells them. Raises StartError, which
+    names the arm and has the server's own words, and Interrupted.
+    """
+    tried: dict[object, Mapping[str, str]] = {}
+    empty: dict[object, Cluster] = {}
+    in_effect: list[dict[int, Mapping[str, str]]] = []
+    with contextlib.ExitStack() as stack:
+        for study, wanted in asked:
+            init = init_options(study)
+            in_effect.append({})
+            for index, arm in wanted.items():
+                settings = arm.requested.settings
+                where = (arm.build.build_id, init)
+                what = (where, frozenset(settings.items()), arm.requested.optional)
+                if not settings:
+                    in_effect[-1][index] = arm.catalogue.initial
+                    continue
+                if what not in tried:
+                    interruption.check()
+                    watch(Step(f"testing the settings of {arm.spec.name}"))
+                    if where not in empty:
+                        empty[where] = stack.enter_context(empty_cluster(arm.build, cache, "try", init))
+                    tried[what] = _try(empty[where], arm)
+                in_effect[-1][index] = tried[what]
+    return in_effect
+
+
+def _try(cluster: Cluster, arm: ArmRequest) -> Mapping[str, str]:
+    try:
+        with cluster.start(arm.requested.settings, optional=arm.requested.optional) as server:
+            return dict(server.effective)
+    except ServerError as error:
+        raise StartError(f"{arm.spec.name}: {error}") from error

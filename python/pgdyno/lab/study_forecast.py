@@ -1,0 +1,186 @@
+"""Forecast of a study before it runs: trials, time, disk space, servers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgdyno.errors import FetchError, ServerError, UsageError
+from pgdyno.lab.preflight import request_of
+from pgdyno.server.build import Build, read_build
+from pgdyno.server.build_catalogue import known_catalogue
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.find_build import nearest_version, system_builds
+from pgdyno.server.server_account import free_bytes
+from pgdyno.server.settings.machine_resources import this_machine
+from pgdyno.server.version import Version, Wanted, is_version, parse_wanted
+from pgdyno.study.aa_plan import doubled_after, why_none
+from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.cases import Case, cases_of
+from pgdyno.study.fitting.fit_settings import contrasted_of, wal_bytes
+from pgdyno.study.forecast_cost import (
+    aa_share,
+    costs_of,
+    disk_bytes,
+    driven_s,
+    load_s,
+    pass_s,
+    search_s,
+    window_s,
+)
+from pgdyno.study.sizing import Machine
+from pgdyno.study.study_file import StudyFile
+
+AT_RUN_TIME = "asked for when it is run"
+
+
+@dataclass(frozen=True)
+class StudyForecast:
+    """``total_s``: of measuring with restores and checks; ``load_s`` comes before it, once. ``window_s``: the
+    shortest and the longest. ``search_s``: the longest search of a trial for its capacity, 0 without one.
+    ``aa_blocks``: hidden ones beside ``blocks``, which take ``aa_s`` of ``total_s``; ``why_no_aa`` where
+    there are none, in words. ``servers``: what each specification would get. ``settings``: sentences on
+    settings that versions lack.
+    """
+
+    cases: tuple[Case, ...]
+    blocks: int
+    trials: int
+    window_s: tuple[float, float]
+    search_s: float
+    pass_s: float
+    total_s: float
+    aa_blocks: int
+    aa_s: float
+    why_no_aa: str
+    load_s: float
+    disk_bytes: int
+    disk_free_bytes: int
+    servers: dict[str, str]
+    settings: tuple[str, ...]
+
+    @property
+    def fits_the_disk(self) -> bool:
+        """Whether what is needed is free."""
+        return self.disk_bytes <= self.disk_free_bytes
+
+
+def study_forecast(file: StudyFile, cache: Cache, machine: Machine) -> StudyForecast:
+    """By forecasts only. Raises StudyFileError."""
+    cases = cases_of(file)
+    costs = costs_of(cases)
+    windows_s = [window_s(case.study, machine) for case in cases]
+    one_pass_s = pass_s(cases, machine)
+    run = file.run
+    by_repeats_s = None if run.repeats is None else run.repeats * one_pass_s
+    total_s = min(limit for limit in (by_repeats_s, run.budget_s) if limit is not None)
+    blocks = max(1, int(total_s / one_pass_s)) if run.repeats is None else run.repeats
+    beside = aa_share(cases)
+    contrasted = contrasted_of(costs)
+    builds, servers = _expected({arm.server: arm for case in cases for arm in case.study.arms}, cache)
+    return StudyForecast(
+        cases=cases,
+        blocks=blocks,
+        trials=blocks * sum(len(case.arms) for case in cases),
+        window_s=(min(windows_s), max(windows_s)),
+        search_s=max(search_s(case.study, machine) for case in cases),
+        pass_s=one_pass_s,
+        total_s=total_s,
+        aa_blocks=sum(
+            doubled_after(case.study, block) is not None for case in cases for block in range(blocks)
+        ),
+        aa_s=total_s * beside / (1 + beside),
+        why_no_aa="; ".join(dict.fromkeys(filter(None, (why_none(case.study) for case in cases)))),
+        load_s=load_s(costs),
+        disk_bytes=disk_bytes(
+            costs,
+            max(driven_s(case.study, machine) for case in cases),
+            machine.cores,
+            lambda arm, factor: wal_bytes(arm, factor, contrasted),
+        ),
+        disk_free_bytes=free_bytes(cache.root),
+        servers=servers,
+        settings=tuple(dict.fromkeys(_lacking(cases, builds, cache))),
+    )
+
+
+def _expected(arms: Mapping[str, ArmSpec], cache: Cache) -> tuple[dict[str, Build | None], dict[str, str]]:
+    """By specification: the build, if it is here, and in words what it would get, as ``find`` would."""
+    system, store = system_builds(), cache.store()
+    embedded, listed = store.cached(), store.listed_lately()
+    versions = [parse_wanted(server) for server in arms if is_version(server)]
+    if all(_newest(system, wanted) for wanted in versions):
+        embedded, listed = [], []
+    builds: dict[str, Build | None] = {}
+    words: dict[str, str] = {}
+    for server, arm in arms.items():
+        shown = arm.without_password().server
+        if arm.is_dsn:
+            builds[server], words[shown] = None, "a running server"
+        elif is_version(server):
+            builds[server], words[shown] = would_get(parse_wanted(server), system, embedded, listed)
+        elif server == "system":
+            builds[server] = system[0] if system else None
+            words[shown] = system[0].label if system else "none is installed"
+        else:
+            builds[server], words[shown] = _directory(server)
+    return builds, words
+
+
+def would_get(
+    wanted: Wanted, system: Sequence[Build], embedded: Sequence[Build], listed: Sequence[Version]
+) -> tuple[Build | None, str]:
+    """``embedded`` are in the cache, ``listed`` can be fetched. The build, if it is here, and what it is."""
+    if found := _newest(embedded, wanted):
+        return found, f"{found.label}, which is here"
+    if fetchable := [version for version in listed if wanted.matches(version)]:
+        return None, f"{max(fetchable)}, to be fetched"
+    if found := _newest(system, wanted):
+        return found, f"{found.label}, which is here"
+    try:
+        wanted.require_fetchable()
+    except FetchError as error:
+        return None, str(error)
+    here = {build.version: build for build in (*embedded, *system)}
+    near = nearest_version(wanted, [*listed, *here]) if listed else None
+    if near is None:
+        return None, AT_RUN_TIME
+    return here.get(near), f"{near}, the nearest that is to be had" + (
+        ", which is here" if near in here else ""
+    )
+
+
+def _newest(builds: Sequence[Build], wanted: Wanted) -> Build | None:
+    matching = [build for build in builds if wanted.matches(build.version)]
+    return max(matching, key=lambda build: build.version, default=None)
+
+
+def _directory(server: str) -> tuple[Build | None, str]:
+    directory = Path(server).expanduser()
+    inner = directory / "bin"
+    try:
+        build = read_build(inner if (inner / "postgres").is_file() else directory, "system", server)
+    except ServerError as error:
+        return None, str(error)
+    return build, build.label
+
+
+def _lacking(cases: Sequence[Case], builds: Mapping[str, Build | None], cache: Cache) -> list[str]:
+    """Of every arm whose settings the build's catalogue can tell."""
+    machine = this_machine(cache.root)
+    told = []
+    for case in cases:
+        for index, arm in enumerate(case.study.arms):
+            build = builds[arm.server]
+            known = None if build is None else known_catalogue(build, cache)
+            if build is None or known is None:
+                continue
+            try:
+                asked = request_of(case.study, index, build, known, machine)
+            except UsageError as error:
+                told.append(f"{arm.server}: {error}")
+                continue
+            lacking = sorted(name for name in asked.optional if name.lower() not in known.definitions)
+            told += [f"{arm.server} has no {name}, and goes without" for name in lacking]
+    return told

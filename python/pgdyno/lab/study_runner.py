@@ -1,0 +1,260 @@
+"""A study from start to end: servers and datasets, the evidence file, the blocks; and its resumption."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgdyno import __version__
+from pgdyno.caveats import Code
+from pgdyno.engine import build_info
+from pgdyno.errors import EvidenceError, EvidenceExistsError
+from pgdyno.evidence import records
+from pgdyno.evidence.reader import Evidence
+from pgdyno.evidence.records import BlockStatus, Ending, TrialStatus
+from pgdyno.evidence.writer import Writer
+from pgdyno.interruption import Interruption
+from pgdyno.lab import aa_blocks
+from pgdyno.lab.doctor.examination import StudyExamination, servers_of
+from pgdyno.lab.noise_history import History, history_path
+from pgdyno.lab.prepare import Prepared, prepare
+from pgdyno.lab.progress import Watch
+from pgdyno.lab.study_blocks import interim_analysis_of, run_study
+from pgdyno.lab.trial import Lab
+from pgdyno.lab.warm_up import Rates, rates_so_far
+from pgdyno.probe.host_facts import describe_host
+from pgdyno.study.cases import Case
+from pgdyno.study.plan import Study
+from pgdyno.study.published_experiment import Published
+
+WatchFor = Callable[[Sequence[str]], AbstractContextManager[Watch]]
+"""Makes the watcher, given the names of the arms of the first case."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be measured: a comparison, or the cases of a study file. The first names the study's title.
+
+    ``file`` is the text of the study file, ``changes`` what was fitted to this machine, ``published`` its
+    tables of the source.
+    """
+
+    title: str
+    cases: Sequence[Case]
+    command: str
+    file: str = ""
+    changes: Sequence[Mapping[str, str]] = ()
+    published: Published | None = None
+
+    def name_of(self, case: Case) -> str:
+        """Empty where there is just one."""
+        return case.name if len(self.cases) > 1 else ""
+
+
+def start_study(path: Path, request: Request, watch_for: WatchFor, interruption: Interruption) -> Ending:
+    """Runs a new study into a new evidence file. What is wrong with the request raises before it is made."""
+    if path.exists():
+        raise EvidenceExistsError(path)
+    studies = [case.study for case in request.cases]
+    names = [arm.name for arm in studies[0].arms]
+    with watch_for(names) as watch, prepare(studies, watch, interruption) as ready:
+        described = [
+            (study_record(request, case, prepared), prepared.records)
+            for case, prepared in zip(request.cases, ready, strict=True)
+        ]
+        described = aa_blocks.with_before(described, ready, History(history_path()))
+        described += aa_blocks.aa_records([study for study, _ in described], ready)
+        with Writer.create(path, *described[0], *described[1:]) as writer:
+            for case, prepared in enumerate(ready):
+                for caveat in prepared.caveats:
+                    writer.add_caveat(caveat, case)
+            labs = [
+                Lab(prepared.study, prepared.arms, writer, watch, interruption, number, request.name_of(case))
+                for number, (case, prepared) in enumerate(zip(request.cases, ready, strict=True))
+            ]
+            labs = aa_blocks.with_aa(labs, ready, aa_blocks.new_numbers(ready))
+            ending = _measure(path, writer, labs, ready)
+        aa_blocks.remember(path, History(history_path()), watch)
+        return ending
+
+
+def resume_study(
+    path: Path, more_minutes: float | None, watch_for: WatchFor, interruption: Interruption
+) -> Ending:
+    """Goes on with the first blocks that are not done. ``more_minutes`` come on top of the time spent."""
+    done = _read_progress(path)
+    studies = [case.study for case in done]
+    with Evidence(path, verify=False) as evidence:  # it just was
+        spent_s = sum(case.spent_s for case in done) + aa_blocks.spent_s(evidence)
+        numbers = aa_blocks.numbers_of(evidence)
+        of_twins = {number: aa_blocks.rates_so_far_of(evidence, number) for number in numbers.values()}
+    if more_minutes is not None:
+        budget_s = (spent_s + 60 * more_minutes) / len(studies)
+        studies = [study.model_copy(update={"budget_s": budget_s}) for study in studies]
+    names = [arm.name for arm in studies[0].arms]
+    with watch_for(names) as watch, prepare(studies, watch, interruption) as ready:
+        require_comparable(path, ready)
+        with Writer.resume(path) as writer:
+            if more_minutes is not None and any(case.may_go_on for case in done):
+                writer.note_more_time()
+            labs = [
+                Lab(
+                    prepared.study,
+                    prepared.arms,
+                    writer,
+                    watch,
+                    interruption,
+                    number,
+                    case.name,
+                    case.kept,
+                    rates=case.rates,
+                )
+                for number, (case, prepared) in enumerate(zip(done, ready, strict=True))
+            ]
+            labs = aa_blocks.with_aa(labs, ready, numbers, of_twins)
+            firsts = [case.next_block for case in done]
+            ending = _measure(path, writer, labs, ready, firsts, spent_s)
+        aa_blocks.remember(path, History(history_path()), watch)
+        return ending
+
+
+@dataclass(frozen=True)
+class _Progress:
+    """Of a case. ``kept``: (block, arm) of the trials that ended, with the rates of those that count.
+    ``rates``: what its warm-ups have shown.
+    """
+
+    name: str
+    study: Study
+    next_block: int
+    spent_s: float
+    kept: Mapping[tuple[int, int], float | None]
+    rates: dict[int, list[Rates]]
+
+    @property
+    def may_go_on(self) -> bool:
+        """Beyond a look that may have been taken already: not where there is one look only."""
+        most = self.study.blocks_max
+        return self.study.may_have_several_looks and (most is None or self.next_block < most)
+
+
+def _read_progress(path: Path) -> list[_Progress]:
+    with Evidence(path) as evidence:
+        return [_progress_of(evidence, case) for case in evidence.cases()]
+
+
+def _progress_of(evidence: Evidence, case: int) -> _Progress:
+    recorded = evidence.study(case)
+    study = recorded.plan
+    blocks = [b for b in evidence.blocks(case) if b.status in (BlockStatus.DONE, BlockStatus.FAILED)]
+    trials = [
+        t for t in evidence.trials(case) if t.status not in (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
+    ]
+    spent = [(b.started_unix_s, b.ended_unix_s) for b in blocks]
+    if study.schedule == "sequential":
+        # Its blocks overlap in time; its trials do not.
+        spent = [(t.started_unix_s, t.ended_unix_s) for t in trials]
+    return _Progress(
+        name=recorded.case,
+        study=study,
+        next_block=max((b.block + 1 for b in blocks), default=0),
+        spent_s=sum((ended or begun) - begun for begun, ended in spent),
+        kept={(t.block, t.arm): _rate(study, t) for t in trials},
+        rates=rates_so_far(evidence, case, study),
+    )
+
+
+def _rate(study: Study, trial: records.Trial) -> float | None:
+    counted_s = sum(piece.counted_s for piece in trial.measured)
+    if trial.status is not TrialStatus.OK or counted_s <= 0:
+        return None
+    ok = Counter[str]()
+    for piece in trial.measured:
+        ok.update({kind: counts.ok for kind, counts in piece.kinds.items()})
+    return study.driving(trial.arm).workload.pace.of(ok, counted_s)
+
+
+HOST_FACTS = ("processor", "cores", "memory_bytes", "kernel", "architecture")
+SERVER_FACTS = ("build_id", "version_text")
+"""What must be the same when a study goes on."""
+
+
+def require_comparable(path: Path, ready: Sequence[Prepared]) -> None:
+    """Blocks of different servers, machines or schedules must not be pooled. Raises EvidenceError."""
+    facts: list[tuple[str, object, object]] = []
+    with Evidence(path, verify=False) as evidence:
+        for case, prepared in enumerate(ready):
+            arms, study = evidence.arms(case), evidence.study(case)
+            host = describe_host(prepared.data_path)
+            facts.append(("schedule", study.plan.schedule, prepared.study.schedule))
+            facts += [(name, study.host.get(name), host[name]) for name in HOST_FACTS]
+            for before, now in zip(arms, prepared.records, strict=True):
+                place = f"server of {now.name}"
+                facts += [(place, before.server.get(f), now.server.get(f)) for f in SERVER_FACTS]
+    for what, then, here in facts:
+        if then != here:
+            raise EvidenceError(
+                f"{path} was measured with another {what} ({then}) than is here now ({here}): "
+                "start a new study"
+            )
+
+
+def _measure(
+    path: Path,
+    writer: Writer,
+    labs: Sequence[Lab],
+    ready: Sequence[Prepared],
+    first_blocks: Sequence[int] | None = None,
+    spent_s: float = 0.0,
+) -> Ending:
+    ending = Ending.FAILED
+    try:
+        studies = [lab.study for lab in labs]
+        known = None if first_blocks is None else _codes(path)
+        servers = [together for prepared in ready for together in servers_of(prepared)]
+        doctor = StudyExamination.begin(writer, studies, ready[0].data_path, labs[0].watch, known, servers)
+        ending = run_study(labs, interim_analysis_of(path), first_blocks, spent_s)
+        doctor.end(promptly=ending is Ending.INTERRUPTED)
+    except KeyboardInterrupt:
+        ending = Ending.INTERRUPTED
+        raise
+    finally:
+        writer.finish_study(ending, time.time())
+    return ending
+
+
+def _codes(path: Path) -> frozenset[Code]:
+    """Of the caveats that a study has that goes on."""
+    with Evidence(path, verify=False) as evidence:
+        return frozenset(caveat.code for caveat in evidence.caveats(0))
+
+
+def study_record(request: Request, case: Case, ready: Prepared) -> records.StudyRecord:
+    """A case as the evidence keeps it; the plan holds all that a resume needs, without passwords."""
+    return records.StudyRecord(
+        title=request.title,
+        created_unix_s=time.time(),
+        pgdyno_version=__version__,
+        engine=build_info(),
+        command=request.command,
+        plan=ready.study.without_passwords(),
+        host=describe_host(ready.data_path),
+        case=request.name_of(case),
+        levels=dict(case.levels),
+        file=request.file,
+        changes=request.changes,
+        published=_as_read(request.published),
+        arm_levels=[dict(levels) for levels in case.arms],
+        why_no_aa=ready.why_no_aa,
+    )
+
+
+def _as_read(published: Published | None) -> records.Json | None:
+    """As a study file has it; what is not said there is not said here."""
+    if published is None:
+        return None
+    return published.model_dump(mode="json", by_alias=True, exclude_defaults=True)

@@ -1,0 +1,332 @@
+"""One run of the driver over the trials of a block, with checkpoints and the capacity search before it.
+
+All arms that are up together search at the same time, in turn: a step is one run of the driver, with a slice
+of each arm at a rate of its own, in random order. What the steps did to the data stays, so the checks of the
+trial begin after them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import psycopg
+
+from pgdyno.analysis.telemetry.percentiles import limited_ms, merge
+from pgdyno.caveats import Caveat, Code
+from pgdyno.drive.run import Run, run_drive
+from pgdyno.drive.specification import Pinning, drive_specification
+from pgdyno.engine import Event
+from pgdyno.errors import EngineError, ServerError, in_one_line
+from pgdyno.evidence.events import histograms_from, interval_from, slice_from
+from pgdyno.evidence.records import Counts, Measure
+from pgdyno.evidence.records import Slice as Driven
+from pgdyno.lab.arms import LabArm
+from pgdyno.lab.progress import Running, Step, Warned
+from pgdyno.lab.trial import Lab, Surroundings, Trial, read_surroundings
+from pgdyno.lab.trial_telemetry_collection import Telemetry
+from pgdyno.lab.warm_up import WarmUp
+from pgdyno.probe.cpu_time import server_cpu_s
+from pgdyno.probe.sampled_server import step_for
+from pgdyno.study.capacity_search import (
+    CLOSED_LOOP_S,
+    LatencyLimit,
+    Tried,
+    capacity,
+    next_rate,
+    parse_limit,
+    step_s,
+)
+from pgdyno.study.plan import Block, Driving, Rate, Slice, Study
+from pgdyno.study.schedule import Role
+from pgdyno.workload.choose import workload_of
+
+
+def order_checkpoints(lab: Lab, trials: Sequence[Trial]) -> None:
+    """At the barrier before the measured part, when no transaction runs. Where the user may not, a caveat; a
+    server that is gone the driver finds out about.
+    """
+    for trial in trials:
+        lab.watch(Step(f"forced checkpoint of {trial.arm.name}"))
+        begun_s = time.monotonic()
+        try:
+            with contextlib.closing(trial.arm.connect()) as connection:
+                connection.execute("CHECKPOINT")
+        except (psycopg.Error, ServerError) as error:
+            names = {"arm": trial.arm.name, "reason": in_one_line(error)}
+            caveat = Caveat(Code.CHECKPOINT_NOT_FORCED, names)
+            lab.watch(Warned(caveat.text))
+            lab.writer.add_caveat(caveat, lab.case)
+        else:
+            trial.ordered_checkpoint_s = time.monotonic() - begun_s
+
+
+Targets = Sequence[tuple[str, str]]
+
+
+def search_capacities(lab: Lab, block: Block, trials: Mapping[int, Trial], targets: Targets) -> Run | None:
+    """Notes what was tried at each trial. Returns a run that was cut short: then no rate was found."""
+    assert lab.study.capacity is not None
+    limit = parse_limit(lab.study.capacity)
+    rng = random.Random(f"search:{block.seed}")
+    lab.watch(Step("measuring the arms in a closed loop"))
+    order = rng.sample(range(len(targets)), len(targets))
+    closed, run = _closed_loop(lab, block, trials, targets, [*order, *reversed(order)])
+    if not run.complete:
+        return _cut_short(run)
+    tried: dict[int, list[Tried]] = {target: [] for target in range(len(targets))}
+    for number in range(1, 10_000):  # next_rate ends it
+        wanted = {target: next_rate(tried[target], limit, closed[target]) for target in tried}
+        rates = {target: rate for target, rate in wanted.items() if rate is not None}
+        if not rates:
+            break
+        lab.watch(Step(f"searching the capacity, step {number}"))
+        run = _step(lab, block.seed + number, trials, targets, rates, limit, rng)
+        if not run.complete:
+            return _cut_short(run)
+        for target, rate in rates.items():
+            tried[target].append(Tried(rate, _latency_ms(run, target, limit)))
+    for target, trial in enumerate(trials.values()):
+        driving = lab.study.driving(trial.arm.index)
+        trial.checks = workload_of(driving.workload).checks(driving.clients, restored=False)
+        trial.search = _noted(lab.study.capacity, closed[target], tried[target])
+        trial.rate_per_s = (
+            capacity(tried[target], limit) or (tried[target] or [Tried(1.0, 0.0)])[-1].rate_per_s
+        )
+        assert trial.witness is not None
+        trial.checks.begin(trial.witness)
+    return None
+
+
+def _cut_short(run: Run) -> Run:
+    """What a step has counted is not the trial's."""
+    return replace(run, before="while searching for the capacity: ")
+
+
+def _noted(limit: str, closed_per_s: float, tried: Sequence[Tried]) -> dict[str, object]:
+    """As the evidence keeps it; JSON has no infinity."""
+    steps = [
+        {
+            "rate_per_s": step.rate_per_s,
+            "latency_ms": None if math.isinf(step.latency_ms) else step.latency_ms,
+        }
+        for step in tried
+    ]
+    return {"limit": limit, "closed_loop_per_s": closed_per_s, "steps": steps}
+
+
+def _closed_loop(
+    lab: Lab, block: Block, trials: Mapping[int, Trial], targets: Targets, order: Sequence[int]
+) -> tuple[list[float], Run]:
+    """Transactions per second of each target."""
+    slices = [Slice(target, Role.MEASURE, CLOSED_LOOP_S, i // len(targets)) for i, target in enumerate(order)]
+    driven: list[list[Driven]] = [[] for _ in targets]
+    drivings = [_search_driving(lab, index, None) for index in trials]
+    specification = drive_specification(drivings[0], block.seed, slices, targets, drivings)
+
+    def on_event(event: Mapping[str, object]) -> None:
+        if event["event"] == "slice":
+            driven[int(str(event["target"]))].append(slice_from(event))
+
+    run = run_drive(specification, lab.interruption, on_event, lambda: [None for _ in targets])
+    rates = []
+    for pieces in driven:
+        counted_s = sum(piece.counted_s for piece in pieces)
+        executed = sum(counts.executed for piece in pieces for counts in piece.kinds.values())
+        rates.append(max(1.0, executed / counted_s) if counted_s else 1.0)
+    return rates, run
+
+
+def _step(
+    lab: Lab,
+    seed: int,
+    trials: Mapping[int, Trial],
+    targets: Targets,
+    rates: Mapping[int, float],
+    limit: LatencyLimit,
+    rng: random.Random,
+) -> Run:
+    """A slice of each target that still searches."""
+    study = lab.study
+    order = rng.sample(sorted(rates), len(rates))
+    slices = [
+        Slice(target, Role.MEASURE, step_s(rates[target], limit, study.slice_s, study.discard_s), 0)
+        for target in order
+    ]
+    drivings = [_search_driving(lab, index, rates.get(target)) for target, index in enumerate(trials)]
+    specification = drive_specification(drivings[0], seed, slices, targets, drivings)
+    return run_drive(specification, lab.interruption, lambda _: None, lambda: [None for _ in targets])
+
+
+def _search_driving(lab: Lab, arm: int, rate_per_s: float | None) -> Driving:
+    return driving_at(lab.study.driving(arm), rate_per_s)
+
+
+def driving_at(driving: Driving, rate_per_s: float | None) -> Driving:
+    """The same clients at a rate, or without one."""
+    rate = None if rate_per_s is None else Rate(per_s=rate_per_s)
+    return driving.model_copy(update={"rate": rate})
+
+
+def _latency_ms(run: Run, target: int, limit: LatencyLimit) -> float:
+    """Too few transactions for the percentile have missed it: as many as are needed were on their way."""
+    assert run.result is not None
+    found = run.result["targets"][target]
+    counts = [Counts(**kind["counts"]) for kind in found["kinds"].values()]
+    answered = sum(of.executed for of in counts)
+    every = sum(of.all for of in counts)
+    pairs = merge(h.pairs for h in histograms_from(found) if h.measure is Measure.LATENCY)
+    latency_ms = limited_ms(pairs, answered, every - answered, limit.quantile)
+    return math.inf if latency_ms is None else latency_ms
+
+
+Seen = dict[str, Surroundings]
+
+
+def drive_trials(
+    lab: Lab, block: Block, trials: Mapping[int, Trial], seen: Seen, telemetry: Telemetry
+) -> Run:
+    """Drives them as the block has it. ``seen`` and ``telemetry`` get what is read at the barriers."""
+    arms = list(trials)
+    targets = [(trials[index].arm.name, trials[index].arm.conninfo()) for index in arms]
+    slices = [replace(s, arm=arms.index(s.arm)) for s in block.slices if s.arm in trials]
+    pinning = _pinning(lab.study, [trials[index].arm for index in arms])
+    if lab.study.warmup_workload is not None:
+        clients = [lab.study.driving(index).clients for index in arms]
+        _warm_up(lab, block, slices, targets, clients, pinning)
+        slices = [s for s in slices if s.role == "measure"]
+    if lab.study.searches_capacity and (cut_short := search_capacities(lab, block, trials, targets)):
+        return cut_short
+    for trial in trials.values():
+        trial.log_from = len(trial.arm.log() or "")
+    drivings = [_driving(lab, trials[index]) for index in arms]
+    interval_s = step_for(lab.study.window_likely_s())
+    specification = drive_specification(
+        drivings[0], block.seed, slices, targets, drivings, interval_s=interval_s, pinning=pinning
+    )
+    # What earlier blocks tell of a warm-up holds at their rate; a block that searches has one of its own.
+    earlier = [[] if lab.study.searches_capacity else lab.rates.get(index, []) for index in arms]
+    warm_up = WarmUp(lab.study, len(arms), interval_s, earlier, lab.warmed_s.get((lab.case, block.index)))
+
+    def on_event(event: Event) -> None:
+        match event["event"]:
+            case "started":
+                telemetry.epoch_unix_s = event["epoch_unix_ns"] / 1e9
+            case "slice":
+                _note_slice(lab, trials[arms[event["target"]]], event)
+            case "interval":
+                _note_interval(lab, trials[arms[event["target"]]], event)
+                telemetry.store_series()
+            case _:
+                pass
+
+    def read() -> list[float | None]:
+        # Before the measured part the servers' CPU is read last, after it first: our own questions do not
+        # count.
+        ours = [trials[index].arm for index in arms]
+        if not seen:
+            if lab.study.checkpoints is not None:
+                order_checkpoints(lab, list(trials.values()))
+            seen["measure"] = read_surroundings(ours)
+            telemetry.begin()
+            return [_server_cpu_s(arm) for arm in ours]
+        used = [_server_cpu_s(arm) for arm in ours]
+        telemetry.end()
+        seen["end"] = read_surroundings(ours)
+        return used
+
+    lab.watch(Step("connect"))
+    run = run_drive(specification, lab.interruption, on_event, read, telemetry.note_driver, warm_up.ends_with)
+    for target, index in enumerate(arms):
+        trials[index].warmed = warm_up.found(target)
+        if run.complete:
+            lab.rates.setdefault(index, []).append(warm_up.rates(target))
+        if lab.study.schedule == "blocks" and (found := warm_up.found(target)) is not None:
+            first_s = found["driven_s"] if found["by"] == "evidence" else lab.study.warmup_s
+            lab.warmed_s.setdefault((lab.case, block.index), first_s)
+    return run
+
+
+def _pinning(study: Study, arms: Sequence[LabArm]) -> Pinning | None:
+    """Of a duet, whose servers are all ours. One that has died since its start fails the engine's run."""
+    if study.halves is None:
+        return None
+    return Pinning(study.halves.cores, [arm.postmaster_pid() or 0 for arm in arms])
+
+
+def _driving(lab: Lab, trial: Trial) -> Driving:
+    """At the rate that was found for it, where one was sought."""
+    driving = lab.study.driving(trial.arm.index)
+    return driving if trial.rate_per_s is None else driving_at(driving, trial.rate_per_s)
+
+
+def _warm_up(
+    lab: Lab,
+    block: Block,
+    slices: Sequence[Slice],
+    targets: Sequence[tuple[str, str]],
+    clients: Sequence[int],
+    pinning: Pinning | None,
+) -> None:
+    """By another workload than the one that is measured, in a run of its own. What it did is not kept."""
+    assert lab.study.warmup_workload is not None
+    lab.watch(Step("warm up"))
+    workload, threads = lab.study.warmup_workload, lab.study.threads
+    drivings = [Driving(workload=workload, clients=n, threads=threads) for n in clients]
+    warm = [s for s in slices if s.role == "warm-up"]
+    specification = drive_specification(drivings[0], block.seed, warm, targets, drivings, pinning=pinning)
+    run = run_drive(specification, lab.interruption, lambda _: None, lambda: [None for _ in targets])
+    if run.failure is not None:
+        raise EngineError(f"while warming up: {run.failure['message']}")
+
+
+def _note_slice(lab: Lab, trial: Trial, event: Event) -> None:
+    piece = slice_from(event)
+    lab.writer.add_slice(trial.id, piece)
+    trial.slices.append(piece)
+    if piece.role is Role.MEASURE:
+        trial.counted_s += piece.counted_s
+        trial.ok.update({kind: counts.ok for kind, counts in piece.kinds.items()})
+
+
+def _note_interval(lab: Lab, trial: Trial, event: Event) -> None:
+    interval = interval_from(event)
+    lab.writer.add_interval(trial.id, interval)
+    n = sum(counts.executed for counts in interval.kinds.values())
+    share = None
+    if interval.role is Role.MEASURE:
+        trial.measured_s += interval.to_s - interval.from_s
+        trial.measured_n += sum(counts.all for counts in interval.kinds.values())
+        share = _share(lab.study, trial)
+    p99_ns = interval.latency_p99_ns
+    lab.watch(
+        Running(
+            arm=trial.arm.index,
+            role=event["role"],
+            transactions_per_s=n / max(interval.to_s - interval.from_s, 1e-9),
+            latency_p99_s=None if p99_ns is None else p99_ns / 1e9,
+            share=share,
+        )
+    )
+
+
+def _share(study: Study, trial: Trial) -> float:
+    """How much of a trial's window is done."""
+    if study.transactions is not None:
+        return trial.measured_n / (study.transactions * study.driving(trial.arm.index).clients)
+    return trial.measured_s / (study.rounds * study.slice_s)
+
+
+def _server_cpu_s(arm: LabArm) -> float | None:
+    pid = arm.postmaster_pid()
+    if pid is None or arm.shares_server:
+        return None
+    try:
+        return server_cpu_s(pid)
+    except ProcessLookupError:
+        # It died; the driver finds that out as well and says so.
+        return None

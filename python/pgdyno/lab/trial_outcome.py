@@ -1,0 +1,108 @@
+"""Outcome of a trial: from the engine's result and the workload's checks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pgdyno.drive.run import Run
+from pgdyno.evidence import records
+from pgdyno.evidence.events import failures_from, histograms_from
+from pgdyno.evidence.records import STOPPED_BY, Outcome, TrialStatus
+from pgdyno.lab.arms import LabArm
+from pgdyno.workload.check import Check
+from pgdyno.workload.interface import TrialChecks
+
+
+def outcome_of(run: Run, target: int, arm: str, restore_s: float | None, start_s: float | None) -> Outcome:
+    """Everything that the engine and the probes say of one target. The status knows nothing of checks yet. Of
+    a run that was not the trial's own it is its end alone.
+    """
+    status, reason = status_of(run, target, arm)
+    outcome = Outcome(
+        status, time.time(), reason=f"{run.before}{reason}", restore_s=restore_s, start_s=start_s
+    )
+    if (culprit := _culprit(run)) not in (None, arm):
+        outcome = replace(outcome, driver={STOPPED_BY: culprit})
+    if run.before:
+        return outcome
+    outcome = replace(
+        outcome,
+        epoch_unix_s=run.epoch_unix_s,
+        server_cpu_s=run.difference(target),
+        transactions=run.transactions(target),
+    )
+    if run.result is None:
+        return outcome
+    found = run.result["targets"][target]
+    return replace(
+        outcome,
+        committed_new_orders=found["counters"].get("new_orders"),
+        driver_memory_bytes=run.result["driver"]["memory_peak_bytes"],
+        driver={**outcome.driver, **run.result["driver"], "round_trip_ns": _round_trip(run, target)},
+        tally=found["tally"],
+        failures=failures_from(found, [e for e in run.errors if e["target"] == target]),
+        histograms=histograms_from(found),
+    )
+
+
+def status_of(run: Run, target: int, arm: str) -> tuple[TrialStatus, str]:
+    """How a run ended for one target, as the engine saw it, and why not well."""
+    because = because_of("driver", _culprit(run), arm)
+    if run.failure is not None:
+        return TrialStatus.FAILED, f"{because}{run.failure['stage']}: {run.failure['message']}"
+    if run.result is not None and run.result["stopped"] == "server-lost":
+        return TrialStatus.FAILED, f"{because}the server was lost in the middle of the trial"
+    if not run.complete:
+        return TrialStatus.INTERRUPTED, "stopped before its last slice"
+    assert run.result is not None
+    if lost := run.result["targets"][target]["connections_lost"]:
+        # A server that crashed and recovered between two slices looks well again, but its caches are cold.
+        return TrialStatus.FAILED, f"connections to the server were lost: {lost}"
+    return TrialStatus.OK, ""
+
+
+def _culprit(run: Run) -> str | None:
+    """The arm because of which a run ended before its time, where it was one."""
+    found: str | None = None
+    if run.failure is not None:
+        found = run.failure.get("target")
+    elif run.result is not None and run.result["stopped"] == "server-lost":
+        found = run.result["lost"]
+    return found
+
+
+def because_of(what: str, culprit: str | None, arm: str) -> str:
+    """What stands before the reason of a trial that another arm has ended."""
+    return "" if culprit in (None, arm) else f"the {what} stopped because of {culprit}: "
+
+
+def _round_trip(run: Run, target: int) -> object:
+    return next((e["round_trip_ns"] for e in run.connected if e["target"] == target), None)
+
+
+def judge_trial(
+    outcome: Outcome, arm: LabArm, run: Run, target: int, trial_checks: TrialChecks, log_from: int = 0
+) -> Outcome:
+    """Checks the database, the driver's random numbers and the server's log, from ``log_from`` on: what came
+    before belongs to other counts. One failed check excludes it.
+    """
+    assert run.result is not None
+    log = arm.log()
+    ours = None if log is None else log[log_from:]
+    checks = trial_checks.end(arm.connect, run.result["targets"][target], ours)
+    failed = [check.name for check in checks if not check.passed]
+    return replace(
+        outcome,
+        status=TrialStatus.EXCLUDED if failed else outcome.status,
+        reason=f"failed checks: {', '.join(failed)}" if failed else outcome.reason,
+        ended_unix_s=time.time(),
+        checks=_as_records(checks),
+        settings=dict(arm.effective()),
+        server_log=arm.log() or "",
+    )
+
+
+def _as_records(checks: Sequence[Check]) -> list[records.Check]:
+    return [records.Check(c.name, c.passed, c.statistic, c.p_value, c.detail) for c in checks]

@@ -1,0 +1,232 @@
+"""Collects the telemetry of trials: probes around the measured part, samples during it.
+
+Probes never fail a trial: what they cannot tell has its reason in the evidence. A server that is lost fails
+the trial by the driver's word, not by theirs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import psycopg
+from psycopg import sql
+
+from pgdyno.caveats import Caveat, Code
+from pgdyno.errors import ServerError, in_one_line
+from pgdyno.evidence.records import OF_SEVERAL_ARMS, Moment, Reading, Series
+from pgdyno.lab.arms import Connection, LabArm
+from pgdyno.lab.trial import Lab, Trial
+from pgdyno.probe.cpu_time import scheduled
+from pgdyno.probe.host_counters import HostCounters
+from pgdyno.probe.perf_profiler import ProfileError, Profiler, hz_for
+from pgdyno.probe.sampled_server import Chunk, Ending, Target, sample, sample_waits, step_for
+from pgdyno.probe.sampler import Cost, Sampler, monotonic_of
+from pgdyno.probe.server_probes import EXTENSIONS, PROBES, find_clients, read
+
+AFTER_VACUUM = ("relations", "database", "pgstattuple")
+"""What is read once more after a VACUUM: sizes, and how full they are."""
+
+ON_CPU, READY = "clients_on_cpu_s", "clients_ready_s"
+"""Of the readings of ``host``: what the scheduler has counted of the clients' server processes."""
+
+LOOKS_APART_S_MAX = 600.0
+"""Of a run: up to it each look at the waits is kept by itself, so that even a slice of half a second has its
+own. In longer runs slices are long, or there is just one; and five rows a second would be a lot.
+"""
+
+SAMPLED = frozenset(name for name, probe in PROBES.items() if probe.in_series)
+"""Probes of which something is in the one-second series of the server."""
+
+
+PROFILE = "profile"
+
+
+@dataclass
+class Telemetry:
+    """Of the trials that are up together. ``epoch_unix_s``, ``driver_pid``: known when the run starts."""
+
+    lab: Lab
+    trials: Sequence[Trial]
+    epoch_unix_s: float = 0.0
+    driver_pid: int | None = None
+    _sampler: Sampler | None = None
+    _host: HostCounters | None = None
+    _cost: Cost | None = None
+    _readings: dict[int, list[Reading]] = field(default_factory=dict)
+    _profilers: dict[int, Profiler] = field(default_factory=dict)
+    _clients: dict[int, tuple[int, ...]] = field(default_factory=dict)  # by trial: their server processes
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, lab: Lab, trials: Sequence[Trial]) -> Iterator[Telemetry]:
+        """Makes the extensions that the probes need where the database is ours. Ends what samples."""
+        for trial in trials:
+            if trial.arm.is_restored():
+                _create_extensions(lab, trial.arm)
+        telemetry = cls(lab, trials)
+        try:
+            yield telemetry
+        finally:
+            telemetry._stop_sampling()
+            for profiler in telemetry._profilers.values():
+                profiler.give_up()
+
+    def note_driver(self, pid: int) -> None:
+        """The driver has started."""
+        self.driver_pid = pid
+
+    def begin(self) -> None:
+        """At the barrier before the measured part."""
+        if not self.lab.study.probes:
+            return
+        if "host" in self.lab.study.probes:
+            paths = [path for trial in self.trials if (path := trial.arm.data_path()) is not None]
+            self._host = HostCounters(paths, self.driver_pid)
+        self._read(Moment.BEGIN)
+        asked = frozenset(self.lab.study.probes)
+        targets = [
+            Target(
+                number,
+                trial.arm.connect,
+                sample if asked & SAMPLED else None,
+                sample_waits if "waits" in asked else None,
+                trial.arm.postmaster_pid,
+                each_look=self.lab.study.window_likely_s() <= LOOKS_APART_S_MAX,
+            )
+            for number, trial in enumerate(self.trials)
+        ]
+        host = self._host.read if self._host else dict
+        self._sampler = Sampler(
+            targets, host, monotonic_of(self.epoch_unix_s), step_s=step_for(self.lab.study.window_likely_s())
+        )
+        self._sampler.start()
+        if PROFILE in asked:
+            for trial in self.trials:
+                self._start_profile(trial)
+
+    def end(self) -> None:
+        """At the barrier after it."""
+        if not self.lab.study.probes:
+            return
+        if PROFILE in self.lab.study.probes:
+            for trial in self.trials:
+                self._end_profile(trial)
+        self._stop_sampling()
+        self._read(Moment.END)
+
+    def store_series(self) -> None:
+        """What was sampled since the last time goes into the evidence."""
+        if self._sampler is not None:
+            for chunk in self._sampler.drain():
+                self._store(chunk)
+
+    def vacuum_and_read(self, trial: Trial) -> None:
+        """VACUUM, and what it leaves. Raises psycopg.Error, ServerError."""
+        with trial.arm.connect() as connection:
+            connection.execute("VACUUM")
+        self._read_trial(
+            trial, Moment.AFTER, [probe for probe in self.lab.study.probes if probe in AFTER_VACUUM]
+        )
+
+    def readings_of(self, trial: Trial) -> Sequence[Reading]:
+        """All of a trial."""
+        return self._readings.get(trial.id, [])
+
+    def cpu_s(self, trial: Trial) -> float | None:
+        """What sampling this trial's server has cost: its backend and its share of our thread."""
+        return None if self._cost is None else self._cost.of(list(self.trials).index(trial))
+
+    def _stop_sampling(self) -> None:
+        if self._sampler is not None:
+            self._sampler.stop()
+            self.store_series()
+            self._cost = self._sampler.mark()
+            self._sampler = None
+
+    def _store(self, chunk: Chunk) -> None:
+        trial = self.trials[chunk.target]
+        if len(chunk.points):
+            self.lab.writer.add_series(trial.id, Series(chunk.probe, chunk.columns, chunk.points))
+        if chunk.ending is not None:
+            self._say_why(trial, chunk.probe, _words_of(chunk.ending, chunk.reason))
+
+    def _read(self, moment: Moment) -> None:
+        for trial in self.trials:
+            self._read_trial(trial, moment, [probe for probe in self.lab.study.probes if probe != PROFILE])
+
+    def _read_trial(self, trial: Trial, moment: Moment, probes: Sequence[str]) -> None:
+        """Over a connection that is made for it: while the sampler samples, its own is the only one."""
+        readings = self._readings.setdefault(trial.id, [])
+        try:
+            with contextlib.closing(trial.arm.connect()) as connection:
+                if moment is Moment.BEGIN and trial.arm.postmaster_pid() is not None:
+                    self._clients[trial.id] = find_clients(connection)
+                readings += [self._reading(trial, connection, moment, probe) for probe in probes]
+        except (psycopg.Error, ServerError) as error:
+            at_s, lost = self._now_s(), _words_of(Ending.SERVER_LOST, in_one_line(error))
+            readings += [Reading(probe, moment, at_s, 0.0, None, lost) for probe in probes]
+
+    def _reading(self, trial: Trial, connection: Connection, moment: Moment, probe: str) -> Reading:
+        at_s, begun_s = self._now_s(), time.monotonic()
+        if probe == "host":
+            rows = [{**self._host.read(), **self._scheduled(trial)}] if self._host else None
+            return Reading(probe, moment, at_s, time.monotonic() - begun_s, rows)
+        if trial.arm.shares_server and PROBES[probe].of_server:
+            return Reading(probe, moment, at_s, 0.0, None, OF_SEVERAL_ARMS)
+        found = read(connection, probe)
+        return Reading(probe, moment, at_s, found.took_s, found.rows, found.reason)
+
+    def _scheduled(self, trial: Trial) -> Mapping[str, float]:
+        """Of the server's processes that serve the driver's clients."""
+        clients = self._clients.get(trial.id)
+        of = scheduled(clients) if clients else None
+        return {} if of is None else {ON_CPU: of.on_cpu_s, READY: of.ready_s}
+
+    def _start_profile(self, trial: Trial) -> None:
+        pid, window_s = trial.arm.postmaster_pid(), self.lab.study.window_likely_s()
+        reason = ""
+        try:
+            if pid is None:
+                raise ProfileError("only servers started by pgdyno can be profiled")
+            self._profilers[trial.id] = Profiler.start(pid, hz_for(window_s, len(os.sched_getaffinity(0))))
+        except ProfileError as error:
+            reason = str(error)
+        begun = Reading(PROFILE, Moment.BEGIN, self._now_s(), 0.0, None if reason else (), reason)
+        self._readings.setdefault(trial.id, []).append(begun)
+
+    def _end_profile(self, trial: Trial) -> None:
+        profiler = self._profilers.pop(trial.id, None)
+        if profiler is None:
+            return
+        at_s, begun_s = self._now_s(), time.monotonic()
+        rows, reason = None, ""
+        try:
+            rows = profiler.stop()
+        except ProfileError as error:
+            reason = str(error)
+        took_s = time.monotonic() - begun_s
+        self._readings[trial.id].append(Reading(PROFILE, Moment.END, at_s, took_s, rows, reason))
+
+    def _now_s(self) -> float:
+        return time.time() - self.epoch_unix_s
+
+    def _say_why(self, trial: Trial, probe: str, reason: str) -> None:
+        names = {"arm": trial.arm.name, "probes": f"the series of {probe}", "reason": reason}
+        self.lab.writer.add_caveat(Caveat(Code.PROBE_UNAVAILABLE, names, trial.id), self.lab.case)
+
+
+def _words_of(ending: Ending, reason: str) -> str:
+    """A lost server is named as such: whether its farewell or the closed socket is seen first is chance."""
+    return f"the server was lost: {reason}" if ending is Ending.SERVER_LOST else reason
+
+
+def _create_extensions(lab: Lab, arm: LabArm) -> None:
+    """In a database of ours; where the build has them. What is missing is the probe's to say."""
+    for probe in lab.study.probes:
+        if name := EXTENSIONS.get(probe):
+            with contextlib.suppress(psycopg.Error, ServerError), arm.connect() as connection:
+                connection.execute(sql.SQL("CREATE EXTENSION IF NOT EXISTS {}").format(sql.Identifier(name)))

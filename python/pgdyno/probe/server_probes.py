@@ -1,0 +1,263 @@
+"""Probes of a server by SQL: each reads counters or a current state over one connection.
+
+clients = find_clients(connection)      # once the driver has connected
+before = scheduled(clients)
+…
+after = scheduled(clients)
+
+What is read is raw, under the names of the newest PostgreSQL: ``sql/NAME.sql`` has one statement for all
+versions. A probe never fails for what a server lacks or forbids: its reading then says why, and what would
+help.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, LiteralString
+
+import psycopg
+from psycopg import sql
+
+from pgdyno.probe.probe_session import (
+    STATEMENT_TIMEOUT_S,
+    Reading,
+    Row,
+    fetch,
+    prepare,
+    set_statement_timeout,
+    statement,
+)
+from pgdyno.server.running import Connection
+from pgdyno.server.version import OLDEST_MAJOR
+
+
+def find_clients(connection: Connection) -> tuple[int, ...]:
+    """Process ids of the client backends of the current database, without probes. The connection is the
+    probes' from then on. Raises psycopg.Error.
+    """
+    prepare(connection)
+    rows = fetch(connection, sql.SQL(statement("clients", connection.info.server_version // 10000)))
+    return tuple(int(row["pid"]) for row in rows if row["pid"] is not None)
+
+
+def autovacuum_runs(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
+    """Automatic vacuums and analyzes of tables that were completed so far; the difference is what counts.
+
+    Needs no privilege (pg_stat_user_tables). One that is still under way is not in it.
+    """
+    row = connection.execute(
+        "select coalesce(sum(autovacuum_count + autoanalyze_count), 0) from pg_stat_user_tables"
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+ROWS_MAX = 500
+"""Statements or relations in one reading, the largest; the others are summed in a row of their own. Those of
+any benchmark we know, several times over."""
+
+STATTUPLE_ROWS_MAX = 100
+"""Relations that pgstattuple reads: each takes its time."""
+
+EXACT_BYTES_MAX = 64 << 20
+"""A relation up to this size is read whole by pgstattuple: a tenth of a second or less from memory."""
+
+STATTUPLE_TIMEOUT_S = 60
+"""For 100 relations of 64 MiB: less than half of them from a slow disk, which the reading then says."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One source of telemetry of a server.
+
+    ``kind``: counters (differences of two readings tell), a snapshot (what is so at this moment), or sizes
+    (both). ``in_series``: some of it is in the samples of each second, too. ``of_server``: it is of the whole
+    server, whichever database was at work. ``extension``: what must be in
+    the database; ``preloaded``: and in shared_preload_libraries. ``role``: membership in it lets a user
+    read all.
+    """
+
+    name: str
+    about: str
+    kind: Literal["counters", "snapshot", "sizes"]
+    in_series: bool = False
+    of_server: bool = False
+    since: int = OLDEST_MAJOR
+    extension: str = ""
+    preloaded: bool = False
+    role: str = "pg_read_all_stats"
+    timeout_s: int = STATEMENT_TIMEOUT_S
+
+    def statement(self, major: int) -> LiteralString:
+        """Its SQL for a server of this major version, the names of what it needs still to be filled in."""
+        return statement(self.name, major)
+
+
+_ALL = (
+    Probe(
+        "statements",
+        "pg_stat_statements: calls, times, rows, blocks and WAL of each statement",
+        "counters",
+        extension="pg_stat_statements",
+        preloaded=True,
+    ),
+    Probe(
+        "wal",
+        "the position in the WAL, and what pg_stat_wal counts",
+        "counters",
+        in_series=True,
+        of_server=True,
+    ),
+    Probe(
+        "checkpoints",
+        "checkpoints, their buffers and times; bgwriter",
+        "counters",
+        in_series=True,
+        of_server=True,
+    ),
+    Probe("io", "pg_stat_io: reads and writes by kind of process", "counters", since=16, of_server=True),
+    Probe(
+        "database",
+        "pg_stat_database: transactions, rows, blocks, temporary files, deadlocks",
+        "counters",
+        in_series=True,
+    ),
+    Probe("blocks", "pg_statio: hits and reads of heaps, indexes and TOAST", "counters"),
+    Probe("relations", "tables and indexes: sizes, rows, scans, HOT updates, vacuums", "sizes"),
+    Probe(
+        "pgstattuple",
+        "how full tables and indexes are: live, dead and free bytes",
+        "snapshot",
+        extension="pgstattuple",
+        role="pg_stat_scan_tables",
+        timeout_s=STATTUPLE_TIMEOUT_S,
+    ),
+    Probe("wraparound", "ages of transaction ids, and the next one", "sizes", in_series=True, of_server=True),
+    Probe("waits", "processes by what they wait for; vacuums under way", "snapshot", in_series=True),
+    Probe("locks", "locks held and waited for", "snapshot"),
+    Probe("replication", "standbys and slots: lag, and WAL kept for them", "snapshot", of_server=True),
+)
+
+PROBES: Mapping[str, Probe] = {probe.name: probe for probe in _ALL}
+
+EXTENSIONS: Mapping[str, str] = {probe.name: probe.extension for probe in _ALL if probe.extension}
+"""By probe: what ``CREATE EXTENSION`` it needs in the database that it reads."""
+
+NEEDS_PRELOAD = frozenset(probe.name for probe in _ALL if probe.preloaded)
+"""Probes whose extension must be in shared_preload_libraries as well."""
+
+_STATEMENTS_MAJORS = (("1.12", 18), ("1.11", 17), ("1.10", 15), ("1.9", 14), ("1.8", 13))
+"""From which version of pg_stat_statements on it has the columns of which server's."""
+
+
+_SERVER_ENDS = "57P"
+"""SQLSTATEs of a server that shuts down or has crashed: the connection is lost, or will be at once."""
+
+
+class _Missing(Exception):
+    """What a probe needs is not there: the reason."""
+
+
+def read(connection: Connection, probe: str) -> Reading:
+    """Reads one probe. The connection is the probes' from then on: in autocommit mode, read-only.
+
+    What the server lacks or forbids is the reading's ``reason``. Raises psycopg.Error where the connection is
+    lost or in a transaction, KeyError for an unknown probe.
+    """
+    wanted = PROBES[probe]
+    begun_s = time.monotonic()
+    rows, reason = None, ""
+    try:
+        prepare(connection)
+        rows = _rows(connection, wanted)
+        reason = _all_hidden(connection, wanted, rows)
+    except _Missing as missing:
+        reason = str(missing)
+    except psycopg.Error as error:
+        if connection.closed or error.sqlstate is None or error.sqlstate.startswith(_SERVER_ENDS):
+            raise
+        reason = _why_not(connection, wanted, error)
+    return Reading(probe, time.monotonic() - begun_s, None if reason else rows, reason)
+
+
+def _rows(connection: Connection, probe: Probe) -> list[Row]:
+    major = connection.info.server_version // 10000
+    if major < probe.since:
+        raise _Missing(f"needs PostgreSQL {probe.since}: this is {major}")
+    schema = ""
+    if probe.extension:
+        version, schema = _extension(connection, probe)
+        if probe.name == "statements":
+            major = statements_major(version)
+    text = sql.SQL(probe.statement(major)).format(
+        extension=sql.Identifier(schema),
+        rows_max=STATTUPLE_ROWS_MAX if probe.name == "pgstattuple" else ROWS_MAX,
+        exact_bytes_max=EXACT_BYTES_MAX,
+    )
+    if probe.timeout_s == STATEMENT_TIMEOUT_S:
+        return fetch(connection, text)
+    set_statement_timeout(connection, probe.timeout_s)
+    try:
+        return fetch(connection, text)
+    finally:
+        if not connection.closed:
+            set_statement_timeout(connection, STATEMENT_TIMEOUT_S)
+
+
+def _extension(connection: Connection, probe: Probe) -> tuple[str, str]:
+    """Version and schema of the extension that a probe needs. Asked first, so that no error gets into the
+    server's log.
+    """
+    found = fetch(connection, sql.SQL(statement("extension", 0)).format(name=probe.extension))
+    preload = f"put {probe.extension} into shared_preload_libraries and restart the server"
+    if not found:
+        also = f"; {preload} if it is not there" if probe.preloaded else ""
+        raise _Missing(
+            f"needs an extension in the database {connection.info.dbname}: "
+            f"CREATE EXTENSION {probe.extension}{also}"
+        )
+    if probe.preloaded and not found[0]["preloaded"]:
+        raise _Missing(f"{probe.extension} was not loaded when the server started: {preload}")
+    return str(found[0]["version"]), str(found[0]["schema"])
+
+
+def statements_major(version: str) -> int:
+    """The server whose columns a version of pg_stat_statements has: it may be older than the server that it
+    is used on, until ``ALTER EXTENSION … UPDATE``.
+    """
+    number = tuple(int(part) for part in version.split("."))
+    for first, major in _STATEMENTS_MAJORS:
+        if number >= tuple(int(part) for part in first.split(".")):
+            return major
+    return OLDEST_MAJOR
+
+
+def _all_hidden(connection: Connection, probe: Probe, rows: list[Row]) -> str:
+    """Why nothing can be told where all that there is belongs to others, whose affairs are hidden from us."""
+    if rows and all(row.get("hidden") for row in rows):
+        return f"all of it is hidden from {_grant(connection, probe)}"
+    return ""
+
+
+def _grant(connection: Connection, probe: Probe) -> str:
+    user = connection.info.user
+    return f"the user {user}: GRANT {probe.role} TO {user}, or pg_monitor"
+
+
+def _why_not(connection: Connection, probe: Probe, error: psycopg.Error) -> str:
+    words = error.diag.message_primary or str(error).partition("\n")[0]
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return f"{words}, for {_grant(connection, probe)}"
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        return f"a relation was locked: {words}"
+    if isinstance(error, psycopg.errors.QueryCanceled):
+        return f"it took longer than {probe.timeout_s} s: {words}"
+    if isinstance(error, psycopg.errors.CharacterNotInRepertoire) and probe.name == "statements":
+        # PostgreSQL converts the texts of all databases; one that cannot be converted fails the whole view.
+        return (
+            f"pg_stat_statements contains a text of a database with another encoding: {words}; "
+            "to remove it, run SELECT pg_stat_statements_reset()"
+        )
+    return f"this server refuses it: {words}"
