@@ -19,9 +19,12 @@ import numpy as np
 
 from bench.figure import Figure, limited
 from bench.setting import Place, Sizes
-from pgdyno.evidence import checksums
-from pgdyno.evidence.packing import pairs_from
-from pgdyno.evidence.records import (
+from pgdyno.probe.host_counters import HostCounters
+from pgdyno.probe.sampled_server import RUNNING, SERIES
+from pgdyno.probe.sampler import CHUNK_S
+from pgdyno.results import checksums
+from pgdyno.results.packing import pairs_from
+from pgdyno.results.records import (
     Arm,
     Block,
     BlockStatus,
@@ -38,10 +41,7 @@ from pgdyno.evidence.records import (
     StudyRecord,
     TrialStatus,
 )
-from pgdyno.evidence.writer import Writer
-from pgdyno.probe.host_counters import HostCounters
-from pgdyno.probe.sampled_server import RUNNING, SERIES
-from pgdyno.probe.sampler import CHUNK_S
+from pgdyno.results.writer import Writer
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role, Schedule

@@ -15,8 +15,8 @@ from scipy.signal import lfilter
 
 from pgdyno.analysis.statistics.effect import paired
 from pgdyno.analysis.telemetry.metrics import DRIVER_CPU, SERVER_CPU
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Trial, TrialStatus
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Trial, TrialStatus
 
 Floats = npt.NDArray[np.float64]
 Noise = Callable[[np.random.Generator, int, int], Floats]

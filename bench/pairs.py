@@ -24,8 +24,8 @@ import numpy.typing as npt
 from bench.figure import Figure
 from bench.setting import Place, Sizes
 from bench.slices import CLIENTS, SCRIPT, server_alike
-from pgdyno.drive.run import run_drive
-from pgdyno.drive.specification import drive_specification
+from pgdyno.drive.drive_specification import drive_specification
+from pgdyno.drive.engine_runs import run_drive
 from pgdyno.engine import Event
 from pgdyno.interruption import Interruption
 from pgdyno.probe.cpu_time import machine_cpu, server_cpu_s

@@ -19,8 +19,8 @@ from statistics import fmean, stdev
 from bench.drivers import run_engine
 from bench.figure import Figure
 from bench.setting import Place, Sizes
-from pgdyno.drive.run import run_drive
-from pgdyno.drive.specification import Pinning, drive_specification
+from pgdyno.drive.drive_specification import Pinning, drive_specification
+from pgdyno.drive.engine_runs import run_drive
 from pgdyno.engine import Event
 from pgdyno.interruption import Interruption
 from pgdyno.server.cluster import Cluster, InitOptions

@@ -13,10 +13,10 @@ from bench.drivers import ACCOUNTS_PER_SCALE, run_engine
 from bench.figure import Figure, compared, limited
 from bench.setting import Place, Sizes
 from pgdyno.engine import Engine, Event
-from pgdyno.evidence.events import slice_from
 from pgdyno.probe.host_counters import HostCounters
 from pgdyno.probe.sampled_server import Target, sample, sample_waits
 from pgdyno.probe.sampler import Sampler
+from pgdyno.results.engine_events import slice_from
 
 CLIENTS = (8, 64)
 SHARE_MAX = 0.01

@@ -30,13 +30,13 @@ from bench.stopping import PATHS, SEED, judged, table
 from pgdyno.analysis.comparison.interim_analysis import interim_result
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
 from pgdyno.analysis.statistics.effect import Method, percent_of, student
-from pgdyno.cli.lengths import asked_warm_up
+from pgdyno.cli.duration_options import asked_warm_up
 from pgdyno.cli.options import this_machine
 from pgdyno.estimate import Better
-from pgdyno.evidence.reader import Evidence
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import Progress, Watch
 from pgdyno.lab.study_runner import Request, start_study
+from pgdyno.results.reader import Evidence
 from pgdyno.server.find_build import system_builds
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import only_case

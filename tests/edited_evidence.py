@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from pgdyno.evidence import checksums
+from pgdyno.results import checksums
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pgdyno.evidence.records import Trial, TrialStatus
+from pgdyno.results.records import Trial, TrialStatus
 
 _UNKNOWN = Trial(
     trial=1,

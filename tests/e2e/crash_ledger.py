@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pgdyno.errors import EvidenceError
-from pgdyno.evidence.reader import Evidence
+from pgdyno.results.reader import Evidence
 
 Digests = Mapping[tuple[str, ...], str]
 """What is finished, by table and key, with a digest of every byte of it."""

@@ -18,8 +18,8 @@ from crash_ledger import faults, finished
 from crash_victims import VICTIMS, find, strike
 from program import Program, measuring
 
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import TrialStatus
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import TrialStatus
 
 SEED = 6
 KILLS = 5

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from program import SMALLEST, Program, measuring
 
-from pgdyno.evidence.reader import Evidence
 from pgdyno.lab.dataset_loading import pristine_name
+from pgdyno.results.reader import Evidence
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.ownership_marker import hold, lock_of
 from pgdyno.server.remote import Remote

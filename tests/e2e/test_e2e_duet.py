@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from program import Program
 
-from pgdyno.evidence.reader import Evidence
+from pgdyno.results.reader import Evidence
 from pgdyno.study.plan import block_of
 
 needs_two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a duet needs two cores")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pgdyno.drive.specification import drive_specification
+from pgdyno.drive.drive_specification import drive_specification
 from pgdyno.engine import Engine, Event, build_info
 from pgdyno.lab.dataset_loading import Place, load_specification
 from pgdyno.server.running import Connection, Server

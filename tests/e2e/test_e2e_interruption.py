@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from program import Program, Running, measuring, without_slices
 
-from pgdyno.evidence.reader import Evidence
+from pgdyno.results.reader import Evidence
 from pgdyno.study.plan import block_of
 
 LONG = ("--window", "40s", "--slice", "0.5s", "--blocks", "1")

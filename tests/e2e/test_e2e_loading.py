@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from program import SMALLEST, Program, Running
 
-from pgdyno.evidence.reader import Evidence
 from pgdyno.lab.dataset_loading import pristine_name
+from pgdyno.results.reader import Evidence
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.running import Server

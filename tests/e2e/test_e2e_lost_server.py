@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 from program import Program, Running, command_line, measuring
 
-from pgdyno.evidence.reader import Evidence
+from pgdyno.results.reader import Evidence
 
 SIZES = ("--warehouses", "1", "--clients", "2", "--seed", "7", "--warmup", "0.2s", "--slice", "0.2s")
 

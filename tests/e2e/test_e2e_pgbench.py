@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from program import Program
 
-from pgdyno.evidence.reader import Evidence
+from pgdyno.results.reader import Evidence
 from pgdyno.server.running import Server
 
 SMALL = (

@@ -19,8 +19,8 @@ from program import END_S, SCRIPT, Program, measuring
 
 from hostile_server import PORT, FreezingProxy, freezing_proxy
 from pgdyno.cli.main import run
-from pgdyno.drive import specification
-from pgdyno.evidence.reader import Evidence
+from pgdyno.drive import drive_specification
+from pgdyno.results.reader import Evidence
 from pgdyno.server import limited_connection
 from pgdyno.server.running import Server
 
@@ -58,7 +58,7 @@ def through(bench: Server, server_dir: Path, proxy: FreezingProxy) -> str:
 def test_transactions_without_an_answer_are_counted_and_the_run_counts_for_nothing(
     through: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(specification, "DRAIN_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(drive_specification, "DRAIN_TIMEOUT_S", 0.5)
     monkeypatch.setattr(limited_connection, "ANSWER_TIMEOUT_S", 0.2)
     assert run(["drive", through, *DRIVE, *READS, "--window", "3s"]) == 1
     said = capsys.readouterr()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from program import Program
 
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Trial
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Trial
 from pgdyno.study.arm_spec import parse_arms
 
 VARIANTS = {

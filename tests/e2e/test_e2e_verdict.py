@@ -11,7 +11,7 @@ import pytest
 from program import SMALLEST, Program, Running
 
 from pgdyno.analysis.findings.study_findings import find_study
-from pgdyno.evidence.reader import Evidence
+from pgdyno.results.reader import Evidence
 
 BLOCKS = 5
 """The fewest that allow a verdict."""

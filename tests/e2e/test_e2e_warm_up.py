@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from program import Program
 
-from pgdyno.evidence.reader import Evidence
+from pgdyno.results.reader import Evidence
 from pgdyno.study.schedule import Role
 
 BOUNDED = (

@@ -26,7 +26,7 @@ from pgdyno.analysis.statistics.effect import (
     student,
 )
 from pgdyno.analysis.telemetry.percentiles import merge, quantile_ns
-from pgdyno.evidence.packing import pairs_from
+from pgdyno.results.packing import pairs_from
 
 SLEEP = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]
 """Extra hours of sleep of ten patients, second drug less first: Student, "The probable error of a mean",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pgdyno.analysis.telemetry.counters import RESET, Growth, Window, window
 from pgdyno.analysis.telemetry.statements import Moments, statements
-from pgdyno.evidence.records import Moment, Reading
+from pgdyno.results.records import Moment, Reading
 
 times_ms = st.lists(st.floats(1e-3, 1e4), min_size=1, max_size=50)
 

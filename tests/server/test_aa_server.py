@@ -10,16 +10,15 @@ from pathlib import Path
 import pytest
 
 from pgdyno.analysis.findings.study_findings import find_study
-from pgdyno.cli.calibrate import Asked, run
-from pgdyno.cli.calibrations import calibrated_slice
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Ending
+from pgdyno.cli.calibrate import Asked, calibrated_slice, run
 from pgdyno.interruption import Interruption
 from pgdyno.lab.noise_history import History, history_path
 from pgdyno.lab.progress import BlockBegan, Progress, Watch
 from pgdyno.lab.study_runner import Request, resume_study, start_study
 from pgdyno.report import csv_format, html_format, json_format, markdown_format
 from pgdyno.report.study_report import build_study
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Ending
 from pgdyno.server.build import Build
 from pgdyno.study import calibration_study
 from pgdyno.study.aa_plan import doubled_after

@@ -15,8 +15,8 @@ from server_of_major import build_of
 from ok_trial import ok_trial
 from pgdyno.analysis.telemetry.counters import RESET
 from pgdyno.analysis.telemetry.trial_telemetry import Telemetry, of_trial
-from pgdyno.evidence.records import Moment, Reading, Slice, Trial
 from pgdyno.probe.server_probes import PROBES, read
+from pgdyno.results.records import Moment, Reading, Slice, Trial
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.running import Connection, Server

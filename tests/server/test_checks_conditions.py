@@ -17,10 +17,15 @@ from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.running import Server
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
+from pgdyno.workload.check_session import prepare_session
 from pgdyno.workload.server_log import check_log
-from pgdyno.workload.session import prepare_session
-from pgdyno.workload.tpcc.conservation import check_new_orders, sum_d_next_o_id
-from pgdyno.workload.tpcc.consistency import check_condition, check_conditions, conditions
+from pgdyno.workload.tpcc.consistency import (
+    check_condition,
+    check_conditions,
+    check_new_orders,
+    conditions,
+    sum_d_next_o_id,
+)
 
 pytestmark = pytest.mark.server
 Connection = psycopg.Connection[tuple[Any, ...]]

@@ -13,7 +13,7 @@ from checks_population import populate
 from pgdyno.engine import dataset_format
 from pgdyno.errors import DatasetError
 from pgdyno.server.running import Server
-from pgdyno.workload.tpcc.dataset import Mark, check_fresh, read_mark, require_warehouses
+from pgdyno.workload.tpcc.tpcc_dataset import Mark, check_fresh, read_mark, require_warehouses
 
 pytestmark = pytest.mark.server
 Connection = psycopg.Connection[tuple[Any, ...]]

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pgdyno.drive.run import Run, run_drive
-from pgdyno.drive.specification import Pinning, drive_specification
+from pgdyno.drive.drive_specification import Pinning, drive_specification
+from pgdyno.drive.engine_runs import Run, run_drive
 from pgdyno.engine import Event
 from pgdyno.interruption import Interruption
 from pgdyno.server.running import Server

@@ -15,14 +15,14 @@ import pytest
 
 from pgdyno.cli import drive as drive_command
 from pgdyno.cli.load import load
-from pgdyno.drive.run import Run, run_drive
+from pgdyno.drive.engine_runs import Run, run_drive
 from pgdyno.errors import ConnectError, PgdynoError
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Ending
 from pgdyno.interruption import Interruption
 from pgdyno.lab import trial_driving
 from pgdyno.lab.progress import Watch
 from pgdyno.lab.study_runner import Request, start_study
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Ending
 from pgdyno.server.running import Server
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.cases import only_case

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Ending
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import Progress, Watch
 from pgdyno.lab.study_runner import Request, start_study
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Ending
 from pgdyno.server.build import Build
 from pgdyno.study.cases import Case, cases_of
 from pgdyno.study.fitting.fit_study import Machine, fit

@@ -14,18 +14,18 @@ from pgdyno.analysis.causes.throughput_dips import find_dips, rates_of
 from pgdyno.analysis.causes.time_breakdown import Why
 from pgdyno.analysis.telemetry.events import Event, events_of
 from pgdyno.cli.report import read_report
-from pgdyno.drive.run import run_drive
-from pgdyno.drive.specification import drive_specification
+from pgdyno.drive.drive_specification import drive_specification
+from pgdyno.drive.engine_runs import run_drive
 from pgdyno.engine import Event as Said
-from pgdyno.evidence.events import interval_from
-from pgdyno.evidence.reader import joined
-from pgdyno.evidence.records import Ending, Executed, Interval, Series
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import Progress, Watch
 from pgdyno.lab.study_runner import Request, start_study
 from pgdyno.probe.sampled_server import Target, sample, sample_waits
 from pgdyno.probe.sampler import Sampler, monotonic_of
 from pgdyno.report.case_report import Report
+from pgdyno.results.engine_events import interval_from
+from pgdyno.results.reader import joined
+from pgdyno.results.records import Ending, Executed, Interval, Series
 from pgdyno.server.build import Build
 from pgdyno.server.running import Server
 from pgdyno.study.arm_spec import parse_arm

@@ -11,8 +11,8 @@ import numpy as np
 from synthetic_telemetry import PROBE_CPU_S, machine_readings, readings, series
 
 from pgdyno.caveats import Caveat
-from pgdyno.evidence.packing import pairs_from
-from pgdyno.evidence.records import (
+from pgdyno.results.packing import pairs_from
+from pgdyno.results.records import (
     Arm,
     Badge,
     Block,
@@ -31,7 +31,7 @@ from pgdyno.evidence.records import (
     StudyRecord,
     TrialStatus,
 )
-from pgdyno.evidence.writer import Writer
+from pgdyno.results.writer import Writer
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.capacity_search import parse_limit
 from pgdyno.study.plan import Rate, Study

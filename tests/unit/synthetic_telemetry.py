@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pgdyno.evidence.records import Moment, Reading, Series
+from pgdyno.results.records import Moment, Reading, Series
 
 UPDATE, SELECT = "UPDATE accounts SET balance = balance + $1", "SELECT balance FROM accounts"
 NOT_IN_15 = "needs PostgreSQL 16: this is 15"

@@ -24,12 +24,12 @@ from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
 from pgdyno.analysis.statistics.effect import Method, anytime, percent_of
 from pgdyno.caveats import Code
 from pgdyno.cli.run import _as_asked, _naming_who_refused_aa
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Ending
-from pgdyno.evidence.writer import Writer
 from pgdyno.report import gate_section as wording
 from pgdyno.report import html_format, json_format, markdown_format
 from pgdyno.report.study_report import build_study
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Ending
+from pgdyno.results.writer import Writer
 from pgdyno.study.aa_plan import BLOCKS_PER_AA, aa_study, doubled_after, share_of_time, why_none
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cases import cases_of

@@ -12,11 +12,11 @@ from synthetic_study import Synthetic, arms_of, study_of, write_block
 from test_study import make_study
 
 from pgdyno.analysis.comparison.measurement_noise import read_noise
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.writer import Writer
 from pgdyno.lab.aa_blocks import load_of, with_aa
 from pgdyno.lab.prepare import Prepared
 from pgdyno.lab.trial import Lab
+from pgdyno.results.reader import Evidence
+from pgdyno.results.writer import Writer
 from pgdyno.study.aa_plan import aa_study
 from pgdyno.study.tpcc_parameters import TpccParameters
 

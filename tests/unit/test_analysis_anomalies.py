@@ -25,9 +25,9 @@ from pgdyno.analysis.statistics.outliers import (
     standings,
 )
 from pgdyno.estimate import Better
-from pgdyno.evidence.reader import Evidence
 from pgdyno.report.case_report import build
 from pgdyno.report.json_format import as_object
+from pgdyno.results.reader import Evidence
 
 NOISE_PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "noise.md").read_text("utf-8")
 STEAL = Synthetic(blocks=10, slices=2, slowed={(7, 1): 0.5}, stolen={(7, 1): 0.12})

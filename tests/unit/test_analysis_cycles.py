@@ -14,7 +14,7 @@ from test_study import make_study
 from pgdyno.analysis.steady_state.checkpoint_cycles import Cycles, begun, cycle_caveats, of_arm
 from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
 from pgdyno.caveats import Code
-from pgdyno.evidence.records import Series, Trial
+from pgdyno.results.records import Series, Trial
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
 

@@ -12,9 +12,9 @@ from synthetic_study import Synthetic, arms_of, study_of, write_block
 
 from pgdyno.analysis.comparison.comparison_caveats import debugged, differences, unsafe
 from pgdyno.caveats import Caveat, Code
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Arm, Trial
-from pgdyno.evidence.writer import Writer
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Arm, Trial
+from pgdyno.results.writer import Writer
 from pgdyno.study.schedule import Schedule
 
 ONE_BLOCK = Synthetic(blocks=1, slices=2)

@@ -24,7 +24,7 @@ from pgdyno.analysis.causes.throughput_dips import (
     rates_of,
 )
 from pgdyno.analysis.telemetry.events import Event, Events, events_of, joined, overlapped
-from pgdyno.evidence.records import Executed, Series
+from pgdyno.results.records import Executed, Series
 
 
 def rates(per_s: Sequence[float], gap_s: float = 0.0) -> Rates:

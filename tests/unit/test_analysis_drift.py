@@ -12,7 +12,7 @@ from pgdyno.analysis.steady_state.drift import Drift, drift_caveats, drifts
 from pgdyno.analysis.telemetry.throughput_series import Point
 from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
 from pgdyno.caveats import Code
-from pgdyno.evidence.records import Series, TrialStatus
+from pgdyno.results.records import Series, TrialStatus
 from pgdyno.study.schedule import Role
 
 HOUR_S = 3600

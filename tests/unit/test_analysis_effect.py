@@ -13,8 +13,8 @@ from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict, blocks_neede
 from pgdyno.analysis.statistics.effect import own_level, percent_of, student
 from pgdyno.analysis.telemetry.percentiles import curve_ms, merge, quantile_ns, quantiles_ms
 from pgdyno.estimate import Better, Estimate, given_percent, grouped, share_text
-from pgdyno.evidence.packing import pairs_from
-from pgdyno.evidence.records import Pairs
+from pgdyno.results.packing import pairs_from
+from pgdyno.results.records import Pairs
 
 rates = st.lists(
     st.tuples(st.floats(1, 1e6), st.floats(1, 1e6)).map(lambda pair: (pair[0], pair[1])),

@@ -16,9 +16,9 @@ from pgdyno.analysis.findings.case_findings import Findings, latency_key
 from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.analysis.telemetry.metrics import NOPM, TPM, of_plan
 from pgdyno.caveats import Caveat, Code
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import IN_THE_LOG, Counts, Slice, TrialStatus
-from pgdyno.evidence.writer import Writer
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import IN_THE_LOG, Counts, Slice, TrialStatus
+from pgdyno.results.writer import Writer
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Rate
 from pgdyno.study.schedule import Role, Schedule

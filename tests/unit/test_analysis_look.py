@@ -14,14 +14,14 @@ from pgdyno.analysis.comparison.interim_analysis import interim_result
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
 from pgdyno.analysis.statistics.effect import Method, student
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Ending
 from pgdyno.lab.progress import Looked, Progress
 from pgdyno.lab.study_blocks import interim_analysis_of
 from pgdyno.lab.trial import Lab
 from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import build_study
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Ending
 
 STOPPING = Synthetic(stops_on_verdict=True, ended=Ending.VERDICT)
 

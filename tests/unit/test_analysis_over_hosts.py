@@ -12,7 +12,7 @@ from pgdyno.analysis.findings.pooled_hosts import AVERAGE, average_over_hosts, o
 from pgdyno.analysis.statistics.effect import student
 from pgdyno.caveats import Code
 from pgdyno.estimate import Better
-from pgdyno.evidence.records import Arm
+from pgdyno.results.records import Arm
 
 
 def arm(number: int, name: str) -> Arm:

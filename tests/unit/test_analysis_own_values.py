@@ -10,8 +10,8 @@ from synthetic_study import Synthetic, write_study
 from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.analysis.telemetry.trial_telemetry import Telemetry, case_values
 from pgdyno.estimate import Better
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import TrialStatus
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import TrialStatus
 
 
 def test_values_are_those_of_the_ok_trials(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pgdyno.analysis.telemetry.samples import cpu, growth_per_s, lateness, own_spans, rates, waits
-from pgdyno.evidence.records import Series, Slice
+from pgdyno.results.records import Series, Slice
 from pgdyno.study.schedule import Role
 
 

@@ -27,7 +27,7 @@ from pgdyno.analysis.steady_state.stationarity import (
 from pgdyno.analysis.steady_state.steadiness import steadiness, steady_state_caveats
 from pgdyno.analysis.telemetry.throughput_series import Point
 from pgdyno.caveats import Code
-from pgdyno.evidence.records import Counts, Slice, Trial
+from pgdyno.results.records import Counts, Slice, Trial
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role, Schedule
 

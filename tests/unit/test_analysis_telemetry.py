@@ -30,7 +30,7 @@ from pgdyno.analysis.telemetry.trial_telemetry import (
 )
 from pgdyno.caveats import Code
 from pgdyno.estimate import Better
-from pgdyno.evidence.records import Arm, Moment, Reading, Series, Slice, Trial
+from pgdyno.results.records import Arm, Moment, Reading, Series, Slice, Trial
 from pgdyno.study.schedule import Role
 
 SQL = Path(pgdyno.__file__).parent / "probe" / "sql"

@@ -9,7 +9,7 @@ from test_analysis_telemetry import arm, trial
 
 from pgdyno.analysis.steady_state.steadiness import warm_up_caveats, warm_ups
 from pgdyno.caveats import Code
-from pgdyno.evidence.records import Slice, Trial
+from pgdyno.results.records import Slice, Trial
 from pgdyno.study.schedule import Role
 
 

@@ -29,8 +29,8 @@ from pgdyno.analysis.statistics.effect import Method, student
 from pgdyno.analysis.telemetry.client_time import ClientTime, Looks, kind_of, looks_at, of_trial
 from pgdyno.analysis.telemetry.counters import Growth, Window
 from pgdyno.analysis.telemetry.statements import statements
-from pgdyno.evidence.records import Counts, Series, Slice, Trial
 from pgdyno.report.why_section import sentences
+from pgdyno.results.records import Counts, Series, Slice, Trial
 from pgdyno.study.schedule import Role
 
 CLIENTS, CONFIDENCE = 8, 0.95

@@ -23,15 +23,14 @@ from pgdyno.analysis.comparison.calibration import (
 )
 from pgdyno.analysis.comparison.measurement_noise import Alarms
 from pgdyno.analysis.statistics.sequential import critical
-from pgdyno.cli import calibrations
-from pgdyno.cli.calibrate import _minutes, _sentences
-from pgdyno.cli.calibrations import asked_slice
+from pgdyno.cli import calibrate
+from pgdyno.cli.calibrate import _minutes, _sentences, asked_slice
 from pgdyno.cli.compare import command_of, describe
 from pgdyno.errors import UsageError
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Ending
-from pgdyno.evidence.writer import Writer
 from pgdyno.lab.noise_history import History, history_path
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Ending
+from pgdyno.results.writer import Writer
 from pgdyno.study.calibration_study import calibration_cases, schedules_here
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 
@@ -222,7 +221,7 @@ def test_the_calibrated_length_is_taken_when_it_is_asked_for_and_told(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     host: dict[str, Any] = {**dict.fromkeys(("machine", "processor"), "x"), "cores": 2}
-    monkeypatch.setattr(calibrations, "describe_host", lambda _: host)
+    monkeypatch.setattr(calibrate, "describe_host", lambda _: host)
     with pytest.raises(UsageError, match="pgdyno doctor --calibrate"):
         asked_slice("auto", "slices", 1.0)
     history = History(history_path())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.cli import measuring
+from pgdyno.cli import study_execution
 from pgdyno.cli.main import run
 
 REFUSED = {
@@ -40,7 +40,7 @@ def test_options_that_exclude_each_other_are_refused(
     words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(measuring, "start_study", lambda *_: pytest.fail("it measured"))
+    monkeypatch.setattr(study_execution, "start_study", lambda *_: pytest.fail("it measured"))
     write_study(tmp_path / "e.sqlite", Synthetic(blocks=2, slices=2))
     assert run(words.split()) == 2
     told = capsys.readouterr()

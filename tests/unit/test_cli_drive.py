@@ -10,7 +10,7 @@ from rich.console import Console
 
 from pgdyno.cli.drive import Narrator, show, summarise, why_all_failed
 from pgdyno.cli.main import run
-from pgdyno.drive.run import Run
+from pgdyno.drive.engine_runs import Run
 from pgdyno.study.tpcc_parameters import TpccParameters
 
 PACE = TpccParameters.PACE

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.cli import demo, measuring
+from pgdyno.cli import demo, study_execution
 from pgdyno.cli.main import run
-from pgdyno.cli.place import MARK, append_text, require_place_of_text, write_text
+from pgdyno.cli.output_files import MARK, append_text, require_place_of_text, write_text
 from pgdyno.errors import EvidenceError, EvidenceExistsError, PgdynoError, UsageError
-from pgdyno.evidence import writer
+from pgdyno.results import writer
 
 MADE = Synthetic(blocks=5)
 """Small evidence; what it says does not matter."""
@@ -45,7 +45,7 @@ def test_evidence_that_is_there_is_not_written_over(
     Path("link").symlink_to("e.sqlite")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     for study in ("start_study", "resume_study"):
-        monkeypatch.setattr(measuring, study, lambda *_: pytest.fail("it measured"))
+        monkeypatch.setattr(study_execution, study, lambda *_: pytest.fail("it measured"))
     assert run(words.split()) == 2
     assert "is an evidence file, which is never overwritten: name another file" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -63,7 +63,7 @@ def test_evidence_to_be_made_has_a_name_of_its_own(
     words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(measuring, "start_study", lambda *_: pytest.fail("it measured"))
+    monkeypatch.setattr(study_execution, "start_study", lambda *_: pytest.fail("it measured"))
     assert run(words.split()) == 2
     assert "never overwritten" in capsys.readouterr().err
 
@@ -183,7 +183,7 @@ COMMANDS = (
 def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.chdir(tmp_path)
     for study in ("start_study", "resume_study"):
-        monkeypatch.setattr(measuring, study, lambda *_: pytest.fail("it measured"))
+        monkeypatch.setattr(study_execution, study, lambda *_: pytest.fail("it measured"))
     return tmp_path
 
 

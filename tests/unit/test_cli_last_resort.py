@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.cli import last_resort, report
+from pgdyno.cli import error_reporting, report
 from pgdyno.cli.main import run
 from pgdyno.cli.streams import sane_size
 
@@ -35,7 +35,7 @@ def test_an_unexpected_error_is_one_line_and_a_file_without_passwords(
     state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PGPASSWORD", "pa55word")
-    assert run(["report", "password=secret"]) == last_resort.EXIT_STATUS == 70
+    assert run(["report", "password=secret"]) == error_reporting.EXIT_STATUS == 70
     told = capsys.readouterr()
     (file,) = state.iterdir()
     assert told.out == ""
@@ -69,12 +69,12 @@ def test_where_no_file_can_be_made_the_line_says_so(
 
 def test_only_the_newest_files_are_kept(state: Path) -> None:
     state.mkdir(parents=True)
-    for n in range(last_resort.KEPT_MAX + 5):
+    for n in range(error_reporting.KEPT_MAX + 5):
         (state / f"traceback-20000101-0000{n:02}-x.txt").touch()
     (state / "noise.jsonl").touch()
     run(["report", "e"])
     names = sorted(path.name for path in state.iterdir())
-    assert len(names) == last_resort.KEPT_MAX + 1 and "noise.jsonl" in names
+    assert len(names) == error_reporting.KEPT_MAX + 1 and "noise.jsonl" in names
     assert "traceback-20000101-000005-x.txt" not in names
     assert any(not name.startswith("traceback-2000") for name in names if name != "noise.jsonl")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pgdyno.cli import measuring
+from pgdyno.cli import study_execution
 from pgdyno.cli.main import run
 
 
@@ -30,6 +30,6 @@ def test_what_a_resume_does_not_read_is_refused(
     tmp_path: Path,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(measuring, "resume_study", lambda *_: pytest.fail("it went on"))
+    monkeypatch.setattr(study_execution, "resume_study", lambda *_: pytest.fail("it went on"))
     assert run(words.split()) == 2
     assert f"{named} cannot be combined with --resume" in capsys.readouterr().err

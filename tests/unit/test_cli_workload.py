@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 
 from pgdyno.cli.compare import asked_probes, compare
-from pgdyno.cli.groups import expanded
 from pgdyno.cli.main import run
-from pgdyno.cli.scripts import definitions, scripts_of
-from pgdyno.cli.workload import PgbenchData, PgbenchScripts, TpccCalls, TpccData, Which, parameters_of
+from pgdyno.cli.options import expanded
+from pgdyno.cli.workload_options import (
+    PgbenchData,
+    PgbenchScripts,
+    TpccCalls,
+    TpccData,
+    Which,
+    definitions,
+    parameters_of,
+    scripts_of,
+)
 from pgdyno.errors import UsageError
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.probe_names import DEFAULT_PROBES

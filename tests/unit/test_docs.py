@@ -18,9 +18,9 @@ from synthetic_study import Synthetic, write_study
 from pgdyno.analysis.telemetry.percentiles import quantiles_ms
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
-from pgdyno.evidence.records import TrialStatus
 from pgdyno.report.csv_format import COLUMNS, to_csv
 from pgdyno.report.json_format import to_json
+from pgdyno.results.records import TrialStatus
 from pgdyno.study.cases import cases_of
 from pgdyno.study.study_file import PARAMETERS, StudyFile
 from pgdyno.study.study_file_reader import read_study

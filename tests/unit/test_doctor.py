@@ -18,8 +18,6 @@ from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.caveats import WORDINGS, Caveat, Code, Parameter
 from pgdyno.cli import doctor as command
 from pgdyno.cli.main import run
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.writer import Writer
 from pgdyno.lab.doctor import examination
 from pgdyno.lab.doctor.examination import (
     AFTER,
@@ -41,6 +39,8 @@ from pgdyno.probe.disks import Disk, Syncs
 from pgdyno.probe.machine_facts import Clock, Kernel, Limits, Memory, Processor
 from pgdyno.probe.machine_state import Counters, Load, State
 from pgdyno.report.background_tables import machine
+from pgdyno.results.reader import Evidence
+from pgdyno.results.writer import Writer
 from pgdyno.server.build_catalogue import Catalogue
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.pgbench_parameters import PgbenchParameters

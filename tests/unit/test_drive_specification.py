@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgdyno.drive.specification import drive_specification
+from pgdyno.drive.drive_specification import drive_specification
 from pgdyno.study.plan import Driving, Rate, Slice
 from pgdyno.study.tpcc_parameters import TpccParameters
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import pgdyno.engine
-from pgdyno.drive.specification import DRAIN_TIMEOUT_S
+from pgdyno.drive.drive_specification import DRAIN_TIMEOUT_S
 from pgdyno.engine import Engine, find_engine
 from pgdyno.errors import EngineError, Interrupted
 from pgdyno.interruption import Interruption

@@ -19,11 +19,10 @@ from test_evidence_file import INTERVAL, READ, SERIES, SLICE, begun
 from edited_evidence import edited
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import DiskFullError, EvidenceError
-from pgdyno.evidence import checksums
-from pgdyno.evidence.file import SCHEMA_VERSION
-from pgdyno.evidence.packing import pairs_from
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import (
+from pgdyno.results import checksums
+from pgdyno.results.packing import pairs_from
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import (
     BlockStatus,
     Check,
     Ending,
@@ -33,7 +32,8 @@ from pgdyno.evidence.records import (
     Outcome,
     TrialStatus,
 )
-from pgdyno.evidence.writer import Writer
+from pgdyno.results.results_file import SCHEMA_VERSION
+from pgdyno.results.writer import Writer
 
 SMALL = Synthetic(blocks=2, slices=2)
 EVERY_PART = Outcome(

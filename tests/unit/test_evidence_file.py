@@ -22,11 +22,10 @@ from edited_evidence import edited
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
 from pgdyno.errors import DiskFullError, EvidenceError, EvidenceExistsError
-from pgdyno.evidence import file
-from pgdyno.evidence.file import SCHEMA_VERSION
-from pgdyno.evidence.packing import pairs_from
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import (
+from pgdyno.results import results_file
+from pgdyno.results.packing import pairs_from
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import (
     Block,
     BlockStatus,
     Check,
@@ -43,7 +42,8 @@ from pgdyno.evidence.records import (
     Slice,
     TrialStatus,
 )
-from pgdyno.evidence.writer import Writer
+from pgdyno.results.results_file import SCHEMA_VERSION
+from pgdyno.results.writer import Writer
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Driving, Rate
@@ -241,7 +241,7 @@ def test_another_process_reads_while_the_study_runs(tmp_path: Path) -> None:
 
 def seen_by_another_process(path: Path) -> str:
     script = (
-        "import sys; from pathlib import Path; from pgdyno.evidence.reader import Evidence\n"
+        "import sys; from pathlib import Path; from pgdyno.results.reader import Evidence\n"
         "evidence = Evidence(Path(sys.argv[1])); (trial,) = evidence.trials()\n"
         "n = len(evidence.intervals(trial.trial))\n"
         "print(f'{trial.status} {len(trial.slices)} slices {n} intervals')"
@@ -266,8 +266,8 @@ from pathlib import Path
 import numpy as np
 from synthetic_study import Synthetic, arms_of, study_of, write_block
 from test_evidence_file import INTERVAL, SLICE
-from pgdyno.evidence.records import Block
-from pgdyno.evidence.writer import Writer
+from pgdyno.results.records import Block
+from pgdyno.results.writer import Writer
 wanted = Synthetic(blocks=2, slices=2)
 writer = Writer.create(Path(sys.argv[1]), study_of(wanted), arms_of(wanted))
 write_block(writer, wanted, 0, np.random.default_rng(1))
@@ -430,7 +430,7 @@ def test_a_file_that_is_not_sound_evidence_is_refused(tmp_path: Path, spoil: obj
 def test_damage_of_a_file_too_large_to_look_through_is_found_where_it_is_read(
     tmp_path: Path, spoil: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file, "CHECKED_BYTES_MAX", 0)
+    monkeypatch.setattr(results_file, "CHECKED_BYTES_MAX", 0)
     write_study(tmp_path / "e", SMALL)
     spoil(tmp_path / "e")
     with pytest.raises(EvidenceError, match=r"damaged .*: restore it from a copy"):

@@ -14,11 +14,11 @@ from synthetic_study import Synthetic, arms_of, study_of
 
 from pgdyno.caveats import WORDINGS, Caveat, Code
 from pgdyno.errors import EvidenceError
-from pgdyno.evidence import packing
-from pgdyno.evidence.events import failures_from, histograms_from, interval_from, slice_from
-from pgdyno.evidence.masking import mask_passwords, masked_json
-from pgdyno.evidence.records import Block, Counts, Failure, Measure, Outcome, TrialStatus
-from pgdyno.evidence.writer import Writer
+from pgdyno.results import packing
+from pgdyno.results.engine_events import failures_from, histograms_from, interval_from, slice_from
+from pgdyno.results.masking import mask_passwords, masked_json
+from pgdyno.results.records import Block, Counts, Failure, Measure, Outcome, TrialStatus
+from pgdyno.results.writer import Writer
 from pgdyno.study.schedule import Role
 
 COUNTS = {"ok": 7, "rolled_back": 1, "failed": 2, "skipped": 0, "retried": 3}

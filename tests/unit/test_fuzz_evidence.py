@@ -16,9 +16,9 @@ import pytest
 from synthetic_study import Synthetic, write_study
 
 from edited_evidence import edited
-from pgdyno.cli.last_resort import EXIT_STATUS
+from pgdyno.cli.error_reporting import EXIT_STATUS
 from pgdyno.cli.main import run
-from pgdyno.evidence.reader import Evidence
+from pgdyno.results.reader import Evidence
 
 SEED = 20261123
 MADE = Synthetic(blocks=3, slices=2, probed=True)

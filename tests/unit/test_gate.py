@@ -17,13 +17,13 @@ from pgdyno.analysis.comparison.paired_comparison import effects_by_arm
 from pgdyno.analysis.comparison.verdict import judge
 from pgdyno.analysis.findings.gates import Condition, Judged, Outcome, gate, hold, parse_condition
 from pgdyno.caveats import Caveat, Code
-from pgdyno.cli import measuring
+from pgdyno.cli import study_execution
 from pgdyno.cli.main import run
 from pgdyno.cli.report import read_hosts, read_report
 from pgdyno.errors import UsageError
 from pgdyno.estimate import Better
-from pgdyno.evidence.records import Ending, TrialStatus
 from pgdyno.report.ci_summary import to_summary
+from pgdyno.results.records import Ending, TrialStatus
 
 SLOWER = Synthetic(effects=(1, 0.9), blocks=8, slices=4)
 FASTER = replace(SLOWER, effects=(1, 1.1))
@@ -410,7 +410,7 @@ def test_a_study_that_was_just_run_is_gated_after_everything_was_written(
         write_study(path, wanted)
         return ending
 
-    monkeypatch.setattr(measuring, "resume_study", run_it)
+    monkeypatch.setattr(study_execution, "resume_study", run_it)
     path, summary = tmp_path / "e.sqlite", tmp_path / "summary.md"
     asked = ["--fail-if", "slower", "--summary", str(summary)]
     assert run(["compare", "--resume", str(path), "--quiet", *asked]) == expected

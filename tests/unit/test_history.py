@@ -24,8 +24,8 @@ from pgdyno.analysis.findings.history_changes import (
 from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
 from pgdyno.cli.main import run
 from pgdyno.estimate import Better, Estimate
-from pgdyno.evidence.reader import Evidence
 from pgdyno.report.history_report import overview, sparkline
+from pgdyno.results.reader import Evidence
 
 DAY_S = 86_400.0
 NIGHT = Synthetic(effects=(1, 1), blocks=5, slices=2, noise=0.01)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgdyno.cli.lengths import asked_window, parse_slice_s
+from pgdyno.cli.duration_options import asked_window, parse_slice_s
 from pgdyno.cli.main import run
 from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import parse_arms

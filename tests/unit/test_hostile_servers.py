@@ -16,7 +16,7 @@ import pytest
 
 from hostile_server import Mode, hostile_server
 from pgdyno.cli.main import run
-from pgdyno.drive import specification
+from pgdyno.drive import drive_specification
 from pgdyno.server import limited_connection
 from pgdyno.server.limited_connection import NoAnswer, connect
 
@@ -62,7 +62,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch, server_dir: Path) -> None:
     """The limits as they are, but short."""
     monkeypatch.setattr(limited_connection, "ANSWER_TIMEOUT_S", 0.2)
     monkeypatch.setattr(limited_connection, "CONNECT_TIMEOUT_S", 1)
-    monkeypatch.setattr(specification, "CONNECT_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(drive_specification, "CONNECT_TIMEOUT_S", 1.0)
     monkeypatch.setenv("PGDYNO_CACHE", str(server_dir))
 
 

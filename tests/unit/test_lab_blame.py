@@ -12,17 +12,17 @@ from test_study import make_study
 
 from pgdyno.analysis.comparison.comparison_caveats import comparison_caveats
 from pgdyno.caveats import Code
-from pgdyno.cli.measuring import why_no_block_counts
-from pgdyno.drive.run import Run
+from pgdyno.cli.study_execution import why_no_block_counts
+from pgdyno.drive.engine_runs import Run
 from pgdyno.errors import StartError
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import STOPPED_BY, BlockStatus
-from pgdyno.evidence.writer import Writer
 from pgdyno.lab import block as lab_block
 from pgdyno.lab.block import run_block
 from pgdyno.lab.progress import Warned
 from pgdyno.lab.trial import Lab, Trial
 from pgdyno.lab.trial_outcome import outcome_of
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import STOPPED_BY, BlockStatus
+from pgdyno.results.writer import Writer
 from pgdyno.study.plan import Block
 
 WHY = "18.4 (embedded) did not start: FATAL: WAL streaming requires wal_level"

@@ -9,14 +9,14 @@ from typing import Any, cast
 import psycopg
 import pytest
 
-from pgdyno.drive.run import Run
+from pgdyno.drive.engine_runs import Run
 from pgdyno.errors import ConnectError, DatasetError, DiskFullError
-from pgdyno.evidence import records
-from pgdyno.evidence.records import Outcome, TrialStatus
 from pgdyno.lab import block
 from pgdyno.lab.block import Trial
 from pgdyno.lab.trial_outcome import judge_trial, outcome_of
-from pgdyno.workload.check import Check
+from pgdyno.results import records
+from pgdyno.results.records import Outcome, TrialStatus
+from pgdyno.workload.interface import Check
 
 WITNESS = cast(Any, SimpleNamespace(execute=lambda _: None))
 ARM = cast(Any, SimpleNamespace(name="a", log=lambda: "its last words"))

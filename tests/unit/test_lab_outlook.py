@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from test_server_find import build
 
-from pgdyno.cli.study_plan import as_json, lines
+from pgdyno.cli.study import plan_as_json, plan_lines
 from pgdyno.lab.study_forecast import AT_RUN_TIME, study_forecast, would_get
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.server_account import Account
@@ -65,7 +65,7 @@ def test_a_study_is_forecast_from_its_repeats(cache: Cache) -> None:
     assert found.total_s == 5 * pass_s(found.cases, MACHINE) > 160 * 3900
     # 2000 warehouses on each of two servers, and a live copy of one case's two arms.
     assert found.disk_bytes > 4 * 2000 * 100e6
-    told = "\n".join(lines(file, found, [Change("run.window", "1 h", "4 s", "a reason")]))
+    told = "\n".join(plan_lines(file, found, [Change("run.window", "1 h", "4 s", "a reason")]))
     for words in (
         "server: 12.4, 13.0",
         "5 of 16 cases of 2 arms: 160 trials",
@@ -75,7 +75,7 @@ def test_a_study_is_forecast_from_its_repeats(cache: Cache) -> None:
     ):
         assert words in told
     assert ("too little" in told) == (found.disk_bytes > found.disk_free_bytes)
-    whole = json.loads(json.dumps(as_json(file, found, [])))
+    whole = json.loads(json.dumps(plan_as_json(file, found, [])))
     assert whole["trials"] == 160
     assert whole["cases"][0]["arms"] == ["12.4", "13.0"]
     assert whole["cases"][0]["window_s"] == 3600
@@ -103,9 +103,9 @@ def test_the_hidden_blocks_and_what_they_take_are_told(cache: Cache, changed: st
     text = TWO_CASES.replace("repeats = 12", "") if "repeats" in changed else TWO_CASES
     file = read_study(text.replace("run = {", f"run = {{{changed} ").replace(", }", "}"), "two")
     found = study_forecast(file, cache, MACHINE)
-    assert words in "\n".join(lines(file, found, []))
+    assert words in "\n".join(plan_lines(file, found, []))
     run = [doubled_after(case.study, block) for case in found.cases for block in range(found.blocks)]
-    assert found.aa_blocks == len(run) - run.count(None) == as_json(file, found, [])["aa_blocks"]
+    assert found.aa_blocks == len(run) - run.count(None) == plan_as_json(file, found, [])["aa_blocks"]
     assert found.aa_blocks in ((0,) if changed else (4, 5, 6))
     if not changed:  # of two arms a fifth beside the others, which is a sixth of all
         assert found.aa_s == pytest.approx(found.total_s / 6)
@@ -117,15 +117,15 @@ def test_a_study_with_a_budget_takes_it_and_no_more(cache: Cache) -> None:
     found = study_forecast(file, cache, MACHINE)
     assert found.total_s == 1800
     assert found.blocks == int(1800 / found.pass_s)
-    assert "30 min, the budget" in "\n".join(lines(file, found, []))
+    assert "30 min, the budget" in "\n".join(plan_lines(file, found, []))
 
 
 def test_a_study_by_transactions_says_so(cache: Cache) -> None:
     file = read_study((STUDIES / "moppel-2022-a-billion-transactions.toml").read_text(), "billion")
     found = study_forecast(file, cache, MACHINE)
-    told = "\n".join(lines(file, found, []))
+    told = "\n".join(plan_lines(file, found, []))
     assert "10 min warm-up, then 125\u00a0000\u00a0000 transactions per client" in told
-    assert as_json(file, found, [])["cases"][0]["window_s"] is None
+    assert plan_as_json(file, found, [])["cases"][0]["window_s"] is None
 
 
 def test_a_study_that_searches_for_its_capacity_is_forecast_with_its_searches(cache: Cache) -> None:
@@ -141,6 +141,6 @@ def test_a_study_that_searches_for_its_capacity_is_forecast_with_its_searches(ca
     assert found.search_s == pytest.approx(2 + 9 * (1300 / (0.7 * 300 * 4) + 0.05))
     assert found.pass_s == pytest.approx(without.pass_s + (1 + aa_share(found.cases)) * 3 * found.search_s)
     assert found.disk_bytes > without.disk_bytes
-    assert "about 16 s capacity search, then" in "\n".join(lines(files[1], found, []))
-    assert "capacity" not in "\n".join(lines(files[0], without, []))
-    assert as_json(files[1], found, [])["search_s"] == found.search_s
+    assert "about 16 s capacity search, then" in "\n".join(plan_lines(files[1], found, []))
+    assert "capacity" not in "\n".join(plan_lines(files[0], without, []))
+    assert plan_as_json(files[1], found, [])["search_s"] == found.search_s

@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 from test_study import make_study
 
-from pgdyno.evidence.records import BlockStatus, Ending
 from pgdyno.interruption import Interruption
 from pgdyno.lab import block as lab_block
 from pgdyno.lab import study_blocks
 from pgdyno.lab.progress import BlockEnded
 from pgdyno.lab.study_blocks import run_study
 from pgdyno.lab.trial import Lab
+from pgdyno.results.records import BlockStatus, Ending
 from pgdyno.study.plan import Block, blocks_of
 
 

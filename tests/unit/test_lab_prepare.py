@@ -12,15 +12,15 @@ import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_study
 
 from pgdyno.caveats import Code
-from pgdyno.cli.measuring import why_no_block_counts
+from pgdyno.cli.study_execution import why_no_block_counts
 from pgdyno.errors import EvidenceError, UsageError
-from pgdyno.evidence.records import Arm, TrialStatus
-from pgdyno.evidence.writer import Writer
 from pgdyno.lab import preflight
 from pgdyno.lab.preflight import fit_schedule, request_of, require_connections
 from pgdyno.lab.prepare import Prepared
 from pgdyno.lab.study_runner import require_comparable
 from pgdyno.probe.host_facts import describe_host
+from pgdyno.results.records import Arm, TrialStatus
+from pgdyno.results.writer import Writer
 from pgdyno.server.build import Build
 from pgdyno.server.build_catalogue import Catalogue
 from pgdyno.server.find_build import Resolved

@@ -14,13 +14,13 @@ from test_study import make_study
 from edited_evidence import edited
 from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.analysis.statistics.effect import Method
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Ending
 from pgdyno.interruption import Interruption
 from pgdyno.lab import study_runner as lab_study
 from pgdyno.lab.trial import Lab
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import build_study
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Ending
 
 
 @contextmanager

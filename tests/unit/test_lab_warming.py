@@ -10,11 +10,11 @@ from synthetic_study import Synthetic, arms_of, study_of
 
 from pgdyno.analysis.statistics.mser import VALUES_MIN
 from pgdyno.engine import Event
-from pgdyno.evidence.events import interval_from
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Block, BlockStatus, Outcome, TrialStatus
-from pgdyno.evidence.writer import Writer
 from pgdyno.lab.warm_up import RESUMED_BLOCKS_MAX, Rates, WarmUp, rates_so_far
+from pgdyno.results.engine_events import interval_from
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Block, BlockStatus, Outcome, TrialStatus
+from pgdyno.results.writer import Writer
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
 from pgdyno.study.tpcc_parameters import TpccParameters

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "pgdyno"
-ORDER = ["study", "server", "workload", "drive", "probe", "evidence", "analysis", "report"]
+ORDER = ["study", "server", "workload", "drive", "probe", "results", "analysis", "report"]
 ORDER_OF_ANALYSIS = ["statistics", "telemetry", "steady_state", "comparison", "causes", "findings"]
 EVERYONE_MAY = {"units", "errors", "caveats", "estimate", "engine", "interruption", "__init__"}
 SEE_EVERYTHING = {"lab", "cli", "__main__"}

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.cli import live
-from pgdyno.cli.live import LiveView, standing_text
+from pgdyno.cli import live_view
+from pgdyno.cli.live_view import LiveView, standing_text
 from pgdyno.estimate import Better, Estimate
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import BlockBegan, BlockEnded, Load, Looked, Running, Standing, Step
@@ -17,7 +17,7 @@ from pgdyno.lab.progress import BlockBegan, BlockEnded, Load, Looked, Running, S
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> io.StringIO:
     written = io.StringIO()
     terminal = Console(file=written, width=width, height=30, force_terminal=True, color_system=None)
-    monkeypatch.setattr(live, "err", terminal)
+    monkeypatch.setattr(live_view, "err", terminal)
     return written
 
 
@@ -49,7 +49,7 @@ def test_without_a_terminal_it_is_a_line_a_block(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("pgdyno.cli.console.err", Console(stderr=True, width=200, force_terminal=False))
-    monkeypatch.setattr(live, "err", Console(stderr=True, width=200, force_terminal=False))
+    monkeypatch.setattr(live_view, "err", Console(stderr=True, width=200, force_terminal=False))
     play(LiveView(["17", "18"]))
     lines = capsys.readouterr().err.splitlines()
     assert [re.sub(r", [^,]* left$", "", line) for line in lines] == [

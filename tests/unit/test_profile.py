@@ -18,8 +18,6 @@ from pgdyno.analysis.causes.cpu_profiles import FUNCTIONS_MAX, ProfileComparison
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.analysis.telemetry.trial_telemetry import Profile, profile_of
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Trial
 from pgdyno.probe.perf_profiler import (
     DEPTH_MAX,
     HZ_MAX,
@@ -34,6 +32,8 @@ from pgdyno.probe.perf_profiler import (
 )
 from pgdyno.report import profile_section as words
 from pgdyno.report.profile_section import NARROWEST, WIDTH, flames
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Trial
 
 SCRIPT = """postgres
 \t          55a1c3 pg_comp_crc32c

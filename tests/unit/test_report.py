@@ -21,8 +21,6 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.console import PLAIN, VisibleConsole
 from pgdyno.cli.report import read_report, report
 from pgdyno.errors import EvidenceError, UsageError
-from pgdyno.evidence.records import Ending, TrialStatus
-from pgdyno.evidence.writer import Writer
 from pgdyno.report.case_report import LIKE_IT_MAX, Report
 from pgdyno.report.csv_format import COLUMNS, to_csv
 from pgdyno.report.html_format import to_html
@@ -30,6 +28,8 @@ from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import _broken, print_terminal
+from pgdyno.results.records import Ending, TrialStatus
+from pgdyno.results.writer import Writer
 
 HOSTILE = '"><script src="//evil.example/x.js"></script>[red]|`*</title>{{7*7}}'
 THREE = Synthetic(

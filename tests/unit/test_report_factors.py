@@ -15,8 +15,8 @@ from test_report import FORMS, plain
 from pgdyno.analysis.findings.factor_effects import design_of
 from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.cli.report import read_report
-from pgdyno.evidence.reader import Evidence
 from pgdyno.report.study_report import StudyReport
+from pgdyno.results.reader import Evidence
 
 ARMS = tuple({"server": server, "settings": of} for server in ("17", "18") for of in ("old", "new"))
 CASE = Synthetic(

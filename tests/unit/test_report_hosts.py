@@ -29,14 +29,14 @@ from pgdyno.cli.main import app, run
 from pgdyno.cli.report import names_of_files, read_hosts
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.estimate import Better
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Ending
 from pgdyno.report.csv_format import COLUMNS_OF_HOSTS, to_csv
 from pgdyno.report.hosts_report import HostsReport, between, build_hosts
 from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.terminal_format import print_terminal
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Ending
 from pgdyno.study.schedule import Schedule
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -8,7 +8,7 @@ from synthetic_study import Synthetic, write_study
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.cli.report import read_report
 from pgdyno.report.result_tables import checks
-from pgdyno.workload.check import Check
+from pgdyno.workload.interface import Check
 
 
 def test_checks_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:

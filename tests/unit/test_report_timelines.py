@@ -13,11 +13,11 @@ from synthetic_study import Synthetic, write_study
 from pgdyno.analysis.steady_state.checkpoint_cycles import begun
 from pgdyno.analysis.telemetry.throughput_series import POINTS_MAX, Point, throughput
 from pgdyno.cli.report import read_report
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Executed, Series
 from pgdyno.report.html_format import to_html
 from pgdyno.report.svg import Scale
 from pgdyno.report.timelines import TICKS_APART, checkpoint_ticks, wal_rate
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Executed, Series
 from pgdyno.study.schedule import Role
 
 MIB = 1 << 20

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pgdyno.drive.specification import Pinning, drive_specification
+from pgdyno.drive.drive_specification import Pinning, drive_specification
 from pgdyno.errors import UsageError
 from pgdyno.lab.prepare import with_halves
 from pgdyno.server.settings.machine_resources import usable_cores

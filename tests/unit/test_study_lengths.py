@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from test_study import make_study
 
 from pgdyno.cli.compare import describe
-from pgdyno.cli.lengths import (
+from pgdyno.cli.duration_options import (
     asked_warm_up,
     asked_window,
     require_room_for_a_block,

@@ -21,7 +21,7 @@ from pgdyno.study.tpcc_parameters import (
     is_tpcc_mix,
     weights_of,
 )
-from pgdyno.workload.tpcc.workload import Tpcc
+from pgdyno.workload.tpcc.tpcc_workload import Tpcc
 
 EVERY = "new-order=45,payment=43,order-status=4,delivery=4,stock-level=4"
 

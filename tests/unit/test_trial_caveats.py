@@ -7,11 +7,11 @@ from typing import Any, cast
 import pytest
 
 from pgdyno.caveats import Code
-from pgdyno.drive.run import Run
-from pgdyno.evidence.records import Slice
+from pgdyno.drive.engine_runs import Run
 from pgdyno.lab.arms import LabArm
 from pgdyno.lab.trial import Surroundings, driver_busy, trial_caveats
 from pgdyno.probe.cpu_time import MachineCpu
+from pgdyno.results.records import Slice
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cpu_partition import Partition
 from pgdyno.study.plan import Study

@@ -13,8 +13,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from pgdyno.cli.complaints import complaint
 from pgdyno.cli.console import VisibleConsole, print_json
+from pgdyno.cli.error_reporting import complaint
 from pgdyno.errors import MESSAGE_CHARS_MAX, ConnectError, PgdynoError, UsageError, in_one_line
 from pgdyno.report.hidden_characters import visible, visible_json
 

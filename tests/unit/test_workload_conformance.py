@@ -10,12 +10,8 @@ import pytest
 from scipy import stats
 from workload_tallies import CONSTANTS, WEIGHTS, draw_by_weights, simulate, uniform
 
-from pgdyno.workload.goodness import FALSE_ALARMS_PER_TRIAL
-from pgdyno.workload.tpcc.conformance import (
-    check_accounts,
-    check_conformance,
-    check_constant,
-)
+from pgdyno.workload.goodness_of_fit import FALSE_ALARMS_PER_TRIAL
+from pgdyno.workload.tpcc.conformance import check_accounts, check_conformance, check_constant
 
 Tally = dict[str, Any]
 

@@ -10,11 +10,9 @@ from typing import Any, cast
 import pytest
 
 from pgdyno.study.pgbench_parameters import Effect, PgbenchParameters, Script
-from pgdyno.workload.pgbench import workload
-from pgdyno.workload.pgbench.balances import check_balances, check_history, check_rows
-from pgdyno.workload.pgbench.extras import bytes_of
-from pgdyno.workload.pgbench.sums import Sums
-from pgdyno.workload.pgbench.workload import Pgbench
+from pgdyno.workload.pgbench import pgbench_workload
+from pgdyno.workload.pgbench.pgbench_tables import Sums, bytes_of, check_balances, check_history, check_rows
+from pgdyno.workload.pgbench.pgbench_workload import Pgbench
 
 PRISTINE = Sums.pristine(2)
 MOVED = replace(
@@ -84,8 +82,8 @@ def end(
     def closing(connection: object) -> Any:
         yield connection
 
-    monkeypatch.setattr(workload, "closing", closing)
-    monkeypatch.setattr(workload, "read_sums", lambda _: after)
+    monkeypatch.setattr(pgbench_workload, "closing", closing)
+    monkeypatch.setattr(pgbench_workload, "read_sums", lambda _: after)
     parameters = PgbenchParameters(scale=2, scripts=tuple(scripts))
     checks = Pgbench(parameters).checks(2, restored=True)
     found = checks.end(lambda: cast(Any, None), {"totals": totals}, log)

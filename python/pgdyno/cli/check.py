@@ -11,19 +11,17 @@ from rich.text import Text
 
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json
-from pgdyno.cli.groups import expanded
-from pgdyno.cli.workload import PgbenchScripts, Which, parameters_of
+from pgdyno.cli.options import expanded
+from pgdyno.cli.workload_options import PgbenchScripts, Which, parameters_of
 from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.remote import Remote
 from pgdyno.study.pgbench_parameters import PgbenchParameters
-from pgdyno.workload.check import Check
-from pgdyno.workload.interface import Connection
-from pgdyno.workload.pgbench.balances import check_balances, check_rows
-from pgdyno.workload.pgbench.sums import Sums, read_scale, read_sums
+from pgdyno.workload.interface import Check, Connection
+from pgdyno.workload.pgbench.pgbench_tables import Sums, check_balances, check_rows, read_scale, read_sums
 from pgdyno.workload.tpcc.consistency import check_conditions
-from pgdyno.workload.tpcc.dataset import require_warehouses
+from pgdyno.workload.tpcc.tpcc_dataset import require_warehouses
 
 
 @expanded

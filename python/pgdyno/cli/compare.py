@@ -14,11 +14,9 @@ from typing import Annotated, Literal, get_args
 import typer
 
 from pgdyno.cli import options
-from pgdyno.cli.calibrations import AUTO, asked_slice
+from pgdyno.cli.calibrate import AUTO, asked_slice
 from pgdyno.cli.console import say
-from pgdyno.cli.gating import Gating
-from pgdyno.cli.groups import expanded
-from pgdyno.cli.lengths import (
+from pgdyno.cli.duration_options import (
     asked_warm_up,
     asked_window,
     refuse_turns_in_one_piece,
@@ -28,10 +26,11 @@ from pgdyno.cli.lengths import (
     warm_up_text,
     window_text,
 )
-from pgdyno.cli.measuring import run_and_report
-from pgdyno.cli.place import require_place, require_place_of_text
-from pgdyno.cli.resuming import refuse_what_is_not_read
-from pgdyno.cli.workload import PgbenchData, PgbenchScripts, TpccCalls, TpccData, Which, parameters_of
+from pgdyno.cli.gate_options import Gating
+from pgdyno.cli.options import expanded
+from pgdyno.cli.output_files import require_place, require_place_of_text
+from pgdyno.cli.study_execution import refuse_what_is_not_read, run_and_report
+from pgdyno.cli.workload_options import PgbenchData, PgbenchScripts, TpccCalls, TpccData, Which, parameters_of
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
 from pgdyno.lab.study_runner import Request

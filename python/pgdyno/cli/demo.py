@@ -12,8 +12,8 @@ import typer
 from pgdyno.cli import options
 from pgdyno.cli.compare import describe, request_of, title_of
 from pgdyno.cli.console import say
-from pgdyno.cli.measuring import run_and_report
-from pgdyno.cli.place import require_place
+from pgdyno.cli.output_files import require_place
+from pgdyno.cli.study_execution import run_and_report
 from pgdyno.errors import FetchError, UsageError
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.find_build import resolve_all, system_builds

@@ -9,9 +9,8 @@ from typing import Annotated, Literal
 import typer
 
 from pgdyno.caveats import Caveat
-from pgdyno.cli.calibrate import Asked
+from pgdyno.cli.calibrate import Asked, show
 from pgdyno.cli.calibrate import run as run_calibration
-from pgdyno.cli.calibrations import show
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import Json, Quiet
 from pgdyno.engine import build_info

@@ -15,18 +15,17 @@ from rich.table import Table
 from pgdyno.analysis.telemetry.percentiles import quantiles_ms
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
-from pgdyno.cli.groups import expanded
-from pgdyno.cli.workload import PgbenchScripts, TpccCalls, Which, parameters_of
-from pgdyno.drive.run import Run, run_drive
-from pgdyno.drive.scripts import examine
-from pgdyno.drive.specification import DRAIN_TIMEOUT_S, drive_specification
+from pgdyno.cli.options import expanded
+from pgdyno.cli.workload_options import PgbenchScripts, TpccCalls, Which, parameters_of
+from pgdyno.drive.drive_specification import DRAIN_TIMEOUT_S, drive_specification
+from pgdyno.drive.engine_runs import Run, examine, run_drive
 from pgdyno.engine import Event
 from pgdyno.errors import DatasetError, PgdynoError, ServerError, UsageError, in_one_line
 from pgdyno.estimate import ABSENT, counted
-from pgdyno.evidence.records import TrialStatus
 from pgdyno.interruption import Interruption
 from pgdyno.lab.trial import untested_version
 from pgdyno.lab.trial_outcome import status_of
+from pgdyno.results.records import TrialStatus
 from pgdyno.server.crash_detector import keep_idle, require_undisturbed
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.remote import Remote
@@ -37,8 +36,8 @@ from pgdyno.study.schedule import Role
 from pgdyno.study.sizing import default_clients
 from pgdyno.study.workload_parameters import Pace
 from pgdyno.units import format_duration, parse_duration_s
-from pgdyno.workload.pgbench.sums import read_scale
-from pgdyno.workload.tpcc.dataset import read_mark
+from pgdyno.workload.pgbench.pgbench_tables import read_scale
+from pgdyno.workload.tpcc.tpcc_dataset import read_mark
 
 SIZES: Mapping[str, Callable[[Connection], int]] = {
     "tpcc": lambda connection: read_mark(connection).scale,

@@ -14,8 +14,8 @@ from pgdyno.analysis.findings.pooled_hosts import AVERAGE
 from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
-from pgdyno.cli.gating import TRIPPED
-from pgdyno.cli.place import require_place_of_text, write_text
+from pgdyno.cli.gate_options import TRIPPED
+from pgdyno.cli.output_files import require_place_of_text, write_text
 from pgdyno.cli.report import read_findings
 from pgdyno.errors import EvidenceError, PgdynoError, UsageError
 from pgdyno.report.history_report import NEWEST, HistoryReport, News, as_object, news, to_html, untold

@@ -11,8 +11,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pgdyno.cli import options
 from pgdyno.cli.console import err, print_json, say
-from pgdyno.cli.groups import expanded
-from pgdyno.cli.workload import PgbenchData, TpccData, Which, parameters_of
+from pgdyno.cli.options import expanded
+from pgdyno.cli.workload_options import PgbenchData, TpccData, Which, parameters_of
 from pgdyno.engine import Event
 from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption

@@ -69,10 +69,10 @@ def run(arguments: Sequence[str]) -> int:
         without_output()
         return 1
     except Exception as error:  # noqa: BLE001  # the last resort
-        from pgdyno.cli import last_resort  # noqa: PLC0415
+        from pgdyno.cli import error_reporting  # noqa: PLC0415
 
-        say(f"pgdyno: {last_resort.unexpected(error, arguments)}")
-        return last_resort.EXIT_STATUS
+        say(f"pgdyno: {error_reporting.unexpected(error, arguments)}")
+        return error_reporting.EXIT_STATUS
 
 
 def _status(arguments: Sequence[str]) -> int:
@@ -103,7 +103,7 @@ def _status(arguments: Sequence[str]) -> int:
         say("pgdyno: out of memory: free memory, or reduce --clients or the data size")
         return PgdynoError.exit_status
     except Exception as error:
-        from pgdyno.cli.complaints import complaint  # noqa: PLC0415
+        from pgdyno.cli.error_reporting import complaint  # noqa: PLC0415
 
         ours = complaint(error)
         if ours is None:

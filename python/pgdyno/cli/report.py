@@ -15,11 +15,10 @@ from pgdyno.analysis.findings.host_findings import find_hosts
 from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
 from pgdyno.cli import options
 from pgdyno.cli.console import out, say, writing
-from pgdyno.cli.gating import Gating
-from pgdyno.cli.groups import expanded
-from pgdyno.cli.place import require_place_of_text, write_text
+from pgdyno.cli.gate_options import Gating
+from pgdyno.cli.options import expanded
+from pgdyno.cli.output_files import require_place_of_text, write_text
 from pgdyno.errors import EvidenceError, UsageError
-from pgdyno.evidence.reader import Evidence
 from pgdyno.report.csv_format import to_csv
 from pgdyno.report.hosts_report import HostsReport, build_hosts
 from pgdyno.report.html_format import to_html
@@ -27,6 +26,7 @@ from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import published_as_markdown, to_markdown
 from pgdyno.report.study_report import StudyReport, build_study
 from pgdyno.report.terminal_format import print_published, print_terminal
+from pgdyno.results.reader import Evidence
 
 _TEXTS = {"md": to_markdown, "csv": to_csv}
 

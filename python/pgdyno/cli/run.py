@@ -13,13 +13,11 @@ from typing import Annotated
 import typer
 
 from pgdyno.cli import options
-from pgdyno.cli.gating import Gating
-from pgdyno.cli.groups import expanded
-from pgdyno.cli.measuring import run_and_report
-from pgdyno.cli.place import require_place, require_place_of_text
-from pgdyno.cli.resuming import refuse_what_is_not_read
-from pgdyno.cli.study import read, study_path, text_of
-from pgdyno.cli.study_plan import size_of
+from pgdyno.cli.gate_options import Gating
+from pgdyno.cli.options import expanded
+from pgdyno.cli.output_files import require_place, require_place_of_text
+from pgdyno.cli.study import read, size_of, study_path, text_of
+from pgdyno.cli.study_execution import refuse_what_is_not_read, run_and_report
 from pgdyno.errors import UsageError
 from pgdyno.lab.study_runner import Request
 from pgdyno.server.cache_directory import Cache

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from pgdyno.analysis.comparison.measurement_noise import aa_log_ratios
-from pgdyno.evidence import records
-from pgdyno.evidence.reader import Evidence
 from pgdyno.lab.noise_history import History, machine_of
 from pgdyno.lab.prepare import Prepared
 from pgdyno.lab.progress import Warned, Watch
 from pgdyno.lab.trial import Lab
 from pgdyno.lab.warm_up import Rates, rates_so_far
+from pgdyno.results import records
+from pgdyno.results.reader import Evidence
 from pgdyno.study.plan import Study
 
 Numbers = Mapping[tuple[int, int], int]

@@ -14,15 +14,15 @@ from dataclasses import replace
 
 import psycopg
 
-from pgdyno.drive.run import Run
+from pgdyno.drive.engine_runs import Run
 from pgdyno.errors import DatasetError, EngineError, ServerError, in_one_line
-from pgdyno.evidence import records
-from pgdyno.evidence.records import IN_THE_LOG, STOPPED_BY, BlockStatus, Outcome, TrialStatus
 from pgdyno.lab.progress import BlockEnded, Step, Warned
 from pgdyno.lab.trial import Lab, Trial, begin_trial, bring_up, failed, interrupted, trial_caveats
 from pgdyno.lab.trial_driving import Seen, drive_trials
 from pgdyno.lab.trial_outcome import because_of, judge_trial, outcome_of
 from pgdyno.lab.trial_telemetry_collection import Telemetry
+from pgdyno.results import records
+from pgdyno.results.records import IN_THE_LOG, STOPPED_BY, BlockStatus, Outcome, TrialStatus
 from pgdyno.server.crash_detector import require_undisturbed
 from pgdyno.study.plan import Block
 from pgdyno.workload.server_log import LOG_CHECK, first_grave

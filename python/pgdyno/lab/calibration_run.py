@@ -10,10 +10,10 @@ from typing import Any
 from pgdyno import __version__
 from pgdyno.analysis.comparison.calibration import Calibration, as_values, find_calibration
 from pgdyno.errors import UsageError
-from pgdyno.evidence.reader import Evidence
 from pgdyno.interruption import Interruption
 from pgdyno.lab.noise_history import Entry, machine_of
 from pgdyno.lab.study_runner import Request, WatchFor, resume_study, start_study
+from pgdyno.results.reader import Evidence
 from pgdyno.server.build import Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.find_build import system_builds

@@ -13,7 +13,7 @@ import psutil
 import psycopg
 from psycopg import sql
 
-from pgdyno.drive.load import OnLoad, run_load
+from pgdyno.drive.engine_runs import OnLoad, run_load
 from pgdyno.engine import Event
 from pgdyno.errors import DatasetError, DiskFullError
 from pgdyno.interruption import Interruption
@@ -27,8 +27,8 @@ from pgdyno.server.server_account import Account, free_bytes
 from pgdyno.study.plan import Study
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import format_setting_size, format_size
-from pgdyno.workload.choose import workload_of
 from pgdyno.workload.interface import Connect
+from pgdyno.workload.workloads import workload_of
 
 DATASET_SEED = 1
 """One seed for all, so that studies share datasets; what varies by block is the clients' seed."""

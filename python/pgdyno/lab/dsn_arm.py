@@ -24,7 +24,7 @@ from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import format_size
-from pgdyno.workload.choose import workload_of
+from pgdyno.workload.workloads import workload_of
 
 
 @dataclass

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pgdyno.caveats import Caveat, Code
-from pgdyno.drive.scripts import examine
+from pgdyno.drive.engine_runs import examine
 from pgdyno.errors import UsageError
-from pgdyno.evidence import records
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arms import BuildArm, LabArm
 from pgdyno.lab.dataset_loading import WAL_RESERVE_BYTES, Maker, dataset_key, init_options, require_space
@@ -18,6 +17,7 @@ from pgdyno.lab.dsn_arm import DsnArm, open_dsn_arm, require_usable
 from pgdyno.lab.preflight import ArmRequest, fit_schedule, require_connections, require_starts, resolve
 from pgdyno.lab.progress import Warned, Watch
 from pgdyno.lab.trial import untested_version
+from pgdyno.results import records
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.datasets import Dataset
 from pgdyno.server.live_directories import Run

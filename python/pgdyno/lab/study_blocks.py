@@ -14,11 +14,11 @@ from pathlib import Path
 
 from pgdyno.analysis.comparison.interim_analysis import interim_result
 from pgdyno.analysis.comparison.paired_comparison import Comparison
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import BlockStatus, Ending
 from pgdyno.lab.block import run_block, run_in_sequence
 from pgdyno.lab.progress import BlockBegan, Looked, Standing
 from pgdyno.lab.trial import Lab
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import BlockStatus, Ending
 from pgdyno.study.aa_plan import doubled_after, share_of_time
 from pgdyno.study.cases import UNLIMITED_S
 from pgdyno.study.plan import block_of, blocks_of

@@ -13,10 +13,6 @@ from pgdyno import __version__
 from pgdyno.caveats import Code
 from pgdyno.engine import build_info
 from pgdyno.errors import EvidenceError, EvidenceExistsError
-from pgdyno.evidence import records
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import BlockStatus, Ending, TrialStatus
-from pgdyno.evidence.writer import Writer
 from pgdyno.interruption import Interruption
 from pgdyno.lab import aa_blocks
 from pgdyno.lab.doctor.examination import StudyExamination, servers_of
@@ -27,6 +23,10 @@ from pgdyno.lab.study_blocks import interim_analysis_of, run_study
 from pgdyno.lab.trial import Lab
 from pgdyno.lab.warm_up import Rates, rates_so_far
 from pgdyno.probe.host_facts import describe_host
+from pgdyno.results import records
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import BlockStatus, Ending, TrialStatus
+from pgdyno.results.writer import Writer
 from pgdyno.study.cases import Case
 from pgdyno.study.plan import Study
 from pgdyno.study.published_experiment import Published

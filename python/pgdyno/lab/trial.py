@@ -15,16 +15,16 @@ from typing import Any
 import psycopg
 
 from pgdyno.caveats import Caveat, Code
-from pgdyno.drive.run import Run
+from pgdyno.drive.engine_runs import Run
 from pgdyno.errors import ServerError
-from pgdyno.evidence import records
-from pgdyno.evidence.records import Outcome, Slice, TrialStatus
-from pgdyno.evidence.writer import Writer
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arms import Connection, LabArm
 from pgdyno.lab.progress import Step, Watch
 from pgdyno.probe.cpu_time import MachineCpu, machine_cpu
 from pgdyno.probe.server_probes import autovacuum_runs
+from pgdyno.results import records
+from pgdyno.results.records import Outcome, Slice, TrialStatus
+from pgdyno.results.writer import Writer
 from pgdyno.server.crash_detector import keep_idle
 from pgdyno.server.page_cache import prewarm
 from pgdyno.server.settings.setting_safety import safety
@@ -32,8 +32,8 @@ from pgdyno.server.version import NEWEST_MAJOR, Version
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
-from pgdyno.workload.choose import workload_of
 from pgdyno.workload.interface import TrialChecks
+from pgdyno.workload.workloads import workload_of
 
 DRIVER_SHARE_MAX = 0.25
 """Of the cores' time. The peers' clients take 14 to 30 % for this workload; ours takes far less."""

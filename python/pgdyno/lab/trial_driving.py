@@ -18,13 +18,10 @@ import psycopg
 
 from pgdyno.analysis.telemetry.percentiles import limited_ms, merge
 from pgdyno.caveats import Caveat, Code
-from pgdyno.drive.run import Run, run_drive
-from pgdyno.drive.specification import Pinning, drive_specification
+from pgdyno.drive.drive_specification import Pinning, drive_specification
+from pgdyno.drive.engine_runs import Run, run_drive
 from pgdyno.engine import Event
 from pgdyno.errors import EngineError, ServerError, in_one_line
-from pgdyno.evidence.events import histograms_from, interval_from, slice_from
-from pgdyno.evidence.records import Counts, Measure
-from pgdyno.evidence.records import Slice as Driven
 from pgdyno.lab.arms import LabArm
 from pgdyno.lab.progress import Running, Step, Warned
 from pgdyno.lab.trial import Lab, Surroundings, Trial, read_surroundings
@@ -32,6 +29,9 @@ from pgdyno.lab.trial_telemetry_collection import Telemetry
 from pgdyno.lab.warm_up import WarmUp
 from pgdyno.probe.cpu_time import server_cpu_s
 from pgdyno.probe.sampled_server import step_for
+from pgdyno.results.engine_events import histograms_from, interval_from, slice_from
+from pgdyno.results.records import Counts, Measure
+from pgdyno.results.records import Slice as Driven
 from pgdyno.study.capacity_search import (
     CLOSED_LOOP_S,
     LatencyLimit,
@@ -43,7 +43,7 @@ from pgdyno.study.capacity_search import (
 )
 from pgdyno.study.plan import Block, Driving, Rate, Slice, Study
 from pgdyno.study.schedule import Role
-from pgdyno.workload.choose import workload_of
+from pgdyno.workload.workloads import workload_of
 
 
 def order_checkpoints(lab: Lab, trials: Sequence[Trial]) -> None:

@@ -6,13 +6,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pgdyno.drive.run import Run
-from pgdyno.evidence import records
-from pgdyno.evidence.events import failures_from, histograms_from
-from pgdyno.evidence.records import STOPPED_BY, Outcome, TrialStatus
+from pgdyno.drive.engine_runs import Run
 from pgdyno.lab.arms import LabArm
-from pgdyno.workload.check import Check
-from pgdyno.workload.interface import TrialChecks
+from pgdyno.results import records
+from pgdyno.results.engine_events import failures_from, histograms_from
+from pgdyno.results.records import STOPPED_BY, Outcome, TrialStatus
+from pgdyno.workload.interface import Check, TrialChecks
 
 
 def outcome_of(run: Run, target: int, arm: str, restore_s: float | None, start_s: float | None) -> Outcome:

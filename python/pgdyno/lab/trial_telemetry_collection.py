@@ -17,7 +17,6 @@ from psycopg import sql
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import ServerError, in_one_line
-from pgdyno.evidence.records import OF_SEVERAL_ARMS, Moment, Reading, Series
 from pgdyno.lab.arms import Connection, LabArm
 from pgdyno.lab.trial import Lab, Trial
 from pgdyno.probe.cpu_time import scheduled
@@ -26,6 +25,7 @@ from pgdyno.probe.perf_profiler import ProfileError, Profiler, hz_for
 from pgdyno.probe.sampled_server import Chunk, Ending, Target, sample, sample_waits, step_for
 from pgdyno.probe.sampler import Cost, Sampler, monotonic_of
 from pgdyno.probe.server_probes import EXTENSIONS, PROBES, find_clients, read
+from pgdyno.results.records import OF_SEVERAL_ARMS, Moment, Reading, Series
 
 AFTER_VACUUM = ("relations", "database", "pgstattuple")
 """What is read once more after a VACUUM: sizes, and how full they are."""

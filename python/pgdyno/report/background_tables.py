@@ -7,8 +7,8 @@ from typing import Any
 
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.estimate import ABSENT, decimals_of, grouped, share_text
-from pgdyno.evidence.records import TrialStatus
 from pgdyno.report.result_tables import Table, kind_text
+from pgdyno.results.records import TrialStatus
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.units import format_duration, format_size
 

@@ -10,11 +10,11 @@ from pgdyno.analysis.causes.throughput_dips import Dip
 from pgdyno.analysis.causes.time_breakdown import UNIT
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.estimate import Better
-from pgdyno.evidence.records import Trial, TrialStatus
 from pgdyno.report.hidden_characters import visible
 from pgdyno.report.hosts_report import HostsReport
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.why_section import in_order
+from pgdyno.results.records import Trial, TrialStatus
 
 COLUMNS = ("case", "block", "arm", "attempt", "status", "metric", "unit", "better", "value")
 

@@ -56,7 +56,6 @@ from pgdyno.analysis.findings.case_findings import ArmFindings, Findings
 from pgdyno.analysis.findings.gates import Gate
 from pgdyno.analysis.findings.pooled_hosts import OverHosts
 from pgdyno.estimate import Better, Estimate
-from pgdyno.evidence.records import StudyRecord
 from pgdyno.report import dips_section, noise_section, outlier_section, steady_state_section
 from pgdyno.report.case_report import Headline, Report
 from pgdyno.report.gate_section import as_object as gate_as_object
@@ -68,6 +67,7 @@ from pgdyno.report.profile_section import as_object as profiles_as_object
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.why_section import WhyReport
 from pgdyno.report.why_section import as_object as as_reason
+from pgdyno.results.records import StudyRecord
 
 VERSION = 1
 

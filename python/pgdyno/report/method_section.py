@@ -5,8 +5,8 @@ from __future__ import annotations
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.estimate import counted, given_percent
-from pgdyno.evidence.records import BlockStatus, Ending
 from pgdyno.report import steady_state_section
+from pgdyno.results.records import BlockStatus, Ending
 from pgdyno.study.capacity_search import RESOLUTION
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule

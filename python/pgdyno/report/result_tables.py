@@ -28,7 +28,7 @@ from pgdyno.estimate import (
     grouped,
     signed,
 )
-from pgdyno.evidence.records import Kept
+from pgdyno.results.records import Kept
 
 DIGITS_WITHOUT_INTERVAL = 2
 """Significant digits of a change without an interval."""

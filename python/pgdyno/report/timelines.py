@@ -13,10 +13,10 @@ from pgdyno.analysis.steady_state.checkpoint_cycles import begun
 from pgdyno.analysis.telemetry.samples import rates
 from pgdyno.analysis.telemetry.throughput_series import POINTS_MAX, Point
 from pgdyno.estimate import decimals_of, grouped
-from pgdyno.evidence.records import Series, Trial
 from pgdyno.report.charts import DOTS_MAX, Panel, arm_class
 from pgdyno.report.dips_section import label
 from pgdyno.report.svg import Scale, circle, drawing, element, line, nice_ticks, polyline, text
+from pgdyno.results.records import Series, Trial
 from pgdyno.study.schedule import Role
 from pgdyno.units import PER_MIB
 

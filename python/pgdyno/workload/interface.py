@@ -1,13 +1,28 @@
-"""What the lab asks of a workload, whichever it is: its data on a server, and the proof of a trial."""
+"""Interface of a workload for the lab: its data on a server, and checks of a trial."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import psycopg
 
-from pgdyno.workload.check import Check
+
+@dataclass(frozen=True)
+class Check:
+    """One statement about a trial or a database, and whether it holds.
+
+    ``statistic`` and ``p_value`` are there where the check is a statistical test; ``detail`` says in a line
+    what was compared and, of a failed check, what was found first.
+    """
+
+    name: str
+    passed: bool
+    statistic: float | None = None
+    p_value: float | None = None
+    detail: str = ""
+
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Connect = Callable[[], Connection]

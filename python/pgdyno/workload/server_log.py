@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pgdyno.workload.check import Check
+from pgdyno.workload.interface import Check
 
 QUOTED_MAX = 3
 QUOTED_CHARACTERS_MAX = 300

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pgdyno.analysis.statistics.outliers import Standing, standings
 from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
-from pgdyno.evidence.records import Counts, Trial
+from pgdyno.results.records import Counts, Trial
 from pgdyno.units import PERCENT
 
 SCORE_MIN = 5.0

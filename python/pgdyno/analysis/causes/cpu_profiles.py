@@ -16,7 +16,7 @@ from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.statistics.effect import holm_confidences, student
 from pgdyno.analysis.telemetry.trial_telemetry import Profile
 from pgdyno.estimate import Better, Estimate
-from pgdyno.evidence.records import Arm, Trial
+from pgdyno.results.records import Arm, Trial
 
 FUNCTIONS_MAX = 20
 """Told, those that took the most time of both arms together: chosen by size, not by change, which would

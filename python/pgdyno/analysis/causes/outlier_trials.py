@@ -22,7 +22,7 @@ from pgdyno.analysis.statistics.outliers import Standing, limit, standings
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
 from pgdyno.estimate import Better, Estimate
-from pgdyno.evidence.records import Arm, Trial, TrialStatus
+from pgdyno.results.records import Arm, Trial, TrialStatus
 from pgdyno.units import PERCENT
 
 

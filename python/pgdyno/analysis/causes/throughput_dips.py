@@ -22,7 +22,7 @@ import numpy.typing as npt
 from pgdyno.analysis.statistics.distributions import robust_sd
 from pgdyno.analysis.statistics.effect import holm_confidences
 from pgdyno.analysis.telemetry.events import BACKGROUND, Event, Events, joined, overlapped
-from pgdyno.evidence.records import Executed, Trial
+from pgdyno.results.records import Executed, Trial
 
 Floats = npt.NDArray[np.float64]
 

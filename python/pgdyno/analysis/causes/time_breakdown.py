@@ -27,7 +27,7 @@ from pgdyno.analysis.statistics.effect import Method, holm_confidences, spread_o
 from pgdyno.analysis.telemetry.client_time import CLIENT, ClientTime
 from pgdyno.analysis.telemetry.samples import RUNNING
 from pgdyno.estimate import Better, Estimate
-from pgdyno.evidence.records import Arm, Trial, TrialStatus
+from pgdyno.results.records import Arm, Trial, TrialStatus
 from pgdyno.units import US_PER_S
 
 STATEMENTS_MAX = 10

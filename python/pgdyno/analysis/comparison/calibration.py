@@ -29,8 +29,8 @@ from pgdyno.analysis.comparison.paired_comparison import ok_by_block
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, BLOCKS_NEEDED_MAX, reach_of
 from pgdyno.analysis.statistics.distributions import chi2_quantile, normal_quantile
 from pgdyno.analysis.statistics.effect import Method, paired, student
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import BlockStatus, Slice, Trial
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import BlockStatus, Slice, Trial
 from pgdyno.study.aa_plan import BLOCKS_PER_AA
 
 CONFIDENCE = 0.95

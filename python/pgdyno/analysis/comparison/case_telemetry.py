@@ -19,8 +19,8 @@ from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.analysis.telemetry.samples import HOST, SERVER, keyed
 from pgdyno.analysis.telemetry.trial_telemetry import Telemetry, of_trial, told_of
 from pgdyno.estimate import Estimate
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Arm, Json, Series, StudyRecord, Trial, TrialStatus
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Arm, Json, Series, StudyRecord, Trial, TrialStatus
 from pgdyno.study.schedule import Schedule
 from pgdyno.units import US_PER_S
 

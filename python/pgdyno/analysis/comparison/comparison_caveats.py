@@ -11,7 +11,7 @@ from pgdyno.analysis.statistics.autocorrelation import autocorrelation, is_autoc
 from pgdyno.analysis.telemetry.metrics import mixes
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import share_text, signed
-from pgdyno.evidence.records import (
+from pgdyno.results.records import (
     IN_THE_LOG,
     STOPPED_BY,
     Arm,

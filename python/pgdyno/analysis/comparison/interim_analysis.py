@@ -12,8 +12,8 @@ from pgdyno.analysis.comparison.measurement_noise import read_noise, with_noise
 from pgdyno.analysis.comparison.paired_comparison import Comparison, compare
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.telemetry import metrics, percentiles
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Measure, Trial, TrialStatus
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Measure, Trial, TrialStatus
 from pgdyno.study.plan import Study
 
 

@@ -32,8 +32,8 @@ from pgdyno.analysis.statistics.effect import Method, Spread, percent_of, spread
 from pgdyno.analysis.telemetry import metrics, percentiles
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import share_text
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import Measure, StudyRecord, TrialStatus
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Measure, StudyRecord, TrialStatus
 from pgdyno.study.plan import Study
 
 FLOOR_BLOCKS_MIN = 5

@@ -12,7 +12,7 @@ from pgdyno.analysis.statistics import effect
 from pgdyno.analysis.statistics.effect import Method, Spread
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.estimate import Better, Estimate
-from pgdyno.evidence.records import Arm, Slice, Trial, TrialStatus
+from pgdyno.results.records import Arm, Slice, Trial, TrialStatus
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
 

@@ -25,8 +25,8 @@ from pgdyno.analysis.telemetry.samples import SERVER
 from pgdyno.analysis.telemetry.throughput_series import Point, throughput
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import Estimate
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import (
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import (
     Arm,
     Block,
     BlockStatus,

@@ -39,7 +39,7 @@ from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.statistics.effect import Method, holm_confidences
 from pgdyno.analysis.statistics.pooling import Combined, combine
 from pgdyno.analysis.telemetry.metrics import Metric
-from pgdyno.evidence.records import Trial
+from pgdyno.results.records import Trial
 from pgdyno.study.schedule import Schedule
 
 Levels = Mapping[str, str]

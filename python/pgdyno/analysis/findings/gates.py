@@ -31,7 +31,7 @@ from pgdyno.analysis.telemetry.quantities import OF_TRIALS
 from pgdyno.analysis.telemetry.trial_telemetry import EVERYWHERE, parted
 from pgdyno.errors import UsageError
 from pgdyno.estimate import Better, Estimate
-from pgdyno.evidence.records import TrialStatus
+from pgdyno.results.records import TrialStatus
 
 PRIMARY = ""
 """Stands for the metric that the verdicts are about."""

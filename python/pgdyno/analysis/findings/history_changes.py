@@ -37,7 +37,7 @@ from pgdyno.analysis.statistics.effect import holm_confidences, percent_of
 from pgdyno.analysis.telemetry.object_quantities import OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS
 from pgdyno.analysis.telemetry.quantities import OF_TRIALS
 from pgdyno.estimate import Better, Estimate
-from pgdyno.evidence.records import StudyRecord
+from pgdyno.results.records import StudyRecord
 
 POINTS_MAX = 400
 """Files of a series, the newest: shuffling takes time with the square of their number."""

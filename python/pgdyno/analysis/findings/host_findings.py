@@ -23,7 +23,7 @@ from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.analysis.findings.study_identity import machines, require_same, unlike
 from pgdyno.analysis.statistics.effect import Method, spread_of
 from pgdyno.caveats import Caveat, Code
-from pgdyno.evidence.records import Json
+from pgdyno.results.records import Json
 from pgdyno.study.cases import label_of
 
 LATENCY = "latency."

@@ -17,7 +17,7 @@ from pgdyno.analysis.findings.published_tables import Changed, OwnTable, beside,
 from pgdyno.analysis.findings.scalability import Scalability, scalability_of
 from pgdyno.analysis.statistics.pooling import Combined, LogRatios, combine
 from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, case_values
-from pgdyno.evidence.reader import Evidence
+from pgdyno.results.reader import Evidence
 from pgdyno.study.published_experiment import Published
 
 

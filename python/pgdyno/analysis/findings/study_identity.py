@@ -14,7 +14,7 @@ from typing import Any
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.errors import EvidenceError
-from pgdyno.evidence.records import Arm, Json, StudyRecord
+from pgdyno.results.records import Arm, Json, StudyRecord
 
 FREE = {
     "title",

@@ -26,7 +26,7 @@ import numpy as np
 from pgdyno.analysis.statistics import distributions, sequential
 from pgdyno.analysis.statistics.bootstrap import bca
 from pgdyno.estimate import Better, Estimate
-from pgdyno.evidence.records import Slice, Trial
+from pgdyno.results.records import Slice, Trial
 
 BOOTSTRAP_RESAMPLES = 9999
 BOOTSTRAP_SEED = 20261121

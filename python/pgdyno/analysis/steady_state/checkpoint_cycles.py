@@ -14,7 +14,7 @@ import numpy as np
 
 from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
 from pgdyno.caveats import Caveat, Code, Parameter
-from pgdyno.evidence.records import Series, Trial, TrialStatus
+from pgdyno.results.records import Series, Trial, TrialStatus
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
 

@@ -13,7 +13,7 @@ from pgdyno.analysis.telemetry.throughput_series import Point
 from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import Better, Estimate, grouped
-from pgdyno.evidence.records import Arm, Series, Trial, TrialStatus
+from pgdyno.results.records import Arm, Series, Trial, TrialStatus
 from pgdyno.study.schedule import Role
 from pgdyno.units import PER_MIB, S_PER_HOUR
 

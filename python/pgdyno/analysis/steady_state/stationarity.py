@@ -24,7 +24,7 @@ from pgdyno.analysis.statistics.effect import student
 from pgdyno.analysis.statistics.mser import mser_of_mean
 from pgdyno.analysis.telemetry.throughput_series import Point
 from pgdyno.estimate import Better, Estimate
-from pgdyno.evidence.records import Trial, TrialStatus
+from pgdyno.results.records import Trial, TrialStatus
 from pgdyno.study.schedule import Role
 
 Floats = npt.NDArray[np.float64]

@@ -15,7 +15,7 @@ from pgdyno.analysis.telemetry.throughput_series import Point
 from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import signed
-from pgdyno.evidence.records import Arm, Series, Trial, TrialStatus
+from pgdyno.results.records import Arm, Series, Trial, TrialStatus
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role, Schedule
 from pgdyno.units import format_duration

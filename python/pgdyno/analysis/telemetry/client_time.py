@@ -20,7 +20,7 @@ import numpy as np
 from pgdyno.analysis.telemetry.counters import Window
 from pgdyno.analysis.telemetry.samples import RUNNING, SAMPLES, STEPS_RESOLVED, overlap
 from pgdyno.analysis.telemetry.statements import Statement
-from pgdyno.evidence.records import Series, Slice, Trial
+from pgdyno.results.records import Series, Slice, Trial
 from pgdyno.units import US_PER_MS, US_PER_S
 
 STATEMENTS_KEPT = 40

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pgdyno.evidence.records import Moment, Reading
+from pgdyno.results.records import Moment, Reading
 
 Row = Mapping[str, float | int | str | None]
 

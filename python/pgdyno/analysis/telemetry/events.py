@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pgdyno.analysis.statistics.distributions import robust_sd
 from pgdyno.analysis.telemetry.samples import HOST, SAMPLES, SERVER, WAITS
-from pgdyno.evidence.records import Series
+from pgdyno.results.records import Series
 from pgdyno.units import parse_size_bytes
 
 SEGMENT_BYTES = 16 << 20

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.estimate import Better
-from pgdyno.evidence.records import Slice, Trial
+from pgdyno.results.records import Slice, Trial
 from pgdyno.study.capacity_search import Tried, capacity, parse_limit
 from pgdyno.study.plan import Study
 from pgdyno.study.tpcc_parameters import TpccParameters, has_new_orders

@@ -9,7 +9,7 @@ import numpy as np
 
 from pgdyno.analysis.statistics.distributions import binomial_at_most
 from pgdyno.caveats import Caveat, Code, Parameter
-from pgdyno.evidence.records import Arm, Pairs, Trial
+from pgdyno.results.records import Arm, Pairs, Trial
 from pgdyno.study.capacity_search import parse_limit
 from pgdyno.study.plan import Study
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pgdyno.evidence.records import Series, Slice, Trial
+from pgdyno.results.records import Series, Slice, Trial
 from pgdyno.units import PER_MIB, PERCENT
 
 Floats = npt.NDArray[np.float64]

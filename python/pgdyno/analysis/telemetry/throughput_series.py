@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from pgdyno.evidence.records import Executed
+from pgdyno.results.records import Executed
 from pgdyno.study.schedule import Role
 
 POINTS_MAX = 360

@@ -29,7 +29,7 @@ from pgdyno.analysis.telemetry.samples import WAITS, keyed, of_samples
 from pgdyno.analysis.telemetry.statements import statements
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import Better, Estimate
-from pgdyno.evidence.records import (
+from pgdyno.results.records import (
     OF_SEVERAL_ARMS,
     Arm,
     Reading,

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import UsageError
-from pgdyno.evidence.writer import Writer
 from pgdyno.lab.doctor import cpu_checks, disk_checks, memory_checks
 from pgdyno.lab.doctor.machine_check import Checked, disturbs, fine, unknown
 from pgdyno.lab.doctor.memory_checks import ServerMemory, Together
 from pgdyno.lab.prepare import Prepared
 from pgdyno.lab.progress import Step, Warned, Watch
 from pgdyno.probe.machine_state import PRESSURES, Load, State, between, examine_machine
+from pgdyno.results.writer import Writer
 from pgdyno.server.build_catalogue import Catalogue
 from pgdyno.study.plan import Study
 from pgdyno.units import parse_size_bytes

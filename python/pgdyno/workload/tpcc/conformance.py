@@ -1,4 +1,22 @@
-"""Did the driver draw what TPC-C demands? Statistical tests of its tally.
+"""Conformance of the transactions that the driver drew to TPC-C: mix, NURand, shares.
+
+A client that has drawn n cards has dealt n div 23 whole decks, exact by construction, and r = n mod 23 cards
+of another, which hold a hypergeometric number of each kind. So the count of a kind strays from its share by a
+sum over clients of independent X - r·m/23, X ~ Hypergeometric(23, m, r). The r are unknown (only totals are
+tallied), but Chernoff's bound with the worst r for each client,
+
+    P(|count - share · n| >= t) <= 2 · min over s of exp(-s·t) · M(s)^clients,
+    M(s) = max over r of E exp(s·(X - r·m/23)),
+
+holds whatever they are. It does not grow with n: decks are nearly deterministic, and a draw by weights fails
+it soon.
+
+    NURand(A, x, y) = (((random(0, A) | random(x, y)) + C) mod (y - x + 1)) + x
+
+Let a(v) and b(v) be the numbers of ways in which the two uniform integers are v. The pairs whose OR is a
+subset of the bits of v are those where both are, so with F the sum over subsets (the zeta transform of the
+lattice of bit sets) F[OR](v) = F[a](v) · F[b](v), and the Möbius transform inverts F. That takes bits ·
+2^bits additions in whole numbers, 17 · 131 072 for the items, in place of A · (y - x + 1) = 8e8 pairs.
 
 The tally is that of docs/reference/engine-protocol.md ("The tally of tpcc").
 
@@ -9,15 +27,101 @@ bias it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy  # its parts load when first used: stats alone takes a second
 
-from pgdyno.workload.check import Check
-from pgdyno.workload.goodness import Fit, fit_distribution, fit_share, fit_weights, tests_of
-from pgdyno.workload.tpcc.deck import fit_deck
-from pgdyno.workload.tpcc.nurand import C_ID, C_LAST, ITEM
+from pgdyno.workload.goodness_of_fit import Fit, fit_distribution, fit_share, fit_weights, tests_of
+from pgdyno.workload.interface import Check
+
+DECK: Mapping[str, int] = {"new_order": 10, "payment": 10, "order_status": 1, "delivery": 1, "stock_level": 1}
+DECK_CARDS = sum(DECK.values())
+
+_SLOPES = np.geomspace(1e-4, 40.0, 400)
+
+
+def fit_deck(drawn: Mapping[str, int], clients: int) -> Fit:
+    """The test of the number ``drawn`` of each kind by ``clients`` decks. The p-value is an upper bound
+    (Bonferroni)."""
+    n = sum(drawn.get(kind, 0) for kind in DECK)
+    strays = {kind: abs(drawn.get(kind, 0) - n * cards / DECK_CARDS) for kind, cards in DECK.items()}
+    bounds = {kind: stray_probability_max(strays[kind], DECK[kind], clients) for kind in DECK}
+    worst = min(bounds, key=lambda kind: (bounds[kind], -strays[kind]))
+    p_value = min(1.0, len(DECK) * bounds[worst])
+    count = drawn.get(worst, 0)
+    detail = f"{worst} drawn {count} times of {n}, {strays[worst]:.1f} off its share, {clients} decks"
+    return Fit(strays[worst], p_value, detail)
+
+
+def stray_probability_max(stray: float, cards: int, clients: int) -> float:
+    """Chernoff's bound of the module's docstring for a kind with ``cards`` cards in the deck; at most 1."""
+    return min(1.0, 2.0 * float(np.exp(np.min(clients * _log_moments_max(cards) - _SLOPES * stray))))
+
+
+@cache
+def _log_moments_max(cards: int) -> npt.NDArray[np.float64]:
+    """ln M(s) of the module's docstring for every slope s."""
+    return np.asarray(np.max([_log_moments(cards, dealt) for dealt in range(DECK_CARDS)], axis=0))
+
+
+def _log_moments(cards: int, dealt: int) -> npt.NDArray[np.float64]:
+    """ln E exp(s·|side|·(X - mean)) for every slope s, the larger of the two sides."""
+    count = np.arange(0, min(cards, dealt) + 1)
+    weight = scipy.stats.hypergeom.pmf(count, DECK_CARDS, cards, dealt)
+    from_mean = count - dealt * cards / DECK_CARDS
+    sides = [np.log(np.exp(sign * np.outer(_SLOPES, from_mean)) @ weight) for sign in (1, -1)]
+    larger: npt.NDArray[np.float64] = np.maximum(*sides)
+    return larger
+
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class NURand:
+    """The parameters of one field: A and the range x..y of the specification."""
+
+    a: int
+    low: int
+    high: int
+
+    def probability(self, c: int) -> npt.NDArray[np.float64]:
+        """The probability of low, low + 1, …, high, for the constant C = ``c``."""
+        values = self.high - self.low + 1
+        either = or_of_uniforms(self.a, self.low, self.high)
+        folded = np.bincount((np.arange(either.size) + c) % values, weights=either, minlength=values)
+        return folded / ((self.a + 1) * values)
+
+
+C_LAST = NURand(255, 0, 999)
+C_ID = NURand(1023, 1, 3000)
+ITEM = NURand(8191, 1, 100_000)
+
+
+def or_of_uniforms(a: int, low: int, high: int) -> Counts:
+    """In how many of the (a + 1)(high - low + 1) pairs i of 0..a, j of low..high is i | j each value. Shape:
+    (2^bits,)."""
+    bits = max(a, high).bit_length()
+    first = np.zeros(1 << bits, dtype=np.int64)
+    first[: a + 1] = 1
+    second = np.zeros(1 << bits, dtype=np.int64)
+    second[low : high + 1] = 1
+    return _over_subsets(_over_subsets(first, bits, 1) * _over_subsets(second, bits, 1), bits, -1)
+
+
+def _over_subsets(counts: Counts, bits: int, sign: int) -> Counts:
+    """The zeta transform (``sign`` 1) or its inverse (-1): one pass for each bit, from without it to with
+    it."""
+    result = counts.copy()
+    for bit in range(bits):
+        halves = result.reshape(-1, 2, 1 << bit)
+        halves[:, 1, :] += sign * halves[:, 0, :]
+    return result
+
 
 ROLLBACK_SHARE = 0.01
 REMOTE_LINE_SHARE = 0.01

@@ -1,4 +1,4 @@
-"""The twelve consistency conditions (clause 3.3.2), each one statement in ``conditions/``.
+"""Consistency of a tpcc database: the twelve conditions (clause 3.3.2), and committed orders.
 
 A statement returns nothing where its condition holds, else the first three violations, each with their total
 number in its first column. Each sees one snapshot of its own, so they may run on a live database and beside
@@ -18,9 +18,25 @@ from typing import Any
 
 from psycopg import sql
 
-from pgdyno.workload.check import Check
-from pgdyno.workload.interface import Connect, Connection
-from pgdyno.workload.session import checking
+from pgdyno.workload.check_session import checking
+from pgdyno.workload.interface import Check, Connect, Connection
+
+
+def sum_d_next_o_id(conn: Connection) -> int:
+    """The sum of D_NEXT_O_ID over all districts: each committed New-Order adds exactly 1, nothing else
+    changes it."""
+    row = conn.execute("SELECT coalesce(sum(d_next_o_id), 0) FROM district").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def check_new_orders(before: int, after: int, committed: int) -> Check:
+    """Committed new orders as the driver counted them = growth of the sum of D_NEXT_O_ID since before it
+    connected."""
+    difference = after - before - committed
+    detail = f"driver committed {committed}, the database has {after - before} more"
+    return Check("new orders conserved", difference == 0, statistic=float(difference), detail=detail)
+
 
 CONNECTIONS_MAX = 5
 """As many as there are conditions that read order_line; the others take next to no time."""

@@ -1,4 +1,4 @@
-"""One run of the engine's ``drive``: start it, read counters at its barriers, pass its events on."""
+"""Runs of the engine: ``drive`` with counters read at its barriers, ``load``, and the check of scripts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pgdyno.caveats import Caveat, Code
 from pgdyno.engine import Engine, Event
-from pgdyno.errors import EngineError
+from pgdyno.errors import DatasetError, EngineError, UsageError
 from pgdyno.interruption import Interruption
+from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.study.workload_parameters import WorkloadParameters
 
 Reading = Sequence[float | None]
 """One number per target, or None where it cannot be read."""
@@ -102,3 +105,57 @@ def _note(run: Run, event: Event) -> None:
             run.result = event.get("result")
         case _:
             pass
+
+
+OnLoad = Callable[[str, float], None]
+"""Called with the phase (copy, index, analyze, vacuum) and its share done, 0..1."""
+
+
+def run_load(
+    specification: Mapping[str, Any],
+    interruption: Interruption,
+    on_progress: OnLoad,
+    on_forecast: Callable[[int], None],
+) -> Event:
+    """Carries a load out (docs/reference/engine-protocol.md) and returns its ``result``.
+
+    ``on_forecast`` is called with the bytes that the tables and indexes will take, before a row is sent;
+    an exception from it ends the load. Raises DatasetError with the server's words, Interrupted.
+    """
+    last: Event = {}
+    with Engine("load", specification) as engine, interruption.tell(engine.stop):
+        for event in engine.events():
+            last = event
+            if event["event"] == "started":
+                on_forecast(sum(table["bytes_estimated"] for table in event["tables"].values()))
+            elif event["event"] == "progress":
+                on_progress(event["phase"], event["bytes"] / max(event["bytes_total"], 1))
+    if last["event"] == "result":
+        return last
+    if interruption.requested:
+        raise interruption.interrupted(_words_of_a_stop(last["message"]))
+    if last["stage"] == "specification":
+        raise EngineError(f"the engine refuses its specification: {last['message']}")
+    raise DatasetError(f"the load failed ({last['stage']}): {last['message']}")
+
+
+def _words_of_a_stop(message: str) -> str:
+    """What the engine says after a semicolon it could not take back."""
+    left = message.partition("; ")[2]
+    return f"the load was stopped at your request; {left or 'nothing half-made is left'}"
+
+
+def examine(parameters: WorkloadParameters) -> list[Caveat]:
+    """Raises UsageError with the line and the caret of pgbench's own message; gives what is to be told of
+    sound ones.
+    """
+    if not isinstance(parameters, PgbenchParameters):
+        return []
+    with Engine("check", {"workload": parameters.to_drive()}) as engine:
+        answer = list(engine.events())[-1]
+    if answer["event"] == "failed":
+        raise UsageError(answer["message"].removeprefix("workload: "))
+    own_only = all(script.text is not None for script in parameters.scripts)
+    if own_only and answer["reads_scale"] and parameters.scale > 1 and "scale" not in parameters.define:
+        return [Caveat(Code.SCALE_OF_THE_DATA, {"scale": parameters.scale})]
+    return []

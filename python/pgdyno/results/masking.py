@@ -1,4 +1,4 @@
-"""Passwords never reach an evidence file: what is written is masked here, whoever wrote it.
+"""Masking of passwords in everything that is written to a results file.
 
 This is the last line, not the first: who holds a connection string masks it too.
 """

@@ -1,4 +1,4 @@
-"""How large values lie in an evidence file: zlib streams of plain layouts, which any language can read."""
+"""Packing of large values in a results file: zlib streams of plain layouts, readable from any language."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from pgdyno.errors import EvidenceError
-from pgdyno.evidence.masking import mask_passwords
-from pgdyno.evidence.records import Pairs, Points
+from pgdyno.results.masking import mask_passwords
+from pgdyno.results.records import Pairs, Points
 
 LOG_BYTES_MAX = 1 << 20
 """Of one trial's server log so much is kept, half from each end: a log without end must not fill the disk."""

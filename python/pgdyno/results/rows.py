@@ -1,4 +1,4 @@
-"""What a record becomes as a row of ``schema.sql``, column by column: packed, and its texts masked. Pure."""
+"""Rows of ``schema.sql`` made from records, packed and masked. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from pgdyno.evidence.masking import mask_passwords, masked_json
-from pgdyno.evidence.packing import pack_json, pack_pairs, pack_points
-from pgdyno.evidence.records import (
+from pgdyno.results.masking import mask_passwords, masked_json
+from pgdyno.results.packing import pack_json, pack_pairs, pack_points
+from pgdyno.results.records import (
     Arm,
     Badge,
     Check,

@@ -1,4 +1,4 @@
-"""What an evidence file holds, as typed values: one record per table of ``schema.sql``, which has the units.
+"""Records of a results file as typed values: one per table of ``schema.sql``, which has the units.
 
 Instants of slices and intervals are seconds since the trial's epoch (the start of the driver's run).
 """

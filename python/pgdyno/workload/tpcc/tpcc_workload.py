@@ -11,13 +11,11 @@ from pgdyno.engine import dataset_format
 from pgdyno.errors import DatasetError
 from pgdyno.estimate import counted
 from pgdyno.study.tpcc_parameters import DECK, TpccParameters, weights_of
-from pgdyno.workload.check import Check
-from pgdyno.workload.interface import Connect, Connection, OnPhase
+from pgdyno.workload.interface import Check, Connect, Connection, OnPhase
 from pgdyno.workload.server_log import check_log, counted_in
 from pgdyno.workload.tpcc.conformance import Mix, check_conformance, check_constant
-from pgdyno.workload.tpcc.conservation import check_new_orders, sum_d_next_o_id
-from pgdyno.workload.tpcc.consistency import check_conditions
-from pgdyno.workload.tpcc.dataset import read_mark, require_warehouses
+from pgdyno.workload.tpcc.consistency import check_conditions, check_new_orders, sum_d_next_o_id
+from pgdyno.workload.tpcc.tpcc_dataset import read_mark, require_warehouses
 
 
 @dataclass(frozen=True)

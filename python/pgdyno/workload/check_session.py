@@ -1,4 +1,4 @@
-"""Sessions that check: reading only, and plans that do not depend on statistics."""
+"""Sessions of checks: read-only, with plans that do not depend on statistics."""
 
 from __future__ import annotations
 

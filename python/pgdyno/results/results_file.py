@@ -1,7 +1,13 @@
-"""The evidence file as a file: made whole, opened with care, refused with a reason."""
+"""The results file as a file: creation, opening with checks, one writer, refusal with a reason.
+
+SQLite's own locks are per transaction and cannot say "a study is running"; and opening the database a second
+time just to lock it would drop SQLite's locks when closed (POSIX). Hence a file of its own, ``NAME.lock``.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -10,8 +16,115 @@ from importlib.resources import files
 from pathlib import Path
 
 from pgdyno.errors import DiskFullError, EvidenceError
-from pgdyno.evidence import checksums
-from pgdyno.evidence.ranges import column_out_of_range
+from pgdyno.results import checksums
+
+REAL_MAX = 1e12
+"""Of seconds, which most of them are: 30 000 years. Their squares and products stay far below infinity."""
+
+INTEGER_MAX = 2**53
+"""Whole numbers are exact as floating-point ones up to here: as nanoseconds 104 days."""
+
+REAL_MIN = 1e-30
+"""What is smaller and not zero is no time that anybody took; ratios to it would have no finite logarithm."""
+
+_ANY_SIGN = frozenset({"seed"})
+_NOT_NEGATIVE = (
+    "cpu_s",
+    "cpu_user_s",
+    "cpu_system_s",
+    "restore_s",
+    "start_s",
+    "took_s",
+    "recovery_s",
+    "p_value",
+)
+
+
+def column_out_of_range(connection: sqlite3.Connection) -> str | None:
+    """Return the first ``table.column`` that holds an impossible number, or None."""
+    tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid")
+    for (table,) in tables.fetchall():
+        ranges = dict(_ranges(connection, table))
+        if not ranges:
+            continue
+        is_any = ", ".join(f"max(coalesce({outside}, 0))" for outside in ranges.values())
+        found = connection.execute(f"SELECT {is_any} FROM {table} NOT INDEXED").fetchone()
+        for column, is_outside in zip(ranges, found, strict=True):
+            if is_outside:
+                return f"{table}.{column}"
+    return None
+
+
+def _ranges(connection: sqlite3.Connection, table: str) -> Iterator[tuple[str, str]]:
+    for _, column, kind, *_ in connection.execute(f"PRAGMA table_info({table})").fetchall():
+        if kind == "REAL":
+            least = 0.0 if column.endswith(_NOT_NEGATIVE) else -REAL_MAX
+            tiny = f" OR ({column} <> 0 AND abs({column}) < {REAL_MIN})" if column.endswith("_s") else ""
+            yield column, f"{column} NOT BETWEEN {least} AND {REAL_MAX}{tiny}"
+        elif kind == "INTEGER" and column not in _ANY_SIGN:
+            yield column, f"{column} NOT BETWEEN 0 AND {INTEGER_MAX}"
+
+
+_OWN_BYTES_MAX = 64
+"""More than the digits of any process id."""
+
+
+class WriterLock:
+    """Held from the constructor to ``release``, or to the death of the process, however it dies."""
+
+    def __init__(self, evidence: Path) -> None:
+        """Take the lock of this evidence file, or raise EvidenceError with the holder's process id."""
+        self._path = evidence.with_name(evidence.name + ".lock")
+        self._descriptor = self._take()
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def _take(self) -> int:
+        while True:
+            try:
+                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+            except OSError as error:
+                raise EvidenceError(
+                    f"cannot write beside the evidence: {error.strerror}: {self._path}"
+                ) from error
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
+                os.close(descriptor)
+                raise EvidenceError(
+                    f"{self._path.with_suffix('')} is being written by another pgdyno (process {holder}): "
+                    "wait for it, or name another file"
+                ) from error
+            if self._is_current(descriptor):
+                self._refuse_a_foreign_file(descriptor)
+                return descriptor
+            # The former holder removed the file between our open and our lock: ours has no name any more.
+            os.close(descriptor)
+
+    def _refuse_a_foreign_file(self, descriptor: int) -> None:
+        """Of a process that died its number is left. Anything else is somebody's file, such as Cargo.lock."""
+        if re.fullmatch(rb"[0-9]*\n?", os.pread(descriptor, _OWN_BYTES_MAX, 0)):
+            return
+        os.close(descriptor)
+        raise EvidenceError(
+            f"{self._path} is not a lock of pgdyno, and would be replaced: name another file for the evidence"
+        )
+
+    def _is_current(self, descriptor: int) -> bool:
+        try:
+            named = self._path.stat()
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(named, os.fstat(descriptor))
+
+    def release(self) -> None:
+        """Remove the file, then the lock: in this order nobody can lock a file that is about to vanish."""
+        if self._descriptor >= 0:
+            self._path.unlink(missing_ok=True)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
 
 APPLICATION_ID = 0x7067646E
 SCHEMA_VERSION = 4

@@ -12,7 +12,7 @@ import typer
 
 from pgdyno.analysis.findings.gates import Condition, Gate, gate, parse_condition
 from pgdyno.cli.console import say
-from pgdyno.cli.place import append_text, require_summary
+from pgdyno.cli.output_files import append_text, require_summary
 from pgdyno.errors import PgdynoError, UsageError
 from pgdyno.report import gate_section as wording
 from pgdyno.report.ci_summary import to_summary

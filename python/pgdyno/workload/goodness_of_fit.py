@@ -1,4 +1,4 @@
-"""Statistical tests of counts against the shares that a specification demands.
+"""Goodness-of-fit tests of counts against the shares that a specification demands.
 
 All of them must be right far out in the tail, because a trial is excluded only where a correct driver would
 do it about once in a million trials: exact distributions where they are cheap, and for many bins a chi-square
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy  # its parts load when first used: stats alone takes a second
 
-from pgdyno.workload.check import Check
+from pgdyno.workload.interface import Check
 
 FALSE_ALARMS_PER_TRIAL = 1e-6
 """How often all these tests together may fail a trial whose driver is correct. A long study has hundreds of

@@ -1,4 +1,4 @@
-"""A tpcc dataset: its mark and its cardinalities. How many bytes it takes is the engine's knowledge."""
+"""A tpcc dataset: its ownership marker and its cardinalities."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from psycopg import sql
 
 from pgdyno.engine import dataset_format
 from pgdyno.errors import DatasetError
-from pgdyno.workload.check import Check
-from pgdyno.workload.interface import Connection
+from pgdyno.workload.interface import Check, Connection
 
 ROWS_PER_WAREHOUSE: Mapping[str, int] = {
     "warehouse": 1,

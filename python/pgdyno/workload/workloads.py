@@ -1,4 +1,4 @@
-"""From a workload's parameters to what it is on servers."""
+"""The workload of given parameters."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.tpcc_parameters import TpccParameters
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.workload.interface import Workload
-from pgdyno.workload.pgbench.workload import Pgbench
-from pgdyno.workload.tpcc.workload import Tpcc
+from pgdyno.workload.pgbench.pgbench_workload import Pgbench
+from pgdyno.workload.tpcc.tpcc_workload import Tpcc
 
 
 def workload_of(parameters: WorkloadParameters) -> Workload:

@@ -12,12 +12,17 @@ from typing import Any
 from pgdyno.engine import dataset_format
 from pgdyno.errors import DatasetError
 from pgdyno.study.pgbench_parameters import PgbenchParameters
-from pgdyno.workload.check import Check
-from pgdyno.workload.goodness import fit_weights, tests_of
-from pgdyno.workload.interface import Connect, Connection, OnPhase
-from pgdyno.workload.pgbench import extras
-from pgdyno.workload.pgbench.balances import check_balances, check_history, check_rows
-from pgdyno.workload.pgbench.sums import Sums, read_scale, read_sums
+from pgdyno.workload.goodness_of_fit import fit_weights, tests_of
+from pgdyno.workload.interface import Check, Connect, Connection, OnPhase
+from pgdyno.workload.pgbench import pgbench_tables
+from pgdyno.workload.pgbench.pgbench_tables import (
+    Sums,
+    check_balances,
+    check_history,
+    check_rows,
+    read_scale,
+    read_sums,
+)
 from pgdyno.workload.server_log import EXPECTED, EXPECTED_OF_ANY_SCRIPT, check_log, counted_in
 
 EXISTING = resources.files(__package__).joinpath("sql", "existing.sql").read_bytes()
@@ -32,20 +37,20 @@ class Pgbench:
     @property
     def format(self) -> str:
         """The engine's, and that of what comes after it."""
-        return f"{dataset_format(self.parameters.kind)}{extras.digest()}"
+        return f"{dataset_format(self.parameters.kind)}{pgbench_tables.digest()}"
 
     @property
     def bytes_completed(self) -> int:
         """Copy and indexes."""
-        return extras.bytes_of(self.parameters)
+        return pgbench_tables.bytes_of(self.parameters)
 
     def require_replaceable(self, conn: Connection) -> None:
         """The copy; the engine looks at the tables themselves."""
-        extras.require_ours(conn)
+        pgbench_tables.require_ours(conn)
 
     def complete(self, conn: Connection, on_phase: OnPhase) -> None:
         """Copy and indexes."""
-        extras.make(conn, self.parameters, on_phase)
+        pgbench_tables.make(conn, self.parameters, on_phase)
 
     def require(self, conn: Connection) -> None:
         """By the catalogue: tables of pgbench -i have no marker, and may be driven, too."""

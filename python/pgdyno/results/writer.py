@@ -1,4 +1,4 @@
-"""Writes an evidence file as the study runs. Every method is one transaction: after a kill the file is whole.
+"""Writer of a results file during a study. Every method is one transaction: after a kill the file is whole.
 
 The order of calls::
 
@@ -30,12 +30,11 @@ from typing import Self
 
 from pgdyno.caveats import Caveat
 from pgdyno.errors import EvidenceError, EvidenceExistsError
-from pgdyno.evidence import file, rows
-from pgdyno.evidence.checksums import Ledger
-from pgdyno.evidence.lock import WriterLock
-from pgdyno.evidence.masking import masked_json
-from pgdyno.evidence.packing import pack_text
-from pgdyno.evidence.records import (
+from pgdyno.results import results_file, rows
+from pgdyno.results.checksums import Ledger
+from pgdyno.results.masking import masked_json
+from pgdyno.results.packing import pack_text
+from pgdyno.results.records import (
     Arm,
     Badge,
     Block,
@@ -49,6 +48,7 @@ from pgdyno.evidence.records import (
     StudyRecord,
     TrialStatus,
 )
+from pgdyno.results.results_file import WriterLock
 
 _HALF_MADE = re.compile(r"\.[0-9a-f]{16}\.new(-journal|-wal|-shm)?")
 """After the name of an evidence file that is being made: what nobody can guess."""
@@ -62,7 +62,7 @@ class Writer:
         self._path = path
         self._connection = connection
         self._lock = lock
-        with file.translated(path):
+        with results_file.translated(path):
             self._ledger = Ledger(connection)
 
     @classmethod
@@ -90,7 +90,7 @@ class Writer:
                 _take_name(half_made, path)
             finally:
                 _remove_half_made(half_made)
-            return cls(path, file.open_for_writing(path), lock)
+            return cls(path, results_file.open_for_writing(path), lock)
         except BaseException:
             lock.release()
             raise
@@ -102,7 +102,7 @@ class Writer:
             raise EvidenceError(f"no evidence file at {path}: check the name")
         lock = WriterLock(path)
         try:
-            writer = cls(path, file.open_for_writing(path), lock)
+            writer = cls(path, results_file.open_for_writing(path), lock)
             with writer._transaction() as connection:
                 reason = "pgdyno ended before the trial did"
                 connection.execute(
@@ -301,7 +301,7 @@ class Writer:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with file.translated(self._path), self._ledger.kept():
+        with results_file.translated(self._path), self._ledger.kept():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
@@ -313,7 +313,7 @@ class Writer:
                 raise
 
     def _checkpoint(self) -> None:
-        with file.translated(self._path):
+        with results_file.translated(self._path):
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def _settle_in_one_file(self) -> None:
@@ -348,8 +348,8 @@ def _take_name(half_made: Path, path: Path) -> None:
 
 
 def _make(path: Path, cases: Sequence[tuple[StudyRecord, Sequence[Arm]]], lock: WriterLock) -> None:
-    file.create(path)
-    writer = Writer(path, file.open_for_writing(path), lock)
+    results_file.create(path)
+    writer = Writer(path, results_file.open_for_writing(path), lock)
     try:
         writer._insert_study(cases)
     finally:

@@ -1,4 +1,4 @@
-"""Checksums of the tables of an evidence file: kept while it is written, compared when it is opened.
+"""Checksums of the tables of a results file: updated on writes, compared when it is opened.
 
 The checksum of a table is the sum of the digests of its rows, modulo 2**64. It does not depend on the order
 of the rows, and a row that is added or changed costs one digest, however long the table is.

@@ -1,4 +1,4 @@
-"""Reads an evidence file, also while it is being written. Every method gives what is there at that moment."""
+"""Reader of a results file, also while it is being written: each method returns the current state."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import numpy as np
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import EvidenceError, in_one_line
-from pgdyno.evidence import file
-from pgdyno.evidence.packing import unpack_json, unpack_pairs, unpack_points, unpack_text
-from pgdyno.evidence.records import (
+from pgdyno.results import results_file
+from pgdyno.results.packing import unpack_json, unpack_pairs, unpack_points, unpack_text
+from pgdyno.results.records import (
     Arm,
     Badge,
     Block,
@@ -52,7 +52,7 @@ class Evidence:
     def __init__(self, path: Path, *, verify: bool = True) -> None:
         """Open and check. ``verify``: also the checksums, for which the whole file is read."""
         self.path = path
-        self._connection = file.open_for_reading(path, verify=verify)
+        self._connection = results_file.open_for_reading(path, verify=verify)
         self._connection.row_factory = sqlite3.Row
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class Evidence:
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Within it all methods see the file at one moment: a report of a running study fits together."""
-        with file.translated(self.path):
+        with results_file.translated(self.path):
             self._connection.execute("BEGIN")
             try:
                 yield
@@ -332,13 +332,13 @@ class Evidence:
     @contextmanager
     def _tuples(self, query: str, *values: object) -> Iterator[Iterator[tuple[Any, ...]]]:
         """Where there are many rows: one after the other, their columns by place."""
-        with file.translated(self.path):
+        with results_file.translated(self.path):
             cursor = self._connection.cursor()
             cursor.row_factory = None
             yield cursor.execute(query, values)
 
     def _rows(self, query: str, *values: object) -> list[sqlite3.Row]:
-        with file.translated(self.path):
+        with results_file.translated(self.path):
             return self._connection.execute(query, values).fetchall()
 
     def _json(self, text: str) -> Any:

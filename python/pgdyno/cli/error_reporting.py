@@ -1,4 +1,4 @@
-"""Handling of unexpected errors: one line for the user, and the traceback in a file."""
+"""Messages for errors: library errors as PgdynoError, unexpected ones in one line with a traceback file."""
 
 from __future__ import annotations
 
@@ -11,9 +11,56 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import psycopg
+from pydantic import ValidationError
+
 from pgdyno import __version__
-from pgdyno.evidence.masking import MASK, mask_passwords
+from pgdyno.errors import PgdynoError, UsageError
 from pgdyno.lab.noise_history import history_path
+from pgdyno.results.masking import MASK, mask_passwords
+from pgdyno.server.limited_connection import NoAnswer
+
+OPTION_OF_FIELD = {
+    "budget_s": "--minutes",
+    "blocks_max": "--blocks",
+    "retries_max": "--retries",
+    "per_s": "--rate",
+    "slice_s": "--slice",
+    "warmup_s": "--warmup",
+    "warmup_min_s": "--warmup",
+    "rounds": "--window",
+    "indexes": "--index",
+}
+"""Fields of the study whose name differs from their option."""
+
+
+def complaint(error: Exception) -> PgdynoError | None:
+    """Return the error as PgdynoError; None for an unexpected one, which needs its traceback."""
+    if isinstance(error, ValidationError):
+        return UsageError(_first_complaint(error))
+    if isinstance(error, psycopg.Error):
+        # Reached only if no caller handled the error: the server's message, without the statement.
+        if isinstance(error, NoAnswer):
+            return PgdynoError(str(error))
+        words = error.diag.message_primary or str(error).strip().partition("\n")[0]
+        return PgdynoError(f"server error: {words}")
+    return None
+
+
+def _first_complaint(error: ValidationError) -> str:
+    first = error.errors()[0]
+    text = _plain_words(first["msg"])
+    names = [place for place in first["loc"] if isinstance(place, str)]  # the others are list indexes
+    if not names:
+        return text
+    field = names[-1]
+    return f"{OPTION_OF_FIELD.get(field, f'--{field}'.replace('_', '-'))}: {text}"
+
+
+def _plain_words(message: str) -> str:
+    """Return the message of pydantic in the wording of pgdyno."""
+    return message.removeprefix("Value error, ").replace("Input should be", "must be")
+
 
 EXIT_STATUS = 70
 """EX_SOFTWARE of sysexits.h: an internal error, distinct from every other status."""

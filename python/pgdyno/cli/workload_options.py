@@ -1,19 +1,80 @@
-"""Groups of options that choose a workload; each command takes the groups that it needs."""
+"""Options that choose a workload and its scripts; each command takes the groups that it needs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
-from pgdyno.cli import scripts
 from pgdyno.errors import UsageError
-from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.study.pgbench_parameters import BUILTINS, PgbenchParameters, Script
 from pgdyno.study.pgbench_variants import variant_of
 from pgdyno.study.tpcc_parameters import TpccParameters
 from pgdyno.study.workload_parameters import WorkloadParameters
+
+SCRIPT_BYTES_MAX = 1 << 20
+"""Maximum size: the script is stored in the evidence and sent to the engine with every block."""
+
+
+WEIGHT_DIGITS_MAX = 10
+"""Digits of the largest weight, 2**31 - 1; Python refuses numbers with thousands of digits."""
+
+
+def scripts_of(builtins: Iterable[str], files: Iterable[str]) -> tuple[Script, ...]:
+    """Return the scripts, built-in ones first. Raises UsageError: unknown name or file, invalid weight."""
+    return (*map(_builtin, builtins), *map(_file, files))
+
+
+def definitions(texts: Iterable[str]) -> dict[str, str]:
+    """Parse ``NAME=VALUE``; the last value of a name applies. Raises UsageError."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise UsageError(f"--define must have the form NAME=VALUE (got {text!r})")
+        found[name] = value
+    return found
+
+
+def _builtin(text: str) -> Script:
+    prefix, weight = _weighted(text)
+    found = [name for name in BUILTINS if name.startswith(prefix)]
+    if len(found) != 1:
+        how = "is ambiguous" if found else "is unknown"
+        raise UsageError(f"--builtin: the script {prefix!r} {how}; available: {', '.join(BUILTINS)}")
+    return Script(name=found[0], weight=weight)
+
+
+def _file(text: str) -> Script:
+    name, weight = _weighted(text)
+    path = Path(name)
+    try:
+        with path.open("rb") as file:
+            read = file.read(SCRIPT_BYTES_MAX + 1)
+    except OSError as error:
+        raise UsageError(f"--file: cannot read {name}: {error.strerror}") from None
+    if len(read) > SCRIPT_BYTES_MAX:
+        raise UsageError(f"--file: {name} is larger than 1 MiB, the maximum size of a script")
+    try:
+        return Script(name=name, weight=weight, text=read.decode())
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--file: {name} is not UTF-8 (byte {error.start})") from None
+
+
+def _weighted(text: str) -> tuple[str, int]:
+    """Split at the last @, as pgbench does; the weight is 1 without one."""
+    name, at, weight = text.rpartition("@")
+    if not at:
+        return text, 1
+    if not weight.isdecimal() or len(weight) > WEIGHT_DIGITS_MAX or int(weight) >= 2**31:
+        raise UsageError(
+            f"invalid weight {weight!r} in {text!r}: give an integer from 0 to {2**31 - 1}, as in {name}@2"
+        )
+    return name, int(weight)
+
 
 Kind = Literal["tpcc", "pgbench"]
 
@@ -195,10 +256,10 @@ def parameters_of(
         if which.variant is not None:
             raise UsageError("--variant requires --workload pgbench (got --workload tpcc)")
         return TpccParameters.model_validate({"warehouses": default_size("tpcc"), **given})
-    if asked := scripts.scripts_of(given.pop("builtin", ()), given.pop("file", ())):
+    if asked := scripts_of(given.pop("builtin", ()), given.pop("file", ())):
         given["scripts"] = asked
     if "define" in given:
-        given["define"] = scripts.definitions(given["define"])
+        given["define"] = definitions(given["define"])
     variant = variant_of(which.variant or "default")
     wanted = {**variant.data, **variant.transactions, **given}
     if "scale" not in wanted:

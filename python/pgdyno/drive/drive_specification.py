@@ -1,4 +1,4 @@
-"""The specification of ``drive``, for one block of a study or for a single run.
+"""Specification of the engine's ``drive``, for one block of a study or for a single run.
 
 See docs/reference/engine-protocol.md.
 """

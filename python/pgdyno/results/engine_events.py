@@ -1,4 +1,4 @@
-"""The engine's events as records: one to one, nanoseconds to seconds, nothing computed.
+"""The engine's events as records: one to one, nanoseconds to seconds.
 
 See docs/reference/engine-protocol.md.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pgdyno.evidence.packing import pairs_from
-from pgdyno.evidence.records import Counts, Failure, Histogram, Interval, Measure, Slice
+from pgdyno.results.packing import pairs_from
+from pgdyno.results.records import Counts, Failure, Histogram, Interval, Measure, Slice
 from pgdyno.study.schedule import Role
 from pgdyno.units import NS_PER_S
 

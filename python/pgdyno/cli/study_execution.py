@@ -1,4 +1,4 @@
-"""Execution and report of a study, shared by ``compare`` and ``run``."""
+"""Execution and report of a study, shared by ``compare`` and ``run``, also with ``--resume``."""
 
 from __future__ import annotations
 
@@ -6,15 +6,35 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import typer
+
 from pgdyno.cli.console import say
-from pgdyno.cli.gating import NOTHING_ASKED, Gating
-from pgdyno.cli.live import LiveView
-from pgdyno.cli.place import require_place_of_text
+from pgdyno.cli.gate_options import NOTHING_ASKED, Gating
+from pgdyno.cli.live_view import LiveView
+from pgdyno.cli.output_files import require_place_of_text
 from pgdyno.cli.report import print_report, read_report, write_html
-from pgdyno.evidence.reader import Evidence
-from pgdyno.evidence.records import STOPPED_BY, Ending, TrialStatus
+from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.study_runner import Request, resume_study, start_study
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import STOPPED_BY, Ending, TrialStatus
+
+READ = ("resume", "minutes", "html", "force", "json", "quiet", "fail_if", "summary")
+"""Parameters of ``compare`` and ``run`` that a resume reads."""
+
+
+def refuse_what_is_not_read(context: typer.Context) -> None:
+    """Raise UsageError if the command line has an option or argument that is not in ``READ``."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if name in READ or source is None or source.name != "COMMANDLINE":
+            continue
+        said = max(parameter.opts, key=len)
+        raise UsageError(
+            f"{said} cannot be combined with --resume, which takes it from the evidence file: remove {said}, "
+            "or start a new study"
+        )
 
 
 def run_and_report(

@@ -1,0 +1,187 @@
+"""Tables of pgbench: additional copies and indexes, their sums, and checks of their balances.
+
+A script of effect "all" adds one amount to an account, a teller and a branch and writes it into the history;
+one of effect "accounts" leaves tellers and branches out; one of effect "none" changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator
+from dataclasses import astuple, dataclass
+from importlib import resources
+
+import psycopg
+from psycopg import sql
+
+from pgdyno.errors import DatasetError
+from pgdyno.study.pgbench_parameters import COPY, Effect, PgbenchParameters, index_parts
+from pgdyno.workload.check_session import checking, first_line
+from pgdyno.workload.interface import Check, Connection, OnPhase
+
+STATEMENT = resources.files(__package__).joinpath("sql", "sums.sql").read_bytes()
+
+ACCOUNTS_PER_BRANCH = 100_000
+TELLERS_PER_BRANCH = 10
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Rows of each table, and what its balances add up to."""
+
+    branches: int
+    tellers: int
+    branch_balance: int
+    teller_balance: int
+    accounts: int
+    account_balance: int
+    history: int
+    history_delta: int
+
+    @classmethod
+    def pristine(cls, scale: int) -> Sums:
+        """Of tables as they are loaded."""
+        return cls(scale, scale * TELLERS_PER_BRANCH, 0, 0, scale * ACCOUNTS_PER_BRANCH, 0, 0, 0)
+
+    def since(self, before: Sums) -> Sums:
+        """How each has grown."""
+        return Sums(*(b - a for a, b in zip(astuple(before), astuple(self), strict=True)))
+
+
+def read_sums(conn: Connection) -> Sums:
+    """It scans the accounts. Raises DatasetError (no such tables), ServerError."""
+    with checking(conn, "pgbench"):
+        row = conn.execute(STATEMENT).fetchone()
+    assert row is not None
+    return Sums(*(int(value) for value in row))
+
+
+def read_scale(conn: Connection) -> int:
+    """The number of branches. Raises DatasetError: there are none."""
+    try:
+        row = conn.execute("SELECT count(*) FROM pgbench_branches").fetchone()
+    except psycopg.errors.UndefinedTable:
+        row = None
+    if row is None or not row[0]:
+        raise DatasetError(
+            f"{conn.info.dbname} holds no tables of pgbench with rows: load them with "
+            "pgdyno load --workload pgbench, or pgbench -i"
+        )
+    return int(row[0])
+
+
+MARK = "made by pgdyno"
+"""The comment on our copy: a table of that name without it is somebody's."""
+
+ACCOUNT_BYTES = 136
+ENTRY_BYTES = 12
+VALUE_BYTES = 8  # at most, of what can be indexed but the filler
+FILLER_BYTES = 88
+FULL = 0.9  # of an index's pages
+
+ROWS_PER_BRANCH = {
+    "pgbench_accounts": ACCOUNTS_PER_BRANCH,
+    COPY: ACCOUNTS_PER_BRANCH,
+    "pgbench_tellers": TELLERS_PER_BRANCH,
+    "pgbench_branches": 1,
+    "pgbench_history": 0,
+}
+
+
+def copy_statements() -> list[str]:
+    """One a file of ``sql/copy``, in their order."""
+    files = sorted(resources.files(__package__).joinpath("sql", "copy").iterdir(), key=lambda file: file.name)
+    return [file.read_text(encoding="utf-8") for file in files]
+
+
+def digest() -> str:
+    """Of all that is made here, whatever the parameters."""
+    return hashlib.sha256("\0".join(copy_statements()).encode()).hexdigest()[:6]
+
+
+def bytes_of(parameters: PgbenchParameters) -> int:
+    """On disk, about, before any transaction."""
+    accounts = parameters.scale * ACCOUNTS_PER_BRANCH
+    copied = accounts * (ACCOUNT_BYTES + round((ENTRY_BYTES + VALUE_BYTES) / FULL))
+    indexed = 0.0
+    for index in parameters.indexes:
+        table, columns = index_parts(index)
+        row = ENTRY_BYTES + sum(FILLER_BYTES if column == "filler" else VALUE_BYTES for column in columns)
+        indexed += parameters.scale * ROWS_PER_BRANCH[table] * row / FULL
+    return round(indexed) + (copied if parameters.accounts_copy else 0)
+
+
+def require_ours(conn: Connection) -> bool:
+    """Return whether there is a copy, which an earlier load made. Raises DatasetError: it is somebody's."""
+    row = conn.execute(
+        "SELECT obj_description(to_regclass(%s), 'pg_class'), to_regclass(%s) IS NOT NULL", (COPY, COPY)
+    ).fetchone()
+    if row is None or not row[1]:
+        return False
+    if row[0] != MARK:
+        raise DatasetError(
+            f"there is a table {COPY} in {conn.info.dbname} that is not pgdyno's: it is left alone"
+        )
+    return True
+
+
+def make(conn: Connection, parameters: PgbenchParameters, on_phase: OnPhase) -> None:
+    """Drop an earlier load's copy, then make the new one and the indexes. Raises DatasetError."""
+    if require_ours(conn):
+        conn.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(COPY)))
+    for phase, statement in _statements(parameters):
+        on_phase(phase)
+        try:
+            conn.execute(statement.encode())
+        except psycopg.Error as error:
+            raise DatasetError(f"the load failed ({phase}): {first_line(error)}") from error
+
+
+def _statements(parameters: PgbenchParameters) -> Iterator[tuple[str, str]]:
+    if parameters.accounts_copy:
+        yield from (("copy of the accounts", statement) for statement in copy_statements())
+    for index in sorted(parameters.indexes):
+        yield f"index {index}", f"CREATE INDEX ON {index}"
+
+
+def check_rows(sums: Sums) -> Check:
+    """Ten tellers and 100 000 accounts to a branch."""
+    due = (sums.branches * TELLERS_PER_BRANCH, sums.branches * ACCOUNTS_PER_BRANCH)
+    detail = f"{sums.branches} branches, {sums.tellers} tellers, {sums.accounts} accounts"
+    passed = sums.branches > 0 and (sums.tellers, sums.accounts) == due
+    return Check(
+        "rows", passed, float(abs(sums.tellers - due[0]) + abs(sums.accounts - due[1])), None, detail
+    )
+
+
+def check_balances(grown: Sums, effects: Collection[Effect]) -> list[Check]:
+    """What must hold of the growth since the balances last agreed. Nothing where an effect is unknown."""
+    if "unknown" in effects:
+        return []
+    checks = [
+        _equal(
+            "tellers agree with branches", "tellers", grown.teller_balance, "branches", grown.branch_balance
+        ),
+        _equal(
+            "accounts agree with history", "accounts", grown.account_balance, "history", grown.history_delta
+        ),
+    ]
+    if "accounts" not in effects:
+        pair = ("accounts", grown.account_balance, "tellers", grown.teller_balance)
+        checks.append(_equal("accounts agree with tellers", *pair))
+    if "all" not in effects:
+        checks.append(_equal("tellers unchanged", "tellers", grown.teller_balance, "before", 0))
+    if not {"all", "accounts"} & set(effects):
+        checks.append(_equal("accounts unchanged", "accounts", grown.account_balance, "before", 0))
+    return checks
+
+
+def check_history(grown: int, committed: int) -> Check:
+    """Rows of the history = transactions that write one, as the driver counted their commits."""
+    detail = f"driver committed {committed}, the history has {grown} more"
+    return Check("history conserved", grown == committed, float(grown - committed), None, detail)
+
+
+def _equal(name: str, what: str, value: int, other: str, due: int) -> Check:
+    detail = f"{what} have grown by {value}, {other} by {due}"
+    return Check(name, value == due, float(value - due), None, detail)
