@@ -99,7 +99,8 @@ def cluster(empty_cluster: Cluster, account: Account, server_dir: Path) -> Clust
     """A fresh cluster of one's own, not running."""
     shutil.copytree(empty_cluster.data_dir, server_dir / "data", symlinks=True)
     (server_dir / "data").chmod(0o700)
-    account.own_tree(server_dir / "data")
+    for path in (server_dir / "data", *(server_dir / "data").rglob("*")):
+        account.own(path)
     return Cluster(empty_cluster.build, server_dir / "data", account)
 
 

@@ -12,8 +12,13 @@ from scipy import integrate, stats
 
 from pgdyno.analysis.comparison.verdict import Verdict, decide
 from pgdyno.analysis.statistics.effect import Method, anytime, holm_confidences
-from pgdyno.analysis.statistics.sequential import FIRST_LOOK, PRIOR, bayes_factor, critical, p_value
+from pgdyno.analysis.statistics.sequential import FIRST_LOOK, PRIOR, critical, log_bayes_factor, p_value
 from pgdyno.estimate import Better
+
+
+def bayes_factor(t: float, n: int, prior: float = PRIOR) -> float:
+    return math.exp(log_bayes_factor(t, n, prior))
+
 
 SERIES = {
     "close to zero": [0.01, -0.02, 0.015, -0.005, 0.012],

@@ -18,7 +18,7 @@ from pgdyno.lab.study_runner import Request, resume_study, start_study
 from pgdyno.report import csv_format, html_format, json_format, markdown_format
 from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import Ending
+from pgdyno.results.records import Ending, TrialStatus
 from pgdyno.server.build import Build
 from pgdyno.study import calibration_study
 from pgdyno.study.aa_plan import doubled_after
@@ -80,7 +80,7 @@ def test_an_aa_block_runs_beside_the_arms_is_shown_nowhere_and_remembered(
         assert {(trial.block, trial.arm) for trial in evidence.trials()} == {(0, 0), (0, 1), (1, 0), (1, 1)}
         found = find_study(evidence)
     assert len(found.first.noise.log_ratios) == 1
-    assert [of.trials_ok for of in found.first.arms] == [2, 2]
+    assert [of.trials_by_status for of in found.first.arms] == [{TrialStatus.OK: 2}] * 2
     report = build_study(found)
     for text in (html_format.to_html(report), markdown_format.to_markdown(report), csv_format.to_csv(report)):
         assert "twin)" not in text

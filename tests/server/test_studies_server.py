@@ -19,7 +19,7 @@ from pgdyno.results.records import Ending
 from pgdyno.server.build import Build
 from pgdyno.study.cases import Case, cases_of
 from pgdyno.study.fitting.fit_study import Machine, fit
-from pgdyno.study.study_file_reader import read_study
+from study_texts import read_study
 
 pytestmark = pytest.mark.server
 

@@ -35,7 +35,7 @@ from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cases import cases_of
 from pgdyno.study.fitting.fit_levels import Change
 from pgdyno.study.plan import block_of
-from pgdyno.study.study_file_reader import read_study
+from study_texts import read_study
 
 seeds = st.integers(0, 2**53 - 1)
 

@@ -15,13 +15,13 @@ from synthetic_study import Synthetic, write_study
 from pgdyno.analysis.causes.covariates import COVARIATES, causes
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.findings.study_findings import find_study
+from pgdyno.analysis.statistics.distributions import robust_sd
 from pgdyno.analysis.statistics.outliers import (
     ALPHAS,
     FALSE_ALARM,
     LIMITS,
     SIZES,
     limit,
-    simulated_limits,
     standings,
 )
 from pgdyno.estimate import Better
@@ -64,6 +64,17 @@ def test_scores_do_not_depend_on_the_unit() -> None:
     assert [one.score for one in standings(list(5 - 1000 * values))] == pytest.approx(
         [-s for s in scores if s]
     )
+
+
+def simulated_limits(n: int, resamples: int, seed: int) -> list[float]:
+    """What LIMITS has of ``n`` values."""
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal((resamples, n))
+    largest = np.zeros(resamples)
+    for i in range(n):
+        others = np.delete(values, i, axis=1)
+        largest = np.maximum(largest, np.abs(values[:, i] - np.median(others, axis=1)) / robust_sd(others))
+    return [float(np.quantile(largest, 1 - alpha)) for alpha in ALPHAS]
 
 
 @pytest.mark.parametrize("n", [5, 10, 20])

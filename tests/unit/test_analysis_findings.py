@@ -66,7 +66,7 @@ def test_a_trial_that_is_not_ok_takes_its_block_out_of_the_comparison(
     findings = findings_of(tmp_path, wanted)
     (comparison,) = findings.comparisons
     assert (comparison.blocks, comparison.dropped) == ([0, 1, 2, 4, 5, 6], [3])
-    assert [of.trials_ok for of in findings.arms] == [7, 6]
+    assert [of.trials_by_status[TrialStatus.OK] for of in findings.arms] == [7, 6]
     assert codes(findings) & {
         Code.CHECKS_FAILED_TRIALS_EXCLUDED,
         Code.TRIALS_FAILED,

@@ -26,7 +26,7 @@ from pgdyno.analysis.telemetry.trial_telemetry import EVERYWHERE, CaseValues, Me
 from pgdyno.estimate import Better, Estimate
 from pgdyno.study.cases import cases_of
 from pgdyno.study.published_experiment import Published
-from pgdyno.study.study_file_reader import read_study
+from study_texts import read_study
 
 UPDATE, SELECT = "UPDATE pgbench_accounts SET abalance = $1", "SELECT abalance FROM pgbench_accounts"
 

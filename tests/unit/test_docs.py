@@ -23,8 +23,8 @@ from pgdyno.report.json_format import to_json
 from pgdyno.results.records import TrialStatus
 from pgdyno.study.cases import cases_of
 from pgdyno.study.study_file import PARAMETERS, StudyFile
-from pgdyno.study.study_file_reader import read_study
 from pgdyno.study.values import Level
+from study_texts import read_study
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -17,7 +17,7 @@ from pgdyno.study.aa_plan import doubled_after
 from pgdyno.study.fitting.fit_study import Change
 from pgdyno.study.forecast_cost import aa_share, pass_s
 from pgdyno.study.sizing import Machine
-from pgdyno.study.study_file_reader import read_study
+from study_texts import read_study
 
 STUDIES = Path(__file__).parents[2] / "studies"
 GIB = 2**30

@@ -10,7 +10,7 @@ from pgdyno.server.settings.settings_profile import PROFILES
 from pgdyno.study.cases import cases_of
 from pgdyno.study.published_experiment import Cell, Published
 from pgdyno.study.study_file import StudyFile
-from pgdyno.study.study_file_reader import read_study
+from study_texts import read_study
 
 STUDIES = Path(__file__).parents[2] / "studies"
 FILES = sorted(STUDIES.rglob("*.toml"))

@@ -8,7 +8,8 @@ import pytest
 from pgdyno.errors import UsageError
 from pgdyno.study.cases import cases_of
 from pgdyno.study.study_file import StudyFile
-from pgdyno.study.study_file_reader import examine, read_study
+from pgdyno.study.study_file_reader import examine
+from study_texts import read_study
 
 WHOLE = """\
 title = "a study"

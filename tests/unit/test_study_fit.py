@@ -12,7 +12,7 @@ from pgdyno.study.fitting.fit_study import Fitted, Machine, fit
 from pgdyno.study.forecast_cost import costs_of, load_s, pass_s
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_checks import complaints_of
-from pgdyno.study.study_file_reader import read_study
+from study_texts import read_study
 
 STUDIES = Path(__file__).parents[2] / "studies"
 EDB, MOPPEL_2019, MOPPEL_2022, PERCONA = (

@@ -55,18 +55,6 @@ def copy_bytes(source: Path, target: Path, size_bytes: int) -> None:
             os.close(descriptor)
 
 
-def can_share_blocks(folder: Path) -> bool:
-    """Whether the file system there copies a file by sharing its blocks (a reflink)."""
-    probe, twin = folder / ".reflink-probe", folder / ".reflink-twin"
-    try:
-        probe.write_bytes(b"x" * 4096)
-        with probe.open("rb") as source, twin.open("wb") as target:
-            return _share_blocks(source.fileno(), target.fileno())
-    finally:
-        probe.unlink(missing_ok=True)
-        twin.unlink(missing_ok=True)
-
-
 def _share_blocks(source: int, target: int) -> bool:
     try:
         fcntl.ioctl(target, FICLONE, source)

@@ -35,15 +35,6 @@ class Account:
         if self.switch:
             os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
-    def own_tree(self, path: Path) -> None:
-        """Give a whole directory that pgdyno created to this user."""
-        if not self.switch:
-            return
-        self.own(path)
-        for folder, directories, files in os.walk(path):
-            for name in (*directories, *files):
-                self.own(Path(folder, name))
-
     def can_reach(self, path: Path) -> bool:
         """Whether this user may pass through every directory that leads to ``path`` (those that exist)."""
         return all(self._may_enter(folder) for folder in path.resolve().parents if folder.is_dir())

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from pgdyno.errors import StudyFileError, UsageError
+from pgdyno.errors import StudyFileError
 from pgdyno.study.cases import cases_of
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_checks import complaints_of, unknown
@@ -24,14 +24,6 @@ FILE_BYTES_MAX = 1 << 20
 
 DEPTH_MAX = 32
 """Brackets within brackets, and names in a dotted key: the parser recurses, and is quadratic in the names."""
-
-
-def read_study(text: str, name: str) -> StudyFile:
-    """The study in the text of a file of that name. Raises UsageError with the first thing that is wrong."""
-    file, problems = examine(text, name)
-    if problems or file is None:
-        raise UsageError(problems[0])
-    return file
 
 
 def examine(text: str, name: str) -> tuple[StudyFile | None, list[str]]:

@@ -60,11 +60,6 @@ class ArmFindings:
     restore_s: float | None  # the mean
     start_s: float | None
 
-    @property
-    def trials_ok(self) -> int:
-        """How many trials count."""
-        return self.trials_by_status.get(TrialStatus.OK, 0)
-
     def quantiles_ms(self, kind: str) -> dict[str, float | None]:
         """Of one kind, or of ALL_KINDS."""
         pairs = self.latency.get(kind)

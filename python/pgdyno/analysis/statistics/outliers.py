@@ -39,8 +39,8 @@ LIMITS: tuple[tuple[float, ...], ...] = (
     (4.0, 4.3, 4.5, 4.6, 4.7, 5.0),
     (3.9, 4.1, 4.3, 4.3, 4.4, 4.7),
 )
-"""The score that the largest of so many (a row of SIZES) normal values exceeds with a chance of ALPHAS: by
-``simulated_limits``, rounded up."""
+"""The score that the largest of so many (a row of SIZES) normal values exceeds with probability ALPHAS,
+rounded up. Simulated in ``tests/unit/test_analysis_anomalies.py``."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,3 @@ def limit(n: int, groups: int) -> float:
     fitting = [entry for entry, of in zip(row, ALPHAS, strict=True) if of <= alpha]
     # Of more groups than the table has, the last entry grows as the tail of few values does: slowly enough.
     return min(fitting) if fitting else row[-1] * ALPHAS[-1] / alpha
-
-
-def simulated_limits(n: int, resamples: int, seed: int) -> list[float]:
-    """What LIMITS has of ``n`` values."""
-    rng = np.random.default_rng(seed)
-    values = rng.standard_normal((resamples, n))
-    largest = np.zeros(resamples)
-    for i in range(n):
-        others = np.delete(values, i, axis=1)
-        largest = np.maximum(largest, np.abs(values[:, i] - np.median(others, axis=1)) / robust_sd(others))
-    return [float(np.quantile(largest, 1 - alpha)) for alpha in ALPHAS]

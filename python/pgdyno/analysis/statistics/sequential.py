@@ -44,16 +44,11 @@ spread by 2.5 %. Chosen by simulation (ADR 9): with 2 the first looks find less,
 as well as *same*, take longer. Every value gives a valid interval."""
 
 
-def bayes_factor(t: float, n: int, prior: float = PRIOR) -> float:
-    """For an effect, of the t statistic of n blocks."""
-    return math.exp(_log_bayes_factor(t, n, prior))
-
-
 def p_value(t: float, n: int, prior: float = PRIOR) -> float | None:
     """Two-sided, of n blocks, valid at any stopping time; None before FIRST_LOOK."""
     if n < FIRST_LOOK:
         return None
-    return 1.0 if t == 0 else math.exp(_log_chance(_log_bayes_factor(t, n, prior), prior))
+    return 1.0 if t == 0 else math.exp(_log_chance(log_bayes_factor(t, n, prior), prior))
 
 
 @lru_cache(maxsize=65536)
@@ -72,7 +67,8 @@ def critical(n: int, confidence: float, prior: float = PRIOR) -> float:
     return math.sqrt((n - 1) * (ratio - 1) / (1 - ratio / r))
 
 
-def _log_bayes_factor(t: float, n: int, prior: float) -> float:
+def log_bayes_factor(t: float, n: int, prior: float = PRIOR) -> float:
+    """Return ln BF_n for an effect, of the t statistic of n blocks."""
     r, x = 1 + n * prior, t * t / (n - 1)
     if math.isinf(x):
         return (n - 1) / 2 * math.log(r)

@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 
 import psycopg
-from psycopg import sql
 
 from pgdyno.engine import dataset_format
 from pgdyno.errors import DatasetError
-from pgdyno.workload.interface import Check, Connection
-
-ROWS_PER_WAREHOUSE: Mapping[str, int] = {
-    "warehouse": 1,
-    "district": 10,
-    "customer": 30_000,
-    "history": 30_000,
-    "orders": 30_000,
-    "new_order": 9_000,
-    "stock": 100_000,
-}
-ITEMS = 100_000
-ORDER_LINES_MEAN = 300_000
-ORDER_LINES_VARIANCE = 30_000 * 10
-"""Per warehouse: 30 000 orders of 5 to 15 lines, each number as likely, whose variance is (11² - 1) / 12 =
-10."""
-ORDER_LINES_SIGMAS_MAX = 6.0
-"""Two correct populations in a thousand million are further out; the seed is known, so it would be the same
-each time."""
-
+from pgdyno.workload.interface import Connection
 
 READ_MARK = resources.files(__package__).joinpath("sql", "mark.sql").read_bytes()
 _WHOLE_NUMBER = re.compile(r"\d{1,20}", re.ASCII)
@@ -105,24 +85,4 @@ def require_warehouses(conn: Connection) -> int:
         raise DatasetError(f"there is no tpcc dataset in {conn.info.dbname}: no table warehouse") from None
     if row is None or row[0] == 0:
         raise DatasetError(f"there is no tpcc dataset in {conn.info.dbname}: no warehouse in its table")
-    return int(row[0])
-
-
-def check_fresh(conn: Connection, warehouses: int) -> Check:
-    """The cardinalities of clause 4.3.3.1: exact, and of order_line within what chance allows. For a fresh
-    dataset."""
-    due = {table: n * warehouses for table, n in ROWS_PER_WAREHOUSE.items()} | {"item": ITEMS}
-    rows = {table: _count(conn, table) for table in (*due, "order_line")}
-    wrong = [f"{table} has {rows[table]} rows instead of {n}" for table, n in due.items() if rows[table] != n]
-    lines_due = ORDER_LINES_MEAN * warehouses
-    stray_max = ORDER_LINES_SIGMAS_MAX * (ORDER_LINES_VARIANCE * warehouses) ** 0.5
-    if abs(rows["order_line"] - lines_due) > stray_max:
-        wrong.append(f"order_line has {rows['order_line']} rows instead of {lines_due} ± {stray_max:.0f}")
-    detail = "; ".join(wrong) or f"{sum(rows.values())} rows in {len(rows)} tables"
-    return Check("cardinalities", not wrong, statistic=float(len(wrong)), detail=detail)
-
-
-def _count(conn: Connection, table: str) -> int:
-    row = conn.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(table))).fetchone()
-    assert row is not None
     return int(row[0])
