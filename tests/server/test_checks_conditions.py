@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from checks_population import populate
-from test_server_versions import build_of
+from server_of_major import build_of
 
 from pgdyno.errors import DatasetError
 from pgdyno.server.cache_directory import Cache

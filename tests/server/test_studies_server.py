@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from example_studies import read_study
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import Progress, Watch
 from pgdyno.lab.study_runner import Request, start_study
@@ -19,7 +20,6 @@ from pgdyno.results.records import Ending
 from pgdyno.server.build import Build
 from pgdyno.study.cases import Case, cases_of
 from pgdyno.study.fitting.fit_study import Machine, fit
-from study_texts import read_study
 
 pytestmark = pytest.mark.server
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pgdyno.results.records import Moment, Reading, Series
+from ok_trial import ok_trial
+from pgdyno.results.records import Arm, Moment, Reading, Series, Slice, Trial
+from pgdyno.study.schedule import Role
 
 UPDATE, SELECT = "UPDATE accounts SET balance = balance + $1", "SELECT balance FROM accounts"
 NOT_IN_15 = "needs PostgreSQL 16: this is 15"
@@ -79,3 +81,21 @@ def series(arm: int, end_s: float) -> list[Series]:
         Series("host", (*columns, *cpu), np.array(host).T),
         Series("waits", (*columns, "samples", "running", "LWLock/WALWrite"), np.array(waits).T),
     ]
+
+
+def trial(number: int, block: int = 0, arm: int = 0, transactions: int | None = 1000) -> Trial:
+    piece = Slice(0, Role.MEASURE, 10.0, 10.1, 14.0, 14.5, 0.1, 0.1, {})
+    return ok_trial(
+        trial=number,
+        block=block,
+        arm=arm,
+        ended_unix_s=60.0,
+        epoch_unix_s=0.0,
+        server_cpu_s=1.0,
+        transactions=transactions,
+        slices=[piece],
+    )
+
+
+def arm(number: int, name: str) -> Arm:
+    return Arm(number, name, name, {}, {}, [], {"kind": "pgbench"}, 2, {})

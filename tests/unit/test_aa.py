@@ -13,8 +13,8 @@ import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_study import Synthetic, arms_of, study_of, write_block
-from test_study import make_study
 
+from example_studies import make_study, read_study
 from pgdyno.analysis.comparison.measurement_noise import FLOOR_BLOCKS_MIN, Noise, floor_of_average
 from pgdyno.analysis.comparison.verdict import Verdict, detectable_percent
 from pgdyno.analysis.findings.gates import Condition, Outcome, gate, judged
@@ -35,7 +35,6 @@ from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cases import cases_of
 from pgdyno.study.fitting.fit_levels import Change
 from pgdyno.study.plan import block_of
-from study_texts import read_study
 
 seeds = st.integers(0, 2**53 - 1)
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_block
-from test_study import make_study
 
+from example_studies import make_study
 from pgdyno.analysis.comparison.measurement_noise import read_noise
 from pgdyno.lab.aa_blocks import load_of, with_aa
 from pgdyno.lab.prepare import Prepared

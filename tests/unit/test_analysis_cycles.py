@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_analysis_telemetry import trial
-from test_study import make_study
+from synthetic_telemetry import trial
 
+from example_studies import make_study
 from pgdyno.analysis.steady_state.checkpoint_cycles import Cycles, begun, cycle_caveats, of_arm
 from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
 from pgdyno.caveats import Code

@@ -10,8 +10,8 @@ import pytest
 import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from measured_trials import trial
 from synthetic_telemetry import MIB
-from test_analysis_why import trial
 
 from pgdyno.analysis.causes.throughput_dips import (
     POINTS_MIN,

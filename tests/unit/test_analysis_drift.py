@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_analysis_telemetry import arm, trial
+from synthetic_telemetry import arm, trial
 
 from pgdyno.analysis.steady_state.drift import Drift, drift_caveats, drifts
 from pgdyno.analysis.telemetry.throughput_series import Point

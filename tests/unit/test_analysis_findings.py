@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_block, write_study
-from test_study import make_study
 
+from example_studies import make_study
 from pgdyno.analysis.comparison import comparison_caveats
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.case_findings import Findings, latency_key

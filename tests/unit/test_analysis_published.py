@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import pgdyno
+from example_studies import read_study
 from pgdyno.analysis.findings.published_tables import (
     NO_PAIRS,
     NO_RATIO,
@@ -26,7 +27,6 @@ from pgdyno.analysis.telemetry.trial_telemetry import EVERYWHERE, CaseValues, Me
 from pgdyno.estimate import Better, Estimate
 from pgdyno.study.cases import cases_of
 from pgdyno.study.published_experiment import Published
-from study_texts import read_study
 
 UPDATE, SELECT = "UPDATE pgbench_accounts SET abalance = $1", "SELECT abalance FROM pgbench_accounts"
 

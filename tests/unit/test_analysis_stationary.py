@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.stats
-from test_analysis_telemetry import arm, trial
-from test_study import make_study
+from synthetic_telemetry import arm, trial
 
+from example_studies import make_study
 from pgdyno.analysis.steady_state.stationarity import (
     CRITICAL,
     PARTS,

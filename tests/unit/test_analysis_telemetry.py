@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from synthetic_telemetry import arm, trial
 
 import pgdyno
-from ok_trial import ok_trial
 from pgdyno.analysis.comparison.case_telemetry import effects_on
 from pgdyno.analysis.telemetry.counters import COUNTERS, IDENTITY, RESET, RESETS
 from pgdyno.analysis.telemetry.formulas import How
@@ -30,29 +30,11 @@ from pgdyno.analysis.telemetry.trial_telemetry import (
 )
 from pgdyno.caveats import Code
 from pgdyno.estimate import Better
-from pgdyno.results.records import Arm, Moment, Reading, Series, Slice, Trial
+from pgdyno.results.records import Moment, Reading, Series, Slice
 from pgdyno.study.schedule import Role
 
 SQL = Path(pgdyno.__file__).parent / "probe" / "sql"
 MIB = 1 << 20
-
-
-def trial(number: int, block: int = 0, arm: int = 0, transactions: int | None = 1000) -> Trial:
-    piece = Slice(0, Role.MEASURE, 10.0, 10.1, 14.0, 14.5, 0.1, 0.1, {})
-    return ok_trial(
-        trial=number,
-        block=block,
-        arm=arm,
-        ended_unix_s=60.0,
-        epoch_unix_s=0.0,
-        server_cpu_s=1.0,
-        transactions=transactions,
-        slices=[piece],
-    )
-
-
-def arm(number: int, name: str) -> Arm:
-    return Arm(number, name, name, {}, {}, [], {"kind": "pgbench"}, 2, {})
 
 
 def both(probe: str, begin: list[dict], end: list[dict], after: list[dict] | None = None) -> list[Reading]:

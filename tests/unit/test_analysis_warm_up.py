@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from test_analysis_telemetry import arm, trial
+from synthetic_telemetry import arm, trial
 
 from pgdyno.analysis.steady_state.steadiness import warm_up_caveats, warm_ups
 from pgdyno.caveats import Code

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from measured_trials import trial
 from synthetic_study import Synthetic, arms_of
 
-from ok_trial import ok_trial
 from pgdyno.analysis.causes import time_breakdown
 from pgdyno.analysis.causes.time_breakdown import (
     CPU,
@@ -30,21 +30,15 @@ from pgdyno.analysis.telemetry.client_time import ClientTime, Looks, kind_of, lo
 from pgdyno.analysis.telemetry.counters import Growth, Window
 from pgdyno.analysis.telemetry.statements import statements
 from pgdyno.report.why_section import sentences
-from pgdyno.results.records import Counts, Series, Slice, Trial
-from pgdyno.study.schedule import Role
+from pgdyno.results.records import Series
 
 CLIENTS, CONFIDENCE = 8, 0.95
 ARMS = arms_of(Synthetic())
 CONFIDENCES = {1: CONFIDENCE}
 
 
-def trial(block: int, arm: int, per_s: float, counted_s: float = 2.0) -> Trial:
-    """``counted_s`` is that of its one slice."""
-    n = round(per_s * counted_s)
-    piece = Slice(
-        0, Role.MEASURE, 0.0, 0.0, counted_s, counted_s, 0.1 * counted_s, 0.1 * counted_s, {"tx": Counts(n)}
-    )
-    return ok_trial(trial=10 * block + arm, block=block, arm=arm, transactions=n, slices=[piece])
+def piece(from_s: float, to_s: float) -> Slice:
+    return Slice(0, Role.MEASURE, from_s, from_s, to_s, to_s, 0.0, 0.0, {})
 
 
 def explained(rates: Sequence[tuple[float, float]], times: Sequence[tuple[ClientTime, ClientTime]]) -> Why:
@@ -372,10 +366,6 @@ def waits(at: Sequence[float], samples: float, lock: Sequence[float]) -> Series:
     return Series(
         "waits", ("at_s", "late_s", "samples", "Lock/tuple"), np.array([at, [0.0] * n, [samples] * n, lock]).T
     )
-
-
-def piece(from_s: float, to_s: float) -> Slice:
-    return Slice(0, Role.MEASURE, from_s, from_s, to_s, to_s, 0.0, 0.0, {})
 
 
 def test_looks_count_where_they_lie_within_the_arms_own_slices() -> None:

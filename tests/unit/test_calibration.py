@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy
+from example_calibration import calibration as entry
 from synthetic_study import Synthetic, arms_of, study_of, write_block
-from test_noise_history import calibration as entry
-from test_study import make_study
 
+from example_studies import make_study
 from pgdyno.analysis.comparison.calibration import (
     Calibration,
     Measured,

@@ -15,6 +15,7 @@ import pytest
 from pydantic import BaseModel
 from synthetic_study import Synthetic, write_study
 
+from example_studies import read_study
 from pgdyno.analysis.telemetry.percentiles import quantiles_ms
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
@@ -24,7 +25,6 @@ from pgdyno.results.records import TrialStatus
 from pgdyno.study.cases import cases_of
 from pgdyno.study.study_file import PARAMETERS, StudyFile
 from pgdyno.study.values import Level
-from study_texts import read_study
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from report_forms import plain
 from synthetic_study import Synthetic, write_study
-from test_report import plain
 
 from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.caveats import WORDINGS, Caveat, Code, Parameter

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from example_records import INTERVAL, READ, SERIES, SLICE, begun
 from synthetic_study import Synthetic, arms_of, study_of, write_block, write_study
-from test_evidence_file import INTERVAL, READ, SERIES, SLICE, begun
 
 from edited_evidence import edited
 from pgdyno.caveats import Caveat, Code

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from example_records import INTERVAL, READ, SERIES, SLICE, SMALL, begun
 from synthetic_study import Synthetic, arms_of, study_of, write_study
-from test_study import make_study
 
 from edited_evidence import edited
+from example_studies import make_study
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
 from pgdyno.errors import DiskFullError, EvidenceError, EvidenceExistsError
@@ -29,17 +30,13 @@ from pgdyno.results.records import (
     Block,
     BlockStatus,
     Check,
-    Counts,
     Ending,
     Failure,
     Histogram,
-    Interval,
     Measure,
     Moment,
     Outcome,
     Reading,
-    Series,
-    Slice,
     TrialStatus,
 )
 from pgdyno.results.results_file import SCHEMA_VERSION
@@ -47,25 +44,9 @@ from pgdyno.results.writer import Writer
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Driving, Rate
-from pgdyno.study.schedule import Role
 
-SMALL = Synthetic(blocks=2, slices=2)
-KINDS = {"new_order": Counts(ok=90, rolled_back=1, failed=2, skipped=0, retried=3), "payment": Counts(ok=88)}
-SLICE = Slice(4, Role.MEASURE, 1.0, 1.05, 1.99, 2.01, 0.02, 0.03, KINDS)
-INTERVAL = Interval(4, Role.MEASURE, 1.0, 2.0, KINDS, 1_000_000, 2_000_000, 3_000_000, 9_000_000)
-READ = Reading("wal", Moment.END, 9.0, 0.01, [{"lsn": 10, "fpi": None, "name": "a"}])
 UNREAD = Reading("statements", Moment.BEGIN, 1.0, 0.0, None, "not in shared_preload_libraries")
-SERIES = [
-    Series("wal", ["at_s", "late_s", "lsn"], np.array([[0, 0.0, 10], [1, 0.2, 30]])),
-    Series("wal", ["at_s", "late_s", "fpi", "lsn"], np.array([[2, 0.0, 4, 60.0]])),
-]
 HISTOGRAM = Histogram("new_order", Measure.LATENCY, pairs_from([(1_000_000, 60), (2_000_000, 30)]))
-
-
-def begun(path: Path) -> tuple[Writer, int]:
-    writer = Writer.create(path, study_of(SMALL), arms_of(SMALL))
-    writer.begin_block(Block(0, 11, (1, 0), 5.0))
-    return writer, writer.begin_trial(0, 1, 5.5)
 
 
 def test_a_study_that_cannot_be_stored_leaves_no_file(tmp_path: Path) -> None:
@@ -265,7 +246,7 @@ import dataclasses, sys
 from pathlib import Path
 import numpy as np
 from synthetic_study import Synthetic, arms_of, study_of, write_block
-from test_evidence_file import INTERVAL, SLICE
+from example_records import INTERVAL, SLICE
 from pgdyno.results.records import Block
 from pgdyno.results.writer import Writer
 wanted = Synthetic(blocks=2, slices=2)

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy
+from report_forms import HOSTILE, plain
 from synthetic_study import Synthetic, write_study
-from test_report import HOSTILE, plain
 
 from pgdyno.analysis.comparison.paired_comparison import effects_by_arm
 from pgdyno.analysis.comparison.verdict import judge

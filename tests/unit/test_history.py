@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy
+from report_forms import HOSTILE, plain
 from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, write_study
-from test_report import HOSTILE, plain
 
 from pgdyno.analysis.findings.history_changes import (
     Group,

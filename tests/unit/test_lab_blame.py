@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of
-from test_study import make_study
 
+from example_studies import make_study
 from pgdyno.analysis.comparison.comparison_caveats import comparison_caveats
 from pgdyno.caveats import Code
 from pgdyno.cli.study_execution import why_no_block_counts

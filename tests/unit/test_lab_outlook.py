@@ -6,8 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
-from test_server_find import build
+from example_builds import build
 
+from example_studies import read_study
 from pgdyno.cli.study import plan_as_json, plan_lines
 from pgdyno.lab.study_forecast import AT_RUN_TIME, study_forecast, would_get
 from pgdyno.server.cache_directory import Cache
@@ -17,7 +18,6 @@ from pgdyno.study.aa_plan import doubled_after
 from pgdyno.study.fitting.fit_study import Change
 from pgdyno.study.forecast_cost import aa_share, pass_s
 from pgdyno.study.sizing import Machine
-from study_texts import read_study
 
 STUDIES = Path(__file__).parents[2] / "studies"
 GIB = 2**30

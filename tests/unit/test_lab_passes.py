@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from test_study import make_study
 
+from example_studies import make_study
 from pgdyno.interruption import Interruption
 from pgdyno.lab import block as lab_block
 from pgdyno.lab import study_blocks

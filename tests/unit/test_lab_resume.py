@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 from synthetic_study import Synthetic, write_study
-from test_study import make_study
 
 from edited_evidence import edited
+from example_studies import make_study
 from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.analysis.statistics.effect import Method
 from pgdyno.interruption import Interruption

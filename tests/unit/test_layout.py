@@ -103,3 +103,8 @@ def test_what_is_imported_is_declared_as_a_dependency() -> None:
                 names = [node.module]
             tops = {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"pgdyno"}
             assert {top.lower() for top in tops} <= declared, path
+
+
+def test_no_test_module_imports_another_one() -> None:
+    for path in (ROOT / "tests").rglob("*.py"):
+        assert not re.search(r"^\s*(?:from|import) test_", path.read_text(), re.MULTILINE), path

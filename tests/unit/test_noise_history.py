@@ -9,19 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example_calibration import HOST, calibration
 
 from pgdyno.lab import noise_history
 from pgdyno.lab.noise_history import History, drift_of, history_path, machine_of
 
-HOST = {
-    "machine": "a1b2",
-    "processor": "EPYC",
-    "cores": 2,
-    "memory_bytes": 8 << 30,
-    "kernel": "Linux 6.1.0",
-    "architecture": "x86_64",
-    "load_average": [0.1, 0.2, 0.3],
-}
 LOAD = {"workload": {"kind": "pgbench", "scale": 1}, "clients": 2, "slice_s": 1.0}
 
 
@@ -30,22 +22,6 @@ def aa(
 ) -> dict[str, Any]:
     entry = {"kind": "aa", "id": f"aa {at}", "at_unix_s": at, "machine": machine_of(host), "load": LOAD}
     return {**entry, "log_ratios": log_ratios, **changes}
-
-
-def calibration(at: float, merits: dict[float, float], host: dict[str, Any] = HOST) -> dict[str, Any]:
-    rows = [{"schedule": "slices", "slice_s": s, "sd_root_min": merit} for s, merit in merits.items()]
-    best = min(merits, key=lambda s: merits[s])
-    return {
-        "kind": "calibration",
-        "id": f"calibration {at}",
-        "at_unix_s": at,
-        "machine": machine_of(host),
-        "server": "18.4",
-        "workload": "pgbench",
-        "clients": 2,
-        "results": rows,
-        "best": {"slices": best},
-    }
 
 
 def test_what_was_appended_is_read_again(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
-from rich.console import Console
+from report_forms import FORMS, HOSTILE, on_terminal, only, plain
 from synthetic_study import Synthetic, arms_of, study_of, write_block, write_study
 from typer.testing import CliRunner
 
@@ -21,7 +21,7 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.console import PLAIN, VisibleConsole
 from pgdyno.cli.report import read_report, report
 from pgdyno.errors import EvidenceError, UsageError
-from pgdyno.report.case_report import LIKE_IT_MAX, Report
+from pgdyno.report.case_report import LIKE_IT_MAX
 from pgdyno.report.csv_format import COLUMNS, to_csv
 from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import to_json
@@ -31,7 +31,6 @@ from pgdyno.report.terminal_format import _broken, print_terminal
 from pgdyno.results.records import Ending, TrialStatus
 from pgdyno.results.writer import Writer
 
-HOSTILE = '"><script src="//evil.example/x.js"></script>[red]|`*</title>{{7*7}}'
 THREE = Synthetic(
     effects=(1.0, 1.10, 0.90),
     names=("17", "18", "18,fsync=off"),
@@ -45,25 +44,6 @@ THREE = Synthetic(
 def report_of(path: Path, wanted: Synthetic) -> StudyReport:
     write_study(path / "e", wanted)
     return read_report(path / "e")
-
-
-def only(built: StudyReport) -> Report:
-    assert built.only is not None
-    return built.only
-
-
-def on_terminal(built: StudyReport, width: int = 140) -> str:
-    console = Console(width=width, file=io.StringIO(), color_system=None)
-    print_terminal(built, console)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
-
-
-FORMS = {"terminal": on_terminal, "md": to_markdown, "json": to_json, "csv": to_csv, "html": to_html}
-
-
-def plain(text: str) -> str:
-    return text.replace("\u00a0", " ")
 
 
 NUMBER = r"\d+(\.\d+)?"

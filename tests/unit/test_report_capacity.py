@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from report_forms import FORMS, plain
 from synthetic_study import Synthetic, write_study
-from test_report import FORMS, plain
 
 from pgdyno.analysis.telemetry.percentiles import limited_ms
 from pgdyno.cli.report import read_report

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from report_forms import FORMS
 from synthetic_study import Synthetic, write_study
-from test_report import FORMS
 
 from pgdyno.analysis.causes.throughput_dips import ArmDips, Coincidence, Dip
 from pgdyno.analysis.telemetry.events import Event

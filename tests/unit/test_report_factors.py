@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from report_forms import FORMS, plain
 from synthetic_study import Synthetic, write_study
-from test_report import FORMS, plain
 
 from pgdyno.analysis.findings.factor_effects import design_of
 from pgdyno.analysis.findings.study_findings import find_study

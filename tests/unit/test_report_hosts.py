@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from synthetic_study import HOST, Synthetic, write_study
+from several_hosts import LARGE, LARGER, SMALL, findings_of, pooled_of, written
+from synthetic_study import HOST, Synthetic
 from typer.testing import CliRunner
 
 from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.findings.host_findings import HostsFindings, find_hosts
-from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
+from pgdyno.analysis.findings.host_findings import find_hosts
+from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.analysis.findings.study_identity import is_same_machine
 from pgdyno.analysis.statistics.effect import student
 from pgdyno.analysis.statistics.pooling import combine
@@ -35,35 +36,10 @@ from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.terminal_format import print_terminal
-from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Ending
 from pgdyno.study.schedule import Schedule
 
 DOCS = Path(__file__).parents[2] / "docs"
-LARGE = {**HOST, "processor": "Intel Xeon Gold 6338", "cores": 64, "memory_bytes": 270_000_000_000}
-SMALL = Synthetic(effects=(1.0, 1.10), blocks=6, slices=4)
-"""On the machine HOST."""
-LARGER = replace(SMALL, host=LARGE, seed=7, effects=(1.0, 1.12))
-
-
-def written(folder: Path, **studies: Synthetic | Sequence[Synthetic]) -> list[Path]:
-    paths = []
-    for name, study in studies.items():
-        paths.append(folder / f"{name}.sqlite")
-        write_study(paths[-1], *([study] if isinstance(study, Synthetic) else study))
-    return paths
-
-
-def findings_of(folder: Path, **studies: Synthetic | Sequence[Synthetic]) -> dict[str, StudyFindings]:
-    found = {}
-    for path in written(folder, **studies):
-        with Evidence(path) as evidence:
-            found[path.stem] = find_study(evidence)
-    return found
-
-
-def pooled_of(folder: Path, **studies: Synthetic | Sequence[Synthetic]) -> HostsFindings:
-    return find_hosts(findings_of(folder, **studies))
 
 
 def on_terminal(built: HostsReport, width: int = 140) -> str:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from report_forms import on_terminal, plain
+from several_hosts import LARGER, SMALL, pooled_of, written
 from synthetic_study import Synthetic
-from test_report_hosts import LARGER, SMALL, on_terminal, plain, pooled_of, written
 
 from pgdyno.analysis.findings.host_findings import HostsFindings
 from pgdyno.analysis.findings.pooled_hosts import OverHosts

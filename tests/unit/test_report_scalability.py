@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from report_forms import FORMS, plain
 from synthetic_study import Synthetic, write_study
-from test_report import FORMS, plain
 
 from pgdyno.analysis.findings.scalability import _peak, _peaks_least, _peaks_most
 from pgdyno.analysis.statistics.usl import Law

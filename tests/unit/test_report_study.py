@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from report_forms import FORMS, on_terminal, plain
 from synthetic_study import Synthetic, write_study
-from test_report import FORMS, on_terminal, plain
 
 from pgdyno.analysis.findings.published_tables import OwnCell, OwnTable
 from pgdyno.caveats import Caveat, Code

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from report_forms import FORMS, on_terminal, only, plain
 from synthetic_study import Synthetic, write_study
 from synthetic_telemetry import NOT_IN_15, SELECT, UPDATE
-from test_report import FORMS, on_terminal, only, plain
 
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.telemetry.trial_telemetry import VERSION_LACKS

@@ -11,9 +11,9 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from report_forms import FORMS
 from rich.console import Console, Group
 from synthetic_study import Synthetic, write_study
-from test_report import FORMS
 
 from pgdyno.cli.report import read_report
 from pgdyno.report.ci_summary import to_summary

@@ -7,18 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from example_builds import build
 
 from pgdyno.caveats import Code
 from pgdyno.errors import FetchError, UsageError
 from pgdyno.lab.trial import untested_version
-from pgdyno.server.build import Build, Provider
+from pgdyno.server.build import Build
 from pgdyno.server.find_build import nearest_version, resolve, resolve_all, system_builds
 from pgdyno.server.version import Version, Wanted, parse_wanted, reported_version
-
-
-def build(text: str, provider: Provider) -> Build:
-    version = Version(*(int(part) for part in text.split(".")))
-    return Build(provider, version, Path(f"/{provider}/{text}/bin"), f"postgres (PostgreSQL) {text}", "test")
 
 
 @dataclass

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from example_studies import read_study
 from pgdyno.server.settings.reserved_settings import OWNED
 from pgdyno.server.settings.settings_profile import PROFILES
 from pgdyno.study.cases import cases_of
 from pgdyno.study.published_experiment import Cell, Published
 from pgdyno.study.study_file import StudyFile
-from study_texts import read_study
 
 STUDIES = Path(__file__).parents[2] / "studies"
 FILES = sorted(STUDIES.rglob("*.toml"))

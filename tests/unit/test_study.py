@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from example_studies import make_study
 from pgdyno.cli.compare import command_of
 from pgdyno.errors import UsageError
 from pgdyno.server.dsn import Dsn
@@ -25,20 +26,6 @@ from pgdyno.study.sizing import (
     fit_rhythm,
 )
 from pgdyno.study.tpcc_parameters import TpccParameters
-
-
-def make_study(**changes: object) -> Study:
-    fields: dict[str, object] = {
-        "title": "t",
-        "arms": tuple(parse_arms(["17", "18"])),
-        "workload": TpccParameters(warehouses=2),
-        "clients": 4,
-        "warmup_s": 2.0,
-        "rounds": 4,
-        "budget_s": 60.0,
-        "seed": 7,
-    }
-    return Study.model_validate(fields | changes)
 
 
 @pytest.mark.parametrize(

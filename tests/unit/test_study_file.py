@@ -5,11 +5,11 @@ import re
 
 import pytest
 
+from example_studies import read_study
 from pgdyno.errors import UsageError
 from pgdyno.study.cases import cases_of
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_reader import examine
-from study_texts import read_study
 
 WHOLE = """\
 title = "a study"

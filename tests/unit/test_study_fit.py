@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from example_studies import read_study
 from pgdyno.errors import UsageError
 from pgdyno.study.cases import cases_of
 from pgdyno.study.fitting.fit_study import Fitted, Machine, fit
 from pgdyno.study.forecast_cost import costs_of, load_s, pass_s
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_checks import complaints_of
-from study_texts import read_study
 
 STUDIES = Path(__file__).parents[2] / "studies"
 EDB, MOPPEL_2019, MOPPEL_2022, PERCONA = (

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from test_study import make_study
 
+from example_studies import make_study
 from pgdyno.cli.compare import describe
 from pgdyno.cli.duration_options import (
     asked_warm_up,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from test_study import make_study
 
+from example_studies import make_study
 from pgdyno.analysis.telemetry import metrics
 from pgdyno.study.cases import cases_of
 from pgdyno.study.plan import Driving, Study

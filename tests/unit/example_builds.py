@@ -1,0 +1,13 @@
+"""Builds that are installed nowhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pgdyno.server.build import Build, Provider
+from pgdyno.server.version import Version
+
+
+def build(text: str, provider: Provider) -> Build:
+    version = Version(*(int(part) for part in text.split(".")))
+    return Build(provider, version, Path(f"/{provider}/{text}/bin"), f"postgres (PostgreSQL) {text}", "test")

@@ -1,0 +1,36 @@
+"""A report in all its forms, as text."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from pgdyno.report.case_report import Report
+from pgdyno.report.csv_format import to_csv
+from pgdyno.report.html_format import to_html
+from pgdyno.report.json_format import to_json
+from pgdyno.report.markdown_format import to_markdown
+from pgdyno.report.study_report import StudyReport
+from pgdyno.report.terminal_format import print_terminal
+
+HOSTILE = '"><script src="//evil.example/x.js"></script>[red]|`*</title>{{7*7}}'
+
+
+def only(built: StudyReport) -> Report:
+    assert built.only is not None
+    return built.only
+
+
+def on_terminal(built: StudyReport, width: int = 140) -> str:
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    print_terminal(built, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+FORMS = {"terminal": on_terminal, "md": to_markdown, "json": to_json, "csv": to_csv, "html": to_html}
+
+
+def plain(text: str) -> str:
+    return text.replace("\u00a0", " ")
