@@ -12,9 +12,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
-_ENCRYPTION_REQUESTS = (80877103, 80877104)
+from hostile_server import ENCRYPTION_REQUESTS, LOGIN, ONE_COLUMN, PORT, READY, message
+
 CHUNK_BYTES = 64 << 10
-PORT = 5432
 ERROR_BYTES = 20_000_000
 
 
@@ -29,38 +29,20 @@ class Flood(StrEnum):
     ERROR = "one error of 20 MB, in the colours of a terminal"
 
 
-def message(tag: bytes, body: bytes) -> bytes:
-    return tag + struct.pack("!i", len(body) + 4) + body
-
-
 def _cstrings(*words: str) -> bytes:
     return b"".join(word.encode() + b"\0" for word in words)
-
-
-_COLUMN = b"c\0" + struct.pack("!ihihih", 0, 0, 25, -1, -1, 0)
-_ONE_COLUMN = message(b"T", struct.pack("!h", 1) + _COLUMN)
-_READY = message(b"Z", b"I")
-_PARAMETERS = {"server_version": "15.0", "client_encoding": "UTF8", "standard_conforming_strings": "on"}
-_LOGIN = b"".join(
-    [
-        message(b"R", struct.pack("!i", 0)),
-        *(message(b"S", _cstrings(*pair)) for pair in _PARAMETERS.items()),
-        message(b"K", struct.pack("!ii", 1, 1)),
-        _READY,
-    ]
-)
 
 
 def _flood(flood: Flood) -> Iterator[bytes]:
     match flood:
         case Flood.ROWS:
-            yield _ONE_COLUMN
+            yield ONE_COLUMN
             yield from itertools.repeat(message(b"D", struct.pack("!hi", 1, 900) + b"x" * 900) * 64)
         case Flood.EMPTY_ROWS:
             yield message(b"T", struct.pack("!h", 0))
             yield from itertools.repeat(message(b"D", struct.pack("!h", 0)) * 8192)
         case Flood.VALUE:
-            yield _ONE_COLUMN
+            yield ONE_COLUMN
             yield b"D" + struct.pack("!ihi", 4 + 6 + (1 << 30), 1, 1 << 30)
             yield from itertools.repeat(b"x" * CHUNK_BYTES)
         case Flood.NOTICES:
@@ -71,7 +53,7 @@ def _flood(flood: Flood) -> Iterator[bytes]:
                 yield message(b"S", _cstrings(f"parameter_{n}", "x" * 20_000))
         case Flood.ERROR:
             yield message(b"E", b"SERROR\0C42000\0M\x1b[31m" + b"x" * ERROR_BYTES + b"\0\0")
-            yield _READY
+            yield READY
 
 
 @contextlib.contextmanager
@@ -108,13 +90,13 @@ def _accept(listener: socket.socket, flood: Flood, open_sockets: list[socket.soc
 
 def _serve(connection: socket.socket, flood: Flood) -> None:
     with contextlib.suppress(OSError, EOFError):
-        while struct.unpack("!i", _body(connection)[:4])[0] in _ENCRYPTION_REQUESTS:
+        while struct.unpack("!i", _body(connection)[:4])[0] in ENCRYPTION_REQUESTS:
             connection.sendall(b"N")
         if flood is Flood.PARAMETERS:
             connection.sendall(message(b"R", struct.pack("!i", 0)))
             for piece in _flood(flood):
                 connection.sendall(piece)
-        connection.sendall(_LOGIN)
+        connection.sendall(LOGIN)
         while (tag := _read(connection, 1)) != b"X":
             _body(connection)
             if tag in (b"Q", b"S"):

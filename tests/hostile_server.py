@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 
-SSL_REQUEST, GSS_REQUEST = 80877103, 80877104
+ENCRYPTION_REQUESTS = (80877103, 80877104)  # SSLRequest, GSSENCRequest
 PORT = 5432
 
 
@@ -46,10 +46,10 @@ LOGIN = b"".join(
     ]
 )
 COPY = struct.pack("!bhh", 0, 1, 0)
-ROW = message(b"T", struct.pack("!h", 1) + b"c\0" + struct.pack("!ihihih", 0, 0, 25, -1, -1, 0))
+ONE_COLUMN = message(b"T", struct.pack("!h", 1) + b"c\0" + struct.pack("!ihihih", 0, 0, 25, -1, -1, 0))
 ANSWERS = {
     Mode.SILENT_AFTER_LOGIN: b"",
-    Mode.SILENT_IN_A_ROW: ROW + message(b"D", struct.pack("!hi", 1, 100) + b"x" * 100)[:50],
+    Mode.SILENT_IN_A_ROW: ONE_COLUMN + message(b"D", struct.pack("!hi", 1, 100) + b"x" * 100)[:50],
     Mode.COPY_IN: message(b"G", COPY),
     Mode.COPY_OUT: message(b"H", COPY) + message(b"d", b"x\n"),
 }
@@ -87,7 +87,7 @@ class HostileServer:
                 while connection.recv(4096):
                     pass
                 return
-            while _code(connection) in (SSL_REQUEST, GSS_REQUEST):
+            while _code(connection) in ENCRYPTION_REQUESTS:
                 connection.sendall(b"N")
             connection.sendall(LOGIN)
             while True:

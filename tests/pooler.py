@@ -10,13 +10,12 @@ import threading
 from collections.abc import Iterator
 from typing import Literal
 
+from hostile_server import ENCRYPTION_REQUESTS
 from pgdyno.server.live_directories import PORT
 from pgdyno.server.running import SUPERUSER, Server
 
 POOL_WAIT_S = 60.0
 """How long a client waits for a process: a test that needs more has found a fault."""
-
-_ENCRYPTION_REQUESTS = (80877103, 80877104)
 
 
 class Pooler:
@@ -59,7 +58,7 @@ class Pooler:
 
     def _serve(self, client: socket.socket) -> None:
         with contextlib.suppress(OSError, EOFError), client:
-            while struct.unpack("!i", (startup := _read_body(client))[:4])[0] in _ENCRYPTION_REQUESTS:
+            while struct.unpack("!i", (startup := _read_body(client))[:4])[0] in ENCRYPTION_REQUESTS:
                 client.sendall(b"N")
             words = startup[4:].split(b"\0")
             dbname = words[words.index(b"database") + 1].decode()

@@ -30,7 +30,8 @@ from pgdyno.analysis.telemetry.client_time import ClientTime, Looks, kind_of, lo
 from pgdyno.analysis.telemetry.counters import Growth, Window
 from pgdyno.analysis.telemetry.statements import statements
 from pgdyno.report.why_section import sentences
-from pgdyno.results.records import Series
+from pgdyno.results.records import Series, Slice
+from pgdyno.study.schedule import Role
 
 CLIENTS, CONFIDENCE = 8, 0.95
 ARMS = arms_of(Synthetic())

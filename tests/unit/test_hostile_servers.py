@@ -83,17 +83,17 @@ def test_every_command_ends_with_one_line_about_the_server(
 IMPATIENT_FOR_NOTHING = """
 import sys
 from pgdyno.cli.main import main
-from pgdyno.server import bounded
-look = bounded._Statement.look
+from pgdyno.server import limited_connection
+look = limited_connection._Statement.look
 def told(self, has_arrived):
     print("waiting", flush=True)
     look(self, has_arrived)
-bounded._Statement.look = told
-login = bounded._Login.look
+limited_connection._Statement.look = told
+login = limited_connection._Login.look
 def told_of_login(self, has_arrived):
     print("waiting", flush=True)
     login(self, has_arrived)
-bounded._Login.look = told_of_login
+limited_connection._Login.look = told_of_login
 main()
 """
 """pgdyno as it is, which says when it waits for a server."""
