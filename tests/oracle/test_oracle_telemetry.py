@@ -7,15 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgdyno.analysis.telemetry.counters import RESET, Growth, Window, window
+from pgdyno.analysis.telemetry.counters import RESET, Growth, Missing, Window, window
 from pgdyno.analysis.telemetry.statements import Moments, statements
 from pgdyno.results.records import Moment, Reading
+from pgdyno.study.probe_names import Absence
 
 times_ms = st.lists(st.floats(1e-3, 1e4), min_size=1, max_size=50)
 
 
-def reading(probe: str, moment: str, rows: list[dict] | None, at_s: float = 0.0, reason: str = "") -> Reading:
-    return Reading(probe, Moment(moment), at_s, 0.001, rows, reason)
+def reading(
+    probe: str,
+    moment: str,
+    rows: list[dict] | None,
+    at_s: float = 0.0,
+    reason: str = "",
+    absence: Absence | None = None,
+) -> Reading:
+    return Reading(probe, Moment(moment), at_s, 0.001, rows, reason, absence)
 
 
 def of_values(values: np.ndarray) -> dict[str, float]:
@@ -131,17 +139,17 @@ def test_a_reset_of_one_probe_leaves_the_others() -> None:
 def test_a_probe_without_a_reading_passes_its_reason_on(moment: str) -> None:
     other = {"begin": "end", "end": "begin"}[moment]
     readings = [
-        reading("io", moment, None, reason="needs PostgreSQL 16: this is 12"),
+        reading("io", moment, None, reason="needs PostgreSQL 16", absence=Absence.VERSION),
         reading("io", other, [{"reads": 1}]),
     ]
     w = window(readings, 1, 1.0)
-    assert w.missing == {"io": "needs PostgreSQL 16: this is 12"}
+    assert w.missing == {"io": Missing(Absence.VERSION, "needs PostgreSQL 16")}
     assert w.delta("io", "reads") is None
 
 
 def test_a_probe_that_was_read_once_says_so() -> None:
     w = window([reading("locks", "end", [{"locks": 1}])], 1, 1.0)
-    assert "both ends" in w.missing["locks"]
+    assert "both ends" in w.missing["locks"].reason
 
 
 def io(kind: str, **counts: float) -> dict:

@@ -22,6 +22,7 @@ from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.running import Connection, Server
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
+from pgdyno.study.probe_names import Absence
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
@@ -124,7 +125,7 @@ def test_a_probe_reads_numbers_and_texts_or_says_why_not(
     readings = {name: read(probe, name) for name in PROBES}
     assert [reading.probe for reading in readings.values()] == list(PROBES)
     if major < 16:
-        assert readings.pop("io").reason == f"needs PostgreSQL 16: this is {major}"
+        assert readings.pop("io").absence is Absence.VERSION
     for name, reading in readings.items():
         rows = rows_of(reading)
         assert reading.reason == ""
@@ -171,8 +172,8 @@ def test_the_statements_of_probes_are_not_counted(server: Server, database: str)
         assert everything(watcher) == everything(superuser) == before
     with server.connect(database) as other:
         marked = "from pg_stat_statements where query like '%pgdyno probe%'"
-        users = other.execute(f"select distinct pg_get_userbyid(userid) {marked}").fetchall()
-        assert users == [("watcher",)]
+        users = {user for (user,) in other.execute(f"select pg_get_userbyid(userid) {marked}").fetchall()}
+        assert "watcher" in users and scalar(other, "select current_user") not in users
 
 
 def test_a_statement_inside_of_a_function_is_told_apart_where_the_version_can(

@@ -11,6 +11,7 @@ import numpy as np
 
 from ok_trial import ok_trial
 from pgdyno.results.records import Arm, Moment, Reading, Series, Slice, Trial
+from pgdyno.study.probe_names import Absence
 from pgdyno.study.schedule import Role
 
 UPDATE, SELECT = "UPDATE accounts SET balance = balance + $1", "SELECT balance FROM accounts"
@@ -20,7 +21,10 @@ MIB = 1 << 20
 
 
 def readings(arm: int, transactions: int, end_s: float) -> list[Reading]:
-    found = [Reading("io", moment, 0.0, 0.0, None, NOT_IN_15) for moment in (Moment.BEGIN, Moment.END)]
+    found = [
+        Reading("io", moment, 0.0, 0.0, None, NOT_IN_15, Absence.VERSION)
+        for moment in (Moment.BEGIN, Moment.END)
+    ]
     counters = {
         "wal": [{"lsn_bytes": (1000 - 100 * arm) * transactions, "wal_fpi": 3 * transactions}],
         "database": [{"blks_hit": (90 + 5 * arm) * 1000, "blks_read": (10 - 5 * arm) * 1000, "deadlocks": 0}],

@@ -13,7 +13,7 @@ from synthetic_telemetry import arm, trial
 
 import pgdyno
 from pgdyno.analysis.comparison.case_telemetry import effects_on
-from pgdyno.analysis.telemetry.counters import COUNTERS, IDENTITY, RESET, RESETS
+from pgdyno.analysis.telemetry.counters import COUNTERS, IDENTITY, RESET, RESETS, Missing
 from pgdyno.analysis.telemetry.formulas import How
 from pgdyno.analysis.telemetry.object_quantities import BY_KEY, OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS
 from pgdyno.analysis.telemetry.quantities import OF_TRIALS
@@ -31,6 +31,7 @@ from pgdyno.analysis.telemetry.trial_telemetry import (
 from pgdyno.caveats import Code
 from pgdyno.estimate import Better
 from pgdyno.results.records import Moment, Reading, Series, Slice
+from pgdyno.study.probe_names import Absence
 from pgdyno.study.schedule import Role
 
 SQL = Path(pgdyno.__file__).parent / "probe" / "sql"
@@ -269,7 +270,7 @@ def test_a_wait_that_was_not_seen_in_a_trial_has_a_share_of_zero_there() -> None
 
 
 def test_what_is_missing_is_told_once_for_each_arm_and_reason() -> None:
-    old, reset = "the extension is not there", RESET
+    old, reset = Missing(Absence.OTHER, "the extension is not there"), RESET
     telemetry = {
         1: Telemetry({}, [], [], {"io": old, "wal": reset}),
         2: Telemetry({}, [], [], {"io": old, "locks": old}),
@@ -279,7 +280,7 @@ def test_what_is_missing_is_told_once_for_each_arm_and_reason() -> None:
     found = telemetry_caveats([arm(0, "12"), arm(1, "16")], trials, telemetry)
     assert [(caveat.code, dict(caveat.parameters)) for caveat in found] == [
         (Code.STATISTICS_RESET, {"probe": "wal", "arm": "12", "trials": 1}),
-        (Code.PROBE_UNAVAILABLE, {"probes": "io, locks", "arm": "12", "reason": old}),
+        (Code.PROBE_UNAVAILABLE, {"probes": "io, locks", "arm": "12", "reason": old.reason}),
     ]
 
 

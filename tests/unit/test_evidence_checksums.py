@@ -104,7 +104,7 @@ CHANGES = {
     "failure": "INSERT INTO failure VALUES (1, 'payment', '40001', 1, '')",
     "histogram": "UPDATE histogram SET kind = 'payment2' WHERE trial = 1 AND kind = 'payment'",
     "check_result": "UPDATE check_result SET passed = 1 - passed WHERE trial = 1",
-    "reading": "INSERT INTO reading VALUES (1, 'wal', 'begin', 0, 0, '', NULL)",
+    "reading": "INSERT INTO reading VALUES (1, 'wal', 'begin', 0, 0, '', NULL, NULL)",
     "series": "INSERT INTO series VALUES (1, 'wal', 0, '[]', x'00')",
     "caveat": "INSERT INTO caveat VALUES (9, 0, NULL, 'shared-machine', '{}')",
     "log": "UPDATE log SET text = x'00' WHERE trial = 1",

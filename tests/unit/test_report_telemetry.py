@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import inspect
 import io
 import json
 import re
@@ -16,10 +15,8 @@ from synthetic_study import Synthetic, write_study
 from synthetic_telemetry import NOT_IN_15, SELECT, UPDATE
 
 from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.analysis.telemetry.trial_telemetry import VERSION_LACKS
 from pgdyno.caveats import Code
 from pgdyno.cli.report import read_report
-from pgdyno.probe import server_probes
 from pgdyno.report.study_report import StudyReport
 
 PROBED = Synthetic(effects=(1.0, 1.1), blocks=6, probed=True)
@@ -133,11 +130,6 @@ def test_what_a_version_does_not_have_is_no_caveat(tmp_path: Path) -> None:
     built = probed(tmp_path)
     assert all(caveat.code is not Code.PROBE_UNAVAILABLE for caveat in findings(built).caveats)
     assert findings(built).telemetry.missing == {0: {"io": NOT_IN_15}, 1: {"io": NOT_IN_15}}
-
-
-def test_the_probes_say_what_a_version_lacks_in_the_words_that_are_looked_for() -> None:
-    said = re.findall(r'"(needs PostgreSQL [^"]*)"', inspect.getsource(server_probes))
-    assert said and all(VERSION_LACKS.fullmatch(re.sub(r"{[^}]*}", "16", text)) for text in said)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

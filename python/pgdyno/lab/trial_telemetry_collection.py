@@ -25,7 +25,10 @@ from pgdyno.probe.perf_profiler import ProfileError, Profiler, hz_for
 from pgdyno.probe.sampled_server import Chunk, Ending, Target, sample, sample_waits, step_for
 from pgdyno.probe.sampler import Cost, Sampler, monotonic_of
 from pgdyno.probe.server_probes import EXTENSIONS, PROBES, find_clients, read
-from pgdyno.results.records import OF_SEVERAL_ARMS, Moment, Reading, Series
+from pgdyno.results.records import Moment, Reading, Series
+from pgdyno.study.probe_names import Absence
+
+OF_SEVERAL_ARMS = "its server counts what other arms do, too"
 
 AFTER_VACUUM = ("relations", "database", "pgstattuple")
 """What is read once more after a VACUUM: sizes, and how full they are."""
@@ -176,9 +179,9 @@ class Telemetry:
             rows = [{**self._host.read(), **self._scheduled(trial)}] if self._host else None
             return Reading(probe, moment, at_s, time.monotonic() - begun_s, rows)
         if trial.arm.shares_server and PROBES[probe].of_server:
-            return Reading(probe, moment, at_s, 0.0, None, OF_SEVERAL_ARMS)
+            return Reading(probe, moment, at_s, 0.0, None, OF_SEVERAL_ARMS, Absence.SHARED_SERVER)
         found = read(connection, probe)
-        return Reading(probe, moment, at_s, found.took_s, found.rows, found.reason)
+        return Reading(probe, moment, at_s, found.took_s, found.rows, found.reason, found.absence)
 
     def _scheduled(self, trial: Trial) -> Mapping[str, float]:
         """Of the server's processes that serve the driver's clients."""

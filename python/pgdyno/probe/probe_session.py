@@ -23,6 +23,7 @@ from psycopg.rows import dict_row
 from pgdyno.server.limited_connection import set_limit
 from pgdyno.server.running import Connection
 from pgdyno.server.version import OLDEST_MAJOR
+from pgdyno.study.probe_names import Absence
 
 Row = Mapping[str, float | int | str | None]
 """One row by column. What is not known, or not of this version, is absent or None: never 0."""
@@ -36,6 +37,7 @@ class Reading:
     took_s: float
     rows: Sequence[Row] | None
     reason: str = ""
+    absence: Absence | None = None  # the code of the reason
 
 
 APPLICATION_NAME = "pgdyno probe"

@@ -31,6 +31,7 @@ from pgdyno.probe.probe_session import (
 )
 from pgdyno.server.running import Connection
 from pgdyno.server.version import OLDEST_MAJOR
+from pgdyno.study.probe_names import Absence
 
 
 def find_clients(connection: Connection) -> tuple[int, ...]:
@@ -157,7 +158,11 @@ _SERVER_ENDS = "57P"
 
 
 class _Missing(Exception):
-    """What a probe needs is not there: the reason."""
+    """What a probe needs is missing: the reason and its code."""
+
+    def __init__(self, reason: str, absence: Absence = Absence.OTHER) -> None:
+        super().__init__(reason)
+        self.absence = absence
 
 
 def read(connection: Connection, probe: str) -> Reading:
@@ -168,24 +173,24 @@ def read(connection: Connection, probe: str) -> Reading:
     """
     wanted = PROBES[probe]
     begun_s = time.monotonic()
-    rows, reason = None, ""
+    rows, reason, absence = None, "", None
     try:
         prepare(connection)
         rows = _rows(connection, wanted)
         reason = _all_hidden(connection, wanted, rows)
     except _Missing as missing:
-        reason = str(missing)
+        reason, absence = str(missing), missing.absence
     except psycopg.Error as error:
         if connection.closed or error.sqlstate is None or error.sqlstate.startswith(_SERVER_ENDS):
             raise
         reason = _why_not(connection, wanted, error)
-    return Reading(probe, time.monotonic() - begun_s, None if reason else rows, reason)
+    return Reading(probe, time.monotonic() - begun_s, None if reason else rows, reason, absence)
 
 
 def _rows(connection: Connection, probe: Probe) -> list[Row]:
     major = connection.info.server_version // 10000
     if major < probe.since:
-        raise _Missing(f"needs PostgreSQL {probe.since}: this is {major}")
+        raise _Missing(f"needs PostgreSQL {probe.since}: this is {major}", Absence.VERSION)
     schema = ""
     if probe.extension:
         version, schema = _extension(connection, probe)

@@ -41,6 +41,7 @@ from pgdyno.results.records import (
     TrialStatus,
 )
 from pgdyno.study.plan import Study
+from pgdyno.study.probe_names import Absence
 from pgdyno.study.schedule import Role
 
 OF_CASE = "WHERE trial IN (SELECT trial FROM trial WHERE case_id = ?)"
@@ -253,6 +254,7 @@ class Evidence:
                     took_s=row["took_s"],
                     rows=None if row["found"] is None else unpack_json(row["found"]),
                     reason=row["reason"],
+                    absence=None if row["absence"] is None else Absence(row["absence"]),
                 )
                 for row in self._rows(query, trial)
             ]

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pgdyno.study.plan import Study
+from pgdyno.study.probe_names import Absence
 from pgdyno.study.schedule import Role
 
 Json = Mapping[str, Any]
@@ -46,9 +47,6 @@ class TrialStatus(StrEnum):
     FAILED = "failed"  # it did not run to its end
     INTERRUPTED = "interrupted"  # by the user or by a kill: to be repeated
 
-
-OF_SEVERAL_ARMS = "its server counts what other arms do, too"
-"""Why there is no reading of a whole server's counters; the caveat one-server says what that means."""
 
 STOPPED_BY = "stopped_by"
 """In what a trial keeps of its driver: the arm because of which it did not finish, where that was another."""
@@ -321,6 +319,7 @@ class Reading:
     took_s: float
     rows: Sequence[Mapping[str, float | int | str | None]] | None
     reason: str = ""
+    absence: Absence | None = None  # the code of the reason
 
 
 @dataclass(frozen=True)

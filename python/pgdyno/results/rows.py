@@ -163,6 +163,7 @@ def of_reading(reading: Reading) -> Row:
         reading.at_s,
         reading.took_s,
         mask_passwords(reading.reason),
+        reading.absence,
         found,
     )
 

@@ -195,6 +195,7 @@ CREATE TABLE reading (
     at_s                REAL NOT NULL,          -- since the trial's epoch
     took_s              REAL NOT NULL,
     reason              TEXT NOT NULL DEFAULT '',  -- why there are no rows
+    absence             TEXT CHECK (absence IN ('version', 'shared-server', 'reset', 'other')),  -- the code of the reason; null: other
     found               BLOB,                   -- zlib of JSON: list of {column: number, text or null}; null where they cannot be had
     PRIMARY KEY (trial, probe, moment)
 ) STRICT, WITHOUT ROWID;

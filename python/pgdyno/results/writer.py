@@ -232,7 +232,7 @@ class Writer:
                 [(trial, *rows.of_check(check)) for check in outcome.checks],
             )
             connection.executemany(
-                "INSERT INTO reading VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO reading VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 [(trial, *rows.of_reading(reading)) for reading in outcome.readings],
             )
             if outcome.server_log:

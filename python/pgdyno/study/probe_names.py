@@ -1,7 +1,8 @@
-"""Names of the probes (docs/reference/telemetry.md)."""
+"""Names of the probes (docs/reference/telemetry.md), and codes for missing values."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Literal
 
 ProbeName = Literal[
@@ -36,3 +37,15 @@ DEFAULT_PROBES: tuple[ProbeName, ...] = (
 )
 """All but those that cost: statements must be loaded by the server, and slows every statement down a little;
 pgstattuple reads whole tables; profile needs perf, and the right to use it."""
+
+
+class Absence(StrEnum):
+    """Code of the reason for which a probe has no values. The reason itself is text."""
+
+    VERSION = "version"
+    """This PostgreSQL version does not have them."""
+    SHARED_SERVER = "shared-server"
+    """The server counts the work of several arms together."""
+    RESET = "reset"
+    """The statistics were reset during the measurement."""
+    OTHER = "other"

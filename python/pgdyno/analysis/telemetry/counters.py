@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pgdyno.results.records import Moment, Reading
+from pgdyno.study.probe_names import Absence
 
 Row = Mapping[str, float | int | str | None]
 
@@ -159,8 +160,16 @@ def _require_no_reset(probe: str, growth: Growth) -> None:
 Gauges = Mapping[str, Sequence[Row]]
 """probe → what it read at one moment."""
 
-RESET = "its statistics were reset while they were measured"
-"""The reason of a probe that has no numbers although it was read."""
+
+@dataclass(frozen=True)
+class Missing:
+    """Why a probe has no values."""
+
+    absence: Absence
+    reason: str
+
+
+RESET = Missing(Absence.RESET, "its statistics were reset during the measurement")
 
 
 @dataclass(frozen=True)
@@ -180,7 +189,7 @@ class Window:
     first: Gauges = field(default_factory=dict)
     last: Gauges = field(default_factory=dict)
     final: Gauges = field(default_factory=dict)
-    missing: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, Missing] = field(default_factory=dict)
 
     def delta(self, probe: str, column: str, where: tuple[str, str] | None = None) -> float | None:
         """What a counter grew by, over all rows or those that have this value in this column; None where the
@@ -213,11 +222,11 @@ def window(readings: Sequence[Reading], transactions: float | None, driven_s: fl
         by_probe.setdefault(reading.probe, {})[Moment(reading.moment)] = reading
     gauges: dict[Moment, dict[str, Sequence[Row]]] = {moment: {} for moment in Moment}
     growths: dict[str, Sequence[Growth]] = {}
-    missing: dict[str, str] = {}
+    missing: dict[str, Missing] = {}
     for probe, moments in by_probe.items():
         read = {moment: reading.rows for moment, reading in moments.items() if reading.rows is not None}
         if Moment.BEGIN not in read or Moment.END not in read:
-            missing[probe] = _reason(moments)
+            missing[probe] = _missing(moments)
         else:
             try:
                 growths[probe] = grown(probe, read[Moment.BEGIN], read[Moment.END])
@@ -231,10 +240,12 @@ def window(readings: Sequence[Reading], transactions: float | None, driven_s: fl
     return Window(transactions, driven_s, _elapsed_s(readings), growths, first, last, final, missing)
 
 
-def _reason(moments: Mapping[Moment, Reading]) -> str:
-    """Why a reading is missing: the first that says so, or that it was not taken."""
-    said = [reading.reason for reading in moments.values() if reading.rows is None and reading.reason]
-    return said[0] if said else "it was not read at both ends of the measured part"
+def _missing(moments: Mapping[Moment, Reading]) -> Missing:
+    """Return the first reason of the readings; without one, the probe was not read."""
+    for reading in moments.values():
+        if reading.rows is None and reading.reason:
+            return Missing(reading.absence or Absence.OTHER, reading.reason)
+    return Missing(Absence.OTHER, "it was not read at both ends of the measured part")
 
 
 def _elapsed_s(readings: Sequence[Reading]) -> float | None:

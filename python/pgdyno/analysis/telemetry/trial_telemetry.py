@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,16 @@ from typing import TypeVar
 from pgdyno.analysis.statistics.effect import level_of
 from pgdyno.analysis.telemetry import client_time
 from pgdyno.analysis.telemetry.client_time import ClientTime
-from pgdyno.analysis.telemetry.counters import OTHERS, RESET, Gauges, Row, Window, identity, number, window
+from pgdyno.analysis.telemetry.counters import (
+    OTHERS,
+    Gauges,
+    Missing,
+    Row,
+    Window,
+    identity,
+    number,
+    window,
+)
 from pgdyno.analysis.telemetry.metrics import CAPACITY, DRIVER_CPU, NOPM, SERVER_CPU, TPM, TPS, Metric
 from pgdyno.analysis.telemetry.object_quantities import BY_KEY, OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS, Told
 from pgdyno.analysis.telemetry.quantities import OF_TRIALS, Quantity
@@ -30,7 +38,6 @@ from pgdyno.analysis.telemetry.statements import statements
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import (
-    OF_SEVERAL_ARMS,
     Arm,
     Reading,
     Series,
@@ -39,6 +46,7 @@ from pgdyno.results.records import (
     Trial,
     TrialStatus,
 )
+from pgdyno.study.probe_names import Absence
 from pgdyno.units import US_PER_S
 
 PROFILE = "profile"
@@ -85,9 +93,6 @@ def profile_of(
     return Profile(stacks, int(rows[0].get("samples") or 0), hz)
 
 
-VERSION_LACKS = re.compile(r"needs PostgreSQL \d+: this is \d+")
-"""The reason that ``probe.server`` gives where a version has nothing to read."""
-
 NAME_LENGTH_MAX = 60
 """Of a statement in the name of a metric; its key has all of it."""
 
@@ -114,7 +119,7 @@ class Telemetry:
     values: Mapping[str, float]
     statements: Sequence[str]
     relations: Sequence[str]
-    missing: Mapping[str, str]
+    missing: Mapping[str, Missing]
     waits: Sequence[str] = ()
     elapsed_s: float | None = None
     machine: Mapping[str, float] = field(default_factory=dict)
@@ -124,7 +129,7 @@ class Telemetry:
     @property
     def reset(self) -> list[str]:
         """The probes whose counters were reset in between."""
-        return [probe for probe, reason in self.missing.items() if reason == RESET]
+        return [probe for probe, why in self.missing.items() if why.absence is Absence.RESET]
 
 
 def parted(key: str) -> tuple[str, str]:
@@ -308,7 +313,7 @@ def not_in_version(
         if trial.trial in telemetry:
             missing = telemetry[trial.trial].missing
             found[trial.arm] |= {
-                p: reason for p, reason in missing.items() if VERSION_LACKS.fullmatch(reason)
+                p: why.reason for p, why in missing.items() if why.absence is Absence.VERSION
             }
     return {arm: probes for arm, probes in found.items() if probes}
 
@@ -330,9 +335,9 @@ def telemetry_caveats(
             found.append(Caveat(Code.STATISTICS_RESET, {"probe": probe, "arm": arm.name, "trials": n}))
         by_reason: dict[str, dict[str, None]] = {}
         for of in mine:
-            for probe, reason in of.missing.items():
-                if reason not in (RESET, OF_SEVERAL_ARMS) and not VERSION_LACKS.fullmatch(reason):
-                    by_reason.setdefault(reason, {})[probe] = None
+            for probe, why in of.missing.items():
+                if why.absence is Absence.OTHER:
+                    by_reason.setdefault(why.reason, {})[probe] = None
         for reason, probes in by_reason.items():
             names = {"probes": ", ".join(probes), "arm": arm.name, "reason": reason}
             found.append(Caveat(Code.PROBE_UNAVAILABLE, names))
