@@ -149,7 +149,7 @@ def _write_trial(writer: Writer, directory: Path, window_s: int, rng: np.random.
             epoch_unix_s=CREATED_UNIX_S,
             server_cpu_s=0.6 * end_s,
             transactions=executed,
-            committed_new_orders=kinds["new_order"].ok,
+            counters={"new_orders": kinds["new_order"].ok},
             driver={"threads": 1},
             settings={f"setting_{i}": "on" for i in range(300)},
             histograms=_histograms(rng),
@@ -223,7 +223,7 @@ COPIED = {
     "slice": "position, role, opened_s, counted_from_s, closed_s, drained_s, driver_cpu_user_s, "
     "driver_cpu_system_s",
     "histogram": "kind, measure, n, pairs",
-    "reading": "probe, moment, at_s, took_s, reason, found",
+    "reading": "probe, moment, at_s, took_s, reason, absence, found",
     "series": "probe, from_s, columns, points",
 }
 OF_TRIAL = (
@@ -232,7 +232,7 @@ OF_TRIAL = (
     "epoch_unix_s",
     "server_cpu_s",
     "transactions",
-    "committed_new_orders",
+    "counters",
     "driver",
     "settings",
     "probe_cpu_s",

@@ -46,7 +46,7 @@ def test_a_comparison_by_builtin_scripts_passes_its_checks(
                 checks
             )
             assert all(checks.values())
-            assert trial.committed_new_orders is None
+            assert trial.counters == {}
     shown = program.run("report", evidence, "--md")
     assert "tx/s" in shown.out
     assert "| select-only | 3 |" in shown.out

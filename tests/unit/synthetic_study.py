@@ -226,7 +226,7 @@ def write_trial(
             start_s=0.3,
             server_cpu_s=executed * 300e-6 * 3000 / rate_per_s,
             transactions=executed,
-            committed_new_orders=int(executed * 10 / 23),
+            counters={"new_orders": int(executed * 10 / 23)},
             driver_memory_bytes=21_000_000,
             driver={"threads": 2, **_sought(wanted, rate_per_s)},
             settings={"shared_buffers": "128MB" if arm == 0 else "2GB", "fsync": "on"},

@@ -17,7 +17,7 @@ from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.analysis.telemetry.metrics import NOPM, TPM, of_plan
 from pgdyno.caveats import Caveat, Code
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import IN_THE_LOG, Counts, Slice, TrialStatus
+from pgdyno.results.records import Counts, Slice, TrialStatus
 from pgdyno.results.writer import Writer
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Rate
@@ -76,9 +76,10 @@ def test_a_trial_that_is_not_ok_takes_its_block_out_of_the_comparison(
 
 def test_why_trials_were_excluded_has_the_words_of_the_servers_log(tmp_path: Path) -> None:
     findings = findings_of(tmp_path, Synthetic(blocks=2, statuses={(0, 1): TrialStatus.EXCLUDED}))
-    reason = f"failed checks: server log{IN_THE_LOG}ERROR: No space left on device (make room)"
+    log_error = "ERROR: No space left on device (make room)"
     trials = [
-        dataclasses.replace(trial, reason=reason) if trial.reason else trial for trial in findings.trials
+        dataclasses.replace(trial, log_error=log_error) if trial.reason else trial
+        for trial in findings.trials
     ]
     (caveat,) = comparison_caveats._of_trials([of.arm for of in findings.arms], trials)
     assert caveat.parameters["checks"] == "condition 1: ERROR: No space left on device (make room)"

@@ -63,12 +63,13 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         TrialStatus.EXCLUDED,
         9.0,
         reason="condition 4",
+        log_error="PANIC: x",
         epoch_unix_s=6.0,
         restore_s=1.5,
         start_s=0.25,
         server_cpu_s=3.5,
         transactions=1234,
-        committed_new_orders=567,
+        counters={"new_orders": 567},
         driver_memory_bytes=9_000_000,
         driver={"threads": 2, "wake_late_ns": {"p99": 12}},
         settings={"fsync": "on"},
@@ -105,6 +106,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         for name in (
             "status",
             "reason",
+            "log_error",
             "epoch_unix_s",
             "restore_s",
             "start_s",
@@ -113,7 +115,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         ):
             assert getattr(read, name) == getattr(outcome, name)
         for name in (
-            "committed_new_orders",
+            "counters",
             "driver_memory_bytes",
             "driver",
             "settings",

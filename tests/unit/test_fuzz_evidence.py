@@ -93,7 +93,7 @@ NUMBERS = (
     *(("interval", column) for column in ("from_s", "to_s", "executed", "latency_p99_ns", "position")),
     *(("interval_count", column) for column in ("ok", "failed")),
     *(("trial", column) for column in ("started_unix_s", "ended_unix_s", "epoch_unix_s", "restore_s")),
-    *(("trial", column) for column in ("server_cpu_s", "transactions", "committed_new_orders")),
+    *(("trial", column) for column in ("server_cpu_s", "transactions")),
     *(("trial", column) for column in ("driver_memory_bytes", "probe_cpu_s", "start_s")),
     *(("reading", "at_s"), ("reading", "took_s"), ("check_result", "p_value"), ("failure", "n")),
     *(("block", "seed"), ("block", "started_unix_s"), ("arm", "clients"), ("histogram", "n")),

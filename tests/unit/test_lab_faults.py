@@ -136,7 +136,9 @@ def test_a_trial_that_does_not_count_because_of_its_server_has_the_words_of_the_
     status: TrialStatus, check: str | None, is_told: bool
 ) -> None:
     checks = [] if check is None else [records.Check(check, False)]
-    outcome = block.with_words_of_the_log(Outcome(status, 1.0, reason="it", checks=checks, server_log=FULL))
-    words = "; the server's log: PANIC: could not write to file: No space left on device (make room"
-    assert outcome.reason.startswith(f"it{words}") == is_told
-    assert is_told or outcome.reason == "it"
+    outcome = block.with_log_error_of_server(
+        Outcome(status, 1.0, reason="it", checks=checks, server_log=FULL)
+    )
+    words = "PANIC: could not write to file: No space left on device (make room"
+    assert outcome.log_error.startswith(words) == is_told
+    assert is_told or outcome.log_error == ""

@@ -94,7 +94,7 @@ def why_no_block_counts(path: Path) -> str:
             if any(arm != 0 and (block, 0) in ok for block, arm in ok):
                 return ""
             reasons.update(
-                f"{arms[trial.arm].name}: {trial.reason}"
+                f"{arms[trial.arm].name}: {trial.full_reason}"
                 for trial in trials
                 if trial.reason and STOPPED_BY not in trial.driver
             )

@@ -22,7 +22,7 @@ from pgdyno.lab.trial_driving import Seen, drive_trials
 from pgdyno.lab.trial_outcome import because_of, judge_trial, outcome_of
 from pgdyno.lab.trial_telemetry_collection import Telemetry
 from pgdyno.results import records
-from pgdyno.results.records import IN_THE_LOG, STOPPED_BY, BlockStatus, Outcome, TrialStatus
+from pgdyno.results.records import STOPPED_BY, BlockStatus, Outcome, TrialStatus, with_log_error
 from pgdyno.server.crash_detector import require_undisturbed
 from pgdyno.study.plan import Block
 from pgdyno.workload.server_log import LOG_CHECK, first_grave
@@ -104,29 +104,28 @@ def run_group(lab: Lab, block: Block, group: Sequence[int], rates: dict[int, flo
             for index, outcome in outcomes.items()
         }
     for index, trial in trials.items():
-        outcome = with_words_of_the_log(outcomes[index])
+        outcome = with_log_error_of_server(outcomes[index])
         lab.writer.finish_trial(trial.id, outcome)
         counts = outcome.status is TrialStatus.OK and trial.counted_s > 0
         rates[index] = (
             lab.study.driving(index).workload.pace.of(trial.ok, trial.counted_s) if counts else None
         )
         if outcome.status in (TrialStatus.FAILED, TrialStatus.EXCLUDED):
-            lab.watch(
-                Warned(f"block {block.index + 1}, {trial.arm.name}: {outcome.status}: {outcome.reason}")
-            )
+            why = with_log_error(outcome.reason, outcome.log_error)
+            lab.watch(Warned(f"block {block.index + 1}, {trial.arm.name}: {outcome.status}: {why}"))
     found = {outcome.status for outcome in outcomes.values()}
     if TrialStatus.INTERRUPTED in found:
         return BlockStatus.INTERRUPTED
     return BlockStatus.FAILED if TrialStatus.FAILED in found else BlockStatus.DONE
 
 
-def with_words_of_the_log(outcome: Outcome) -> Outcome:
-    """What does not count because of its server says so in the server's own words."""
+def with_log_error_of_server(outcome: Outcome) -> Outcome:
+    """Return the outcome with the error in the server's log, where that is why the trial does not count."""
     by_log = any(check.name == LOG_CHECK and not check.passed for check in outcome.checks)
     if outcome.status is TrialStatus.FAILED or (outcome.status is TrialStatus.EXCLUDED and by_log):
         words = first_grave(outcome.server_log)
         if words:
-            return replace(outcome, reason=f"{outcome.reason}{IN_THE_LOG}{words}")
+            return replace(outcome, log_error=words)
     return outcome
 
 

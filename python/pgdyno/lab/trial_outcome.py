@@ -37,7 +37,7 @@ def outcome_of(run: Run, target: int, arm: str, restore_s: float | None, start_s
     found = run.result["targets"][target]
     return replace(
         outcome,
-        committed_new_orders=found["counters"].get("new_orders"),
+        counters=found["counters"],
         driver_memory_bytes=run.result["driver"]["memory_peak_bytes"],
         driver={**outcome.driver, **run.result["driver"], "round_trip_ns": _round_trip(run, target)},
         tally=found["tally"],

@@ -168,7 +168,7 @@ def trials(findings: Findings) -> Table:
                 str(trial.status),
                 grouped(value, decimals_of(value, 4)) if value else ABSENT,
                 str(len(trial.measured)),
-                "" if ok else trial.reason,
+                "" if ok else trial.full_reason,
             ]
         )
     columns = ("block", "arm", "status", primary.unit, "slices", "reason")

@@ -34,10 +34,6 @@ class BlockStatus(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-IN_THE_LOG = "; the server's log: "
-"""Of a trial that does not count: between its reason and the first grave entry of its server's log."""
-
-
 class TrialStatus(StrEnum):
     """What became of a trial."""
 
@@ -270,10 +266,16 @@ class Check:
     detail: str = ""
 
 
+def with_log_error(reason: str, log_error: str) -> str:
+    """Return the reason of a trial that is not ok, with the error in the log of its server."""
+    return f"{reason}; server log: {log_error}" if log_error else reason
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What is known of a trial at its end, beside its slices: written in one transaction.
 
+    ``log_error`` is the first severe message of the server's log, where it explains the ``reason``.
     ``transactions`` are those executed between the two readings of ``server_cpu_s``, which is None for a
     server whose CPU cannot be read.
     """
@@ -281,12 +283,13 @@ class Outcome:
     status: TrialStatus
     ended_unix_s: float
     reason: str = ""
+    log_error: str = ""
     epoch_unix_s: float | None = None
     restore_s: float | None = None
     start_s: float | None = None
     server_cpu_s: float | None = None
     transactions: int | None = None
-    committed_new_orders: int | None = None
+    counters: Mapping[str, int] = field(default_factory=dict)  # of the workload, by name
     driver_memory_bytes: int | None = None
     driver: Json = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -355,6 +358,7 @@ class Trial:
     attempt: int
     status: TrialStatus
     reason: str
+    log_error: str
     started_unix_s: float
     ended_unix_s: float | None
     epoch_unix_s: float | None
@@ -362,7 +366,7 @@ class Trial:
     start_s: float | None
     server_cpu_s: float | None
     transactions: int | None
-    committed_new_orders: int | None
+    counters: Mapping[str, int]
     driver_memory_bytes: int | None
     driver: Json
     settings: Mapping[str, str]
@@ -372,6 +376,11 @@ class Trial:
     recovery_s: float | None = None
     restart_s: float | None = None
     probe_cpu_s: float | None = None
+
+    @property
+    def full_reason(self) -> str:
+        """The reason with the error in the server's log, as text."""
+        return with_log_error(self.reason, self.log_error)
 
     @property
     def measured(self) -> list[Slice]:

@@ -75,6 +75,7 @@ CREATE TABLE trial (
     attempt             INTEGER NOT NULL DEFAULT 1,
     status              TEXT NOT NULL CHECK (status IN ('running', 'ok', 'excluded', 'failed', 'interrupted')),
     reason              TEXT NOT NULL DEFAULT '',  -- why it is not ok
+    log_error           TEXT NOT NULL DEFAULT '',  -- the first severe message of the server's log, where it explains the reason
     started_unix_s      REAL NOT NULL,
     ended_unix_s        REAL,
     epoch_unix_s        REAL,                   -- the driver's epoch, from which slices and intervals count
@@ -82,7 +83,7 @@ CREATE TABLE trial (
     start_s             REAL,                   -- server start until it accepts connections; null for dsn
     server_cpu_s        REAL,                   -- user + system of all the server's processes over the window; null for dsn
     transactions        INTEGER,                -- executed (not skipped) between the two readings of server_cpu_s
-    committed_new_orders INTEGER,               -- of everything since connection (tpcc only)
+    counters            TEXT NOT NULL DEFAULT '{}',  -- JSON: the workload's own counters, over everything since connection; name → number
     driver_memory_bytes INTEGER,                -- the driver's peak
     driver              TEXT NOT NULL DEFAULT '{}',  -- JSON: threads, round_trip_ns, wake_late_ns, warm_up, capacity (its search), …
     settings            TEXT NOT NULL DEFAULT '{}',  -- JSON: effective settings, name → value

@@ -241,8 +241,8 @@ class Writer:
 
     def _update_trial(self, connection: sqlite3.Connection, trial: int, outcome: Outcome) -> None:
         done = connection.execute(
-            "UPDATE trial SET status = ?, reason = ?, ended_unix_s = ?, epoch_unix_s = ?, restore_s = ?, "
-            "start_s = ?, server_cpu_s = ?, transactions = ?, committed_new_orders = ?, "
+            "UPDATE trial SET status = ?, reason = ?, log_error = ?, ended_unix_s = ?, epoch_unix_s = ?, "
+            "restore_s = ?, start_s = ?, server_cpu_s = ?, transactions = ?, counters = ?, "
             "driver_memory_bytes = ?, driver = ?, settings = ?, tally = ?, recovery_s = ?, restart_s = ?, "
             "probe_cpu_s = ? "
             "WHERE trial = ? AND status = 'running'",

@@ -12,7 +12,6 @@ from pgdyno.analysis.telemetry.metrics import mixes
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import share_text, signed
 from pgdyno.results.records import (
-    IN_THE_LOG,
     STOPPED_BY,
     Arm,
     Badge,
@@ -220,9 +219,7 @@ def _of_trials(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]:
         failed = [t for t in mine if t.status is TrialStatus.FAILED and STOPPED_BY not in t.driver]
         if excluded:
             names = {check.name for trial in excluded for check in trial.checks if not check.passed}
-            of_log = next(
-                (words for trial in excluded if (words := trial.reason.partition(IN_THE_LOG)[2])), ""
-            )
+            of_log = next((trial.log_error for trial in excluded if trial.log_error), "")
             found.append(
                 Caveat(
                     Code.CHECKS_FAILED_TRIALS_EXCLUDED,
@@ -237,7 +234,11 @@ def _of_trials(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]:
             found.append(
                 Caveat(
                     Code.TRIALS_FAILED,
-                    {"arm": arm.name, "trials": len(failed), "reason": failed[0].reason or "no reason given"},
+                    {
+                        "arm": arm.name,
+                        "trials": len(failed),
+                        "reason": failed[0].full_reason or "no reason given",
+                    },
                 )
             )
         found += _of_counts(arm, mine)
