@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -27,15 +27,14 @@ from pgdyno.cli.duration_options import (
     window_text,
 )
 from pgdyno.cli.gate_options import Gating
-from pgdyno.cli.options import expanded
+from pgdyno.cli.options import Load, Output, expanded
 from pgdyno.cli.output_files import require_place, require_place_of_text
 from pgdyno.cli.study_execution import refuse_what_is_not_read, run_and_report
-from pgdyno.cli.workload_options import PgbenchData, PgbenchScripts, TpccCalls, TpccData, Which, parameters_of
+from pgdyno.cli.workload_options import WorkloadOptions
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
 from pgdyno.lab.study_runner import Request
-from pgdyno.study.arm_spec import parse_arms
-from pgdyno.study.capacity_search import parse_limit
+from pgdyno.study.arm_spec import ArmSpec, parse_arms
 from pgdyno.study.cases import only_case
 from pgdyno.study.plan import Study
 from pgdyno.study.probe_names import DEFAULT_PROBES, ProbeName
@@ -56,13 +55,116 @@ ROUNDS_AT_CAPACITY = 4
 DEFAULT_SIZES = {"tpcc": default_warehouses, "pgbench": default_scale}
 
 
+@dataclass(frozen=True)
+class Design:
+    """Options of the experiment: what is measured, how long, and what follows from it."""
+
+    margin: Annotated[
+        str,
+        typer.Option(
+            metavar="PERCENT",
+            help="Equivalence margin: two servers count as the same if the interval lies within ±PERCENT.",
+        ),
+    ] = "2%"
+    capacity: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIMIT",
+            help="Compare the highest rate at which latency stays within LIMIT, for example 'p99<20ms'. Each "
+            "block searches for that rate.",
+        ),
+    ] = None
+    schedule: Annotated[
+        Literal["slices", "duet", "blocks"],
+        typer.Option(
+            help="How arms share a block: in alternating slices, at the same time on half of the cores each "
+            "(duet, two arms only), or one after the other (blocks)."
+        ),
+    ] = "slices"
+    slice_length: Annotated[
+        str | None,
+        typer.Option(
+            "--slice",
+            metavar="DURATION",
+            help="Length of a slice, 50ms to 60s. auto: the best length found by `pgdyno doctor "
+            "--calibrate`. "
+            "[default: 1s; longer with more than 50 clients per core]",
+        ),
+    ] = None
+    warmup: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|DURATION|MIN..MAX",
+            help="Warm-up per arm and block: a fixed time, or (auto, MIN..MAX) until the rates reach steady "
+            "state. [default: auto, at most half of the load time of a block]",
+        ),
+    ] = None
+    window: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION|checkpoints:N",
+            help="Measurement window per arm and block: a time, or N checkpoint cycles with one arm at a "
+            "time. "
+            "[default: short enough for at least 8 blocks, if the budget allows]",
+        ),
+    ] = None
+    transactions: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Measure N transactions per client instead of a time, with one arm at a time.",
+        ),
+    ] = None
+    stop: Annotated[
+        Literal["verdict", "budget"],
+        typer.Option(help="When to stop: at the first verdict on every arm, or at the end of the budget."),
+    ] = "verdict"
+    blocks: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Maximum number of blocks. [default: limited by --minutes only]"),
+    ] = None
+    probes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--probe",
+            metavar="NAME",
+            help="Telemetry to collect: statements, wal, …, default (all with low overhead) or none. May be "
+            "repeated. [default: default]",
+        ),
+    ] = None
+    profile: Annotated[
+        bool,
+        typer.Option("--profile", help="Record CPU profiles of the servers with perf and compare them."),
+    ] = False
+    confidence: Annotated[str, typer.Option(metavar="PERCENT", help="Confidence level of the intervals.")] = (
+        "95%"
+    )
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Seed of all random choices. [default: random]")
+    ] = None
+    on_failure: Annotated[
+        Literal["continue", "stop"],
+        typer.Option(
+            help="What to do after a failed trial. Three failed blocks in a row always stop the study."
+        ),
+    ] = "continue"
+    nearest: Annotated[
+        bool,
+        typer.Option(
+            "--nearest",
+            help="Use the nearest available version if a version is not available, and report it.",
+        ),
+    ] = False
+    into_existing: options.IntoExisting = False
+    no_aa: options.NoAa = False
+
+
 @expanded
 def compare(
     context: typer.Context,
     # What an arm is stands in the docstring: typer would call it a `<list[str]>`.
     arms: Annotated[list[str] | None, typer.Argument(metavar="ARM", hidden=True)] = None,
     *,
-    which: Which,
     clients: Annotated[
         int | None,
         typer.Option(
@@ -79,125 +181,15 @@ def compare(
             "runs. Fetching servers and loading data are not included. [default: 5]",
         ),
     ] = None,
-    margin: Annotated[
-        str,
-        typer.Option(
-            metavar="PERCENT",
-            help="Equivalence margin: two servers count as the same if the interval lies within ±PERCENT.",
-        ),
-    ] = "2%",
-    tpcc_data: TpccData,
-    tpcc_calls: TpccCalls,
-    pgbench_data: PgbenchData,
-    pgbench_scripts: PgbenchScripts,
-    pacing: options.Pacing = "none",
-    rate: options.RatePerS = None,
-    arrivals: options.Arrivals = None,
-    capacity: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LIMIT",
-            help="Compare the highest rate at which latency stays within LIMIT, for example 'p99<20ms'. Each "
-            "block searches for that rate.",
-        ),
-    ] = None,
-    retries: options.Retries = 10,
-    schedule: Annotated[
-        Literal["slices", "duet", "blocks"],
-        typer.Option(
-            help="How arms share a block: in alternating slices, at the same time on half of the cores each "
-            "(duet, two arms only), or one after the other (blocks)."
-        ),
-    ] = "slices",
-    slice_length: Annotated[
-        str | None,
-        typer.Option(
-            "--slice",
-            metavar="DURATION",
-            help="Length of a slice, 50ms to 60s. auto: the best length found by `pgdyno doctor "
-            "--calibrate`. "
-            "[default: 1s; longer with more than 50 clients per core]",
-        ),
-    ] = None,
-    warmup: Annotated[
-        str | None,
-        typer.Option(
-            metavar="auto|DURATION|MIN..MAX",
-            help="Warm-up per arm and block: a fixed time, or (auto, MIN..MAX) until the rates reach steady "
-            "state. [default: auto, at most half of the load time of a block]",
-        ),
-    ] = None,
-    window: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION|checkpoints:N",
-            help="Measurement window per arm and block: a time, or N checkpoint cycles with one arm at a "
-            "time. "
-            "[default: short enough for at least 8 blocks, if the budget allows]",
-        ),
-    ] = None,
-    transactions: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Measure N transactions per client instead of a time, with one arm at a time.",
-        ),
-    ] = None,
-    stop: Annotated[
-        Literal["verdict", "budget"],
-        typer.Option(help="When to stop: at the first verdict on every arm, or at the end of the budget."),
-    ] = "verdict",
-    blocks: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Maximum number of blocks. [default: limited by --minutes only]"),
-    ] = None,
-    probes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--probe",
-            metavar="NAME",
-            help="Telemetry to collect: statements, wal, …, default (all with low overhead) or none. May be "
-            "repeated. [default: default]",
-        ),
-    ] = None,
-    profile: Annotated[
-        bool,
-        typer.Option("--profile", help="Record CPU profiles of the servers with perf and compare them."),
-    ] = False,
-    confidence: Annotated[
-        str, typer.Option(metavar="PERCENT", help="Confidence level of the intervals.")
-    ] = "95%",
-    threads: options.Threads = None,
-    seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Seed of all random choices. [default: random]")
-    ] = None,
-    on_failure: Annotated[
-        Literal["continue", "stop"],
-        typer.Option(
-            help="What to do after a failed trial. Three failed blocks in a row always stop the study."
-        ),
-    ] = "continue",
-    nearest: Annotated[
-        bool,
-        typer.Option(
-            "--nearest",
-            help="Use the nearest available version if a version is not available, and report it.",
-        ),
-    ] = False,
-    into_existing: options.IntoExisting = False,
-    no_aa: options.NoAa = False,
+    design: Design,
+    load: Load,
+    workload: WorkloadOptions,
     evidence: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
             help="Evidence (results) file to write: everything measured, as an SQLite database. "
             "[default: pgdyno-TIME.sqlite]",
-        ),
-    ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="HTML report to write. [default: name of the evidence file with .html]"
         ),
     ] = None,
     resume: Annotated[
@@ -207,9 +199,7 @@ def compare(
             help="Continue the study of this evidence file; --minutes adds time to its budget.",
         ),
     ] = None,
-    force: options.Force = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    output: Output,
     gating: Gating,
 ) -> int:
     """Compare servers: which is faster, by how much, with confidence intervals.
@@ -228,99 +218,88 @@ def compare(
       pgdyno compare 17 18 --workload pgbench -b tpcb-like -b select-only@3 -M prepared
       pgdyno compare --resume pgdyno-20261121-213000.sqlite --minutes 5
     """
-    if minutes is not None and not 0 < minutes <= options.MINUTES_MAX:  # nan is neither
-        raise UsageError(options.minutes_error(minutes))
+    options.require_minutes(minutes)
     gating.check()
-    if html is not None:
-        require_place_of_text(html, force=force)
+    if output.html is not None:
+        require_place_of_text(output.html, force=output.force)
     if resume is not None:
         if arms:
             raise UsageError(f"--resume takes the arms from the evidence file: remove {' '.join(arms)!r}")
         refuse_what_is_not_read(context)
-        return run_and_report(
-            resume, None, more_minutes=minutes, html=html, force=force, json=json, quiet=quiet, gating=gating
-        )
+        return run_and_report(resume, None, more_minutes=minutes, output=output, gating=gating)
     if not arms or len(arms) < 2:
         raise UsageError(
             f"compare requires at least 2 arms, baseline first (got {len(arms or ())}); "
             "for example: pgdyno compare 17 18"
         )
-    refuse_turns_in_one_piece(context, window, transactions, schedule)
+    refuse_turns_in_one_piece(context, design.window, design.transactions, design.schedule)
+    study = study_of(tuple(parse_arms(arms)), clients, minutes, design, load, workload)
+    path = evidence or Path(time.strftime("pgdyno-%Y%m%d-%H%M%S.sqlite"))
+    require_place(path)
+    if not (design.slice_length is design.window is design.warmup is None):
+        require_room_for_a_block(study)
+    if short := shortage(study):
+        say(short)
+    return run_and_report(path, request_of(study), heading=describe(study), output=output, gating=gating)
+
+
+def study_of(
+    arms: tuple[ArmSpec, ...],
+    clients: int | None,
+    minutes: float | None,
+    design: Design,
+    load: Load,
+    workload: WorkloadOptions,
+) -> Study:
+    """Return the study, with sizes that suit this machine where they are not given.
+
+    Raises UsageError, ValidationError.
+    """
+    if design.into_existing and not any(arm.is_dsn for arm in arms):
+        raise UsageError("--into-existing requires a DSN as ARM: remove it, or name a running server")
+    if design.capacity is not None and load.rate is not None:
+        raise UsageError("--capacity and --rate exclude each other: remove one of them")
+    schedule = design.schedule
     machine = options.this_machine()
     if schedule == "duet":
         machine = replace(machine, cores=max(1, machine.cores // 2))
-    specs = tuple(parse_arms(arms))
-    if into_existing and not any(arm.is_dsn for arm in specs):
-        raise UsageError("--into-existing requires a DSN as ARM: remove it, or name a running server")
     n_clients = default_clients(machine) if clients is None else clients
-    workload = parameters_of(
-        which,
-        *(tpcc_data, tpcc_calls, pgbench_data, pgbench_scripts),
-        default_size=lambda kind: DEFAULT_SIZES[kind](machine, n_clients, len(specs)),
-    )
-    slice_s, slice_from = asked_slice(slice_length, schedule, default_slice_s(machine, n_clients))
+    parameters = workload.parameters(lambda kind: DEFAULT_SIZES[kind](machine, n_clients, len(arms)))
+    slice_s, slice_from = asked_slice(design.slice_length, schedule, default_slice_s(machine, n_clients))
     budget_s = 60 * (DEFAULT_MINUTES if minutes is None else minutes)
-    may_stop = stop == "verdict" and schedule in TOGETHER
-    turns = 1 if schedule == "duet" else len(specs)
+    may_stop = design.stop == "verdict" and schedule in TOGETHER
+    turns = 1 if schedule == "duet" else len(arms)
     rhythm = fit_rhythm(budget_s, turns, slice_s, may_stop=may_stop)
-    if capacity is not None:
+    if design.capacity is not None:
         rhythm = replace(rhythm, rounds=min(rhythm.rounds, ROUNDS_AT_CAPACITY))
-    warm_up = asked_warm_up(warmup, rhythm.warmup_s, slice_s)
-    fields = options.driving(
-        workload=workload,
-        clients=n_clients,
-        pacing=pacing,
-        rate=rate,
-        arrivals=arrivals,
-        retries=retries,
-        threads=threads,
-    )
-    if capacity is not None:
-        parse_limit(capacity)
-        if rate is not None:
-            raise UsageError("--capacity and --rate exclude each other: remove one of them")
+    warm_up = asked_warm_up(design.warmup, rhythm.warmup_s, slice_s)
+    fields = dict(load.driving(parameters, n_clients))
     fields |= {
-        "capacity": capacity,
-        "title": title_of([arm.name for arm in specs]),
-        "arms": specs,
-        "schedule": "blocks" if transactions is not None and schedule == "slices" else schedule,
-        "transactions": transactions,
-        "probes": asked_probes(probes, profile=profile),
+        "title": title_of([arm.name for arm in arms]),
+        "arms": arms,
+        "capacity": design.capacity,
+        "schedule": "blocks" if design.transactions is not None and schedule == "slices" else schedule,
+        "transactions": design.transactions,
+        "probes": asked_probes(design.probes, profile=design.profile),
         "slice_s": slice_s,
         "slice_from": slice_from,
         "discard_s": discard_s(slice_s),
         "warmup_s": warm_up.most_s,
         "warmup_min_s": warm_up.least_s,
-        **asked_window(window, rhythm, slice_s, schedule, specs),
+        **asked_window(design.window, rhythm, slice_s, schedule, arms),
         "budget_s": budget_s,
-        "stop": stop,
-        "blocks_max": blocks,
-        "margin": options.parse_percent(margin),
-        "confidence": options.parse_percent(confidence),
-        "seed": secrets.randbelow(2**48) if seed is None else seed,
-        "on_failure": on_failure,
-        "nearest": nearest,
-        "into_existing": into_existing,
-        "aa": not no_aa,
-        "aa_refused_by": "--no-aa" if no_aa else "",
+        "stop": design.stop,
+        "blocks_max": design.blocks,
+        "margin": options.parse_percent(design.margin),
+        "confidence": options.parse_percent(design.confidence),
+        "seed": secrets.randbelow(2**48) if design.seed is None else design.seed,
+        "on_failure": design.on_failure,
+        "nearest": design.nearest,
+        "into_existing": design.into_existing,
+        "aa": not design.no_aa,
+        "aa_refused_by": "--no-aa" if design.no_aa else "",
     }
-    study = Study.model_validate(fields)
-    path = evidence or Path(time.strftime("pgdyno-%Y%m%d-%H%M%S.sqlite"))
-    require_place(path)
-    if not (slice_length is window is warmup is None):
-        require_room_for_a_block(study)
-    if short := shortage(study):
-        say(short)
-    return run_and_report(
-        path,
-        request_of(study),
-        heading=describe(study),
-        html=html,
-        force=force,
-        json=json,
-        quiet=quiet,
-        gating=gating,
-    )
+    return Study.model_validate(fields)
 
 
 ALL_BY_DEFAULT = "default"

@@ -15,7 +15,7 @@ from rich.table import Table
 from pgdyno.analysis.telemetry.percentiles import quantiles_ms
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
-from pgdyno.cli.options import expanded
+from pgdyno.cli.options import Load, expanded
 from pgdyno.cli.workload_options import PgbenchScripts, TpccCalls, Which, parameters_of
 from pgdyno.drive.drive_specification import DRAIN_TIMEOUT_S, drive_specification
 from pgdyno.drive.engine_runs import Run, examine, run_drive
@@ -31,7 +31,7 @@ from pgdyno.server.dsn import Dsn
 from pgdyno.server.remote import Remote
 from pgdyno.server.running import Connection
 from pgdyno.server.version import version_of
-from pgdyno.study.plan import DISCARD_S, Driving, Slice
+from pgdyno.study.plan import DISCARD_S, Slice
 from pgdyno.study.schedule import Role
 from pgdyno.study.sizing import default_clients
 from pgdyno.study.workload_parameters import Pace
@@ -63,11 +63,7 @@ def drive(
     which: Which,
     tpcc_calls: TpccCalls,
     pgbench_scripts: PgbenchScripts,
-    pacing: options.Pacing = "none",
-    rate: options.RatePerS = None,
-    arrivals: options.Arrivals = None,
-    retries: options.Retries = 10,
-    threads: options.Threads = None,
+    load: Load,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -108,17 +104,7 @@ def drive(
         for caveat in (*untested_version(name, version), *examine(workload)):
             say(f"! {caveat.text}")
         n_clients = default_clients(options.this_machine()) if clients is None else clients
-        driving = Driving.model_validate(
-            options.driving(
-                workload=workload,
-                clients=n_clients,
-                pacing=pacing,
-                rate=rate,
-                arrivals=arrivals,
-                retries=retries,
-                threads=threads,
-            )
-        )
+        driving = load.driving(workload, n_clients)
         slices = [Slice(0, Role.WARM_UP, warmup_s, 0)] if warmup_s > 0 else []
         slices.append(Slice(0, Role.MEASURE, window_s, 0))
         specification = drive_specification(

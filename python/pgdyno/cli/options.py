@@ -15,7 +15,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 import psutil
@@ -41,12 +42,7 @@ def expanded(command: Callable[..., int]) -> Callable[..., int]:
     @functools.wraps(command)
     def with_groups(*values: Any, **given: Any) -> int:
         given |= zip((p.name for p in flat), values, strict=False)
-        made = {
-            name: group(
-                **{field.name: given.pop(field.name) for field in fields(group) if field.name in given}
-            )
-            for name, group in groups.items()
-        }
+        made = {name: _made(group, given) for name, group in groups.items()}
         return command(**given, **made)
 
     with_groups.__signature__ = own.replace(parameters=keyword)  # type: ignore[attr-defined]
@@ -55,46 +51,32 @@ def expanded(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def _options(group: Any) -> list[inspect.Parameter]:
+    """Return the parameters of a group; a field that is a group itself gives all of its own."""
     hints = get_type_hints(group, include_extras=True)
-    return [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-        )
+    found = []
+    for field in fields(group):
+        hint = hints[field.name]
+        if is_dataclass(hint):
+            found += _options(hint)
+        else:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            found.append(inspect.Parameter(field.name, kind, default=field.default, annotation=hint))
+    return found
+
+
+def _made(group: Any, given: dict[str, Any]) -> Any:
+    """Return the group with its values, which leave ``given``; absent ones have their defaults."""
+    hints = get_type_hints(group)
+    values = {
+        field.name: _made(hints[field.name], given)
+        if is_dataclass(hints[field.name])
+        else given.pop(field.name)
         for field in fields(group)
-    ]
+        if is_dataclass(hints[field.name]) or field.name in given
+    }
+    return group(**values)
 
 
-Pacing = Annotated[
-    Literal["none", "keying-and-thinking"],
-    typer.Option(help="tpcc: keying and think times of TPC-C terminals, or none."),
-]
-RatePerS = Annotated[
-    float | None,
-    typer.Option(
-        "--rate",
-        metavar="N",
-        help="Open-loop load of N transactions per second per arm, independent of response times. "
-        "[default: closed loop]",
-    ),
-]
-Arrivals = Annotated[
-    Literal["constant", "poisson"] | None,
-    typer.Option(help="Arrival process of --rate. [default: poisson]"),
-]
-Retries = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        help="Maximum number of retries per transaction after a serialization failure or deadlock.",
-    ),
-]
-Threads = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        help="Number of load generator threads. [default: one per two cores, at most one per client]",
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Suppress progress messages.")]
 Force = Annotated[
@@ -140,11 +122,6 @@ SEED_MAX = 2**53 - 1
 """Largest integer that JSON numbers hold exactly."""
 
 
-def minutes_error(minutes: float) -> str:
-    """Return the message for a value of --minutes out of range; it may be nan."""
-    return f"--minutes must be greater than 0 and at most {MINUTES_MAX:.0f} (got {minutes:g})"
-
-
 def this_machine() -> Machine:
     """Return the cores available to this process, and the memory."""
     return Machine(len(psutil.Process().cpu_affinity()), psutil.virtual_memory().total)
@@ -161,26 +138,75 @@ def parse_percent(text: str) -> float:
     return share
 
 
-def driving(
-    *,
-    workload: WorkloadParameters,
-    clients: int,
-    pacing: str,
-    rate: float | None,
-    arrivals: str | None,
-    retries: int,
-    threads: int | None,
-) -> dict[str, object]:
-    """Return the fields of Driving from the options. Raises UsageError, ValidationError."""
-    if rate is None and arrivals is not None:
-        raise UsageError(f"--arrivals {arrivals} requires --rate: add --rate, or remove --arrivals")
-    spread = arrivals or "poisson"
-    fields = {
-        "workload": workload,
-        "clients": clients,
-        "threads": threads,
-        "pacing": pacing,
-        "rate": None if rate is None else Rate.model_validate({"per_s": rate, "arrivals": spread}),
-        "retries_max": retries,
-    }
-    return dict(Driving.model_validate(fields))
+@dataclass(frozen=True)
+class Load:
+    """Options of the load: how clients start transactions."""
+
+    pacing: Annotated[
+        Literal["none", "keying-and-thinking"],
+        typer.Option(help="tpcc: keying and think times of TPC-C terminals, or none."),
+    ] = "none"
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            "--rate",
+            metavar="N",
+            help="Open-loop load of N transactions per second per arm, independent of response times. "
+            "[default: closed loop]",
+        ),
+    ] = None
+    arrivals: Annotated[
+        Literal["constant", "poisson"] | None,
+        typer.Option(help="Arrival process of --rate. [default: poisson]"),
+    ] = None
+    retries: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Maximum number of retries per transaction after a serialization failure or deadlock.",
+        ),
+    ] = 10
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Number of load generator threads. [default: one per two cores, at most one per client]",
+        ),
+    ] = None
+
+    def driving(self, workload: WorkloadParameters, clients: int) -> Driving:
+        """Return how the clients drive an arm. Raises UsageError, ValidationError."""
+        if self.rate is None and self.arrivals is not None:
+            raise UsageError(f"--arrivals {self.arrivals} requires --rate: add --rate, or remove --arrivals")
+        rate = {"per_s": self.rate, "arrivals": self.arrivals or "poisson"}
+        return Driving.model_validate(
+            {
+                "workload": workload,
+                "clients": clients,
+                "threads": self.threads,
+                "pacing": self.pacing,
+                "rate": None if self.rate is None else Rate.model_validate(rate),
+                "retries_max": self.retries,
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Output:
+    """Options of the report of a study."""
+
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="HTML report to write. [default: name of the evidence file with .html]"
+        ),
+    ] = None
+    force: Force = False
+    json: Json = False
+    quiet: Quiet = False
+
+
+def require_minutes(minutes: float | None) -> None:
+    """Raise UsageError for a value of --minutes out of range; it may be nan."""
+    if minutes is not None and not 0 < minutes <= MINUTES_MAX:
+        raise UsageError(f"--minutes must be greater than 0 and at most {MINUTES_MAX:.0f} (got {minutes:g})")

@@ -14,7 +14,7 @@ import typer
 
 from pgdyno.cli import options
 from pgdyno.cli.gate_options import Gating
-from pgdyno.cli.options import expanded
+from pgdyno.cli.options import Output, expanded
 from pgdyno.cli.output_files import require_place, require_place_of_text
 from pgdyno.cli.study import read, size_of, study_path, text_of
 from pgdyno.cli.study_execution import refuse_what_is_not_read, run_and_report
@@ -65,19 +65,11 @@ def run(
         Path | None,
         typer.Option(metavar="FILE", help="Evidence (results) file to write. [default: STUDY-TIME.sqlite]"),
     ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="HTML report to write. [default: name of the evidence file with .html]"
-        ),
-    ] = None,
     resume: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Continue the interrupted study of this evidence file."),
     ] = None,
-    force: options.Force = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    output: Output,
     gating: Gating,
 ) -> int:
     """Run a study file: all cases, with telemetry, next to published results.
@@ -89,11 +81,10 @@ def run(
       pgdyno run moppel-2019-pgbench-11-vs-12 --fit --minutes 10 --nearest
       pgdyno run --resume evidence.sqlite
     """
-    if minutes is not None and not 0 < minutes <= options.MINUTES_MAX:  # nan is neither
-        raise UsageError(options.minutes_error(minutes))
+    options.require_minutes(minutes)
     gating.check()
-    if html is not None:
-        require_place_of_text(html, force=force)
+    if output.html is not None:
+        require_place_of_text(output.html, force=output.force)
     if resume is not None:
         if study is not None or fit:
             raise UsageError(
@@ -105,10 +96,7 @@ def run(
             resume,
             None,
             more_minutes=minutes,
-            html=html,
-            force=force,
-            json=json,
-            quiet=quiet,
+            output=output,
             resumed_by=RESUMED_BY,
             gating=gating,
         )
@@ -139,10 +127,7 @@ def run(
         target,
         request,
         heading=heading,
-        html=html,
-        force=force,
-        json=json,
-        quiet=quiet,
+        output=output,
         resumed_by=RESUMED_BY,
         gating=gating,
     )

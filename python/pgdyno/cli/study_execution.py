@@ -11,6 +11,7 @@ import typer
 from pgdyno.cli.console import say
 from pgdyno.cli.gate_options import NOTHING_ASKED, Gating
 from pgdyno.cli.live_view import LiveView
+from pgdyno.cli.options import Output
 from pgdyno.cli.output_files import require_place_of_text
 from pgdyno.cli.report import print_report, read_report, write_html
 from pgdyno.errors import UsageError
@@ -18,6 +19,9 @@ from pgdyno.interruption import Interruption
 from pgdyno.lab.study_runner import Request, resume_study, start_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import STOPPED_BY, Ending, TrialStatus
+
+OUTPUT = Output()
+"""The HTML report beside the results file, and the verdict on the terminal."""
 
 READ = ("resume", "minutes", "html", "force", "json", "quiet", "fail_if", "summary")
 """Parameters of ``compare`` and ``run`` that a resume reads."""
@@ -44,10 +48,7 @@ def run_and_report(
     heading: str = "",
     resumed_by: str = "pgdyno compare --resume",
     more_minutes: float | None = None,
-    html: Path | None = None,
-    force: bool = False,
-    json: bool = False,
-    quiet: bool = False,
+    output: Output = OUTPUT,
     gating: Gating = NOTHING_ASKED,
 ) -> int:
     """Run a new study, or resume one (``request`` None); then report. Return the exit status.
@@ -55,7 +56,7 @@ def run_and_report(
     ``heading`` announces the study; ``resumed_by`` is the command that resumes it.
     """
 
-    html = html or path.with_suffix(".html")
+    html, force, quiet = output.html or path.with_suffix(".html"), output.force, output.quiet
     require_place_of_text(html, path, force=force)
     gating.check(path)
 
@@ -71,7 +72,7 @@ def run_and_report(
     built = read_report(path)
     write_html(built, html, force=force)
     found = gating.gate(built)
-    print_report(built, "json" if json else "terminal", found)
+    print_report(built, "json" if output.json else "terminal", found)
     if not quiet:
         say(f"evidence {path}   report {html}")
     gating.summarise(built, found, [path, html])

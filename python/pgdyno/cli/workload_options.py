@@ -238,6 +238,22 @@ FIELD_OF_OPTION = {"index": "indexes"}
 Group = TypeVar("Group")
 
 
+@dataclass(frozen=True)
+class WorkloadOptions:
+    """All options of a workload: which one, its data and its transactions."""
+
+    which: Which
+    tpcc_data: TpccData
+    tpcc_calls: TpccCalls
+    pgbench_data: PgbenchData
+    pgbench_scripts: PgbenchScripts
+
+    def parameters(self, default_size: Callable[[Kind], int]) -> WorkloadParameters:
+        """Return the parameters as ``parameters_of`` does."""
+        groups = (self.tpcc_data, self.tpcc_calls, self.pgbench_data, self.pgbench_scripts)
+        return parameters_of(self.which, *groups, default_size=default_size)
+
+
 def parameters_of(
     which: Which, *groups: Any, default_size: Callable[[Kind], int] = lambda _: 1
 ) -> WorkloadParameters:

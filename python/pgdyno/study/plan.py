@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.capacity_search import parse_limit
 from pgdyno.study.cpu_partition import Partition
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.probe_names import DEFAULT_PROBES, ProbeName
@@ -195,6 +196,8 @@ class Study(Driving):
 
     @model_validator(mode="after")
     def _capacity_can_be_sought(self) -> Self:
+        if self.capacity is not None:
+            parse_limit(self.capacity)
         if self.capacity is not None and self.pacing != "none":
             raise ValueError("capacity and pacing exclude each other: a capacity is a rate")
         if self.searches_capacity and self.schedule == "duet":
