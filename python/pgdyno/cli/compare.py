@@ -38,7 +38,7 @@ from pgdyno.study.arm_spec import ArmSpec, parse_arms
 from pgdyno.study.cases import only_case
 from pgdyno.study.plan import Study
 from pgdyno.study.probe_names import DEFAULT_PROBES, ProbeName
-from pgdyno.study.schedule import TOGETHER
+from pgdyno.study.schedule import MARGIN, TOGETHER
 from pgdyno.study.sizing import (
     default_clients,
     default_scale,
@@ -65,7 +65,7 @@ class Design:
             metavar="PERCENT",
             help="Equivalence margin: two servers count as the same if the interval lies within ±PERCENT.",
         ),
-    ] = "2%"
+    ] = f"{MARGIN:.0%}"
     capacity: Annotated[
         str | None,
         typer.Option(

@@ -13,6 +13,7 @@ from pgdyno.estimate import counted
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.checkpoint_windows import likely_timeout_s, rounds_for
 from pgdyno.study.plan import LOOKS_FROM, Study
+from pgdyno.study.schedule import CHECKPOINTS_MAX
 from pgdyno.study.sizing import (
     BLOCK_OVERHEAD_S,
     ROUNDS_OF_A_WINDOW_MAX,
@@ -46,7 +47,6 @@ def warm_up_text(study: Study) -> str:
 
 
 CHECKPOINTS = "checkpoints:"
-CHECKPOINTS_MAX = 1000
 
 
 def parse_slice_s(text: str) -> float:

@@ -15,7 +15,7 @@ from pgdyno.study.capacity_search import parse_limit
 from pgdyno.study.cpu_partition import Partition
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.probe_names import DEFAULT_PROBES, ProbeName
-from pgdyno.study.schedule import Role, Schedule
+from pgdyno.study.schedule import CHECKPOINTS_MAX, CONFIDENCE, MARGIN, Role, Schedule
 from pgdyno.study.sizing import MAX_CLIENTS, ROUNDS_OF_A_WINDOW_MAX, SLICE_S_MAX, SLICE_S_MIN
 from pgdyno.study.tpcc_parameters import TpccParameters
 
@@ -101,7 +101,7 @@ class Study(Driving):
     schedule: Schedule = Schedule.SLICES
     halves: Partition | None = None
     transactions: int | None = Field(default=None, ge=1, le=10**9)
-    checkpoints: int | None = Field(default=None, ge=1, le=1000)
+    checkpoints: int | None = Field(default=None, ge=1, le=CHECKPOINTS_MAX)
     warmup_workload: Workload | None = None
     cache_state: Literal["restored", "cold", "prewarmed"] = "restored"
     probes: tuple[ProbeName, ...] = DEFAULT_PROBES
@@ -116,8 +116,8 @@ class Study(Driving):
     budget_s: float = Field(gt=0)
     stop: Literal["verdict", "budget"] = "verdict"
     blocks_max: int | None = Field(default=None, ge=1)
-    margin: float = Field(default=0.02, gt=0, lt=1)
-    confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    margin: float = Field(default=MARGIN, gt=0, lt=1)
+    confidence: float = Field(default=CONFIDENCE, gt=0.5, lt=1)
     capacity: str | None = None  # a latency limit (capacity_search.py): up to which rate is it kept?
     seed: int = Field(ge=0, lt=2**53)
     on_failure: Literal["continue", "stop"] = "continue"
@@ -132,8 +132,8 @@ class Study(Driving):
     def _slices_have_a_counted_part(self) -> Self:
         if self.discard_s >= self.slice_s:
             raise ValueError(f"discard ({self.discard_s} s) leaves nothing of a slice ({self.slice_s} s)")
-        if self.rounds % 2 and self.is_together:
-            raise ValueError("rounds must be even: each round is followed by its mirror image")
+        if error := self.schedule.rounds_error(self.rounds):
+            raise ValueError(f"rounds {error}")
         return self
 
     @model_validator(mode="after")

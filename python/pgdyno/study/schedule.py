@@ -1,8 +1,17 @@
-"""How a block is laid out, and what its slices are for."""
+"""Layout of a block, the purpose of its slices, and defaults and rules that every study follows."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+
+MARGIN = 0.02
+"""Equivalence margin, as a share, where none is given."""
+
+CONFIDENCE = 0.95
+"""Confidence level of the intervals, where none is given."""
+
+CHECKPOINTS_MAX = 1000
+"""Checkpoint cycles in one window: more than a month at the default checkpoint_timeout is a typing error."""
 
 
 class Schedule(StrEnum):
@@ -17,6 +26,12 @@ class Schedule(StrEnum):
     def is_together(self) -> bool:
         """Whether the servers of all arms are up at the same time, and their trials cut into slices."""
         return self in TOGETHER
+
+    def rounds_error(self, rounds: int) -> str:
+        """Return why a block cannot have so many rounds; empty if it can."""
+        if rounds % 2 and self.is_together:
+            return "must be even: each round is followed by its mirror image"
+        return ""
 
 
 TOGETHER = (Schedule.SLICES, Schedule.DUET)

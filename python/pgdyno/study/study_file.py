@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.probe_names import ProbeName
 from pgdyno.study.published_experiment import Published
+from pgdyno.study.schedule import CHECKPOINTS_MAX, CONFIDENCE, MARGIN
 from pgdyno.study.tpcc_parameters import TpccParameters
 from pgdyno.study.values import (
     Duration,
@@ -101,7 +102,7 @@ class Run(Part):
     checkpoints: int | None = Field(
         default=None,
         ge=1,
-        le=1000,
+        le=CHECKPOINTS_MAX,
         description="Measured by checkpoint cycles instead: so many times the longest checkpoint_timeout.",
     )
     slice_s: Duration | None = Field(
@@ -119,8 +120,10 @@ class Run(Part):
         description="verdict: when every comparison of every case is decided, if that is before the budget "
         "or the repeats end it; budget: not before. [default: verdict; of sequential budget]",
     )
-    margin: float = Field(default=0.02, gt=0, lt=1, description="Equivalence margin, as a share: 0.02 is 2%.")
-    confidence: float = Field(default=0.95, gt=0.5, lt=1, description="Of the intervals.")
+    margin: float = Field(
+        default=MARGIN, gt=0, lt=1, description="Equivalence margin, as a share: 0.02 is 2%."
+    )
+    confidence: float = Field(default=CONFIDENCE, gt=0.5, lt=1, description="Of the intervals.")
     capacity: Limit | None = Field(
         default=None,
         description="A limit of latency, such as p99 < 20ms: the report tells up to which rate each arm "

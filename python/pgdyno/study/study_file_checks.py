@@ -10,7 +10,7 @@ from pgdyno.errors import StudyFileError
 from pgdyno.study.capacity_search import parse_limit
 from pgdyno.study.cases import COMBINATIONS_MAX, PASSWORD, has_password, own_settings_of
 from pgdyno.study.published_experiment import Reference
-from pgdyno.study.schedule import TOGETHER
+from pgdyno.study.schedule import TOGETHER, Schedule
 from pgdyno.study.sizing import SLICE_S
 from pgdyno.study.study_file import PARAMETERS, Drive, StudyFile, excludes, level_names
 from pgdyno.study.toml_lines import Path
@@ -112,8 +112,8 @@ def _also_fixed(file: StudyFile, factor: str) -> Iterator[tuple[str, Path]]:
 
 def _run(file: StudyFile) -> Complaints:
     run = file.run
-    if run.rounds is not None and run.rounds % 2 and run.schedule in TOGETHER:
-        yield StudyFileError(("run", "rounds"), "must be even: each round is followed by its mirror image")
+    if run.rounds is not None and (error := Schedule(run.schedule).rounds_error(run.rounds)):
+        yield StudyFileError(("run", "rounds"), error)
     lengths = {
         "window": run.window_s,
         "transactions": run.transactions,
