@@ -1,7 +1,7 @@
 """Caveats: the closed list of reservations about a trial or a study.
 
-A caveat is stored as a code with parameters. ``caveats.toml`` has the texts. A new code or a new text needs
-no new evidence version; renaming a code or a parameter does.
+A caveat is stored as a code with parameters. ``caveats.toml`` has the texts. A new code or text does not
+change the schema version; renaming a code or a parameter does.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Parameter = str | int | float
 
 
 class Code(StrEnum):
-    """The name under which a caveat is stored."""
+    """Code under which a caveat is stored."""
 
-    # the comparison as such
+    # the comparison
     BUILDS_DIFFER = "builds-differ"
     CLUSTERS_DIFFER = "clusters-differ"
     SEVERAL_THINGS_CHANGED = "several-things-changed"
@@ -30,7 +30,7 @@ class Code(StrEnum):
     SETTINGS_DROPPED = "settings-dropped"
     DEBUG_SERVER = "debug-server"
     DEBUG_ENGINE = "debug-engine"
-    # how it was run
+    # the execution
     SEQUENTIAL = "sequential"
     DUET = "duet"
     SCHEDULE_CHANGED = "schedule-changed"
@@ -43,7 +43,7 @@ class Code(StrEnum):
     SCALE_OF_THE_DATA = "scale-of-the-data"
     OWN_SCRIPTS_NOT_CHECKED = "own-scripts-not-checked"
     INTERRUPTED = "interrupted"
-    # missing data
+    # incomplete data
     FEW_BLOCKS = "few-blocks"
     CHECKS_FAILED_TRIALS_EXCLUDED = "checks-failed-trials-excluded"
     TRIALS_FAILED = "trials-failed"
@@ -112,7 +112,7 @@ class Code(StrEnum):
 
 
 class Severity(StrEnum):
-    """How far a caveat can change what a reader concludes. Listed from the most to the least severe."""
+    """Possible influence of a caveat on a reader's conclusions, listed from most to least severe."""
 
     HIGH = "high"  # the verdict or its meaning
     MEDIUM = "medium"  # the size of an effect or of a level
@@ -121,7 +121,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Wording:
-    """The texts of a caveat, with {parameters} in braces."""
+    """Texts of a caveat, with {parameters} in braces."""
 
     text: str
     remedy: str
@@ -129,7 +129,7 @@ class Wording:
 
     @property
     def parameters(self) -> frozenset[str]:
-        """The names of the parameters in both texts."""
+        """Names of the parameters in both texts."""
         parsed = [*string.Formatter().parse(self.text), *string.Formatter().parse(self.remedy)]
         return frozenset(name for _, name, _, _ in parsed if name)
 
@@ -152,7 +152,7 @@ WORDINGS: Mapping[Code, Wording] = _read_wordings()
 
 @dataclass(frozen=True)
 class Caveat:
-    """One reservation with its parameters. ``trial`` is the ID of the trial it concerns; None: the study.
+    """One reservation with its parameters. ``trial`` is the ID of the affected trial; None for the study.
 
     Raises ValueError unless the parameters are exactly those of the texts.
     """
@@ -165,19 +165,19 @@ class Caveat:
         """Compare the parameters with those of the texts, so that a stored caveat can always be shown."""
         needed, given = WORDINGS[self.code].parameters, frozenset(self.parameters)
         if needed != given:
-            raise ValueError(f"caveat {self.code} takes {sorted(needed)}, not {sorted(given)}")
+            raise ValueError(f"caveat {self.code} requires {sorted(needed)} (got {sorted(given)})")
 
     @property
     def text(self) -> str:
-        """The reservation, in full sentences."""
+        """The reservation in full sentences."""
         return WORDINGS[self.code].text.format(**self.parameters)
 
     @property
     def remedy(self) -> str:
-        """What the reader can do about it."""
+        """The recommended action."""
         return WORDINGS[self.code].remedy.format(**self.parameters)
 
     @property
     def severity(self) -> Severity:
-        """How far it can change what a reader concludes."""
+        """Possible influence on a reader's conclusions."""
         return WORDINGS[self.code].severity

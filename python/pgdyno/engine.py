@@ -1,6 +1,6 @@
-"""The engine as a child process: find it, start it, speak JSON lines with it.
+"""The engine as a child process: locating, starting, and exchanging JSON lines.
 
-The interface is docs/reference/engine-protocol.md. This module knows nothing of workloads or servers.
+The interface is docs/reference/engine-protocol.md. This module is independent of workloads and servers.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ PROGRAM = "pgdyno-engine"
 PGBENCH = "pgdyno-pgbench"
 
 EXIT_TIMEOUT_S = 60.0
-"""How long the engine may take to end after its last event. It drains in-flight transactions under a limit of
-its own (``drive.specification``), which is shorter; the rest is closing connections."""
+"""Maximum time between the engine's last event and its end. Draining in-flight transactions has its own,
+shorter limit (``drive.drive_specification``); the rest is closing connections."""
 
 STOP_TIMEOUT_S = 4.5
-"""How long it may take to end after an order to stop, before it is killed. It gives up what is in flight,
-or takes a load back, within 4 s: then pgdyno itself ends within some 5 s, even if the server is silent."""
+"""Maximum time between a stop command and the end of the engine, before it is killed. Within 4 s it cancels
+in-flight transactions or rolls back a load, so pgdyno ends within about 5 s even if the server hangs."""
 
 ANSWER_TIMEOUT_S = 60.0
-"""How long the engine may take to say what it is: it reads no file and asks no server for it."""
+"""Maximum time of ``pgdyno-engine version``, which reads no file and contacts no server."""
 
 COMPLAINT_BYTES_MAX = 64 << 10
-"""Bytes read from the end of the standard error of the engine; the last line is shown."""
+"""Bytes read from the end of the engine's standard error. The last line is shown."""
 
 Event = dict[str, Any]
 
@@ -46,9 +46,9 @@ REMEDY = "install the wheel of pgdyno again, or, in a checkout, build the engine
 
 
 def find_engine() -> Path:
-    """Return the engine's program: ``PGDYNO_ENGINE``, else the installed one, else the first on the PATH.
+    """Return the engine's program: ``PGDYNO_ENGINE``, else the installed one, else the first in the PATH.
 
-    Raises EngineError if there is no such program.
+    Raises EngineError if no such program exists.
     """
     named = os.environ.get("PGDYNO_ENGINE")
     places = iter([Path(named)]) if named else _places()
@@ -60,7 +60,7 @@ def find_engine() -> Path:
 
 
 def _places() -> Iterator[Path]:
-    """Yield where the engine may be: beside this Python, where a wheel put it, on the PATH."""
+    """Yield possible locations of the engine: beside this Python, installed by a wheel, in the PATH."""
     yield Path(sys.executable).parent / PROGRAM
     yield from _installed()
     if on_path := shutil.which(PROGRAM):
@@ -69,7 +69,7 @@ def _places() -> Iterator[Path]:
 
 def _installed() -> Iterator[Path]:
     """Yield the program that the wheel installed: with ``pip install --user`` it is not beside the Python."""
-    from importlib import metadata  # noqa: PLC0415 - takes 20 ms; mostly the program is beside the Python
+    from importlib import metadata  # noqa: PLC0415 - takes 20 ms, and is rarely needed
 
     with contextlib.suppress(metadata.PackageNotFoundError):
         for file in metadata.files("pgdyno") or ():
@@ -78,7 +78,7 @@ def _installed() -> Iterator[Path]:
 
 
 def find_pgbench() -> Path:
-    """The engine's program that takes pgbench's options: beside the engine."""
+    """Return the program with pgbench's options, beside the engine. Raises EngineError if it is missing."""
     path = find_engine().with_name(PGBENCH)
     if not os.access(path, os.X_OK):
         raise EngineError(f"{PGBENCH} is not at {path}; {REMEDY}")
@@ -86,12 +86,12 @@ def find_pgbench() -> Path:
 
 
 def build_info() -> Event:
-    """The engine: version, profile (release or debug), target, compiler, formats of its datasets."""
+    """Return the engine's version, profile (release or debug), target, compiler and dataset formats."""
     command = [str(find_engine()), "version"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ANSWER_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        raise EngineError(f"{command[0]} did not say its version within {ANSWER_TIMEOUT_S:g} s") from None
+        raise EngineError(f"{command[0]} version timed out after {ANSWER_TIMEOUT_S:g} s") from None
     if done.returncode != 0:
         raise EngineError(f"{PROGRAM} version failed: {in_one_line(done.stderr)}")
     info: Event = json.loads(done.stdout)
@@ -100,7 +100,7 @@ def build_info() -> Event:
 
 @functools.cache
 def dataset_format(workload: str) -> str:
-    """Which format the engine gives a workload's datasets: a digest of all that its load writes."""
+    """Return the engine's dataset format of a workload: a digest of everything that its load writes."""
     try:
         return str(build_info()["dataset_format"][workload])
     except KeyError:
@@ -108,16 +108,16 @@ def dataset_format(workload: str) -> str:
 
 
 class Engine:
-    """One run of the engine. Use as a context manager: it never outlives the block.
+    """One run of the engine. Use as a context manager: the process ends with the block.
 
-    Leaving it lets the engine end in order; on a KeyboardInterrupt it is ended at once.
+    Leaving the block lets the engine end normally; on a KeyboardInterrupt it is killed.
 
-    The child has a session of its own, so that Ctrl-C in the terminal reaches only us and we can end
-    the run in order; and it ends by itself when its standard input closes, should we be killed.
+    The child has its own session, so Ctrl-C in the terminal reaches only pgdyno, which then stops the run. If
+    pgdyno is killed, the engine's standard input closes, and the engine ends.
     """
 
     def __init__(self, command: Literal["drive", "load", "check"], specification: Mapping[str, Any]) -> None:
-        # The file outlives the run and cannot fill up as a pipe would while we read events.
+        # A file cannot fill up as a pipe would while this process reads events.
         self._stderr = tempfile.TemporaryFile(mode="w+", errors="replace")  # noqa: SIM115
         self._killer: threading.Timer | None = None
         self._was_killed = False
@@ -134,13 +134,13 @@ class Engine:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """The process ID."""
         return self._process.pid
 
     def events(self) -> Iterator[Event]:
-        """Yields each event. Raises EngineError with the engine's own words if it ends without a result.
+        """Yield each event. Raises EngineError with the engine's last message if it ends without a result.
 
-        A ``failed`` event is yielded, too: it may carry what was measured. The caller decides.
+        A ``failed`` event is yielded, too, because it may carry measurements. The caller handles it.
         """
         assert self._process.stdout is not None
         last: Event | None = None
@@ -148,28 +148,29 @@ class Engine:
             try:
                 last = json.loads(line)
             except ValueError:
-                last = None  # cut off: it died while it wrote
+                last = None  # truncated: the engine died while writing
                 break
             yield last
         status = self._status()
         if self._was_killed:
             raise EngineError(
-                f"the engine did not end within {STOP_TIMEOUT_S:g} s after the order to stop and was killed"
+                f"the engine did not end within {STOP_TIMEOUT_S:g} s after the stop command and was killed"
             )
         if last is None or last["event"] not in ("result", "failed"):
             raise EngineError(f"the engine ended without a result (status {status}): {self._complaint()}")
 
     def proceed(self) -> None:
-        """Lets the engine pass the barrier at which it waits."""
+        """Let the engine pass the barrier at which it waits."""
         self._send({"do": "continue"})
 
     def measure(self) -> None:
-        """Ends the warm-up: its open slice closes, the rest of it is left out."""
+        """End the warm-up: its open slice closes, and the remaining warm-up is skipped."""
         self._send({"do": "measure"})
 
     def stop(self) -> None:
-        """Asks for a graceful end: in-flight transactions finish and the result is written. An engine that
-        does not end within STOP_TIMEOUT_S is killed.
+        """Request a graceful end: in-flight transactions finish, and the result is written.
+
+        An engine that does not end within STOP_TIMEOUT_S is killed.
         """
         if self._killer is None:
             self._killer = threading.Timer(STOP_TIMEOUT_S, self._kill)
@@ -178,7 +179,7 @@ class Engine:
         self._send({"do": "stop"})
 
     def _kill(self) -> None:
-        """Ends it, from the timer's thread."""
+        """Kill the process, from the timer's thread."""
         if self._process.poll() is None:
             self._was_killed = True
             self._process.kill()
@@ -197,14 +198,14 @@ class Engine:
             self._process.stdin.write(json.dumps(message) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            # It has ended already; what it said last, or its silence, is seen by events().
+            # The engine has ended. events() reports its last message or its silence.
             pass
 
     def _complaint(self) -> str:
         end = self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(0, end - COMPLAINT_BYTES_MAX))
         lines = self._stderr.read().strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "no message"
 
     def __enter__(self) -> Self:
         return self
@@ -215,8 +216,7 @@ class Engine:
         if kind is KeyboardInterrupt:
             self._process.kill()
         try:
-            # Closes its input, which is an order to stop, and reads what it still says, so that it cannot
-            # block.
+            # Closes its input, which stops it, and reads its remaining output, so that it cannot block.
             self._process.communicate(timeout=STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.send_signal(signal.SIGKILL)

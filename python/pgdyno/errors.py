@@ -1,22 +1,22 @@
-"""Every error that pgdyno raises on purpose, as one tree.
+"""The exceptions of pgdyno, as one tree.
 
 ::
 
     PgdynoError                 exit status 1: something failed
     ├── UsageError              exit status 2: the request itself is wrong
     │   ├── StudyFileError      a key of a study file, with its path
-    │   └── EvidenceExistsError evidence would have to be overwritten
+    │   └── EvidenceExistsError a results file would be overwritten
     ├── ServerError             a build or a running server
     │   ├── FetchError          a build could not be fetched or verified
-    │   ├── StartError          a server did not start, or started with other settings than asked
-    │   └── ConnectError        a server was not reachable, refused us, or is too old
-    ├── EngineError             the engine could not be started, or ended badly
-    ├── DiskFullError           a forecast or a write says that the disk cannot hold it
-    ├── DatasetError            a dataset is missing, half-made or not what it should be
-    ├── EvidenceError           an evidence file is damaged, of another version, or in use
-    └── Interrupted             the user asked to stop; what was measured is kept
+    │   ├── StartError          a server did not start, or started with other settings than requested
+    │   └── ConnectError        a server was not reachable, refused the connection, or is too old
+    ├── EngineError             the engine could not be started, or failed
+    ├── DiskFullError           the disk is full, or too small by a forecast
+    ├── DatasetError            a dataset is missing, incomplete or wrong
+    ├── EvidenceError           a results file is damaged, of another version, or in use
+    └── Interrupted             the user asked to stop; measurements are kept
 
-A message says what failed, on what, and what to do about it. Only ``cli`` prints errors and exits.
+A message contains the failure, the offending value, and the remedy. Only ``cli`` prints errors and exits.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from __future__ import annotations
 from pathlib import Path
 
 MESSAGE_CHARS_MAX = 4000
-"""Of an error message: a server may send megabytes as one. A terminal of 80 columns shows 50 lines of it."""
+"""Maximum length of a message: a server may send megabytes. On 80 columns it takes 50 lines."""
 
 
 def shortened(text: str, chars_max: int = MESSAGE_CHARS_MAX) -> str:
-    """Return the beginning of a text that is too long, and how much is left out."""
+    """Return the beginning of a text that is too long, and the number of omitted characters."""
     if len(text) <= chars_max:
         return text
     return f"{text[:chars_max]}… ({len(text) - chars_max:,} more characters)"
 
 
 class PgdynoError(Exception):
-    """The root: something failed. The text is one line, fit to be shown; a long one is shortened."""
+    """Root of the exceptions. The text is one line for the user; a long one is shortened."""
 
     exit_status = 1
 
@@ -50,7 +50,7 @@ class UsageError(PgdynoError):
 
 
 class StudyFileError(UsageError):
-    """What is wrong at one place of a study file. ``path``: the keys and indexes that lead there."""
+    """An error at one place of a study file. ``path`` has the keys and indexes of the place."""
 
     def __init__(self, path: tuple[str | int, ...], message: str) -> None:
         self.path, self.message = path, message
@@ -59,14 +59,14 @@ class StudyFileError(UsageError):
 
 
 class EvidenceExistsError(UsageError):
-    """New evidence was to be written where there is a file: nothing is ever overwritten."""
+    """The path of a new results file exists: pgdyno never overwrites one."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} exists already: name another file, or continue it with --resume {path}")
+        super().__init__(f"{path} exists already: use another name, or continue it with --resume {path}")
 
 
 class ServerError(PgdynoError):
-    """A build or a running server failed us."""
+    """A build or a running server failed."""
 
 
 class FetchError(ServerError):
@@ -74,7 +74,7 @@ class FetchError(ServerError):
 
 
 class StartError(ServerError):
-    """A server did not start, or did not take the settings that were asked for."""
+    """A server did not start, or did not accept the requested settings."""
 
 
 class ConnectError(ServerError):
@@ -86,19 +86,19 @@ class EngineError(PgdynoError):
 
 
 class DiskFullError(PgdynoError):
-    """The disk cannot hold what was asked for."""
+    """The disk has too little free space."""
 
 
 class DatasetError(PgdynoError):
-    """A dataset is missing, half-made, or not of the workload and scale asked for."""
+    """A dataset is missing, incomplete, or of another workload or scale."""
 
 
 class EvidenceError(PgdynoError):
-    """An evidence file is damaged, of another version, or held by another pgdyno."""
+    """A results file is damaged, has another version, or is in use by another pgdyno."""
 
 
 class Interrupted(PgdynoError):
-    """The user asked to stop. What was measured until then is in the evidence.
+    """The user stopped the run. Completed measurements are in the results file.
 
     ``exit_status`` is that of the signal: 130 (SIGINT), 143 (SIGTERM), 129 (SIGHUP).
     """
@@ -109,11 +109,13 @@ class Interrupted(PgdynoError):
 
 
 def in_one_line(error: Exception | str) -> str:
-    """A message of several lines, each thing said once: libpq repeats a server's refusal for every address
-    and every kind of encryption that it tried, a server's log for every client.
+    """Join the lines of a message without duplicates.
+
+    libpq repeats a server's refusal for every address and every kind of encryption, a server log for every
+    client.
     """
-    said: dict[str, str] = {}
+    unique: dict[str, str] = {}
     for part in shortened(str(error)).splitlines():
         for line in " ".join(part.split()).split(" / "):
-            said.setdefault(line.partition("FATAL: ")[2] or line, line)
-    return " / ".join(line for line in said.values() if line and not line.endswith("All failures were:"))
+            unique.setdefault(line.partition("FATAL: ")[2] or line, line)
+    return " / ".join(line for line in unique.values() if line and not line.endswith("All failures were:"))

@@ -1,4 +1,4 @@
-"""A number that reaches a person: interval, unit, n, direction of good, and the digits that it deserves."""
+"""An estimate for presentation: interval, unit, n, the better direction, and its significant digits."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 NO_BREAK = "\u00a0"
-"""Between a number and its unit, and between groups of three digits."""
+"""No-break space between a number and its unit, and between groups of three digits."""
 
 ABSENT = "–"
-"""Shown where there is no number: never a zero, never an empty cell."""
+"""Text for a missing number, instead of a zero or an empty cell."""
 
 _DIGITS_ALONE = 4
 """Significant digits of a number without an interval."""
 
 _DIGITS_OF_HALF_WIDTH = 2
-"""An interval says how far a number can be trusted; digits below its second one are noise."""
+"""Significant digits of the half-width of an interval: further digits of the estimate are noise."""
 
 
 class Better(StrEnum):
-    """Which direction is good."""
+    """The better direction of a metric."""
 
     MORE = "more"
     LESS = "less"
@@ -34,10 +34,10 @@ class Better(StrEnum):
 
 @dataclass(frozen=True)
 class Estimate:
-    """``value`` in ``unit`` from ``n`` observations; ``low`` and ``high`` bound it with ``confidence``.
+    """A value in ``unit`` from ``n`` observations, with a confidence interval from ``low`` to ``high``.
 
-    ``low`` and ``high`` are None together, where n does not allow an interval. For relative effects the
-    unit is ``%`` and the value is (B − A) / A in percent, A the baseline.
+    ``low`` and ``high`` are both None if n is too small for an interval. For relative effects the unit is
+    ``%`` and the value is (B − A) / A in percent, where A is the baseline.
     """
 
     value: float
@@ -49,15 +49,15 @@ class Estimate:
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
-        """An interval has two ends and holds its estimate, but for rounding."""
+        """Check the interval. Raises ValueError unless both ends are given, in ascending order."""
         if (self.low is None) != (self.high is None):
-            raise ValueError("an interval has two ends")
+            raise ValueError("an interval requires both ends")
         if self.low is not None and self.high is not None and not self.low <= self.high:
-            raise ValueError(f"an interval from {self.low} to {self.high} is none")
+            raise ValueError(f"the interval from {self.low} to {self.high} is invalid")
 
     @property
     def decimals(self) -> int:
-        """Digits after the point, for the value and both ends alike; −2: whole hundreds."""
+        """Digits after the decimal point, for the value and both ends; −2 means whole hundreds."""
         if self.low is None or self.high is None or self.high == self.low:
             return decimals_of(self.value, _DIGITS_ALONE)
         half_width = (self.high - self.low) / 2
@@ -72,7 +72,7 @@ class Estimate:
 
     @property
     def interval_text(self) -> str:
-        """``[12 100, 12 600]`` without the unit, with it for percentages; ``–`` without an interval."""
+        """``[12 100, 12 600]`` without the unit except for percentages; ``–`` without an interval."""
         if self.low is None or self.high is None:
             return ABSENT
         ends = (grouped(end, self.decimals) for end in (self.low, self.high))
@@ -80,12 +80,12 @@ class Estimate:
 
     @property
     def signed_text(self) -> str:
-        """``+4.2%``: for effects."""
+        """``+4.2%``, for effects."""
         return signed(self.value, self.decimals, self.unit)
 
     @property
     def signed_interval_text(self) -> str:
-        """``+2.9% to +5.5%``: for effects."""
+        """``+2.9% to +5.5%``, for effects."""
         if self.low is None or self.high is None:
             return ABSENT
         low, high = (signed(end, self.decimals, self.unit) for end in (self.low, self.high))
@@ -93,31 +93,31 @@ class Estimate:
 
 
 def decimals_of(value: float, digits: int) -> int:
-    """How many digits after the point show ``digits`` significant ones: none of a large number, 6 at most."""
+    """Return the digits after the decimal point for ``digits`` significant ones: from 0 to 6."""
     if value == 0 or not math.isfinite(value):
         return 0
     return min(6, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
 
 
 def with_unit(text: str, unit: str) -> str:
-    """``8.2%`` without a space, ``1.5 ms`` with a no-break space, and the bare number without a unit."""
+    """Join a number and a unit: ``8.2%`` without a space, ``1.5 ms`` with a no-break space."""
     return f"{text}{NO_BREAK if unit and unit != '%' else ''}{unit}"
 
 
 def bracketed(low: str, high: str) -> str:
-    """``[2.9, 5.5]``: the interval between two formatted ends."""
+    """Return ``[2.9, 5.5]``, the interval between two formatted ends."""
     return f"[{low}, {high}]"
 
 
 def grouped(value: float, decimals: int) -> str:
-    """``12 345.6`` with no-break spaces, or 12 300 with −2 decimals; a true minus sign; never minus zero."""
+    """Return ``12 345.6`` with no-break spaces, or 12 300 for −2 decimals; with a minus sign, never −0."""
     text = f"{abs(round(value, decimals)):,.{max(0, decimals)}f}".replace(",", NO_BREAK)
     negative = value < 0 and any(digit in text for digit in "123456789")
     return f"−{text}" if negative else text
 
 
 def signed(value: float, decimals: int, unit: str) -> str:
-    """As ``grouped``, with a plus sign where positive."""
+    """Format like ``grouped``, with a plus sign for positive numbers."""
     text = grouped(value, decimals)
     if not text.startswith("−") and any(digit in text for digit in "123456789"):
         text = f"+{text}"
@@ -125,28 +125,28 @@ def signed(value: float, decimals: int, unit: str) -> str:
 
 
 def share_text(share: float) -> str:
-    """``4.2%`` of 0.042: two significant digits."""
+    """Return ``4.2%`` for 0.042: two significant digits."""
     percent = share * 100
     return with_unit(grouped(percent, decimals_of(percent, 2)), "%")
 
 
 def given_percent(share: float) -> str:
-    """``2%`` of 0.02: for a chosen share, with the digits it was given with."""
+    """Return ``2%`` for 0.02: a configured share, with the digits it was given with."""
     return f"{100 * share:.6g}%"
 
 
 def confidence_percent(confidence: float) -> str:
-    """``98.3%`` of 1 − 0.05 / 3, as Holm's correction gives: one decimal, or as many as differ from 100%."""
+    """Return ``98.3%`` for 1 − 0.05 / 3, with more decimals only if needed to show < 100%."""
     percent = 100 * confidence
     decimals = next((n for n in range(1, 6) if round(percent, n) < 100), 6)
     return f"{round(percent, decimals):g}%"
 
 
 def ci_text(confidence: float) -> str:
-    """``95% CI``."""
+    """Return ``95% CI``."""
     return f"{confidence_percent(confidence)} CI"
 
 
 def counted(n: int, noun: str) -> str:
-    """``1 block``, ``2 blocks``, ``12 000 blocks``."""
+    """Return ``1 block``, ``2 blocks``, ``12 000 blocks``."""
     return f"{grouped(n, 0)} {noun}{'' if n == 1 else 's'}"

@@ -1,7 +1,7 @@
-"""Sizes and durations: text to number and back, once, for every module.
+"""Conversion of sizes and durations between text and numbers.
 
-A size is an ``int`` of bytes, a duration a ``float`` of seconds. The units are PostgreSQL's own (``kB`` is
-1024 bytes, see its ``guc.c``), so that a value may be copied between a command line and ``postgresql.conf``.
+A size is an ``int`` of bytes, a duration a ``float`` of seconds. The units are those of PostgreSQL (``kB`` is
+1024 bytes, see its ``guc.c``), so a value can be copied between a command line and ``postgresql.conf``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _QUANTITY = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([
 
 
 def split_quantity(text: str) -> tuple[float, str]:
-    """A number and the unit behind it (empty if none). Raises ValueError when there is no number."""
+    """Return a number and its unit (empty if none). Raises ValueError if the text is not a number."""
     match = _QUANTITY.match(text)
     if match is None:
         raise ValueError(f"not a number with a unit: {text!r}")
@@ -35,13 +35,13 @@ def split_quantity(text: str) -> tuple[float, str]:
 
 
 def parse_size_bytes(text: str) -> int:
-    """``1.5GB`` → 1610612736. A bare number is bytes; units are case-insensitive here. Raises UsageError."""
+    """Convert ``1.5GB`` to bytes, the default unit. Units are case-insensitive. Raises UsageError."""
     units = {unit.lower(): factor for unit, factor in SIZE_UNITS_BYTES.items()}
     return round(_parse(text, units, "B", "size", "B, kB, MB, GB, TB"))
 
 
 def parse_duration_s(text: str, *, bare: str = "s") -> float:
-    """``90s``, ``1.5min``, ``200ms`` → seconds. A bare number is in the unit ``bare``. Raises UsageError."""
+    """Convert ``90s``, ``1.5min``, ``200ms`` to seconds. ``bare``: default unit. Raises UsageError."""
     return _parse(text, DURATION_UNITS_S, bare, "duration", "us, ms, s, min, h, d")
 
 
@@ -50,16 +50,16 @@ def _parse(text: str, units: dict[str, float] | dict[str, int], bare: str, what:
         number, unit = split_quantity(text)
         factor = units[(unit or bare).lower()]
     except (ValueError, KeyError):
-        raise UsageError(f"{text!r} is not a {what}: give a number and one of the units {known}") from None
+        raise UsageError(f"{text!r} is not a {what}: use a number with one of the units {known}") from None
     if number < 0:
-        raise UsageError(f"{text!r} is negative; a {what} is not")
+        raise UsageError(f"{text!r} is negative: a {what} must be at least 0")
     if not math.isfinite(number * factor):
-        raise UsageError(f"{text!r} is too large a {what}")
+        raise UsageError(f"the {what} {text!r} is too large")
     return number * factor
 
 
 def format_size(size_bytes: int) -> str:
-    """For people: three significant digits, ``1.05 GB``; exact multiples come without decimals, ``2 GB``."""
+    """Return a size with three significant digits, ``1.05 GB``, or without decimals, ``2 GB``."""
     sign, rest = ("-", -size_bytes) if size_bytes < 0 else ("", size_bytes)
     unit, factor = max(
         ((u, f) for u, f in SIZE_UNITS_BYTES.items() if f <= max(rest, 1)), key=lambda item: item[1]
@@ -68,7 +68,7 @@ def format_size(size_bytes: int) -> str:
 
 
 def format_setting_size(size_bytes: int) -> str:
-    """For ``postgresql.conf``: an integer and the largest unit that divides it, ``2GB``, ``20971kB``."""
+    """Return a size for ``postgresql.conf``: an integer and its largest unit, ``2GB``, ``20971kB``."""
     for unit in ("TB", "GB", "MB", "kB"):
         if size_bytes and size_bytes % SIZE_UNITS_BYTES[unit] == 0:
             return f"{size_bytes // SIZE_UNITS_BYTES[unit]}{unit}"
@@ -76,7 +76,7 @@ def format_setting_size(size_bytes: int) -> str:
 
 
 def format_duration(duration_s: float) -> str:
-    """For people: ``850 µs``, ``12.3 ms``, ``4.56 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    """Return a duration as text: ``850 µs``, ``12.3 ms``, ``4.56 s``, ``3 min 20 s``, ``2 h 05 min``."""
     if duration_s < 0:
         return f"-{format_duration(-duration_s)}"
     for unit, factor in (("µs", 1e-6), ("ms", 1e-3)):

@@ -46,7 +46,7 @@ def test_an_interrupted_load_leaves_nothing(fresh: Program, server: str, tmp_pat
     running.signal(signal.SIGINT)
     ended = running.ended()
     assert ended.status == 130
-    assert ended.complaints == ["pgdyno: the load was stopped at your request; nothing half-made is left"]
+    assert ended.complaints == ["pgdyno: the load was interrupted; no incomplete data are left"]
     assert fresh.survivors() == []
     assert not [path for path in (fresh.cache / "datasets").iterdir() if path.is_dir()]
     assert not list((fresh.cache / "runs").glob("run-*"))

@@ -119,8 +119,8 @@ FAILURE = {
     "nobody listens to load": (f"load {NOBODY}", "no connection.*refused"),
     "nobody listens to drive": (f"drive {NOBODY}", "no connection.*refused"),
     "nobody listens to check": (f"check {NOBODY}", "no connection.*refused"),
-    "nothing to resume": ("compare --resume nowhere.sqlite", "no evidence file at nowhere.sqlite"),
-    "nothing to report": ("report nowhere.sqlite", "no evidence file at nowhere.sqlite"),
+    "nothing to resume": ("compare --resume nowhere.sqlite", "no results file at nowhere.sqlite"),
+    "nothing to report": ("report nowhere.sqlite", "no results file at nowhere.sqlite"),
 }
 
 
@@ -226,8 +226,8 @@ def of_version(evidence: bytes, version: int) -> bytes:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda _: b"no database" * 1000, "not a database|not an evidence file"),
-        (lambda _: b"", "not an evidence file"),
+        (lambda _: b"no database" * 1000, "not a database|not a results file"),
+        (lambda _: b"", "not a results file"),
         (damaged, "damaged"),
         (lambda evidence: evidence[:6000], "damaged"),
         (lambda evidence: of_version(evidence, 999), "newer pgdyno.*999.*upgrade"),

@@ -277,7 +277,7 @@ def test_new_evidence_is_not_made_where_a_log_of_another_lies(
 
 def test_a_lock_that_is_somebodys_file_is_left_as_it_is(place: Path) -> None:
     (place / "Cargo.lock").write_text(SOMEBODYS)
-    with pytest.raises(EvidenceError, match=r"Cargo\.lock is not a lock of pgdyno"):
+    with pytest.raises(EvidenceError, match=r"Cargo\.lock is not a lock file of pgdyno"):
         write_study(place / "Cargo", MADE)
     assert {path.name: path.read_text() for path in place.iterdir()} == {"Cargo.lock": SOMEBODYS}
 

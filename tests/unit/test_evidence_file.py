@@ -314,7 +314,7 @@ def test_a_second_writer_is_kept_out_and_told_by_whom(tmp_path: Path) -> None:
 def test_evidence_is_never_overwritten(tmp_path: Path) -> None:
     write_study(tmp_path / "e", SMALL)
     before = (tmp_path / "e").read_bytes()
-    with pytest.raises(EvidenceExistsError, match=r"exists already: name another file, or .* --resume"):
+    with pytest.raises(EvidenceExistsError, match=r"exists already: use another name, or .* --resume"):
         Writer.create(tmp_path / "e", study_of(SMALL), arms_of(SMALL))
     assert (tmp_path / "e").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["e"]
@@ -383,16 +383,16 @@ def make_directory(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "complaint"),
     [
-        (make_missing, "no evidence file at .*: check the name"),
-        (make_directory, "no evidence file at .*: check the name"),
-        (make_empty, "not an evidence file of pgdyno: check the name"),
+        (make_missing, "no results file at .*: check the name"),
+        (make_directory, "no results file at .*: check the name"),
+        (make_empty, "not a results file of pgdyno: check the name"),
         (make_text, r"damaged \(file is not a database\): restore it from a copy"),
-        (make_foreign, "not an evidence file of pgdyno: check the name"),
+        (make_foreign, "not a results file of pgdyno: check the name"),
         (make_truncated, "damaged .*: restore it from a copy"),
         (make_scribbled, "damaged .*: restore it from a copy"),
-        (make_lacking, r"damaged \(it lacks the table histogram\): restore it from a copy"),
+        (make_lacking, r"damaged \(the table histogram is missing\): restore it from a copy"),
         (make_newer, "newer pgdyno .*: upgrade pgdyno"),
-        (make_older, r"evidence version 3, this one reads 4\): read it with pgdyno 0\.1"),
+        (make_older, r"schema version 3, this one reads 4\): read it with pgdyno 0\.1"),
         (make_unreleased, "older pgdyno .*: read it with the pgdyno that wrote it"),
     ],
 )
@@ -426,7 +426,7 @@ def test_a_histogram_that_does_not_add_up_is_refused(tmp_path: Path) -> None:
     write_study(tmp_path / "e", SMALL)
     with edited(tmp_path / "e") as connection:
         connection.execute("UPDATE histogram SET n = n + 1")
-    with Evidence(tmp_path / "e") as evidence, pytest.raises(EvidenceError, match="does not add up"):
+    with Evidence(tmp_path / "e") as evidence, pytest.raises(EvidenceError, match="do not add up"):
         evidence.histograms(1, Measure.LATENCY)
 
 
@@ -476,7 +476,7 @@ def test_a_full_disk_is_reported_and_loses_nothing_that_was_written(tmp_path: Pa
         writer.add_slice(trial, SLICE)
         writer._connection.execute("PRAGMA max_page_count = 1")  # grows no further: as a full disk does
         large = Outcome(TrialStatus.OK, 9.0, settings={str(i): os.urandom(40).hex() for i in range(9000)})
-        with pytest.raises(DiskFullError, match="cannot grow"):
+        with pytest.raises(DiskFullError, match="cannot write"):
             writer.finish_trial(trial, large)
     with Evidence(tmp_path / "e") as evidence:
         (read,) = evidence.trials()

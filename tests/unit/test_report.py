@@ -314,7 +314,7 @@ def test_the_command_writes_html_and_prints_nothing_else(tmp_path: Path) -> None
     ("arguments", "error", "message"),
     [
         (["e", "--json", "--csv"], UsageError, "--json and --csv both print"),
-        (["missing"], EvidenceError, "no evidence file"),
+        (["missing"], EvidenceError, "no results file"),
     ],
 )
 def test_the_command_refuses_what_it_cannot_do(

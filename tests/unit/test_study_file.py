@@ -91,7 +91,7 @@ WRONG = {
         '"5min"',
         '"5 minutes"',
         [
-            "x.toml:20: run.warmup: '5 minutes' is not a duration: give a number and one of the units "
+            "x.toml:20: run.warmup: '5 minutes' is not a duration: use a number with one of the units "
             "us, ms, s, min, h, d"
         ],
     ),

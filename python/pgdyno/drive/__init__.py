@@ -1,1 +1,1 @@
-"""Drives servers through the engine: the specification that goes in, the run, what comes out."""
+"""Driving servers through the engine: specification, runs and results."""

@@ -1,4 +1,4 @@
-"""Specification of the engine's ``drive``, for one block of a study or for a single run.
+"""Specification of the engine's ``drive`` command, for a block of a study or a single run.
 
 See docs/reference/engine-protocol.md.
 """
@@ -13,19 +13,19 @@ from typing import Any
 from pgdyno.study.plan import Driving, Slice
 
 CONNECT_TIMEOUT_S = 30.0
-"""Of one client: to connect, to prepare, to measure its round trip. A few connect at a time, so that on a
-busy machine each takes a fraction of a second; half a minute is a fault."""
+"""Maximum time of one client to connect, prepare and measure its round trip. Few clients connect at a time,
+so on a busy machine each takes a fraction of a second; 30 s indicate a fault."""
 
 DRAIN_TIMEOUT_S = 30.0
-"""How long an in-flight transaction may take at the end of a slice. TPC-C's own limits are 5 to 80 s for
-a share of 90 %; a transaction that hangs longer is cancelled and counted as failed."""
+"""Maximum time of an in-flight transaction at the end of a slice. TPC-C's own limits are 5 to 80 s for 90% of
+transactions. Transactions that take longer are canceled and counted as failed."""
 
 INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True)
 class Pinning:
-    """Which cores are whose in a duet: the two halves, and the postmaster's process of each target."""
+    """CPU pinning of a duet: both CPU partitions, and the process ID of each target's postmaster."""
 
     halves: Sequence[Sequence[int]]
     postmaster_pids: Sequence[int]
@@ -41,21 +41,22 @@ def drive_specification(
     interval_s: float = INTERVAL_S,
     pinning: Pinning | None = None,
 ) -> dict[str, Any]:
-    """``targets`` are (name, conninfo); the slices' ``arm`` is an index into them.
+    """Return the specification of a run.
 
-    ``drivings`` has one for each target, where they are not all driven as ``driving`` says; ``discard_s``
-    is the whole run's. ``interval_s``: how often it tells what it has done. ``pinning``: of a duet.
+    ``targets`` are (name, conninfo); ``arm`` of a slice is an index into them. ``drivings`` has one entry per
+    target if they differ. ``discard_s`` is common to the run. ``interval_s`` is the interval of the engine's
+    reports. ``pinning`` is set for a duet. Raises ValueError if the targets differ in ``discard_s``.
     """
     drivings = [driving] * len(targets) if drivings is None else drivings
     if any(one.discard_s != driving.discard_s for one in drivings):
-        raise ValueError("discard_s is the run's, the same for all its targets")
-    common = _of_a_target(driving)
+        raise ValueError("discard_s must be the same for all targets of a run")
+    common = _target_keys(driving)
     if any(one.threads != driving.threads for one in drivings):
-        # A target that leaves them to the engine cannot say so where the run names a number.
+        # A target cannot select the engine's default while the run specifies a number.
         common["threads"] = None
     return {
         "targets": [
-            {"name": name, "conninfo": conninfo, **_different(_of_a_target(own), common), **server}
+            {"name": name, "conninfo": conninfo, **_overrides(_target_keys(own), common), **server}
             for (name, conninfo), own, server in zip(
                 targets, drivings, _servers(pinning, len(targets)), strict=True
             )
@@ -72,8 +73,8 @@ def drive_specification(
     }
 
 
-def _of_a_target(driving: Driving) -> dict[str, Any]:
-    """What may differ between the targets of one run."""
+def _target_keys(driving: Driving) -> dict[str, Any]:
+    """Return the keys that may differ between the targets of a run."""
     return {
         "workload": driving.workload.to_drive(),
         "clients": driving.clients,
@@ -96,7 +97,7 @@ def _servers(pinning: Pinning | None, targets: int) -> list[dict[str, int]]:
 
 
 def _pairs(slices: Sequence[Slice], pinning: Pinning) -> list[dict[str, Any]]:
-    """Those of a round are one slice of both targets."""
+    """Return the slices of a duet: the two slices of each round become one of both targets."""
     found = []
     for (role, _), pair in itertools.groupby(slices, key=lambda piece: (piece.role, piece.round)):
         sides = [(piece.arm, piece.half, piece.duration_s) for piece in pair]
@@ -106,5 +107,5 @@ def _pairs(slices: Sequence[Slice], pinning: Pinning) -> list[dict[str, Any]]:
     return found
 
 
-def _different(own: dict[str, Any], common: dict[str, Any]) -> dict[str, Any]:
+def _overrides(own: dict[str, Any], common: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in own.items() if value != common[key]}

@@ -14,16 +14,16 @@ from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.workload_parameters import WorkloadParameters
 
 Reading = Sequence[float | None]
-"""One number per target, or None where it cannot be read."""
+"""One number per target; None if it cannot be read."""
 
 
 @dataclass
 class Run:
-    """What a run gave. ``result`` is None when nothing was measured.
+    """Events of a run. ``result`` is None if nothing was measured.
 
-    ``readings`` and ``totals`` hold what was read at the barriers ``measure`` and ``end``, when no
-    transaction was in flight: the differences belong together exactly. ``before``: what it was for, where it
-    ended before what is measured began.
+    ``readings`` and ``totals`` were read at the barriers ``measure`` and ``end`` while no transaction was in
+    flight, so their differences cover exactly the same time. ``before`` names the preliminary step in which
+    the run ended, if it ended before the measured part.
     """
 
     epoch_unix_s: float = 0.0
@@ -37,18 +37,18 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """Whether all its slices were carried out."""
+        """Whether the run completed all slices."""
         return self.failure is None and self.result is not None and self.result["stopped"] == "done"
 
     def difference(self, target: int) -> float | None:
-        """What was read of a target between the barriers (server CPU in seconds), if both were passed."""
+        """Return the difference between a target's two readings (server CPU in s), or None."""
         before, after = (self.readings.get(name, [])[target : target + 1] for name in ("measure", "end"))
         if not before or not after or before[0] is None or after[0] is None:
             return None
         return after[0] - before[0]
 
     def transactions(self, target: int) -> int | None:
-        """How many transactions of a target ended between the barriers."""
+        """Return the number of a target's transactions that ended between the barriers."""
         if not {"measure", "end"} <= self.totals.keys():
             return None
         return int(
@@ -64,13 +64,13 @@ def run_drive(
     on_start: Callable[[int], None] = lambda _: None,
     ends_warm_up: Callable[[Event], bool] = lambda _: False,
 ) -> Run:
-    """Carries a specification out (docs/reference/engine-protocol.md).
+    """Run a specification (docs/reference/engine-protocol.md).
 
-    ``read`` is called at each barrier, ``on_start`` with the driver's process id. ``ends_warm_up`` says
-    of each event whether what is left of the warm-up is skipped.
+    ``read`` is called at each barrier, ``on_start`` with the driver's process ID. The remaining warm-up is
+    skipped after the first event for which ``ends_warm_up`` returns true.
 
-    Raises EngineError when the engine ends without a result or finds the specification wrong; a server
-    that fails is no exception but ``Run.failure``.
+    Raises EngineError if the engine ends without a result or rejects the specification. A server failure
+    raises nothing and sets ``Run.failure``.
     """
     run = Run()
     with Engine("drive", specification) as engine, interruption.tell(engine.stop):
@@ -84,7 +84,7 @@ def run_drive(
                 engine.measure()
             on_event(event)
     if run.failure is not None and run.failure["stage"] == "specification":
-        raise EngineError(f"the engine refuses its specification: {run.failure['message']}")
+        raise EngineError(f"the engine rejected the specification: {run.failure['message']}")
     return run
 
 
@@ -108,7 +108,7 @@ def _note(run: Run, event: Event) -> None:
 
 
 OnLoad = Callable[[str, float], None]
-"""Called with the phase (copy, index, analyze, vacuum) and its share done, 0..1."""
+"""Called with the phase (copy, index, analyze, vacuum) and its completed share, 0..1."""
 
 
 def run_load(
@@ -117,10 +117,10 @@ def run_load(
     on_progress: OnLoad,
     on_forecast: Callable[[int], None],
 ) -> Event:
-    """Carries a load out (docs/reference/engine-protocol.md) and returns its ``result``.
+    """Run a load (docs/reference/engine-protocol.md) and return its ``result`` event.
 
-    ``on_forecast`` is called with the bytes that the tables and indexes will take, before a row is sent;
-    an exception from it ends the load. Raises DatasetError with the server's words, Interrupted.
+    ``on_forecast`` is called with the forecast size of tables and indexes in bytes before the first row; an
+    exception from it ends the load. Raises DatasetError with the server's message, or Interrupted.
     """
     last: Event = {}
     with Engine("load", specification) as engine, interruption.tell(engine.stop):
@@ -133,21 +133,22 @@ def run_load(
     if last["event"] == "result":
         return last
     if interruption.requested:
-        raise interruption.interrupted(_words_of_a_stop(last["message"]))
+        raise interruption.interrupted(_interruption_message(last["message"]))
     if last["stage"] == "specification":
-        raise EngineError(f"the engine refuses its specification: {last['message']}")
+        raise EngineError(f"the engine rejected the specification: {last['message']}")
     raise DatasetError(f"the load failed ({last['stage']}): {last['message']}")
 
 
-def _words_of_a_stop(message: str) -> str:
-    """What the engine says after a semicolon it could not take back."""
+def _interruption_message(message: str) -> str:
+    """Return the message of an interrupted load, with objects that the engine could not remove."""
     left = message.partition("; ")[2]
-    return f"the load was stopped at your request; {left or 'nothing half-made is left'}"
+    return f"the load was interrupted; {left or 'no incomplete data are left'}"
 
 
 def examine(parameters: WorkloadParameters) -> list[Caveat]:
-    """Raises UsageError with the line and the caret of pgbench's own message; gives what is to be told of
-    sound ones.
+    """Check pgbench scripts and return their caveats.
+
+    Raises UsageError with the line and the caret of pgbench's own message.
     """
     if not isinstance(parameters, PgbenchParameters):
         return []

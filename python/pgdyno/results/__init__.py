@@ -1,5 +1,5 @@
-"""Everything a study measured, in one SQLite file: ``schema.sql`` says what, ``records`` in which types.
+"""Results file: all measurements of a study in one SQLite file.
 
-``writer`` puts it there while the study runs, ``reader`` takes it out, also while it runs. Nothing here
-computes.
+``schema.sql`` defines the tables, ``records`` the types. ``writer`` fills the file during the study.
+``reader`` reads it, also while the study runs. This package computes nothing.
 """

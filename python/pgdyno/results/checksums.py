@@ -1,7 +1,7 @@
 """Checksums of the tables of a results file: updated on writes, compared when it is opened.
 
 The checksum of a table is the sum of the digests of its rows, modulo 2**64. It does not depend on the order
-of the rows, and a row that is added or changed costs one digest, however long the table is.
+of the rows. Adding or changing a row costs one digest, for any length of the table.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 SCHEMA = "sqlite_schema"
-"""The table of SQLite in which the definitions of all others stand: it has a checksum, too."""
+"""SQLite's table with the definitions of all tables. It has a checksum, too."""
 
 OWN = "checksum"
-"""The table in which the checksums stand: damage of it shows as a checksum that does not match."""
+"""Table of the checksums. Damage to this table appears as a checksum that does not match."""
 
 _DIGEST_BYTES = 8
 _MODULUS = 1 << (8 * _DIGEST_BYTES)
@@ -32,15 +32,16 @@ class Sum(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The column ``digest``."""
+        """Return the value of the column ``digest``."""
         return f"{self.digest:0{2 * _DIGEST_BYTES}x}"
 
 
 def row_digest(row: tuple[object, ...]) -> int:
     """Return the digest of one row: BLAKE2b of 8 bytes over its values in the order of the columns.
 
-    Each value is its type, as SQLite's typeof names it, its length in bytes, and its bytes, with a space
-    between. Integers are decimal text, reals 8 bytes (IEEE 754, little-endian), texts UTF-8.
+    The digest covers for each value: its type as SQLite's typeof names it, its length in bytes, and its
+    bytes, with a space between. Integers are decimal text, reals 8 bytes (IEEE 754, little-endian), texts
+    UTF-8.
     """
     digest = blake2b(digest_size=_DIGEST_BYTES)
     for value in row:
@@ -66,7 +67,7 @@ def _bytes_of(value: object) -> tuple[bytes, bytes]:
 
 
 def sum_of(rows: Iterable[tuple[Any, ...]]) -> Sum:
-    """Return the checksum of these rows, whatever their order."""
+    """Return the checksum of these rows. Their order does not matter."""
     n = digest = 0
     for row in rows:
         n += 1
@@ -75,7 +76,7 @@ def sum_of(rows: Iterable[tuple[Any, ...]]) -> Sum:
 
 
 def seal(connection: sqlite3.Connection) -> None:
-    """Compute every checksum from the rows that are there, and store it: of a file that was just made."""
+    """Compute and store the checksums of all tables in a new file."""
     tables = (SCHEMA, *_tables(connection))
     found = [(table, *_stored(_computed(connection, table))) for table in tables]
     connection.execute(f"DELETE FROM {OWN}")
@@ -85,7 +86,7 @@ def seal(connection: sqlite3.Connection) -> None:
 def damaged_table(connection: sqlite3.Connection) -> str | None:
     """Return the first table whose rows do not match its checksum, or None. Reads the whole file.
 
-    All is read in one transaction, so a writer may be at work.
+    Reads in one transaction, so that another process may write at the same time.
     """
     connection.execute("BEGIN")
     try:
@@ -108,7 +109,7 @@ def damaged_table(connection: sqlite3.Connection) -> str | None:
 def damaged_index(connection: sqlite3.Connection) -> str | None:
     """Return the first table that does not agree with its indexes, or None.
 
-    ``quick_check`` does not compare them, and what is searched by a damaged index is not found.
+    ``quick_check`` does not compare them, and a query that uses a damaged index misses rows.
     """
     indexed = connection.execute("SELECT DISTINCT tbl_name FROM sqlite_schema WHERE type = 'index'")
     for (table,) in indexed.fetchall():
@@ -124,17 +125,17 @@ class Ledger:
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        """Go on from the checksums in the file."""
+        """Start from the checksums in the file."""
         self._connection = connection
         self._sums = _known(connection)
-        self._before: dict[str, Sum] = {}  # of the tables that the transaction has changed so far
+        self._before: dict[str, Sum] = {}  # of the tables changed so far in the transaction
         connection.create_function(_FUNCTION, -1, self._count)
         for table in _tables(connection):
             _add_triggers(connection, table)
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Within it a transaction is carried out: its checksums are stored in it, or forgotten with it."""
+        """Enclose a transaction: keep its changes of the checksums, or undo them if it fails."""
         self._before.clear()
         try:
             yield
@@ -143,7 +144,7 @@ class Ledger:
             raise
 
     def store(self) -> None:
-        """Store the checksums of what the transaction has changed: its last statement before the commit."""
+        """Store the checksums of the changed tables: the last statement before the commit."""
         self._connection.executemany(
             f"UPDATE {OWN} SET rows = ?, digest = ? WHERE name = ?",
             [(*_stored(self._sums[name]), name) for name in self._before],
@@ -174,15 +175,15 @@ def _known(connection: sqlite3.Connection) -> dict[str, Sum]:
 
 
 def _computed(connection: sqlite3.Connection, table: str) -> Sum:
-    # Where the definition of a table begins in the file is not its content.
+    # The page on which a table begins in the file is not part of its content.
     definitions = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
     return sum_of(connection.execute(definitions) if table == SCHEMA else _rows_of(connection, table))
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Whether what was read is wrong, not how it was read: a lock or a failing disk says nothing of the file.
+    """Return whether the error means damaged content, as opposed to a lock or an I/O error.
 
-    Python's own errors, of texts that are not UTF-8, have no code.
+    Python's own errors for texts that are not UTF-8 have no code.
     """
     code = getattr(error, "sqlite_errorcode", None)
     return code is None or code & 0xFF == sqlite3.SQLITE_CORRUPT
@@ -194,7 +195,7 @@ def _tables(connection: sqlite3.Connection) -> list[str]:
 
 
 def _rows_of(connection: sqlite3.Connection, table: str) -> sqlite3.Cursor:
-    # By the table itself: an index may be damaged where it is not.
+    # NOT INDEXED: an index may be damaged although its table is not.
     return connection.execute(f"SELECT * FROM {_quoted(table)} NOT INDEXED")
 
 
@@ -203,7 +204,7 @@ def _stored(one: Sum) -> tuple[int, str]:
 
 
 def _number(digest: str) -> int:
-    """-1, which no rows have, for what is no number: then the checksum is damaged."""
+    """Return the digest as a number, or −1 (no rows have it) if the stored checksum is damaged."""
     try:
         return int(digest, 16)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""The engine's events as records: one to one, nanoseconds to seconds.
+"""Conversion of the engine's events to records, with nanoseconds as seconds.
 
 See docs/reference/engine-protocol.md.
 """
@@ -17,7 +17,7 @@ Event = Mapping[str, Any]
 
 
 def slice_from(event: Event) -> Slice:
-    """Of a ``slice`` event."""
+    """Return the slice of a ``slice`` event."""
     return Slice(
         position=event["slice"],
         role=Role(event["role"]),
@@ -32,7 +32,7 @@ def slice_from(event: Event) -> Slice:
 
 
 def interval_from(event: Event) -> Interval:
-    """Of an ``interval`` event. Where nothing was ok there is no latency, whatever the engine wrote."""
+    """Return the interval of an ``interval`` event. Without ok transactions it has no latencies."""
     kinds = _kinds(event["kinds"])
     latency = event["latency_ns"] if any(counts.ok for counts in kinds.values()) else {}
     return Interval(
@@ -49,7 +49,7 @@ def interval_from(event: Event) -> Interval:
 
 
 def histograms_from(target: Event) -> list[Histogram]:
-    """Of one target of the ``result`` event; empty ones are left out."""
+    """Return the non-empty histograms of one target of the ``result`` event."""
     return [
         Histogram(kind, Measure(measure), pairs_from(pairs))
         for kind, result in target["kinds"].items()
@@ -59,7 +59,7 @@ def histograms_from(target: Event) -> list[Histogram]:
 
 
 def failures_from(target: Event, errors: Iterable[Event] = ()) -> list[Failure]:
-    """Of one target of the ``result`` event, each with the first message of its ``error`` events."""
+    """Return the failures of one target of the ``result`` event, with the first message of each kind."""
     samples: dict[tuple[str, str], str] = {}
     for error in errors:
         samples.setdefault((error["kind"], error["sqlstate"]), error["message"])

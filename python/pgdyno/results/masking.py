@@ -1,6 +1,6 @@
 """Masking of passwords in everything that is written to a results file.
 
-This is the last line, not the first: who holds a connection string masks it too.
+This is the last safeguard: code that handles a connection string masks it, too.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from pgdyno.study.arm_spec import SECRET_WORDS
 
 MASK = "***"
 
-# postgresql://user:secret@host: libpq ends the password at the first @ and lets everything but a slash stand
-# before it; a word that has more of them is masked up to the last.
+# postgresql://user:secret@host: libpq ends the password at the first @ and accepts every character except a
+# slash before it. In a word with several @ everything up to the last one is masked.
 _URI_PASSWORD = re.compile(r"(\bpostgres(?:ql)?://[^\s:/@]*:)[^/@]*(?:@[^\s/@]*)*(@)", re.IGNORECASE)
 # password=secret, password = 'se\'cret', password=se\ cret, PGPASSWORD=secret; also as a URI's parameter.
 _KEY_PASSWORD = re.compile(
     rf"((?<![A-Za-z_])(?:PG)?(?:{'|'.join(SECRET_WORDS)})\s*=\s*)('(?:[^'\\]|\\.)*'|(?:[^\s&\\]|\\.)+)",
     re.IGNORECASE | re.DOTALL,
 )
-# A URI's words may be percent-encoded, too.
+# The keywords of a URI may be percent-encoded, too.
 _PARAMETER = re.compile(r"([?&])([^=&\s]*%[^=&\s]*)=([^&\s]*)")
 
 
 def mask_passwords(text: str) -> str:
-    """The text with every password of a connection string or URI in it replaced by ``***``."""
+    """Return the text with ``***`` in place of every password in a connection string or URI."""
     text = _URI_PASSWORD.sub(rf"\g<1>{MASK}\g<2>", text)
     return _PARAMETER.sub(_without_secret, _KEY_PASSWORD.sub(rf"\g<1>{MASK}", text))
 
@@ -38,7 +38,10 @@ def _without_secret(parameter: re.Match[str]) -> str:
 
 
 def masked_json(value: Any) -> str:
-    """One line of JSON, its texts masked. Raises TypeError for what JSON cannot hold, ValueError for NaN."""
+    """Return one line of JSON with masked strings.
+
+    Raises TypeError for values that JSON cannot represent, and ValueError for NaN.
+    """
     return json.dumps(_masked(value), allow_nan=False, ensure_ascii=False)
 
 

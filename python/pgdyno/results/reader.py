@@ -48,16 +48,16 @@ OF_CASE = "WHERE trial IN (SELECT trial FROM trial WHERE case_id = ?)"
 
 
 class Evidence:
-    """An open evidence file. Raises EvidenceError for what is not one, is damaged or of another version."""
+    """An open results file. Raises EvidenceError if it is damaged, has another version or is another file."""
 
     def __init__(self, path: Path, *, verify: bool = True) -> None:
-        """Open and check. ``verify``: also the checksums, for which the whole file is read."""
+        """Open and check the file. ``verify``: also compare the checksums, which reads the whole file."""
         self.path = path
         self._connection = results_file.open_for_reading(path, verify=verify)
         self._connection.row_factory = sqlite3.Row
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -67,12 +67,12 @@ class Evidence:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close, whatever happened."""
+        """Close, also after an exception."""
         self.close()
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Within it all methods see the file at one moment: a report of a running study fits together."""
+        """Read within the block from one snapshot, so that the report of a running study is consistent."""
         with results_file.translated(self.path):
             self._connection.execute("BEGIN")
             try:
@@ -81,25 +81,25 @@ class Evidence:
                 self._connection.execute("COMMIT")
 
     def cases(self) -> list[int]:
-        """The numbers of its cases: 0, 1, … Those of hidden A/A blocks are not among them."""
+        """Return the numbers of the cases: 0, 1, … Cases of hidden A/A blocks are excluded."""
         rows = self._rows("SELECT case_id FROM study_case WHERE aa_of IS NULL ORDER BY case_id")
         return [row["case_id"] for row in rows]
 
     def aa_cases(self) -> dict[int, int]:
-        """The numbers under which hidden A/A blocks are kept, each with the case whose arm they double.
+        """Return the case numbers of hidden A/A blocks, each with the case whose arm they duplicate.
 
-        With them every method gives what it gives of a case: arm 1 is the twin of arm 0.
+        Every method accepts these numbers. Arm 1 is the duplicate of arm 0.
         """
         rows = self._rows("SELECT case_id, aa_of FROM study_case WHERE aa_of IS NOT NULL ORDER BY case_id")
         return {row["case_id"]: row["aa_of"] for row in rows}
 
     def study(self, case: int = 0) -> StudyRecord:
-        """The study, seen from one of its cases."""
+        """Return the study with the values of one of its cases."""
         rows = self._rows("SELECT * FROM study, study_case WHERE case_id = ?", case)
         if len(rows) != 1:
-            raise EvidenceError(f"{self.path} has no study in it: restore it from a copy")
+            raise EvidenceError(f"{self.path} contains no study: restore it from a copy")
         row = rows[0]
-        with self._understood():
+        with self._validated():
             return StudyRecord(
                 title=row["title"],
                 created_unix_s=row["created_unix_s"],
@@ -123,8 +123,8 @@ class Evidence:
             )
 
     def arms(self, case: int = 0) -> list[Arm]:
-        """The arms of a case, the baseline first."""
-        with self._understood():
+        """Return the arms of a case, the baseline first."""
+        with self._validated():
             return [
                 Arm(
                     arm=row["arm"],
@@ -141,8 +141,8 @@ class Evidence:
             ]
 
     def blocks(self, case: int = 0) -> list[Block]:
-        """The blocks of a case that were begun, in the order of the plan."""
-        with self._understood():
+        """Return the blocks of a case that have started, in the order of the plan."""
+        with self._validated():
             return [
                 Block(
                     block=row["block"],
@@ -157,9 +157,12 @@ class Evidence:
             ]
 
     def trials(self, case: int = 0, *, all_attempts: bool = False) -> list[Trial]:
-        """Of a case the last attempt of every block and arm, or all attempts; by block, arm and attempt."""
+        """Return the trials of a case, sorted by block, arm and attempt.
+
+        Without ``all_attempts``, only the last attempt of each block and arm is returned.
+        """
         slices, failures, checks = self._slices(case), self._failures(case), self._checks(case)
-        with self._understood():
+        with self._validated():
             every = [
                 Trial(
                     trial=row["trial"],
@@ -196,9 +199,9 @@ class Evidence:
         return list({(trial.block, trial.arm): trial for trial in every}.values())
 
     def intervals(self, trial: int) -> list[Interval]:
-        """What the driver streamed, in order of time."""
+        """Return the intervals that the driver streamed, sorted by time."""
         kinds = self._counts("interval_count", "from_s", "WHERE trial = ?", trial)
-        with self._understood():
+        with self._validated():
             return [
                 Interval(
                     position=row["position"],
@@ -215,17 +218,17 @@ class Evidence:
             ]
 
     def executed(self, trial: int) -> Executed:
-        """How many transactions in each interval, all kinds together, in order of time."""
+        """Return the number of transactions of all kinds in each interval, sorted by time."""
         query = (
             "SELECT role = 'measure', from_s, to_s, executed FROM interval WHERE trial = ? ORDER BY from_s"
         )
-        with self._understood(), self._tuples(query, trial) as rows:
+        with self._validated(), self._tuples(query, trial) as rows:
             numbers = np.fromiter(chain.from_iterable(rows), dtype=np.float64)
         measured, from_s, to_s, n = numbers.reshape(-1, 4).T
         return Executed(measured > 0, from_s, to_s, n)
 
     def histograms(self, trial: int, measure: Measure) -> list[Histogram]:
-        """One per kind of transaction."""
+        """Return one histogram per kind of transaction."""
         query = "SELECT kind, n, pairs FROM histogram WHERE trial = ? AND measure = ? ORDER BY kind"
         return [
             Histogram(row["kind"], measure, unpack_pairs(row["pairs"], row["n"]))
@@ -233,20 +236,20 @@ class Evidence:
         ]
 
     def tally(self, trial: int) -> Mapping[str, Any] | None:
-        """The workload's own counters."""
+        """Return the counters of the workload, or None."""
         blobs = [row["tally"] for row in self._rows("SELECT tally FROM trial WHERE trial = ?", trial)]
         return unpack_json(blobs[0]) if blobs and blobs[0] is not None else None
 
     def server_log(self, trial: int) -> str:
-        """The server's log over the trial; empty where none was kept."""
+        """Return the server log of the trial; empty if none was stored."""
         return "".join(
             unpack_text(row["text"]) for row in self._rows("SELECT text FROM log WHERE trial = ?", trial)
         )
 
     def readings(self, trial: int) -> list[Reading]:
-        """What its probes read, by probe; of each first the beginning, then the end."""
+        """Return the readings of the probes, sorted by probe and time."""
         query = "SELECT * FROM reading WHERE trial = ? ORDER BY probe, at_s"
-        with self._understood():
+        with self._validated():
             return [
                 Reading(
                     probe=row["probe"],
@@ -261,11 +264,11 @@ class Evidence:
             ]
 
     def series(self, trial: int) -> dict[str, Series]:
-        """What was sampled, by probe."""
+        """Return the sampled series by probe."""
         query = "SELECT probe, columns, points FROM series WHERE trial = ? ORDER BY probe, from_s"
         with self._tuples(query, trial) as found:
             rows = list(found)
-        with self._understood():
+        with self._validated():
             columns = {text: self._json(text) for text in dict.fromkeys(text for _, text, _ in rows)}
             chunks = [
                 (probe, columns[text], unpack_points([points for *_, points in group], len(columns[text])))
@@ -277,8 +280,8 @@ class Evidence:
             }
 
     def caveats(self, case: int = 0) -> list[Caveat]:
-        """The stored caveats of a case. The analysis adds those that follow from the evidence."""
-        with self._understood():
+        """Return the stored caveats of a case. The analysis adds the caveats that it computes."""
+        with self._validated():
             return [
                 Caveat(Code(row["code"]), self._json(row["parameters"]), row["trial"])
                 for row in self._rows("SELECT * FROM caveat WHERE case_id = ? ORDER BY caveat", case)
@@ -287,7 +290,7 @@ class Evidence:
     def _slices(self, case: int) -> dict[int, list[Slice]]:
         kinds = self._counts("slice_count", "position", OF_CASE, case)
         rows = self._rows(f"SELECT * FROM slice {OF_CASE} ORDER BY trial, position", case)
-        with self._understood():
+        with self._validated():
             return {
                 trial: [
                     Slice(
@@ -334,7 +337,7 @@ class Evidence:
 
     @contextmanager
     def _tuples(self, query: str, *values: object) -> Iterator[Iterator[tuple[Any, ...]]]:
-        """Where there are many rows: one after the other, their columns by place."""
+        """Yield the rows of a large result one by one, as tuples."""
         with results_file.translated(self.path):
             cursor = self._connection.cursor()
             cursor.row_factory = None
@@ -345,11 +348,11 @@ class Evidence:
             return self._connection.execute(query, values).fetchall()
 
     def _json(self, text: str) -> Any:
-        with self._understood():
+        with self._validated():
             return json.loads(text)
 
     @contextmanager
-    def _understood(self) -> Iterator[None]:
+    def _validated(self) -> Iterator[None]:
         try:
             yield
         except (ValueError, TypeError, KeyError, IndexError) as error:
@@ -359,7 +362,7 @@ class Evidence:
 
 
 def joined(probe: str, chunks: Sequence[tuple[Sequence[str], Points]]) -> Series:
-    """Chunks one behind the other. A column that only some of them have is NaN in the others."""
+    """Concatenate chunks. A column that a chunk does not have is NaN there."""
     columns = list(dict.fromkeys(name for names, _ in chunks for name in names))
     if len(chunks) == 1:
         return Series(probe, columns, chunks[0][1])

@@ -1,6 +1,6 @@
-"""Records of a results file as typed values: one per table of ``schema.sql``, which has the units.
+"""Typed records of a results file: one per table of ``schema.sql``, which defines the units.
 
-Instants of slices and intervals are seconds since the trial's epoch (the start of the driver's run).
+Times of slices and intervals are seconds since the trial's epoch (the start of the driver's run).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pgdyno.study.schedule import Role
 
 Json = Mapping[str, Any]
 Pairs = npt.NDArray[np.uint64]
-"""Shape (n, 2): value in ns, how many; ascending in the value."""
+"""Shape (n, 2): value in ns, count; ascending in the value."""
 Points = npt.NDArray[np.float64]
 """Shape (samples, columns)."""
 
 
 class BlockStatus(StrEnum):
-    """What became of a block. It is done when every arm had its trial, whatever became of the trials."""
+    """Status of a block. It is done when every arm has had its trial, with any status."""
 
     RUNNING = "running"
     DONE = "done"
@@ -35,21 +35,21 @@ class BlockStatus(StrEnum):
 
 
 class TrialStatus(StrEnum):
-    """What became of a trial."""
+    """Status of a trial."""
 
     RUNNING = "running"
     OK = "ok"
-    EXCLUDED = "excluded"  # it ran, but a check failed
-    FAILED = "failed"  # it did not run to its end
-    INTERRUPTED = "interrupted"  # by the user or by a kill: to be repeated
+    EXCLUDED = "excluded"  # ran, but a check failed
+    FAILED = "failed"  # did not run to its end
+    INTERRUPTED = "interrupted"  # stopped by the user or by a kill: to be repeated
 
 
 STOPPED_BY = "stopped_by"
-"""In what a trial keeps of its driver: the arm because of which it did not finish, where that was another."""
+"""Key in a trial's ``driver``: the other arm whose failure ended the trial."""
 
 
 class Ending(StrEnum):
-    """Why a study ended."""
+    """Reason why a study ended."""
 
     VERDICT = "verdict"
     BUDGET = "budget"
@@ -59,7 +59,7 @@ class Ending(StrEnum):
 
 
 class Measure(StrEnum):
-    """latency = done − intended, service = done − sent, lag = sent − intended."""
+    """Measured duration: latency = done − intended, service = done − sent, lag = sent − intended."""
 
     LATENCY = "latency"
     SERVICE = "service"
@@ -71,14 +71,14 @@ NOT_ASKED_FOR = "it was not asked for"
 
 @dataclass(frozen=True)
 class StudyRecord:
-    """The row of ``study``, seen from one of its cases, whose ``plan`` this is.
+    """The row of ``study`` with the values of one of its cases, to which ``plan`` belongs.
 
-    ``case`` is that case's name, empty where there is just one; ``levels`` its factors' levels. ``file`` and
-    ``changes`` are of a study file: its text, and what was fitted to this machine; ``published`` its tables
-    of the source, as ``study.published`` reads them. ``arm_levels``: of each arm, its levels of the factors
-    compared. ``why_no_aa``: why the case has no A/A blocks, empty where it has; ``aa_before``: log ratios of
-    A/A blocks of earlier studies under its load. ``aa_of``, ``aa_arm``: of hidden A/A blocks, the case and
-    the arm that they double.
+    ``case`` is the name of the case, empty for a single case. ``levels`` are the levels of its factors.
+    ``file`` is the text of the study file, and ``changes`` lists the values fitted to this machine.
+    ``published`` has the tables of the source, as ``study.published`` reads them. ``arm_levels`` has each
+    arm's levels of the compared factors. ``why_no_aa`` is the reason for missing A/A blocks, else empty.
+    ``aa_before`` are log ratios of A/A blocks of earlier studies with the same load. ``aa_of`` and
+    ``aa_arm`` are set for hidden A/A blocks: the case and the arm that they duplicate.
     """
 
     title: str
@@ -103,7 +103,7 @@ class StudyRecord:
 
 
 class Kept(StrEnum):
-    """Whether a promise is kept."""
+    """Degree to which a guarantee is kept."""
 
     YES = "yes"
     PARTLY = "partly"
@@ -113,7 +113,7 @@ class Kept(StrEnum):
 
 @dataclass(frozen=True)
 class Badge:
-    """One promise of an arm's settings, and where it is not wholly kept, why."""
+    """One guarantee of an arm's settings, with the reason if it is not fully kept."""
 
     name: str
     kept: Kept
@@ -122,7 +122,7 @@ class Badge:
 
 @dataclass(frozen=True)
 class Arm:
-    """One thing compared. Index 0 is the baseline."""
+    """One thing compared. Arm 0 is the baseline."""
 
     arm: int
     name: str
@@ -159,7 +159,7 @@ class Counts:
     retried: int = 0
 
     def __add__(self, other: Counts) -> Counts:
-        """Both together."""
+        """Return the sum of both."""
         return Counts(
             self.ok + other.ok,
             self.rolled_back + other.rolled_back,
@@ -170,18 +170,18 @@ class Counts:
 
     @property
     def all(self) -> int:
-        """How many transactions."""
+        """The number of transactions."""
         return self.ok + self.rolled_back + self.failed + self.skipped
 
     @property
     def executed(self) -> int:
-        """How many the server carried out to their designed end."""
+        """The number of transactions that ended as designed: committed or rolled back intentionally."""
         return self.ok + self.rolled_back
 
 
 @dataclass(frozen=True)
 class Slice:
-    """A second or so of one arm; ``kinds`` counts those that ended in counted_from_s .. closed_s."""
+    """A short turn of one arm. ``kinds`` counts the transactions that ended in counted_from_s .. closed_s."""
 
     position: int
     role: Role
@@ -195,18 +195,18 @@ class Slice:
 
     @property
     def counted_s(self) -> float:
-        """The time in which the counted transactions ended; 0 of a slice stopped before it counted."""
+        """The time in which counted transactions ended; 0 if the slice was stopped before it counted."""
         return max(0.0, self.closed_s - self.counted_from_s)
 
     @property
     def driver_cpu_s(self) -> float:
-        """User and system together."""
+        """User and system CPU time."""
         return self.driver_cpu_user_s + self.driver_cpu_system_s
 
 
 @dataclass(frozen=True)
 class Interval:
-    """What the driver streams inside a slice; latencies of the ok transactions, None where there was none."""
+    """Counts of a part of a slice, and latencies of its ok transactions (None without any)."""
 
     position: int
     role: Role
@@ -220,9 +220,9 @@ class Interval:
 
 
 class Executed(NamedTuple):
-    """Of a trial's intervals what is drawn of them, column by column: an hour has thousands.
+    """Intervals of a trial as columns, for charts: an hour has thousands.
 
-    ``measured``: not warm-up. ``n`` counts the transactions carried out to their designed end.
+    ``measured`` is false during warm-up. ``n`` counts the transactions that ended as designed.
     """
 
     measured: npt.NDArray[np.bool_]
@@ -233,7 +233,7 @@ class Executed(NamedTuple):
 
 @dataclass(frozen=True)
 class Failure:
-    """Failed transactions of one kind and SQLSTATE ("connection" for a lost one), with one message."""
+    """Failed transactions of one kind and SQLSTATE (``connection`` for a lost one), with one message."""
 
     kind: str
     sqlstate: str
@@ -243,7 +243,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Durations of the ok transactions of one kind. See Pairs."""
+    """Durations of the ok transactions of one kind. See ``Pairs``."""
 
     kind: str
     measure: Measure
@@ -251,13 +251,13 @@ class Histogram:
 
     @property
     def n(self) -> int:
-        """How many durations."""
+        """The number of durations."""
         return int(self.pairs[:, 1].sum())
 
 
 @dataclass(frozen=True)
 class Check:
-    """Did the workload do its work? ``statistic`` and ``p_value`` where the check is a statistical test."""
+    """Result of one check of a trial. Statistical tests have ``statistic`` and ``p_value``."""
 
     name: str
     passed: bool
@@ -273,11 +273,11 @@ def with_log_error(reason: str, log_error: str) -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is known of a trial at its end, beside its slices: written in one transaction.
+    """Results of a trial apart from its slices, written in one transaction.
 
-    ``log_error`` is the first severe message of the server's log, where it explains the ``reason``.
-    ``transactions`` are those executed between the two readings of ``server_cpu_s``, which is None for a
-    server whose CPU cannot be read.
+    ``log_error`` is the first severe message of the server's log, if it explains the ``reason``.
+    ``transactions`` are those executed between the two readings of ``server_cpu_s``. ``server_cpu_s`` is
+    None if the CPU time of the server cannot be read.
     """
 
     status: TrialStatus
@@ -305,7 +305,7 @@ class Outcome:
 
 
 class Moment(StrEnum):
-    """When a probe read: at the barriers around the measured part, and once more after a VACUUM."""
+    """Time of a reading: the barriers before and after the measured part, and after a VACUUM."""
 
     BEGIN = "begin"
     END = "end"
@@ -314,7 +314,7 @@ class Moment(StrEnum):
 
 @dataclass(frozen=True)
 class Reading:
-    """What one probe read at one moment: raw counters, or the reason why there are none."""
+    """Raw counters that one probe read at one moment, or the reason why they are missing."""
 
     probe: str
     moment: Moment
@@ -327,9 +327,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class Series:
-    """What was sampled of one probe: ``points`` has shape (n, len(columns)), ascending in ``at_s``.
+    """Samples of one probe: ``points`` has shape (n, len(columns)), ascending in ``at_s``.
 
-    The first two columns are ``at_s`` (seconds since the trial's epoch) and ``late_s``; NaN: not there.
+    The first two columns are ``at_s`` (seconds since the trial's epoch) and ``late_s``. NaN marks missing
+    values.
     """
 
     probe: str
@@ -338,11 +339,11 @@ class Series:
 
     @cached_property
     def step_s(self) -> float:
-        """The time from one sample to the next, usually."""
+        """Median time between samples; 1 if there are fewer than two."""
         return float(np.median(np.diff(self.points[:, 0]))) if len(self.points) > 1 else 1.0
 
     def column(self, name: str) -> npt.NDArray[np.float64]:
-        """One of them, all NaN where there is none of that name."""
+        """Return a column; all NaN if the series does not have it."""
         if name not in self.columns:
             return np.full(len(self.points), np.nan)
         return self.points[:, list(self.columns).index(name)]
@@ -350,7 +351,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Trial:
-    """One arm's part of a block, as the reader gives it. Histograms and log, being large, are read apart."""
+    """One arm's part of a block, as read. Histograms and log are large and read separately."""
 
     trial: int
     block: int
@@ -384,10 +385,10 @@ class Trial:
 
     @property
     def measured(self) -> list[Slice]:
-        """Its measured slices, in order."""
+        """The measured slices, in order."""
         return [piece for piece in self.slices if piece.role is Role.MEASURE]
 
     @property
     def driver_cpu_s(self) -> float:
-        """The driver's CPU over the measured slices."""
+        """CPU time of the driver in the measured slices."""
         return sum(piece.driver_cpu_s for piece in self.measured)

@@ -1,7 +1,7 @@
-"""The results file as a file: creation, opening with checks, one writer, refusal with a reason.
+"""The results file: creation, opening with checks, the lock of the writer, and error messages.
 
-SQLite's own locks are per transaction and cannot say "a study is running"; and opening the database a second
-time just to lock it would drop SQLite's locks when closed (POSIX). Hence a file of its own, ``NAME.lock``.
+SQLite's locks last for a transaction and cannot represent a running study. Opening the database a second
+time only for a lock would drop SQLite's locks on close (POSIX). Hence a separate file, ``NAME.lock``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pgdyno.errors import DiskFullError, EvidenceError
 from pgdyno.results import checksums
 
 REAL_MAX = 1e12
-"""Of seconds, which most of them are: 30 000 years. Their squares and products stay far below infinity."""
+"""Limit of reals, which are mostly seconds: 30 000 years. Squares and products stay far below infinity."""
 
 INTEGER_MAX = 2**53
-"""Whole numbers are exact as floating-point ones up to here: as nanoseconds 104 days."""
+"""Limit of integers: larger ones are not exact as floating-point numbers. As nanoseconds, 104 days."""
 
 REAL_MIN = 1e-30
-"""What is smaller and not zero is no time that anybody took; ratios to it would have no finite logarithm."""
+"""Minimum of times greater than 0: ratios to smaller ones would have no finite logarithm."""
 
 _ANY_SIGN = frozenset({"seed"})
 _NOT_NEGATIVE = (
@@ -41,7 +41,7 @@ _NOT_NEGATIVE = (
 
 
 def column_out_of_range(connection: sqlite3.Connection) -> str | None:
-    """Return the first ``table.column`` that holds an impossible number, or None."""
+    """Return the first ``table.column`` with a number out of range, or None."""
     tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid")
     for (table,) in tables.fetchall():
         ranges = dict(_ranges(connection, table))
@@ -66,14 +66,14 @@ def _ranges(connection: sqlite3.Connection, table: str) -> Iterator[tuple[str, s
 
 
 _OWN_BYTES_MAX = 64
-"""More than the digits of any process id."""
+"""Limit of a lock file's content: more than the digits of any process id."""
 
 
 class WriterLock:
-    """Held from the constructor to ``release``, or to the death of the process, however it dies."""
+    """Lock of the writer, held until ``release`` or until the process ends in any way."""
 
     def __init__(self, evidence: Path) -> None:
-        """Take the lock of this evidence file, or raise EvidenceError with the holder's process id."""
+        """Take the lock of a results file. Raises EvidenceError with the process id of the holder."""
         self._path = evidence.with_name(evidence.name + ".lock")
         self._descriptor = self._take()
         os.ftruncate(self._descriptor, 0)
@@ -85,7 +85,7 @@ class WriterLock:
                 descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
             except OSError as error:
                 raise EvidenceError(
-                    f"cannot write beside the evidence: {error.strerror}: {self._path}"
+                    f"cannot write the lock file of the results file: {error.strerror}: {self._path}"
                 ) from error
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -94,21 +94,21 @@ class WriterLock:
                 os.close(descriptor)
                 raise EvidenceError(
                     f"{self._path.with_suffix('')} is being written by another pgdyno (process {holder}): "
-                    "wait for it, or name another file"
+                    "wait for it, or choose another file name"
                 ) from error
             if self._is_current(descriptor):
-                self._refuse_a_foreign_file(descriptor)
+                self._check_is_lock_file(descriptor)
                 return descriptor
-            # The former holder removed the file between our open and our lock: ours has no name any more.
+            # The former holder removed the file between open and flock, so this lock has no name.
             os.close(descriptor)
 
-    def _refuse_a_foreign_file(self, descriptor: int) -> None:
-        """Of a process that died its number is left. Anything else is somebody's file, such as Cargo.lock."""
+    def _check_is_lock_file(self, descriptor: int) -> None:
+        """Refuse a file that is not a lock file: a dead process leaves only its number."""
         if re.fullmatch(rb"[0-9]*\n?", os.pread(descriptor, _OWN_BYTES_MAX, 0)):
             return
         os.close(descriptor)
         raise EvidenceError(
-            f"{self._path} is not a lock of pgdyno, and would be replaced: name another file for the evidence"
+            f"{self._path} is not a lock file of pgdyno: choose another name for the results file"
         )
 
     def _is_current(self, descriptor: int) -> bool:
@@ -119,7 +119,7 @@ class WriterLock:
         return os.path.samestat(named, os.fstat(descriptor))
 
     def release(self) -> None:
-        """Remove the file, then the lock: in this order nobody can lock a file that is about to vanish."""
+        """Remove the file, then unlock: in this order nobody can lock a file that is about to be removed."""
         if self._descriptor >= 0:
             self._path.unlink(missing_ok=True)
             os.close(self._descriptor)
@@ -133,15 +133,15 @@ RELEASES = {3: "0.1"}
 """Schema version → the release of pgdyno that reads it."""
 
 CHECKED_BYTES_MAX = 64 << 20
-"""SQLite's own structures are checked before a file is written to, and before one up to this size is read.
+"""Size up to which a file's SQLite structures are checked before reading; before writing, always.
 The checksums are compared in any case."""
 
 BUSY_TIMEOUT_S = 10.0
-"""How long a statement waits for another process's lock: only a change of journal mode ever takes one."""
+"""Maximum wait for the lock of another process. Only a change of the journal mode takes one."""
 
 
 def create(path: Path) -> None:
-    """Make an empty evidence file at a path where nothing is yet."""
+    """Create an empty results file at a path that does not exist yet."""
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         with translated(path):
@@ -156,20 +156,20 @@ def _schema() -> str:
 
 
 def open_for_reading(path: Path, *, verify: bool = True) -> sqlite3.Connection:
-    """A checked connection that cannot write, also while a writer is at work.
+    """Return a checked read-only connection, also while the file is being written.
 
-    ``verify``: whether every table is compared with its checksum, for which the whole file is read.
+    ``verify``: compare every table with its checksum, which reads the whole file.
     """
     return _open(path, "ro", verify=verify)
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
-    """A checked connection; the caller holds the WriterLock."""
+    """Return a checked connection. The caller holds the WriterLock."""
     connection = _open(path, "rw", verify=True)
     with translated(path):
         connection.execute("PRAGMA journal_mode = WAL")
-        # A commit needs no fsync to survive the death of the process; a checkpoint, at the end of each trial,
-        # does one, so that a power cut costs a trial at most. No fsync of ours falls into a measured slice.
+        # A commit needs no fsync to survive the end of the process. The checkpoint at the end of each trial
+        # does one, so a power failure loses at most one trial. No measured slice contains an fsync of pgdyno.
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute("PRAGMA foreign_keys = ON")
@@ -178,7 +178,7 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
 
 def _open(path: Path, mode: str, *, verify: bool) -> sqlite3.Connection:
     if not path.is_file():
-        raise EvidenceError(f"no evidence file at {path}: check the name")
+        raise EvidenceError(f"no results file at {path}: check the name")
     try:
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S
@@ -187,40 +187,40 @@ def _open(path: Path, mode: str, *, verify: bool) -> sqlite3.Connection:
         raise EvidenceError(f"cannot open {path}: {error}") from error
     try:
         with translated(path):
-            _refuse_what_is_not_ours(connection, path)
+            _check_identity(connection, path)
             if verify:
-                _refuse_damage(connection, path, mode)
+                _check_integrity(connection, path, mode)
     except EvidenceError:
         connection.close()
         raise
     return connection
 
 
-def _refuse_what_is_not_ours(connection: sqlite3.Connection, path: Path) -> None:
+def _check_identity(connection: sqlite3.Connection, path: Path) -> None:
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     if application_id != APPLICATION_ID:
-        raise EvidenceError(f"{path} is not an evidence file of pgdyno: check the name")
+        raise EvidenceError(f"{path} is not a results file of pgdyno: check the name")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > SCHEMA_VERSION:
         raise EvidenceError(
             f"{path} was written by a newer pgdyno "
-            f"(evidence version {version}, this one reads {SCHEMA_VERSION}): upgrade pgdyno"
+            f"(schema version {version}, this one reads {SCHEMA_VERSION}): upgrade pgdyno"
         )
     if version < SCHEMA_VERSION:
         reader = RELEASES.get(version)
         raise EvidenceError(
-            f"{path} was written by an older pgdyno (evidence version {version}, this one reads "
+            f"{path} was written by an older pgdyno (schema version {version}, this one reads "
             f"{SCHEMA_VERSION}): read it with {f'pgdyno {reader}' if reader else 'the pgdyno that wrote it'}"
         )
     there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
     for table in re.findall(r"CREATE TABLE (\w+)", _schema()):
         if table not in there:
-            # Found while a block is written, it would cost that block.
-            raise EvidenceError(f"{path} is damaged (it lacks the table {table}): restore it from a copy")
+            # Check it here: an error while a block is written would lose that block.
+            raise EvidenceError(f"{path} is damaged (the table {table} is missing): restore it from a copy")
 
 
-def _refuse_damage(connection: sqlite3.Connection, path: Path, mode: str) -> None:
-    """First what says which table it is."""
+def _check_integrity(connection: sqlite3.Connection, path: Path, mode: str) -> None:
+    """Raise EvidenceError if the file is damaged. The checks that name a table come first."""
     table = checksums.damaged_table(connection)
     if table is not None:
         raise EvidenceError(f"{path} is damaged (the table {table}): restore it from a copy")
@@ -233,21 +233,21 @@ def _refuse_damage(connection: sqlite3.Connection, path: Path, mode: str) -> Non
         raise EvidenceError(f"{path} is damaged (an index of the table {table}): restore it from a copy")
     column = column_out_of_range(connection)
     if column is not None:
-        raise EvidenceError(f"{path} holds an impossible number ({column}): restore it from a copy")
+        raise EvidenceError(f"{path} has a value out of range ({column}): restore it from a copy")
 
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """SQLite's errors as ours."""
+    """Convert SQLite's errors to EvidenceError and DiskFullError."""
     try:
         yield
-    except UnicodeDecodeError as error:  # in what SQLite complains of: Python cannot even read the message
+    except UnicodeDecodeError as error:  # in SQLite's message: Python cannot decode it
         raise EvidenceError(f"{path} is damaged (a text is not UTF-8): restore it from a copy") from error
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", None)
         if code == sqlite3.SQLITE_FULL:
             raise DiskFullError(
-                f"the disk is full: {path} cannot grow; free some space, then --resume"
+                f"the disk is full: cannot write {path}; free disk space, then continue with --resume"
             ) from error
         if code is not None and code & 0xFF in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}:
             raise EvidenceError(

@@ -1,4 +1,4 @@
-"""Rows of ``schema.sql`` made from records, packed and masked. Pure."""
+"""Conversion of records to rows of ``schema.sql``, packed and masked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Row = tuple[object, ...]
 
 
 def of_study(study: StudyRecord) -> Row:
-    """Of ``study``, without its key."""
+    """Return the row of ``study``, without its key."""
     return (
         mask_passwords(study.title),
         study.created_unix_s,
@@ -44,7 +44,7 @@ def of_study(study: StudyRecord) -> Row:
 
 
 def of_case(case: int, study: StudyRecord) -> Row:
-    """Of ``study_case``."""
+    """Return the row of ``study_case``."""
     return (
         case,
         study.case,
@@ -59,7 +59,7 @@ def of_case(case: int, study: StudyRecord) -> Row:
 
 
 def of_arm(case: int, arm: Arm) -> Row:
-    """Of ``arm``."""
+    """Return the row of ``arm``."""
     return (
         case,
         arm.arm,
@@ -75,12 +75,12 @@ def of_arm(case: int, arm: Arm) -> Row:
 
 
 def of_safety(safety: Sequence[Badge]) -> str:
-    """The column ``safety`` of ``arm``."""
+    """Return the column ``safety`` of ``arm``."""
     return masked_json([asdict(badge) for badge in safety])
 
 
 def of_slice(piece: Slice) -> Row:
-    """Of ``slice``, without the trial."""
+    """Return the row of ``slice``, without the trial."""
     return (
         piece.position,
         piece.role,
@@ -94,7 +94,7 @@ def of_slice(piece: Slice) -> Row:
 
 
 def of_interval(interval: Interval) -> Row:
-    """Of ``interval``, without the trial."""
+    """Return the row of ``interval``, without the trial."""
     return (
         interval.position,
         interval.role,
@@ -109,8 +109,9 @@ def of_interval(interval: Interval) -> Row:
 
 
 def of_counts(trial: int, owner: float, kinds: Mapping[str, Counts]) -> list[Row]:
-    """Of ``slice_count`` and ``interval_count``: ``owner`` is the slice's position, or the interval's
-    from_s.
+    """Return rows of ``slice_count`` or ``interval_count``.
+
+    ``owner`` is the position of the slice or ``from_s`` of the interval.
     """
     return [
         (trial, owner, kind, c.ok, c.rolled_back, c.failed, c.skipped, c.retried) for kind, c in kinds.items()
@@ -118,22 +119,22 @@ def of_counts(trial: int, owner: float, kinds: Mapping[str, Counts]) -> list[Row
 
 
 def of_failure(failure: Failure) -> Row:
-    """Of ``failure``, without the trial."""
+    """Return the row of ``failure``, without the trial."""
     return (failure.kind, failure.sqlstate, failure.n, mask_passwords(failure.sample))
 
 
 def of_histogram(histogram: Histogram) -> Row:
-    """Of ``histogram``, without the trial."""
+    """Return the row of ``histogram``, without the trial."""
     return (histogram.kind, histogram.measure, histogram.n, pack_pairs(histogram.pairs))
 
 
 def of_check(check: Check) -> Row:
-    """Of ``check_result``, without the trial."""
+    """Return the row of ``check_result``, without the trial."""
     return (check.name, int(check.passed), check.statistic, check.p_value, mask_passwords(check.detail))
 
 
 def of_outcome(outcome: Outcome) -> Row:
-    """The columns of ``trial`` that are known at its end, in the order of ``Writer._update_trial``."""
+    """Return the columns of ``trial`` that are known at its end, in the order of ``Writer._update_trial``."""
     return (
         outcome.status,
         mask_passwords(outcome.reason),
@@ -156,7 +157,7 @@ def of_outcome(outcome: Outcome) -> Row:
 
 
 def of_reading(reading: Reading) -> Row:
-    """Of ``reading``, without the trial."""
+    """Return the row of ``reading``, without the trial."""
     found = None if reading.rows is None else pack_json(json.loads(masked_json(reading.rows)))
     return (
         reading.probe,
@@ -170,7 +171,7 @@ def of_reading(reading: Reading) -> Row:
 
 
 def of_series(series: Series) -> Row:
-    """Of ``series``, without the trial. There must be a sample."""
+    """Return the row of ``series``, without the trial. Requires at least one sample."""
     return (
         series.probe,
         float(series.points[0, 0]),

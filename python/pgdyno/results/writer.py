@@ -1,4 +1,4 @@
-"""Writer of a results file during a study. Every method is one transaction: after a kill the file is whole.
+"""Writer of a results file. Every method is one transaction, so the file stays valid after a kill.
 
 The order of calls::
 
@@ -11,7 +11,7 @@ The order of calls::
     writer.finish_study(ending, ended_unix_s)
     writer.close()
 
-A trial that was begun and not finished is ``running``; ``resume`` makes it ``interrupted``, and the lab
+A trial that has started and not finished is ``running``. ``resume`` sets it to ``interrupted``, and ``lab``
 repeats its block.
 """
 
@@ -50,12 +50,12 @@ from pgdyno.results.records import (
 )
 from pgdyno.results.results_file import WriterLock
 
-_HALF_MADE = re.compile(r"\.[0-9a-f]{16}\.new(-journal|-wal|-shm)?")
-"""After the name of an evidence file that is being made: what nobody can guess."""
+_TEMPORARY_SUFFIX = re.compile(r"\.[0-9a-f]{16}\.new(-journal|-wal|-shm)?")
+"""Suffix of the temporary name of a results file during its creation. It cannot be guessed."""
 
 
 class Writer:
-    """The one writer of an evidence file."""
+    """The only writer of a results file."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, lock: WriterLock) -> None:
         """Use ``create`` or ``resume``."""
@@ -69,27 +69,27 @@ class Writer:
     def create(
         cls, path: Path, study: StudyRecord, arms: Sequence[Arm], *further: tuple[StudyRecord, Sequence[Arm]]
     ) -> Self:
-        """A new file. Raises EvidenceExistsError where there is one: evidence is never overwritten.
+        """Create a file with a study and its arms. Raises EvidenceExistsError if the path exists.
 
-        The file appears under its name only with the study and its arms in it. ``further`` are its cases
-        after the first: the study as seen from each, and its arms.
+        The file appears under its name only after the study and its arms are written. ``further`` are the
+        cases after the first: the study with the values of each case, and its arms.
         """
         cases = [(study, arms), *further]
         for _, of_case in cases:
             if [arm.arm for arm in of_case] != list(range(len(of_case))) or not of_case:
-                raise ValueError("arms are numbered 0, 1, … from the baseline")
+                raise ValueError("arms must be numbered 0, 1, … from the baseline")
         lock = WriterLock(path)
         try:
             if path.exists():
                 raise EvidenceExistsError(path)
-            _remove_half_made_of_the_dead(path)
-            # A name that nobody else has: what lies there is not ours to remove.
-            half_made = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
+            _remove_abandoned(path)
+            # A unique name: another file at this path would not be pgdyno's to remove.
+            temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
             try:
-                _make(half_made, cases, lock)
-                _take_name(half_made, path)
+                _make(temporary, cases, lock)
+                _take_name(temporary, path)
             finally:
-                _remove_half_made(half_made)
+                _remove_temporary(temporary)
             return cls(path, results_file.open_for_writing(path), lock)
         except BaseException:
             lock.release()
@@ -97,14 +97,14 @@ class Writer:
 
     @classmethod
     def resume(cls, path: Path) -> Self:
-        """An existing file, to go on with. What was running when its writer died is marked as interrupted."""
+        """Open an existing file to continue its study. Running trials and blocks are set to interrupted."""
         if not path.is_file():
-            raise EvidenceError(f"no evidence file at {path}: check the name")
+            raise EvidenceError(f"no results file at {path}: check the name")
         lock = WriterLock(path)
         try:
             writer = cls(path, results_file.open_for_writing(path), lock)
             with writer._transaction() as connection:
-                reason = "pgdyno ended before the trial did"
+                reason = "pgdyno ended during the trial"
                 connection.execute(
                     "UPDATE trial SET status = 'interrupted', reason = ? WHERE status = 'running'", (reason,)
                 )
@@ -124,7 +124,7 @@ class Writer:
         safety: Sequence[Badge] | None = None,
         dataset: Json | None = None,
     ) -> None:
-        """Replace what was not known of an arm when the study was created, e.g. after its first start."""
+        """Replace values of an arm that were unknown at creation, for example before its first start."""
         given = {
             "server": None if server is None else masked_json(server),
             "safety": None if safety is None else rows.of_safety(safety),
@@ -138,21 +138,21 @@ class Writer:
                     )
 
     def note_more_time(self) -> None:
-        """That the study goes on beyond what was fixed beforehand: of every case, and of its A/A blocks."""
+        """Store for every case and its A/A blocks that the study continues beyond its planned end."""
         with self._transaction() as connection:
             connection.execute(
                 "UPDATE study_case SET plan = json_set(plan, '$.resumed_for_more', json('true'))"
             )
 
     def add_machine_state(self, state: Json) -> None:
-        """How the machine was before the study or after it: one more under ``states`` of its host."""
+        """Append the state of the machine before or after the study to ``states`` of its host."""
         with self._transaction() as connection:
             host = json.loads(connection.execute("SELECT host FROM study").fetchone()[0])
             host["states"] = [*host.get("states", ()), state]
             connection.execute("UPDATE study SET host = ?", (masked_json(host),))
 
     def begin_block(self, block: Block) -> None:
-        """A block starts, or starts again after an interruption."""
+        """Store the start of a block, also its repetition after an interruption."""
         with self._transaction() as connection:
             connection.execute(
                 "INSERT INTO block (case_id, block, seed, arm_order, status, started_unix_s) "
@@ -168,7 +168,7 @@ class Writer:
             )
 
     def finish_block(self, block: int, status: BlockStatus, ended_unix_s: float, case: int = 0) -> None:
-        """A block ends."""
+        """Store the end of a block."""
         with self._transaction() as connection:
             connection.execute(
                 "UPDATE block SET status = ?, ended_unix_s = ? WHERE case_id = ? AND block = ?",
@@ -176,7 +176,7 @@ class Writer:
             )
 
     def begin_trial(self, block: int, arm: int, started_unix_s: float, case: int = 0) -> int:
-        """One arm's part of a block starts, at its restore. Gives the trial's id."""
+        """Store the start of one arm's part of a block, at its restore. Return the ID of the trial."""
         with self._transaction() as connection:
             row = connection.execute(
                 "INSERT INTO trial (case_id, block, arm, attempt, status, started_unix_s) SELECT ?1, ?2, ?3, "
@@ -187,7 +187,7 @@ class Writer:
         return int(row[0])
 
     def add_slice(self, trial: int, piece: Slice) -> None:
-        """A slice was drained."""
+        """Store a drained slice."""
         with self._transaction() as connection:
             connection.execute(
                 "INSERT INTO slice VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (trial, *rows.of_slice(piece))
@@ -196,7 +196,7 @@ class Writer:
             connection.executemany("INSERT INTO slice_count VALUES (?, ?, ?, ?, ?, ?, ?, ?)", counts)
 
     def add_interval(self, trial: int, interval: Interval) -> None:
-        """The driver streamed an interval."""
+        """Store an interval from the driver."""
         with self._transaction() as connection:
             connection.execute(
                 "INSERT INTO interval VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -206,17 +206,17 @@ class Writer:
             connection.executemany("INSERT INTO interval_count VALUES (?, ?, ?, ?, ?, ?, ?, ?)", counts)
 
     def add_series(self, trial: int, series: Series) -> None:
-        """Samples of a probe, ten minutes of them or so."""
+        """Store samples of a probe, about ten minutes of them."""
         with self._transaction() as connection:
             connection.execute("INSERT INTO series VALUES (?, ?, ?, ?, ?)", (trial, *rows.of_series(series)))
 
     def finish_trial(self, trial: int, outcome: Outcome) -> None:
-        """A trial ended, well or not: everything at once, then to the disk.
+        """Store the results of a trial in one transaction, then flush them to disk.
 
-        Raises ValueError for a trial that is not running.
+        Raises ValueError if the trial is not running.
         """
         if outcome.status is TrialStatus.RUNNING:
-            raise ValueError("a finished trial is not running")
+            raise ValueError("the status of a finished trial must not be running")
         with self._transaction() as connection:
             self._update_trial(connection, trial, outcome)
             connection.executemany(
@@ -252,7 +252,7 @@ class Writer:
             raise ValueError(f"trial {trial} is not running")
 
     def add_caveat(self, caveat: Caveat, case: int = 0) -> None:
-        """Store a caveat; the same one twice is stored once."""
+        """Store a caveat. Duplicates are ignored."""
         row = (case, caveat.trial, caveat.code, masked_json(caveat.parameters))
         with self._transaction() as connection:
             connection.execute(
@@ -263,12 +263,12 @@ class Writer:
             )
 
     def finish_study(self, ending: Ending, ended_unix_s: float) -> None:
-        """The study ended, for this reason."""
+        """Store the end of the study and its reason."""
         with self._transaction() as connection:
             connection.execute("UPDATE study SET ended_unix_s = ?, ended_because = ?", (ended_unix_s, ending))
 
     def close(self) -> None:
-        """Leave one file without companions, where no reader is in the way, and let the next writer in."""
+        """Merge the WAL into the file if no reader prevents it, close it, and release the lock."""
         try:
             self._settle_in_one_file()
         finally:
@@ -282,7 +282,7 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close, whatever happened."""
+        """Close, also after an exception."""
         self.close()
 
     def _insert_study(self, cases: Sequence[tuple[StudyRecord, Sequence[Arm]]]) -> None:
@@ -320,31 +320,31 @@ class Writer:
         try:
             self._connection.execute("PRAGMA journal_mode = DELETE")
         except sqlite3.OperationalError:
-            # A reader is following. It sees everything, and the file stays good in WAL mode.
+            # A reader is active. It sees everything, and the file stays valid in WAL mode.
             return
 
 
-def _remove_half_made(path: Path) -> None:
-    """The file and SQLite's companions of it."""
+def _remove_temporary(path: Path) -> None:
+    """Remove the file and SQLite's companion files."""
     for companion in ("", "-journal", "-wal", "-shm"):
         path.with_name(path.name + companion).unlink(missing_ok=True)
 
 
-def _remove_half_made_of_the_dead(path: Path) -> None:
-    """What a killed writer of this very file has left. Its lock is held, so no living one has any."""
+def _remove_abandoned(path: Path) -> None:
+    """Remove temporary files of killed writers of this file. The lock is held, so no writer is active."""
     for left in path.parent.glob(f"{glob.escape(path.name)}.*.new*"):
-        if _HALF_MADE.fullmatch(left.name.removeprefix(path.name)):
+        if _TEMPORARY_SUFFIX.fullmatch(left.name.removeprefix(path.name)):
             left.unlink(missing_ok=True)
 
 
-def _take_name(half_made: Path, path: Path) -> None:
-    """Rename where nothing is yet, also if something came there meanwhile: a link replaces no file."""
+def _take_name(temporary: Path, path: Path) -> None:
+    """Rename without replacing a file that another process has created: a hard link never replaces one."""
     try:
-        path.hardlink_to(half_made)
+        path.hardlink_to(temporary)
     except FileExistsError as error:
         raise EvidenceExistsError(path) from error
-    except OSError:  # of a file system without hard links
-        half_made.rename(path)
+    except OSError:  # the file system has no hard links
+        temporary.rename(path)
 
 
 def _make(path: Path, cases: Sequence[tuple[StudyRecord, Sequence[Arm]]], lock: WriterLock) -> None:
