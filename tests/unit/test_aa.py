@@ -408,7 +408,7 @@ def test_who_refused_the_aa_blocks_is_told() -> None:
 def test_a_study_without_aa_blocks_says_why(tmp_path: Path) -> None:
     found = with_aa(tmp_path / "e.sqlite", QUIET, []).first
     assert found.noise.sd is None
-    assert build_study_noise(found) == "Measurement noise: no A/A blocks (none is done yet)."
+    assert build_study_noise(found) == "Measurement noise: no A/A blocks (none completed yet)."
 
 
 def test_an_average_of_one_case_has_the_verdict_of_that_case(tmp_path: Path) -> None:

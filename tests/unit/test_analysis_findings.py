@@ -81,7 +81,7 @@ def test_why_trials_were_excluded_has_the_words_of_the_servers_log(tmp_path: Pat
         dataclasses.replace(trial, log_error=log_error) if trial.reason else trial
         for trial in findings.trials
     ]
-    (caveat,) = comparison_caveats._of_trials([of.arm for of in findings.arms], trials)
+    (caveat,) = comparison_caveats._trial_caveats([of.arm for of in findings.arms], trials)
     assert caveat.parameters["checks"] == "condition 1: ERROR: No space left on device (make room)"
 
 

@@ -1,1 +1,1 @@
-"""One arm against the baseline: effects, verdicts, what to doubt, and how much the machine trembles."""
+"""Comparison of an arm with the baseline: effects, verdicts, caveats, and measurement noise."""

@@ -1,18 +1,19 @@
 """Results of a calibration: noise of an arm against itself, by schedule and slice length.
 
-A unit is a round and its mirror image (ABBA; of a duet two slices with the cores swapped): d = ln(B/A) of the
-work done in it. Within a block units vary about the block's mean with standard deviation s_u; a block's own
-mean d̄ varies about 0, its true value, with variance σ_b² + s_u²/k, for k units a block: σ_b is what restores
-and restarts do, whatever the slices, so it is estimated from all lengths together by equating moments (the
-method of variance components in a one-way layout), and is at least 0.
+A unit is a round and its mirror image (ABBA; in a duet two slices with the cores swapped). Its value is d =
+ln(B/A) of the work done. Within a block, units vary about the block's mean with standard deviation s_u. The
+mean d̄ of a block varies about its true value 0 with variance σ_b² + s_u²/k, for k units per block. σ_b is
+the contribution of restores and restarts. It does not depend on the slice length, so it is estimated from all
+lengths together by equating moments (the method of variance components in a one-way layout). It is at least
+0.
 
-The figure of merit is the standard deviation of a block times the root of its minutes: it does not depend
-on how many blocks there are, and holds the time for restores, restarts, warm-up, draining and discarded
-starts. Its variance is a sum of mean squares, so its interval is chi-squared's with Satterthwaite's degrees
-of freedom ("An approximate distribution of estimates of variance components", Biometrics 1946).
+The figure of merit is the standard deviation of a block times the square root of its minutes. It does not
+depend on the number of blocks, and includes the time for restores, restarts, warm-up, draining and discarded
+starts. Its variance is a sum of mean squares, so its interval is chi-squared with Satterthwaite's degrees of
+freedom ("An approximate distribution of estimates of variance components", Biometrics 1946).
 
-How long an effect takes is what the rule of the verdicts says: a study that stops on its verdict needs five
-blocks at least, an interval for every look, and a sixth of its time for its A/A blocks.
+The time to detect an effect follows from the rule of the verdicts: a study that stops on its verdict needs at
+least five blocks and an anytime-valid interval, and spends a sixth of its time on A/A blocks.
 """
 
 from __future__ import annotations
@@ -35,18 +36,18 @@ from pgdyno.study.aa_plan import BLOCKS_PER_AA
 
 CONFIDENCE = 0.95
 EFFECTS = (0.05, 0.02)
-"""True differences of which it is told how long they take to be found."""
+"""True differences for which the time to detect them is reported."""
 
 BLOCKS_KNOWN = 3
-"""Of each schedule and length: what rests on fewer is shown, but nothing is concluded from it."""
+"""Minimum number of blocks per schedule and length. Results of fewer are shown without conclusions."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Of one schedule and slice length: ``units`` block by block, in log ratios.
+    """Results of one schedule and slice length: ``units`` by block, as log ratios.
 
-    ``unit_s`` is a unit's time with its draining, ``block_s`` a block's with everything; ``lost_share`` is
-    what of the slices' time did not count.
+    ``unit_s`` is the time of a unit with draining, ``block_s`` the whole time of a block. ``lost_share`` is
+    the share of the slices' time that was not counted.
     """
 
     schedule: str
@@ -58,17 +59,17 @@ class Measured:
 
     @property
     def blocks(self) -> int:
-        """How many."""
+        """The number of blocks."""
         return len(self.units)
 
     @property
     def per_block(self) -> float:
-        """Units of a block, on the mean."""
+        """Mean number of units per block."""
         return sum(map(len, self.units)) / len(self.units) if self.units else 0.0
 
     @property
     def is_short(self) -> bool:
-        """Whether it has too few blocks for anything to follow."""
+        """Whether it has too few blocks for conclusions."""
         return self.blocks < BLOCKS_KNOWN
 
     @property
@@ -78,7 +79,7 @@ class Measured:
 
     @property
     def sd_unit(self) -> float | None:
-        """s_u, about each block's mean; None where no block has two."""
+        """s_u, about each block's mean; None if no block has two units."""
         if self.free_of_units < 1:
             return None
         square = sum(float(np.var(of)) * len(of) for of in self.units)
@@ -86,15 +87,15 @@ class Measured:
 
     @property
     def of_blocks(self) -> list[float]:
-        """Their mean log ratios."""
+        """Mean log ratio of each block."""
         return [float(np.mean(of)) for of in self.units]
 
     def within(self) -> float | None:
-        """Of a unit, times the root of its minutes: as if there were no restarts."""
+        """Return the SD of a unit times the square root of its minutes, without the noise of restarts."""
         return None if self.sd_unit is None else self.sd_unit * math.sqrt(self.unit_s / 60)
 
     def sd_block(self, sd_restart: float) -> float | None:
-        """Of a block's mean."""
+        """Return the SD of a block's mean."""
         if self.sd_unit is None:
             return None
         return math.sqrt(sd_restart**2 + self.sd_unit**2 / self.per_block)
@@ -102,7 +103,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Calibration:
-    """All lengths. ``sd_restart`` is σ_b."""
+    """Results of all schedules and slice lengths. ``sd_restart`` is σ_b."""
 
     measured: Sequence[Measured]
     sd_restart: float
@@ -110,13 +111,14 @@ class Calibration:
 
     @property
     def is_short(self) -> bool:
-        """Whether some length has too few blocks, or none."""
+        """Whether any length has too few blocks."""
         return any(one.is_short for one in self.measured)
 
     @property
     def restarts_show(self) -> bool:
-        """Whether σ_b² is more than chance would make of blocks that differ by nothing but their units: its
-        estimate against the normal error that it has then, one-sided.
+        """Whether σ_b² is significantly greater than 0.
+
+        One-sided test of its estimate against its normal standard error without restart noise.
         """
         known = [one for one in self.measured if one.sd_unit is not None]
         blocks, error = sum(one.blocks for one in known), 0.0
@@ -126,12 +128,12 @@ class Calibration:
         return self.sd_restart**2 > normal_quantile(CONFIDENCE) * math.sqrt(error)
 
     def merit(self, one: Measured) -> float | None:
-        """The figure of merit: small is good."""
+        """Return the figure of merit. Smaller is better."""
         sd = one.sd_block(self.sd_restart)
         return None if sd is None else sd * math.sqrt(one.block_s / 60)
 
     def merit_interval(self, one: Measured) -> tuple[float, float] | None:
-        """By chi-squared, at CONFIDENCE."""
+        """Return the chi-squared interval of the figure of merit, at CONFIDENCE."""
         merit, free = self.merit(one), self.freedom(one)
         if merit is None or free is None or one.is_short:
             return None
@@ -139,7 +141,7 @@ class Calibration:
         return merit * math.sqrt(low), merit * math.sqrt(high)
 
     def freedom(self, one: Measured) -> float | None:
-        """Satterthwaite's degrees of freedom of the variance of a block's mean."""
+        """Return Satterthwaite's degrees of freedom of the variance of a block's mean."""
         variance = self._variance(one)
         return 2 * variance**2 / self._variance_of([(one, 1.0)]) if variance else None
 
@@ -147,11 +149,13 @@ class Calibration:
         return (one.sd_block(self.sd_restart) or 0.0) ** 2
 
     def _variance_of(self, parts: Sequence[tuple[Measured, float]]) -> float:
-        """The variance of Σ_j c_j V_j, of lengths and their c. The variance of a block's mean is estimated by
+        """Return the variance of Σ_j c_j V_j for lengths and their c.
+
+        The variance of a block's mean is estimated by
 
         V_j = Σ_i n_i/N (M_i - s_i²/k_i) + s_j²/k_j,
 
-        of mean squares M_i of n_i block means about 0, of which V_i is the mean, and s_i² of units.
+        for mean squares M_i of n_i block means about 0, with mean V_i, and s_i² of units.
         """
         known = [one for one in self.measured if one.sd_unit is not None]
         blocks, whole, total = sum(one.blocks for one in known), sum(c for _, c in parts), 0.0
@@ -164,12 +168,15 @@ class Calibration:
         return total
 
     def minutes(self, one: Measured, effect: float) -> float | None:
-        """As ``minutes_for``; None while too few blocks are known."""
+        """Return the result of ``minutes_for``; None with too few blocks."""
         sd = one.sd_block(self.sd_restart)
         return None if sd is None or one.is_short else minutes_for(sd, one.block_s, effect)
 
     def best(self, schedule: str | None = None) -> Measured | None:
-        """With the least merit, of one schedule or of all; None while one of them has too few blocks."""
+        """Return the result with the smallest figure of merit, of one schedule or of all.
+
+        None if any of them has too few blocks.
+        """
         mine = [one for one in self.measured if schedule in (None, one.schedule)]
         merits = [(merit, one) for one in mine if (merit := self.merit(one)) is not None]
         if not merits or any(one.is_short for one in mine):
@@ -177,8 +184,9 @@ class Calibration:
         return min(merits, key=lambda pair: pair[0])[1]
 
     def like_best(self) -> list[Measured]:
-        """Those that cannot be told apart from the best: what their squares differ by is within the normal
-        error, at 5 % in all.
+        """Return the results that do not differ significantly from the best, at 5% for all together.
+
+        The test uses the normal standard error of the difference between squared figures of merit.
         """
         best = self.best()
         others = [one for one in self.measured if one is not best]
@@ -195,8 +203,10 @@ class Calibration:
 
 
 def minutes_for(sd: float, block_s: float, effect: float) -> float | None:
-    """Until a true effect of that size is found with a chance of POWER by a study of two arms that stops on
-    its verdict, with its A/A blocks; ``sd`` is of one block. None where no study is so long.
+    """Return the minutes to detect a true effect of that size with probability POWER.
+
+    For a study of two arms that stops on its verdict, including its A/A blocks. ``sd`` is of one block. None
+    if more than BLOCKS_NEEDED_MAX blocks are needed.
     """
     wanted, numbers = math.log1p(effect), range(BLOCKS_MIN, BLOCKS_NEEDED_MAX)
     place = bisect_left(numbers, True, key=lambda n: reach_of(sd, n, CONFIDENCE, Method.ANYTIME) <= wanted)
@@ -206,7 +216,7 @@ def minutes_for(sd: float, block_s: float, effect: float) -> float | None:
 
 
 def calibration_of(measured: Sequence[Measured]) -> Calibration:
-    """What follows from all lengths together."""
+    """Return the calibration for the results of all lengths."""
     return Calibration(measured, _sd_restart(measured), _alarms(measured))
 
 
@@ -220,8 +230,10 @@ def _sd_restart(measured: Sequence[Measured]) -> float:
 
 
 def _alarms(measured: Sequence[Measured]) -> Alarms | None:
-    """Series of BLOCKS_MIN blocks of a length, as a study of so many would have them: judged by whether
-    Student's interval leaves 0 out. A block counts once: its units share what its restart does.
+    """Return the false alarms in series of BLOCKS_MIN blocks.
+
+    A false alarm is a Student interval that excludes 0. A block counts once, because its units share the
+    effect of its restart.
     """
     series = [
         one.of_blocks[first : first + BLOCKS_MIN]
@@ -235,8 +247,8 @@ def _alarms(measured: Sequence[Measured]) -> Alarms | None:
 
 
 def as_values(calibration: Calibration) -> list[Mapping[str, object]]:
-    """For JSON and the history: a row a schedule and length, logs as they are."""
-    alike = calibration.like_best()
+    """Return the values for JSON and the history: a row per schedule and length, logs unchanged."""
+    equivalent = calibration.like_best()
     return [
         {
             "schedule": one.schedule,
@@ -249,7 +261,7 @@ def as_values(calibration: Calibration) -> list[Mapping[str, object]]:
             "sd_within_root_min": one.within(),
             "sd_root_min": calibration.merit(one),
             "sd_root_min_interval": calibration.merit_interval(one),
-            "is_like_best": any(one is other for other in alike),
+            "is_like_best": any(one is other for other in equivalent),
             "minutes": {f"{effect:g}": calibration.minutes(one, effect) for effect in EFFECTS},
         }
         for one in calibration.measured
@@ -257,12 +269,12 @@ def as_values(calibration: Calibration) -> list[Mapping[str, object]]:
 
 
 def find_calibration(evidence: Evidence) -> Calibration:
-    """Of a file that ``pgdyno doctor --calibrate`` wrote."""
+    """Return the calibration in a file that ``pgdyno doctor --calibrate`` wrote."""
     return calibration_of([_measured(evidence, case) for case in evidence.cases()])
 
 
 def _measured(evidence: Evidence, case: int) -> Measured:
-    """Of lengths that have no block yet there is nothing but the name."""
+    """Return the results of one case. A length without a block has only its name."""
     plan = evidence.study(case).plan
     durations = {
         block.block: block.ended_unix_s - block.started_unix_s
@@ -278,7 +290,7 @@ def _measured(evidence: Evidence, case: int) -> Measured:
     if not found:
         return Measured(str(plan.schedule), float(plan.turn_s or 0.0), [], 0.0, 0.0, 0.0)
     spans = [_span_s(*pairs[block]) / len(of) for block, of in found.items()]
-    # The first block of all copies the data whole: the later ones tell what a block takes.
+    # The first block also creates the snapshot, so later blocks show the time of a block.
     later = [durations[block] for block in sorted(found)[1:]] or list(durations.values())
     return Measured(
         schedule=str(plan.schedule),
@@ -291,7 +303,7 @@ def _measured(evidence: Evidence, case: int) -> Measured:
 
 
 def units(a: Trial, b: Trial) -> list[float]:
-    """Log ratios of pairs of rounds; a pair in which an arm did nothing is left out."""
+    """Return the log ratios of pairs of rounds. Pairs in which an arm did nothing are omitted."""
     mine, others = paired(a, b)
     found = []
     for first in range(0, len(mine) - 1, 2):
@@ -308,13 +320,13 @@ def _rate(slices: Sequence[Slice]) -> float:
 
 
 def _span_s(a: Trial, b: Trial) -> float:
-    """From the first measured slice's start to the last one's end."""
+    """Return the time from the start of the first measured slice to the end of the last one."""
     every = [*a.measured, *b.measured]
     return max(piece.drained_s for piece in every) - min(piece.opened_s for piece in every)
 
 
 def _lost_share(pairs: Sequence[tuple[Trial, Trial]]) -> float:
-    """Of slices' time: discarded at their starts, and while what was under way came to its end."""
+    """Return the share of the slices' time that was discarded at their starts or spent on draining."""
     every = [piece for pair in pairs for trial in pair for piece in trial.measured]
     whole_s = sum(piece.drained_s - piece.opened_s for piece in every)
     return 1 - sum(piece.counted_s for piece in every) / whole_s if whole_s > 0 else 0.0

@@ -1,7 +1,7 @@
 """Telemetry of a case: values by trial, levels of the arms, effects, and the cost of probing.
 
-A family of its own beside the metrics of the driver: no effect here changes an interval or a verdict there.
-Series are read one trial at a time and reduced; of the server's what charts and slopes need is kept.
+Telemetry is separate from the metrics of the driver: effects here change no interval or verdict there.
+Series are read and reduced one trial at a time. Only the server's columns for charts and slopes are kept.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ from pgdyno.units import US_PER_S
 
 @dataclass(frozen=True)
 class ProbeCost:
-    """``share``: of the cores' time while trials were measured, all arms together; None where the number of
-    cores is not known. ``us_per_tx``: CPU time in µs by transactions executed meanwhile, by arm.
+    """Cost of probing during measurement.
+
+    ``share`` is the share of the CPU time of all cores, for all arms together; None if the number of cores is
+    unknown. ``us_per_tx`` is CPU time in µs per executed transaction, by arm.
     """
 
     share: float | None
@@ -36,7 +38,7 @@ class ProbeCost:
 
 
 def probe_cost(host: Json, trials: Sequence[Trial]) -> ProbeCost | None:
-    """Over these trials; None where no probes were at work, or their CPU is not known."""
+    """Return the cost of probing in these trials; None without probes or without their CPU time."""
     spent = [
         (trial, trial.probe_cpu_s) for trial in trials if trial.probe_cpu_s is not None and trial.measured
     ]
@@ -55,7 +57,7 @@ def probe_cost(host: Json, trials: Sequence[Trial]) -> ProbeCost | None:
 
 
 def _measured_s(trials: Sequence[Trial]) -> float:
-    """From the first measured slice to the last; the trials of a block that take turns share that time."""
+    """Return the measured time. Trials of a block that alternate share it."""
     spans = sorted(
         (epoch_s + trial.measured[0].opened_s, epoch_s + trial.measured[-1].drained_s)
         for trial in trials
@@ -69,20 +71,21 @@ def _measured_s(trials: Sequence[Trial]) -> float:
 
 
 KEPT = ("at_s", "late_s", "lsn_bytes", "num_timed", "num_requested", "frozen_xid_age")
-"""Of the server's series: what is drawn, and what has a slope."""
+"""Columns of the server's series that have a chart or a slope."""
 
 BRACKETS = frozenset({"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"})
-"""Statements around others, of less than a microsecond: their ratios are the clock's, not the server's."""
+"""Transaction statements of less than a microsecond: their ratios measure the clock, not the server."""
 
 
 @dataclass(frozen=True)
 class CaseTelemetry:
-    """``by_trial`` and ``series`` (of the server, its columns KEPT) are of the trials that count, by id;
-    ``events``: what happened beside the transactions.
+    """Telemetry of a case.
 
-    ``metrics`` are what is compared, by key; ``levels`` (arm → key) has what any block has a value of, zero
-    and less included, ``effects`` what has a ratio in every block that has values of both arms. ``average``
-    is the geometric mean, by arm, of what it changes in the mean times of the statements.
+    ``by_trial``, ``series`` (of the server, columns KEPT) and ``events`` are by trial ID.
+    Only trials that count are included. ``metrics`` are the compared metrics by key. ``levels`` (arm → key)
+    has every metric with a value in any block, also zero and less. ``effects`` has those with a ratio in
+    every block that has values of both arms. ``average`` is the geometric mean of an arm's effects on the
+    mean times of the statements.
     """
 
     by_trial: Mapping[int, Telemetry]
@@ -93,18 +96,18 @@ class CaseTelemetry:
     effects: Mapping[int, Mapping[str, Effect]]
     average: Mapping[int, Combined]
     cost: ProbeCost | None
-    missing: Mapping[int, Mapping[str, str]]  # arm → probe → why its version does not have it
+    missing: Mapping[int, Mapping[str, str]]  # arm → probe → reason, if its version lacks it
 
     def parts(self, key: str) -> list[str]:
-        """The statements, relations or waits that have this key, in their order."""
-        told = (trial_telemetry.parted(own) for own in self.metrics)
-        return [part for of, part in told if of == key]
+        """Return the statements, relations or waits that have this key, in their order."""
+        pairs = (trial_telemetry.parted(own) for own in self.metrics)
+        return [part for of, part in pairs if of == key]
 
 
 def read_case(
     evidence: Evidence, study: StudyRecord, arms: Sequence[Arm], trials: Sequence[Trial]
 ) -> CaseTelemetry:
-    """Of the ok trials. The caller holds a snapshot."""
+    """Read the telemetry of the ok trials. The caller holds a snapshot."""
     by_trial, series, events = {}, {}, {}
     clients = {arm.arm: arm.clients for arm in arms}
     is_duet = study.plan.schedule is Schedule.DUET
@@ -150,7 +153,7 @@ def read_case(
 
 
 def _at_a_time(trials: Sequence[Trial]) -> list[list[Trial]]:
-    """The trials that ran in one run of the driver, together."""
+    """Group the trials by run of the driver."""
     found: dict[object, list[Trial]] = {}
     for trial in trials:
         run = trial.trial if trial.epoch_unix_s is None else (trial.block, trial.epoch_unix_s)
@@ -165,7 +168,7 @@ def effects_on(
     by_trial: Mapping[int, Telemetry],
     confidence: float,
 ) -> dict[int, dict[str, Effect]]:
-    """Of each arm after the first, by key; with Holm's correction over the arms, metric by metric."""
+    """Return each arm's effects by key, with Holm's correction over the arms for each metric."""
     blocks = ok_by_block(trials)
     values: dict[str, list[Values]] = {}
     for metric in metrics:
@@ -177,7 +180,7 @@ def effects_on(
                 if (a := _value(by_trial, of_arm.get(0), metric.key)) is not None
                 and (b := _value(by_trial, of_arm.get(arm.arm), metric.key)) is not None
             }
-            # To leave out the blocks without a ratio would tell of the others as if they were all.
+            # Omitting only the blocks without a ratio would bias the effect, so the whole metric is omitted.
             if all(a > 0 and b > 0 for a, b in pairs.values()):
                 values[metric.key][i] = pairs
     by_key = {metric.key: (metric.name, metric.better) for metric in metrics}
@@ -190,7 +193,7 @@ def _value(by_trial: Mapping[int, Telemetry], trial: Trial | None, key: str) -> 
 
 
 def _average(effects: Mapping[str, Effect], confidence: float) -> Combined | None:
-    """Over the statements that both arms have, but those of BRACKETS."""
+    """Return the average over the statements that both arms have, except BRACKETS."""
     of = keyed("statement.mean_ms", "")
     texts = {key: key.removeprefix(of) for key in effects if key.startswith(of)}
     ratios = {
@@ -202,7 +205,7 @@ def _average(effects: Mapping[str, Effect], confidence: float) -> Combined | Non
 
 
 def _shared(of: Telemetry) -> Telemetry:
-    """With keys that all trials share: those of statements hold their texts."""
+    """Return the telemetry with interned keys, which contain the texts of statements."""
     return replace(
         of,
         values={intern(key): value for key, value in of.values.items()},

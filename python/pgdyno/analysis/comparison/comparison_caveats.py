@@ -1,4 +1,4 @@
-"""Caveats computed from the evidence: they are not stored."""
+"""Caveats computed from the results file. They are not stored."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from pgdyno.study.schedule import Schedule
 from pgdyno.study.tpcc_parameters import is_tpcc_mix
 
 CLUSTER_SETTINGS = ("data_checksums", "wal_segment_size", "block_size", "wal_block_size", "segment_size")
-"""Settings that initdb or the compiler fixed, and that change what a page or a commit costs."""
+"""Settings of initdb or the compiler that change the cost of a page or a commit."""
 
 NAMES_MAX = 5
-"""How many names a sentence lists before it counts the rest."""
+"""Maximum number of names in a sentence; the others are counted."""
 
 
 UNSAFE_VALUES = {
@@ -41,17 +41,17 @@ UNSAFE_VALUES = {
     "ignore_checksum_failure": "on",
     "ignore_invalid_pages": "on",
 }
-"""Settings by which data may be lost or damage go unnoticed. synchronous_commit is not among them: it gives
-up the last commits, and nothing else."""
+"""Settings that risk data loss or undetected damage. synchronous_commit = off is not one of them: it risks
+only the last commits."""
 
 IN_BADGES = frozenset({"fsync", "full_page_writes"})
 
 WAITS_FOR_DISK = ("fsync", "synchronous_commit", "wal_sync_method")
-"""Settings that decide whether a commit waits until the disk has it."""
+"""Settings that determine whether a commit waits for the disk."""
 
 
 def differences(baseline: Arm, arm: Arm, trials: Sequence[Trial], schedule: Schedule) -> list[Caveat]:
-    """Of one arm against the baseline: safety, clusters, and more things changed than one."""
+    """Return caveats of one arm against the baseline: safety, clusters, and several changes at once."""
     before, after = effective(baseline, trials), effective(arm, trials)
     names = {"baseline": baseline.name, "arm": arm.name}
     found = []
@@ -74,7 +74,7 @@ def differences(baseline: Arm, arm: Arm, trials: Sequence[Trial], schedule: Sche
 
 
 def debugged(arm: Arm, trials: Sequence[Trial]) -> list[Caveat]:
-    """Whether the arm's server was built for debugging, by its own settings and compiler flags."""
+    """Return a caveat if the arm's server is a debug build, by its settings and compiler flags."""
     flags = re.findall(r"(?<!\S)-O(?:0|g)(?!\S)", str(arm.server.get("compiled", {}).get("CFLAGS", "")))
     if effective(arm, trials).get("debug_assertions") == "on":
         flags.append("--enable-cassert")
@@ -82,8 +82,9 @@ def debugged(arm: Arm, trials: Sequence[Trial]) -> list[Caveat]:
 
 
 def unsafe(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]:
-    """Of each arm, whether asked for or inherited from a template: what gives its data up. Where arms differ
-    in what their badges of safety tell, UNSAFE_SETTINGS says that.
+    """Return a caveat for each arm with settings that risk data, requested or inherited from a template.
+
+    Differences between the safety badges of the arms are reported by UNSAFE_SETTINGS instead.
     """
     given_up = {
         arm.arm: [
@@ -94,36 +95,36 @@ def unsafe(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]:
         for arm in arms
     }
     in_all = set.intersection(*(set(settings) for settings in given_up.values()))
-    told = {
+    reported = {
         arm.name: [one for one in given_up[arm.arm] if one in in_all or one.split(" ")[0] not in IN_BADGES]
         for arm in arms
     }
     return [
         Caveat(Code.UNSAFE_ARM, {"arm": arm, "settings": listed(settings)})
-        for arm, settings in told.items()
+        for arm, settings in reported.items()
         if settings
     ]
 
 
 def effective(arm: Arm, trials: Sequence[Trial]) -> Mapping[str, str]:
-    """The arm's settings as its last trial found them; empty where none has."""
+    """Return the arm's settings as read in its last trial; empty if unknown."""
     known = [trial.settings for trial in trials if trial.arm == arm.arm and trial.settings]
     return known[-1] if known else {}
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first few, and how many more."""
+    """Return the first NAMES_MAX names and the number of the others."""
     rest = len(names) - NAMES_MAX
     return ", ".join(names[:NAMES_MAX]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _unequal(names: Sequence[str], before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """Those that both servers have, with different values."""
+    """Return the names that both servers have with different values."""
     return [name for name in names if name in before and name in after and before[name] != after[name]]
 
 
 def _things(baseline: Arm, arm: Arm) -> list[str]:
-    """What was asked to differ, a kind each: settings are one thing, for they are what one tunes."""
+    """Return the requested differences. All settings count as one, because they are tuned together."""
     things = []
     versions = [of.server.get("version") for of in (baseline, arm)]
     if versions[0] != versions[1]:
@@ -154,24 +155,24 @@ def _kept(badge: Badge) -> str:
 
 
 FAILURES_SHARE_MAX = 0.01
-"""More failed transactions than this, and the workload is not what was asked for."""
+"""Share of failed transactions above which the workload is not the requested one."""
 
 RETRIES_SHARE_MAX = 0.05
-"""More retries than this, and the arm's contention is a good part of its result."""
+"""Share of retries above which contention determines a good part of the arm's result."""
 
 
 SLICE_SHARE_MAX = 0.05
-"""Of a slice, for the median transaction: a closed loop that starts from nothing completes none in that
-time, so an effect of x on latency shows as about (1 + share) x in the rate."""
+"""Maximum share of a slice that the median transaction may take. A closed loop that starts empty completes
+none in that time, so an effect of x on latency appears as about (1 + share) x in the rate."""
 
 
 BLOCKS_TO_DISAGREE_MIN = 10
-"""With fewer the bootstrap's interval is too narrow by nature (ADR 4), and its disagreement means nothing."""
+"""With fewer blocks the bootstrap interval is too narrow (ADR 4), and a disagreement means nothing."""
 
 
 REMEMBERING_ALARM = 0.05
-"""The chance, at most, that a study whose blocks are independent has the caveat that they remember: over all
-of its cases and arms, by Bonferroni's correction."""
+"""Maximum probability of this caveat in a study with independent blocks, over all its cases and arms by
+Bonferroni's correction."""
 
 
 def comparison_caveats(
@@ -181,22 +182,20 @@ def comparison_caveats(
     comparisons: Sequence[Comparison],
     p50_ms: Mapping[int, float | None],
 ) -> list[Caveat]:
-    """All of them, the gravest first. ``p50_ms`` is the median latency of each arm, by its number."""
-    found = [*_of_trials(arms, trials)]
-    found += _of_slices(study, arms, p50_ms)
+    """Return all caveats, the most severe first. ``p50_ms`` is the median latency by arm."""
+    found = [*_trial_caveats(arms, trials)]
+    found += _slice_caveats(study, arms, p50_ms)
     for comparison in comparisons:
-        found += _of_comparison(comparison)
+        found += _comparison_caveats(comparison)
         found += differences(arms[0], comparison.arm, trials, study.plan.schedule)
     for arm in arms:
         found += debugged(arm, trials)
     found += unsafe(arms, trials)
-    return found + _of_study(study) + _of_scripts(study.plan, arms)
+    return found + _study_caveats(study) + _script_caveats(study.plan, arms)
 
 
 def memory_caveats(comparisons: Sequence[Comparison], cases: int) -> list[Caveat]:
-    """Blocks that follow each other more than chance would have. ``comparisons``: of one case out of so
-    many.
-    """
+    """Return caveats for autocorrelated blocks. ``comparisons`` are of one of ``cases`` cases."""
     found = []
     for comparison in comparisons:
         if comparison.primary is None:
@@ -204,18 +203,21 @@ def memory_caveats(comparisons: Sequence[Comparison], cases: int) -> list[Caveat
         ratios = comparison.primary.log_ratios
         d = [ratios[block] for block in sorted(ratios)]
         if is_autocorrelated(d, REMEMBERING_ALARM / (cases * len(comparisons))):
-            told: dict[str, Parameter] = {"correlation": signed(autocorrelation(d), 2, ""), "blocks": len(d)}
-            told |= {"arm": comparison.arm.name, "baseline": comparison.baseline.name}
-            found.append(Caveat(Code.AUTOCORRELATED_BLOCKS, told))
+            parameters: dict[str, Parameter] = {
+                "correlation": signed(autocorrelation(d), 2, ""),
+                "blocks": len(d),
+            }
+            parameters |= {"arm": comparison.arm.name, "baseline": comparison.baseline.name}
+            found.append(Caveat(Code.AUTOCORRELATED_BLOCKS, parameters))
     return found
 
 
-def _of_trials(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]:
+def _trial_caveats(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]:
     found = []
     for arm in arms:
         mine = [trial for trial in trials if trial.arm == arm.arm]
         excluded = [trial for trial in mine if trial.status is TrialStatus.EXCLUDED]
-        # What another arm has ended is told of that one.
+        # A failure that another arm caused is reported for that arm.
         failed = [t for t in mine if t.status is TrialStatus.FAILED and STOPPED_BY not in t.driver]
         if excluded:
             names = {check.name for trial in excluded for check in trial.checks if not check.passed}
@@ -241,14 +243,16 @@ def _of_trials(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]:
                     },
                 )
             )
-        found += _of_counts(arm, mine)
+        found += _count_caveats(arm, mine)
     interrupted = sum(trial.status is TrialStatus.INTERRUPTED for trial in trials)
     if interrupted:
         found.append(Caveat(Code.INTERRUPTED, {"trials": interrupted}))
     return found
 
 
-def _of_slices(study: StudyRecord, arms: Sequence[Arm], p50_ms: Mapping[int, float | None]) -> list[Caveat]:
+def _slice_caveats(
+    study: StudyRecord, arms: Sequence[Arm], p50_ms: Mapping[int, float | None]
+) -> list[Caveat]:
     slice_s = study.plan.slice_s
     if not study.plan.is_together or study.plan.rate_per_s is not None:
         return []
@@ -263,7 +267,7 @@ def _of_slices(study: StudyRecord, arms: Sequence[Arm], p50_ms: Mapping[int, flo
     return found
 
 
-def _of_counts(arm: Arm, trials: Sequence[Trial]) -> list[Caveat]:
+def _count_caveats(arm: Arm, trials: Sequence[Trial]) -> list[Caveat]:
     counts = Counts()
     for trial in trials:
         for piece in trial.measured:
@@ -282,7 +286,7 @@ def _of_counts(arm: Arm, trials: Sequence[Trial]) -> list[Caveat]:
     ]
 
 
-def _of_comparison(comparison: Comparison) -> list[Caveat]:
+def _comparison_caveats(comparison: Comparison) -> list[Caveat]:
     names = {"arm": comparison.arm.name, "baseline": comparison.baseline.name}
     found = []
     if comparison.stalled:
@@ -307,7 +311,7 @@ def _of_comparison(comparison: Comparison) -> list[Caveat]:
     return found
 
 
-def _of_study(study: StudyRecord) -> list[Caveat]:
+def _study_caveats(study: StudyRecord) -> list[Caveat]:
     plan, found = study.plan, []
     if plan.schedule is Schedule.SEQUENTIAL:
         found.append(Caveat(Code.SEQUENTIAL))
@@ -316,9 +320,9 @@ def _of_study(study: StudyRecord) -> list[Caveat]:
     if study.engine.get("profile") == "debug":
         found.append(Caveat(Code.DEBUG_ENGINE))
     if plan.rate_per_s is not None:
-        found.append(Caveat(Code.THROUGHPUT_FIXED, {"load": f"{plan.rate_per_s:g} transactions a second"}))
+        found.append(Caveat(Code.THROUGHPUT_FIXED, {"load": f"{plan.rate_per_s:g} transactions per second"}))
     elif plan.pacing != "none":
-        found.append(Caveat(Code.THROUGHPUT_FIXED, {"load": "keying and thinking times"}))
+        found.append(Caveat(Code.THROUGHPUT_FIXED, {"load": "keying and think times"}))
     elif plan.workload.kind == "tpcc":
         found.append(Caveat(Code.NO_KEYING_AND_THINKING))
     if plan.workload.kind == "tpcc":
@@ -326,8 +330,8 @@ def _of_study(study: StudyRecord) -> list[Caveat]:
     return found
 
 
-def _of_scripts(plan: Study, arms: Sequence[Arm]) -> list[Caveat]:
-    """Of the workload pgbench."""
+def _script_caveats(plan: Study, arms: Sequence[Arm]) -> list[Caveat]:
+    """Return caveats of the workload pgbench."""
     found = []
     if not isinstance(plan.workload, PgbenchParameters):
         return []

@@ -1,6 +1,6 @@
 """Interim analysis of the finished blocks of a case, after which a study may stop.
 
-It is the report's own computation of the verdicts, and leaves out everything else that a report has.
+It computes the verdicts as the report does, and omits everything else in a report.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from pgdyno.study.plan import Study
 
 @dataclass(frozen=True)
 class InterimResult:
-    """Of one case, one comparison for each arm after the first."""
+    """Result for one case, with one comparison for each arm after the first."""
 
     comparisons: Sequence[Comparison]
 
     @property
     def is_decided(self) -> bool:
-        """Every comparison is."""
+        """Whether every comparison is decided."""
         return all(comparison.verdict is not Verdict.UNDECIDED for comparison in self.comparisons)
 
 
 def interim_result(evidence: Evidence, case: int) -> InterimResult:
-    """Read what verdicts rest on, at one moment, and judge it."""
+    """Read the data for the verdicts from one snapshot, and return the result."""
     with evidence.snapshot():
         plan, arms, trials = evidence.study(case).plan, evidence.arms(case), evidence.trials(case)
         chosen = metrics.of_plan(plan, _medians_ms(evidence, plan, trials))
@@ -41,7 +41,7 @@ def interim_result(evidence: Evidence, case: int) -> InterimResult:
 
 
 def _medians_ms(evidence: Evidence, plan: Study, trials: Sequence[Trial]) -> dict[int, float | None]:
-    """Of each ok trial, where the verdict is about latency."""
+    """Return the median latency of each ok trial, if the verdict is about latency."""
     if not plan.load_is_fixed:
         return {}
     merged = {

@@ -1,21 +1,21 @@
 """Measurement noise from the hidden A/A blocks, and the noise floor of a case and of an average.
 
-Every A/A block gives one number as any block does, d = ln(twin / arm), and its true value is 0. So the
-spread of these numbers is taken about 0 and not about their mean: s² = Σd² / m, and m·s²/σ² has the
-chi-squared distribution with m degrees of freedom. The mean of n other such numbers, over s / √n, is
-Student's t with m degrees of freedom ("The probable error of a mean", Biometrika 1908), for it does not
-depend on s. The noise floor of n blocks is therefore t · s / √n: arms that are the same show a mean effect
-beyond it with a chance of 1 − confidence.
+Every A/A block gives one number like any other block, d = ln(twin / arm), and its true value is 0. So the
+standard deviation is taken about 0 and not about the mean: s² = Σd² / m, and m·s²/σ² has the chi-squared
+distribution with m degrees of freedom. The mean of n other such numbers, over s / √n, has Student's t
+distribution with m degrees of freedom ("The probable error of a mean", Biometrika 1908), because it does not
+depend on s. The noise floor of n blocks is therefore t · s / √n: identical arms show a mean effect beyond it
+with probability 1 − confidence.
 
-The average is the mean over k cases of the mean of their n_c blocks (``combined``). Of arms that are the same
-each of these has the mean 0 and the variance s_c² of the case's A/A blocks, so that the average has
-Σ s_c² / n_c / k². That takes the blocks of a pass for independent: where they share a part of their noise,
-the floor should be higher than this one. The interval, which rests on the passes, knows of it; and as an
-effect must be beyond both, the floor takes verdicts away and gives none.
+The average is the mean over k cases of the mean of their n_c blocks (``combined``). For identical arms each
+has mean 0 and the variance s_c² of the case's A/A blocks, so the average has the variance Σ s_c² / n_c / k².
+This assumes that the blocks of a pass are independent. If they share a part of their noise, the true floor is
+higher. The interval is based on passes and accounts for this. An effect must be beyond both, so the floor
+can remove verdicts and never adds one.
 
-Cases with the same load and layout share their A/A blocks. Where there is one such pool of m blocks, the
-average over its error is Student's with m degrees of freedom exactly; of several pools with as many as
-Satterthwaite gives ("An approximate distribution of estimates of variance components", Biometrics 1946).
+Cases with the same load and layout share their A/A blocks. For one such pool of m blocks, the average over
+its error has exactly Student's distribution with m degrees of freedom. For several pools Satterthwaite's
+number applies ("An approximate distribution of estimates of variance components", Biometrics 1946).
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from pgdyno.results.records import Measure, StudyRecord, TrialStatus
 from pgdyno.study.plan import Study
 
 FLOOR_BLOCKS_MIN = 5
-"""A/A blocks, of this study and of earlier ones: a spread of fewer is hardly known, and no verdict is held
-against it."""
+"""Minimum number of A/A blocks, of this study and earlier ones. The SD of fewer is too uncertain for a noise
+floor."""
 
 ANOTHER_NOISE = 0.05
-"""The significance at which earlier A/A blocks are of another noise: a floor is of the machine of the day."""
+"""Significance level at which earlier A/A blocks have a different noise and are excluded."""
 
 OF_THE_LOAD = {
     "workload",
@@ -59,14 +59,14 @@ OF_THE_LOAD = {
     "probes",
     "checkpoints",
 }
-"""Of the study as it was asked for: what makes cases' blocks vary more or less."""
+"""Fields of the requested study that influence the variation of blocks."""
 
-NO_BLOCK_YET = "none is done yet"
+NO_BLOCK_YET = "none completed yet"
 
 
 @dataclass(frozen=True)
 class Alarms:
-    """Series of equal arms that were called different, of so many, with the binomial interval of the rate."""
+    """Number of A/A series judged different, with the binomial interval of its rate."""
 
     called: int
     series: int
@@ -74,14 +74,17 @@ class Alarms:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """By Clopper and Pearson."""
+        """The interval by Clopper and Pearson."""
         return binomial_interval(self.called, self.series, self.confidence)
 
 
 @dataclass(frozen=True)
 class Noise:
-    """``log_ratios`` are of this study's A/A blocks, ``before`` those of earlier studies of this machine with
-    the same load and layout (docs/explanation/noise.md). ``why_none``: in words, where there are none.
+    """Noise of the A/A blocks of a case.
+
+    ``log_ratios`` are of this study's A/A blocks. ``before`` are those of earlier studies on this machine
+    with the same load and layout (docs/explanation/noise.md). ``why_none`` is the reason if A/A blocks are
+    missing.
     """
 
     log_ratios: Sequence[float]
@@ -89,23 +92,23 @@ class Noise:
     confidence: float
     margin: float
     why_none: str = ""
-    method: Method = Method.STUDENT  # by which the arms are judged
-    left_out: int = 0  # of earlier studies: the machine was not as noisy then as it is today
+    method: Method = Method.STUDENT  # of the arms' intervals
+    left_out: int = 0  # earlier A/A blocks with a different noise
 
     @property
     def n(self) -> int:
-        """A/A blocks that the spread rests on."""
+        """Number of A/A blocks of the SD."""
         return len(self.log_ratios) + len(self.before)
 
     @property
     def sd(self) -> float | None:
-        """Of one block's log ratio, about its true value 0; None without a block."""
+        """SD of one block's log ratio about its true value 0; None without a block."""
         every = [*self.log_ratios, *self.before]
         return math.sqrt(sum(d * d for d in every) / len(every)) if every else None
 
     @property
     def sd_interval(self) -> tuple[float, float] | None:
-        """Of the spread, by chi-squared; None while too few A/A blocks are known."""
+        """Chi-squared interval of the SD; None with too few A/A blocks."""
         if self.sd is None or self.n < FLOOR_BLOCKS_MIN:
             return None
         tail, square = (1 - self.confidence) / 2, self.n * self.sd**2
@@ -114,24 +117,25 @@ class Noise:
 
     @property
     def spread(self) -> Spread | None:
-        """Of this study's A/A blocks as if they were of two arms."""
+        """Mean and interval of this study's A/A blocks, computed as for two arms."""
         return spread_of(list(self.log_ratios), self.confidence, self.method) if self.log_ratios else None
 
     @property
     def verdict(self) -> Verdict:
-        """On this study's A/A blocks, by the rule for arms: faster or slower is a false alarm."""
+        """Verdict on this study's A/A blocks by the rule for arms: faster or slower is a false alarm."""
         spread = self.spread
         return judge(spread.low, spread.high, spread.n, self.margin) if spread else Verdict.UNDECIDED
 
     @property
     def is_false_alarm(self) -> bool:
-        """Whether an arm was called different from itself."""
+        """Whether an arm was judged different from itself."""
         return self.verdict in {Verdict.FASTER, Verdict.SLOWER}
 
     @property
     def alarms(self) -> Alarms | None:
-        """Of series of BLOCKS_MIN A/A blocks, one after the other, each judged by the rule for arms; None
-        where there is no whole one.
+        """Alarms in consecutive series of BLOCKS_MIN A/A blocks, judged by the rule for arms.
+
+        None without a complete series.
         """
         every = [*self.before, *self.log_ratios]
         series = [every[at : at + BLOCKS_MIN] for at in range(0, len(every) - BLOCKS_MIN + 1, BLOCKS_MIN)]
@@ -143,9 +147,10 @@ class Noise:
         return Alarms(called, len(series), self.confidence)
 
     def of_today(self, comparisons: Sequence[Comparison]) -> Noise:
-        """Without the earlier A/A blocks where the machine was not as noisy then as it is in this study: by
-        the two-sided F test of their spread against that of this study's blocks, at 5 %. Those are its A/A
-        blocks about 0 and the blocks of its first comparison about their mean.
+        """Return the noise without the earlier A/A blocks if they had a different noise than this study.
+
+        Two-sided F test, at 5%, of their variance against that of this study's blocks: its A/A blocks about
+        0, and the blocks of its first comparison about their mean.
         """
         squares, free = sum(d * d for d in self.log_ratios), len(self.log_ratios)
         effect = comparisons[0].primary if comparisons else None
@@ -161,8 +166,9 @@ class Noise:
         return replace(self, before=(), left_out=len(self.before))
 
     def floor(self, blocks: int, confidence: float | None = None) -> float | None:
-        """The log ratio that equal arms show with a chance of 1 − confidence in a study of so many blocks,
-        fixed beforehand; None while too few A/A blocks are known.
+        """Return the noise floor of a study with a fixed number of blocks, as a log ratio.
+
+        Identical arms exceed it with probability 1 − confidence. None with too few A/A blocks.
         """
         if self.sd is None or self.n < FLOOR_BLOCKS_MIN or blocks < 1:
             return None
@@ -170,8 +176,10 @@ class Noise:
         return distributions.t_quantile((1 + level) / 2, self.n) * self.sd / math.sqrt(blocks)
 
     def detectable(self, blocks: int) -> float | None:
-        """The log ratio that so many blocks find with a chance of POWER, by the interval that the arms are
-        judged by (``verdict.reach_of``), and over the floor; None where so few blocks have no interval.
+        """Return the log ratio that so many blocks detect with probability POWER.
+
+        It must exceed both the reach of the arms' interval (``verdict.reach_of``) and the noise floor. None
+        if so few blocks have no interval.
         """
         floor = self.floor(blocks)
         if floor is None or self.sd is None:
@@ -183,7 +191,7 @@ class Noise:
         return max(reach, floor + beyond)
 
     def is_over(self, comparison: Comparison) -> bool:
-        """Whether a comparison that was called a difference shows more than noise does."""
+        """Return whether a faster or slower arm exceeds the noise floor; true for other verdicts."""
         effect = comparison.primary
         if effect is None or comparison.verdict not in {Verdict.FASTER, Verdict.SLOWER}:
             return True
@@ -191,7 +199,7 @@ class Noise:
         return floor is None or abs(effect.spread.mean) >= floor
 
     def blocks_needed(self, comparison: Comparison) -> int:
-        """How many more until the floor is as low as the effect, were it as estimated."""
+        """Return the number of further blocks until the floor is as low as the estimated effect."""
         assert comparison.primary is not None
         spread = comparison.primary.spread
         of_one = self.floor(1, spread.confidence)
@@ -200,7 +208,7 @@ class Noise:
 
 
 def with_noise(comparison: Comparison, noise: Noise) -> Comparison:
-    """An effect under the noise floor is never called real: it is undecided."""
+    """Return the comparison, undecided if its effect is below the noise floor."""
     if noise.is_over(comparison) or comparison.decision is None:
         return comparison
     needed = noise.blocks_needed(comparison)
@@ -209,7 +217,7 @@ def with_noise(comparison: Comparison, noise: Noise) -> Comparison:
 
 
 def noise_caveats(comparisons: Sequence[Comparison], noise: Noise) -> Iterator[Caveat]:
-    """``comparisons`` as they were judged before they were held against the noise."""
+    """Yield caveats for comparisons as judged before ``with_noise``."""
     for comparison in comparisons:
         effect = comparison.primary
         if effect is not None and not noise.is_over(comparison):
@@ -234,18 +242,20 @@ def noise_caveats(comparisons: Sequence[Comparison], noise: Noise) -> Iterator[C
 
 
 def signed_percent(log_ratio: float) -> str:
-    """``+1.23%``."""
+    """Return ``+1.23%``."""
     return f"{percent_of(log_ratio):+.2f}%".replace("-", "\N{MINUS SIGN}")
 
 
 def floor_text(log_ratio: float) -> str:
-    """``±1.2%``."""
+    """Return ``±1.2%``."""
     return f"±{percent_of(log_ratio):.2g}%"
 
 
 def read_noise(evidence: Evidence) -> dict[int, Noise]:
-    """Of every case. Its A/A blocks are those of all cases with the same load and layout, such as those that
-    differ in their servers or settings: how much blocks vary depends on what is driven, too.
+    """Return the noise of every case.
+
+    Cases with the same load and layout share their A/A blocks, also if their servers or settings differ: the
+    variation of blocks depends on the load, too.
     """
     studies = {case: evidence.study(case) for case in evidence.cases()}
     found: dict[object, list[float]] = {}
@@ -262,14 +272,15 @@ def _noise(study: StudyRecord, log_ratios: Sequence[float]) -> Noise:
 
 
 def _layout(plan: Study) -> object:
-    """Cases for which this is equal have blocks alike. What all cases have is not in it."""
+    """Return a key that is equal for cases with the same noise, without properties of all cases."""
     length = (plan.schedule, plan.turn_s, plan.slices_per_trial(), plan.window_s)
     return (*length, plan.model_dump_json(include=OF_THE_LOAD))
 
 
 def aa_log_ratios(evidence: Evidence, case: int) -> list[float]:
-    """Of hidden A/A blocks, by the metric that the verdicts are about; those that do not count are left out
-    as of any arms.
+    """Return the log ratios of hidden A/A blocks, in the metric of the verdicts.
+
+    Blocks that do not count are omitted, as in any comparison.
     """
     plan, trials = evidence.study(case).plan, evidence.trials(case)
     median_ms = {}
@@ -286,8 +297,10 @@ def aa_log_ratios(evidence: Evidence, case: int) -> list[float]:
 def floor_of_average(
     noises: Mapping[str, Noise], blocks: Mapping[str, int], confidence: float
 ) -> float | None:
-    """As a log ratio. ``noises`` and ``blocks`` of each case that is in the average; None where the noise of
-    one of them is not known, or there is none.
+    """Return the noise floor of an average over cases as a log ratio.
+
+    ``noises`` and ``blocks`` are of each case in the average. None if the noise of a case is unknown, or
+    without a case.
     """
     variances: dict[object, float] = {}
     free: dict[object, int] = {}

@@ -1,4 +1,4 @@
-"""One arm against the baseline: blocks that count, the effect on every metric, the verdict on the first."""
+"""Comparison of an arm with the baseline: counted blocks, effects on all metrics, verdict on the first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
 
 BlockTrials = Mapping[int, Mapping[int, Trial]]
-"""block → arm → its trial; only those that are ok."""
+"""block → arm → its ok trial."""
 
 Values = Mapping[int, tuple[float, float]]
 """block → (value of the baseline, value of the arm)."""
@@ -25,10 +25,10 @@ Values = Mapping[int, tuple[float, float]]
 
 @dataclass(frozen=True)
 class Effect:
-    """What an arm changes in one metric. ``log_ratios`` is block → ln(x_arm / x_baseline).
+    """Effect of an arm on one metric. ``log_ratios`` is block → ln(x_arm / x_baseline).
 
-    ``bootstrap`` is there for the primary metric, whose verdict it checks: that by Student's interval, for it
-    is of one look, too.
+    Only the primary metric has ``bootstrap``. It checks the verdict by Student's interval, because both are
+    intervals for a single analysis.
     """
 
     key: str
@@ -39,18 +39,18 @@ class Effect:
     bootstrap: Estimate | None
 
     def bootstrap_verdict(self, margin: float) -> Verdict | None:
-        """What the bootstrap interval alone would say."""
+        """Return the verdict by the bootstrap interval alone."""
         if self.bootstrap is None or self.bootstrap.low is None or self.bootstrap.high is None:
             return None
         low, high = (float(np.log1p(end / 100)) for end in (self.bootstrap.low, self.bootstrap.high))
         return self._judged(low, high, margin)
 
     def student(self) -> Spread:
-        """Of one look, whatever the interval of ``spread`` is."""
+        """Return Student's interval, which is for a single analysis, whatever the method of ``spread``."""
         return effect.student(list(self.log_ratios.values()), self.spread.confidence)
 
     def is_disputed(self, margin: float) -> bool:
-        """Whether Student's interval says one thing and the bootstrap's another."""
+        """Return whether the verdicts by Student's and the bootstrap interval differ."""
         student = self.student()
         judged = self._judged(student.low, student.high, margin)
         return self.bootstrap_verdict(margin) not in {None, judged}
@@ -63,10 +63,10 @@ class Effect:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``blocks`` count, ``dropped`` do not: a trial of either arm was excluded, failed or interrupted.
+    """``blocks`` count. ``dropped`` do not: a trial of either arm was excluded, failed or interrupted.
 
-    ``stalled`` should count, but an arm did nothing that has a ratio. To leave out an arm's worst blocks
-    would flatter it, so there is no decision while there are such blocks.
+    In ``stalled`` blocks an arm completed nothing, so the ratio is undefined. Omitting an arm's worst blocks
+    would bias the effect in its favor, so a comparison with such blocks has no decision.
     """
 
     baseline: Arm
@@ -81,12 +81,12 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """Undecided, too, where no block counts or one is stalled."""
+        """The verdict; undecided also if no block counts or one is stalled."""
         return self.decision.verdict if self.decision else Verdict.UNDECIDED
 
 
 def ok_by_block(trials: Sequence[Trial]) -> dict[int, dict[int, Trial]]:
-    """The trials that count, by block and arm."""
+    """Return the trials that count, by block and arm."""
     found: dict[int, dict[int, Trial]] = {}
     for trial in trials:
         if trial.status is TrialStatus.OK:
@@ -101,7 +101,7 @@ def compare(
     metrics: Sequence[Metric],
     latencies: Mapping[str, Callable[[Trial], float | None]],
 ) -> list[Comparison]:
-    """Every arm after the first against it. ``latencies`` are further metrics: key → a trial's value, ms."""
+    """Compare every arm with the first. ``latencies`` are more metrics: key → function for a trial, in ms."""
     by_block = ok_by_block(trials)
     values: dict[str, list[Values]] = {}
     names: dict[str, tuple[str, Better]] = {}
@@ -129,7 +129,7 @@ def compare(
 
 
 def method_of(plan: Study) -> Method:
-    """Of the intervals that verdicts rest on."""
+    """Return the method of the intervals for verdicts."""
     return Method.ANYTIME if plan.may_be_looked_at_again else Method.STUDENT
 
 
@@ -141,10 +141,10 @@ def effects_by_arm(
     primary: str = "",
     method: Method = Method.STUDENT,
 ) -> list[dict[str, Effect]]:
-    """Of each arm after the first: key → effect, where a block has values. ``values``: key → arm by arm.
+    """Return each arm's effects by key, for metrics with values in a block. ``values``: key → one per arm.
 
-    Holm's correction is over the arms, of each key by itself: more keys widen no interval. ``primary`` is
-    the key that the verdict is about: its intervals are made by ``method``, and the bootstrap checks them.
+    Holm's correction is over the arms for each key separately, so more keys widen no interval. ``primary`` is
+    the key of the verdict: its intervals use ``method``, and the bootstrap checks them.
     """
     found: list[dict[str, Effect]] = [{} for _ in range(arms)]
     for key, of_arms in values.items():

@@ -1,9 +1,9 @@
-"""From an interval and a margin to a verdict, from an undecided one to what it needs.
+"""Verdicts from an interval and a margin, and the blocks that an undecided one needs.
 
 See docs/explanation/method.md.
 
-The margin δ is a share of the baseline. On the log scale, on which arms can be swapped, it is ±ln(1 + δ):
-with δ = 2 % the arms are the same where the ratio lies within 1 / 1.02 … 1.02.
+The margin δ is a share of the baseline. On the log scale, where the arms are interchangeable, it is ±ln(1 +
+δ). With δ = 2% the arms are the same if the ratio is within 1 / 1.02 … 1.02.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from pgdyno.analysis.statistics.sequential import FIRST_LOOK
 from pgdyno.estimate import Better
 
 BLOCKS_MIN = FIRST_LOOK
-"""With fewer, an interval rests on a spread that is hardly known."""
+"""Minimum for a verdict: the SD of fewer blocks is too uncertain."""
 
 POWER = 0.80
-"""1 − β: the chance with which the blocks still needed shall suffice."""
+"""1 − β: the probability that the number of blocks still needed suffices."""
 
 BLOCKS_NEEDED_MAX = 10_000
-"""A search limit; who needs more blocks than this needs another machine."""
+"""Limit of the search. A study that needs more blocks requires a quieter machine."""
 
 
 class Verdict(StrEnum):
-    """Of an arm against the baseline."""
+    """Verdict on an arm against the baseline."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -39,18 +39,16 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Decision:
-    """A verdict with what it rests on; percentages are of the baseline."""
+    """A verdict with its basis. Percentages are of the baseline."""
 
     verdict: Verdict
     margin: float
-    detectable_percent: (
-        float | None
-    )  # the minimum detectable effect with the blocks so far; None below 2 blocks
-    blocks_needed: int | None  # beyond the blocks so far; None where decided
+    detectable_percent: float | None  # minimum detectable effect with the blocks so far; None below 2 blocks
+    blocks_needed: int | None  # further blocks; None if decided
 
 
 def decide(spread: Spread, better: Better, margin: float) -> Decision:
-    """The verdict on a metric: faster is what is better."""
+    """Return the decision on a metric. A change in the better direction is ``faster``."""
     if better is Better.LESS:
         spread = spread.mirrored()
     verdict = judge(spread.low, spread.high, spread.n, margin)
@@ -63,7 +61,7 @@ def decide(spread: Spread, better: Better, margin: float) -> Decision:
 
 
 def judge(low: float | None, high: float | None, n: int, margin: float) -> Verdict:
-    """An interval of log ratios against the margin. Within it: same, even where 0 is left out."""
+    """Return the verdict of an interval of log ratios. Inside the margin: same, even if 0 is excluded."""
     if low is None or high is None or n < BLOCKS_MIN:
         return Verdict.UNDECIDED
     limit = math.log1p(margin)
@@ -77,8 +75,9 @@ def judge(low: float | None, high: float | None, n: int, margin: float) -> Verdi
 
 
 def detectable_percent(spread: Spread) -> float | None:
-    """(t_{α/2} + t_β) · s · √(1/n): the effect that so many blocks find with a chance of POWER. Instead of
-    t_{α/2} what the interval has; None where so few blocks have none.
+    """Return the minimum detectable effect in percent: (t_{α/2} + t_β) · s · √(1/n), with power POWER.
+
+    The critical value of the interval's method replaces t_{α/2}. None if so few blocks have no interval.
     """
     if spread.sd is None:
         return None
@@ -87,10 +86,10 @@ def detectable_percent(spread: Spread) -> float | None:
 
 
 def blocks_needed(spread: Spread, margin: float) -> int:
-    """How many blocks more would decide it, were the effect as estimated and the spread as seen.
+    """Return the number of further blocks for a decision, if effect and SD are as estimated.
 
-    An interval decides by leaving 0 out or by fitting into the margin, so it needs a reach of |d| or of
-    what is left between |d| and the margin, whichever comes first.
+    An interval decides by excluding 0 or by fitting into the margin. It needs a reach of |d| or of the
+    distance between |d| and the margin, whichever is larger.
     """
     least = max(1, BLOCKS_MIN - spread.n)
     if spread.sd is None:
@@ -99,13 +98,14 @@ def blocks_needed(spread: Spread, margin: float) -> int:
     reach = max(distance, math.log1p(margin) - distance)
     sd, confidence, method = spread.sd, spread.confidence, spread.method
     candidates = range(spread.n + least, BLOCKS_NEEDED_MAX)
-    # The reach shrinks with every block, so the first number that suffices is found by halving.
+    # The reach shrinks with every block, so a binary search finds the first sufficient number.
     return least + bisect_left(candidates, True, key=lambda n: reach_of(sd, n, confidence, method) <= reach)
 
 
 def reach_of(sd: float, n: int, confidence: float, method: Method) -> float:
-    """The log ratio that ``n`` blocks with this spread find with a chance of POWER; infinite where so few
-    have no interval.
+    """Return the log ratio that ``n`` blocks with this SD detect with probability POWER.
+
+    Infinite if so few blocks have no interval.
     """
     if n < 2:
         return math.inf

@@ -1,4 +1,4 @@
-"""Findings of all cases of a study, and what holds over them."""
+"""Findings of all cases of a study, and results over all cases."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from pgdyno.study.published_experiment import Published
 
 @dataclass(frozen=True)
 class OverCases:
-    """One arm against the baseline over all cases that have both, by the arm's name.
+    """One arm against the baseline over all cases that have both, by name.
 
-    ``average`` is of the metric that the verdicts are about; None where no case has a block. ``floor``: what
-    it is for arms that are the same, as a log ratio; None while that is not known.
+    ``average`` is of the metric of the verdicts; None if no case has a block. ``floor`` is its noise floor as
+    a log ratio; None if unknown.
     """
 
     baseline: str
@@ -37,41 +37,41 @@ class OverCases:
 
     @property
     def stalled(self) -> list[str]:
-        """Cases that are not in the average, for an arm did nothing that has a ratio in some block."""
+        """Cases that are not in the average because an arm completed nothing in some block."""
         return [case for case, comparison in self.comparisons.items() if comparison.stalled]
 
     @property
     def is_under_floor(self) -> bool:
-        """Whether arms that are the same show as much as the average."""
+        """Whether the average is below its noise floor."""
         return (
             self.average is not None and self.floor is not None and abs(self.average.spread.mean) < self.floor
         )
 
     @property
     def verdicts(self) -> Counter[Verdict]:
-        """How often each."""
+        """Number of each verdict."""
         return Counter(comparison.verdict for comparison in self.comparisons.values())
 
 
 @dataclass(frozen=True)
 class StudyFindings:
-    """Of a comparison there is one case, without a name."""
+    """Findings of a study. A comparison has one case, without a name."""
 
     cases: Sequence[Findings]
     over_cases: Sequence[OverCases]
-    published: Sequence[OwnTable]  # the source's tables with our figures
-    effects: Effects | None  # of the factors, where several vary
-    scalability: Scalability | None  # where the clients vary enough
-    capacity: Capacity | None  # where the study limits the latency
+    published: Sequence[OwnTable]  # the source's tables with measured values
+    effects: Effects | None  # of the factors, if several vary
+    scalability: Scalability | None  # if the number of clients varies enough
+    capacity: Capacity | None  # if the study limits the latency
 
     @property
     def first(self) -> Findings:
-        """What is the same for all cases can be read of it."""
+        """The first case, for properties that all cases share."""
         return self.cases[0]
 
 
 def find_study(evidence: Evidence) -> StudyFindings:
-    """Read all of it, at one moment, and compute."""
+    """Read all cases from one snapshot, and compute their findings."""
     with evidence.snapshot():
         noise = read_noise(evidence)
         cases = [find_case(evidence, case, noise[case]) for case in evidence.cases()]
@@ -96,7 +96,7 @@ def _published(cases: Sequence[Findings]) -> list[OwnTable]:
 
 
 def changes_beside(cases: Sequence[Findings], names: Sequence[str]) -> list[list[list[Changed | None]]]:
-    """What is changed in each figure of the published tables; ``names`` are what the cases are called."""
+    """Return the change in each figure of the published tables; ``names`` are the labels of the cases."""
     given = cases[0].study.published
     if given is None:
         return []
@@ -115,7 +115,7 @@ def _over(cases: Sequence[Findings], baseline: str, arm: str) -> OverCases:
         for comparison in of.comparisons
         if (comparison.baseline.name, comparison.arm.name) == (baseline, arm)
     }
-    # Of a case with a stalled block those that are left would flatter the arm that stalled.
+    # The other blocks of a case with a stalled block would bias the average in favor of the stalled arm.
     whole = {case: c.primary for case, c in found.items() if c.primary is not None and not c.stalled}
     ratios = {case: primary.log_ratios for case, primary in whole.items()}
     plan = cases[0].study.plan
