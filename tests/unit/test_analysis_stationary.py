@@ -152,7 +152,7 @@ def test_a_rise_over_the_window_is_found_with_what_is_to_be_cut_off() -> None:
     told = steady_state_caveats(plan(Schedule.SLICES), found)
     assert {caveat.code for caveat in told} == {Code.RATE_TREND}
     assert {caveat.parameters["arm"] for caveat in told} == {"15", "18"}
-    assert all("still belong to the warm-up" in caveat.text for caveat in told)
+    assert all("belong to the warm-up" in caveat.text for caveat in told)
     first = found[0].trend
     assert first is not None and first.cut_s is not None and 2 <= first.cut_s <= 20
 

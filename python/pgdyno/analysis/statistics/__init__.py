@@ -1,1 +1,1 @@
-"""Estimates, intervals, tests and fits that know nothing of servers: numbers in, numbers out."""
+"""Estimates, intervals, tests and fits on plain numbers, independent of servers."""

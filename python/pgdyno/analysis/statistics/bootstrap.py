@@ -1,7 +1,7 @@
 """BCa bootstrap interval of a mean (Efron, "Better bootstrap confidence intervals", JASA 1987).
 
-What ``scipy.stats.bootstrap`` gives, to the last bit, for this one statistic; but ``scipy.stats`` takes as
-long to load as everything else that a report computes.
+Results equal those of ``scipy.stats.bootstrap`` to the last bit for this statistic, but loading
+``scipy.stats`` takes as long as all other computations of a report.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def bca(d: Floats, confidence: float, resamples: int, seed: int) -> tuple[float, float]:
-    """Of values that are not all alike."""
+    """Return the interval. The values must not all be equal."""
     n = len(d)
     drawn = np.random.default_rng(seed).integers(0, n, (resamples, n))
     means = np.sort(np.mean(d[drawn], axis=-1))
@@ -31,7 +31,7 @@ def bca(d: Floats, confidence: float, resamples: int, seed: int) -> tuple[float,
 
 
 def _acceleration(d: Floats) -> float:
-    """From the means without each of the values in turn."""
+    """Return the acceleration from the means without each of the values (jackknife)."""
     n = len(d)
     without = np.array([np.mean(np.delete(d, i)) for i in range(n)])
     influence = (n - 1.0) * (np.mean(without) - without)
@@ -40,7 +40,7 @@ def _acceleration(d: Floats) -> float:
 
 
 def _quantile(ascending: Floats, probability: float) -> float:
-    """Between two values in proportion."""
+    """Return a quantile by linear interpolation."""
     n = len(ascending)
     place = probability * n + (1 - probability)
     share, after = place % 1, place // 1

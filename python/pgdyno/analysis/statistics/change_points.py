@@ -1,15 +1,15 @@
-"""Where a series of values changed: E-divisive means with a permutation test. Pure.
+"""Change points of a series: E-divisive means with a permutation test.
 
-The series is cut where the distance between what lies before and next behind is largest, by the energy
-statistic of Székely and Rizzo, Q = mn/(m + n) · (2 E|X − Y| − E|X − X′| − E|Y − Y′|); whether that is more
-than chance is found by shuffling the series; then each part is cut likewise (Matteson and James, "A
+The series is cut at the place with the largest distance between the values before and after it. The distance
+is the energy statistic of Székely and Rizzo, Q = mn/(m + n) · (2 E|X − Y| − E|X − X′| − E|Y − Y′|).
+Permutations of the series give its p-value. Each part is then cut in the same way (Matteson and James, "A
 nonparametric approach for multiple change point analysis of multivariate data", JASA 2014; used on nightly
 benchmarks of a database by Daly et al., "The use of change point detection to identify software performance
-regressions in a continuous integration system", ICPE 2020). Nothing is assumed of how values spread.
+regressions in a continuous integration system", ICPE 2020). The method assumes no distribution.
 
-The p-value of a cut is exact where values are exchangeable, that is, where nothing changed: it is that of
-Besag and Clifford ("Sequential Monte Carlo p-values", Biometrika 1991), who stop shuffling once it is clear
-that the value will not be small.
+The p-value of a cut is exact if values are exchangeable, that is, without a change. It is the sequential
+p-value of Besag and Clifford ("Sequential Monte Carlo p-values", Biometrika 1991), which stops permuting as
+soon as a small p-value is impossible.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ import numpy.typing as npt
 SEGMENT_MIN = 3
 
 POINTS_MIN = 2 * SEGMENT_MIN
-"""Values on either side of a cut: of fewer it is not known how they spread."""
+"""Minimum length of a series with a cut: the distribution of fewer values on a side is unknown."""
 
 EXCEEDED_MAX = 20
-"""So many shuffled series that are cut as well: then the p-value is known well enough, and large."""
+"""Permuted series with a statistic at least as large, after which the p-value is large and precise enough."""
 
 BATCH = 64
-"""Series shuffled at once: so many are drawn and thrown away at most."""
+"""Series permuted at once, which limits unnecessary permutations."""
 
 BATCH_VALUES = 1 << 21
-"""Distances in a batch: what the memory of it is in proportion to."""
+"""Maximum number of distances in a batch, which limits its memory."""
 
 SEED = 20261122
 """Fixed, so that the same series has the same change points."""
@@ -42,14 +42,14 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Cut:
-    """``at``: the place of the first value behind it."""
+    """A cut. ``at`` is the index of the first value after it."""
 
     at: int
     p_value: float
 
 
 def first_cut(values: Sequence[float], shuffles: int) -> Cut | None:
-    """Where the series is cut first, whether or not that is chance. None of a series too short."""
+    """Return the first cut, also if it is not significant; None if the series is too short."""
     if len(values) < POINTS_MIN:
         return None
     distances = np.abs(np.subtract.outer(np.asarray(values), np.asarray(values)))
@@ -59,8 +59,10 @@ def first_cut(values: Sequence[float], shuffles: int) -> Cut | None:
 
 
 def cuts(values: Sequence[float], level: float, shuffles: int) -> list[Cut]:
-    """All cuts whose p-values are small enough, in order of place: the first one's at most ``level``, and of
-    what a cut leaves either part has half of its level. So the chance of any cut that is none is ``level``.
+    """Return all significant cuts, sorted by place.
+
+    The level of the first cut is ``level``. Each part that a cut creates has half of its level. So the
+    probability of any false cut is at most ``level``.
     """
     return sorted(_within(values, 0, level, shuffles), key=lambda cut: cut.at)
 
@@ -75,11 +77,11 @@ def _within(values: Sequence[float], begin: int, level: float, shuffles: int) ->
 
 
 def _statistics(distances: Floats) -> Floats:
-    """Q of the first ``at`` values against those from there to ``end``, for every pair: (series, at, end) of
-    (series, n, n) distances. Minus infinity where fewer than SEGMENT_MIN are on a side.
+    """Return Q of the first ``at`` values against those from there to ``end``, for every pair.
 
-    ``end`` is not the end of the series alone: of a level that fell and rose again what lies before and all
-    that lies behind may hardly differ.
+    Shape: (series, at, end) for (series, n, n) distances. Minus infinity if a side has fewer than
+    SEGMENT_MIN. ``end`` need not be the end of the series: after a level that fell and rose again, all values
+    before and all values after a cut may hardly differ.
     """
     n = distances.shape[-1]
     block = np.zeros((len(distances), n + 1, n + 1))  # sums over the first rows and columns
@@ -98,7 +100,7 @@ def _statistics(distances: Floats) -> Floats:
 
 def _p_value(distances: Floats, seen: float, shuffles: int) -> float:
     rng, n = np.random.default_rng(SEED), len(distances)
-    limit = seen - 1e-12 * abs(seen)  # a shuffled series may be the same one, its sum rounded differently
+    limit = seen - 1e-12 * abs(seen)  # a permuted series may be the same, with another rounding of its sum
     exceeded = 0
     batch = max(1, min(BATCH, BATCH_VALUES // n**2))
     for done in range(0, shuffles, batch):

@@ -1,17 +1,16 @@
-"""The effect of an arm against the baseline: one log ratio per block, and an interval on their mean.
+"""Effect of an arm against the baseline: one log ratio per block, and an interval of their mean.
 
-A block is the unit of replication (ADR 4). In block b both arms give x_A and x_B; d_b = ln(x_B / x_A).
-The estimate is exp(mean d), its interval Student's t on d, mapped by exp, or, where a study stops on its
-verdict, one that is valid at any stopping time (``sequential``, ADR 9); a BCa bootstrap (Efron, "Better
-bootstrap confidence intervals", JASA 1987) checks Student's. On the log scale swapping A and B mirrors the
-result, and a machine twice as fast gives the same one.
+A block is the unit of replication (ADR 4). In block b the arms give x_A and x_B; d_b = ln(x_B / x_A). The
+estimate is exp(mean d). Its interval is Student's t on d, mapped by exp. A study that stops on its verdict
+uses an interval that is valid at any stopping time (``sequential``, ADR 9). A BCa bootstrap (Efron, "Better
+bootstrap confidence intervals", JASA 1987) checks Student's interval. On the log scale, swapping A and B
+mirrors the result, and a machine that is twice as fast gives the same one.
 
-In the slices schedule x is the transactions counted over all slices of the block's pairs, divided by the
-time counted over them: the ratio of the two arms' mean rates over the slice pairs. So it is in a duet, where
-the two of a pair are at the same time. We take this and not the
-mean of the pairs' log ratios because it is the ratio of work done, agrees with the rates shown in the
-tables, and stays finite where a stall leaves one slice empty; a slice without its pair (an interrupted
-round) is left out.
+In the schedules slices and duet, x is the number of transactions counted in all slices of the block's pairs,
+divided by their counted time. The effect is the ratio of the two arms' mean rates over the slice pairs. It is
+preferred to the mean of the pairs' log ratios for three reasons: it is the ratio of work done, it agrees with
+the rates in the tables, and it stays finite if a stall leaves a slice empty. A slice without its pair (an
+interrupted round) is omitted.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from pgdyno.results.records import Slice, Trial
 
 BOOTSTRAP_RESAMPLES = 9999
 BOOTSTRAP_SEED = 20261121
-"""Fixed, so that a report made twice of the same evidence is the same."""
+"""Fixed, so that repeated reports of the same results file are equal."""
 
 BOOTSTRAP_BLOCKS_MIN = 5
 
 
 class Method(StrEnum):
-    """How an interval is made: for one look after a number of blocks fixed beforehand, or for any."""
+    """Type of interval: for one analysis after a fixed number of blocks, or valid at any stopping time."""
 
     STUDENT = "student"
     ANYTIME = "anytime"
@@ -44,11 +43,10 @@ class Method(StrEnum):
 
 @dataclass(frozen=True)
 class Spread:
-    """The log ratios of the blocks and what follows from them. ``sd`` needs two blocks, as does Student's
-    interval; the one for any stopping time ``sequential.FIRST_LOOK``.
+    """Mean and interval of the blocks' log ratios. ``sd`` and Student's interval need at least two blocks.
 
-    Logs are natural; ``p_value`` is two-sided, of mean d = 0, and below 1 − ``confidence`` exactly where the
-    interval leaves 0 out.
+    The anytime-valid interval needs ``sequential.FIRST_LOOK`` blocks. Logs are natural. ``p_value`` is
+    two-sided, for mean d = 0. It is below 1 − ``confidence`` exactly if the interval excludes 0.
     """
 
     mean: float
@@ -61,12 +59,12 @@ class Spread:
     method: Method = Method.STUDENT
 
     def mirrored(self) -> Spread:
-        """Of the baseline against the arm."""
+        """Return the result of the baseline against the arm."""
         low, high = (None if end is None else -end for end in (self.high, self.low))
         return replace(self, mean=-self.mean, low=low, high=high)
 
     def percent(self, better: Better) -> Estimate:
-        """(B − A) / A in percent."""
+        """Return (B − A) / A in percent."""
         return Estimate(
             value=percent_of(self.mean),
             unit="%",
@@ -79,31 +77,31 @@ class Spread:
 
 
 def percent_of(log_ratio: float) -> float:
-    """100 · (e^d − 1)."""
+    """Return 100 · (e^d − 1)."""
     return float(100 * np.expm1(log_ratio))
 
 
 def student(d: Sequence[float], confidence: float) -> Spread:
-    """The mean of ``d`` with Student's interval. ``d`` must not be empty."""
+    """Return the mean of ``d`` with Student's interval. ``d`` must not be empty."""
     return with_error(float(np.mean(d)), _sd(d), len(d), confidence, Method.STUDENT)
 
 
 def anytime(d: Sequence[float], confidence: float) -> Spread:
-    """The mean of ``d`` with the interval that is valid at any stopping time. ``d`` must not be empty."""
+    """Return the mean of ``d`` with the anytime-valid interval. ``d`` must not be empty."""
     return with_error(float(np.mean(d)), _sd(d), len(d), confidence, Method.ANYTIME)
 
 
 def spread_of(d: Sequence[float], confidence: float, method: Method) -> Spread:
-    """By either method. ``d`` must not be empty."""
+    """Return the mean of ``d`` with the interval of a method. ``d`` must not be empty."""
     return student(d, confidence) if method is Method.STUDENT else anytime(d, confidence)
 
 
 def with_error(mean: float, sd: float | None, n: int, confidence: float, method: Method) -> Spread:
-    """The interval and the p-value of a mean of ``n`` blocks with the standard error ``sd`` / √n."""
+    """Return the interval and p-value of a mean of ``n`` blocks with the standard error ``sd`` / √n."""
     if sd is None:
         return Spread(mean, n, None, None, None, confidence, None, method)
     error = sd / math.sqrt(n)
-    # Blocks that are all alike (which only synthetic ones are) leave no doubt at all.
+    # Blocks that are all equal (only synthetic ones are) leave no uncertainty.
     t = mean / error if error > 0 else math.copysign(math.inf, mean) if mean else 0.0
     p_value, reach = _p_value(t, n, method), critical(n, confidence, method)
     if math.isinf(reach):
@@ -113,7 +111,7 @@ def with_error(mean: float, sd: float | None, n: int, confidence: float, method:
 
 
 def critical(n: int, confidence: float, method: Method) -> float:
-    """Half an interval's width in standard errors; infinite where ``n`` blocks allow none."""
+    """Return half the width of an interval in standard errors; infinite if ``n`` blocks are too few."""
     if method is Method.ANYTIME:
         return sequential.critical(n, confidence)
     return distributions.t_quantile((1 + confidence) / 2, n - 1) if n > 1 else math.inf
@@ -130,7 +128,7 @@ def _sd(d: Sequence[float]) -> float | None:
 
 
 def bootstrap(d: Sequence[float], confidence: float) -> tuple[float, float] | None:
-    """The BCa interval of the mean of ``d``; None for fewer blocks than BOOTSTRAP_BLOCKS_MIN."""
+    """Return the BCa interval of the mean of ``d``; None for fewer blocks than BOOTSTRAP_BLOCKS_MIN."""
     if len(d) < BOOTSTRAP_BLOCKS_MIN:
         return None
     if np.ptp(d) == 0:
@@ -139,13 +137,13 @@ def bootstrap(d: Sequence[float], confidence: float) -> tuple[float, float] | No
 
 
 def holm_confidences(p_values: Sequence[float | None], confidence: float) -> list[float]:
-    """The confidence at which each comparison's interval is drawn, so that it agrees with Holm's test.
+    """Return the confidence of each comparison's interval, so that it agrees with Holm's test.
 
     Holm ("A simple sequentially rejective multiple test procedure", 1979) takes the p-values in ascending
-    order and holds the j-th of m against α / (m − j + 1) until one fails; all after it fail too. An
-    interval drawn at 1 minus the level at which its comparison was judged leaves 0 out exactly where Holm
-    rejects. The chance of one or more false faster or slower among all comparisons is at most α. A
-    comparison without a p-value is judged last.
+    order and compares the j-th of m with α / (m − j + 1) until one fails; all after it fail too. The
+    confidence of an interval is 1 minus the level at which its comparison was tested, so it excludes 0
+    exactly if Holm rejects. The probability of one or more false verdicts (faster or slower) among all
+    comparisons is at most α. A comparison without a p-value is tested last.
     """
     alpha, m = 1 - confidence, len(p_values)
     order = sorted(range(m), key=lambda i: 2.0 if p_values[i] is None else float(p_values[i] or 0.0))
@@ -162,15 +160,15 @@ def holm_confidences(p_values: Sequence[float | None], confidence: float) -> lis
 
 
 def paired(baseline: Trial, arm: Trial) -> tuple[list[Slice], list[Slice]]:
-    """Both trials' measured slices that have a partner: the k-th of one goes with the k-th of the other."""
+    """Return both trials' measured slices that have a partner: k-th with k-th."""
     pairs = min(len(baseline.measured), len(arm.measured))
     return baseline.measured[:pairs], arm.measured[:pairs]
 
 
 def own_level(values: Mapping[int, float], unit: str, better: Better, confidence: float) -> Estimate | None:
-    """An arm's own level: geometric mean over blocks, Student's interval on the logs; None without a block.
+    """Return an arm's geometric mean over blocks with Student's interval on the logs; None without a block.
 
-    Where two arms have the same blocks, the ratio of their levels is the effect.
+    If two arms have the same blocks, the ratio of their levels is the effect.
     """
     if not values:
         return None
@@ -188,8 +186,9 @@ def own_level(values: Mapping[int, float], unit: str, better: Better, confidence
 
 
 def level_of(values: Mapping[int, float], unit: str, better: Better, confidence: float) -> Estimate | None:
-    """As ``own_level``; of values that are zero or less in a block (checkpoints, deadlocks, growth), which
-    have no logarithm, the arithmetic mean with Student's interval.
+    """Return the level like ``own_level``, also for values of zero or less (checkpoints, deadlocks, growth).
+
+    These have no logarithm, so the result is the arithmetic mean with Student's interval.
     """
     if not values or min(values.values()) > 0:
         return own_level(values, unit, better, confidence)

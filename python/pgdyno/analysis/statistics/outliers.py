@@ -1,8 +1,8 @@
 """Robust scores of a few values, and the score above which a value is an outlier.
 
-The score of a value is its distance from the median of the *others* in units of their spread
-(``robust_sd``). The value itself has no part in what it is held against, so that it cannot hide itself; with
-few others that spread is rough, and the limits are wide.
+The score of a value is its distance from the median of the *other* values, in units of their ``robust_sd``.
+The value is excluded from its own reference, so it cannot mask itself. With few other values the SD is
+imprecise, and the limits are wide.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ import numpy.typing as npt
 from pgdyno.analysis.statistics.distributions import robust_sd
 
 VALUES_MIN = 5
-"""Fewer have no spread that could be held against one of them."""
+"""Minimum group size: fewer values do not have an SD that a value could be compared with."""
 
 FALSE_ALARM = 0.05
-"""Of the studies in which nothing is unusual (every group of values normally distributed), at most this share
-has any trial named."""
+"""Maximum share of studies with a false outlier, if every group of values is normally distributed."""
 
 SIZES = (5, 6, 7, 8, 10, 12, 15, 20, 30, 50, 100)
 ALPHAS = (0.05, 0.025, 0.0166, 0.0125, 0.01, 0.005)
@@ -39,14 +38,15 @@ LIMITS: tuple[tuple[float, ...], ...] = (
     (4.0, 4.3, 4.5, 4.6, 4.7, 5.0),
     (3.9, 4.1, 4.3, 4.3, 4.4, 4.7),
 )
-"""The score that the largest of so many (a row of SIZES) normal values exceeds with probability ALPHAS,
+"""Score that the largest of n normal values (rows: n in SIZES) exceeds with a probability from ALPHAS,
 rounded up. Simulated in ``tests/unit/test_analysis_anomalies.py``."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Of one value: how far it is ``off`` the median of the others, and its score. None: there are too few
-    others, or they are all alike.
+    """Comparison of one value with the others: ``off`` is its distance from their median.
+
+    ``score`` is None if there are too few others or they are all equal.
     """
 
     value: float
@@ -56,7 +56,7 @@ class Standing:
 
 
 def standings(values: Sequence[float]) -> list[Standing]:
-    """Of each value against the others."""
+    """Return each value's comparison with the others."""
     every = np.asarray(values, dtype=np.float64)
     return [_standing(value, np.delete(every, i)) for i, value in enumerate(values)]
 
@@ -71,11 +71,14 @@ def _standing(value: float, others: npt.NDArray[np.float64]) -> Standing:
 
 
 def limit(n: int, groups: int) -> float:
-    """For the largest score of a group of ``n`` values, where a study has so many groups: their chances of a
-    false alarm add up to FALSE_ALARM at most (Bonferroni). Between the entries of the table the wider holds.
+    """Return the limit for the largest score in a group of ``n`` values of a study with ``groups`` groups.
+
+    The probabilities of a false alarm add up to at most FALSE_ALARM (Bonferroni). Between the entries of the
+    table the larger limit is used.
     """
     alpha = FALSE_ALARM / max(1, groups)
     row = LIMITS[max(0, bisect_right(SIZES, n) - 1)]
     fitting = [entry for entry, of in zip(row, ALPHAS, strict=True) if of <= alpha]
-    # Of more groups than the table has, the last entry grows as the tail of few values does: slowly enough.
+    # For more groups than in the table, the last entry is extrapolated conservatively, like the tail of few
+    # values.
     return min(fitting) if fitting else row[-1] * ALPHAS[-1] / alpha

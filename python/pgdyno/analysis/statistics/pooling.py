@@ -1,34 +1,34 @@
 """Effects averaged over cases (geometric mean), and pooled over hosts (random-effects model).
 
-Every case (or statement) counts the same: the estimate is the mean over them of their mean log ratios, so
-that it agrees with the rows above it, and a slow case does not drown a fast one, as it would in a mean of
-milliseconds. Of ratios the geometric mean is the one that does not depend on which arm is the baseline
-(Fleming and Wallace, "How not to lie with statistics", CACM 1986).
+Every case (or statement) has the same weight: the estimate is the mean of the cases' mean log ratios. It
+agrees with the rows above it, and slow cases do not dominate fast ones as in a mean of milliseconds. The
+geometric mean of ratios is the one that does not depend on the choice of the baseline (Fleming and Wallace,
+"How not to lie with statistics", CACM 1986).
 
-Block p of every case is run in the same pass over the cases, so that what drifts hits all of them, and they
-are not independent: the unit is the pass. Where every case has every block, the interval is Student's on the
-blocks' means over the cases. Where an interruption left some without, a mean over those present would move
-with which they are; so a block's part is its sum of deviations from its cases' own means, each with the
-weight that it has in the estimate (the cluster-robust variance of Liang and Zeger, Biometrika 1986, with the
-factor B / (B − 1)); where nothing is missing that is Student's interval exactly.
+Block p of every case runs in the same pass over the cases. Drift affects all of them, so they are not
+independent, and the unit is the pass. If every case has every block, the interval is Student's on the blocks'
+means over the cases. If an interruption left some cases without a block, a mean over the others would depend
+on the missing ones. Therefore a block contributes its sum of deviations from its cases' means, each with its
+weight in the estimate. This is the cluster-robust variance of Liang and Zeger (Biometrika 1986) with the
+factor B / (B − 1). Without missing blocks this equals Student's interval.
 
-A host is a machine with its own study. Blocks on one host share its disk, its memory and its neighbours, so
-that more blocks say more about that host and nothing about the next one: the pooled interval rests on the
-number of hosts. It takes each host's effect as a draw, d_i = μ + u_i + e_i, where u_i varies between hosts
+A host is a machine with its own study. Blocks on one host share its disk, its memory and its neighbors. More
+blocks improve the estimate for this host but not for other hosts, so the pooled interval is based on the
+number of hosts. Each host's effect is a random draw, d_i = μ + u_i + e_i, where u_i varies between hosts
 (variance τ²) and e_i within one (the host's standard error s_i).
 
 τ² is estimated by Paule and Mandel's method ("Consensus values and weighting factors", J. Res. NBS 1982;
-DerSimonian and Kacker, Contemp. Clin. Trials 2007): the τ² at which Σ (d_i − μ)² / (s_i² + τ²) is k − 1. We
-take it and not REML because its equation has one root, which halving finds, it assumes no distribution of
-the u_i, and Veroniki et al. (Research Synthesis Methods 2016) find the two about equally good.
+DerSimonian and Kacker, Contemp. Clin. Trials 2007): the τ² at which Σ (d_i − μ)² / (s_i² + τ²) is k − 1. It
+is preferred to REML for three reasons. Its equation has one root, which bisection finds. It assumes no
+distribution of the u_i. Veroniki et al. (Research Synthesis Methods 2016) find the two about equally good.
 
 The interval is Hartung's and Knapp's (Statistics in Medicine 2001; Sidik and Jonkman 2002): Student's t with
-k − 1 degrees of freedom on the weighted spread of the hosts, for the normal interval is far too narrow with
-few hosts. Where the hosts agree better than chance would have it, that spread is nearly nothing and the
-interval absurd; so its factor q is never below 1 (Röver, Knapp and Friede, BMC Med. Res. Methodol. 2015), and
-the interval never narrower than the fixed-effect one.
+k − 1 degrees of freedom on the weighted variance of the hosts, because the normal interval is far too narrow
+with few hosts. If the hosts agree better than random draws would, this variance is almost 0 and the interval
+much too narrow. So its factor q is at least 1 (Röver, Knapp and Friede, BMC Med. Res. Methodol. 2015), and
+the interval is never narrower than the fixed-effect one.
 
-Two hosts give an interval of 12.7 standard errors on each side. That is what two hosts are worth.
+Two hosts give an interval of 12.7 standard errors on each side.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ LogRatios = Mapping[int, float]
 
 @dataclass(frozen=True)
 class Combined:
-    """``names`` are what is averaged, ``left_out`` what is not: it has too few blocks where others have more.
+    """Average over cases or statements. ``names`` are averaged.
 
-    ``spread.n`` is the number of blocks.
+    ``left_out`` are not: they have too few blocks while others have more. ``spread.n`` is the number of
+    blocks.
     """
 
     names: Sequence[str]
@@ -61,17 +62,17 @@ class Combined:
     spread: Spread
 
     def percent(self, better: Better) -> Estimate:
-        """(B − A) / A in percent; its n is the number of blocks."""
+        """Return (B − A) / A in percent; its n is the number of blocks."""
         return self.spread.percent(better)
 
 
 def combine(
     ratios: Mapping[str, LogRatios], confidence: float, method: Method = Method.STUDENT
 ) -> Combined | None:
-    """The average over cases or statements, by name. None where none has a block.
+    """Return the average over cases or statements by name; None without a block.
 
-    One with a single block says nothing about its own spread: it is left out as soon as another has two. If
-    all have but one there is an estimate without an interval.
+    A case with a single block has no SD, so it is omitted if another has two. If all have a single block, the
+    estimate has no interval.
     """
     least = 2 if any(len(d) > 1 for d in ratios.values()) else 1
     counted = {name: d for name, d in ratios.items() if len(d) >= least}
@@ -97,43 +98,43 @@ def combine(
 
 
 def _sd(parts: Sequence[float]) -> float:
-    """Whose error is √(n / (n − 1) Σ part²)."""
+    """Return the SD for which the standard error is √(n / (n − 1) Σ part²)."""
     n = len(parts)
     return n * math.sqrt(sum(part**2 for part in parts) / (n - 1))
 
 
 HALVINGS = 200
-"""At most, of the range in which τ² is sought: more than a float has bits, so the root is exact."""
+"""Maximum number of bisections for τ²: more than the bits of a float, so the root is exact."""
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class HostEffect:
-    """The effect of one arm on one metric, as one host's study alone has it; log ratios."""
+    """Effect of one arm on one metric in one host's study, as log ratios."""
 
     host: str
     spread: Spread
 
     @property
     def error(self) -> float | None:
-        """The standard error of the host's mean; None of a single block, which has no spread."""
+        """Standard error of the host's mean; None for a single block."""
         sd = self.spread.sd
         return None if sd is None else sd / math.sqrt(self.spread.n)
 
 
 @dataclass(frozen=True)
 class Pooled:
-    """The mean over hosts, on the log scale, with what it rests on.
+    """Mean over hosts on the log scale, with its basis.
 
-    ``weighted`` is False where a host has no standard error to weigh it by (a single block, or blocks that
-    are all alike): then every host counts the same, the interval is Student's on the hosts' means, and there
-    is no ``tau`` or ``i2``, for within and between cannot be told apart. ``low`` and ``high`` are None, with
-    one host: what a second would say is unknown.
+    ``weighted`` is False if a host has no standard error for a weight (a single block, or equal blocks). Then
+    every host has the same weight and the interval is Student's on the hosts' means. ``tau`` and ``i2`` are
+    None, because variance within and between hosts cannot be separated. With one host, ``low`` and ``high``
+    are None.
     """
 
     hosts: Sequence[HostEffect]
-    weights: Sequence[float]  # shares: they add up to 1
+    weights: Sequence[float]  # shares that add up to 1
     mean: float
     low: float | None
     high: float | None
@@ -141,32 +142,32 @@ class Pooled:
     p_value: float | None  # of the two-sided test of mean = 0
     weighted: bool
     tau: float | None  # standard deviation of the effect between hosts, on the log scale
-    i2: float | None  # the share of the hosts' spread that is more than their standard errors explain
+    i2: float | None  # share of the variance between hosts beyond their standard errors
 
     @property
     def blocks(self) -> int:
-        """Over all hosts."""
+        """The number of blocks on all hosts."""
         return sum(host.spread.n for host in self.hosts)
 
     @property
     def signs_differ(self) -> bool:
-        """Whether the effect is positive on one host and negative on another."""
+        """True if the effect is positive on one host and negative on another."""
         return len({math.copysign(1, of.spread.mean) for of in self.hosts if of.spread.mean}) > 1
 
     def percent(self, better: Better) -> Estimate:
-        """(B − A) / A in percent; its n is the number of hosts."""
+        """Return (B − A) / A in percent; its n is the number of hosts."""
         low, high = (None if end is None else percent_of(end) for end in (self.low, self.high))
         value = percent_of(self.mean)
         return Estimate(value, "%", len(self.hosts), better, low, high, self.confidence)
 
 
 def pool(hosts: Sequence[HostEffect], confidence: float) -> Pooled:
-    """The hosts' effects together. ``hosts`` must not be empty, and none twice.
+    """Return the pooled effect of the hosts. ``hosts`` must not be empty.
 
-    Raises ValueError where a host is there twice: its blocks are no second host.
+    Raises ValueError if a host occurs twice.
     """
     if len({of.host for of in hosts}) != len(hosts):
-        raise ValueError("a host can be pooled once only")
+        raise ValueError("a host must not occur twice")
     means = np.array([of.spread.mean for of in hosts])
     errors = [of.error for of in hosts]
     known = np.array([error for error in errors if error])
@@ -191,15 +192,15 @@ def pool(hosts: Sequence[HostEffect], confidence: float) -> Pooled:
 
 
 def paule_mandel(means: Floats, variances: Floats) -> float:
-    """The variance between hosts, of their means and the variances of these: Paule and Mandel (1982).
+    """Return the variance between hosts from their means and variances: Paule and Mandel (1982).
 
-    Q(τ²) = Σ w_i (d_i − μ)², w_i = 1 / (v_i + τ²), falls with τ²; τ² is where it is k − 1, or 0 where
-    Q(0) is less already.
+    Q(τ²) = Σ w_i (d_i − μ)², w_i = 1 / (v_i + τ²), decreases with τ². The result is the τ² with Q = k − 1, or
+    0 if Q(0) is smaller.
     """
     freedom = len(means) - 1
     if freedom < 1 or _q(means, variances) <= freedom:
         return 0.0
-    # Above the squared range no weight is large enough: Q(τ²) ≤ Σ (d_i − μ)² / τ² ≤ k · range² / (4 τ²).
+    # Upper bound: Q(τ²) ≤ Σ (d_i − μ)² / τ² ≤ k · range² / (4 τ²).
     low, high = 0.0, float(np.ptp(means) ** 2) * len(means)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
@@ -210,19 +211,19 @@ def paule_mandel(means: Floats, variances: Floats) -> float:
 
 
 def inconsistency(means: Floats, variances: Floats) -> float:
-    """I² = (Q − (k − 1)) / Q, at least 0: Higgins and Thompson, Statistics in Medicine 2002."""
+    """Return I² = (Q − (k − 1)) / Q, at least 0: Higgins and Thompson, Statistics in Medicine 2002."""
     q = _q(means, variances)
     return max(0.0, (q - (len(means) - 1)) / q) if q > 0 else 0.0
 
 
 def _q(means: Floats, variances: Floats) -> float:
-    """Cochran's Q: the weighted squares about the weighted mean."""
+    """Return Cochran's Q: the weighted sum of squares about the weighted mean."""
     mean = np.average(means, weights=1 / variances)
     return float(np.sum((means - mean) ** 2 / variances))
 
 
 def _hartung_knapp(means: Floats, weights: Floats, mean: float, *, floored: bool) -> float | None:
-    """√(q / Σ w_i), q = Σ w_i (d_i − μ)² / (k − 1). Without errors to weigh by, 1 is no floor of q."""
+    """Return √(q / Σ w_i), q = Σ w_i (d_i − μ)² / (k − 1). ``floored``: q is at least 1."""
     freedom = len(means) - 1
     if freedom < 1:
         return None
@@ -239,9 +240,9 @@ def _p_value(mean: float, error: float, freedom: int) -> float:
 
 
 def disagreement(pooled: Pooled, *, arm: str, baseline: str, metric: str) -> list[Caveat]:
-    """The caveat of hosts whose signs differ; none where they agree. ``metric`` as a word: throughput."""
+    """Return a caveat if the hosts' signs differ. ``metric`` is a word, for example throughput."""
     if not pooled.signs_differ:
         return []
-    told = (f"{of.spread.percent(Better.NEITHER).signed_text} on {of.host}" for of in pooled.hosts)
+    shown = (f"{of.spread.percent(Better.NEITHER).signed_text} on {of.host}" for of in pooled.hosts)
     names: dict[str, Parameter] = {"arm": arm, "baseline": baseline, "metric": metric}
-    return [Caveat(Code.HOSTS_DISAGREE, {**names, "hosts": ", ".join(told)})]
+    return [Caveat(Code.HOSTS_DISAGREE, {**names, "hosts": ", ".join(shown)})]

@@ -1,19 +1,19 @@
-"""How fast something changed during a long window: the slope per hour, with an interval.
+"""Slope per hour of a quantity over a long window, with an interval.
 
-Seconds of a run depend on each other: a checkpoint pulls a minute down, a vacuum ten. An interval that takes
-them as independent is many times too narrow. So the window is cut into PARTS equal parts of time, each much
-longer than that dependence, and the parts are the observations (batch means: Schmeiser, Operations Research
-1982, who advises 10 to 30 of them). In simulations with noise that remembers itself for half a minute
-10 parts of an hour cover 94 %, 30 cover 92 %, and least squares on the seconds with the variance advised for
-series of economists (Lazarus, Lewis, Stock and Watson, JBES 2018) 82 %. Theil's and Sen's slope would take
-stalls for outliers, while they are a part of the throughput.
+Seconds of a run depend on each other: a checkpoint lowers a minute, a vacuum ten. An interval that assumes
+independent seconds is many times too narrow. So the window is cut into PARTS equal parts, each much longer
+than that dependence, and the parts are the observations (batch means: Schmeiser, Operations Research 1982,
+who advises 10 to 30 of them). In simulations with noise that is autocorrelated over half a minute, 10 parts
+of an hour cover 94%, and 30 cover 92%. Least squares on the seconds covers 82%, with the variance advised for
+economic series (Lazarus, Lewis, Stock and Watson, JBES 2018). Theil's and Sen's slope would discard stalls as
+outliers, but they are part of the throughput.
 
-Two kinds of things, two estimates:
+There are two estimates:
 
-- what has a level (transactions per second): the least-squares line through the parts' means, Student's t
-  with PARTS − 2 degrees of freedom (``trend``);
-- what accumulates (sizes, ages of transaction ids): its noise accumulates too, and a line through it would
-  believe in it; so the mean of the parts' increments, Student's t with PARTS − 1 (``growth``).
+- for a level (transactions per second): the least-squares line through the parts' means, Student's t with
+  PARTS − 2 degrees of freedom (``trend``);
+- for an accumulating quantity (sizes, ages of transaction IDs): its noise accumulates too, so a line would be
+  too certain. The estimate is the mean of the parts' increments, Student's t with PARTS − 1 (``growth``).
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from pgdyno.estimate import Better, Estimate
 from pgdyno.units import S_PER_HOUR
 
 PARTS = 10
-"""The fewest of the advised ones: the parts are the longer and the less dependent."""
+"""The smallest advised number, so that the parts are long and almost independent."""
 
 SPAN_S_MIN = 600.0
-"""A shorter window gives no slope: to say from minutes what an hour does is to guess."""
+"""Minimum window for a slope: a shorter one does not support a rate per hour."""
 
 SAMPLES_MIN = 6 * PARTS
-"""Fewer give none, either: a part is to be a mean of several."""
+"""Minimum number of samples, so that each part is a mean of several."""
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Slope:
-    """Change per hour of something; ``mean`` is its mean, in the same unit, ``span_s`` the time observed.
+    """Change per hour of a quantity. ``mean`` is its mean in the same unit, ``span_s`` the observed time.
 
-    ``n`` counts the parts of the window, or the trials where it is of several together.
+    ``n`` is the number of parts of the window, or of trials for a pooled slope.
     """
 
     per_hour: float
@@ -55,16 +55,16 @@ class Slope:
     mean: float
     n: int
     span_s: float
-    p_value: float | None = None  # that it is 0
+    p_value: float | None = None  # of the slope 0
 
     def estimate(self, unit: str, better: Better) -> Estimate:
-        """As it is shown; ``unit`` is that of the thing itself: ``tx/s`` becomes ``tx/s per hour``."""
+        """Return the estimate for presentation; unit ``tx/s`` becomes ``tx/s per hour``."""
         return Estimate(
             self.per_hour, f"{unit} per hour", self.n, better, self.low, self.high, self.confidence
         )
 
     def percent(self, better: Better) -> Estimate | None:
-        """In percent of the mean; None where that is not positive."""
+        """Return the slope in percent of the mean; None unless the mean is positive."""
         if self.mean <= 0:
             return None
         value, low, high = (100 * end / self.mean for end in (self.per_hour, self.low, self.high))
@@ -72,14 +72,14 @@ class Slope:
 
     @property
     def steady(self) -> bool:
-        """Whether it may as well not have changed at all."""
+        """True if the interval includes 0."""
         return self.low <= 0 <= self.high
 
 
 def trend(
     at_s: Sequence[float] | Floats, values: Sequence[float] | Floats, confidence: float
 ) -> Slope | None:
-    """Of what has a level. None of a series too short, or with a part of it empty (NaN: not there)."""
+    """Return the slope of a level, without NaN values. None if the series is too short or a part is empty."""
     found = _known(at_s, values)
     if found is None:
         return None
@@ -96,7 +96,7 @@ def trend(
 
 
 def _line(x: Floats, y: Floats) -> tuple[float, float]:
-    """The slope of the least-squares line, and its standard error."""
+    """Return the slope of the least-squares line and its standard error."""
     of_x, of_both, _, of_y = np.cov(x, y, bias=True).flat
     if of_y == 0:
         return 0.0, 0.0
@@ -107,9 +107,9 @@ def _line(x: Floats, y: Floats) -> tuple[float, float]:
 def growth(
     at_s: Sequence[float] | Floats, values: Sequence[float] | Floats, confidence: float
 ) -> Slope | None:
-    """Of what accumulates. None of a series too short; NaN: not there.
+    """Return the slope of an accumulating quantity. NaN values are missing. None if the series is too short.
 
-    What is between two samples that are far apart belongs to both their parts, in proportion to time.
+    Growth between two samples in different parts is divided in proportion to time.
     """
     found = _known(at_s, values)
     if found is None:
@@ -123,9 +123,9 @@ def growth(
 
 
 def together(slopes: Sequence[Slope], confidence: float) -> Slope | None:
-    """Of several trials of one arm: their mean, with Student's interval on them; a single one is itself.
+    """Return the mean slope of an arm's trials with Student's interval; a single slope is unchanged.
 
-    Trials start from restored data and are independent, as seconds and parts are not.
+    Trials start from restored data and are independent, unlike seconds and parts.
     """
     if len(slopes) < 2:
         return slopes[0] if slopes else None
@@ -153,7 +153,7 @@ def _known(at_s: Sequence[float] | Floats, values: Sequence[float] | Floats) -> 
 
 
 def _parts(at: Floats) -> list[npt.NDArray[np.bool_]]:
-    """Which samples are in each part of the time."""
+    """Return for each part which samples it contains."""
     part = np.minimum((PARTS * (at - at[0]) / (at[-1] - at[0])).astype(int), PARTS - 1)
     return [part == i for i in range(PARTS)]
 

@@ -1,8 +1,8 @@
 """Number of complete checkpoint cycles in the windows of an arm.
 
-What writing costs changes over a cycle: after a checkpoint's start the first change of each page puts it into
-the WAL whole, and the checkpoint writes pages back for most of the time until the next. A window that holds
-no whole cycle shows a part of it only.
+The cost of writing varies over a cycle. After the start of a checkpoint, the first change of each page writes
+a full-page image into the WAL. The checkpoint writes pages for most of the time until the next one. A window
+without a complete cycle shows only a part of it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from pgdyno.results.records import Series, Trial, TrialStatus
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
 
-BEGUN = ("num_timed", "num_requested")
+START_COUNTERS = ("num_timed", "num_requested")
 
 WAL_MIN_MIB = 1.0
-"""In a window: who writes less has nothing to checkpoint."""
+"""Minimum WAL of a window: with less there is nothing to checkpoint."""
 
 CYCLES_WANTED = 1
-"""Whole ones in a window, where the study asks for no number."""
+"""Complete cycles per window, if the study sets no number."""
 
 
 @dataclass(frozen=True)
 class Cycles:
-    """Of an arm's trials that tell. ``checkpoints``: begun in a window, in the mean; ``without``: windows
-    with none; ``whole``: whole cycles in the window that has the fewest; ``wanted`` so many.
+    """Checkpoints in an arm's trials with known counts.
+
+    ``checkpoints`` is the mean number started per window, ``without`` the number of windows without one.
+    ``whole`` is the minimum number of complete cycles in a window, ``wanted`` the requested number.
     """
 
     trials: int
@@ -42,26 +44,26 @@ class Cycles:
 
 
 def begun(series: Series) -> list[float]:
-    """When a checkpoint was seen to have begun, in seconds since the trial's epoch."""
-    grew = np.logical_or.reduce([np.diff(series.column(name)) > 0 for name in BEGUN])
+    """Return the times at which a checkpoint was first seen, in seconds since the trial's epoch."""
+    grew = np.logical_or.reduce([np.diff(series.column(name)) > 0 for name in START_COUNTERS])
     at_s: list[float] = series.points[1:, 0][grew].tolist()
     return at_s
 
 
 def of_arm(
-    plan: Study, trials: Sequence[Trial], series: Mapping[int, Series], told: Mapping[int, Telemetry]
+    plan: Study, trials: Sequence[Trial], series: Mapping[int, Series], telemetry: Mapping[int, Telemetry]
 ) -> Cycles | None:
-    """None where no trial tells of its checkpoints."""
+    """Return the cycles of an arm; None if the checkpoints of no trial are known."""
     ok = [trial for trial in trials if trial.status is TrialStatus.OK]
     counts = [
         (trial, n)
         for trial in ok
-        if (n := _checkpoints(told.get(trial.trial), series.get(trial.trial))) is not None
+        if (n := _checkpoints(telemetry.get(trial.trial), series.get(trial.trial))) is not None
     ]
     if not counts:
         return None
     wal_mib = [
-        of.values["wal.bytes"] for trial, _ in counts if "wal.bytes" in (of := told[trial.trial]).values
+        of.values["wal.bytes"] for trial, _ in counts if "wal.bytes" in (of := telemetry[trial.trial]).values
     ]
     return Cycles(
         trials=len(counts),
@@ -74,13 +76,13 @@ def of_arm(
 
 
 def cycle_caveats(plan: Study, name: str, found: Cycles) -> list[Caveat]:
-    """Of the arm of that name."""
+    """Return caveats of the arm with that name."""
     if not found.writes:
         return []
     if 2 * found.without > found.trials:
         return [Caveat(Code.WINDOW_WITHOUT_CHECKPOINT, {"arm": name})]
     if found.whole >= found.wanted or plan.schedule is Schedule.SLICES:
-        return []  # of slices CHECKPOINT_IN_SLICES says it, of each block
+        return []  # for slices, CHECKPOINT_IN_SLICES reports it for each block
     names: dict[str, Parameter] = {
         "arm": name,
         "cycles": found.whole,
@@ -91,19 +93,21 @@ def cycle_caveats(plan: Study, name: str, found: Cycles) -> list[Caveat]:
 
 
 def _whole(trial: Trial, checkpoints: int) -> int:
-    """A window that begins with a checkpoint begins with a cycle; others begin and end within one."""
+    """Return the complete cycles: a window that begins with a checkpoint begins with a cycle."""
     begins_with_one = trial.driver.get("ordered_checkpoint_s") is not None
     return checkpoints if begins_with_one else max(0, checkpoints - 1)
 
 
-def _checkpoints(told: Telemetry | None, series: Series | None) -> int | None:
-    """By the counters at both ends of the window, else by the samples within it."""
+def _checkpoints(telemetry: Telemetry | None, series: Series | None) -> int | None:
+    """Return the number of checkpoints, by the counters at both ends of the window, else by its samples."""
     counters = (
-        [] if told is None else [told.values.get(f"checkpoints.{how}") for how in ("timed", "requested")]
+        []
+        if telemetry is None
+        else [telemetry.values.get(f"checkpoints.{how}") for how in ("timed", "requested")]
     )
     known = [n for n in counters if n is not None]
     if known:
         return round(sum(known))
-    if series is None or not any(name in series.columns for name in BEGUN):
+    if series is None or not any(name in series.columns for name in START_COUNTERS):
         return None
     return len(begun(series))

@@ -25,13 +25,14 @@ SIZES: Mapping[str, tuple[str, str]] = {
     "relations.indexes_growth": ("size of indexes", "MiB"),
     "relations.dead_growth": ("dead tuples", "tuples"),
 }
-"""Read at the two ends of a window only: so much in its time, without an interval of a single trial."""
+"""Quantities read only at the ends of a window: change per time, without an interval for one trial."""
 
 
 @dataclass(frozen=True)
 class Drift:
-    """How one thing changed. ``estimate`` is per hour, ``percent`` of its mean per hour; n counts trials, or
-    the parts of the only one.
+    """Drift of one quantity. ``estimate`` is per hour, ``percent`` in percent of its mean per hour.
+
+    n is the number of trials, or of parts if there is only one trial.
     """
 
     key: str
@@ -49,7 +50,7 @@ def drifts(
     telemetry: Mapping[int, Telemetry],
     confidence: float,
 ) -> list[Drift]:
-    """Of one arm's ok trials with windows long enough. ``points``, ``series``, ``telemetry``: by trial id."""
+    """Return the drifts of an arm's ok trials with long windows. The mappings are by trial ID."""
     mine = [trial for trial in trials if trial.arm == arm.arm and trial.status is TrialStatus.OK]
     rates = [_rate(points.get(trial.trial, ()), confidence) for trial in mine]
     found = _drift(RATE, "transactions per second", "tx/s", Better.MORE, rates, confidence)
@@ -67,8 +68,10 @@ def drifts(
 def drift_caveats(
     arm: Arm, found: Sequence[Drift], window_s: float, margin: float, asked: int = 1
 ) -> list[Caveat]:
-    """No steady state: the rate surely changed, and during the window by more than the margin. That holds at
-    the alarm of trends for all of the study together (Bonferroni): ``asked`` are its arms in all cases.
+    """Return a caveat if the rate changed significantly, by more than the margin during the window.
+
+    The level is ALARM_OF_TRENDS for the whole study (Bonferroni): ``asked`` is the number of arms in all
+    cases.
     """
     for drift in found:
         slope = drift.slope

@@ -1,14 +1,13 @@
-"""Stationarity of the measured part of an arm's trials: trends over them, steps within one.
+"""Stationarity of the measured part of an arm's trials: trends over trials, steps within one.
 
-- A trend: each trial's least-squares line gives by how much its rate changed over the window, in per cent of
-  its mean. Seconds depend on each other, trials do not: Student's t over the trials. In slices the same of
-  the logarithm of the rate against the baseline's, round by round: whether the effect itself still changes.
-- A step: the self-normalised test of Shao and Zhang ("Testing for change points in time series", JASA 2010),
-  which needs no estimate of how long the seconds remember each other, over the means of ``PARTS`` parts.
+- Trend: the least-squares line of each trial gives the change of its rate over the window, in percent of its
+  mean. Seconds depend on each other, trials do not: Student's t over the trials. In slices, the same is done
+  for the logarithm of the ratio to the baseline, round by round, to test whether the effect itself changes.
+- Step: the self-normalized test of Shao and Zhang ("Testing for change points in time series", JASA 2010),
+  over the means of ``PARTS`` parts. It needs no estimate of the autocorrelation.
 
-Both are held to ``ALARM`` for the whole study, whatever the number of cases, arms and trials (Bonferroni over
-the three questions and the cases, Holm within each), and to the margin: what is surely
-there and smaller is of no account.
+Both have the level ``ALARM`` for the whole study, for any number of cases, arms and trials (Bonferroni over
+the three tests and the cases, Holm within each). Significant changes below the margin are ignored.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ ALARM = 0.05
 ALARM_OF_TRENDS, ALARM_OF_STEPS, ALARM_OF_EFFECTS = 0.025, 0.01, 0.015
 
 VALUES_MIN = 4
-"""Of a trial, for a line."""
+"""Minimum number of values of a trial for a line."""
 
 PARTS = 20
 PART_S_MIN, PART_VALUES_MIN = 5.0, 3
-"""A part is to be long against what the seconds remember of each other; a shorter window has no steps."""
+"""Minimum length of a part, much longer than the autocorrelation. Shorter windows are not tested."""
 
 CRITICAL = (
     (0.1, 27.5),
@@ -54,27 +53,28 @@ CRITICAL = (
     (0.00002, 273.4),
     (0.00001, 302.5),
 )
-"""p → what the statistic of PARTS independent normal values exceeds so often: of three million simulated."""
+"""p → quantile of the statistic for PARTS independent normal values, from three million simulations."""
 
 
 @dataclass(frozen=True)
 class Observed:
-    """A trial's rates over its window: ``at_s`` since the first of them was begun."""
+    """Rates of a trial over its window. ``at_s`` is the time since the window began."""
 
     at_s: Floats
     per_s: Floats
 
     @property
     def span_s(self) -> float:
-        """From the first to the last, each taken whole."""
+        """Time from the first to the last interval, including both."""
         n = len(self.at_s)
         return float(self.at_s[-1] - self.at_s[0]) * n / (n - 1) if n > 1 else 0.0
 
 
 @dataclass(frozen=True)
 class Trend:
-    """By how many per cent it changed over the window, in the mean of n trials; ``p_value`` None of a single
-    one. ``cut_s``: how much of the beginning MSER cuts off the trials' mean, None where half or more.
+    """Mean change over the window in percent, over n trials. ``p_value`` is None for a single trial.
+
+    ``cut_s`` is the time that MSER cuts off the beginning of the trials' mean; None if it is half or more.
     """
 
     percent: Estimate
@@ -85,7 +85,7 @@ class Trend:
 
 @dataclass(frozen=True)
 class Step:
-    """The largest of one trial: from before ``at_s`` (since the window began) to after it."""
+    """The largest step in a trial, at ``at_s`` since the window began."""
 
     trial: int
     block: int
@@ -95,7 +95,7 @@ class Step:
 
 
 def observed(trial: Trial, points: Sequence[Point]) -> Observed | None:
-    """Slice by slice, or, of a trial that is one slice, as the driver streamed it. None of too few."""
+    """Return the rates by slice, or by interval if the trial has one slice. None with too few values."""
     pieces = [piece for piece in trial.measured if piece.counted_s > 0]
     if len(pieces) >= VALUES_MIN:
         at = [(piece.counted_from_s + piece.closed_s) / 2 - pieces[0].opened_s for piece in pieces]
@@ -110,14 +110,14 @@ def observed(trial: Trial, points: Sequence[Point]) -> Observed | None:
 
 
 def of_arm(trials: Sequence[Trial], points: Mapping[int, Sequence[Point]]) -> dict[int, Observed]:
-    """By trial, of those that count."""
+    """Return the rates of the trials that count, by trial."""
     ok = (trial for trial in trials if trial.status is TrialStatus.OK)
     found = ((trial.trial, observed(trial, points.get(trial.trial, ()))) for trial in ok)
     return {trial: one for trial, one in found if one is not None and float(one.per_s.mean()) > 0}
 
 
 def trend(trials: Sequence[Observed], confidence: float) -> Trend | None:
-    """Of an arm's trials. None where there is none that has enough."""
+    """Return the trend of an arm's trials; None without trials."""
     if not trials:
         return None
     spread = student([change(one.at_s, one.per_s, one.span_s) for one in trials], confidence)
@@ -131,13 +131,13 @@ def trend(trials: Sequence[Observed], confidence: float) -> Trend | None:
 
 
 def change(at_s: Floats, values: Floats, span_s: float) -> float:
-    """Over the span by the least-squares line, as a share of the mean."""
+    """Return the change of the least-squares line over the span, as a share of the mean."""
     at = at_s - at_s.mean()
     return float(at @ values / (at @ at) * span_s / values.mean())
 
 
 def effect_trend(arm: Sequence[Observed], baseline: Sequence[Observed], confidence: float) -> Trend | None:
-    """Of the rate against the baseline's, over blocks whose trials have as many slices; None where none."""
+    """Return the trend of the ratio to the baseline, over blocks with equal numbers of slices, or None."""
     changes, spans = [], []
     for mine, other in zip(arm, baseline, strict=True):
         if len(mine.per_s) != len(other.per_s) or min(mine.per_s.min(), other.per_s.min()) <= 0:
@@ -158,7 +158,7 @@ def _cut_s(trials: Sequence[Observed]) -> float | None:
 
 
 def step(trial: Trial, one: Observed) -> Step | None:
-    """None of a window too short to have one."""
+    """Return the largest step; None if the window is too short."""
     if one.span_s < PARTS * PART_S_MIN or len(one.per_s) < PARTS * PART_VALUES_MIN:
         return None
     edges = np.linspace(0, len(one.per_s), PARTS + 1).round().astype(int)
@@ -171,7 +171,7 @@ def step(trial: Trial, one: Observed) -> Step | None:
 
 
 def self_normalised(values: Floats) -> tuple[float, int]:
-    """The largest of Shao's and Zhang's T(k)² / V(k), and the k, that many values before the step."""
+    """Return the maximum of Shao's and Zhang's T(k)² / V(k), and k, the number of values before the step."""
     n = len(values)
     sums = np.concatenate([[0.0], np.cumsum(values - values.mean())])
     best, at = 0.0, n // 2
@@ -179,7 +179,7 @@ def self_normalised(values: Floats) -> tuple[float, int]:
         t, u = np.arange(1, k + 1), np.arange(1, n - k + 1)
         before = sums[1 : k + 1] - t / k * sums[k]
         after = sums[k + 1 :] - sums[k] - u / (n - k) * (sums[n] - sums[k])
-        # Sums from the end mirror those from k on, and vary as much.
+        # Sums from the end mirror those from k on and have the same variance.
         within = float(before @ before + after @ after) / n**2
         found = sums[k] ** 2 / n / within if within > 0 else (math.inf if sums[k] else 0.0)
         if found > best:
@@ -188,8 +188,9 @@ def self_normalised(values: Floats) -> tuple[float, int]:
 
 
 def p_value(statistic: float) -> float:
-    """Of the null that the values are independent of time; between the table's rows by the logarithm of p,
-    beyond its ends its ends.
+    """Return the p-value for values that are independent of time.
+
+    Interpolated in the logarithm of p, and limited to the range of the table.
     """
     ps, limits = (np.array(of) for of in zip(*CRITICAL, strict=True))
     if statistic < limits[0]:
@@ -198,8 +199,9 @@ def p_value(statistic: float) -> float:
 
 
 def surely(p_values: Sequence[float | None], alarm: float) -> list[bool]:
-    """Which of several stand at this alarm for all of them together (Holm, Scandinavian J. of Statistics
-    1979). None: not asked.
+    """Return which p-values are significant at a joint level (Holm, Scandinavian J. of Statistics 1979).
+
+    None is a test that was not done.
     """
     asked = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
     stand = [False] * len(p_values)

@@ -1,4 +1,4 @@
-"""Whether a case was measured in steady state: warm-ups, windows, checkpoint cycles."""
+"""Steady state of a case: warm-ups, windows, checkpoint cycles."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role, Schedule
 from pgdyno.units import format_duration
 
-LOOKS_MIN = 4
-UNSTEADY_BY_CHANCE = 0.35
-"""The share of steady series that look unsteady in each of so many looks, one at every new value. Simulated:
-32 % with noise of 20 per cent that remembers 0.7 of itself, less with others."""
+TESTS_MIN = 4
+FALSE_UNSTEADY = 0.35
+"""Probability that a steady series fails the test after each of at least TESTS_MIN values. Simulated: 32%
+with noise of 20% and autocorrelation 0.7, less with others."""
 
-LOOKS_MANY = 25
-UNSTEADY_BY_CHANCE_OF_MANY = 0.02
-"""The same of so many looks, over three quarters of the warm-up at least. Simulated: 0.5 %."""
+TESTS_MANY = 25
+FALSE_UNSTEADY_OF_MANY = 0.02
+"""The same for TESTS_MANY tests over at least three quarters of the warm-up. Simulated: 0.5%."""
 
 ALARM = 0.05
 """Maximum probability of a false caveat per study."""
@@ -35,8 +35,10 @@ ALARM = 0.05
 
 @dataclass(frozen=True)
 class WarmUps:
-    """Of an arm's trials that count. ``unsteady``: trials that looked steady at no time, of those that were
-    looked at so often that it says something, ``looked``; ``chance`` of a steady one to look so.
+    """Warm-ups of an arm's trials that count.
+
+    ``looked`` is the number of trials with enough tests, ``unsteady`` those of them that never passed one.
+    ``chance`` is the probability of this for a steady series.
     """
 
     trials: int
@@ -49,16 +51,16 @@ class WarmUps:
 
 
 def warm_ups(arm: Arm, trials: Sequence[Trial]) -> WarmUps | None:
-    """None where there was no warm-up."""
+    """Return the warm-ups of an arm; None without a warm-up."""
     mine = [trial for trial in trials if trial.arm == arm.arm and trial.status is TrialStatus.OK]
     driven_s = [seconds for trial in mine if (seconds := _driven_s(trial)) > 0]
     if not driven_s:
         return None
-    told = [trial.driver.get("warm_up") or {} for trial in mine]
-    looked = [(one, chance) for one in told if (chance := _chance(one)) is not None]
+    stored = [trial.driver.get("warm_up") or {} for trial in mine]
+    looked = [(one, chance) for one in stored if (chance := _false_alarm_probability(one)) is not None]
     return WarmUps(
         trials=len(driven_s),
-        by_evidence=sum(one.get("by") == "evidence" for one in told),
+        by_evidence=sum(one.get("by") == "evidence" for one in stored),
         shortest_s=min(driven_s),
         longest_s=max(driven_s),
         looked=len(looked),
@@ -68,9 +70,7 @@ def warm_ups(arm: Arm, trials: Sequence[Trial]) -> WarmUps | None:
 
 
 def warm_up_caveats(found: Mapping[str, WarmUps | None], cases: int = 1) -> list[Caveat]:
-    """Of the arms by name, of one of so many cases: where more warm-ups never looked steady than chance would
-    have it.
-    """
+    """Return caveats for arms with significantly many unsteady warm-ups. ``found`` is by arm name."""
     alarm = ALARM / max(1, len(found) * cases)
     return [
         Caveat(
@@ -87,13 +87,13 @@ def warm_up_caveats(found: Mapping[str, WarmUps | None], cases: int = 1) -> list
     ]
 
 
-def _at_least(k: int, n: int, chance: float) -> float:
-    """The binomial tail."""
-    return sum(math.comb(n, i) * chance**i * (1 - chance) ** (n - i) for i in range(k, n + 1))
+def _at_least(k: int, n: int, probability: float) -> float:
+    """Return the probability of at least k successes among n."""
+    return sum(math.comb(n, i) * probability**i * (1 - probability) ** (n - i) for i in range(k, n + 1))
 
 
 def bounds_s(plan: Study) -> tuple[float, float] | None:
-    """Between which it was to end by evidence; None where it was given a time."""
+    """Return the time limits of a warm-up that ends on evidence; None for a fixed time."""
     return None if plan.warmup_min_s is None else (plan.warmup_min_s, plan.warmup_s)
 
 
@@ -101,18 +101,19 @@ def _driven_s(trial: Trial) -> float:
     return sum(piece.drained_s - piece.opened_s for piece in trial.slices if piece.role is Role.WARM_UP)
 
 
-def _chance(warmed: Mapping[str, Any]) -> float | None:
-    """That a steady one would have looked unsteady all the time; None where too few looks were taken."""
-    looks, values = warmed.get("looks", 0), warmed.get("values", 0)
-    if looks >= LOOKS_MANY and looks >= 3 * (values - looks):
-        return UNSTEADY_BY_CHANCE_OF_MANY
-    return UNSTEADY_BY_CHANCE if looks >= LOOKS_MIN else None
+def _false_alarm_probability(warmed: Mapping[str, Any]) -> float | None:
+    """Return the probability that a steady warm-up never passes the test; None with too few tests."""
+    tests, values = warmed.get("looks", 0), warmed.get("values", 0)
+    if tests >= TESTS_MANY and tests >= 3 * (values - tests):
+        return FALSE_UNSTEADY_OF_MANY
+    return FALSE_UNSTEADY if tests >= TESTS_MIN else None
 
 
 @dataclass(frozen=True)
 class Steadiness:
-    """Of an arm. ``of_effect``: of its rate against the baseline's, where the arms took turns; ``steps``: the
-    trials that surely have one, of ``looked`` whose windows are long enough.
+    """Steady state of an arm. ``of_effect`` is the trend of the ratio to the baseline if arms alternated.
+
+    ``steps`` are the significant ones, of ``looked`` trials with windows that are long enough.
     """
 
     arm: Arm
@@ -130,16 +131,20 @@ def steadiness(
     trials: Sequence[Trial],
     points: Mapping[int, Sequence[Point]],
     series: Mapping[int, Series],
-    told: Mapping[int, Telemetry],
+    telemetry: Mapping[int, Telemetry],
     cases: int = 1,
 ) -> list[Steadiness]:
-    """Of each arm of one of so many cases. ``points``, ``series`` (the server's) and ``told`` by trial id."""
+    """Return the steady state of each arm. The mappings are by trial ID; ``series`` is of the server."""
     seen = {
         arm.arm: stationarity.of_arm([trial for trial in trials if trial.arm == arm.arm], points)
         for arm in arms
     }
     steps = _steps(trials, seen)
-    sure = {id(one) for one, stands in zip(steps, _stand(steps, cases), strict=True) if stands}
+    significant = {
+        id(one)
+        for one, is_significant in zip(steps, _significant(steps, cases), strict=True)
+        if is_significant
+    }
     return [
         Steadiness(
             arm=arm,
@@ -149,11 +154,13 @@ def steadiness(
             steps=[
                 one
                 for one in steps
-                if one.trial in seen[arm.arm] and id(one) in sure and abs(one.percent) > 100 * plan.margin
+                if one.trial in seen[arm.arm]
+                and id(one) in significant
+                and abs(one.percent) > 100 * plan.margin
             ],
             looked=sum(one.trial in seen[arm.arm] for one in steps),
             cycles=checkpoint_cycles.of_arm(
-                plan, [trial for trial in trials if trial.arm == arm.arm], series, told
+                plan, [trial for trial in trials if trial.arm == arm.arm], series, telemetry
             ),
         )
         for arm in arms
@@ -161,8 +168,8 @@ def steadiness(
 
 
 def steady_state_caveats(plan: Study, found: Sequence[Steadiness], cases: int = 1) -> list[Caveat]:
-    """Those that hold for the whole study of so many cases at its alarm, and matter."""
-    told = warm_up_caveats({of.arm.name: of.warm_ups for of in found}, cases)
+    """Return the caveats that are significant for the whole study and exceed the margin."""
+    caveats = warm_up_caveats({of.arm.name: of.warm_ups for of in found}, cases)
     alarms = (stationarity.ALARM_OF_TRENDS / cases, stationarity.ALARM_OF_EFFECTS / cases)
     for alarm, trends, code in zip(
         alarms,
@@ -170,14 +177,14 @@ def steady_state_caveats(plan: Study, found: Sequence[Steadiness], cases: int = 
         (Code.RATE_TREND, Code.EFFECT_TREND),
         strict=True,
     ):
-        stands = surely([None if one is None else one.p_value for one in trends], alarm)
-        for of, one, is_sure in zip(found, trends, stands, strict=True):
+        flags = surely([None if one is None else one.p_value for one in trends], alarm)
+        for of, one, is_significant in zip(found, trends, flags, strict=True):
             is_long = code is Code.RATE_TREND and one is not None and one.span_s >= SPAN_S_MIN
-            if one is None or not is_sure or is_long or abs(one.percent.value) <= 100 * plan.margin:
-                continue  # of long windows the slope per hour says it
-            told.append(_changes(code, of, one, found[0].arm.name))
-    told += [_steps_told(of) for of in found if of.steps]
-    return told + [
+            if one is None or not is_significant or is_long or abs(one.percent.value) <= 100 * plan.margin:
+                continue  # for long windows, the slope per hour reports it
+            caveats.append(_changes(code, of, one, found[0].arm.name))
+    caveats += [_step_caveat(of) for of in found if of.steps]
+    return caveats + [
         caveat
         for of in found
         if of.cycles is not None
@@ -197,15 +204,15 @@ def _changes(code: Code, of: Steadiness, one: Trend, baseline: str) -> Caveat:
     if code is Code.EFFECT_TREND:
         return Caveat(code, {**names, "baseline": baseline})
     if one.cut_s is None:
-        cut = "no part of them is steady"
+        cut = "no part of them is in a steady state"
     elif one.cut_s:
-        cut = f"their first {format_duration(one.cut_s)} still belong to the warm-up"
+        cut = f"their first {format_duration(one.cut_s)} belong to the warm-up"
     else:
-        cut = "it goes on to their end"
+        cut = "the change continues to their end"
     return Caveat(code, {**names, "cut": cut})
 
 
-def _steps_told(of: Steadiness) -> Caveat:
+def _step_caveat(of: Steadiness) -> Caveat:
     largest = max(of.steps, key=lambda one: abs(one.percent))
     return Caveat(
         Code.RATE_STEP,
@@ -221,7 +228,7 @@ def _steps_told(of: Steadiness) -> Caveat:
 
 
 def _steps(trials: Sequence[Trial], seen: Mapping[int, Mapping[int, Observed]]) -> list[Step]:
-    """Of all trials that are long enough, each with its largest."""
+    """Return the largest step of each trial that is long enough."""
     found = (
         stationarity.step(trial, seen[trial.arm][trial.trial])
         for trial in trials
@@ -230,7 +237,7 @@ def _steps(trials: Sequence[Trial], seen: Mapping[int, Mapping[int, Observed]]) 
     return [one for one in found if one is not None]
 
 
-def _stand(steps: Sequence[Step], cases: int) -> list[bool]:
+def _significant(steps: Sequence[Step], cases: int) -> list[bool]:
     return surely([one.p_value for one in steps], stationarity.ALARM_OF_STEPS / cases)
 
 
@@ -241,7 +248,7 @@ def _of_effect(
     trials: Sequence[Trial],
     seen: Mapping[int, Mapping[int, Observed]],
 ) -> Trend | None:
-    """By blocks in which both trials count."""
+    """Return the trend of the effect, from blocks in which both trials count."""
     if arm.arm == baseline.arm or plan.schedule not in (Schedule.SLICES, Schedule.DUET):
         return None
     places = {(trial.block, trial.arm): trial.trial for trial in trials if trial.status is TrialStatus.OK}
