@@ -55,7 +55,7 @@ def test_arms_that_differ_in_one_thing_raise_no_doubt(trials: list[Trial]) -> No
 def test_a_version_and_settings_changed_together_are_several_things(trials: list[Trial]) -> None:
     changed = pair(server={"version": "18.4"}, settings_requested={"work_mem": "1GB"})
     things = told(*changed, trials)[Code.SEVERAL_THINGS_CHANGED].parameters["things"]
-    assert things == "version 17 against 18.4, settings work_mem"
+    assert things == "version 17 vs. 18.4, settings work_mem"
 
 
 @pytest.mark.parametrize("name", ["data_checksums", "wal_segment_size", "block_size"])

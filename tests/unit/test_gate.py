@@ -77,7 +77,7 @@ def test_what_is_no_condition_is_refused_before_anything_is_run(
 
 
 def test_a_metric_without_a_good_direction_is_no_condition() -> None:
-    with pytest.raises(UsageError, match="neither more nor less"):
+    with pytest.raises(UsageError, match="no better direction"):
         parse_condition("slower:statement.calls")
 
 

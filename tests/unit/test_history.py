@@ -94,7 +94,7 @@ def test_what_is_not_used_is_said(nights: Path, capsys: pytest.CaptureFixture[st
     said = capsys.readouterr().err
     assert "running.sqlite: its study has not ended" in said
     assert "torn.sqlite: " in said and "damaged" in said
-    assert "night-01.sqlite: it holds the same evidence as below/copy.sqlite" in said
+    assert "night-01.sqlite: it is a copy of below/copy.sqlite" in said
     assert len(said.splitlines()) == 3
 
 

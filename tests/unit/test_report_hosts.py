@@ -152,28 +152,28 @@ def test_words_of_tau_and_i2(tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "another workload": (replace(LARGER, warehouses=20), r"workload warehouses differs \(10 against 20\)"),
+    "another workload": (replace(LARGER, warehouses=20), r"workload warehouses differs \(10 vs\. 20\)"),
     "other arms": (
         replace(LARGER, names=("17", "19")),
-        r"the list of arms differs \(17, 18 against 17, 19\)",
+        r"the list of arms differs \(17, 18 vs\. 17, 19\)",
     ),
     "more arms": (
         replace(LARGER, names=("17", "18", "19"), effects=(1, 1, 1)),
-        r"the list of arms differs \(17, 18 against 17, 18, 19\)",
+        r"the list of arms differs \(17, 18 vs\. 17, 18, 19\)",
     ),
     "another schedule": (
         replace(LARGER, schedule=Schedule.BLOCKS),
-        r"schedule differs \(slices against blocks\)",
+        r"schedule differs \(slices vs\. blocks\)",
     ),
     "settings of an arm": (
         replace(LARGER, settings={"work_mem": "1GB"}),
-        r"work_mem of arm 17 differs \(nothing against 1GB\)",
+        r"work_mem of arm 17 differs \(nothing vs\. 1GB\)",
     ),
     "a study file": (
         replace(LARGER, file="title = 'x'\n"),
         r"the study file differs \(.*no study file.*1 lines\)",
     ),
-    "another margin": (replace(LARGER, margin=0.05), r"margin differs \(0\.02 against 0\.05\)"),
+    "another margin": (replace(LARGER, margin=0.05), r"margin differs \(0\.02 vs\. 0\.05\)"),
 }
 
 
@@ -303,7 +303,7 @@ def test_the_same_evidence_twice_is_refused(tmp_path: Path) -> None:
     (path,) = written(tmp_path, a=SMALL)
     copy = tmp_path / "copy.sqlite"
     shutil.copy(path, copy)
-    with pytest.raises(EvidenceError, match="a and copy hold the same evidence"):
+    with pytest.raises(EvidenceError, match="a and copy are copies of one file"):
         read_hosts([path, copy])
     with pytest.raises(UsageError, match="is given twice"):
         read_hosts([path, tmp_path / "." / "a.sqlite"])

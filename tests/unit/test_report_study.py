@@ -121,7 +121,7 @@ def test_published_figures_have_ours_beside_them(tmp_path: Path, form: str, case
     assert table.rows[1][2] == table.rows[1][4] == AS_ABOVE
     assert (
         table.rows[2][2] == ABSENT
-        and "no such case" in table.note
+        and "case or arm not run" in table.note
         and "8, change: the base was wrong." in table.note
     )
     text = " ".join(plain(FORMS[form](built)).split())

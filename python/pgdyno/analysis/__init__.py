@@ -1,1 +1,1 @@
-"""From evidence to findings: effects, intervals, verdicts, latencies. Reads evidence only, never a server."""
+"""Analysis of results files: effects, intervals, verdicts, latencies. Contacts no server."""

@@ -69,7 +69,7 @@ class Measured:
 
     @property
     def is_short(self) -> bool:
-        """Whether it has too few blocks for conclusions."""
+        """True if it has too few blocks for conclusions."""
         return self.blocks < BLOCKS_KNOWN
 
     @property
@@ -111,12 +111,12 @@ class Calibration:
 
     @property
     def is_short(self) -> bool:
-        """Whether any length has too few blocks."""
+        """True if any length has too few blocks."""
         return any(one.is_short for one in self.measured)
 
     @property
     def restarts_show(self) -> bool:
-        """Whether σ_b² is significantly greater than 0.
+        """True if σ_b² is significantly greater than 0.
 
         One-sided test of its estimate against its normal standard error without restart noise.
         """

@@ -70,7 +70,7 @@ def _measured_s(trials: Sequence[Trial]) -> float:
     return total_s
 
 
-KEPT = ("at_s", "late_s", "lsn_bytes", "num_timed", "num_requested", "frozen_xid_age")
+SERVER_COLUMNS = ("at_s", "late_s", "lsn_bytes", "num_timed", "num_requested", "frozen_xid_age")
 """Columns of the server's series that have a chart or a slope."""
 
 BRACKETS = frozenset({"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"})
@@ -81,7 +81,7 @@ BRACKETS = frozenset({"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "S
 class CaseTelemetry:
     """Telemetry of a case.
 
-    ``by_trial``, ``series`` (of the server, columns KEPT) and ``events`` are by trial ID.
+    ``by_trial``, ``series`` (of the server, columns SERVER_COLUMNS) and ``events`` are by trial ID.
     Only trials that count are included. ``metrics`` are the compared metrics by key. ``levels`` (arm → key)
     has every metric with a value in any block, also zero and less. ``effects`` has those with a ratio in
     every block that has values of both arms. ``average`` is the geometric mean of an arm's effects on the
@@ -222,7 +222,7 @@ def _interned(of: ClientTime) -> ClientTime:
 
 
 def _kept(series: Series) -> Series:
-    return _only(series, KEPT)
+    return _only(series, SERVER_COLUMNS)
 
 
 def _only(series: Series, names: Sequence[str]) -> Series:

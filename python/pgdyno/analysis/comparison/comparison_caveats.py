@@ -128,7 +128,7 @@ def _things(baseline: Arm, arm: Arm) -> list[str]:
     things = []
     versions = [of.server.get("version") for of in (baseline, arm)]
     if versions[0] != versions[1]:
-        things.append(f"version {versions[0]} against {versions[1]}")
+        things.append(f"version {versions[0]} vs. {versions[1]}")
     elif baseline.server.get("build_id") != arm.server.get("build_id"):
         things.append("server")
     before, after = baseline.settings_requested, arm.settings_requested
@@ -143,7 +143,7 @@ def _things(baseline: Arm, arm: Arm) -> list[str]:
 def _safety(baseline: Arm, arm: Arm) -> list[str]:
     kept = {badge.name: badge for badge in baseline.safety}
     return [
-        f"{badge.name}: {_kept(kept[badge.name])} against {_kept(badge)}"
+        f"{badge.name}: {_kept(kept[badge.name])} vs. {_kept(badge)}"
         for badge in arm.safety
         if badge.name in kept and kept[badge.name].kept != badge.kept
     ]

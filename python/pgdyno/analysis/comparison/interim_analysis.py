@@ -25,7 +25,7 @@ class InterimResult:
 
     @property
     def is_decided(self) -> bool:
-        """Whether every comparison is decided."""
+        """True if every comparison is decided."""
         return all(comparison.verdict is not Verdict.UNDECIDED for comparison in self.comparisons)
 
 

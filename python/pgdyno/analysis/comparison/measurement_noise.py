@@ -1,7 +1,7 @@
 """Measurement noise from the hidden A/A blocks, and the noise floor of a case and of an average.
 
-Every A/A block gives one number like any other block, d = ln(twin / arm), and its true value is 0. So the
-standard deviation is taken about 0 and not about the mean: s² = Σd² / m, and m·s²/σ² has the chi-squared
+Every A/A block gives one number like any other block, d = ln(duplicate / arm), and its true value is 0. So
+the standard deviation is taken about 0 and not about the mean: s² = Σd² / m, and m·s²/σ² has the chi-squared
 distribution with m degrees of freedom. The mean of n other such numbers, over s / √n, has Student's t
 distribution with m degrees of freedom ("The probable error of a mean", Biometrika 1908), because it does not
 depend on s. The noise floor of n blocks is therefore t · s / √n: identical arms show a mean effect beyond it
@@ -128,7 +128,7 @@ class Noise:
 
     @property
     def is_false_alarm(self) -> bool:
-        """Whether an arm was judged different from itself."""
+        """True if an arm was judged different from itself."""
         return self.verdict in {Verdict.FASTER, Verdict.SLOWER}
 
     @property
@@ -176,7 +176,7 @@ class Noise:
         return distributions.t_quantile((1 + level) / 2, self.n) * self.sd / math.sqrt(blocks)
 
     def detectable(self, blocks: int) -> float | None:
-        """Return the log ratio that so many blocks detect with probability POWER.
+        """Return the log ratio that a number of blocks detects with probability POWER.
 
         It must exceed both the reach of the arms' interval (``verdict.reach_of``) and the noise floor. None
         if so few blocks have no interval.

@@ -1,15 +1,16 @@
 """Capacity: the highest rate of an open loop at which an arm keeps a latency limit.
 
-Where ``rate`` is a factor of the study and it names a limit (p99 < 20 ms). In each pass, that is in a block
-of every rate, going up from the lowest rate: between the last rate that keeps the limit and the first that
-misses it lies the capacity, by interpolation of the latency, both logarithmic; where so many transactions
-were never answered that the latency is infinite, it is the geometric mean of the two rates. Latency counts
-from the intended start (ADR 6), and what was never answered has missed the limit (``latency.limited_ms``).
+Computed if ``rate`` is a factor of the study and the study has a latency limit (p99 < 20 ms). Each pass has a
+block of every rate. Going up from the lowest rate, the capacity is between the last rate that meets the limit
+and the first that misses it. It is interpolated in the logarithms of rate and latency. If the latency is
+infinite because many transactions were never answered, the capacity is the geometric mean of the two rates.
+Latency is measured from the intended start (ADR 6), and a transaction without an answer misses the limit
+(``latency.limited_ms``).
 
-A pass has one capacity of each arm, so its logarithm is compared like any other metric: paired by pass,
-Student's interval, several arms corrected (Holm). Where a pass keeps the limit at the highest rate, or misses
-it at the lowest, its capacity is not known but for that side. To leave such passes out would move the
-estimate; so there is none, and which rates are missing is said.
+A pass has one capacity per arm. Its logarithm is compared like any other metric: paired by pass, Student's
+interval, several arms corrected (Holm). If a pass meets the limit at the highest rate, or misses it at the
+lowest, only a bound of its capacity is known. Omitting such passes would bias the estimate, so none is given,
+and the missing rates are reported.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ UNIT = "tx/s"
 
 @dataclass(frozen=True)
 class Kept:
-    """Of one combination of the other factors. ``by_pass``: pass → capacity, tx/s.
+    """Capacity of one combination of the other factors. ``by_pass``: pass → capacity, tx/s.
 
-    ``above`` counts passes that kept the limit at the highest rate, ``below`` those that missed it at the
-    lowest; with any, or without a whole pass, ``capacity`` is None. ``latency_ms``: rate → the limited
-    quantile, infinite where it was so in some pass; None of a rate without blocks.
+    ``above`` is the number of passes that met the limit at the highest rate, ``below`` of those that missed
+    it at the lowest. With any of these, or without a complete pass, ``capacity`` is None. ``latency_ms``:
+    rate → the limited quantile, infinite if it was so in any pass; None for a rate without blocks.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Change:
-    """Of an arm's capacity from its baseline's."""
+    """Change of an arm's capacity from its baseline."""
 
     name: str
     baseline: str
@@ -61,7 +62,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Capacity:
-    """Of all arms."""
+    """Capacities of all arms."""
 
     limit: LatencyLimit
     text: str
@@ -70,7 +71,7 @@ class Capacity:
 
 
 def capacity_of(cases: Sequence[Findings]) -> Capacity | None:
-    """None where the study does not ask for it."""
+    """Return the capacities; None if the study has no latency limit or does not vary the rate."""
     plan = cases[0].study.plan
     text = plan.capacity
     if text is None:
@@ -117,7 +118,7 @@ def _kept(design: Design, context: Levels, limit: LatencyLimit, confidence: floa
 
 
 def _level(logs: Sequence[float], confidence: float) -> Estimate | None:
-    """In ms, over the passes."""
+    """Return the latency in ms over the passes."""
     if any(math.isinf(value) for value in logs):
         return Estimate(math.inf, "ms", len(logs), Better.LESS)
     return own_level({i: math.exp(v) for i, v in enumerate(logs)}, "ms", Better.LESS, confidence)

@@ -1,4 +1,4 @@
-"""Findings of one case, in one value: the source of every report."""
+"""Findings of one case, from which every report is made."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study
 
 QUANTILES_COMPARED = ("p50", "p90", "p95", "p99")
-"""Beyond them a block has too few values for a ratio that means something."""
+"""Compared quantiles: for higher ones a block has too few values for a meaningful ratio."""
 
 ALL_KINDS = "all"
-"""The key of all kinds of transactions together, and what is compared where no kind is named."""
+"""Key of all kinds of transactions together, and the default of conditions on latency."""
 
 
 @dataclass(frozen=True)
 class ArmFindings:
-    """An arm by itself, over its ok trials. ``latency`` is kind → merged histogram of latencies."""
+    """Values of one arm over its ok trials. ``latency`` is kind → merged histogram of latencies."""
 
     arm: Arm
     trials_by_status: Mapping[TrialStatus, int]
@@ -57,18 +57,18 @@ class ArmFindings:
     counts: Mapping[str, Counts]  # by kind, of the measured slices
     latency: Mapping[str, Pairs]
     driver_memory_bytes: int | None  # the largest peak
-    restore_s: float | None  # the mean
+    restore_s: float | None  # mean
     start_s: float | None
 
     def quantiles_ms(self, kind: str) -> dict[str, float | None]:
-        """Of one kind, or of ALL_KINDS."""
+        """Return the quantiles of one kind, or of ALL_KINDS."""
         pairs = self.latency.get(kind)
         return dict.fromkeys(QUANTILES) if pairs is None else percentiles.quantiles_ms(pairs)
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What a report says, before it is worded. ``series`` is trial id → throughput over time."""
+    """Results of a case before presentation. ``series`` is trial ID → throughput over time."""
 
     study: StudyRecord
     metrics: Sequence[Metric]
@@ -78,39 +78,37 @@ class Findings:
     blocks: Sequence[Block]
     trials: Sequence[Trial]
     series: Mapping[int, Sequence[Point]]
-    latency_ms: Mapping[tuple[int, str], float | None]  # (trial id, latency_key) → of that ok trial alone
-    limited_ms: Mapping[int, float | None]  # trial id → the quantile that the study limits; may be infinite
+    latency_ms: Mapping[tuple[int, str], float | None]  # (trial ID, latency_key) → value of that ok trial
+    limited_ms: Mapping[int, float | None]  # trial ID → the quantile that the study limits; may be infinite
     caveats: Sequence[Caveat]
-    block_s: float | None  # the mean duration of a finished block
+    block_s: float | None  # mean duration of a finished block
     telemetry: CaseTelemetry
-    drifts: Mapping[int, Sequence[Drift]]  # by arm; none of short windows
+    drifts: Mapping[int, Sequence[Drift]]  # by arm; empty for short windows
     noise: Noise
     anomalies: OutlierTrials
-    profiles: Sequence[ProfileComparison]  # of the arms after the first; none without profiles
+    profiles: Sequence[ProfileComparison]  # of the arms after the first; empty without profiles
     why: Mapping[int, Why]  # by arm after the first
     steadiness: Sequence[Steadiness]  # of each arm
-    dips: Mapping[int, ArmDips]  # by arm; none of arms with too few points
+    dips: Mapping[int, ArmDips]  # by arm; without arms with too few points
 
     @property
     def primary(self) -> Metric:
-        """What the verdict is about."""
+        """The metric of the verdict."""
         return self.metrics[0]
 
     @property
     def has_own_rates(self) -> bool:
-        """Whether each arm was driven at a rate of its own, which its search had found."""
+        """True if each arm ran at its own rate, found by a search."""
         return self.primary.key == metrics.CAPACITY.key
 
     @property
     def at_own_rates(self) -> str:
-        """For titles of what compares the arms by transaction."""
+        """Suffix for titles of comparisons by transaction."""
         return ", each arm at its own rate" if self.has_own_rates else ""
 
 
 def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
-    """Read all of one case, and compute; its verdicts are held against the noise. The caller holds a
-    snapshot.
-    """
+    """Read one case and compute its findings. Verdicts account for the noise. The caller holds a snapshot."""
     study, arms, cases = evidence.study(case), evidence.arms(case), len(evidence.cases())
     blocks, trials = evidence.blocks(case), evidence.trials(case)
     histograms = {
@@ -118,7 +116,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         for trial in trials
         if trial.status is TrialStatus.OK
     }
-    series, rates = _over_time(evidence, trials)
+    series, rates = _throughput_series(evidence, trials)
     stored = evidence.caveats(case)
     kinds = _kinds(trials, study.plan)
     latency_ms = _quantiles_by_trial(histograms)
@@ -130,15 +128,15 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
     noise = noise.of_today(comparisons)
     of_arms = [_of_arm(arm, trials, histograms, chosen, study.plan) for arm in arms]
     p50_ms = {of.arm.arm: of.quantiles_ms(ALL_KINDS)["p50"] for of in of_arms}
-    told = read_case(evidence, study, arms, trials)
-    drifting = {arm.arm: _drifts(arm, trials, series, told, study.plan) for arm in arms}
+    telemetry = read_case(evidence, study, arms, trials)
+    drifts_by_arm = {arm.arm: _drifts(arm, trials, series, telemetry, study.plan) for arm in arms}
     computed = [
         *comparison_caveats(study, arms, trials, comparisons, p50_ms),
         *noise_caveats(comparisons, noise),
     ]
-    steady = steadiness(study.plan, arms, trials, series, told.series, told.by_trial, cases)
+    steady = steadiness(study.plan, arms, trials, series, telemetry.series, telemetry.by_trial, cases)
     computed += steady_state_caveats(study.plan, steady, cases)
-    computed += trial_telemetry.telemetry_caveats(arms, trials, told.by_trial)
+    computed += trial_telemetry.telemetry_caveats(arms, trials, telemetry.by_trial)
     computed += memory_caveats(comparisons, cases)
     limited_ms = limited_by_trial(study.plan, trials, histograms)
     if chosen[0].key == metrics.CAPACITY.key:
@@ -146,7 +144,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
     for arm in arms:
         window_s = _window_s([trial for trial in trials if trial.arm == arm.arm])
         computed += drift.drift_caveats(
-            arm, drifting[arm.arm], window_s, study.plan.margin, cases * len(arms)
+            arm, drifts_by_arm[arm.arm], window_s, study.plan.margin, cases * len(arms)
         )
     durations = [
         block.ended_unix_s - block.started_unix_s
@@ -164,25 +162,28 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         series=series,
         latency_ms=latency_ms,
         limited_ms=limited_ms,
-        caveats=_together(computed, stored),
+        caveats=_without_duplicates(computed, stored),
         block_s=sum(durations) / len(durations) if durations else None,
-        telemetry=told,
-        drifts=drifting,
+        telemetry=telemetry,
+        drifts=drifts_by_arm,
         noise=noise,
         profiles=compare_profiles(
-            arms, trials, {trial: of.profile for trial, of in told.by_trial.items()}, study.plan.confidence
+            arms,
+            trials,
+            {trial: of.profile for trial, of in telemetry.by_trial.items()},
+            study.plan.confidence,
         ),
         anomalies=find_outlier_trials(
-            arms, trials, comparisons, chosen[0], told.by_trial, study.plan.margin, cases
+            arms, trials, comparisons, chosen[0], telemetry.by_trial, study.plan.margin, cases
         ),
-        why=_why(evidence, comparisons, trials, told, study.plan),
+        why=_why(evidence, comparisons, trials, telemetry, study.plan),
         steadiness=steady,
-        dips=find_dips([t for t in trials if t.status is TrialStatus.OK], rates, told.events),
+        dips=find_dips([t for t in trials if t.status is TrialStatus.OK], rates, telemetry.events),
     )
 
 
 def latency_key(kind: str, quantile: str) -> str:
-    """The key of an effect on latency: ``latency.new_order.p99``."""
+    """Return the key of an effect on latency: ``latency.new_order.p99``."""
     return f"latency.{kind}.{quantile}"
 
 
@@ -201,17 +202,17 @@ def _drifts(
     arm: Arm,
     trials: Sequence[Trial],
     points: Mapping[int, Sequence[Point]],
-    told: CaseTelemetry,
+    telemetry: CaseTelemetry,
     plan: Study,
 ) -> list[Drift]:
-    series = {trial: {SERVER: of} for trial, of in told.series.items()}
-    return drifts(arm, trials, points, series, told.by_trial, plan.confidence)
+    series = {trial: {SERVER: of} for trial, of in telemetry.series.items()}
+    return drifts(arm, trials, points, series, telemetry.by_trial, plan.confidence)
 
 
-def _over_time(
+def _throughput_series(
     evidence: Evidence, trials: Sequence[Trial]
 ) -> tuple[dict[int, list[Point]], dict[int, Rates]]:
-    """Throughput, to be drawn, and with every point, to be searched for dips."""
+    """Return the throughput for charts, and with every point for the detection of dips."""
     series, rates = {}, {}
     for trial in trials:
         executed = evidence.executed(trial.trial)
@@ -223,20 +224,20 @@ def _why(
     evidence: Evidence,
     comparisons: Sequence[Comparison],
     trials: Sequence[Trial],
-    told: CaseTelemetry,
+    telemetry: CaseTelemetry,
     plan: Study,
 ) -> dict[int, Why]:
     arms = [*(of.baseline for of in comparisons[:1]), *(of.arm for of in comparisons)]
     confidences = {
         of.arm.arm: of.primary.spread.confidence if of.primary else plan.confidence for of in comparisons
     }
-    times = {trial: of.time for trial, of in told.by_trial.items()}
+    times = {trial: of.time for trial, of in telemetry.by_trial.items()}
     mean_us = _mean_latencies_us(evidence, times) if plan.load_is_fixed else None
     return time_breakdown.explain(arms, trials, times, mean_us, confidences, method_of(plan))
 
 
 def _mean_latencies_us(evidence: Evidence, trials: Iterable[int]) -> dict[int, tuple[float, float]]:
-    """Of each trial: latency and lag."""
+    """Return the mean latency and lag of each trial."""
     found = {}
     for trial in trials:
         of = [
@@ -249,7 +250,7 @@ def _mean_latencies_us(evidence: Evidence, trials: Iterable[int]) -> dict[int, t
 
 
 def _window_s(trials: Sequence[Trial]) -> float:
-    """The mean time from the first measured slice to the last."""
+    """Return the mean time from the first measured slice to the last."""
     spans = [trial.measured[-1].drained_s - trial.measured[0].opened_s for trial in trials if trial.measured]
     return sum(spans) / len(spans) if spans else 0.0
 
@@ -310,9 +311,7 @@ def _counts(trials: Sequence[Trial]) -> dict[str, Counts]:
 
 
 def _kinds(trials: Sequence[Trial], plan: Study) -> list[str]:
-    """In the order of the standard where they are TPC-C's, of the scripts where they are pgbench's, else by
-    name.
-    """
+    """Return the kinds in TPC-C's order, in the order of pgbench scripts, or by name."""
     found = {kind for trial in trials for piece in trial.slices for kind in piece.kinds}
     scripts = (
         [of.name for of in plan.workload.scripts] if isinstance(plan.workload, PgbenchParameters) else []
@@ -329,9 +328,10 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _together(computed: Sequence[Caveat], stored: Sequence[Caveat]) -> list[Caveat]:
-    """Each once. What was stored of a code says where it was seen, and stands for what is computed of it; but
-    the series that was lost says nothing of the readings that are missing.
+def _without_duplicates(computed: Sequence[Caveat], stored: Sequence[Caveat]) -> list[Caveat]:
+    """Combine caveats without duplicates. A stored caveat replaces computed ones with the same code.
+
+    The exception is PROBE_UNAVAILABLE: a lost series does not imply the missing readings.
     """
     known = {caveat.code for caveat in stored} - {Code.PROBE_UNAVAILABLE}
     every = [*(caveat for caveat in computed if caveat.code not in known), *stored]

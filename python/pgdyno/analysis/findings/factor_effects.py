@@ -1,28 +1,27 @@
 """Main effects and interactions of the factors of a study, from its cells.
 
-A study file's compared factors make arms, the others cases; a cell is an arm of a case. Block p of every case
-is run in pass p, so that values of one pass are neighbours in time, those of one case even share the block.
+The compared factors of a study file create arms, the others create cases. A cell is an arm of a case. Block p
+of every case runs in pass p, so values of one pass are close in time, and those of one case share the block.
 
-On the log scale of the metric that the verdicts are about. A contrast is taken within a pass, of cells that
-differ in nothing else:
+Values are on the log scale of the metric of the verdicts. A contrast is computed within a pass, from cells
+that are equal in all other factors:
 
 - the effect of level b of a factor against its first level a: d = y_b − y_a;
-- how that depends on another factor's level g against its first level f:
-  d = (y_bg − y_ag) − (y_bf − y_af), a ratio of ratios. Seen from the other factor it is the same number.
+- its dependence on another factor's level g against its first level f:
+  d = (y_bg − y_ag) − (y_bf − y_af), a ratio of ratios. It is symmetric in the two factors.
 
-Either is averaged over the combinations of the remaining factors, each with the same weight, and has its
-interval from the passes (``combined.combine``, by the method of the verdicts): where nothing is missing, the
-contrast of Yates ("The design and analysis of factorial experiments", 1937) with Student's interval on its
-values pass by pass. This needs no variance that is the same for all cells, as an analysis of variance does;
-what drifts from pass to pass cancels, and so does what drifts from block to block where the factor is one of
-those compared.
+Each is averaged over the combinations of the remaining factors with equal weights. Its interval is over the
+passes (``pooling.combine``, by the method of the verdicts). Without gaps this is the contrast of Yates ("The
+design and analysis of factorial experiments", 1937) with Student's interval on its values by pass. Unlike an
+analysis of variance, this does not require equal variances of all cells. Drift from pass to pass cancels.
+Drift from block to block also cancels for compared factors.
 
-Where combinations were excluded, or have no blocks, a contrast is averaged over those that have all its two
-or four cells, and says over how many of how many; where there is none it is not estimated. To fill such holes
-by a model without interactions would assume what is asked.
+If combinations were excluded or have no blocks, a contrast is averaged over those that have all two or four
+cells. Their number is reported. Without any, the contrast is not estimated. Filling gaps with a model without
+interactions would assume the result.
 
-Holm's correction is over two families: all main effects of the study, and all its interactions. In each of
-them the chance of one or more false claims is at most α.
+Holm's correction is over two families: all main effects of the study, and all its interactions. In each
+family the probability of one or more false claims is at most α.
 """
 
 from __future__ import annotations
@@ -43,15 +42,16 @@ from pgdyno.results.records import Trial
 from pgdyno.study.schedule import Schedule
 
 Levels = Mapping[str, str]
-"""factor → the name of its level."""
+"""factor → name of its level."""
 
 INTERLEAVED = frozenset({Schedule.SLICES, Schedule.DUET})
 
 
 @dataclass(frozen=True)
 class Factor:
-    """``levels`` in the study file's order: the first is what the others are held against. ``compared``: it
-    makes arms.
+    """A factor. ``levels`` are in the order of the study file; the first is the reference.
+
+    ``compared``: it creates arms.
     """
 
     name: str
@@ -61,8 +61,10 @@ class Factor:
 
 @dataclass(frozen=True)
 class Cell:
-    """``logs`` is pass → ln of the metric. ``stalled``: in some pass the arm did nothing that has a
-    logarithm; what is left of it would flatter.
+    """Values of a cell. ``logs`` is pass → ln of the metric.
+
+    ``stalled``: in some pass the arm completed nothing, so the other passes would bias the result in its
+    favor.
     """
 
     levels: Levels
@@ -74,16 +76,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Design:
-    """What was varied, and what was measured of it. ``metric`` is what the verdicts are about, too."""
+    """Factors of a study with the values of its cells. ``metric`` is also that of the verdicts."""
 
     factors: Sequence[Factor]
     cells: Sequence[Cell]
     metric: Metric
     schedule: Schedule
-    method: Method = Method.STUDENT  # of intervals that a study may have stopped on
+    method: Method = Method.STUDENT  # of intervals in a study that may stop on a verdict
 
     def factor(self, name: str) -> Factor:
-        """By its name."""
+        """Return the factor with this name."""
         return next(factor for factor in self.factors if factor.name == name)
 
     @cached_property
@@ -91,11 +93,11 @@ class Design:
         return {frozenset(cell.levels.items()): cell for cell in self.cells}
 
     def at(self, levels: Levels) -> Cell | None:
-        """The cell of these levels of all factors, if it was run."""
+        """Return the cell with these levels of all factors, or None if it was not run."""
         return self._by_levels.get(frozenset(levels.items()))
 
     def contexts(self, *but: str) -> list[Levels]:
-        """Every combination of the levels of the factors but these, run or not."""
+        """Return every combination of levels of all factors except these, run or not."""
         others = [factor for factor in self.factors if factor.name not in but]
         names = [factor.name for factor in others]
         return [
@@ -108,9 +110,9 @@ Value = Callable[[Findings, Trial], float | None]
 
 
 def design_of(cases: Sequence[Findings], value: Value | None = None) -> Design | None:
-    """None where nothing varies that has a name, or where the cases' verdicts are about different metrics.
+    """Return the design; None if no factor varies, or if verdicts are about different metrics.
 
-    ``value``: of a trial, in place of the metric.
+    ``value`` computes a trial's value that replaces the metric.
     """
     placed = [(levels, of, arm) for of in cases for arm, levels in enumerate(_levels_of_arms(of))]
     every = [levels for levels, _, _ in placed]
@@ -136,7 +138,7 @@ def _cells(
     seen: list[Levels] = []
     for levels, of, arm in placed:
         own = {name: level for name, level in levels.items() if name in varying}
-        if own not in seen:  # an arm that is there twice is a check of the machine, not another cell
+        if own not in seen:  # a duplicate arm checks the machine and is not another cell
             seen.append(own)
             values = _values(of, arm, value)
             known = {block: math.log(measured) for block, measured in values.items() if measured}
@@ -150,13 +152,13 @@ def _arms(of: Findings) -> Sequence[Levels]:
 
 
 def _levels_of_arms(of: Findings) -> list[Levels]:
-    """Of each arm: its own levels and those of its case; none where the evidence has none."""
+    """Return the levels of each arm, including those of its case; empty if none are recorded."""
     case = {factor: str(level) for factor, level in of.study.levels.items()}
     return [{**levels, **case} for levels in _arms(of)[: len(of.arms)] if levels or case]
 
 
 def _values(of: Findings, arm: int, value: Value | None) -> dict[int, float | None]:
-    """Block → the metric, of the blocks in which the arm's trial counts."""
+    """Return block → metric, for blocks in which the arm's trial counts."""
     found = {}
     for block, by_arm in ok_by_block(of.trials).items():
         if arm in by_arm:
@@ -168,15 +170,17 @@ def _values(of: Findings, arm: int, value: Value | None) -> dict[int, float | No
 
 
 def _whole_rounds(by_arm: Mapping[int, Trial], schedule: Schedule) -> int | None:
-    """So many slices have a partner in every other arm of the block."""
+    """Return the number of slices that have a partner in every other arm of the block."""
     if schedule not in INTERLEAVED:
         return None
     return min(len(trial.measured) for trial in by_arm.values())
 
 
 def _ordered(name: str, every: Sequence[Levels]) -> list[str]:
-    """A factor's levels as the study file has them: exclusions may hide the first from the first cases, so
-    the order is that of the combination of the others that has the most of them.
+    """Return a factor's levels in the order of the study file.
+
+    Exclusions may remove the first level from the first cases. So the order is that of the combination of the
+    other factors with the most levels.
     """
     contexts: dict[frozenset[tuple[str, str]], list[str]] = {}
     for levels in every:
@@ -191,7 +195,7 @@ LogRatios = Mapping[int, float]
 
 @dataclass(frozen=True)
 class Change:
-    """From the first level of a factor to another one."""
+    """Change from the first level of a factor to another one."""
 
     factor: str
     first: str
@@ -200,10 +204,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A change; with ``by``, how many times as large it is after that other change as before it.
+    """A change; with ``by``, the ratio of the change after that other change to the change before it.
 
-    ``among`` counts the combinations of the remaining factors, ``combined.names`` are those that have it.
-    ``combined`` is None where it cannot be estimated.
+    ``among`` is the number of combinations of the remaining factors; ``combined.names`` are those with a
+    value. ``combined`` is None if it cannot be estimated.
     """
 
     change: Change
@@ -212,7 +216,7 @@ class Contrast:
     combined: Combined | None
 
     def verdict(self, margin: float) -> Verdict:
-        """Faster: the metric is larger, or the change is; same: within the margin."""
+        """Return the verdict. Faster: the metric or the change is larger; same: within the margin."""
         if self.combined is None:
             return Verdict.UNDECIDED
         spread = self.combined.spread
@@ -221,8 +225,9 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Effects:
-    """``main`` and ``interactions`` are corrected, each as a family; ``at`` is the change of one factor at
-    each level of another, corrected over these.
+    """Effects of factors. ``main`` and ``interactions`` are each corrected as a family.
+
+    ``at`` is the change of one factor at each level of another, corrected over these.
     """
 
     design: Design
@@ -231,11 +236,11 @@ class Effects:
     at: Mapping[tuple[str, str], Sequence[tuple[str, Contrast]]]  # (factor, other) → (other's level, change)
 
     def of(self, factor: str) -> list[Contrast]:
-        """Its main effects."""
+        """Return the main effects of a factor."""
         return [contrast for contrast in self.main if contrast.change.factor == factor]
 
     def with_factor(self, factor: str) -> list[Contrast]:
-        """The interactions that it has a part in, each seen from it."""
+        """Return the interactions of a factor, each from its point of view."""
         found = []
         for contrast in self.interactions:
             assert contrast.by is not None
@@ -247,7 +252,7 @@ class Effects:
 
 
 def effects_of(design: Design, confidence: float) -> Effects | None:
-    """None where a single factor varies: the comparisons say it all."""
+    """Return the effects; None for a single factor, which the comparisons cover."""
     if len(design.factors) < 2:
         return None
     return Effects(
@@ -262,14 +267,14 @@ def effects_of(design: Design, confidence: float) -> Effects | None:
 
 
 def interactions_of(design: Design, confidence: float) -> list[Contrast]:
-    """Of all pairs of factors, all their levels against the first ones: a family."""
+    """Return the interactions of all pairs of factors, all levels against the first ones, as one family."""
     pairs = itertools.combinations(design.factors, 2)
     wanted = [(change, by) for one, other in pairs for change in changes(one) for by in changes(other)]
     return _family(design, wanted, confidence)
 
 
 def changes(factor: Factor) -> list[Change]:
-    """From the first level to each of the others."""
+    """Return the changes from the first level to each of the others."""
     return [Change(factor.name, factor.levels[0], level) for level in factor.levels[1:]]
 
 
@@ -290,7 +295,7 @@ def _at_each(design: Design, one: Factor, other: Factor, confidence: float) -> l
 
 @dataclass(frozen=True)
 class _Ratios:
-    """A contrast before its statistics: combination of the remaining factors → pass → d."""
+    """Data of a contrast: combination of the remaining factors → pass → d."""
 
     change: Change
     by: Change | None
@@ -299,7 +304,7 @@ class _Ratios:
 
     @classmethod
     def of(cls, design: Design, change: Change, by: Change | None, fixed: Levels | None = None) -> _Ratios:
-        """``fixed``: only where these other factors have these levels."""
+        """Collect the data of a contrast. ``fixed``: only at these levels of other factors."""
         fixed = fixed or {}
         named = [change.factor, *fixed, *([by.factor] if by else [])]
         contexts = design.contexts(*named)
@@ -313,11 +318,11 @@ class _Ratios:
 
 
 Corners = Sequence[tuple[int, Cell]]
-"""Cells with the sign that each has in the contrast."""
+"""Cells with their signs in the contrast."""
 
 
 def _corners(design: Design, context: Levels, change: Change, by: Change | None) -> Corners | None:
-    """None where one of them was not run, or stalled."""
+    """Return the cells of a contrast; None if one was not run or stalled."""
     sides: list[tuple[int, Levels]] = [
         (1, {change.factor: change.level}),
         (-1, {change.factor: change.first}),
@@ -338,13 +343,13 @@ def _corners(design: Design, context: Levels, change: Change, by: Change | None)
 
 
 def _within_passes(corners: Corners) -> LogRatios:
-    """Of the passes that have them all."""
+    """Return the contrast in the passes that have all cells."""
     passes = set.intersection(*(set(cell.logs) for _, cell in corners))
     return {number: sum(sign * cell.logs[number] for sign, cell in corners) for number in sorted(passes)}
 
 
 def _holm(found: Sequence[_Ratios], confidence: float, method: Method) -> list[Contrast]:
-    """Each with an interval at the confidence at which Holm judges it; what has no data is no part of it."""
+    """Return the contrasts with intervals at the confidence of Holm's test. Empty ones are not tested."""
     alone = [combine(one.ratios, confidence, method) for one in found]
     there = [i for i, combined in enumerate(alone) if combined is not None]
     p_values = [combined.spread.p_value for combined in alone if combined is not None]

@@ -1,15 +1,15 @@
 """Gate conditions for pipelines, evaluated on the verdicts of a study.
 
-``slower`` and ``faster`` are claims, and many comparisons are many chances to be wrong. So all comparisons
-that such conditions look at (every case, arm and metric) are one family: a condition holds where the verdict
-is so *and* Holm's test ("A simple sequentially rejective multiple test procedure", 1979) over the family
-rejects that there is no difference. Where no arm differs, the chance that a gate trips is then at most
-1 − confidence, whatever the number of cases.
+``slower`` and ``faster`` are claims, and many comparisons give many opportunities for a false one. So all
+comparisons of such conditions (every case, arm and metric) are one family. A condition holds if the verdict
+matches *and* Holm's test ("A simple sequentially rejective multiple test procedure", 1979) over the family
+rejects that there is no difference. If no arm differs, the probability that a gate trips is at most 1 −
+confidence, for any number of cases.
 
-``not-same`` and ``undecided`` are the absence of a proof. A gate that passes by ``not-same`` has shown of all
-of them that they are within the margin; the chance that it passes although one is not is at most
-1 − confidence without any correction, since every one of them must pass (Berger's intersection-union test,
-Technometrics 1982). They take each verdict as it is.
+``not-same`` and ``undecided`` are the absence of a proof. A gate that passes with ``not-same`` has shown that
+all comparisons are within the margin. The probability that it passes although one is not is at most 1 −
+confidence without correction, because every one must pass (Berger's intersection-union test, Technometrics
+1982). These conditions use each verdict unchanged.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import TrialStatus
 
 PRIMARY = ""
-"""Stands for the metric that the verdicts are about."""
+"""Placeholder for the metric of the verdicts."""
 
 
 class Outcome(StrEnum):
-    """What a condition asks of a verdict."""
+    """Verdict that a condition matches."""
 
     SLOWER = "slower"
     FASTER = "faster"
@@ -46,7 +46,7 @@ class Outcome(StrEnum):
     UNDECIDED = "undecided"
 
     def is_met_by(self, verdict: Verdict) -> bool:
-        """Of the verdict alone."""
+        """Return whether the verdict alone matches."""
         return verdict is not Verdict.SAME if self is Outcome.NOT_SAME else verdict.value == self.value
 
 
@@ -57,8 +57,9 @@ LOST = (TrialStatus.FAILED, TrialStatus.EXCLUDED)
 
 @dataclass(frozen=True)
 class Condition:
-    """``slower``, or of another metric than the primary one ``slower:latency.all.p99``. ``asked``: in whose
-    words, such as ``slower:p99``.
+    """A condition such as ``slower``, or ``slower:latency.all.p99`` for another metric than the primary one.
+
+    ``asked`` is the user's text, for example ``slower:p99``.
     """
 
     outcome: Outcome
@@ -67,17 +68,17 @@ class Condition:
 
     @property
     def text(self) -> str:
-        """As it was asked for."""
+        """The condition as the user wrote it."""
         return self.asked or (f"{self.outcome}:{self.metric}" if self.metric else self.outcome.value)
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One arm against the baseline in one metric. ``case`` is empty where there is one, "average" over them.
+    """One arm against the baseline in one metric. ``case`` is empty for a single case, "average" over cases.
 
-    ``percent`` and ``p_value`` are None where there is nothing to say them of. ``partial``: in some blocks an
-    arm did nothing that has a number of it. Those that are left flatter the arm that stalled. ``taken_back``:
-    the verdict of an average that is undecided, since it is under its noise floor.
+    ``percent`` and ``p_value`` are None without values. ``partial``: in some blocks an arm completed nothing,
+    so the other blocks would bias the result in its favor. ``taken_back`` is the verdict of an average before
+    it became undecided because it is below its noise floor.
     """
 
     case: str
@@ -94,18 +95,18 @@ class Judged:
 
     @property
     def place(self) -> tuple[str, str, str, str]:
-        """Which comparison it is, of which metric."""
+        """Key of the comparison and metric."""
         return self.case, self.baseline, self.arm, self.metric
 
     @property
     def has_interval(self) -> bool:
-        """One that may be shown: of fewer blocks it rests on a spread that is hardly known."""
+        """True if the interval may be shown: with fewer blocks the SD is too uncertain."""
         return self.percent is not None and self.percent.low is not None and self.blocks >= BLOCKS_MIN
 
 
 @dataclass(frozen=True)
 class Tripped:
-    """A condition that holds, and of what."""
+    """A condition that holds, with its comparison."""
 
     condition: Condition
     of: Judged
@@ -113,9 +114,7 @@ class Tripped:
 
 @dataclass(frozen=True)
 class Unjudged:
-    """A condition of which it cannot be said whether it holds, and of what: None where nothing is compared
-    at all.
-    """
+    """A condition that cannot be evaluated, with its comparison; None if nothing is compared."""
 
     condition: Condition
     of: Judged | None
@@ -123,12 +122,12 @@ class Unjudged:
 
 @dataclass(frozen=True)
 class Gate:
-    """``family``: among how many comparisons slower and faster were judged.
+    """Result of the gate conditions. ``family`` is the number of comparisons for slower and faster.
 
-    ``held_back``: whose verdict alone would have met a condition, but among so many may well be chance.
-    ``under_floor``: whose interval alone would have met one, but arms that are the same show as much.
-    ``absent``: what has no number, or not in every block, so that a condition on it cannot be said not to
-    hold. ``lost`` of all ``trials`` of the arms compared failed or were excluded.
+    ``held_back``: their verdict matches a condition, but is not significant in the family. ``under_floor``:
+    their interval matches one, but is below the noise floor. ``absent``: they have no values, or not in every
+    block, so a condition cannot be ruled out. ``lost`` of all ``trials`` of the compared arms failed or were
+    excluded.
     """
 
     conditions: Sequence[Condition]
@@ -143,32 +142,32 @@ class Gate:
 
     @property
     def holds(self) -> bool:
-        """Whether any condition does."""
+        """True if any condition holds."""
         return bool(self.tripped)
 
     @property
     def passes(self) -> bool:
-        """Whether it is known of all conditions that they do not hold."""
+        """True if no condition holds and all could be evaluated."""
         return not self.tripped and not self.absent
 
 
 def parse_condition(text: str) -> Condition:
-    """``slower``, ``slower:nopm``, ``slower:p99`` (of all transactions). Raises UsageError."""
+    """Parse ``slower``, ``slower:nopm``, ``slower:p99`` (of all transactions). Raises UsageError."""
     word, _, metric = text.strip().partition(":")
     if word not in set(Outcome) or text.strip().endswith(":"):
         raise UsageError(
-            f"{text!r} is no condition: there are {', '.join(Outcome)}, "
-            "and of another metric for example slower:p99"
+            f"{text!r} is not a gate condition: use one of {', '.join(Outcome)}, "
+            "or add a metric, for example slower:p99"
         )
     key = latency_key(ALL_KINDS, metric) if metric in QUANTILES_COMPARED else metric
     if key and key != AVERAGE and not _is_latency(key):
         better = _BETTER.get(parted(key)[0])
         if better is None:
             raise UsageError(
-                f"{text}: there is no metric {metric}: JSON has their keys under effects and telemetry"
+                f"{text}: unknown metric {metric!r}: use a key from effects or telemetry in the JSON report"
             )
         if better is Better.NEITHER:
-            raise UsageError(f"{text}: neither more nor less of {metric} is good, so nothing is slower by it")
+            raise UsageError(f"{text}: the metric {metric} has no better direction: use another metric")
     return Condition(Outcome(word), key, text.strip())
 
 
@@ -185,7 +184,7 @@ _BETTER: Mapping[str, Better] = {
 
 
 def gate(findings: StudyFindings | HostsFindings, conditions: Sequence[Condition]) -> Gate:
-    """Hold the conditions against a study."""
+    """Evaluate the conditions on a study."""
     found = {metric: judged(findings, metric) for metric in dict.fromkeys(of.metric for of in conditions)}
     studies = list(findings.studies.values()) if isinstance(findings, HostsFindings) else [findings]
     held = hold(conditions, found, studies[0].first.study.plan.confidence)
@@ -194,11 +193,11 @@ def gate(findings: StudyFindings | HostsFindings, conditions: Sequence[Condition
 
 
 def hold(conditions: Sequence[Condition], found: dict[str, list[Judged]], confidence: float) -> Gate:
-    """``found``: metric of the conditions → its comparisons."""
+    """Evaluate conditions. ``found``: metric of the conditions → its comparisons."""
     claimed = dict.fromkeys(of.metric for of in conditions if of.outcome in CLAIMS)
     family = {one.place: one.p_value for metric in claimed for one in found[metric]}
     levels = holm_confidences(list(family.values()), confidence)
-    sure = {
+    significant = {
         place
         for (place, p_value), level in zip(family.items(), levels, strict=True)
         if p_value is not None and p_value <= 1 - level
@@ -209,7 +208,7 @@ def hold(conditions: Sequence[Condition], found: dict[str, list[Judged]], confid
         for one in found[condition.metric]
         if condition.outcome.is_met_by(one.verdict)
     ]
-    held_back = [of for of in met if of.condition.outcome in CLAIMS and of.of.place not in sure]
+    held_back = [of for of in met if of.condition.outcome in CLAIMS and of.of.place not in significant]
     tripped = [of for of in met if of not in held_back]
     under_floor = [
         Tripped(condition, one)
@@ -228,14 +227,15 @@ def _unjudged(condition: Condition, found: Sequence[Judged]) -> list[Unjudged]:
 
 
 def _is_judged(condition: Condition, one: Judged) -> bool:
-    """Of a partial one it is known that it is undecided."""
+    """Return whether a condition can be evaluated. A partial comparison is known to be undecided."""
     return one.percent is not None and (not one.partial or condition.outcome.is_met_by(one.verdict))
 
 
 def judged(findings: StudyFindings | HostsFindings, metric: str = PRIMARY) -> list[Judged]:
-    """Every arm against the baseline in every case. ``metric``: a key, or "average" for that of the primary
-    metric over the cases; of a single case that is the metric itself. One that has no number of it is
-    undecided.
+    """Return every arm's comparison with the baseline in every case.
+
+    ``metric`` is a key, or "average" for the average of the primary metric over the cases. For a single case,
+    that is the primary metric. A comparison without values is undecided.
     """
     if isinstance(findings, HostsFindings):
         return _over_hosts(findings, metric)
@@ -250,7 +250,7 @@ def _of_case(findings: Findings, comparison: Comparison, metric: str) -> Judged:
     key = metric or findings.primary.key
     effect = comparison.effects.get(key) or findings.telemetry.effects[comparison.arm.arm].get(key)
     if effect is not None and key != findings.primary.key:
-        effect = _as_often_looked_at(effect, method_of(findings.study.plan))
+        effect = _with_method(effect, method_of(findings.study.plan))
     partial = bool(comparison.stalled) or (
         effect is not None and len(effect.log_ratios) < len(comparison.blocks)
     )
@@ -270,15 +270,16 @@ def _of_case(findings: Findings, comparison: Comparison, metric: str) -> Judged:
     )
 
 
-def _as_often_looked_at(effect: Effect, method: Method) -> Effect:
-    """A study that stops on the verdict of one metric is no study of a fixed length in another one."""
+def _with_method(effect: Effect, method: Method) -> Effect:
+    """Return the effect with the interval of a study that stops on the verdict of another metric."""
     spread = spread_of(list(effect.log_ratios.values()), effect.spread.confidence, method)
     return replace(effect, spread=spread, percent=spread.percent(effect.percent.better))
 
 
 def _verdict(comparison: Comparison, effect: Effect | None, *, partial: bool) -> Verdict:
-    """Of another metric than the primary one. Without the blocks that were too slow to have a number of it,
-    an arm would be flattered.
+    """Return the verdict on another metric than the primary one.
+
+    Undecided if blocks are missing: an arm was too slow for a value, and the other blocks would favor it.
     """
     if effect is None or partial:
         return Verdict.UNDECIDED
@@ -286,7 +287,7 @@ def _verdict(comparison: Comparison, effect: Effect | None, *, partial: bool) ->
 
 
 def _average(over: OverCases, findings: StudyFindings) -> Judged:
-    """Without a case that was never measured, it would be of other cases than what was asked about."""
+    """Return the comparison of the average, without values if any case was never measured."""
     primary = findings.first.primary
     whole_of_cases = all(of.primary is not None for of in over.comparisons.values())
     average = over.average if whole_of_cases else None
@@ -296,7 +297,7 @@ def _average(over: OverCases, findings: StudyFindings) -> Judged:
         decide(average.spread, primary.better, margin).verdict if average and whole else Verdict.UNDECIDED
     )
     taken_back = None
-    if len(over.comparisons) == 1:  # it is the same number, and has a noise floor
+    if len(over.comparisons) == 1:  # the single case has the same value and a noise floor
         (verdict,) = over.verdicts
     elif average and verdict in {Verdict.FASTER, Verdict.SLOWER} and over.is_under_floor:
         verdict, taken_back = Verdict.UNDECIDED, verdict
@@ -343,12 +344,12 @@ def _pooled(of: OverHosts, margin: float) -> Judged:
         name=of.name,
         verdict=of.verdict(margin),
         percent=of.percent,
-        p_value=_alone(of) if len(of.pooled.hosts) == 1 else of.pooled.p_value,
+        p_value=_host_p_value(of) if len(of.pooled.hosts) == 1 else of.pooled.p_value,
         blocks=of.pooled.blocks,
         partial=bool(of.stalled),
     )
 
 
-def _alone(of: OverHosts) -> float | None:
-    """A single host's own, as its interval is."""
+def _host_p_value(of: OverHosts) -> float | None:
+    """Return the p-value of a single host, from the same data as its interval."""
     return of.pooled.hosts[0].spread.p_value

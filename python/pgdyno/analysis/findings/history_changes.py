@@ -1,15 +1,13 @@
 """Series of values of a repeated study over time, their change points, and other recorded changes.
 
-A series stays together where the same was asked for (``same_study``) on the same machine, and fitted to the
-same load and windows. What a request stands for may change under it, and is what a history is for: the build
-behind a version or a directory, the kernel, pgdyno itself. Another machine, another study file or fit of it,
-other options begin a series of their own.
+A series contains results with the same request (``same_study``), on the same machine, fitted to the same load
+and windows. The build behind a version or a directory, the kernel, and pgdyno itself may change: a history
+shows their effects. Another machine, another study file or fit, or other options start another series.
 
-For each case there is a series of what every arm changes against the baseline, in which the machine's own
-drift cancels, and one of every arm's own level. All series of a study on a machine are one family: Holm's
-correction is over their first cuts, so that the chance of any change found where nothing changed is at most
-1 − confidence. In a series that has changed, that of a further one that is none is at most the level that
-the first was held against.
+Each case has a series of every arm's change from the baseline, in which the machine's own drift cancels, and
+one of every arm's level. All series of a study on a machine are one family. Holm's correction is over their
+first cuts, so the probability of any false change is at most 1 − confidence if nothing changed. In a series
+with a true change, the probability of a further false one is at most the level of the first cut.
 """
 
 from __future__ import annotations
@@ -40,11 +38,11 @@ from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import StudyRecord
 
 POINTS_MAX = 400
-"""Files of a series, the newest: shuffling takes time with the square of their number."""
+"""Maximum number of files in a series, the newest ones: the time of permutations grows quadratically."""
 
 SHUFFLES_MIN = 999
 SHUFFLES_PER_LEVEL = 10
-"""A p-value can be as small as a tenth of the level that it is held against."""
+"""The smallest p-value is a tenth of the level of its test."""
 SHUFFLES_MAX = 20_000
 
 HOST_FACTS = (
@@ -57,12 +55,12 @@ HOST_FACTS = (
     "architecture",
     "file_system",
 )
-"""Of the machine: what may be the reason of a change. Its load is none that lasts."""
+"""Facts of the machine that may be the reason for a change, without its momentary load."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """What a series is of. ``baseline`` is empty where it is an arm's own level."""
+    """Identity of a series. ``baseline`` is empty for an arm's own level."""
 
     case: str
     arm: str
@@ -72,14 +70,15 @@ class Key:
 
     @property
     def is_change(self) -> bool:
-        """Against the baseline, in percent of it."""
+        """True if the values are changes from the baseline in percent."""
         return bool(self.baseline)
 
 
 @dataclass(frozen=True)
 class Point:
-    """One file's value: a level, or where it ``is_change`` one in percent of the baseline. A level may be in
-    percent, too.
+    """Value of one file: a level, or a change in percent of the baseline if ``is_change``.
+
+    A level may be in percent, too.
     """
 
     file: str
@@ -89,14 +88,14 @@ class Point:
 
     @property
     def log(self) -> float:
-        """Of the level, or of the ratio."""
+        """Logarithm of the level or of the ratio."""
         value = self.estimate.value
         return math.log1p(value / 100) if self.is_change else math.log(value)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Of the file in which a change appeared, against the one before it."""
+    """Difference between the file in which a change appeared and the previous one."""
 
     what: str
     before: str
@@ -105,9 +104,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class Change:
-    """``at``: the place of the first file with it; ``percent``: of the mean after against the mean before.
+    """A change. ``at``: index of the first file with it; ``percent``: mean after vs. mean before.
 
-    The interval takes the place of the change as known, and the files as independent.
+    The interval assumes that the place of the change is known and that files are independent.
     """
 
     at: int
@@ -121,7 +120,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Series:
-    """In order of time. ``level``: what the p-values of its changes were held against."""
+    """Points in order of time. ``level`` is the level of the tests for its changes."""
 
     key: Key
     better: Better
@@ -131,13 +130,13 @@ class Series:
 
     @property
     def is_too_short(self) -> bool:
-        """To tell whether it changed."""
+        """True if it has too few points for a change."""
         return len(self.points) < POINTS_MIN
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a history needs of one file. ``facts``: what may be the reason of a change, by name."""
+    """Values of one file for a history. ``facts`` are possible reasons for a change, by name."""
 
     file: str
     created_unix_s: float
@@ -147,9 +146,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Apart:
-    """What is not the same in the first ``file`` of a group and in that of a group ``before`` it, on the same
-    machine.
-    """
+    """Difference between the first ``file`` of a group and that of an earlier group on the same machine."""
 
     file: str
     before: str
@@ -158,8 +155,9 @@ class Apart:
 
 @dataclass(frozen=True)
 class History:
-    """One study on one machine. ``machine`` is its number, from 1, and its processor. ``apart``: why it is no
-    part of another one.
+    """History of one study on one machine. ``machine`` is its number, from 1, and its processor.
+
+    ``apart`` is the reason why it is not part of another history.
     """
 
     title: str
@@ -172,23 +170,23 @@ class History:
 
 @dataclass
 class Group:
-    """Files of one study and machine, while they are read; the first stands for all."""
+    """Files of one study and machine, while they are read. The first one represents all."""
 
     first: StudyFindings
     recorded: list[Recorded] = field(default_factory=list)
     apart: Apart | None = None
 
     def is_on_machine_of(self, study: StudyFindings) -> bool:
-        """Whether it is of the same one."""
+        """Return whether the study is of the same machine."""
         return is_same_machine(self.first.first.study.host, study.first.study.host)
 
     def difference(self, study: StudyFindings) -> tuple[str, str, str] | None:
-        """What is different, of what was asked for or fitted."""
+        """Return the first difference in the request or in fitted values, or None."""
         return difference_of(self.first, study) or difference_of_plans(self.first, study)
 
 
 def record(file: str, study: StudyFindings, metrics: Sequence[str] = ()) -> Recorded:
-    """``metrics``: keys beside that of the primary one."""
+    """Return the record of one file. ``metrics`` are keys besides the primary metric."""
     created = study.first.study.created_unix_s
     values: dict[Key, Estimate] = {}
     for metric in (PRIMARY, *metrics):
@@ -201,18 +199,18 @@ def record(file: str, study: StudyFindings, metrics: Sequence[str] = ()) -> Reco
     return Recorded(file, created, values, dict(_facts(study)))
 
 
-TOLD = {
+TELEMETRY_NAMES = {
     **{of.key: of.name for of in (*OF_TRIALS, *OF_RELATIONS)},
     **{of.key: of.name for of in (*OF_STATEMENTS, *OF_SAMPLES)},
 }
-"""Names of what telemetry tells, also of what cannot be compared."""
+"""Names of all telemetry metrics, also of those that cannot be compared."""
 
 
 def _levels(case: Findings, metric: str) -> dict[Key, Estimate]:
-    """What is zero or less has no place in a series of ratios."""
+    """Return the levels greater than 0: others cannot be in a series of ratios."""
     found = {}
     names = {key: of.name for key, of in case.telemetry.metrics.items()}
-    names |= TOLD | {of.key: of.name for of in case.metrics}
+    names |= TELEMETRY_NAMES | {of.key: of.name for of in case.metrics}
     for of in case.arms:
         level = of.levels.get(metric) or case.telemetry.levels.get(of.arm.arm, {}).get(metric)
         if level is not None and level.value > 0:
@@ -239,7 +237,7 @@ def _facts(study: StudyFindings) -> Iterable[tuple[str, str]]:
 
 
 def find_history(group: Group, machine: str) -> History:
-    """The series of one group, and their changes."""
+    """Return the series of a group with their changes."""
     ordered = sorted(group.recorded, key=lambda one: one.created_unix_s)[-POINTS_MAX:]
     keys = list(dict.fromkeys(key for one in ordered for key in one.values))
     rows = {key: [one for one in ordered if key in one.values] for key in keys}
@@ -286,8 +284,9 @@ def _changes(
 
 
 def _percent(before: Sequence[float], after: Sequence[float], better: Better, confidence: float) -> Estimate:
-    """Of the means of logs, with Welch's interval ("The generalization of Student's problem", Biometrika
-    1947).
+    """Return the change between means of logs, with Welch's interval.
+
+    ("The generalization of Student's problem", Biometrika 1947.)
     """
     mean = float(np.mean(after) - np.mean(before))
     x, y = (float(np.var(of, ddof=1)) / len(of) for of in (before, after))
@@ -303,15 +302,17 @@ def _percent(before: Sequence[float], after: Sequence[float], better: Better, co
 
 def _differences(one: Recorded, other: Recorded) -> list[Difference]:
     names = dict.fromkeys([*one.facts, *other.facts])
-    told = [(name, one.facts.get(name, ""), other.facts.get(name, "")) for name in names]
-    return [Difference(name, before, after) for name, before, after in told if before != after]
+    facts = [(name, one.facts.get(name, ""), other.facts.get(name, "")) for name in names]
+    return [Difference(name, before, after) for name, before, after in facts if before != after]
 
 
 def grouped(
     found: Iterable[tuple[str, StudyFindings]], metrics: Sequence[str], skipped: dict[str, str]
 ) -> list[Group]:
-    """One file at a time, so that only the first of each group is kept whole. ``skipped`` gets what is not
-    used, and why.
+    """Group the files by study and machine.
+
+    Reads one file at a time and keeps only the first of each group. Unused files and their reasons are added
+    to ``skipped``.
     """
     groups: list[Group] = []
     known: dict[str, StudyRecord] = {}
@@ -321,7 +322,7 @@ def grouped(
         if first.ended_because is None:
             skipped[file] = "its study has not ended"
         elif twice:
-            skipped[file] = f"it holds the same evidence as {twice[0]}"
+            skipped[file] = f"it is a copy of {twice[0]}"
         elif not (recorded := record(file, study, metrics)).values:
             skipped[file] = "no block counts"
         else:
@@ -346,7 +347,7 @@ def _group_of(groups: list[Group], study: StudyFindings, file: str) -> Group:
 
 
 def histories(groups: Sequence[Group]) -> list[History]:
-    """In the order in which studies and machines were first seen."""
+    """Return the histories in the order in which studies and machines first occur."""
     machines: list[StudyFindings] = []
     found = []
     for group in groups:

@@ -1,8 +1,8 @@
-"""Findings of one study from several hosts: of each host, and of all together.
+"""Findings of one study from several hosts: of each host, and pooled.
 
-Hosts, not files, are what is pooled. Blocks of two studies on one machine share its disk, its memory and its
-neighbours; host being the random effect, they are blocks of one host (``Host.studies`` has two), and that is
-told. Where all files are of one machine, there is a pooled estimate and no interval.
+Results are pooled over hosts, not files. Two studies on one machine share its disk, its memory and its
+neighbors. Host is the random effect, so their blocks are blocks of one host (``Host.studies`` has two), and a
+caveat reports this. If all files are of one machine, the pooled estimate has no interval.
 """
 
 from __future__ import annotations
@@ -27,36 +27,38 @@ from pgdyno.results.records import Json
 from pgdyno.study.cases import label_of
 
 LATENCY = "latency."
-"""Keys of latencies begin so."""
+"""Prefix of the keys of latencies."""
 
 MEAN_TIME = "statement.mean_ms"
-"""Of each statement."""
+"""Prefix of the mean time of each statement."""
 
 KEYS_NAMED_MAX = 8
-"""Numbers that a caveat names one by one."""
+"""Maximum number of keys that a caveat lists."""
 
 ByCase = Mapping[str, Sequence[Comparison]]
 
 
 @dataclass(frozen=True)
 class Host:
-    """A machine, with the studies that its files hold, by file. Its name is that of its files."""
+    """A machine with the studies of its files, by file. Its name is made of the file names."""
 
     name: str
     studies: Mapping[str, StudyFindings]
 
     @property
     def facts(self) -> Json:
-        """The machine, as its first file describes it."""
+        """Description of the machine in its first file."""
         return next(iter(self.studies.values())).first.study.host
 
 
 @dataclass(frozen=True)
 class HostsFindings:
-    """``effects``: of every case, arm and metric, telemetry included. ``averages``: over the cases, of the
-    primary metric; empty where there is one case. ``statements``: the average over the mean times of the
-    statements that all hosts have, for each case and arm. ``compared``: (case, baseline, arm) of every
-    comparison, also of those without a number. ``published``: the source's tables, pooled.
+    """Findings over hosts. ``effects`` are of every case, arm and metric, including telemetry.
+
+    ``averages`` are of the primary metric over the cases; empty for a single case. ``statements`` are
+    averages over the mean times of the statements that all hosts have, for each case and arm. ``compared``
+    has (case, baseline, arm) of every comparison, also of those without values. ``published`` are the
+    source's tables, pooled.
     """
 
     hosts: Sequence[Host]
@@ -70,30 +72,30 @@ class HostsFindings:
 
     @property
     def studies(self) -> dict[str, StudyFindings]:
-        """By file."""
+        """All studies by file."""
         return {name: study for host in self.hosts for name, study in host.studies.items()}
 
     @property
     def first(self) -> StudyFindings:
-        """What is the same for all hosts can be read of it."""
+        """The first study, for properties that all hosts share."""
         return next(iter(self.hosts[0].studies.values()))
 
     @property
     def primary(self) -> list[OverHosts]:
-        """What the verdicts are about: an effect for each case and arm."""
+        """Effects on the metric of the verdicts, for each case and arm."""
         key = self.first.first.primary.key
         return [of for of in self.effects if of.key == key]
 
 
 def find_hosts(studies: Mapping[str, StudyFindings]) -> HostsFindings:
-    """``studies``: by the name of the file. Raises EvidenceError where they are not of one study."""
+    """Return the findings. ``studies`` is by file name. Raises EvidenceError for different studies."""
     require_same(studies)
     named = _with_common_names(studies)
     hosts, by_host = [], {}
     for files in machines(studies):
         host = Host(" and ".join(files), {file: studies[file] for file in files})
         hosts.append(host)
-        by_host[host.name] = _as_one([named[file] for file in files])
+        by_host[host.name] = _consecutive([named[file] for file in files])
     first = next(iter(studies.values())).first
     confidence, key = first.study.plan.confidence, first.primary.key
     effects = over_hosts(by_host, confidence)
@@ -122,13 +124,13 @@ def _host_caveats(hosts: Sequence[Host], studies: Mapping[str, StudyFindings]) -
         rest = len(keys) - KEYS_NAMED_MAX
         named = ", ".join(keys[:KEYS_NAMED_MAX]) + (f" and {rest} more" if rest > 0 else "")
         yield Caveat(Code.HOSTS_FITTED_DIFFERENTLY, {"keys": named})
-    builds = "; ".join(_unlike_builds(hosts))
+    builds = "; ".join(_build_differences(hosts))
     if builds:
         yield Caveat(Code.HOSTS_BUILDS_DIFFER, {"difference": builds})
 
 
-def _unlike_builds(hosts: Sequence[Host]) -> Iterator[str]:
-    """``12: 12.4 on small, 12.6 on large``."""
+def _build_differences(hosts: Sequence[Host]) -> Iterator[str]:
+    """Yield differences such as ``12: 12.4 on small, 12.6 on large``."""
     found: dict[str, dict[str, str]] = {}
     for host in hosts:
         for study in host.studies.values():
@@ -142,8 +144,10 @@ def _unlike_builds(hosts: Sequence[Host]) -> Iterator[str]:
 
 
 def _with_common_names(studies: Mapping[str, StudyFindings]) -> dict[str, ByCase]:
-    """Each file's comparisons by case. Where a study was fitted to each machine, a level may be another
-    number on each: then levels are matched by place, and called by all their names (``scale 100 / 300``).
+    """Return each file's comparisons by case, with common names.
+
+    If a study was fitted to each machine, a level may differ between machines. Levels are then matched by
+    position, and named by all their values (``scale 100 / 300``).
     """
     every = [of.study.levels for study in studies.values() for of in study.cases]
     factors = list(dict.fromkeys(factor for levels in every for factor in levels))
@@ -162,7 +166,7 @@ def _with_common_names(studies: Mapping[str, StudyFindings]) -> dict[str, ByCase
             renamed = {f: levels[f][place][str(name)] for f, name in of.study.levels.items()}
             case = (label_of(renamed) or of.study.case) if several else of.study.case
             by_case[case] = [
-                _called(comparison, arms[place], of.telemetry.effects.get(comparison.arm.arm, {}))
+                _renamed(comparison, arms[place], of.telemetry.effects.get(comparison.arm.arm, {}))
                 for comparison in of.comparisons
             ]
         result[file] = by_case
@@ -170,8 +174,9 @@ def _with_common_names(studies: Mapping[str, StudyFindings]) -> dict[str, ByCase
 
 
 def _joined(lists: Sequence[Sequence[str]]) -> list[dict[str, str]]:
-    """For each list, what its names are called in common: by their place where there are as many of them
-    everywhere, else as they are.
+    """Return the common names for each list.
+
+    Names are matched by position if all lists have the same length; otherwise they stay unchanged.
     """
     distinct = [list(dict.fromkeys(names)) for names in lists]
     if len({len(names) for names in distinct}) > 1:
@@ -180,9 +185,10 @@ def _joined(lists: Sequence[Sequence[str]]) -> list[dict[str, str]]:
     return [dict(zip(names, joint, strict=True)) for names in distinct]
 
 
-def _called(comparison: Comparison, names: Mapping[str, str], telemetry: Mapping[str, Effect]) -> Comparison:
-    """With the arms' common names, with what the probes tell, and without latencies that some blocks do not
-    have: these were too slow to have so many transactions, and without them the change would flatter.
+def _renamed(comparison: Comparison, names: Mapping[str, str], telemetry: Mapping[str, Effect]) -> Comparison:
+    """Return the comparison with common arm names and telemetry effects, without incomplete latencies.
+
+    In the missing blocks an arm was too slow for enough transactions, so the others would bias the effect.
     """
     a, b = comparison.baseline, comparison.arm
     whole = {
@@ -198,11 +204,11 @@ def _called(comparison: Comparison, names: Mapping[str, str], telemetry: Mapping
     )
 
 
-def _as_one(studies: Sequence[ByCase]) -> ByCase:
-    """The blocks of several studies on one machine as those of one study; they are numbered on.
+def _consecutive(studies: Sequence[ByCase]) -> ByCase:
+    """Combine the blocks of several studies on one machine, numbered consecutively.
 
-    A file's blocks stay together: block n of every case is of the same pass, also after a file that ended
-    in the midst of one.
+    Blocks of a file stay together: block n of every case is of the same pass, also after a file that ended
+    during a pass.
     """
     if len(studies) == 1:
         return studies[0]
@@ -226,7 +232,7 @@ def _as_one(studies: Sequence[ByCase]) -> ByCase:
 
 
 def _on(comparison: Comparison, begin: int) -> Comparison:
-    """With its blocks numbered from ``begin``."""
+    """Return the comparison with its blocks numbered from ``begin``."""
     effects = {
         key: replace(effect, log_ratios={begin + block: d for block, d in effect.log_ratios.items()})
         for key, effect in comparison.effects.items()
@@ -235,7 +241,7 @@ def _on(comparison: Comparison, begin: int) -> Comparison:
 
 
 def _merged(comparisons: Sequence[Comparison]) -> Comparison:
-    """Only effects, ``stalled`` and names are of all of them: nothing else is read of it."""
+    """Merge effects, ``stalled`` and names. Other fields are not used."""
     keys = dict.fromkeys(key for comparison in comparisons for key in comparison.effects)
     common = [key for key in keys if all(key in comparison.effects for comparison in comparisons)]
     return replace(

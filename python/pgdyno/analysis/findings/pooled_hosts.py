@@ -1,10 +1,9 @@
 """One effect over several hosts: estimates by host, the pooled one, and its verdict.
 
-A level is that of a machine, and the mean of levels of several machines is that of none: pooled is what an
-arm changes, where the table has changes; else of each of its values the change from the baseline. A study
-that was fitted to each machine has figures with other levels on each, so figures are matched by their place
-in the tables. As everywhere, an average is over the cases and statements that every host has, and several
-files of one machine are one host.
+A level belongs to a machine, so a mean of levels over machines has no meaning. Pooled values are therefore
+changes: those of the table, or the change from the baseline of each of its values. A study fitted to each
+machine has other levels on each, so figures are matched by their position in the tables. An average is over
+the cases and statements that every host has, and several files of one machine are one host.
 """
 
 from __future__ import annotations
@@ -26,22 +25,24 @@ ByHost = Mapping[str, Mapping[str, Sequence[Comparison]]]
 """host → case → its comparisons."""
 
 AVERAGE = "average"
-"""Stands for a case: the average over all of them."""
+"""Placeholder for a case: the average over all cases."""
 
 Pair = tuple[str, str]
-"""The names of baseline and arm."""
+"""Names of baseline and arm."""
 
 Ratios = Mapping[int, float]
 """block → log ratio."""
 
-Told = tuple[str, Better]
+NameAndBetter = tuple[str, Better]
 
 
 @dataclass(frozen=True)
 class OverHosts:
-    """One effect over the hosts. ``absent``: hosts that have nothing of it, and so do not count; ``stalled``:
-    hosts with blocks in which an arm did nothing, so that there is no verdict. ``own``: where it is but one
-    comparison of one host, that one's verdict, which is held against the noise floor.
+    """One effect over the hosts.
+
+    ``absent`` are hosts without this effect, which do not count. ``stalled`` are hosts with blocks in which
+    an arm completed nothing, so there is no verdict. ``own`` is the verdict of a single comparison of a
+    single host, which accounts for the noise floor.
     """
 
     case: str
@@ -57,7 +58,7 @@ class OverHosts:
 
     @property
     def percent(self) -> Estimate:
-        """The pooled change; its n is the number of hosts. Of a single host: its own, with n as blocks."""
+        """The pooled change; n is the number of hosts. For a single host: its own change; n is in blocks."""
         if len(self.pooled.hosts) == 1:
             return self.pooled.hosts[0].spread.percent(self.better)
         return self.pooled.percent(self.better)
@@ -68,12 +69,14 @@ class OverHosts:
         return of.low, of.high
 
     def of_host(self, host: str) -> Spread | None:
-        """A host's own."""
+        """Return a host's own result."""
         return next((of.spread for of in self.pooled.hosts if of.host == host), None)
 
     def verdict(self, margin: float) -> Verdict:
-        """That of ``percent``'s interval: what is better is faster. It is as wide as so few hosts deserve, so
-        that it needs no least number of hosts, but as many blocks in all as one host's does.
+        """Return the verdict of the interval of ``percent``. A change in the better direction is faster.
+
+        The interval accounts for few hosts, so there is no minimum number of hosts. The minimum number of
+        blocks is that of a single host.
         """
         if self.own is not None:
             return self.own
@@ -85,19 +88,19 @@ class OverHosts:
         return judge(low, high, self.pooled.blocks, margin)
 
     def caveats(self) -> list[Caveat]:
-        """That the hosts disagree about the sign."""
+        """Return a caveat if the hosts disagree on the sign."""
         place = "on the average over the cases" if self.case == AVERAGE else f"in {self.case}"
         named = f"{self.name} {place}" if self.case else self.name
         return disagreement(self.pooled, arm=self.arm, baseline=self.baseline, metric=named)
 
 
 def over_hosts(by_host: ByHost, confidence: float) -> list[OverHosts]:
-    """Every effect that some host has, case by case, in the order of the first host that has it.
+    """Return every effect of any host, by case, in the order of the first host that has it.
 
-    Arms are the same where they have the same name. Where several are compared, their intervals hold together
-    (Holm); a host's own intervals are at the confidence of the pooled one.
+    Arms are matched by name. The intervals of several arms hold simultaneously (Holm); a host's own intervals
+    have the confidence of the pooled one.
     """
-    told: dict[tuple[str, str], Told] = {}
+    named: dict[tuple[str, str], NameAndBetter] = {}
     methods: dict[tuple[str, str], Method] = {}
     found: dict[tuple[str, str], dict[Pair, dict[str, Ratios]]] = {}
     stalled: dict[tuple[str, Pair], list[str]] = {}
@@ -106,8 +109,8 @@ def over_hosts(by_host: ByHost, confidence: float) -> list[OverHosts]:
         if comparison.stalled:
             stalled.setdefault((case, pair), []).append(host)
         for key, effect in comparison.effects.items():
-            told.setdefault((case, key), (effect.name, effect.percent.better))
-            if methods.get((case, key)) is not Method.ANYTIME:  # a host that was resumed for more
+            named.setdefault((case, key), (effect.name, effect.percent.better))
+            if methods.get((case, key)) is not Method.ANYTIME:  # a resumed study
                 methods[case, key] = effect.spread.method
             of_pair = found.setdefault((case, key), {}).setdefault(pair, {})
             of_pair[host] = effect.log_ratios
@@ -119,15 +122,16 @@ def over_hosts(by_host: ByHost, confidence: float) -> list[OverHosts]:
             held = stalled.get((case, pair), ())
             absent = _absent(by_host, pooled)
             own = _only(decided[case, key, pair])
-            result.append(OverHosts(case, *pair, key, *told[case, key], pooled, absent, held, own))
+            result.append(OverHosts(case, *pair, key, *named[case, key], pooled, absent, held, own))
     return result
 
 
 def average_over_hosts(by_host: ByHost, key: str, confidence: float) -> list[OverHosts]:
-    """The average over the cases on each host, pooled; one for each pair of arms. Only cases that every host
-    has count: else hosts would differ by which cases they have.
+    """Return the pooled average over the cases on each host, for each pair of arms.
+
+    Only cases of every host are included; otherwise hosts would differ in their cases.
     """
-    told: dict[Pair, Told] = {}
+    named: dict[Pair, NameAndBetter] = {}
     method = Method.STUDENT
     found: dict[Pair, dict[str, dict[str, Ratios]]] = {}
     decided: dict[Pair, list[Verdict | None]] = {}
@@ -137,13 +141,13 @@ def average_over_hosts(by_host: ByHost, key: str, confidence: float) -> list[Ove
             stalled.setdefault(pair, {})[host] = None
         effect = comparison.effects.get(key)
         if effect is not None and all(case in cases for cases in by_host.values()):
-            told.setdefault(pair, (effect.name, effect.percent.better))
+            named.setdefault(pair, (effect.name, effect.percent.better))
             method = Method.ANYTIME if method is Method.ANYTIME else effect.spread.method
             found.setdefault(pair, {}).setdefault(host, {})[case] = effect.log_ratios
             decided.setdefault(pair, []).append(_own_verdict(comparison, key))
     return [
         OverHosts(
-            *(AVERAGE, *pair, key, *told[pair], pooled, _absent(by_host, pooled)),
+            *(AVERAGE, *pair, key, *named[pair], pooled, _absent(by_host, pooled)),
             stalled=list(stalled.get(pair, ())),
             own=_only(decided[pair]),
         )
@@ -152,7 +156,7 @@ def average_over_hosts(by_host: ByHost, key: str, confidence: float) -> list[Ove
 
 
 def average_over_parts(by_host: ByHost, key: str, confidence: float) -> list[OverHosts]:
-    """As ``average_over_hosts``, case by case, over the statements (or tables, waits) that every host has."""
+    """Return the averages over the statements (tables, waits) of every host, by case."""
     found: dict[str, dict[Pair, dict[str, dict[str, Ratios]]]] = {}
     better = Better.NEITHER
     for host, case, pair, comparison in _comparisons(by_host):
@@ -170,20 +174,20 @@ def average_over_parts(by_host: ByHost, key: str, confidence: float) -> list[Ove
 
 
 def _own_verdict(comparison: Comparison, key: str) -> Verdict | None:
-    """None where it is about another metric, or there is none."""
+    """Return the verdict of the comparison; None for another metric or without a decision."""
     is_primary = comparison.primary is not None and comparison.primary.key == key
     return comparison.verdict if is_primary and comparison.decision is not None else None
 
 
 def _only(verdicts: Sequence[Verdict | None]) -> Verdict | None:
-    """Of one comparison: of several the noise floor is not known."""
+    """Return the verdict of a single comparison; for several, the noise floor is unknown."""
     return verdicts[0] if len(verdicts) == 1 else None
 
 
 def _averages(
     found: Mapping[Pair, Mapping[str, Mapping[str, Ratios]]], confidence: float, method: Method
 ) -> list[tuple[Pair, Pooled]]:
-    """``found``: pair → host → what is averaged → ratios. Only what all of its hosts have."""
+    """Return pooled averages of the parts that all hosts have. ``found``: pair → host → part → ratios."""
     everywhere = {pair: _everywhere(of_hosts) for pair, of_hosts in found.items()}
     pairs = [pair for pair, of_hosts in everywhere.items() if all(of_hosts.values())]
     poolings = [partial(_pooled_average, everywhere[pair], method) for pair in pairs]
@@ -191,7 +195,7 @@ def _averages(
 
 
 def together(poolings: Sequence[Callable[[float], Pooled]], confidence: float) -> list[Pooled]:
-    """What several arms change in one metric, so that all intervals hold together (Holm)."""
+    """Return pooled effects of several arms on one metric with simultaneous intervals (Holm)."""
     alone = [pooling(confidence) for pooling in poolings]
     if len(poolings) < 2:
         return alone
@@ -207,7 +211,7 @@ def _comparisons(by_host: ByHost) -> Iterable[tuple[str, str, Pair, Comparison]]
 
 
 def _everywhere(of_hosts: Mapping[str, Mapping[str, Ratios]]) -> dict[str, dict[str, Ratios]]:
-    """Only the cases that all hosts have."""
+    """Return only the cases that all hosts have."""
     common = set.intersection(*(set(cases) for cases in of_hosts.values()))
     return {host: {c: d for c, d in cases.items() if c in common} for host, cases in of_hosts.items()}
 
@@ -235,8 +239,10 @@ CellRatios = Mapping[tuple[str, str], Mapping[int, float]]
 
 @dataclass(frozen=True)
 class PooledCell:
-    """``published`` as the first file has it. ``over`` is of the hosts that have a ratio, two at least; else
-    None. ``is_asked_for``: whether there should be one.
+    """A cell of a published table. ``published`` is that of the first file.
+
+    ``over`` is of the hosts with a ratio; None with fewer than two. ``is_asked_for``: whether it should have
+    one.
     """
 
     published: OwnCell
@@ -246,7 +252,7 @@ class PooledCell:
 
 @dataclass(frozen=True)
 class PooledTable:
-    """``of_changes``: whether the table has changes, which are what is pooled then."""
+    """A pooled table. ``of_changes``: the table has changes, and only these are pooled."""
 
     title: str
     columns: Sequence[str]
@@ -255,7 +261,7 @@ class PooledTable:
 
 
 def pooled_tables(hosts: Mapping[str, Sequence[StudyFindings]], confidence: float) -> list[PooledTable]:
-    """None of one host, and none where hosts have other tables."""
+    """Return the pooled tables; empty for a single host, or if hosts have different tables."""
     every = [study for of_host in hosts.values() for study in of_host]
     shapes = [[(t.title, t.columns, len(t.rows)) for t in study.published] for study in every]
     if len(hosts) < 2 or any(shape != shapes[0] for shape in shapes):
@@ -266,11 +272,11 @@ def pooled_tables(hosts: Mapping[str, Sequence[StudyFindings]], confidence: floa
 
 
 _File = tuple[int, Sequence[Sequence[Sequence[Changed | None]]]]
-"""How many blocks it has, and the changes of its figures."""
+"""Number of blocks, and changes of the figures."""
 
 
 def _file(study: StudyFindings, *, by_place: bool) -> _File:
-    """Cases are the same by their place, or by their names where some hosts have fewer."""
+    """Return the blocks and changes of one file. Cases are matched by position, else by name."""
     names = [str(n) if by_place else case.study.case for n, case in enumerate(study.cases)]
     blocks = (trial.block for case in study.cases for trial in case.trials)
     return 1 + max(blocks, default=-1), changes_beside(study.cases, names)
@@ -294,7 +300,7 @@ def _table(n: int, table: OwnTable, files: Mapping[str, Sequence[_File]], confid
 
 
 def _over(by_host: Mapping[str, Sequence[tuple[int, Changed | None]]], confidence: float) -> OverHosts | None:
-    """``by_host``: of each of its files how many blocks it has, and its change."""
+    """Return the pooled effect; None with fewer than two hosts. ``by_host``: (blocks, change) per file."""
     found = {host: ratios for host, files in by_host.items() if (ratios := _of_host(files))}
     if len(found) < 2:
         return None
@@ -311,7 +317,7 @@ def _over(by_host: Mapping[str, Sequence[tuple[int, Changed | None]]], confidenc
 
 
 def _of_host(files: Sequence[tuple[int, Changed | None]]) -> CellRatios:
-    """The blocks of a machine's files, numbered on; of what all of them have. Empty where one has nothing."""
+    """Return the ratios of a machine's files, numbered consecutively; empty if a file has none."""
     if any(changed is None for _, changed in files):
         return {}
     found: dict[tuple[str, str], dict[int, float]] = {}

@@ -1,9 +1,9 @@
-"""Published tables with our figures beside them: the same rows and columns, with intervals.
+"""Published tables with measured values: the same rows and columns, with intervals.
 
-A value is this arm's own over the blocks; of several cases or statements their mean. A change is
-(B − A) / A in percent, where A is the baseline, whatever base the source has taken; of several cases or
-statements it is that of the geometric mean of their ratios (``pooling.py``). Intervals are each at the
-study's confidence: they are not corrected for how many a table has, as those of the verdicts are.
+A value is an arm's level over the blocks; for several cases or statements, their mean. A change is (B − A) /
+A in percent, where A is the baseline, whatever base the source uses. For several cases or statements it is
+the change of the geometric mean of their ratios (``pooling.py``). Each interval has the study's confidence,
+without correction for the number of values in a table. Intervals of verdicts are corrected.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ SIZES: Mapping[str, float] = {
     "TB": 2.0**40,
     "TiB": 2.0**40,
 }
-"""In bytes, as PostgreSQL writes sizes: its GB are 2³⁰ bytes."""
+"""Sizes in bytes, in PostgreSQL's notation: 1 GB is 2³⁰ bytes."""
 
 SMALLER = ("TB", "GB", "MB", "kB", "B")
-"""What a size is shown in that is nothing in the published unit: a fitted study is small."""
+"""Units for sizes smaller than one published unit, because a fitted study is small."""
 
 TIMES: Mapping[str, float] = {
     "ns": 1e-9,
@@ -44,24 +44,24 @@ TIMES: Mapping[str, float] = {
     "min": 60.0,
     "h": 3600.0,
 }
-"""In seconds."""
+"""Times in seconds."""
 
 PARTS_OF = ("statement", "relation", "wait")
-"""Metrics that are told of each of these."""
+"""Kinds of objects that have their own metrics."""
 
-NOT_RUN = "no such case or arm was run"
+NOT_RUN = "case or arm not run"
 NOT_MEASURED = "not measured"
-NO_RATIO = "zero or less in a block, so that there is no ratio"
+NO_RATIO = "zero or less in a block: undefined ratio"
 NO_PAIRS = "no block has both arms"
 
 
 @dataclass(frozen=True)
 class OwnCell:
-    """A published figure, and ours. ``text`` is the published one as printed, empty where there was none.
+    """A published figure with the measured one. ``text`` is as printed, empty if there was no figure.
 
-    ``ours`` is in the published unit where that is one of ours; ``why_not`` says why there is none although
-    one was asked for. ``cases`` and ``parts`` are what ours is the mean of, each part a ``part``
-    (statement, relation, wait); empty of one.
+    ``ours`` is in the published unit if that can be converted. ``why_not`` is the reason if ``ours`` is
+    missing although it was requested. ``ours`` is the mean of ``cases`` and ``parts``, each of the kind
+    ``part`` (statement, relation, wait); both are empty for a single one.
     """
 
     text: str
@@ -78,13 +78,13 @@ class OwnCell:
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether there should be one of ours."""
+        """True if a measured value was requested."""
         return self.ours is not None or bool(self.why_not)
 
 
 @dataclass(frozen=True)
 class OwnTable:
-    """As published: its title, columns and rows; ``notes`` are the source's, and on its corrected figures."""
+    """A published table. ``notes`` are the source's, and notes on its corrected figures."""
 
     title: str
     columns: Sequence[str]
@@ -93,7 +93,7 @@ class OwnTable:
 
 
 def beside(published: Published, cases: Sequence[CaseValues]) -> list[OwnTable]:
-    """Every table with ours in it. ``cases``: those that were run, whatever is there of them."""
+    """Return every table with measured values. ``cases`` are those that were run."""
     return [_table(table, cases) for table in published.tables]
 
 
@@ -111,13 +111,13 @@ def _cell(cell: Cell, cases: Sequence[CaseValues]) -> OwnCell:
         note=cell.note,
         is_change=cell.show == "change",
     )
-    # A text is the row's name or what the source left empty, whatever its column is about.
+    # A text is the row's name or an empty cell of the source, for any metric of the column.
     return found if cell.metric is None or cell.value is None else _filled(found, cell, cases)
 
 
 @dataclass(frozen=True)
 class _Item:
-    """One value of one arm of one case; ``baseline`` is the arm that a change of it is in percent of."""
+    """One value of one arm of one case. ``baseline`` is the arm to which its change refers."""
 
     case: CaseValues
     key: str
@@ -161,15 +161,16 @@ def _items(asked: Cell, arms: Sequence[tuple[CaseValues, int, int | None]]) -> l
 
 @dataclass(frozen=True)
 class Changed:
-    """What a figure's arm changes: (case, part) → block → log ratio to its baseline."""
+    """Change of a figure's arm: (case, part) → block → log ratio to its baseline."""
 
     ratios: Mapping[tuple[str, str], Mapping[int, float]]
     better: Better
 
 
 def changes(published: Published, cases: Sequence[CaseValues]) -> list[list[list[Changed | None]]]:
-    """Of every figure, table by table and row by row, whether a value or a change was published. None where
-    none was, of a baseline, and where there is no ratio.
+    """Return the changes of all figures by table and row, for published values and changes.
+
+    None without a published figure, for a baseline, and without a ratio.
     """
     return [[[_change(c, cases) for c in row] for row in table.figures()] for table in published.tables]
 
@@ -184,10 +185,10 @@ def _change(asked: Cell, cases: Sequence[CaseValues]) -> Changed | None:
 
 
 def _arm(case: CaseValues, asked: Cell) -> tuple[CaseValues, int, int | None] | None:
-    """The case's arm that has all the levels asked for, and the one that it is held against.
+    """Return the case's arm with all requested levels, and its reference arm.
 
-    A factor of the arms that is not named has the baseline's level. What an arm is held against has its own
-    levels, but for the factors named: there it has those of ``against``, or the baseline's.
+    Factors of the arms that are not named have the baseline's level. The reference arm has the same levels,
+    except for the named factors: for those it has the levels of ``against``, or the baseline's.
     """
     if not case.arms or any(case.levels.get(f, level) != level for f, level in asked.levels.items()):
         return None
@@ -211,7 +212,7 @@ def _number(case: CaseValues, levels: Levels) -> int | None:
 
 
 def _keys(case: CaseValues, asked: Cell) -> Iterator[str]:
-    """The values asked for: of a metric per statement those of every statement that begins so."""
+    """Yield the requested keys. A metric per statement has a key for every matching statement."""
     metric = asked.metric or ""
     if metric.partition(".")[0] not in PARTS_OF:
         if metric in case.values:
@@ -231,7 +232,7 @@ def _is_asked_for(part: str, asked: Cell) -> bool:
 
 
 def _ratios(items: Sequence[_Item]) -> dict[tuple[str, str], dict[int, float]] | None:
-    """None where a block has a value of zero or less."""
+    """Return the log ratios; None if a block has a value of zero or less."""
     ratios: dict[tuple[str, str], dict[int, float]] = {}
     for item in items:
         if item.baseline is None:
@@ -257,7 +258,7 @@ def _changed(cell: OwnCell, items: Sequence[_Item]) -> OwnCell:
 
 
 def _valued(cell: OwnCell, items: Sequence[_Item]) -> OwnCell:
-    """Over several, their mean in each block that all of them have; if there is none, of their own levels."""
+    """Return the value. Several are averaged in each common block, or without one over their levels."""
     of, confidence = items[0].case.values[items[0].key], items[0].case.confidence
     every = [item.blocks(item.arm) for item in items]
     common = sorted(set.intersection(*(set(blocks) for blocks in every)))
@@ -271,9 +272,9 @@ def _valued(cell: OwnCell, items: Sequence[_Item]) -> OwnCell:
 
 
 def in_unit(estimate: Estimate, unit: str) -> Estimate:
-    """In the published unit where that measures the same thing, else as it is.
+    """Convert to the published unit if it measures the same quantity.
 
-    A size that is less than one of them is shown in a smaller unit.
+    A size smaller than one unit is shown in a smaller unit.
     """
     for table in (SIZES, TIMES):
         if unit in table and estimate.unit in table:

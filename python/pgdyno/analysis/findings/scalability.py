@@ -1,9 +1,9 @@
-"""Throughput over the number of clients: the fitted law of each arm, and differences between arms.
+"""Throughput by number of clients: the fitted law of each arm, and differences between arms.
 
-Where ``clients`` is a factor with enough levels. A curve is fitted to the means over the passes that have all
-its numbers of clients; intervals follow the passes, and of two curves the same passes, so that what a pass
-does to both cancels. Beside what the model says stand the ratios at each number of clients, which need no
-model: paired by pass, Student's interval, corrected (Holm) over all of them.
+Computed if ``clients`` is a factor with enough levels. A curve is fitted to the means over the passes that
+have all numbers of clients. Intervals are over passes. Two curves are compared on the same passes, so common
+effects of a pass cancel. Ratios at each number of clients need no model: paired by pass, Student's interval,
+corrected (Holm) over all of them.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ from pgdyno.study.cases import label_of
 FACTOR = "clients"
 
 NUMBERS_MIN = 4
-"""Of clients: three parameters fit any three of them."""
+"""Minimum number of client levels: three parameters fit any three of them."""
 
 DRAWS = 1999
 
 
 def name_of(context: Levels) -> str:
-    """``18, scale 100``; where nothing but the clients varies there are just these."""
+    """Return ``18, scale 100``; "all arms" if only the number of clients varies."""
     return label_of(context) or "all arms"
 
 
 def baseline_of(design: Design, levels: Levels, swept: str = FACTOR) -> Levels:
-    """The same case with the first levels of what is compared; where only ``swept`` is compared, of what
-    makes cases.
+    """Return the same combination with the first levels of the compared factors.
+
+    If only ``swept`` is compared, with the first levels of the factors that create cases.
     """
     others = [factor for factor in design.factors if factor.name != swept]
     varying = [factor for factor in others if factor.compared] or others
@@ -54,7 +55,7 @@ def baseline_of(design: Design, levels: Levels, swept: str = FACTOR) -> Levels:
 
 @dataclass(frozen=True)
 class Sweep:
-    """``logs``: (passes, numbers of clients); all there."""
+    """Logs of throughput of shape (passes, numbers of clients), without gaps."""
 
     levels: Levels
     clients: Floats
@@ -64,18 +65,20 @@ class Sweep:
 
     @property
     def name(self) -> str:
-        """Of the combination."""
+        """Name of the combination."""
         return name_of(self.levels)
 
     def only(self, passes: Sequence[int]) -> Sweep:
-        """Of these passes."""
+        """Return the sweep with only these passes."""
         rows = [self.passes.index(number) for number in passes]
         return Sweep(self.levels, self.clients, passes, self.logs[rows], self.left_out)
 
 
 def sweep_of(design: Design, context: Levels, levels: Sequence[str]) -> Sweep | None:
-    """A number of clients with half as many blocks as another, or fewer, is left out rather than cost all
-    the others those passes.
+    """Return the sweep of a combination; None if it has too few numbers of clients.
+
+    A number of clients with at most half as many blocks as another is omitted, so that the others keep their
+    passes.
     """
     cells: list[Cell] = []
     left_out = []
@@ -97,8 +100,9 @@ def sweep_of(design: Design, context: Levels, levels: Sequence[str]) -> Sweep | 
 
 @dataclass(frozen=True)
 class Laws:
-    """Of the means with the bounds; of what they might have been without them, and with them. The draws of
-    two sweeps with the same passes belong together.
+    """Law fitted to the means with bounds, and the laws of the resampled means without and with bounds.
+
+    The draws of two sweeps with the same passes correspond.
     """
 
     law: Law
@@ -107,7 +111,7 @@ class Laws:
 
     @classmethod
     def of(cls, sweep: Sweep) -> Laws:
-        """No draws of so few passes that there is no interval."""
+        """Fit the laws. With fewer than BLOCKS_MIN passes there are no draws, so no intervals."""
         law = fit(sweep.clients, sweep.logs.mean(axis=0))
         passes = len(sweep.passes)
         if passes < BLOCKS_MIN:
@@ -117,20 +121,20 @@ class Laws:
 
 
 REACH = 2.0
-"""So many times the largest number of clients measured a maximum may lie; beyond it none is told."""
+"""Limit of a reported maximum, as a multiple of the largest measured number of clients."""
 
 SCALED = {NOPM.key, TPM.key, TPS.key}
-"""The metrics that the law is about: throughput that the server sets."""
+"""Metrics to which the law applies: throughput that the server determines."""
 
 PER_CENT, PER_MILLION = 1e2, 1e6
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Of one combination of the other factors. ``measured`` is number of clients → its level.
+    """Curve of one combination of the other factors. ``measured``: number of clients → its level.
 
-    ``knee`` and ``peak`` are None where no maximum shows within REACH; an end of their intervals that
-    rests on a knee beyond it is infinite. ``left_out`` are numbers of clients without whole blocks.
+    ``knee`` and ``peak`` are None without a maximum within REACH. An end of their intervals that depends on a
+    knee beyond it is infinite. ``left_out`` are numbers of clients without complete blocks.
     """
 
     name: str
@@ -143,26 +147,27 @@ class Curve:
     rate_of_one: Estimate
     sigma: Estimate  # %
     kappa: Estimate  # per million
-    contention: Estimate  # what waiting in turn has of a transaction's time at the most clients, %
-    coherency: Estimate  # what agreeing has
+    contention: Estimate  # contention's share of a transaction's time at the most clients, %
+    coherency: Estimate  # coherency's share
     knee: Estimate | None  # clients
     peak: Estimate | None
 
     @property
     def clients(self) -> list[int]:
-        """What was measured, ascending."""
+        """The measured numbers of clients, ascending."""
         return list(self.measured)
 
     @property
     def clients_max(self) -> int:
-        """The largest."""
+        """The largest measured number of clients."""
         return self.clients[-1]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Of a curve from its baseline's: λ and peak in percent, σ in points, κ per million; and the ratio at
-    each number of clients, in percent. None: there is none to tell.
+    """Difference of a curve from its baseline: λ and peak in percent, σ in points, κ per million.
+
+    ``ratios`` are percent by number of clients. ``peak`` is None if unknown.
     """
 
     name: str
@@ -176,7 +181,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Scalability:
-    """``untold`` names combinations that have too few numbers of clients with blocks for a curve."""
+    """Scalability of a study. ``untold``: combinations with too few numbers of clients for a curve."""
 
     metric: Metric
     curves: Sequence[Curve]
@@ -184,12 +189,12 @@ class Scalability:
     untold: Sequence[str]
 
     def curve(self, name: str) -> Curve:
-        """By its name."""
+        """Return the curve with this name."""
         return next(curve for curve in self.curves if curve.name == name)
 
 
 def scalability_of(design: Design, confidence: float) -> Scalability | None:
-    """None where the clients do not vary enough, or where their load is fixed."""
+    """Return the scalability; None if the clients do not vary enough, or the load is fixed."""
     levels = next((factor.levels for factor in design.factors if factor.name == FACTOR), ())
     if len(levels) < NUMBERS_MIN or design.metric.key not in SCALED:
         return None
@@ -218,7 +223,7 @@ def _curve(sweep: Sweep, metric: Metric, confidence: float) -> Curve:
     n_max = float(sweep.clients[-1])
     reach = REACH * n_max
 
-    def told(unit: str, better: Better, of: Callable[[Law], Floats], draws: Law | None) -> Estimate:
+    def estimate(unit: str, better: Better, of: Callable[[Law], Floats], draws: Law | None) -> Estimate:
         value = float(of(laws.law)[0])
         low, high = (None, None) if draws is None else _ends(of(draws), value, confidence)
         low = None if low is None else max(0.0, low)
@@ -227,8 +232,8 @@ def _curve(sweep: Sweep, metric: Metric, confidence: float) -> Curve:
     def knee_of(law: Law) -> Floats:
         return np.asarray(np.where(law.knee > reach, np.inf, law.knee))
 
-    knee = told(FACTOR, Better.MORE, knee_of, laws.free)
-    peak = told(metric.unit, Better.MORE, lambda of: _peak(of, reach), laws.bounded)
+    knee = estimate(FACTOR, Better.MORE, knee_of, laws.free)
+    peak = estimate(metric.unit, Better.MORE, lambda of: _peak(of, reach), laws.bounded)
     shows = bool(np.isfinite(knee.value))
     return Curve(
         name=sweep.name,
@@ -238,34 +243,34 @@ def _curve(sweep: Sweep, metric: Metric, confidence: float) -> Curve:
         left_out=sweep.left_out,
         law=laws.law,
         fitting=lack_of_fit(sweep.clients, sweep.logs, laws.law),
-        rate_of_one=told(metric.unit, Better.MORE, lambda of: of.rate_of_one, laws.free),
-        sigma=told("%", Better.LESS, lambda of: PER_CENT * of.sigma, laws.free),
-        kappa=told("per million", Better.LESS, lambda of: PER_MILLION * of.kappa, laws.free),
-        contention=told("%", Better.LESS, lambda of: _shares(of, n_max)[0], laws.bounded),
-        coherency=told("%", Better.LESS, lambda of: _shares(of, n_max)[1], laws.bounded),
+        rate_of_one=estimate(metric.unit, Better.MORE, lambda of: of.rate_of_one, laws.free),
+        sigma=estimate("%", Better.LESS, lambda of: PER_CENT * of.sigma, laws.free),
+        kappa=estimate("per million", Better.LESS, lambda of: PER_MILLION * of.kappa, laws.free),
+        contention=estimate("%", Better.LESS, lambda of: _shares(of, n_max)[0], laws.bounded),
+        coherency=estimate("%", Better.LESS, lambda of: _shares(of, n_max)[1], laws.bounded),
         knee=knee if shows else None,
         peak=peak if shows else None,
     )
 
 
 def _peak(law: Law, reach: float) -> Floats:
-    """Infinite where the knee lies beyond what can be told."""
+    """Return the peak; infinite if the knee is beyond ``reach``."""
     return np.asarray(np.where(law.knee > reach, np.inf, law.at(np.minimum(law.knee, reach))))
 
 
 def _peaks_least(b: Law, a: Law, reach: float) -> Floats:
-    """The least that b's peak may be above a's, %: nothing bounds a's where its knee lies beyond reach."""
+    """Return the lower bound of b's peak over a's, %. A peak of a beyond ``reach`` is unbounded."""
     with np.errstate(divide="ignore"):
         return np.asarray(PER_CENT * (b.at(np.minimum(b.knee, reach)) / _peak(a, reach) - 1))
 
 
 def _peaks_most(b: Law, a: Law, reach: float) -> Floats:
-    """The most."""
+    """Return the upper bound."""
     return np.asarray(PER_CENT * (_peak(b, reach) / a.at(np.minimum(a.knee, reach)) - 1))
 
 
 def _shares(law: Law, clients: float) -> tuple[Floats, Floats]:
-    """Of σ and κ in 1 + σ(N − 1) + κN(N − 1), which a transaction's time is proportional to; %."""
+    """Return the shares of σ and κ in 1 + σ(N − 1) + κN(N − 1), proportional to a transaction's time; %."""
     contention, coherency = law.sigma * (clients - 1), law.kappa * clients * (clients - 1)
     whole = 1 + contention + coherency
     return PER_CENT * contention / whole, PER_CENT * coherency / whole
@@ -282,8 +287,10 @@ def _measured(sweep: Sweep, metric: Metric, confidence: float) -> dict[int, Esti
 
 
 def _ends(values: Floats, value: float, confidence: float) -> tuple[float, float]:
-    """Such that as many draws are below as above; no interpolation, which infinity does not bear. An estimate
-    that its bound holds outside of them is within.
+    """Return the interval of the draws, with equal tails, extended to include the estimate.
+
+    There is no interpolation, because draws may be infinite. A bound can place the estimate outside the
+    draws.
     """
     shares = [(1 - confidence) / 2, (1 + confidence) / 2]
     low, high = np.quantile(values, shares, method="nearest")
@@ -291,16 +298,17 @@ def _ends(values: Floats, value: float, confidence: float) -> tuple[float, float
 
 
 def _differences(pairs: Sequence[tuple[Sweep, Sweep]], confidence: float, method: Method) -> list[Difference]:
-    """Each curve with its baseline's, of the passes that both have. The family of the ratios is all numbers
-    of clients of all curves.
+    """Return the difference of each curve from its baseline, on common passes.
+
+    Holm's family of the ratios is all numbers of clients of all curves.
     """
-    alike = [both for one, baseline in pairs if (both := _of_the_same_passes(one, baseline)) is not None]
-    flat = [(i, clients, d) for i, both in enumerate(alike) for clients, d in _ratios(*both).items()]
+    matched = [both for one, baseline in pairs if (both := _of_the_same_passes(one, baseline)) is not None]
+    flat = [(i, clients, d) for i, both in enumerate(matched) for clients, d in _ratios(*both).items()]
     levels = holm_confidences([spread_of(d, confidence, method).p_value for _, _, d in flat], confidence)
-    ratios: list[dict[int, Estimate]] = [{} for _ in alike]
+    ratios: list[dict[int, Estimate]] = [{} for _ in matched]
     for (i, clients, d), level in zip(flat, levels, strict=True):
         ratios[i][clients] = spread_of(d, level, method).percent(Better.MORE)
-    return [_difference(*both, of, confidence) for both, of in zip(alike, ratios, strict=True)]
+    return [_difference(*both, of, confidence) for both, of in zip(matched, ratios, strict=True)]
 
 
 def _of_the_same_passes(one: Sweep, baseline: Sweep) -> tuple[Sweep, Sweep] | None:
@@ -309,7 +317,7 @@ def _of_the_same_passes(one: Sweep, baseline: Sweep) -> tuple[Sweep, Sweep] | No
 
 
 def _ratios(one: Sweep, baseline: Sweep) -> dict[int, list[float]]:
-    """Number of clients → ln of the ratio in each pass, where both have it."""
+    """Return number of clients → ln of the ratio in each pass, if both curves have it."""
     columns = dict(zip(baseline.clients, baseline.logs.T, strict=True))
     return {
         int(clients): (logs - columns[clients]).tolist()
@@ -322,7 +330,7 @@ def _difference(one: Sweep, baseline: Sweep, ratios: Mapping[int, Estimate], con
     x, y, n = Laws.of(one), Laws.of(baseline), len(one.passes)
     reach = REACH * min(one.clients[-1], baseline.clients[-1])
 
-    def told(
+    def estimate(
         unit: str, better: Better, of: Callable[[Law, Law], Floats], draws: tuple[Law | None, Law | None]
     ) -> Estimate:
         value = float(of(x.law, y.law)[0])
@@ -332,16 +340,18 @@ def _difference(one: Sweep, baseline: Sweep, ratios: Mapping[int, Estimate], con
 
     free, bounded = (x.free, y.free), (x.bounded, y.bounded)
     shows = max(float(x.law.knee[0]), float(y.law.knee[0])) <= reach
-    peaks = told("%", Better.MORE, lambda b, a: _peaks_least(b, a, reach), bounded)
+    peaks = estimate("%", Better.MORE, lambda b, a: _peaks_least(b, a, reach), bounded)
     if peaks.low is not None and y.bounded is not None and x.bounded is not None:
         _, high = _ends(_peaks_most(x.bounded, y.bounded, reach), peaks.value, confidence)
         peaks = replace(peaks, high=high)
     return Difference(
         name=one.name,
         baseline=baseline.name,
-        rate_of_one=told("%", Better.MORE, lambda b, a: PER_CENT * (b.rate_of_one / a.rate_of_one - 1), free),
-        sigma=told("points", Better.LESS, lambda b, a: PER_CENT * (b.sigma - a.sigma), free),
-        kappa=told("per million", Better.LESS, lambda b, a: PER_MILLION * (b.kappa - a.kappa), free),
+        rate_of_one=estimate(
+            "%", Better.MORE, lambda b, a: PER_CENT * (b.rate_of_one / a.rate_of_one - 1), free
+        ),
+        sigma=estimate("points", Better.LESS, lambda b, a: PER_CENT * (b.sigma - a.sigma), free),
+        kappa=estimate("per million", Better.LESS, lambda b, a: PER_MILLION * (b.kappa - a.kappa), free),
         peak=peaks if shows else None,
         ratios=ratios,
     )

@@ -42,7 +42,7 @@ class OverCases:
 
     @property
     def is_under_floor(self) -> bool:
-        """Whether the average is below its noise floor."""
+        """True if the average is below its noise floor."""
         return (
             self.average is not None and self.floor is not None and abs(self.average.spread.mean) < self.floor
         )

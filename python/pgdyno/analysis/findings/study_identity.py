@@ -1,9 +1,9 @@
-"""Whether evidence files are of one study, and of how many machines. Pure.
+"""Identity of studies and machines in several results files.
 
-The same study: the same text of a study file; or, without one, the same arms, workload, settings and schedule
-as asked for. How many blocks there were, for how long and with which seed may differ. A study file may be
-fitted to each machine in its own way, and a profile's settings depend on the machine: that is allowed, and
-told (``is_fitted_alike``).
+Files are of the same study if they have the same text of a study file. Without a study file, they must have
+the same arms, workload, settings and schedule as requested. Number of blocks, duration and seed may differ. A
+study file may be fitted to each machine differently, and a profile's settings depend on the machine: this is
+allowed and reported (``unlike``).
 """
 
 from __future__ import annotations
@@ -27,41 +27,39 @@ FREE = {
     "slice_from",
     "resumed_for_more",
 }
-"""Of a study's plan: what may differ between hosts. Seeds had better."""
+"""Fields of a study that may differ between hosts. Seeds should differ."""
 
 MEMORY_TOLERANCE = 0.02
-"""A kernel keeps a little of the memory for itself, and the next kernel a little more or less."""
+"""The kernel reserves some memory, and the amount differs between kernels."""
 
 MISSING = "nothing"
 
 
 def require_same(studies: Mapping[str, StudyFindings]) -> None:
-    """Raises EvidenceError with the first thing in which a file's study differs from the first file's, and
-    where a file is there twice.
-    """
+    """Raise EvidenceError for the first difference from the first file's study, or if a file occurs twice."""
     names = list(studies)
     for i, name in enumerate(names):
         for before in names[:i]:
             if is_same_evidence(studies[before].first.study, studies[name].first.study):
-                raise EvidenceError(f"{before} and {name} hold the same evidence: give each host's file once")
+                raise EvidenceError(f"{before} and {name} are copies of one file: give each host's file once")
         difference = difference_of(studies[names[0]], studies[name])
         if difference is not None:
             what, here, there = difference
             raise EvidenceError(
-                f"{names[0]} and {name} are not of the same study: {what} differs ({here} against {there}). "
+                f"{names[0]} and {name} are not of the same study: {what} differs ({here} vs. {there}). "
                 "Pool files of one study only, run with the same options or from the same study file"
             )
 
 
 def is_same_evidence(a: StudyRecord, b: StudyRecord) -> bool:
-    """Whether one is a copy of the other."""
-    # A copy that was made while the study ran lacks what was noted later.
+    """Return whether one is a copy of the other."""
+    # A copy made during the study lacks later entries.
     hosts = [{name: fact for name, fact in of.host.items() if name != "states"} for of in (a, b)]
     return (a.created_unix_s, a.command, hosts[0]) == (b.created_unix_s, b.command, hosts[1])
 
 
 def difference_of(one: StudyFindings, other: StudyFindings) -> tuple[str, str, str] | None:
-    """What differs first, and what it is on either side; None: they are of the same study."""
+    """Return the first difference with both values; None if the studies are the same."""
     a, b = one.first.study, other.first.study
     if a.file or b.file:
         if a.file != b.file:
@@ -77,7 +75,7 @@ def difference_of(one: StudyFindings, other: StudyFindings) -> tuple[str, str, s
 
 
 def difference_of_plans(one: StudyFindings, other: StudyFindings) -> tuple[str, str, str] | None:
-    """As ``difference_of``, of what a study file was fitted to: its values, cases, load and windows."""
+    """Return the first difference of fitted values, cases, load and windows, like ``difference_of``."""
     found = _unequal(_fitted(one), _fitted(other))
     for x, y in zip(one.cases, other.cases, strict=False):
         found = found or _unequal(_planned(x), _planned(y))
@@ -91,14 +89,14 @@ def _fitted(study: StudyFindings) -> dict[str, str]:
 
 
 FREE_CHANGES = frozenset({"what run.repeats was fitted to"})
-"""How many blocks there are."""
+"""Fitted values that may differ: the number of blocks."""
 
 
 def _planned(findings: Findings) -> dict[str, Any]:
     plan = findings.study.plan
     place = f" in {findings.study.case}" if findings.study.case else ""
     arms = [of.arm for of in findings.arms]
-    told = {
+    values = {
         **dict(_flat(plan.workload.model_dump(), "workload")),
         **{f"clients of arm {arm.name}": arm.clients for arm in arms},
         "schedule": str(plan.schedule),
@@ -108,7 +106,7 @@ def _planned(findings: Findings) -> dict[str, Any]:
         "warm_up_s": plan.warmup_s,
         **{name: getattr(plan, name) for name in ("discard_s", "pacing", "rate_per_s")},
     }
-    return {f"{what}{place}": value for what, value in told.items()}
+    return {f"{what}{place}": value for what, value in values.items()}
 
 
 def _lines(text: str) -> str:
@@ -124,7 +122,7 @@ def _unequal(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str
 
 
 def _asked(findings: Findings) -> dict[str, Any]:
-    """What was asked for, in the order in which a reader would look for a difference."""
+    """Return the requested properties, the most informative first."""
     arms = [of.arm for of in findings.arms]
     plan = findings.study.plan
     return {
@@ -151,7 +149,7 @@ def _flat(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _settings(findings: Findings, other: Findings) -> dict[str, str]:
-    """The settings requested of arms without a profile: those of a profile depend on the machine."""
+    """Return the requested settings of arms without a profile. Profile settings depend on the machine."""
     return {
         f"{name} of arm {arm.name}": arm.settings_requested.get(name, MISSING)
         for arm, theirs in _arms(findings, other)
@@ -165,12 +163,12 @@ def _arms(findings: Findings, other: Findings) -> Iterator[tuple[Arm, Arm]]:
 
 
 def has_profile(arm: Arm) -> bool:
-    """Whether a part of its settings follows from the machine."""
+    """Return whether some of its settings depend on the machine."""
     return ",@" in arm.spec.replace(" ", "")
 
 
 def unlike(one: StudyFindings, other: StudyFindings) -> list[str]:
-    """Of the same study: what each machine had its own numbers of, as keys of the study file or settings."""
+    """Return the keys of the study file or settings with different values on the machines of a study."""
     here, there = ({str(c["key"]): c for c in of.first.study.changes} for of in (one, other))
     keys = [key for key in dict.fromkeys([*here, *there]) if here.get(key) != there.get(key)]
     for x, y in zip(one.cases, other.cases, strict=False):
@@ -183,19 +181,21 @@ def unlike(one: StudyFindings, other: StudyFindings) -> list[str]:
 
 
 def is_same_machine(a: Json, b: Json) -> bool:
-    """By what the evidence says of the host. Where one has no mark, two machines that are exactly alike are
-    taken for one: that makes the pooled interval wider, never narrower.
+    """Return whether two hosts are the same machine, by their recorded facts.
+
+    Without a machine ID, two identical machines count as one. This makes the pooled interval wider, never
+    narrower.
     """
     marks = a.get("machine"), b.get("machine")
     if None not in marks and marks[0] != marks[1]:
         return False
-    alike = all(a.get(fact) == b.get(fact) for fact in ("processor", "cores", "architecture"))
+    is_equal = all(a.get(fact) == b.get(fact) for fact in ("processor", "cores", "architecture"))
     sizes = sorted([float(a.get("memory_bytes") or 0), float(b.get("memory_bytes") or 0)])
-    return alike and sizes[0] >= sizes[1] * (1 - MEMORY_TOLERANCE)
+    return is_equal and sizes[0] >= sizes[1] * (1 - MEMORY_TOLERANCE)
 
 
 def machines(studies: Mapping[str, StudyFindings]) -> list[Sequence[str]]:
-    """The files of each machine, in the order given."""
+    """Return the files of each machine, in the given order."""
     found: list[list[str]] = []
     for name, study in studies.items():
         for names in found:
