@@ -1,1 +1,1 @@
-"""Where a difference comes from: time breakdown, throughput dips, CPU profiles, outlier trials."""
+"""Causes of differences: time breakdown, throughput dips, CPU profiles, outlier trials."""

@@ -1,7 +1,7 @@
-"""Covariates of a trial: values beside its own work, compared with the other trials of its arm.
+"""Covariates of a trial: conditions during its run, compared with the other trials of its arm.
 
-More of any of these is worse. They are of the whole measured part: in the slices schedule what the machine
-counts is shared by the arms of the block.
+Larger values are worse. Values are over the whole measured part. In the slices schedule, the arms of a block
+share the machine's counters.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pgdyno.results.records import Counts, Trial
 from pgdyno.units import PERCENT
 
 SCORE_MIN = 5.0
-"""Of the distance from the other trials of the arm, in their spread."""
+"""Minimum robust score: the distance from the arm's other trials, in units of their SD."""
 
 CAUSES_MAX = 3
 
 
 @dataclass(frozen=True)
 class Covariate:
-    """``least``: the difference, in its unit, below which it explains nothing, however rare it is."""
+    """A covariate. ``least`` is the smallest relevant difference, in its unit."""
 
     key: str
     name: str
@@ -32,7 +32,7 @@ class Covariate:
 
 @dataclass(frozen=True)
 class Cause:
-    """A circumstance of one trial that was not as in the others of its arm; ``usual`` is their median."""
+    """An unusual covariate of one trial; ``usual`` is the median of the arm's other trials."""
 
     circumstance: Covariate
     value: float
@@ -56,24 +56,24 @@ COVARIATES = (
     Covariate("sampled_late_s", "latest sample of the probes", "s", 0.2),
     Covariate("failed", "transactions failed", "%", 0.5),
     Covariate("retried", "transactions retried", "%", 1.0),
-    Covariate("server_cpu", "server CPU per transaction", "%", 10.0),  # of the usual
+    Covariate("server_cpu", "server CPU per transaction", "%", 10.0),  # percent of the usual value
 )
-"""In the order in which they are told: what is nearer to a cause first."""
+"""Covariates in the order of reports: the most direct causes first."""
 
 
 def covariates(trials: Sequence[Trial], telemetry: Mapping[int, Telemetry]) -> dict[int, Mapping[str, float]]:
-    """By trial and key, of these trials of one case; what is not known is missing."""
+    """Return the covariates of a case's trials, by trial and key. Unknown values are missing."""
     together: dict[object, list[Trial]] = {}
     for trial in trials:
         together.setdefault((trial.block, trial.epoch_unix_s), []).append(trial)
     found: dict[int, Mapping[str, float]] = {}
     for trial in trials:
-        told = telemetry.get(trial.trial)
+        probed = telemetry.get(trial.trial)
         beside = together[trial.block, trial.epoch_unix_s]
         values = {
             **_own(trial),
-            **({} if told is None else _told(told)),
-            **({} if told is None else _machine(told, beside)),
+            **({} if probed is None else _telemetry_values(probed)),
+            **({} if probed is None else _machine(probed, beside)),
         }
         found[trial.trial] = {key: value for key, value in values.items() if value is not None}
     return found
@@ -98,9 +98,9 @@ def _server_cpu_us(trial: Trial) -> float | None:
     return 1e6 * trial.server_cpu_s / trial.transactions
 
 
-def _told(told: Telemetry) -> dict[str, float | None]:
+def _telemetry_values(probed: Telemetry) -> dict[str, float | None]:
     def total(*keys: str) -> float | None:
-        known = [told.values[key] for key in keys if key in told.values]
+        known = [probed.values[key] for key in keys if key in probed.values]
         return sum(known) if known else None
 
     return {
@@ -110,9 +110,9 @@ def _told(told: Telemetry) -> dict[str, float | None]:
     }
 
 
-def _machine(told: Telemetry, beside: Sequence[Trial]) -> dict[str, float | None]:
-    """``beside``: the trials that were measured in that time, this one among them."""
-    grew, elapsed_s = told.machine, told.elapsed_s
+def _machine(probed: Telemetry, beside: Sequence[Trial]) -> dict[str, float | None]:
+    """Return the machine's covariates. ``beside`` are the trials measured at the time, including this one."""
+    grew, elapsed_s = probed.machine, probed.elapsed_s
 
     def per(name: str, of: float | None, scale: float = PERCENT) -> float | None:
         return scale * grew[name] / of if name in grew and of else None
@@ -135,7 +135,7 @@ def _machine(told: Telemetry, beside: Sequence[Trial]) -> dict[str, float | None
 
 
 def _others_s(grew: Mapping[str, float], beside: Sequence[Trial]) -> float | None:
-    """What neither the servers nor the driver nor we used."""
+    """Return the CPU time not used by the servers, the driver or pgdyno."""
     servers = [trial.server_cpu_s for trial in beside]
     ours = [grew.get(name) for name in ("driver_cpu_s", "pgdyno_cpu_s")]
     known = [used for used in (*servers, *ours) if used is not None]
@@ -147,23 +147,23 @@ def _others_s(grew: Mapping[str, float], beside: Sequence[Trial]) -> float | Non
 def causes(
     trial: int, others: Sequence[int], known: Mapping[int, Mapping[str, float]], *, slow: bool
 ) -> list[Cause]:
-    """What was more in a slow trial than in the ``others``, or less in a fast one."""
+    """Return the covariates that were larger in a slow trial than in ``others``, or smaller in a fast one."""
     found: list[Cause] = []
-    for circumstance in COVARIATES:
-        key = circumstance.key
+    for covariate in COVARIATES:
+        key = covariate.key
         usual = [known[other][key] for other in others if key in known[other]]
         if key not in known[trial] or not usual:
             continue
         standing = standings([known[trial][key], *usual])[0]
-        if _stands_out(circumstance, standing, slow=slow):
-            found.append(Cause(circumstance, standing.value, standing.usual))
+        if _is_unusual(covariate, standing, slow=slow):
+            found.append(Cause(covariate, standing.value, standing.usual))
     return found[:CAUSES_MAX]
 
 
-def _stands_out(circumstance: Covariate, standing: Standing, *, slow: bool) -> bool:
-    """Where all others are alike, anything that can explain does."""
-    least = circumstance.least
-    if circumstance.key == "server_cpu":
+def _is_unusual(covariate: Covariate, standing: Standing, *, slow: bool) -> bool:
+    """Return whether the value is unusual. Without a score (all others equal) the distance decides."""
+    least = covariate.least
+    if covariate.key == "server_cpu":
         least *= abs(standing.usual) / PERCENT
     off = standing.off if slow else -standing.off
     return off >= least and (standing.score is None or abs(standing.score) >= SCORE_MIN)

@@ -1,6 +1,6 @@
-"""CPU profiles of two arms compared: by function and by stack.
+"""Comparison of CPU profiles of two arms by function and by stack.
 
-A frame is a function as called by those above it. Its time is with all that it called.
+A frame is a function with its callers. Its time includes the functions that it called.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import Arm, Trial
 
 FUNCTIONS_MAX = 20
-"""Told, those that took the most time of both arms together: chosen by size, not by change, which would
-choose the noisiest."""
+"""Maximum number of reported functions, those with the most time in both arms together. A choice by change
+would prefer the noisiest ones."""
 
 
 @dataclass(frozen=True)
 class FunctionChange:
-    """``baseline_us`` and ``arm_us``: CPU per transaction in the function itself, the mean over the blocks.
+    """CPU per transaction in the function itself, as means over the blocks.
 
-    ``change``: of the differences within the blocks, in µs, by Student's t at a confidence that Holm's
-    correction over the functions told gives.
+    ``change`` is the mean difference within blocks in µs, by Student's t with Holm's correction over the
+    reported functions.
     """
 
     name: str
@@ -39,9 +39,10 @@ class FunctionChange:
 
 @dataclass(frozen=True)
 class ProfileComparison:
-    """``blocks``: those that have both profiles. ``samples``: of the baseline and of the arm, over these
-    blocks, and ``covered`` the share of the servers' CPU time that these stand for, as it was counted; None
-    where it was not. ``frames``: the root of the tree.
+    """Comparison of an arm with the baseline. ``blocks`` have both profiles.
+
+    ``samples`` are the numbers of samples of the baseline and the arm in these blocks. ``covered`` is their
+    share of the servers' CPU time; None if unknown. ``frames`` is the root of the tree.
     """
 
     baseline: Arm
@@ -60,7 +61,7 @@ def compare_profiles(
     profiles: Mapping[int, Profile | None],
     confidence: float,
 ) -> list[ProfileComparison]:
-    """Of each arm after the first with the baseline, of the trials that count."""
+    """Compare each arm after the first with the baseline, over the trials that count."""
     found = []
     for arm in arms[1:]:
         pairs: dict[int, tuple[Profile, Profile]] = {}
@@ -77,7 +78,7 @@ def compare_profiles(
 def _covered(
     trials: Sequence[Trial], profiles: Mapping[int, Profile | None], arm: int, blocks: Collection[int]
 ) -> float | None:
-    """Of the trials of which both are known."""
+    """Return the covered share over trials with a profile and a CPU time."""
     sampled_s = counted_s = 0.0
     for block, of_arm in ok_by_block(trials).items():
         if block in blocks:
@@ -137,17 +138,18 @@ def _change(name: str, values: Sequence[tuple[float, float]], confidence: float)
 
 
 Pair = tuple[Profile, Profile]
-"""Of the baseline and of the arm, in one block."""
+"""Profiles of the baseline and the arm in one block."""
 
 SHARE_MIN = 0.001
-"""Of all time: a smaller frame could not be pointed at, and is left out with all above it."""
+"""Minimum share of all time. Smaller frames are too narrow to select, and omitted with callees."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """``baseline_us`` and ``arm_us``: CPU per transaction, means over the blocks. ``differs``: whether the
-    difference is beyond noise, Student's t over the blocks, corrected after Holm over all frames; never with
-    too few blocks for a verdict. ``within``: what it called, by name.
+    """CPU per transaction of a frame, as means over the blocks. ``within`` are the called frames by name.
+
+    ``differs``: the difference is significant by Student's t over the blocks, with Holm's correction over all
+    frames; never with too few blocks for a verdict.
     """
 
     name: str
@@ -158,18 +160,18 @@ class Frame:
 
     @property
     def mean_us(self) -> float:
-        """Of both arms: adds up over the frames within, but for the function's own time."""
+        """Mean of both arms. The sum over the frames within is smaller by the function's own time."""
         return (self.baseline_us + self.arm_us) / 2
 
     @property
     def change_us(self) -> float:
-        """More than zero: the arm takes more."""
+        """Arm minus baseline: greater than zero if the arm takes more."""
         return self.arm_us - self.baseline_us
 
 
 @dataclass
 class _Node:
-    """While it is put together. ``by_block``: shape (blocks, 2), of frames that are kept."""
+    """Frame under construction. ``by_block`` has shape (blocks, 2), for kept frames."""
 
     us: float = 0.0
     within: dict[str, _Node] = field(default_factory=dict)
@@ -177,7 +179,7 @@ class _Node:
 
 
 def frames_of(pairs: Sequence[Pair], confidence: float) -> Frame:
-    """The root, of everything."""
+    """Return the root frame."""
     root = _Node()
     for pair in pairs:
         for profile in pair:
@@ -201,7 +203,7 @@ def _add(root: _Node, stacks: Mapping[tuple[str, ...], float]) -> None:
 
 
 def _kept(node: _Node, us_min: float) -> Iterator[_Node]:
-    """Those that are large enough; the others are taken out of the tree."""
+    """Yield the frames that are large enough, and remove the others from the tree."""
     yield node
     node.within = {name: inner for name, inner in sorted(node.within.items()) if inner.us >= us_min}
     for inner in node.within.values():
@@ -219,7 +221,7 @@ def _add_block(root: _Node, stacks: Mapping[tuple[str, ...], float], place: tupl
 
 
 def _that_differ(kept: Sequence[_Node], confidence: float) -> set[int]:
-    """By ``id``. Frames with the very same differences, as a function and its only caller, are one test."""
+    """Return the ``id`` of significant frames. Frames with equal differences are one test."""
     by_difference: dict[bytes, list[_Node]] = {}
     for node in kept:
         assert node.by_block is not None

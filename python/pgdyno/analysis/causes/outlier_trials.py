@@ -1,11 +1,11 @@
-"""Outlier trials of an arm: how far off they are, and their unusual covariates.
+"""Outlier trials of an arm with their distance and unusual covariates.
 
-Nothing is dropped for it: what the estimate would be without the block that stands out most is told beside.
+No trial is dropped. The estimate without the most extreme block is reported for comparison.
 
-A trial is held against the other trials of its arm by the logarithm of its primary metric; and, as noise
-that hits all arms of a block cancels in the ratio, by the block's log ratio to the baseline, too, which
-counts for that one of the two trials that is farther off in its own arm. It is *named* where a score exceeds
-the limit of ``statistics/outliers.py`` and the distance is larger than the study's margin.
+A trial is compared with the other trials of its arm by the logarithm of its primary metric. The block's log
+ratio to the baseline is compared, too, because noise common to all arms of a block cancels in it. It counts
+for that one of the two trials that is more extreme in its own arm. A trial is *named* if a score exceeds the
+limit of ``statistics/outliers.py`` and its distance exceeds the study's margin.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pgdyno.units import PERCENT
 
 @dataclass(frozen=True)
 class Measured:
-    """How far off, in percent, and the score with its limit. ``score`` None: too few, or all alike."""
+    """Distance in percent, and the score with its limit. ``score`` is None with too few values."""
 
     off_percent: float
     score: float | None
@@ -36,18 +36,20 @@ class Measured:
 
     @property
     def share(self) -> float:
-        """Of the limit: 1 and more stands out."""
+        """Score divided by its limit: an outlier is above 1."""
         return 0.0 if self.score is None else abs(self.score) / self.limit
 
     def stands_out(self, margin: float) -> bool:
-        """By its score, and by so much that it matters."""
+        """Return whether it is an outlier, and its distance exceeds the margin."""
         return self.share > 1 and abs(math.log1p(self.off_percent / PERCENT)) > math.log1p(margin)
 
 
 @dataclass(frozen=True)
 class OutlierTrial:
-    """Of one trial. ``own``: against its arm's other trials; ``ratio``: of its block's ratio against those of
-    the other blocks, where this trial answers for it. ``causes`` are looked for where it is ``named``.
+    """Comparison of one trial. ``own`` is with the arm's other trials.
+
+    ``ratio`` is of its block's ratio with those of other blocks, if it is attributed to this trial.
+    ``causes`` are determined for ``named`` trials.
     """
 
     trial: int
@@ -61,14 +63,15 @@ class OutlierTrial:
 
     @property
     def rank(self) -> float:
-        """The larger, the more it stands out."""
+        """Sort key: larger for more extreme trials."""
         return max(self.own.share, self.ratio.share if self.ratio else 0.0)
 
 
 @dataclass(frozen=True)
 class Without:
-    """The change of an arm without the block whose ratio is the farthest off, by Student's interval; ``all``:
-    with it, by the same.
+    """Change of an arm without the block with the most extreme ratio, by Student's interval.
+
+    ``all`` is the change with it, by the same method.
     """
 
     arm: Arm
@@ -79,14 +82,14 @@ class Without:
 
 @dataclass(frozen=True)
 class OutlierTrials:
-    """``trials``: those that count, the most anomalous first."""
+    """Trials that count, the most extreme first."""
 
     trials: Sequence[OutlierTrial]
     without: Sequence[Without]
 
     @property
     def named(self) -> list[OutlierTrial]:
-        """Those that stand out."""
+        """The outliers."""
         return [trial for trial in self.trials if trial.named]
 
 
@@ -99,7 +102,7 @@ def find_outlier_trials(
     margin: float,
     cases: int = 1,
 ) -> OutlierTrials:
-    """Of one of so many cases: the false alarms of all of them add up to no more than one's (Bonferroni)."""
+    """Return the outlier trials of a case. False alarms are limited over all ``cases`` (Bonferroni)."""
     counted = [trial for trial in trials if trial.status is TrialStatus.OK]
     known = covariates(counted, telemetry)
     groups = cases * (len(arms) + len(comparisons))
@@ -134,8 +137,10 @@ def find_outlier_trials(
 
 
 def _is_less(trial: Trial, own: Measured, of_block: Measured | None, margin: float) -> bool:
-    """Whether its value is lower than it should be: by the ratio where that stands out, for the value itself
-    holds the noise that all arms of the block had.
+    """Return whether the trial's value is too low.
+
+    The ratio decides if it is an outlier, because the value also contains the noise common to the block's
+    arms.
     """
     if of_block is not None and of_block.stands_out(margin):
         return (of_block.off_percent < 0) == (trial.arm != 0)
@@ -152,7 +157,7 @@ def _measured(keys: Sequence[int], logs: Sequence[float], groups: int) -> dict[i
 def _ratios(
     trials: Sequence[Trial], comparisons: Sequence[Comparison], own: Mapping[int, Measured], groups: int
 ) -> dict[int, Measured]:
-    """By the trial that answers for it: the one that is farther off, in its own arm's spread."""
+    """Return the ratios by the trial to which they are attributed: the more extreme one in its own arm."""
     places = {(trial.block, trial.arm): trial.trial for trial in trials}
     found: dict[int, Measured] = {}
     for comparison in comparisons:
@@ -171,7 +176,7 @@ def _ratios(
 
 
 def _without(comparison: Comparison) -> Without | None:
-    """None where too few blocks would be left for an interval."""
+    """Return the changes; None if too few blocks would remain for an interval."""
     effect = comparison.primary
     if effect is None or len(effect.log_ratios) <= BLOCKS_MIN:
         return None

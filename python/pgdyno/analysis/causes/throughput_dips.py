@@ -1,14 +1,14 @@
 """Throughput dips, the events that coincide with them, and their cost.
 
-A point of a trial's series (an interval of a second or so, as the driver streamed it) is low where it lies
-below its baseline by more than SDS robust standard deviations, and by more than DEPTH_MIN of it. The baseline
-is the median of the trial, in long windows that of a minute; the deviation is that of all points of the
-arm, by their median absolute deviation, so that dips do not hide themselves. Low neighbours are one dip.
+A point of a trial's series (an interval of about a second from the driver) is low if it is below its baseline
+by more than SDS robust standard deviations and by more than DEPTH_MIN. The baseline is the median of the
+trial, in long windows that of a minute. The deviation is the median absolute deviation of all points of the
+arm, so dips do not mask themselves. Consecutive low points are one dip.
 
-An event coincides with a dip where it reaches into its time. It is called the cause only where the events of
-this kind coincide with the arm's dips more often than chance would have it: against the chance that a
-piece of time as long, anywhere in the arm's measured time, meets one (the sum of such trials is Poisson's
-binomial), with Holm's correction over the kinds. All other dips are unexplained.
+An event coincides with a dip if it overlaps its time. It is called the cause only if events of this kind
+coincide with the arm's dips significantly often. The null probability is that an interval of the same length,
+anywhere in the arm's measured time, overlaps one (the sum of such trials has a Poisson binomial
+distribution). Holm's correction is over the kinds. All other dips are unexplained.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from pgdyno.results.records import Executed, Trial
 Floats = npt.NDArray[np.float64]
 
 RUNNING_POINTS = 61
-"""In a series of twice as many points and more, the baseline leads from the median of so many to the next."""
+"""Window of the running median, in points, with linear interpolation, for series of two or more."""
 
 SHORT_SHARE = 0.5
-"""Of the usual length: a shorter interval, at the end of a slice, is no point."""
+"""Minimum share of the usual length: a shorter interval, at the end of a slice, is not used."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """The measured points of one trial."""
+    """Measured points of one trial."""
 
     from_s: Floats
     to_s: Floats
@@ -43,13 +43,13 @@ class Rates:
 
     @property
     def per_s(self) -> Floats:
-        """Transactions carried out per second."""
+        """Executed transactions per second."""
         return self.n / (self.to_s - self.from_s)
 
 
 @dataclass(frozen=True)
 class Dip:
-    """``depth``: the share by which the throughput was lower, over all of it; ``lost``: transactions."""
+    """A dip. ``depth`` is the relative loss of throughput, ``lost`` the loss in transactions."""
 
     trial: int
     first: int  # its first point
@@ -62,7 +62,7 @@ class Dip:
 
 
 def rates_of(executed: Executed) -> Rates:
-    """The measured ones, without those that were cut short."""
+    """Return the measured points, without truncated intervals."""
     took_s = executed.to_s - executed.from_s
     kept = executed.measured & (took_s > 0)
     if kept.any():
@@ -71,7 +71,7 @@ def rates_of(executed: Executed) -> Rates:
 
 
 def baseline(per_s: Floats) -> Floats:
-    """What is usual at each point."""
+    """Return the usual rate at each point."""
     parts = len(per_s) // RUNNING_POINTS
     if parts < 2:
         return np.full(len(per_s), np.median(per_s))
@@ -81,19 +81,19 @@ def baseline(per_s: Floats) -> Floats:
 
 
 def relative(per_s: Floats, usual: Floats) -> Floats:
-    """By which share each point lies above what is usual, or below it."""
+    """Return the relative deviation of each point from the usual rate."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(usual > 0, per_s / usual - 1, 0.0)
 
 
 def follows(rates: Rates) -> npt.NDArray[np.bool_]:
-    """Whether a point follows the one before it at once, or after another arm's slice."""
+    """Return whether each point follows the previous one directly, without another arm's slice in between."""
     took_s = rates.to_s - rates.from_s
     return np.concatenate([[False], rates.from_s[1:] - rates.to_s[:-1] < SHORT_SHARE * took_s[1:]])
 
 
 def runs(low: npt.NDArray[np.bool_], follows: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """First and behind the last of each row of neighbours that are true."""
+    """Return the first index and the end index (exclusive) of each run of low points."""
     begins = low & ~(follows & np.concatenate([[False], low[:-1]]))
     firsts = np.flatnonzero(begins)
     ends = [int(np.argmin(low[i:] & np.concatenate([[True], ~begins[i + 1 :]]))) for i in firsts]
@@ -104,7 +104,7 @@ def runs(low: npt.NDArray[np.bool_], follows: npt.NDArray[np.bool_]) -> list[tup
 
 
 def dips_in(trial: int, rates: Rates, usual: Floats, low: npt.NDArray[np.bool_]) -> list[Dip]:
-    """The rows of low points."""
+    """Return the runs of low points as dips."""
     found = []
     for first, behind in runs(low, follows(rates)):
         own = slice(first, behind)
@@ -118,12 +118,12 @@ def dips_in(trial: int, rates: Rates, usual: Floats, low: npt.NDArray[np.bool_])
 Ints = npt.NDArray[np.intp]
 
 ALPHA = 0.05
-"""The chance that a kind of event is called a cause although it meets dips by chance only."""
+"""Probability that a kind of event is called a cause although it coincides at random."""
 
 
 @dataclass(frozen=True)
 class Coincidence:
-    """One kind of event: with how many of the dips it coincided, and with how many it would by chance."""
+    """One kind of event: the number of dips it coincides with, and the number expected at random."""
 
     event: Event
     dips: int
@@ -133,8 +133,9 @@ class Coincidence:
 
 
 def with_other_arms(trials: Sequence[Trial], events: Mapping[int, Events]) -> dict[int, Events]:
-    """Beside each trial's own events the background work of the servers that were up with it: those of its
-    block and run, which have the same epoch.
+    """Return each trial's events with the background work of servers that ran at the same time.
+
+    These are trials of the same block and run, which have the same epoch.
     """
     together: dict[tuple[int, float | None], list[int]] = {}
     for trial in trials:
@@ -158,22 +159,22 @@ def with_other_arms(trials: Sequence[Trial], events: Mapping[int, Events]) -> di
 
 
 def _merged(spans: Floats) -> Floats:
-    """Ends that never fall, so that what lies within another span ends with it."""
+    """Return spans with nondecreasing ends, so that a span within another one ends with it."""
     return np.column_stack([spans[:, 0], np.maximum.accumulate(spans[:, 1])])
 
 
 def reach(rates: Rates, first: Ints, last: Ints) -> tuple[Floats, Floats]:
-    """From when to when, in seconds, what is told of the points ``first`` .. ``last`` may have its cause.
+    """Return the time range, in seconds, in which the cause of points ``first`` .. ``last`` may be.
 
-    That is from the point before on, if time goes on from it: what begins within a point makes that one
-    slower by a part, and the next ones wholly.
+    It begins at the previous point if time is continuous: an event that begins within a point slows that
+    point partly, and the next ones fully.
     """
     before = rates.from_s[np.maximum(first - 1, 0)]
     return np.where(follows(rates)[first], before, rates.from_s[first]), rates.to_s[last]
 
 
 def meets(dip: Dip, rates: Rates, events: Events) -> list[Event]:
-    """The kinds of events that reach into its time."""
+    """Return the kinds of events that overlap the dip's time."""
     place = reach(rates, np.array([dip.first]), np.array([dip.first + dip.points - 1]))
     return [event for event in Event if event in events and overlapped(events[event], *place)[0]]
 
@@ -181,21 +182,28 @@ def meets(dip: Dip, rates: Rates, events: Events) -> list[Event]:
 def coincidences_of(
     dips: Sequence[Dip], rates: Mapping[int, Rates], events: Mapping[int, Events]
 ) -> list[Coincidence]:
-    """Of each kind of event that meets a dip. ``rates`` and ``events``: by trial of the arm."""
+    """Return a result for each kind of event that overlaps a dip. The mappings are by trial of the arm."""
     met = [meets(dip, rates[dip.trial], events[dip.trial]) for dip in dips]
     found = []
     for event in Event:
         k = sum(event in of for of in met)
         if k:
-            shares = {points: _chance(event, points, rates, events) for points in {d.points for d in dips}}
-            chances = [shares[dip.points] for dip in dips]
-            found.append(Coincidence(event, k, sum(chances), at_least(k, chances), is_cause=False))
+            shares = {
+                points: _coincidence_probability(event, points, rates, events)
+                for points in {d.points for d in dips}
+            }
+            probabilities = [shares[dip.points] for dip in dips]
+            found.append(
+                Coincidence(event, k, sum(probabilities), at_least(k, probabilities), is_cause=False)
+            )
     levels = holm_confidences([one.p_value for one in found], 1 - ALPHA)
     return [replace(one, is_cause=one.p_value <= 1 - level) for one, level in zip(found, levels, strict=True)]
 
 
-def _chance(event: Event, points: int, rates: Mapping[int, Rates], events: Mapping[int, Events]) -> float:
-    """Of all rows of so many points of the arm, the share that such an event reaches into."""
+def _coincidence_probability(
+    event: Event, points: int, rates: Mapping[int, Rates], events: Mapping[int, Events]
+) -> float:
+    """Return the share of the arm's runs of ``points`` points that such an event overlaps."""
     met = every = 0
     for trial, of in rates.items():
         first = np.arange(max(1, len(of.n) - points + 1))
@@ -206,31 +214,33 @@ def _chance(event: Event, points: int, rates: Mapping[int, Rates], events: Mappi
     return met / every
 
 
-def at_least(k: int, chances: Sequence[float]) -> float:
-    """The chance of k or more successes in trials of these chances: Poisson's binomial, by convolution."""
+def at_least(k: int, probabilities: Sequence[float]) -> float:
+    """Return the probability of k or more successes: Poisson binomial distribution, by convolution."""
     of = np.array([1.0])
-    for chance in chances:
-        of = np.convolve(of, [1 - chance, chance])
+    for probability in probabilities:
+        of = np.convolve(of, [1 - probability, probability])
     return float(min(1.0, np.sum(of[k:])))
 
 
 SDS = 5.0
-"""Of normal noise one point in three million is lower; ``tests/unit/test_analysis_dips.py`` tries others."""
+"""With normal noise, one point in three million is lower; ``tests/unit/test_analysis_dips.py`` varies it."""
 
 DEPTH_MIN = 0.10
-"""Of the baseline: less is not called a dip, however steady the rest is."""
+"""Minimum depth of a dip relative to the baseline, even with little noise."""
 
 DEPTH_ALWAYS = 0.8
-"""A fifth of the baseline is a dip, however noisy the rest is: a stall must not hide behind that."""
+"""Depth that is always a dip, even with much noise, so that stalls are found."""
 
 POINTS_MIN = 20
-"""Of an arm: fewer do not tell how much it varies."""
+"""Minimum number of points of an arm to estimate their SD."""
 
 
 @dataclass(frozen=True)
 class ArmDips:
-    """Of all ``trials`` of an arm that count. ``peaks``: how often as much above the baseline as a dip lies
-    below it, which tells what chance makes of this noise.
+    """Dips of all ``trials`` of an arm that count.
+
+    ``peaks`` is the number of excursions above the baseline of the same size, which shows the effect of
+    noise.
     """
 
     dips: Sequence[Dip]
@@ -243,26 +253,26 @@ class ArmDips:
 
     @property
     def unexplained(self) -> list[Dip]:
-        """Those that no cause is known of."""
+        """The dips without a known cause."""
         return [dip for dip in self.dips if not dip.causes]
 
     def of(self, event: Event) -> list[Dip]:
-        """Those that this is a cause of."""
+        """Return the dips caused by this event."""
         return [dip for dip in self.dips if event in dip.causes]
 
     def share_of_time(self, dips: Iterable[Dip]) -> float:
-        """Of the measured time."""
+        """Return the share of the measured time."""
         return sum(dip.to_s - dip.from_s for dip in dips) / self.measured_s
 
     def share_of_transactions(self, dips: Iterable[Dip]) -> float:
-        """What would have been done beside, of what was done."""
+        """Return the lost transactions as a share of the executed ones."""
         return sum(dip.lost for dip in dips) / self.transactions if self.transactions else 0.0
 
 
 def find_dips(
     trials: Sequence[Trial], rates: Mapping[int, Rates], events: Mapping[int, Events]
 ) -> dict[int, ArmDips]:
-    """By arm, of its trials that count; nothing of an arm with too few points. ``events``: by trial."""
+    """Return the dips by arm, over trials that count. Arms with too few points are omitted."""
     happened = with_other_arms(trials, events)
     found = {}
     for arm in sorted({trial.arm for trial in trials}):

@@ -1,20 +1,19 @@
-"""Where the time of a transaction goes, by statement and by resource, and what an arm changes in it.
+"""Breakdown of a transaction's time by statement and by resource, and the change by an arm.
 
-docs/explanation/why.md says what each part is.
+docs/explanation/why.md describes each part.
 
-The whole of a closed loop is what a client spends on a transaction: clients × time / transactions (Little, "A
-proof for the queuing formula L = λW", Operations Research 1961), which is clients / throughput. Of a load
-that is fixed it is the mean latency. Two decompositions, each of which adds up to it in every trial:
+For a closed loop, the whole is the time that a client spends on a transaction: clients × time / transactions
+(Little, "A proof for the queuing formula L = λW", Operations Research 1961), which is clients / throughput.
+For a fixed load it is the mean latency. Each of two decompositions adds up to it in every trial:
 
-- by statement: execution of each one that clients sent, planning where it is tracked, and the rest, which is
+- by statement: execution of each statement that clients send, planning if it is tracked, and the remainder
   outside of statements: parsing, commit, protocol, network, driver.
-- by resource: on a CPU, ready for one, in waits of several kinds, at the driver.
+- by resource: on CPU, runnable (waiting for CPU), waits of several kinds, driver.
 
-Differences are B − A in µs, block by block, with an interval of the kind and confidence that the verdict has;
-from there Holm's correction is over the parts of a decomposition. They add up to the difference of the
-wholes, for in every block they do. The times of a block are multiplied by one factor, so that the mean of
-its two wholes is the same in all blocks: as in the ratio of throughputs, how fast the machine was at the time
-cancels.
+Differences are B − A in µs by block. Their intervals have the method and confidence of the verdict, with
+Holm's correction over the parts of a decomposition. They add up to the difference of the wholes, because they
+do in every block. The times of a block are multiplied by one factor, so that the mean of its two wholes is
+the same in all blocks. As in the ratio of throughputs, variations of the machine's speed cancel.
 """
 
 from __future__ import annotations
@@ -31,45 +30,44 @@ from pgdyno.results.records import Arm, Trial, TrialStatus
 from pgdyno.units import US_PER_S
 
 STATEMENTS_MAX = 10
-"""Parts of their own: the statements with the most time in either arm."""
+"""Number of statements with their own part: those with the most time in either arm."""
 
 STATEMENT_SHARE_MIN = 0.005
-"""Of the whole, for a part of its own."""
+"""Minimum share of the whole for a statement with its own part."""
 
 STATEMENT, PLANNING, OTHER_STATEMENTS, OUTSIDE = "statement", "planning", "statements", "outside"
 CPU, READY, EXECUTING, DRIVER, LAG = "cpu", "ready", "executing", "driver", "lag"
 UNEXPLAINED, UNKNOWN, REMAINDER = "unexplained", "unknown", "remainder"
-"""What is left of the whole: neither working nor waiting; where nothing is known of waits; and where the load
-is fixed, so that idle clients are not what a transaction waits for.
-"""
+"""Residuals of the whole: UNEXPLAINED is neither work nor a wait; UNKNOWN applies without wait-event samples;
+REMAINDER applies to a fixed load, where transactions do not wait for idle clients."""
 
 WAITS = ("wal", "io", "lock", "lwlock", "ipc", "sleep", "other")
-"""Kinds of waiting of ``client_time.py``, but CLIENT, which goes with idleness."""
+"""Kinds of waits of ``client_time.py``, except CLIENT, which is added to idle time."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """One trial: the whole, per executed transaction, and what its probes told."""
+    """Times of one trial per executed transaction: the whole, and values of its probes."""
 
     trial: Trial
     clients: int
     whole_us: float
-    lag_us: float | None  # of a fixed load: how long a transaction waited for a client
+    lag_us: float | None  # for a fixed load: wait for a client
     time: ClientTime
 
     @property
     def per_backend_us(self) -> float:
-        """What a transaction spends where one backend is in the mean: Little's law."""
+        """Time per transaction for an average of one backend: Little's law."""
         return US_PER_S * counted_s(self.trial) / executed(self.trial)
 
 
 Parts = dict[str, float]
 Split = Mapping[int, Parts]
-"""By trial: the parts of its whole."""
+"""Parts of the whole by trial."""
 
 
 def by_statement(every: Sequence[Timed]) -> Split:
-    """Empty where a trial has no times of statements."""
+    """Return the parts by statement; empty if a trial has no times of statements."""
     if any(one.time.statements is None for one in every):
         return {}
     largest: dict[str, float] = {}
@@ -82,9 +80,9 @@ def by_statement(every: Sequence[Timed]) -> Split:
 
 
 def _of_statements(one: Timed, own: Sequence[str]) -> Parts:
-    told = one.time.statements or {}
-    parts = {f"{STATEMENT}:{text}": told.get(text, 0.0) for text in own}
-    parts[OTHER_STATEMENTS] = one.time.others_us + sum(us for text, us in told.items() if text not in own)
+    by_text = one.time.statements or {}
+    parts = {f"{STATEMENT}:{text}": by_text.get(text, 0.0) for text in own}
+    parts[OTHER_STATEMENTS] = one.time.others_us + sum(us for text, us in by_text.items() if text not in own)
     parts[PLANNING] = one.time.planning_us or 0.0
     parts[LAG] = one.lag_us or 0.0
     parts[OUTSIDE] = one.whole_us - sum(parts.values())
@@ -92,34 +90,34 @@ def _of_statements(one: Timed, own: Sequence[str]) -> Parts:
 
 
 def by_resource(every: Sequence[Timed]) -> tuple[Split, float | None]:
-    """What every trial can tell of it, and by what the waits were multiplied.
+    """Return the parts by resource that every trial has, and the scale factor of the waits.
 
-    The kernel knows of the clients' server processes how long they were on a CPU and how long ready without
-    one: the rest of the whole they waited. What for is known by looks, which see each of them in one state.
-    A process that has been woken still looks as if it waited until a CPU is free, so looks may find more
-    waiting than there was. Then the waits share what the kernel leaves, in proportion to the looks. Where
-    they find less, the remainder is unexplained: neither on a CPU, nor ready, nor in a wait that has a name
-    (stolen by the hypervisor, page faults). Which of both holds is decided over all trials together.
+    The kernel measures the time of the clients' server processes on CPU and runnable without CPU. They wait
+    for the rest of the whole. Wait-event samples show the reasons, with each process in one state. A woken
+    process still shows its wait event until it gets a CPU, so samples may find more waiting than there was.
+    The waits are then scaled to the measured waiting time. If samples find less, the remainder is
+    unexplained: neither on CPU, nor runnable, nor in a named wait (stolen by the hypervisor, page faults).
+    All trials together determine which case applies.
     """
     has_cpu = all(one.time.on_cpu_us is not None for one in every)
     has_ready = all(one.time.ready_us is not None for one in every)
-    has_looks = all(one.time.looks is not None for one in every)
-    if not has_ready and not has_looks:
+    has_samples = all(one.time.looks is not None for one in every)
+    if not has_ready and not has_samples:
         return {}, None
     found: dict[int, Parts] = {}
     for one in every:
         parts = _measured(one, has_cpu=has_cpu, has_ready=has_ready)
-        if has_looks:
-            parts |= _looked_at(one, executing=not has_cpu)
+        if has_samples:
+            parts |= _sampled_waits(one, executing=not has_cpu)
         found[one.trial.trial] = parts
     scaled = None
     wholes = {one.trial.trial: one.whole_us for one in every}
-    if has_looks and has_cpu and every[0].lag_us is None:
+    if has_samples and has_cpu and every[0].lag_us is None:
         scaled = _scale(found, wholes)
-    rest = UNKNOWN if not has_looks else REMAINDER if every[0].lag_us is not None else UNEXPLAINED
-    _take_out_driver(found, every)
+    rest = UNKNOWN if not has_samples else REMAINDER if every[0].lag_us is not None else UNEXPLAINED
+    _subtract_driver(found, every)
     for trial, parts in found.items():
-        # Rounding is all that can be left where the looks tell everything.
+        # If the samples cover everything, the residual is only a rounding error.
         left = wholes[trial] - sum(parts.values())
         parts[rest] = left if abs(left) > 1e-9 * wholes[trial] else 0.0
     return found, scaled
@@ -134,34 +132,34 @@ def _measured(one: Timed, *, has_cpu: bool, has_ready: bool) -> Parts:
     return parts
 
 
-def _looked_at(one: Timed, *, executing: bool) -> Parts:
-    looks = one.time.looks
-    assert looks is not None
+def _sampled_waits(one: Timed, *, executing: bool) -> Parts:
+    samples = one.time.looks
+    assert samples is not None
     each_us = one.per_backend_us
-    parts = {kind: each_us * looks.backends.get(kind, 0.0) for kind in WAITS}
+    parts = {kind: each_us * samples.backends.get(kind, 0.0) for kind in WAITS}
     if one.lag_us is None:
-        # Whose server process does nothing waits for its client; the loop is closed.
-        idle = one.clients - looks.active + looks.backends.get(CLIENT, 0.0)
+        # An idle server process waits for its client, because the loop is closed.
+        idle = one.clients - samples.active + samples.backends.get(CLIENT, 0.0)
         parts[CLIENT] = each_us * idle
     if executing:
-        parts[EXECUTING] = each_us * looks.backends.get(RUNNING, 0.0)
+        parts[EXECUTING] = each_us * samples.backends.get(RUNNING, 0.0)
     return parts
 
 
 def _scale(found: Split, wholes: Mapping[int, float]) -> float | None:
-    """Multiplies the waits of each trial by what makes them fill its whole, where they are too much."""
+    """Scale the waits of each trial to fill its whole, if they exceed it. Return the mean factor, or None."""
     waited = {trial: sum(parts[kind] for kind in (*WAITS, CLIENT)) for trial, parts in found.items()}
-    room = {trial: wholes[trial] - parts[CPU] - parts.get(READY, 0.0) for trial, parts in found.items()}
-    if sum(waited.values()) <= sum(room.values()):
+    available = {trial: wholes[trial] - parts[CPU] - parts.get(READY, 0.0) for trial, parts in found.items()}
+    if sum(waited.values()) <= sum(available.values()):
         return None
     for trial, parts in found.items():
         for kind in (*WAITS, CLIENT):
-            parts[kind] *= room[trial] / waited[trial] if waited[trial] else 0.0
-    return sum(room.values()) / sum(waited.values())
+            parts[kind] *= available[trial] / waited[trial] if waited[trial] else 0.0
+    return sum(available.values()) / sum(waited.values())
 
 
-def _take_out_driver(found: Split, every: Sequence[Timed]) -> None:
-    """The driver's CPU time is a part of what the server waits for its client, where that is as much."""
+def _subtract_driver(found: Split, every: Sequence[Timed]) -> None:
+    """Subtract the driver's CPU time from the waits for the client, if these are larger."""
     own = {one.trial.trial: one.time.driver_us or 0.0 for one in every}
     if every[0].lag_us is None and sum(parts.get(CLIENT, 0.0) for parts in found.values()) > sum(
         own.values()
@@ -172,25 +170,27 @@ def _take_out_driver(found: Split, every: Sequence[Timed]) -> None:
 
 
 def executed(trial: Trial) -> int:
-    """Transactions that ended in the counted parts of its measured slices."""
+    """Return the number of transactions that ended in the counted parts of the measured slices."""
     return sum(counts.executed for piece in trial.measured for counts in piece.kinds.values())
 
 
 def counted_s(trial: Trial) -> float:
-    """How long these parts are, together."""
+    """Return the total length of these parts."""
     return sum(piece.counted_s for piece in trial.measured)
 
 
 UNIT = "µs"
 
 STATED = {UNEXPLAINED}
-"""Parts that are told where they are 0, too: that nothing is left is a result."""
+"""Parts that are reported even if they are 0, because this is a result."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """``key`` names it (a statement: its text after a colon). ``a_us`` and ``b_us`` are means over blocks;
-    ``difference`` is B − A, its interval at the confidence at which Holm's test judged it.
+    """One part. ``key`` is its name (for a statement, followed by a colon and its text).
+
+    ``a_us`` and ``b_us`` are means over blocks. ``difference`` is B − A, with an interval at the confidence
+    of Holm's test.
     """
 
     key: str
@@ -202,14 +202,14 @@ class Part:
 
     @property
     def significant(self) -> bool:
-        """Whether its interval leaves 0 out, and rests on enough blocks."""
+        """True if the interval excludes 0 and is based on enough blocks."""
         low, high = self.difference.low, self.difference.high
         return low is not None and high is not None and self.difference.n >= BLOCKS_MIN and low * high > 0
 
 
 @dataclass(frozen=True)
 class Waterfall:
-    """``parts`` add up to ``whole``: in A, in B, and in the difference."""
+    """A decomposition. ``parts`` add up to ``whole`` in A, in B, and in the difference."""
 
     whole: Part
     parts: Sequence[Part]
@@ -217,13 +217,12 @@ class Waterfall:
 
 @dataclass(frozen=True)
 class Why:
-    """One arm against the baseline; None: the evidence has no such decomposition.
+    """Breakdown of one arm against the baseline. A decomposition is None without data.
 
-    ``latency``: the whole is the mean latency. ``looks``: how many there were in either arm together.
-    ``scaled``: by what the times of the waits that the looks found were multiplied, so that they are not more
-    than what the kernel saw the server's processes wait; None where they needed no such thing.
-    ``cpu_is_of_all``: the server's CPU time has that of processes without a client in it. ``twice``: names of
-    arms in which statements inside of functions are counted twice.
+    ``latency``: the whole is the mean latency. ``looks`` is the number of wait-event samples in both arms.
+    ``scaled`` is the factor of the sampled waits, which limits them to the waiting time that the kernel
+    measured; None without scaling. ``cpu_is_of_all``: the server's CPU time includes processes without a
+    client. ``twice``: names of arms in which statements inside functions are counted twice.
     """
 
     baseline: Arm
@@ -238,10 +237,10 @@ class Why:
 
 
 Pairs = Mapping[int, tuple[Timed, Timed]]
-"""By block: baseline and arm."""
+"""block → (baseline, arm)."""
 
 Latency = Mapping[int, tuple[float, float]]
-"""By trial, of a fixed load: mean latency and mean lag in µs."""
+"""trial → (mean latency, mean lag) in µs, for a fixed load."""
 
 
 def explain(
@@ -252,8 +251,10 @@ def explain(
     confidences: Mapping[int, float],
     method: Method = Method.STUDENT,
 ) -> dict[int, Why]:
-    """Of each arm after the first, against it. ``times``: by trial; ``latency``: None of a closed loop;
-    ``confidences``: by arm, those of its verdict.
+    """Return the breakdown of each arm after the first, against the first.
+
+    ``times`` is by trial. ``latency`` is None for a closed loop. ``confidences`` are those of the verdicts,
+    by arm.
     """
     timed: dict[tuple[int, int], Timed] = {}
     clients = {arm.arm: arm.clients for arm in arms}
@@ -298,7 +299,7 @@ def _why(baseline: Arm, arm: Arm, pairs: Pairs, confidence: float, method: Metho
 
 
 def _twice(one: Timed) -> bool:
-    """Up to 13 what ran inside of a function is not told apart."""
+    """Return whether statements inside functions are counted twice, as up to PostgreSQL 13."""
     version = str(one.trial.settings.get("server_version_num", ""))
     tracked = one.trial.settings.get("pg_stat_statements.track")
     return bool(one.time.statements) and tracked == "all" and version.isdigit() and int(version) < 14_00_00
@@ -330,7 +331,7 @@ def _waterfall(pairs: Pairs, split: Split, confidence: float, method: Method) ->
 
 
 def _factors(pairs: Pairs) -> dict[int, float]:
-    """By block: what makes the mean of its wholes that of all blocks."""
+    """Return block → the factor that makes the mean of its wholes equal to that of all blocks."""
     means = {block: (a.whole_us + b.whole_us) / 2 for block, (a, b) in pairs.items()}
     usual = sum(means.values()) / len(means)
     return {block: usual / mean for block, mean in means.items()}
