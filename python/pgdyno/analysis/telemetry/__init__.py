@@ -1,1 +1,1 @@
-"""What the probes of one trial tell: counters and samples made into quantities with units."""
+"""Telemetry of one trial: counters and samples of the probes as quantities with units."""

@@ -2,12 +2,12 @@
 
 Unit: µs per transaction, or a mean number of backends. ``causes/time_breakdown.py`` combines them. Sources:
 
-- statements: Δ total_exec_time of pg_stat_statements, of those that clients sent. What runs inside a function
-  is in the time of the statement that called it, and is not added to it (``toplevel``, from 14 on).
-- CPU: the kernel's account of the clients' server processes (schedstat: on a CPU, ready but without one).
-- waits: what the looks at the server's backends found in the parts of slices that count. Of backends seen in
-  a state at n of N looks the mean number is n / N; by Little's law this number × time / transactions is what
-  a transaction spends in it.
+- statements: Δ total_exec_time of pg_stat_statements, for statements that clients send. Statements inside a
+  function are included in the calling statement and not added to it (``toplevel``, from PostgreSQL 14 on).
+- CPU: the kernel's accounting of the clients' server processes (schedstat: on CPU, or runnable without CPU).
+- waits: wait-event samples of the server's backends in the counted parts of slices. If backends were seen
+  in a state n times in N samples, their mean number is n / N. By Little's law, this number × time /
+  transactions is the time that a transaction spends in it.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from pgdyno.results.records import Series, Slice, Trial
 from pgdyno.units import US_PER_MS, US_PER_S
 
 STATEMENTS_KEPT = 40
-"""Of a trial, those with the most time; the others are one sum."""
+"""Number of statements of a trial, those with the most time; the others are summed."""
 
 ON_CPU, READY = "clients_on_cpu_s", "clients_ready_s"
-"""Of the readings of ``host``: seconds of the server processes of all clients together, since they began."""
+"""Columns of the readings of ``host``: seconds of all clients' server processes since their start."""
 
-LOCK, WAL, IO, INNER, SLEEP, PROCESSES, CLIENT, OTHER = (
+LOCK, WAL, IO, LWLOCK, SLEEP, PROCESSES, CLIENT, OTHER = (
     *("lock", "wal", "io", "lwlock", "sleep", "ipc", "client", "other"),
 )
-"""Kinds of waiting."""
+"""Kinds of waits."""
 
 
 @dataclass(frozen=True)
 class Looks:
-    """``backends``: how many in the mean, by kind of waiting and RUNNING; over ``n`` looks."""
+    """Wait-event samples. ``backends``: mean number by kind of wait and RUNNING; ``n``: number of samples."""
 
     backends: Mapping[str, float]
     n: float
 
     @property
     def active(self) -> float:
-        """All that were doing something for their clients."""
+        """Mean number of backends that were active."""
         return sum(self.backends.values())
 
 
 @dataclass(frozen=True)
 class ClientTime:
-    """Of one trial; None: not known.
+    """Times of one trial. None means unknown.
 
-    ``statements`` are those with the most time, by text; ``others_us`` all other ones. ``cpu_is_of_all``: the
-    CPU time is that of all processes of the server, those without a client among them.
+    ``statements`` are those with the most time, by text; ``others_us`` is the sum of the others.
+    ``cpu_is_of_all``: the CPU time is that of all processes of the server, including those without a client.
     """
 
     statements: Mapping[str, float] | None = None
@@ -67,7 +67,7 @@ class ClientTime:
 
 
 def of_trial(trial: Trial, w: Window, found: Sequence[Statement], waits: Series | None) -> ClientTime:
-    """``found``: the statements of this window."""
+    """Return the times of a trial. ``found`` are the statements of this window."""
     n = trial.transactions
     if not n:
         return ClientTime()
@@ -111,8 +111,9 @@ def _grown_us(w: Window, column: str, n: int) -> float | None:
 
 
 def looks_at(series: Series, slices: Sequence[Slice]) -> Looks | None:
-    """The looks within the counted parts of these slices; None where there are none, or a sample sums looks
-    over more time than a slice lasts.
+    """Return the wait-event samples within the counted parts of these slices.
+
+    None without samples, or if a sample sums over more time than a slice.
     """
     spans = [(piece.counted_from_s, piece.closed_s) for piece in slices if piece.counted_s > 0]
     if not spans or len(series.points) < 2:
@@ -136,7 +137,7 @@ def looks_at(series: Series, slices: Sequence[Slice]) -> Looks | None:
 
 
 def within(at: np.ndarray, spans: Iterable[tuple[float, float]]) -> np.ndarray:
-    """1 where a moment lies in one of the spans, else 0."""
+    """Return 1 for times in one of the spans, else 0."""
     inside = np.zeros(len(at))
     for from_s, to_s in spans:
         inside[np.searchsorted(at, from_s) : np.searchsorted(at, to_s)] = 1.0
@@ -145,28 +146,28 @@ def within(at: np.ndarray, spans: Iterable[tuple[float, float]]) -> np.ndarray:
 
 _BY_TYPE = {
     "Lock": LOCK,
-    "LWLock": INNER,
-    "LWLockTranche": INNER,
-    "LWLockNamed": INNER,
-    "BufferPin": INNER,
+    "LWLock": LWLOCK,
+    "LWLockTranche": LWLOCK,
+    "LWLockNamed": LWLOCK,
+    "BufferPin": LWLOCK,
     "IO": IO,
     "Timeout": SLEEP,
     "IPC": PROCESSES,
     "Client": CLIENT,
 }
-_TO_DISK = ("walwrite", "walsync", "walwritelock", "wal_write")
+_WAL_NAMES = ("walwrite", "walsync", "walwritelock", "wal_write")
 _OF_BLOCKS = {"LWLock/buffer_io", "IPC/BufferIO", "IPC/BufferIo", "LWLock/BufferIO"}
 
 
 def kind_of(event: str) -> str:
-    """The kind of a wait event ``TYPE/NAME``; versions spell some names differently."""
+    """Return the kind of a wait event ``TYPE/NAME``. Names differ between versions."""
     if event == RUNNING:
         return RUNNING
     if event in _OF_BLOCKS:
         return IO
     of, _, name = event.partition("/")
-    if of in {"IO", "LWLock"} and name.lower().startswith(_TO_DISK):
+    if of in {"IO", "LWLock"} and name.lower().startswith(_WAL_NAMES):
         return WAL
     if event == "Timeout/SpinDelay":
-        return INNER
+        return LWLOCK
     return _BY_TYPE.get(of, OTHER)

@@ -1,8 +1,8 @@
 """Differences of raw counters between two readings of a probe, and gauges at both ends of the window.
 
-Columns are named as in PostgreSQL 18, whatever the server. A difference below zero, or another time of the
-last reset, means that the counters were reset in between: then the whole probe of that trial gives nothing,
-for no number at all is better than one that covers a part of the window.
+Columns have their names of PostgreSQL 18 for all servers. A difference below zero, or another time of the
+last reset, means that the counters were reset. Then the whole probe of that trial is discarded, because a
+number for a part of the window would be misleading.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pgdyno.study.probe_names import Absence
 Row = Mapping[str, float | int | str | None]
 
 OTHERS = "others"
-"""The kind of the row that sums what was too much to list."""
+"""Kind of the row that sums all rows beyond the limit."""
 
 IDENTITY: Mapping[str, tuple[str, ...]] = {
     "statements": ("kind", "queryid", "username", "toplevel"),
@@ -25,10 +25,10 @@ IDENTITY: Mapping[str, tuple[str, ...]] = {
     "io": ("backend_type", "object", "context"),
     "blocks": ("kind",),
 }
-"""What tells the rows of a probe of COUNTERS apart; of any other of these there is one row."""
+"""Columns that identify the rows of a probe. A probe of COUNTERS without an entry has one row."""
 
 RESETS = ("stats_reset", "bgwriter_stats_reset", "stats_since")
-"""When the counters of a row began."""
+"""Columns with the time of the last reset."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -75,10 +75,10 @@ COUNTERS: Mapping[str, frozenset[str]] = {
     ),
     "wraparound": frozenset({"next_xid"}),
 }
-"""What only grows. Everything else is a gauge: so much at a moment, which may fall, or be gone."""
+"""Cumulative counters. All other columns are gauges, which may fall or disappear."""
 
 MAY_VANISH = frozenset({"relations"})
-"""Probes whose rows may be gone at the end by right: a table was dropped."""
+"""Probes whose rows may disappear: a table was dropped."""
 
 
 class StatisticsReset(Exception):
@@ -87,41 +87,42 @@ class StatisticsReset(Exception):
 
 @dataclass(frozen=True)
 class Growth:
-    """One row at both readings; ``begin`` is empty where it was not there yet: it grew from nothing."""
+    """One row at both readings; ``begin`` is empty for a new row, whose counters started at zero."""
 
     begin: Row
     end: Row
 
     def delta(self, column: str) -> float | None:
-        """What a counter grew by; None where the server does not have it."""
+        """Return the increase of a counter; None if the server does not have it."""
         end = number(self.end, column)
         return None if end is None else end - (number(self.begin, column) or 0.0)
 
 
 def number(row: Row, column: str) -> float | None:
-    """A column that is a number; None where it is not there."""
+    """Return a numeric column; None if it is missing."""
     value = row.get(column)
     return float(value) if isinstance(value, (int, float)) else None
 
 
 def is_nested(row: Growth) -> bool:
-    """Whether a statement ran inside of another one, whose time and blocks have its own in them. Known from
-    14 on; before, and of sums of old evidence, all are taken for statements of clients.
+    """Return whether a statement ran inside another one, whose time and blocks include it.
+
+    Known from PostgreSQL 14 on. Otherwise all statements count as sent by clients.
     """
     return row.end.get("toplevel") == 0
 
 
 def identity(probe: str, row: Row) -> tuple[object, ...]:
-    """What tells a row of this probe from its others."""
+    """Return the values that identify a row of this probe."""
     return tuple(row.get(column) for column in IDENTITY.get(probe, ()))
 
 
 def grown(probe: str, begin: Sequence[Row], end: Sequence[Row]) -> list[Growth]:
-    """Each row of the second reading with its own of the first.
+    """Return each row of the second reading with the matching row of the first.
 
-    A row of which the first reading may have counted a part among its others has no beginning that is known;
-    it is left out, but for the others themselves. A probe without counters has nothing that grows, and its
-    rows come and go by right. Raises StatisticsReset.
+    A row that the first reading may have counted among its others has an unknown start and is omitted, except
+    for the row of the others itself. A probe without counters has no growth, and its rows may change. Raises
+    StatisticsReset.
     """
     if probe not in COUNTERS:
         return []
@@ -146,7 +147,7 @@ def _sums(rows: Sequence[Row]) -> bool:
 
 
 def _require_no_reset(probe: str, growth: Growth) -> None:
-    # What the others are may change between the readings, and so their sums may fall.
+    # The set of the others may change between readings, so their sums may decrease.
     if growth.end.get("kind") == OTHERS:
         return
     if any(growth.begin.get(column) != growth.end.get(column) for column in RESETS):
@@ -158,7 +159,7 @@ def _require_no_reset(probe: str, growth: Growth) -> None:
 
 
 Gauges = Mapping[str, Sequence[Row]]
-"""probe → what it read at one moment."""
+"""probe → rows of one reading."""
 
 
 @dataclass(frozen=True)
@@ -174,12 +175,12 @@ RESET = Missing(Absence.RESET, "its statistics were reset during the measurement
 
 @dataclass(frozen=True)
 class Window:
-    """``transactions`` and ``driven_s`` are those between the readings; None or 0 where they are not known.
+    """Readings of one trial. ``transactions`` and ``driven_s`` (None or 0 if unknown) are in between.
 
-    In the slices schedule the server is driven for a part of the time only, ``driven_s``; ``elapsed_s`` is
-    all of it. ``growths`` has the rows of the probes whose two readings go together, ``first`` and ``last``
-    these readings, ``final`` the one after a VACUUM where the study asks for one, else the last; ``missing``
-    says why the others are not there.
+    In the slices schedule the server is driven only for a part of the time, ``driven_s``; ``elapsed_s`` is
+    all of it. ``growths`` has the rows of probes with two matching readings. ``first`` and ``last`` are the
+    readings. ``final`` is the reading after a VACUUM if the study requests one, else the last. ``missing``
+    has the reasons for the other probes.
     """
 
     transactions: float | None
@@ -192,8 +193,10 @@ class Window:
     missing: Mapping[str, Missing] = field(default_factory=dict)
 
     def delta(self, probe: str, column: str, where: tuple[str, str] | None = None) -> float | None:
-        """What a counter grew by, over all rows or those that have this value in this column; None where the
-        server does not have it. A statement inside of another one is in that one's counters.
+        """Return the increase of a counter, over all rows or those with a value in a column.
+
+        None if the server does not have it. Nested statements are omitted, because the calling statement
+        includes them.
         """
         rows = [
             row
@@ -205,18 +208,18 @@ class Window:
 
 
 def values(gauges: Gauges, probe: str, column: str) -> list[float]:
-    """Of all rows that have it."""
+    """Return the values of all rows that have this column."""
     return [value for row in gauges.get(probe, ()) if (value := number(row, column)) is not None]
 
 
 def total(gauges: Gauges, probe: str, column: str) -> float | None:
-    """The sum over all rows that have it; None where none has."""
+    """Return the sum over all rows that have this column; None if no row has it."""
     found = values(gauges, probe, column)
     return sum(found) if found else None
 
 
 def window(readings: Sequence[Reading], transactions: float | None, driven_s: float) -> Window:
-    """Puts the readings of one trial together."""
+    """Combine the readings of one trial."""
     by_probe: dict[str, dict[Moment, Reading]] = {}
     for reading in readings:
         by_probe.setdefault(reading.probe, {})[Moment(reading.moment)] = reading

@@ -1,8 +1,8 @@
-"""What happened beside the transactions while a trial was measured, and when: from its one-second series.
+"""Events beside the transactions during a trial, with their times, from its one-second series.
 
-An event is known no closer than the samples are apart: it lies between the one that shows it and the one
-before. What is always so is no event; of shares (pressure, steal, the load of others) only what is far above
-the trial's usual counts.
+The time of an event is known only to within a sampling interval: between the sample that shows it and the
+previous one. Permanent conditions are not events. For shares (pressure, steal, other load), only values far
+above the trial's median are events.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from pgdyno.results.records import Series
 from pgdyno.units import parse_size_bytes
 
 SEGMENT_BYTES = 16 << 20
-"""Of the WAL, where the settings do not say."""
+"""WAL segment size if the settings do not contain it."""
 
 UNUSUAL_SDS = 5.0
-"""So many robust standard deviations above the trial's median a share is an event,"""
+"""Robust standard deviations above the trial's median from which a share is an event."""
 
 STEAL_SHARE_MIN, LOAD_SHARE_MIN, STALL_SHARE_MIN = 0.03, 0.10, 0.10
-"""and if it is at least so large: of the machine's CPU time, the same, and of the time."""
+"""Minimum shares of an event: steal and other load, of the machine's CPU time; I/O stalls, of the time."""
 
 LOCKED_SHARE_MIN = 0.5
-"""Of the clients: as many wait for locks at a look."""
+"""Minimum share of the clients that wait for locks in a sample."""
 
 SERVER_CPU = "server_cpu_s"
-"""The CPU time of the trial's own server, in the machine's series."""
+"""CPU time of the trial's own server, a column of the machine's series."""
 
 
 class Event(StrEnum):
-    """What may be the cause of a dip."""
+    """Possible cause of a dip."""
 
     CHECKPOINT = "checkpoint"
     AUTOVACUUM = "autovacuum"
@@ -49,12 +49,12 @@ class Event(StrEnum):
 
 
 Spans = npt.NDArray[np.float64]
-"""Shape (n, 2): from, to, in seconds since the epoch; ascending, apart."""
+"""Shape (n, 2): from, to, in seconds since the epoch; ascending and disjoint."""
 
 Events = Mapping[Event, Spans]
 
 BACKGROUND = (Event.CHECKPOINT, Event.AUTOVACUUM)
-"""What of one arm's server may disturb another's that is driven at the time."""
+"""Background work of one arm's server that may disturb another arm's server at the same time."""
 
 NOTHING: Spans = np.empty((0, 2))
 
@@ -65,8 +65,10 @@ def events_of(
     clients: int,
     beside: Sequence[Series] = (),
 ) -> dict[Event, Spans]:
-    """Of one trial; only kinds that happened. ``beside``: the machine's series of the trials that were
-    measured in that time on servers of ours, each of which knows the CPU time of its own server.
+    """Return the events of one trial, for kinds that occurred.
+
+    ``beside`` are the machine's series of trials measured at the same time on servers that pgdyno started.
+    Each has the CPU time of its own server.
     """
     found: dict[Event, Spans] = {}
     if SERVER in series and len(series[SERVER].points) > 1:
@@ -89,12 +91,12 @@ def _of_server(series: Series, settings: Mapping[str, str]) -> dict[Event, Spans
 
 
 _CHECKPOINTS = ("num_timed", "num_requested", "num_done", "buffers_written")
-"""It begins, it ends, and all the time it writes."""
+"""Counters that increase at the start, at the end, and during a checkpoint."""
 
 
 def _segment_bytes(settings: Mapping[str, str]) -> int:
-    said = settings.get("wal_segment_size")
-    return parse_size_bytes(said) if said else SEGMENT_BYTES
+    size = settings.get("wal_segment_size")
+    return parse_size_bytes(size) if size else SEGMENT_BYTES
 
 
 def _locked(series: Series, clients: int) -> Spans:
@@ -124,7 +126,7 @@ def _of_host(series: Series, beside: Sequence[Series]) -> dict[Event, Spans]:
 
 
 def _server_cpu_at(of: Series, at: Spans) -> npt.NDArray[np.float64]:
-    """What another trial's server used between these moments; its samples are not at the same."""
+    """Return the CPU time of another trial's server between these times, interpolated between its samples."""
     used = of.column(SERVER_CPU)
     known = np.isfinite(used)
     if not known.any():
@@ -139,7 +141,7 @@ _HOST = (
 
 
 def unusual(share: npt.NDArray[np.float64], least: float) -> npt.NDArray[np.bool_]:
-    """Where it is far above the others and at least so much."""
+    """Return where the share is at least ``least`` and far above the others."""
     known = share[np.isfinite(share)]
     if not len(known):
         return np.zeros(len(share), dtype=bool)
@@ -149,13 +151,13 @@ def unusual(share: npt.NDArray[np.float64], least: float) -> npt.NDArray[np.bool
 
 
 def _spans(series: Series, happened: npt.NDArray[np.bool_]) -> Spans:
-    """``happened``: between one sample and the next. Neighbours become one span."""
+    """Return spans for ``happened``, one value per sampling interval. Adjacent intervals become one span."""
     at = series.points[:, 0]
     return joined(np.column_stack([at[:-1][happened], at[1:][happened]]))
 
 
 def joined(spans: Spans) -> Spans:
-    """Those that touch become one. They ascend."""
+    """Merge adjacent spans. They must ascend."""
     if len(spans) < 2:
         return spans
     apart = np.concatenate([[True], spans[1:, 0] > spans[:-1, 1]])
@@ -164,9 +166,9 @@ def joined(spans: Spans) -> Spans:
 
 
 def overlapped(spans: Spans, from_s: Spans, to_s: Spans) -> npt.NDArray[np.bool_]:
-    """For each piece of time from_s .. to_s, whether one of the spans reaches into it."""
+    """Return for each interval from_s .. to_s whether a span overlaps it."""
     if not len(spans):
         return np.zeros(len(from_s), dtype=bool)
-    after = np.searchsorted(spans[:, 1], from_s, side="right")  # the first that ends later than it begins
+    after = np.searchsorted(spans[:, 1], from_s, side="right")  # the first that ends after its beginning
     begins = np.append(spans[:, 0], np.inf)
     return begins[after] < to_s

@@ -1,7 +1,6 @@
-"""How a number is made of what probes read. A formula is text and function made by one call, so that what a
-report says of a number is what was computed.
+"""Formulas of quantities. One call creates text and function together, so reports show what was computed.
 
-In the text Δ is the difference over the measured part.
+Δ in the text is the difference over the measured part.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pgdyno.units import PERCENT, US_PER_MS
 
 
 class How(StrEnum):
-    """What a quantity is relative to."""
+    """Reference of a quantity."""
 
     PER_TRANSACTION = "per transaction"
     PER_SECOND = "per second"
@@ -25,7 +24,7 @@ class How(StrEnum):
 
 @dataclass(frozen=True)
 class Formula:
-    """``text`` says what ``of`` computes; None where the evidence does not have it."""
+    """A formula: ``text`` describes ``of``, which returns None if the results file lacks the data."""
 
     text: str
     how: How
@@ -41,7 +40,7 @@ def _ratio(part: float | None, whole: float | None, scale: float = 1.0) -> float
 
 
 def _sum(*values: float | None) -> float | None:
-    """None where one of them is not there."""
+    """Return the sum; None if any value is missing."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
 
@@ -57,13 +56,13 @@ def _grown(end: Gauges, w: Window, probe: str, column: str, scale: float) -> flo
 
 @dataclass(frozen=True)
 class Source:
-    """Makes formulas of what one probe reads; with ``where``, of the rows with this value in this column."""
+    """Source of formulas for one probe; with ``where``, for rows with this value in this column."""
 
     probe: str
     where: tuple[str, str] | None = None
 
     def per_tx(self, *columns: str, scale: float = 1.0) -> Formula:
-        """Differences of counters, by the transactions that the driver had executed meanwhile."""
+        """Divide differences of counters by the transactions executed in the same time."""
         summed = _of_columns(columns)
         return Formula(
             f"({summed}) / transactions" if len(columns) > 1 else f"{summed} / transactions",
@@ -72,7 +71,7 @@ class Source:
         )
 
     def per_s(self, column: str, scale: float = 1.0) -> Formula:
-        """By the time for which the driver drove this server."""
+        """Divide a difference by the time for which the driver drove this server."""
         return Formula(
             f"Δ {column} / seconds driven",
             How.PER_SECOND,
@@ -80,7 +79,7 @@ class Source:
         )
 
     def counted(self, *columns: str, scale: float = 1.0) -> Formula:
-        """The differences themselves."""
+        """Return the differences themselves."""
         return Formula(
             _of_columns(columns),
             How.ABSOLUTE,
@@ -88,7 +87,7 @@ class Source:
         )
 
     def share(self, part: str, *rest: str) -> Formula:
-        """One counter's part of it and others together, in percent."""
+        """Return one counter's share of its sum with others, in percent."""
         return Formula(
             f"Δ {part} / ({_of_columns((part, *rest))})",
             How.SHARE,
@@ -98,7 +97,7 @@ class Source:
         )
 
     def part_of(self, part: str, whole: str) -> Formula:
-        """One counter by another that contains it, in percent."""
+        """Divide one counter by another that contains it, in percent."""
         return Formula(
             f"Δ {part} / Δ {whole}",
             How.SHARE,
@@ -106,22 +105,22 @@ class Source:
         )
 
     def at_begin(self, column: str, scale: float = 1.0) -> Formula:
-        """A gauge before anything was measured."""
+        """Return a gauge before the measured part."""
         text = f"{column} at the beginning"
         return Formula(text, How.ABSOLUTE, lambda w: _scaled(total(w.first, self.probe, column), scale))
 
     def at_end(self, column: str, scale: float = 1.0) -> Formula:
-        """A gauge when the measured part was over."""
+        """Return a gauge after the measured part."""
         text = f"{column} at the end"
         return Formula(text, How.ABSOLUTE, lambda w: _scaled(total(w.last, self.probe, column), scale))
 
     def finally_(self, column: str, scale: float = 1.0) -> Formula:
-        """A gauge at the end; after a VACUUM, where the study asks for one."""
-        text = f"{column} at the end, after the VACUUM where there is one"
+        """Return a gauge at the end; after a VACUUM, if the study requests one."""
+        text = f"{column} at the end, after VACUUM if requested"
         return Formula(text, How.ABSOLUTE, lambda w: _scaled(total(w.final, self.probe, column), scale))
 
     def growth(self, column: str, scale: float = 1.0) -> Formula:
-        """From the beginning to the end: it can be negative."""
+        """Return the difference between end and beginning, which may be negative."""
         return Formula(
             f"{column} at the end − at the beginning",
             How.ABSOLUTE,
@@ -129,23 +128,23 @@ class Source:
         )
 
     def growth_finally(self, column: str, scale: float = 1.0) -> Formula:
-        """As ``growth``; to after the VACUUM, where the study asks for one."""
+        """Return the growth until after the VACUUM, if the study requests one."""
         return Formula(
-            f"{column} at the end, after the VACUUM where there is one, − at the beginning",
+            f"{column} at the end, after VACUUM if requested, − at the beginning",
             How.ABSOLUTE,
             lambda w: _grown(w.final, w, self.probe, column, scale),
         )
 
     def growth_per_tx(self, column: str) -> Formula:
-        """As ``growth_finally``, by transactions."""
+        """Divide ``growth_finally`` by transactions."""
         return Formula(
-            f"({column} at the end, after the VACUUM where there is one, − at the beginning) / transactions",
+            f"({column} at the end, after VACUUM if requested, − at the beginning) / transactions",
             How.PER_TRANSACTION,
             lambda w: _ratio(_grown(w.final, w, self.probe, column, 1.0), w.transactions),
         )
 
     def largest(self, column: str, scale: float = 1.0) -> Formula:
-        """The largest over all rows, at the end."""
+        """Return the largest value over all rows, at the end."""
         return Formula(
             f"largest {column} at the end",
             How.ABSOLUTE,
@@ -153,10 +152,10 @@ class Source:
         )
 
     def timed(self, time_ms: str, what: str) -> Formula:
-        """Time in µs per transaction.
+        """Return time in µs per transaction.
 
-        Where ``what`` it is of happened and took no time at all, the server was not asked to take the time
-        (track_io_timing, track_wal_io_timing): then there is no number.
+        If ``what`` happened but its time is 0, the server does not measure it (track_io_timing,
+        track_wal_io_timing). Then the value is missing.
         """
 
         def of(w: Window) -> float | None:
@@ -165,15 +164,15 @@ class Source:
                 return None
             return _ratio(spent, w.transactions, US_PER_MS)
 
-        return Formula(f"Δ {time_ms} / transactions, where it is timed", How.PER_TRANSACTION, of)
+        return Formula(f"Δ {time_ms} / transactions, if timing is enabled", How.PER_TRANSACTION, of)
 
     def if_any(self, column: str, what: str) -> Formula:
-        """Per transaction; no number where there was none of ``what``: the server does not count it then."""
+        """Return a counter per transaction; missing if ``what`` is 0, when the server does not count it."""
 
         def of(w: Window) -> float | None:
             return _ratio(self._delta(w, column), w.transactions) if self._delta(w, what) else None
 
-        return Formula(f"Δ {column} / transactions, where {what} are counted", How.PER_TRANSACTION, of)
+        return Formula(f"Δ {column} / transactions, if {what} are counted", How.PER_TRANSACTION, of)
 
     def _delta(self, w: Window, column: str) -> float | None:
         return w.delta(self.probe, column, self.where)

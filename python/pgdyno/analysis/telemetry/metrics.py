@@ -1,4 +1,4 @@
-"""Compared metrics, each defined once: unit, direction of good, and its value in a trial."""
+"""Compared metrics with unit, better direction, and function for their value in a trial."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Value = Callable[[Trial, Sequence[Slice]], float | None]
 
 @dataclass(frozen=True)
 class Metric:
-    """One thing measured of a trial.
+    """One metric.
 
-    ``value(trial, slices)`` is its value over these of the trial's measured slices; None where the evidence
-    does not have it, or where it is not positive and so has no logarithm.
+    ``value(trial, slices)`` returns the value over these measured slices. It is None if the results file
+    lacks it, or if it is not positive and so has no logarithm.
     """
 
     key: str
@@ -38,7 +38,7 @@ def _rate(count: int, slices: Sequence[Slice], per_s: float) -> float | None:
 
 
 def _new_orders_per_minute(_trial: Trial, slices: Sequence[Slice]) -> float | None:
-    # Committed ones only, which is what Δ Σ d_next_o_id counts; those rolled back by design are not.
+    # Committed ones only, as counted by Δ Σ d_next_o_id, without intentional rollbacks.
     committed = sum(piece.kinds["new_order"].ok for piece in slices if "new_order" in piece.kinds)
     return _rate(committed, slices, S_PER_MIN)
 
@@ -60,8 +60,7 @@ def _per_transaction_us(cpu_s: float | None, transactions: int | None) -> float 
 
 
 def _server_cpu(trial: Trial, _slices: Sequence[Slice]) -> float | None:
-    # The CPU is read before the first and after the last measured slice, so it covers them all, discarded
-    # starts too.
+    # CPU time is read before the first and after the last measured slice. It includes discarded starts.
     return _per_transaction_us(trial.server_cpu_s, trial.transactions)
 
 
@@ -92,21 +91,21 @@ def _capacity(trial: Trial, _slices: Sequence[Slice]) -> float | None:
 
 
 CAPACITY = Metric(
-    "capacity", "capacity within the limit of latency", "capacity, tx/s", "tx/s", Better.MORE, _capacity
+    "capacity", "capacity within the latency limit", "capacity, tx/s", "tx/s", Better.MORE, _capacity
 )
-"""Of a study that searches for it in every block."""
+"""For a study that searches for the capacity in every block."""
 
 
 MEDIAN_LATENCY = "median_latency"
-"""The key of the metric that takes throughput's place under a fixed load."""
+"""Key of the metric that replaces throughput under a fixed load."""
 
 
 def of_plan(plan: Study, median_ms: Mapping[int, float | None]) -> Sequence[Metric]:
-    """The metrics of a study, the primary one (which the verdict is about) first.
+    """Return the metrics of a study, the primary one (of the verdict) first.
 
-    Throughput, where the server sets it; under a fixed load it is whatever was asked for, and the median
-    latency takes its place. Where each block searches for the capacity, it is that, and the rest is measured
-    there. ``median_ms``: of each ok trial, all kinds together.
+    The primary metric is throughput if the server determines it. Under a fixed load it is the median latency.
+    If each block searches for the capacity, it is the capacity, and the other metrics are measured at that
+    rate. ``median_ms`` is of each ok trial, over all kinds.
     """
     chosen = _of_workload(plan)
     if plan.searches_capacity:
@@ -122,7 +121,7 @@ def _median_latency(median_ms: Mapping[int, float | None]) -> Metric:
 
 
 def _of_workload(plan: Study) -> Sequence[Metric]:
-    """There is no rate of new orders where the mix of some arm has none."""
+    """Return the throughput and CPU metrics. NOPM is omitted if the mix of some arm has no new orders."""
     if plan.workload.kind != "tpcc":
         return TPS, SERVER_CPU, DRIVER_CPU
     if all(has_new_orders(mix) for mix in mixes(plan)):

@@ -65,14 +65,14 @@ OF_RELATIONS: Sequence[Quantity] = (
     ),
     Quantity(
         "relation.hit_share",
-        "share of its blocks found in memory",
+        "buffer hit ratio",
         "%",
         MORE,
         RELATIONS.share("heap_blks_hit", "heap_blks_read"),
     ),
     Quantity(
         "relation.index_hit_share",
-        "share of its blocks found in memory",
+        "buffer hit ratio",
         "%",
         MORE,
         RELATIONS.share("idx_blks_hit", "idx_blks_read"),
@@ -112,12 +112,12 @@ OF_RELATIONS: Sequence[Quantity] = (
         PGSTATTUPLE.finally_("leaf_fragmentation"),
     ),
 )
-"""Of each table and index."""
+"""Quantities of each table and index."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """One thing that no ``Formula`` computes: ``text`` says what ``statements.py`` or ``samples.py`` does."""
+    """A quantity without a ``Formula``. ``text`` describes the code (``statements.py``, ``samples.py``)."""
 
     key: str
     name: str
@@ -139,7 +139,7 @@ OF_STATEMENTS: Sequence[Told] = (
     Told("statement.total_ms", "total time", "ms", NEITHER, "Δ total_exec_time"),
     Told(
         "statement.share_of_time",
-        "share of all statements' time",
+        "share of the time of all statements",
         "%",
         NEITHER,
         "Δ total_exec_time / Δ total_exec_time of all",
@@ -147,7 +147,7 @@ OF_STATEMENTS: Sequence[Told] = (
     Told("statement.rows_per_call", "rows per call", "rows/call", NEITHER, "Δ rows / Δ calls"),
     Told(
         "statement.blocks_hit_per_call",
-        "blocks found in memory per call",
+        "buffer hits per call",
         "blocks/call",
         LESS,
         "Δ shared_blks_hit / Δ calls",
@@ -191,38 +191,38 @@ OF_STATEMENTS: Sequence[Told] = (
     ),
     Told("statement.plan_mean_ms", "mean planning time", "ms", LESS, "Δ total_plan_time / Δ plans"),
 )
-"""Of each statement."""
+"""Quantities of each statement."""
 
 OF_SAMPLES: Sequence[Told] = (
-    Told("host.server_share", "server's share of the CPU", "%", NEITHER, "its processes / all CPU time"),
-    Told("host.driver_share", "driver's share of the CPU", "%", NEITHER, "its process / all CPU time"),
-    Told("host.rest_share", "share of the CPU of all others", "%", LESS, "busy − stolen − server − driver"),
-    Told("host.steal_share", "share of the CPU that was stolen", "%", LESS, "stolen / all CPU time"),
-    Told("host.iowait_share", "share of the CPU that waited for I/O", "%", LESS, "iowait / all CPU time"),
-    Told("host.idle_share", "share of the CPU that was idle", "%", NEITHER, "idle / all CPU time"),
+    Told("host.server_share", "CPU share of the server", "%", NEITHER, "its processes / all CPU time"),
+    Told("host.driver_share", "CPU share of the driver", "%", NEITHER, "its process / all CPU time"),
+    Told("host.rest_share", "CPU share of other processes", "%", LESS, "busy − stolen − server − driver"),
+    Told("host.steal_share", "CPU steal", "%", LESS, "stolen / all CPU time"),
+    Told("host.iowait_share", "CPU iowait", "%", LESS, "iowait / all CPU time"),
+    Told("host.idle_share", "CPU idle", "%", NEITHER, "idle / all CPU time"),
     Told("host.disk_read_per_s", "read from disk", "MiB/s", NEITHER, "Δ disk_read_bytes / s"),
     Told("host.disk_written_per_s", "written to disk", "MiB/s", NEITHER, "Δ disk_written_bytes / s"),
-    Told("host.disk_busy_share", "share of the time that disks were busy", "%", LESS, "Δ disk_busy_s / s"),
-    Told("host.cpu_pressure", "share of the time that some waited for CPU", "%", LESS, "PSI, some"),
-    Told("host.io_pressure", "share of the time that some waited for I/O", "%", LESS, "PSI, some"),
-    Told("host.memory_pressure", "share of the time that some waited for memory", "%", LESS, "PSI, some"),
+    Told("host.disk_busy_share", "disk utilization", "%", LESS, "Δ disk_busy_s / s"),
+    Told("host.cpu_pressure", "CPU pressure", "%", LESS, "PSI, some"),
+    Told("host.io_pressure", "I/O pressure", "%", LESS, "PSI, some"),
+    Told("host.memory_pressure", "memory pressure", "%", LESS, "PSI, some"),
     Told("host.swapped_in_per_s", "read from swap", "MiB/s", LESS, "Δ swap_in_bytes / s"),
     Told("host.swapped_out_per_s", "written to swap", "MiB/s", LESS, "Δ swap_out_bytes / s"),
     Told("host.network_in_per_s", "received over the network", "MiB/s", NEITHER, "Δ network_in_bytes / s"),
     Told("host.network_out_per_s", "sent over the network", "MiB/s", NEITHER, "Δ network_out_bytes / s"),
-    Told("host.memory_available", "memory available, the least", "MiB", NEITHER, "smallest sample"),
+    Told("host.memory_available", "minimum available memory", "MiB", NEITHER, "smallest sample"),
     Told("host.page_cache", "page cache and shared memory", "MiB", NEITHER, "mean of the samples"),
-    Told("host.memory_dirty", "memory to be written to disk, the most", "MiB", NEITHER, "largest sample"),
+    Told("host.memory_dirty", "maximum dirty memory", "MiB", NEITHER, "largest sample"),
     Told(
         "locks.waiting_backends",
-        "backends that wait for a lock",
+        "backends waiting for a lock",
         "backends",
         LESS,
         "mean of the samples",
     ),
-    Told("waits.backends", "active backends", "backends", NEITHER, "backends seen / looks"),
-    Told("wait.share", "share of active time", "%", NEITHER, "backends seen in it / all seen active"),
-    Told("probes.late_s", "latest sample", "s", LESS, "largest late_s"),
+    Told("waits.backends", "active backends", "backends", NEITHER, "active backends / samples"),
+    Told("wait.share", "share of active time", "%", NEITHER, "backends in this wait / active backends"),
+    Told("probes.late_s", "maximum delay of a sample", "s", LESS, "largest late_s"),
     Told(
         "probes.us_per_tx", "CPU of the sampling per transaction", "µs/tx", LESS, "probe_cpu_s / transactions"
     ),
@@ -230,7 +230,7 @@ OF_SAMPLES: Sequence[Told] = (
     Told("trial.restart_s", "restart of the server", "s", LESS, "after the measured part"),
     Told("trial.recovery_s", "recovery after a crash", "s", LESS, "after the measured part"),
 )
-"""Of the series, and of the trial itself."""
+"""Quantities of the series and of the trial itself."""
 
 _EVERY: tuple[Quantity | Told, ...] = (*OF_TRIALS, *OF_RELATIONS, *OF_STATEMENTS, *OF_SAMPLES)
 

@@ -1,4 +1,4 @@
-"""Latency percentiles from merged histograms, never an average of percentiles."""
+"""Latency percentiles from merged histograms. Percentiles are never averaged."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pgdyno.study.plan import Study
 QUANTILES: dict[str, float] = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
 
 BEYOND_MIN = 10
-"""A quantile is shown where so many values lie beyond it: p99.9 of 500 values is just their maximum."""
+"""Minimum number of values beyond a quantile: p99.9 of 500 values would be their maximum."""
 
 
 def merge(histograms: Iterable[Pairs]) -> Pairs:
-    """One histogram of all values. Exact: buckets of HDR histograms of one precision coincide."""
+    """Return one histogram of all values. Exact, as HDR histograms of one precision have equal buckets."""
     every = [pairs for pairs in histograms if len(pairs)]
     if not every:
         return np.empty((0, 2), dtype=np.uint64)
@@ -31,32 +31,32 @@ def merge(histograms: Iterable[Pairs]) -> Pairs:
 
 
 def quantile_ns(pairs: Pairs, quantile: float) -> int | None:
-    """The smallest recorded value with at least that share of all values at or below it.
+    """Return the smallest recorded value with at least that share of all values at or below it.
 
-    That is definition 1 of Hyndman and Fan, "Sample quantiles in statistical packages", 1996 (numpy's
-    ``inverted_cdf``): it needs no interpolation between buckets. None where the histogram is too small for it
-    (BEYOND_MIN), or empty.
+    This is definition 1 of Hyndman and Fan, "Sample quantiles in statistical packages", 1996 (numpy's
+    ``inverted_cdf``), which needs no interpolation between buckets. None if the histogram is empty or too
+    small (BEYOND_MIN).
     """
     n = int(pairs[:, 1].sum()) if len(pairs) else 0
     if n == 0 or (quantile < 1 and n * (1 - quantile) < BEYOND_MIN):
         return None
     cumulated = np.cumsum(pairs[:, 1])
-    # A share times n can come out a hair above a whole number; a relative nudge keeps the rank right.
+    # A share times n can be slightly above an integer; a relative correction keeps the rank right.
     rank = np.ceil(quantile * n * (1 - 1e-12))
     return int(pairs[int(np.searchsorted(cumulated, rank)), 0])
 
 
 def quantiles_ms(pairs: Pairs) -> dict[str, float | None]:
-    """Every one of QUANTILES, in milliseconds."""
+    """Return all QUANTILES in milliseconds."""
     found = {name: quantile_ns(pairs, quantile) for name, quantile in QUANTILES.items()}
     return {name: None if value is None else value / 1e6 for name, value in found.items()}
 
 
 def limited_ms(pairs: Pairs, answered: int, unanswered: int, quantile: float) -> float | None:
-    """The quantile of all transactions, where those that were never answered (failed, or skipped as the slice
-    ended before their turn) have taken longer than any other: infinite where these are too many.
+    """Return the quantile in ms over all transactions, with unanswered ones as slower than all others.
 
-    None where all of them are too few for it, as in ``quantile_ns``.
+    Unanswered transactions failed, or were skipped at the end of the slice. The result is infinite if they
+    are too many. None if all transactions are too few, as in ``quantile_ns``.
     """
     every = answered + unanswered
     if every * (1 - quantile) < BEYOND_MIN or not len(pairs):
@@ -70,9 +70,9 @@ def limited_ms(pairs: Pairs, answered: int, unanswered: int, quantile: float) ->
 
 
 def curve_ms(pairs: Pairs, points: int = 120) -> list[tuple[float, float]]:
-    """(share of values beyond, latency in ms), evenly on a log axis of the share: for a chart.
+    """Return points (share of values beyond, latency in ms) for a chart.
 
-    The share beyond goes from 0.5 down to 1 / n.
+    The points are equidistant on a log axis of the share, from 0.5 down to 1 / n.
     """
     n = int(pairs[:, 1].sum()) if len(pairs) else 0
     if n < 2:
@@ -85,21 +85,19 @@ def curve_ms(pairs: Pairs, points: int = 120) -> list[tuple[float, float]]:
 
 
 def mean_us(pairs: Pairs) -> float | None:
-    """The mean, within the precision of the buckets (HdrHistogram: three digits); None of an empty one."""
+    """Return the mean, within the precision of the buckets (HdrHistogram: three digits); None if empty."""
     n = int(pairs[:, 1].sum()) if len(pairs) else 0
     return float(pairs[:, 0].astype(float) @ pairs[:, 1].astype(float)) / n / 1e3 if n else None
 
 
 ALARM = 0.05
-"""At the highest rate that keeps a limit, half of the windows miss it by chance: fewer that keep it than half
-must be too few to be chance, by the sign test.
-"""
+"""Level of the sign test: at the capacity, a window misses the limit with probability 0.5."""
 
 
 def limited_by_trial(
     plan: Study, trials: Sequence[Trial], histograms: Mapping[int, Mapping[str, Pairs]]
 ) -> dict[int, float | None]:
-    """Trial id → the quantile in ms, infinite where too many were not answered; of no limit nothing."""
+    """Return trial ID → limited quantile in ms, infinite if too many had no answer; empty without limit."""
     if plan.capacity is None:
         return {}
     limit = parse_limit(plan.capacity)
@@ -117,7 +115,7 @@ def limited_by_trial(
 def not_kept(
     plan: Study, arms: Sequence[Arm], trials: Sequence[Trial], limited: Mapping[int, float | None]
 ) -> list[Caveat]:
-    """Arms that did not keep the limit when they were measured at the rates that the search had found."""
+    """Return a caveat for each arm that missed the limit at the rates of its search significantly often."""
     if plan.capacity is None:
         return []
     limit_ms = 1e3 * parse_limit(plan.capacity).latency_s

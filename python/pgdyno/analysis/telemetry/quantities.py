@@ -1,11 +1,11 @@
-"""What telemetry is compared, defined once: key, name, unit, direction of good, formula.
+"""Definitions of the telemetry quantities: key, name, unit, better direction, formula.
 
-Tables, JSON, CSV and published tables follow from these definitions, as they follow from ``metrics.py`` for
-what the driver measures. Keys begin with the probe that they need. Of a table, an index or a statement the
-same key is told once for each, and its name stands after a colon: ``relation.hot_share:pgbench_accounts``.
+Tables, JSON, CSV and published tables use these definitions, as they use ``metrics.py`` for metrics of the
+driver. Keys begin with the name of their probe. Quantities of a table, an index or a statement have its name
+after a colon: ``relation.hot_share:pgbench_accounts``.
 
-A total of a window that is bound by time grows with the throughput: less of it may be better or may be less
-done, and neither is called good. What is per transaction has a direction.
+A total over a fixed time grows with the throughput. Less of it may be better or may mean less work, so it has
+no better direction. Quantities per transaction have a direction.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MORE, LESS, NEITHER = Better.MORE, Better.LESS, Better.NEITHER
 
 @dataclass(frozen=True)
 class Quantity:
-    """One thing that a probe tells of a trial."""
+    """A quantity of a trial from a probe."""
 
     key: str
     name: str
@@ -32,7 +32,7 @@ class Quantity:
 
     @property
     def how(self) -> How:
-        """What it is relative to."""
+        """The reference of its formula."""
         return self.formula.how
 
 
@@ -40,14 +40,14 @@ WAL = Source("wal")
 CHECKPOINTS = Source("checkpoints")
 DATABASE = Source("database")
 BLOCKS = Source("blocks")
-IO = Source("io", ("object", "relation"))  # from 18 on the WAL is there, too
+IO = Source("io", ("object", "relation"))  # from PostgreSQL 18 on, pg_stat_io includes WAL
 RELATIONS = Source("relations")
 WRAPAROUND = Source("wraparound")
 REPLICATION = Source("replication")
 STATEMENTS = Source("statements")
 
 OF_TRIALS: Sequence[Quantity] = (
-    # WAL: by the position, which every version has and which counts all of it, padding too
+    # WAL: from the LSN, which every version has and which includes padding
     Quantity("wal.bytes_per_tx", "WAL per transaction", "B/tx", LESS, WAL.per_tx("lsn_bytes")),
     Quantity("wal.fpi_per_tx", "full-page images per transaction", "pages/tx", LESS, WAL.per_tx("wal_fpi")),
     Quantity(
@@ -72,7 +72,7 @@ OF_TRIALS: Sequence[Quantity] = (
         LESS,
         WAL.timed("wal_sync_time", "wal_sync"),
     ),
-    # checkpoints and who writes pages
+    # checkpoints and page writes
     Quantity(
         "checkpoints.timed", "checkpoints by time", "checkpoints", NEITHER, CHECKPOINTS.counted("num_timed")
     ),
@@ -142,14 +142,14 @@ OF_TRIALS: Sequence[Quantity] = (
     # the database
     Quantity(
         "database.hit_share",
-        "share of blocks found in memory",
+        "buffer hit ratio",
         "%",
         MORE,
         DATABASE.share("blks_hit", "blks_read"),
     ),
     Quantity(
         "database.blocks_hit_per_tx",
-        "blocks found in memory per transaction",
+        "buffer hits per transaction",
         "blocks/tx",
         LESS,
         DATABASE.per_tx("blks_hit"),
@@ -209,22 +209,22 @@ OF_TRIALS: Sequence[Quantity] = (
         LESS,
         DATABASE.growth_per_tx("size_bytes"),
     ),
-    # where blocks were found
+    # buffer hits
     Quantity(
         "blocks.heap_hit_share",
-        "share of table blocks found in memory",
+        "buffer hit ratio of tables",
         "%",
         MORE,
         BLOCKS.share("heap_blks_hit", "heap_blks_read"),
     ),
     Quantity(
         "blocks.index_hit_share",
-        "share of index blocks found in memory",
+        "buffer hit ratio of indexes",
         "%",
         MORE,
         BLOCKS.share("idx_blks_hit", "idx_blks_read"),
     ),
-    # pg_stat_io: bytes, for an operation is a block in one version and several in another
+    # pg_stat_io: bytes, because an operation is one block in some versions and several in others
     Quantity("io.read_bytes_per_tx", "bytes read per transaction", "B/tx", LESS, IO.per_tx("read_bytes")),
     Quantity(
         "io.written_bytes_per_tx",
@@ -289,17 +289,17 @@ OF_TRIALS: Sequence[Quantity] = (
         NEITHER,
         RELATIONS.growth_finally("indexes_bytes", PER_MIB),
     ),
-    # ages of transaction ids
+    # ages of transaction IDs
     Quantity(
         "wraparound.xids_per_tx",
-        "transaction ids per transaction",
+        "transaction IDs per transaction",
         "xids/tx",
         LESS,
         WRAPAROUND.per_tx("next_xid"),
     ),
     Quantity(
         "wraparound.age",
-        "age of the oldest transaction id (datfrozenxid)",
+        "age of the oldest transaction ID (datfrozenxid)",
         "xids",
         NEITHER,
         WRAPAROUND.at_end("frozen_xid_age"),
@@ -314,21 +314,21 @@ OF_TRIALS: Sequence[Quantity] = (
     # standbys and slots
     Quantity(
         "replication.replay_lag",
-        "replay lag, the largest",
+        "maximum replay lag",
         "MiB",
         LESS,
         REPLICATION.largest("replay_lag_bytes", PER_MIB),
     ),
     Quantity(
         "replication.replay_lag_s",
-        "replay lag in time, the largest",
+        "maximum replay lag in time",
         "s",
         LESS,
         REPLICATION.largest("replay_lag_s"),
     ),
     Quantity(
         "replication.retained",
-        "WAL kept for a slot, the largest",
+        "maximum WAL retained for a slot",
         "MiB",
         LESS,
         REPLICATION.largest("retained_bytes", PER_MIB),
@@ -370,4 +370,4 @@ OF_TRIALS: Sequence[Quantity] = (
         STATEMENTS.per_tx("shared_blks_written"),
     ),
 )
-"""Of a whole trial."""
+"""Quantities of a whole trial."""

@@ -1,12 +1,13 @@
 """Rates, wait shares, CPU shares and lateness from the one-second series of a trial.
 
-A series has columns ``at_s`` (when it was sampled, since the trial's epoch), ``late_s`` (by how much that was
-late) and others; NaN is what was not there. Counters become rates; one that falls was reset, and gives NaN.
+A series has the columns ``at_s`` (time of the sample since the trial's epoch), ``late_s`` (delay of the
+sample) and others. NaN is a missing value. Counters become rates; a counter that decreases was reset and
+becomes NaN.
 
-``spans`` are pieces of time (from, to): an arm's own slices, of a series that runs on while other arms are
-driven. Slices hardly longer than a sample are not resolved by it: then waits, which are of the arm's server
-alone, are counted over all the time from the first to the last; of the machine, which the arms share, nothing
-is this arm's own, and nothing is told. In a duet both arms are driven all the time (``samples.py``).
+``spans`` are intervals (from, to): an arm's own slices, in a series that continues while other arms are
+driven. A slice hardly longer than the sampling interval is not resolved. Then waits, which are of the arm's
+own server, are counted from the first slice to the last. The machine is shared by the arms, so its values are
+omitted. In a duet both arms are driven all the time.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ Span = tuple[float, float]
 
 SERVER, WAITS, HOST = "server", "waits", "host"
 SAMPLES = "samples"
-"""Column of the waits: how often was looked; the others are sums of backends over these looks."""
+"""Column of the waits: the number of samples. The other columns are sums of backends over these samples."""
 
 RUNNING = "running"
-"""What a backend does that waits for nothing."""
+"""State of a backend that does not wait."""
 
 STEPS_RESOLVED = 3
-"""A span of fewer samples is hardly told from its neighbours."""
+"""Minimum length of a resolved span, in samples."""
 
 GAUGES = frozenset(
     {
@@ -49,12 +50,12 @@ GAUGES = frozenset(
         "memory_writeback_bytes",
     }
 )
-"""Columns that are so much at a moment. All others but those of the waits only grow."""
+"""Columns that are gauges. All others, except those of the waits, are cumulative."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Between one sample and the next: ``per_s`` of the counters, ``gauges`` at the later one."""
+    """Values between samples: ``per_s`` of the counters, ``gauges`` at the later sample."""
 
     from_s: Floats
     to_s: Floats
@@ -63,14 +64,15 @@ class Rates:
 
     @property
     def at_s(self) -> Floats:
-        """The middles."""
+        """The middle of each interval."""
         return (self.from_s + self.to_s) / 2
 
 
 @dataclass(frozen=True)
 class Lateness:
-    """``worst_s``: the latest sample; ``gap_s``: the longest time without one; ``missed``: samples that were
-    due and not taken.
+    """Delays of sampling. ``worst_s`` is the largest delay, ``gap_s`` the longest time without a sample.
+
+    ``missed`` is the number of samples that were due and not taken.
     """
 
     worst_s: float
@@ -81,9 +83,10 @@ class Lateness:
 
 @dataclass(frozen=True)
 class Waits:
-    """What the active backends did: ``share`` of their time by wait (``running``: none), the largest first.
+    """Waits of the active backends: ``share`` of their time by wait (``running``: none), the largest first.
 
-    ``backends``: how many were active in the mean, where the spans are resolved, else None.
+    ``backends`` is the mean number of active backends if the spans are resolved, else None. ``looks`` is the
+    number of samples.
     """
 
     share: Mapping[str, float]
@@ -93,9 +96,9 @@ class Waits:
 
 @dataclass(frozen=True)
 class Cpu:
-    """Shares of the machine's CPU time, which add up to 1; None where this machine does not tell them apart.
+    """Shares of the machine's CPU time, which add up to 1. A share is None if it is unknown.
 
-    ``rest``: all that is neither server nor driver, our own sampling with it.
+    ``rest`` is everything except server and driver, including pgdyno's sampling.
     """
 
     server: float | None
@@ -107,12 +110,12 @@ class Cpu:
 
 
 def own_spans(slices: Iterable[Slice]) -> list[Span]:
-    """When an arm was driven: until its last transaction had ended."""
+    """Return the intervals in which an arm was driven, until its last transaction ended."""
     return [(piece.opened_s, piece.drained_s) for piece in slices]
 
 
 def rates(series: Series) -> Rates:
-    """Each counter's growth per second from sample to sample. Empty of fewer than two."""
+    """Return each counter's increase per second from sample to sample; empty with fewer than two samples."""
     at = series.points[:, 0]
     took_s = np.diff(at)
     per_s, gauges = {}, {}
@@ -128,7 +131,7 @@ def rates(series: Series) -> Rates:
 
 
 def lateness(series: Series) -> Lateness | None:
-    """None of an empty series."""
+    """Return the delays of a series; None if it is empty."""
     if not len(series.points):
         return None
     at, late = series.points[:, 0], series.points[:, 1]
@@ -144,27 +147,28 @@ def lateness(series: Series) -> Lateness | None:
 
 
 def waits(series: Series, spans: Sequence[Span]) -> Waits | None:
-    """None where nothing was looked at within the spans, or no backend was active.
+    """Return the waits; None without samples in the spans, or without active backends.
 
-    A sample has the looks since the one before it; of one that lies in a span by a part, that part counts.
+    A sample covers the time since the previous one. If it lies partly in a span, it is weighted by that part.
     """
     if len(series.points) < 2 or not spans:
         return None
     within, resolved = resolvable(series, spans)
     weight = overlap(series.points[:, 0], within)
-    looks = float(np.nansum(weight * series.column(SAMPLES)))
+    samples = float(np.nansum(weight * series.column(SAMPLES)))
     names = [name for name in series.columns[2:] if name != SAMPLES]
     seen = {name: float(np.nansum(weight * series.column(name))) for name in names}
     active = sum(seen.values())
-    if not looks or not active:
+    if not samples or not active:
         return None
     share = {name: n / active for name, n in sorted(seen.items(), key=lambda item: -item[1]) if n > 0}
-    return Waits(share, active / looks if resolved else None, looks)
+    return Waits(share, active / samples if resolved else None, samples)
 
 
 def cpu(series: Series, spans: Sequence[Span]) -> Cpu | None:
-    """Of the host's series; None where it has no CPU times over the spans, or does not resolve them: what
-    other arms used in between would be in this arm's rest, and their time in what its server is a share of.
+    """Return the CPU shares from the host's series; None without CPU times or if the spans are not resolved.
+
+    Otherwise the CPU time of other arms in between would be attributed to this arm.
     """
     if len(series.points) < 2 or not spans or not resolvable(series, spans)[1]:
         return None
@@ -174,13 +178,13 @@ def cpu(series: Series, spans: Sequence[Span]) -> Cpu | None:
     busy, idle, iowait, steal = (grew[name] for name in ("busy", "idle", "iowait", "steal"))
     if busy is None or idle is None or iowait is None or steal is None or busy + idle + iowait <= 0:
         return None
-    every = busy + idle + iowait  # stolen time is in busy
+    every = busy + idle + iowait  # busy includes steal
     server, driver = (growth_per_s(series, f"{name}_cpu_s", spans) for name in ("server", "driver"))
     rest = busy - steal - (server or 0.0) - (driver or 0.0)
     return Cpu(
         server=None if server is None else server / every,
         driver=None if driver is None else driver / every,
-        rest=max(0.0, rest) / every,  # clocks of different grain can add up to a little more than all
+        rest=max(0.0, rest) / every,  # clocks of different resolution can exceed the total slightly
         steal=steal / every,
         iowait=iowait / every,
         idle=idle / every,
@@ -188,10 +192,10 @@ def cpu(series: Series, spans: Sequence[Span]) -> Cpu | None:
 
 
 def growth_per_s(series: Series, column: str, spans: Sequence[Span]) -> float | None:
-    """What a counter grew by in a second of the spans, between samples in proportion to time.
+    """Return the increase of a counter per second of the spans, interpolated between samples.
 
-    Of what lies before its first sample and after its last nothing is known: that time is left out. None
-    where it is not there, or was reset within the time from the first span to the last.
+    Time before the first sample and after the last one is excluded. None if the counter is missing, or was
+    reset between the first span and the last.
     """
     at, values = series.points[:, 0], series.column(column)
     there = np.isfinite(values)
@@ -209,7 +213,7 @@ def growth_per_s(series: Series, column: str, spans: Sequence[Span]) -> float | 
 
 
 def gauge(series: Series, column: str, spans: Sequence[Span]) -> Floats | None:
-    """The samples of what is so much at a moment; None where there are none that resolve the spans."""
+    """Return the samples of a gauge; None without samples, or if they do not resolve the spans."""
     if not spans or not resolvable(series, spans)[1]:
         return None
     at, values = series.points[:, 0], series.column(column)
@@ -221,17 +225,17 @@ def gauge(series: Series, column: str, spans: Sequence[Span]) -> Floats | None:
 
 
 def resolvable(series: Series, spans: Sequence[Span]) -> tuple[list[Span], bool]:
-    """The spans, or all the time from the first to the last where the samples are too far apart for them."""
+    """Return the spans if the samples resolve them, else one span from the first to the last."""
     if min(to_s - from_s for from_s, to_s in spans) >= STEPS_RESOLVED * series.step_s:
         return list(spans), True
     return [(spans[0][0], spans[-1][1])], len(spans) == 1
 
 
 def overlap(at: Floats, spans: Sequence[Span]) -> Floats:
-    """Which part of the time that each sample stands for, since the one before it, lies in the spans."""
+    """Return the share of each sample's time, since the previous sample, that lies in the spans."""
     step = float(np.median(np.diff(at)))
     begins = np.concatenate([[at[0] - step], at[:-1]])
-    # After a gap a sample still stands for no more than one step: nobody looked before.
+    # After a gap, a sample covers at most two steps.
     begins = np.maximum(begins, at - 2 * step)
     inside = np.zeros(len(at))
     for from_s, to_s in spans:
@@ -251,31 +255,31 @@ GROWN = {
     "host.network_in_per_s": ("network_in_bytes", PER_MIB),
     "host.network_out_per_s": ("network_out_bytes", PER_MIB),
 }
-"""Of the whole machine, per second: told, as shares of its CPU are, where an arm's spans are resolved."""
+"""Rates of the whole machine, reported like its CPU shares only if an arm's spans are resolved."""
 
 GAUGED: Mapping[str, tuple[str, Callable[[Floats], float]]] = {
     "host.memory_available": ("memory_available_bytes", np.min),
     "host.page_cache": ("memory_cached_bytes", np.mean),
     "host.memory_dirty": ("memory_dirty_bytes", np.max),
 }
-"""As GROWN, of what is so much at a moment: which of its samples is told."""
+"""Gauges of the whole machine, with the function that summarizes their samples."""
 
 
 OWN_IN_DUET = "host.server_share"
 
 
 def keyed(key: str, part: str) -> str:
-    """The key of one statement, table, index or wait."""
+    """Return the key of one statement, table, index or wait."""
     return f"{key}:{part}"
 
 
 def of_samples(
     trial: Trial, series: Mapping[str, Series], *, is_duet: bool = False
 ) -> tuple[dict[str, float], list[str]]:
-    """Values by key over the trial's measured slices, and the names of the waits, the largest first.
+    """Return values by key over the trial's measured slices, and the names of the waits, the largest first.
 
-    In a duet both arms are driven all the time. So an arm's spans are one, which any samples resolve; but of
-    the machine's numbers the CPU time of the server's own processes alone is this arm's.
+    In a duet both arms are driven all the time, so an arm has one span, which is always resolved. Of the
+    machine's values, only the CPU time of the server's own processes belongs to this arm.
     """
     spans = own_spans(trial.measured)
     if is_duet and spans:

@@ -1,7 +1,7 @@
-"""Each statement over the measured part: calls, mean and standard deviation of its time, rows, blocks, WAL.
+"""Values of each statement over the measured part: calls, mean and SD of its time, rows, blocks, WAL.
 
-Statements are known by their text, for their ids differ between versions. Times are those of execution in
-ms, as pg_stat_statements has them; its standard deviation is that of all calls (divided by n, not n − 1).
+Statements are identified by their text, because their IDs differ between versions. Times are execution times
+in ms, as in pg_stat_statements. Its standard deviation is that of all calls (divided by n, not n − 1).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BLOCK_COLUMNS = ("hit", "read", "dirtied", "written")
 
 @dataclass(frozen=True)
 class Moments:
-    """Of n values: their mean, and the sum of the squared deviations from it."""
+    """Mean of n values, and the sum of the squared deviations from it."""
 
     n: float
     mean: float
@@ -25,17 +25,19 @@ class Moments:
 
     @classmethod
     def of(cls, n: float, mean: float, stddev: float) -> Moments:
-        """From the standard deviation of all n."""
+        """Return the moments for the standard deviation of all n values."""
         return cls(n, mean, stddev**2 * n)
 
     @property
     def stddev(self) -> float:
-        """Of all n; rounding can make a sum of squares seem to fall a little, but not below 0 here."""
+        """Standard deviation of all n values, at least 0 in spite of rounding."""
         return math.sqrt(max(0.0, self.squares) / self.n) if self.n else 0.0
 
     def __add__(self, other: Moments) -> Moments:
-        """Both together: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
-        sample variances", 1979.
+        """Return the moments of both sets together.
+
+        Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances",
+        1979.
         """
         n = self.n + other.n
         if not n:
@@ -45,7 +47,7 @@ class Moments:
         return Moments(n, mean, self.squares + other.squares + apart**2 * self.n * other.n / n)
 
     def __sub__(self, first: Moments) -> Moments:
-        """What came after the first ones: the same formula, solved for its second part."""
+        """Return the moments of the values after the first ones: the inverse of the same formula."""
         n = self.n - first.n
         if n <= 0:
             return Moments(0, 0.0, 0.0)
@@ -56,10 +58,10 @@ class Moments:
 
 @dataclass(frozen=True)
 class Statement:
-    """One text, over all users and ids that it has. ``sums`` are the counters' differences by column.
+    """One text, over all its users and IDs. ``sums`` are the counters' differences by column.
 
-    ``top_ms`` is the time of the calls that clients sent. Those inside of functions, which are counted with
-    ``pg_stat_statements.track = all``, are in the times of the statements that called the functions.
+    ``top_ms`` is the time of the calls that clients sent. Nested calls, which ``pg_stat_statements.track =
+    all`` counts, are included in the times of the calling statements.
     """
 
     text: str
@@ -69,16 +71,16 @@ class Statement:
 
     @property
     def calls(self) -> float:
-        """How often it was executed."""
+        """The number of calls."""
         return self.time_ms.n
 
     @property
     def total_ms(self) -> float:
-        """All calls together."""
+        """Total time of all calls."""
         return self.calls * self.time_ms.mean
 
     def values(self, of_all_ms: float) -> dict[str, float]:
-        """By the keys of ``quantities.OF_STATEMENTS``. ``of_all_ms``: the time of all that clients sent."""
+        """Return values by key of ``OF_STATEMENTS``. ``of_all_ms``: time of all client statements."""
         found = {
             "calls": self.calls,
             "mean_ms": self.time_ms.mean,
@@ -97,7 +99,7 @@ class Statement:
             key: self.sums[column] / self.calls for key, column in per_call.items() if column in self.sums
         }
         timed = {"read_ms_per_call": "shared_blk_read_time", "write_ms_per_call": "shared_blk_write_time"}
-        # No time at all is one that was not asked for (track_io_timing), or there was nothing to time.
+        # A time of 0 means that timing is disabled (track_io_timing) or nothing was timed.
         found |= {
             key: self.sums[column] / self.calls for key, column in timed.items() if self.sums.get(column)
         }
@@ -107,7 +109,7 @@ class Statement:
 
 
 def statements(rows: Iterable[Growth]) -> list[Statement]:
-    """Those that were executed between the readings, the one with the most time first."""
+    """Return the statements executed between the readings, the one with the most time first."""
     found: dict[str, Statement] = {}
     for row in rows:
         text = row.end.get("query")
@@ -129,6 +131,6 @@ def statements(rows: Iterable[Growth]) -> list[Statement]:
 
 
 def _moments(row: Mapping[str, float | int | str | None]) -> Moments:
-    """From calls, mean and standard deviation of a reading; nothing of a row that was not there."""
+    """Return the moments from calls, mean and standard deviation of a reading; empty for a missing row."""
     calls = number(row, "calls") or 0.0
     return Moments.of(calls, number(row, "mean_exec_time") or 0.0, number(row, "stddev_exec_time") or 0.0)

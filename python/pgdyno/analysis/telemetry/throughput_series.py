@@ -1,4 +1,4 @@
-"""Throughput over time: what every trial did, as the driver streamed it."""
+"""Throughput over time of each trial, from the driver's intervals."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pgdyno.results.records import Executed
 from pgdyno.study.schedule import Role
 
 POINTS_MAX = 360
-"""Of one trial: more than a picture can show, and enough for a slope."""
+"""Maximum number of points of one trial: more than a chart can show, and enough for a slope."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The rate of one interval, or in long windows of several, at its middle, since the trial's epoch."""
+    """Rate of one interval, or of several in long windows, at its middle since the trial's epoch."""
 
     at_s: float
     per_s: float
@@ -26,7 +26,7 @@ class Point:
 
 
 def throughput(executed: Executed) -> list[Point]:
-    """Transactions carried out (ok or rolled back by design) per second."""
+    """Return the transactions per second that ended as designed (ok or intentional rollback)."""
     lasting = executed.from_s < executed.to_s
     measured = executed.measured[lasting]
     from_s, to_s, n = (column[lasting] for column in executed[1:])
@@ -34,7 +34,7 @@ def throughput(executed: Executed) -> list[Point]:
         return []
     firsts = _firsts(measured, math.ceil(len(n) / POINTS_MAX))
     lasts = np.append(firsts[1:], len(n)) - 1
-    point = np.repeat(np.arange(len(firsts)), lasts - firsts + 1)  # to which each interval belongs
+    point = np.repeat(np.arange(len(firsts)), lasts - firsts + 1)  # of each interval
     at_s = (from_s[firsts] + to_s[lasts]) / 2
     per_s = np.bincount(point, n) / np.bincount(point, to_s - from_s)
     roles = [Role.MEASURE if one else Role.WARM_UP for one in measured[firsts].tolist()]
@@ -42,6 +42,6 @@ def throughput(executed: Executed) -> list[Point]:
 
 
 def _firsts(measured: npt.NDArray[np.bool_], together: int) -> npt.NDArray[np.int64]:
-    """Where points begin: with a slice of another role, and after so many intervals of the same."""
+    """Return the first interval of each point: at a change of role, and after a fixed number of intervals."""
     edges = [0, *(np.flatnonzero(np.diff(measured)) + 1).tolist(), len(measured)]
     return np.concatenate([np.arange(*ends, together) for ends in pairwise(edges)])

@@ -7,7 +7,7 @@
     effects_on(arms, trials, told_of(telemetry), telemetry, plan.confidence)
     levels(trials_of_an_arm, telemetry, plan.confidence)
 
-``quantities.py`` and ``quantities_of_parts.py`` say what there is.
+``quantities.py`` and ``object_quantities.py`` define the quantities.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ from pgdyno.study.probe_names import Absence
 from pgdyno.units import US_PER_S
 
 PROFILE = "profile"
-"""The probe."""
+"""Name of the probe."""
 
 
 Stack = tuple[str, ...]
-"""From the outermost function to the innermost."""
+"""Functions from the outermost to the innermost."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """``us_per_tx``: microseconds of the server's CPU time by stack, per transaction. ``samples`` in all."""
+    """CPU profile. ``us_per_tx``: the server's CPU time in µs per transaction, by stack."""
 
     us_per_tx: Mapping[Stack, float]
     samples: int
@@ -67,12 +67,12 @@ class Profile:
 
     @property
     def sampled_s(self) -> float:
-        """The CPU time that the samples stand for."""
+        """CPU time that the samples represent."""
         return self.samples / self.hz
 
     @property
     def own(self) -> dict[str, float]:
-        """By function, without what it called."""
+        """CPU time by function, without called functions."""
         found: dict[str, float] = {}
         for stack, us in self.us_per_tx.items():
             found[stack[-1]] = found.get(stack[-1], 0.0) + us
@@ -82,7 +82,7 @@ class Profile:
 def profile_of(
     rows: Sequence[Mapping[str, float | int | str | None]], transactions: float | None
 ) -> Profile | None:
-    """Of what ``probe.profile`` has written down; None where there is nothing, or no transaction."""
+    """Return the profile from the rows of ``probe.perf_profiler``; None without rows or transactions."""
     if not rows or not transactions:
         return None
     hz = int(rows[0].get("hz") or 0)
@@ -94,26 +94,25 @@ def profile_of(
 
 
 NAME_LENGTH_MAX = 60
-"""Of a statement in the name of a metric; its key has all of it."""
+"""Maximum length of a statement in the name of a metric. Its key has the whole text."""
 
 STATEMENTS_MAX = 20
-"""Compared statements, those with the most time: a verdict on the fiftieth says nothing about a workload."""
+"""Maximum number of compared statements, those with the most time: rare ones do not matter."""
 
 RELATIONS_MAX = 40
-"""Compared tables and indexes, the largest."""
+"""Maximum number of compared tables and indexes, the largest."""
 
 WAITS_MAX = 20
-"""Compared kinds of waiting, those with the largest share."""
+"""Maximum number of compared wait events, those with the largest share."""
 
 
 @dataclass(frozen=True)
 class Telemetry:
-    """Of one trial. ``values``: by key; of a statement, a table or an index with its name after a colon.
+    """Telemetry of one trial. ``values`` are by key; objects have their name after a colon.
 
-    ``statements``, ``relations`` and ``waits``: their names, the one with the most time or bytes first.
-    ``missing``: why a probe gave nothing, by its name. ``elapsed_s``: from the first reading to the last.
-    ``machine``: what its counters grew by in that time.
-    ``time``: what it tells of where transactions spend theirs.
+    ``statements``, ``relations`` and ``waits`` are names, the one with the most time or bytes first.
+    ``missing`` has the reasons by probe. ``elapsed_s`` is from the first reading to the last. ``machine`` has
+    the differences of the machine's counters in that time. ``time`` is the breakdown of a transaction's time.
     """
 
     values: Mapping[str, float]
@@ -128,12 +127,12 @@ class Telemetry:
 
     @property
     def reset(self) -> list[str]:
-        """The probes whose counters were reset in between."""
+        """Probes whose counters were reset during the measurement."""
         return [probe for probe, why in self.missing.items() if why.absence is Absence.RESET]
 
 
 def parted(key: str) -> tuple[str, str]:
-    """The inverse; of a whole trial's key the second is empty."""
+    """Split a key of ``keyed``. The second part is empty for a quantity of a whole trial."""
     of, _, part = key.partition(":")
     return of, part
 
@@ -145,7 +144,7 @@ def of_trial(
     *,
     is_duet: bool = False,
 ) -> Telemetry:
-    """Everything that its probes tell. ``series``: by probe."""
+    """Return the telemetry of a trial. ``series`` is by probe."""
     driven_s = sum(piece.drained_s - piece.opened_s for piece in trial.measured)
     w = window(readings, trial.transactions, driven_s)
     values = _values(OF_TRIALS, w)
@@ -177,7 +176,7 @@ def of_trial(
 
 
 def _machine(w: Window) -> dict[str, float]:
-    """Of its gauges it is a difference, too, which nobody asks for."""
+    """Return the differences of the machine's values. Those of gauges are not used."""
     rows = [row for gauges in (w.first, w.last) for row in gauges.get("host", ())[:1]]
     if len(rows) < 2:
         return {}
@@ -191,9 +190,9 @@ def _values(quantities: Iterable[Quantity], w: Window) -> dict[str, float]:
 
 
 def _relations(w: Window) -> dict[str, Window]:
-    """A window for each table and index, with its own rows alone; the largest first.
+    """Return a window for each table and index, with only its own rows; the largest first.
 
-    Named without its schema, but where two schemas have the same name.
+    The schema is added to the name only if two schemas have the same name.
     """
     listed = [row for row in w.last.get("relations", ()) if row.get("kind") != OTHERS]
     times = Counter(str(row.get("name")) for row in listed)
@@ -214,11 +213,11 @@ def _relations(w: Window) -> dict[str, Window]:
 
 T = TypeVar("T")
 Relation = tuple[object, ...]
-"""What tells a table or an index from others."""
+"""Identity of a table or an index."""
 
 
 def _by_relation(gauges: Gauges) -> dict[str, dict[Relation, list[Row]]]:
-    """The rows of the probes that have some of each."""
+    """Return the rows of the probes by relation."""
     return {
         probe: _grouped((identity(probe, row), row) for row in gauges.get(probe, ()))
         for probe in ("relations", "pgstattuple")
@@ -233,7 +232,7 @@ def _grouped(rows: Iterable[tuple[Relation, T]]) -> dict[Relation, list[T]]:
 
 
 def told_of(telemetry: Mapping[int, Telemetry]) -> list[Metric]:
-    """What some trial has a value of, in the order of the definitions; of parts those that come first."""
+    """Return metrics with a value in any trial, in the order of definition, for the first objects."""
     known = {key for of in filled(telemetry).values() for key in of}
     found = [_metric(q, q.key, q.name, telemetry) for q in OF_TRIALS if q.key in known]
     found += [_metric(q, q.key, q.name, telemetry) for q in OF_SAMPLES if q.key in known]
@@ -256,9 +255,9 @@ def levels(
     confidence: float,
     keys: Collection[str] | None = None,
 ) -> dict[str, Estimate]:
-    """An arm's own values by key, over its trials that have telemetry: what cannot be compared, too.
+    """Return an arm's levels by key, over its trials with telemetry, also of metrics that cannot be compared.
 
-    Of ``keys`` only, where they are given.
+    With ``keys``, only of these.
     """
     by_block: dict[str, dict[int, float]] = {}
     values = filled(telemetry)
@@ -271,13 +270,13 @@ def levels(
 
 
 def filled(telemetry: Mapping[int, Telemetry]) -> dict[int, Mapping[str, float]]:
-    """The values by trial; what nobody waited for in a trial, but in another one, has a share of 0 there."""
+    """Return the values by trial. Waits of other trials that a trial does not have get a share of 0."""
     seen = {keyed("wait.share", name): 0.0 for of in telemetry.values() for name in of.waits}
     return {trial: {**(seen if of.waits else {}), **of.values} for trial, of in telemetry.items()}
 
 
 def _first(telemetry: Mapping[int, Telemetry], of: Callable[[Telemetry], Sequence[str]], n: int) -> list[str]:
-    """The names that come first in the trials."""
+    """Return the names with the best position in any trial."""
     places: dict[str, int] = {}
     for trial in telemetry.values():
         for place, name in enumerate(of(trial)):
@@ -293,13 +292,13 @@ def _metric(quantity: Quantity | Told, key: str, name: str, telemetry: Mapping[i
     def value(trial: Trial, _slices: Sequence[Slice]) -> float | None:
         of = telemetry.get(trial.trial)
         found = None if of is None else of.values.get(key)
-        return found if found is not None and found > 0 else None  # only that has a logarithm
+        return found if found is not None and found > 0 else None  # logarithms need positive values
 
     return Metric(key, name, f"{name}, {quantity.unit}", quantity.unit, quantity.better, value)
 
 
 def level(key: str, by_block: Mapping[int, float], confidence: float) -> Estimate | None:
-    """An arm's own value of a key over its blocks."""
+    """Return an arm's level of a key over its blocks."""
     of = BY_KEY[parted(key)[0]]
     return level_of(by_block, of.unit, of.better, confidence)
 
@@ -307,7 +306,7 @@ def level(key: str, by_block: Mapping[int, float], confidence: float) -> Estimat
 def not_in_version(
     arms: Sequence[Arm], trials: Sequence[Trial], telemetry: Mapping[int, Telemetry]
 ) -> dict[int, dict[str, str]]:
-    """Arm → probe → reason, of the probes that the arm's version just does not have: a fact, not a caveat."""
+    """Return arm → probe → reason, for probes that the arm's version lacks: a fact, not a caveat."""
     found: dict[int, dict[str, str]] = {arm.arm: {} for arm in arms}
     for trial in trials:
         if trial.trial in telemetry:
@@ -321,9 +320,9 @@ def not_in_version(
 def telemetry_caveats(
     arms: Sequence[Arm], trials: Sequence[Trial], telemetry: Mapping[int, Telemetry]
 ) -> list[Caveat]:
-    """What could not be measured and why, each reason once for an arm; and statistics that were reset.
+    """Return caveats for missing values, each reason once per arm, and for reset statistics.
 
-    Not what ``not_in_version``, or the caveat of a server that arms share, tells.
+    Reasons of ``not_in_version``, and of the caveat of a shared server, are excluded.
     """
     found = []
     for arm in arms:
@@ -345,15 +344,15 @@ def telemetry_caveats(
 
 
 Levels = Mapping[str, str]
-"""factor → the name of its level."""
+"""factor → name of its level."""
 
 EVERYWHERE: Sequence[Metric] = (TPS, TPM, NOPM, CAPACITY, SERVER_CPU, DRIVER_CPU)
-"""Known of every workload that has them, whichever its verdict is about."""
+"""Metrics of every workload, regardless of the verdict's metric."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One value of one case: ``by_block`` is arm → block → value."""
+    """Values of one metric in one case: ``by_block`` is arm → block → value."""
 
     unit: str
     better: Better
@@ -362,7 +361,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class CaseValues:
-    """``arms`` are the levels of each, by its number; ``values`` by the metric's key."""
+    """Values of one case. ``arms`` are the levels of each arm; ``values`` are by key of the metric."""
 
     name: str
     levels: Levels
@@ -377,7 +376,7 @@ def case_values(
     metrics: Sequence[Metric] = (),
     telemetry: Mapping[int, Telemetry] | None = None,
 ) -> CaseValues:
-    """Of a case's ok trials. ``telemetry``: by trial id; ``metrics``: beside those known everywhere."""
+    """Return the values of a case's ok trials. ``telemetry`` is by trial ID; ``metrics`` are additional."""
     ok = [trial for trial in trials if trial.status is TrialStatus.OK]
     found: dict[str, dict[int, dict[int, float]]] = {}
     units: dict[str, tuple[str, Better]] = {}
@@ -389,8 +388,8 @@ def case_values(
     for trial in ok:
         of = (telemetry or {}).get(trial.trial)
         for key, value in of.values.items() if of else ():
-            told = BY_KEY[parted(key)[0]]
-            units[key] = (told.unit, told.better)
+            quantity = BY_KEY[parted(key)[0]]
+            units[key] = (quantity.unit, quantity.better)
             found.setdefault(key, {}).setdefault(trial.arm, {})[trial.block] = value
     return CaseValues(
         name=study.case,
