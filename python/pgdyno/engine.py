@@ -157,7 +157,7 @@ class Engine:
                 f"the engine did not end within {STOP_TIMEOUT_S:g} s after the stop command and was killed"
             )
         if last is None or last["event"] not in ("result", "failed"):
-            raise EngineError(f"the engine ended without a result (status {status}): {self._complaint()}")
+            raise EngineError(f"the engine ended without a result (status {status}): {self._last_message()}")
 
     def proceed(self) -> None:
         """Let the engine pass the barrier at which it waits."""
@@ -201,7 +201,7 @@ class Engine:
             # The engine has ended. events() reports its last message or its silence.
             pass
 
-    def _complaint(self) -> str:
+    def _last_message(self) -> str:
         end = self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(0, end - COMPLAINT_BYTES_MAX))
         lines = self._stderr.read().strip().splitlines()

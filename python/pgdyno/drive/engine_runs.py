@@ -37,7 +37,7 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """Whether the run completed all slices."""
+        """True if the run completed all slices."""
         return self.failure is None and self.result is not None and self.result["stopped"] == "done"
 
     def difference(self, target: int) -> float | None:

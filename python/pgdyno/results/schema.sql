@@ -1,42 +1,42 @@
--- Everything that one study measured: enough to recompute every number of its report, and nothing that can be
--- recomputed. One file per study, written as the study goes (WAL mode), whole after every transaction.
+-- All measurements of one study. Every number of its report can be computed from them; computed values are not stored.
+-- One file per study, written during the study (WAL mode), consistent after every transaction.
 --
--- Units: *_unix_s are seconds since 1970-01-01 UTC; other *_s are seconds (REAL). Instants of slices and intervals
--- count from the trial's epoch, which is the start of the driver's run (trial.epoch_unix_s); in the slices schedule
--- all trials of a block share one. JSON columns hold one JSON value as text. Passwords are masked before they get here.
+-- Units: *_unix_s are seconds since 1970-01-01 UTC; other *_s are seconds (REAL). Times of slices and intervals
+-- count from the trial's epoch, the start of the driver's run (trial.epoch_unix_s). In the slices schedule all
+-- trials of a block share one epoch. JSON columns contain one JSON value as text. Passwords are masked before storage.
 
 PRAGMA application_id = 0x7067646E;  -- "pgdn"
-PRAGMA user_version = 4;             -- the version of this schema; another one is refused, never guessed at
+PRAGMA user_version = 4;             -- version of this schema; files of other versions are refused
 
 -- One row.
 CREATE TABLE study (
     id                  INTEGER PRIMARY KEY CHECK (id = 1),
     title               TEXT NOT NULL,
     created_unix_s      REAL NOT NULL,
-    ended_unix_s        REAL,               -- null while it runs, and after a kill
+    ended_unix_s        REAL,               -- null during the study, and after a kill
     ended_because       TEXT CHECK (ended_because IN ('verdict', 'budget', 'blocks', 'interrupted', 'failed')),
     pgdyno_version      TEXT NOT NULL,
-    engine              TEXT NOT NULL,      -- JSON: what pgdyno-engine version says (docs/reference/engine-protocol.md)
-    command             TEXT NOT NULL,      -- the command line that repeats it
+    engine              TEXT NOT NULL,      -- JSON: output of pgdyno-engine version (docs/reference/engine-protocol.md)
+    command             TEXT NOT NULL,      -- command line that repeats the study
     host                TEXT NOT NULL,      -- JSON: machine facts, name → text or number; states: the machine before and after (docs/reference/doctor.md)
-    file                TEXT NOT NULL,      -- the study file as it was given; empty for a comparison without one
-    changes             TEXT NOT NULL,      -- JSON: list of {key, before, after, why}, of a note the last alone: what was fitted to this machine
-    published           TEXT NOT NULL       -- JSON: the tables of the source (docs/reference/study-file.md), with the levels that were run; null without
+    file                TEXT NOT NULL,      -- text of the study file; empty for a comparison without one
+    changes             TEXT NOT NULL,      -- JSON: values fitted to this machine, list of {key, before, after, why}; a note has only why
+    published           TEXT NOT NULL       -- JSON: tables of the source (docs/reference/study-file.md) with the levels that were run; else null
 ) STRICT;
 
--- One comparison of arms. A study file has one for each combination of the factors that are not compared. What is shown are
--- those where aa_of is null; the others, after them, hold the hidden A/A blocks, and their block numbers are those of the
--- blocks beside which they ran.
+-- One comparison of arms. A study file has one for each combination of the factors that are not compared. Reports show
+-- the cases with aa_of null. The others, after them, contain the hidden A/A blocks. Their block numbers are those of the
+-- blocks that they accompany.
 CREATE TABLE study_case (
     case_id             INTEGER PRIMARY KEY,    -- 0, 1, …
-    name                TEXT NOT NULL UNIQUE,   -- empty where there is just one
+    name                TEXT NOT NULL UNIQUE,   -- empty for a single case
     levels              TEXT NOT NULL,          -- JSON: factor → level
     plan                TEXT NOT NULL,          -- JSON: see Study in study/plan.py
-    arm_levels          TEXT NOT NULL,          -- JSON: list of {factor: level}, one for each arm, of the factors compared
-    why_no_aa           TEXT NOT NULL,          -- why the case has no A/A blocks; empty where it has
-    aa_of               INTEGER REFERENCES study_case,  -- of A/A blocks: the case of which they double an arm; its arms are that and its twin. Else null
-    aa_arm              INTEGER,                -- of A/A blocks: the arm of that case that they double. Else null
-    aa_before           TEXT NOT NULL           -- JSON: list of log ratios of A/A blocks of earlier studies under the same load
+    arm_levels          TEXT NOT NULL,          -- JSON: list of {factor: level} of the compared factors, one per arm
+    why_no_aa           TEXT NOT NULL,          -- reason for missing A/A blocks; empty if there are any
+    aa_of               INTEGER REFERENCES study_case,  -- for A/A blocks: the case of the duplicated arm; the arms are this one and its duplicate. Else null
+    aa_arm              INTEGER,                -- for A/A blocks: the duplicated arm of that case. Else null
+    aa_before           TEXT NOT NULL           -- JSON: list of log ratios of A/A blocks of earlier studies with the same load
 ) STRICT;
 
 -- One row per arm of a case; index 0 is the baseline.
@@ -45,7 +45,7 @@ CREATE TABLE arm (
     arm                 INTEGER NOT NULL,
     name                TEXT NOT NULL,
     spec                TEXT NOT NULL,      -- as the user wrote it
-    server              TEXT NOT NULL,      -- JSON: provider, version, how it was compiled, initdb options
+    server              TEXT NOT NULL,      -- JSON: provider, version, compiler options, initdb options
     settings_requested  TEXT NOT NULL,      -- JSON: name → value, as PostgreSQL writes them
     safety              TEXT NOT NULL,      -- JSON: list of {name, kept: yes, partly, no, unknown; text}
     workload            TEXT NOT NULL,      -- JSON: kind and parameters
@@ -57,7 +57,7 @@ CREATE TABLE arm (
 
 CREATE TABLE block (
     case_id             INTEGER NOT NULL REFERENCES study_case,
-    block               INTEGER NOT NULL,      -- 0, 1, …: its place in the plan of its case
+    block               INTEGER NOT NULL,      -- 0, 1, …: position in the plan of its case
     seed                INTEGER NOT NULL,
     arm_order           TEXT NOT NULL,         -- JSON: arm indices in the order of the slices or trials
     status              TEXT NOT NULL CHECK (status IN ('running', 'done', 'failed', 'interrupted')),
@@ -74,44 +74,44 @@ CREATE TABLE trial (
     arm                 INTEGER NOT NULL,
     attempt             INTEGER NOT NULL DEFAULT 1,
     status              TEXT NOT NULL CHECK (status IN ('running', 'ok', 'excluded', 'failed', 'interrupted')),
-    reason              TEXT NOT NULL DEFAULT '',  -- why it is not ok
-    log_error           TEXT NOT NULL DEFAULT '',  -- the first severe message of the server's log, where it explains the reason
+    reason              TEXT NOT NULL DEFAULT '',  -- reason if it is not ok
+    log_error           TEXT NOT NULL DEFAULT '',  -- first severe message of the server's log, if it explains the reason
     started_unix_s      REAL NOT NULL,
     ended_unix_s        REAL,
-    epoch_unix_s        REAL,                   -- the driver's epoch, from which slices and intervals count
-    restore_s           REAL,                   -- null where nothing was restored (dsn)
+    epoch_unix_s        REAL,                   -- epoch of the driver: origin of the times of slices and intervals
+    restore_s           REAL,                   -- null without a restore (dsn)
     start_s             REAL,                   -- server start until it accepts connections; null for dsn
     server_cpu_s        REAL,                   -- user + system of all the server's processes over the window; null for dsn
     transactions        INTEGER,                -- executed (not skipped) between the two readings of server_cpu_s
-    counters            TEXT NOT NULL DEFAULT '{}',  -- JSON: the workload's own counters, over everything since connection; name → number
-    driver_memory_bytes INTEGER,                -- the driver's peak
+    counters            TEXT NOT NULL DEFAULT '{}',  -- JSON: counters of the workload since connection, including warm-up; name → number
+    driver_memory_bytes INTEGER,                -- peak of the driver
     driver              TEXT NOT NULL DEFAULT '{}',  -- JSON: threads, round_trip_ns, wake_late_ns, warm_up, capacity (its search), …
     settings            TEXT NOT NULL DEFAULT '{}',  -- JSON: effective settings, name → value
-    tally               BLOB,                   -- zlib of JSON: the workload's own counters, for conformance
-    recovery_s          REAL,                   -- from a crash after the measured part until the server took connections; null where not tried
-    restart_s           REAL,                   -- of a clean stop and start; null where not tried
-    probe_cpu_s         REAL,                   -- the probes' own CPU over the window: their thread and their backends; null without probes
+    tally               BLOB,                   -- zlib of JSON: counters of the workload, for conformance checks
+    recovery_s          REAL,                   -- from a crash after the measured part until the server accepts connections; null if not measured
+    restart_s           REAL,                   -- clean stop and start; null if not measured
+    probe_cpu_s         REAL,                   -- CPU of the probes over the window: their thread and their backends; null without probes
     UNIQUE (case_id, block, arm, attempt),
     FOREIGN KEY (case_id, block) REFERENCES block,
     FOREIGN KEY (case_id, arm) REFERENCES arm
 ) STRICT;
 
--- A second or so of one arm. In the blocks schedule a trial has one warm-up and one measured slice.
+-- A short turn of one arm. In the blocks schedule a trial has one warm-up and one measured slice.
 CREATE TABLE slice (
     trial               INTEGER NOT NULL REFERENCES trial,
-    position            INTEGER NOT NULL,       -- in the driver's run, over all its arms
+    position            INTEGER NOT NULL,       -- in the driver's run, over all arms
     role                TEXT NOT NULL CHECK (role IN ('warm-up', 'measure')),
     opened_s            REAL NOT NULL,
-    counted_from_s      REAL NOT NULL,          -- what came before is not counted
-    closed_s            REAL NOT NULL,          -- no transaction starts after this, and none counts
+    counted_from_s      REAL NOT NULL,          -- earlier transactions are not counted
+    closed_s            REAL NOT NULL,          -- later transactions neither start nor count
     drained_s           REAL NOT NULL,          -- the last one in flight ended
     driver_cpu_user_s   REAL NOT NULL,          -- opened to drained
     driver_cpu_system_s REAL NOT NULL,
     PRIMARY KEY (trial, position)
 ) STRICT, WITHOUT ROWID;
 
--- Per slice and kind of transaction, of those that ended in its counted part. Every transaction is exactly one of ok, rolled_back (by
--- design), failed, skipped; retried counts attempts.
+-- Transactions that ended in the counted part of a slice, by kind. Every transaction is exactly one of ok, rolled_back
+-- (as designed), failed, skipped; retried counts attempts.
 CREATE TABLE slice_count (
     trial               INTEGER NOT NULL,
     position            INTEGER NOT NULL,
@@ -125,14 +125,14 @@ CREATE TABLE slice_count (
     FOREIGN KEY (trial, position) REFERENCES slice
 ) STRICT, WITHOUT ROWID;
 
--- What the driver streams inside a slice. Latency is of the ok ones of all kinds; null where there was none.
+-- Intervals that the driver streams during a slice. Latency is of the ok transactions of all kinds; null without any.
 CREATE TABLE interval (
     trial               INTEGER NOT NULL REFERENCES trial,
-    position            INTEGER NOT NULL,       -- the slice it belongs to
+    position            INTEGER NOT NULL,       -- of its slice
     role                TEXT NOT NULL CHECK (role IN ('warm-up', 'measure')),
     from_s              REAL NOT NULL,
     to_s                REAL NOT NULL,
-    executed            INTEGER NOT NULL,       -- ok and rolled_back of all kinds: a series is read without its kinds
+    executed            INTEGER NOT NULL,       -- ok and rolled_back of all kinds, so that a series is read without kinds
     latency_p50_ns      INTEGER,
     latency_p95_ns      INTEGER,
     latency_p99_ns      INTEGER,
@@ -163,21 +163,21 @@ CREATE TABLE failure (
     PRIMARY KEY (trial, kind, sqlstate)
 ) STRICT, WITHOUT ROWID;
 
--- HDR histograms of the ok transactions that were intended in the counted part of a slice, also of those that ended
+-- HDR histograms of the ok transactions with intended start in the counted part of a slice, including those that ended
 -- while it drained (docs/adr/0006): 3 significant digits, 1 ns to 60 s.
 -- latency = done − intended, service = done − sent, lag = sent − intended.
--- pairs is a zlib stream (RFC 1950) of (value in ns, how many) pairs in ascending order of value, each number an
--- unsigned 64-bit little-endian integer. A value stands for all that share its bucket and is within 0.1 % of them.
+-- pairs is a zlib stream (RFC 1950) of (value in ns, count) pairs in ascending order of value, each number an
+-- unsigned 64-bit little-endian integer. A value represents all values of its bucket within 0.1%.
 CREATE TABLE histogram (
     trial               INTEGER NOT NULL REFERENCES trial,
     kind                TEXT NOT NULL,
     measure             TEXT NOT NULL CHECK (measure IN ('latency', 'service', 'lag')),
-    n                   INTEGER NOT NULL,       -- the sum over pairs: a reader checks it
+    n                   INTEGER NOT NULL,       -- sum of the counts in pairs; readers check it
     pairs               BLOB NOT NULL,
     PRIMARY KEY (trial, kind, measure)
 ) STRICT, WITHOUT ROWID;
 
--- Did the workload do its work? One failed check excludes the trial from the estimate.
+-- Checks of the workload. One failed check excludes the trial from the estimate.
 CREATE TABLE check_result (
     trial               INTEGER NOT NULL REFERENCES trial,
     name                TEXT NOT NULL,
@@ -188,30 +188,30 @@ CREATE TABLE check_result (
     PRIMARY KEY (trial, name)
 ) STRICT, WITHOUT ROWID;
 
--- What a probe read at a moment: counters as the server or the host gives them, to be subtracted by who reads this.
+-- Raw counters that a probe read at one moment, from the server or the host. Readers compute the differences.
 CREATE TABLE reading (
     trial               INTEGER NOT NULL REFERENCES trial,
     probe               TEXT NOT NULL,
     moment              TEXT NOT NULL CHECK (moment IN ('begin', 'end', 'after')),  -- of the measured part; after a VACUUM
     at_s                REAL NOT NULL,          -- since the trial's epoch
     took_s              REAL NOT NULL,
-    reason              TEXT NOT NULL DEFAULT '',  -- why there are no rows
-    absence             TEXT CHECK (absence IN ('version', 'shared-server', 'reset', 'other')),  -- the code of the reason; null: other
-    found               BLOB,                   -- zlib of JSON: list of {column: number, text or null}; null where they cannot be had
+    reason              TEXT NOT NULL DEFAULT '',  -- reason for missing rows
+    absence             TEXT CHECK (absence IN ('version', 'shared-server', 'reset', 'other')),  -- code of the reason
+    found               BLOB,                   -- zlib of JSON: list of {column: number, text or null}; null if unavailable
     PRIMARY KEY (trial, probe, moment)
 ) STRICT, WITHOUT ROWID;
 
--- What was sampled each second (or at a coarser step in a long window), ten minutes or so in a row.
+-- Samples of each second (less often in a long window), about ten minutes per row.
 CREATE TABLE series (
     trial               INTEGER NOT NULL REFERENCES trial,
     probe               TEXT NOT NULL,
     from_s              REAL NOT NULL,          -- since the trial's epoch: the first sample's at_s
-    columns             TEXT NOT NULL,          -- JSON: list of names; the first are at_s and late_s
-    points              BLOB NOT NULL,          -- zlib of little-endian float64, a row of these columns after the other; NaN: not there
+    columns             TEXT NOT NULL,          -- JSON: list of names, first at_s and late_s
+    points              BLOB NOT NULL,          -- zlib of little-endian float64, row by row; NaN for missing values
     PRIMARY KEY (trial, probe, from_s)
 ) STRICT, WITHOUT ROWID;
 
--- Doubts of the closed list in caveats.py; trial is null for one about the whole case.
+-- Caveats, from the closed list in caveats.py; trial is null for a caveat about the whole case.
 CREATE TABLE caveat (
     caveat              INTEGER PRIMARY KEY,
     case_id             INTEGER NOT NULL REFERENCES study_case,
@@ -226,10 +226,11 @@ CREATE TABLE log (
     text                BLOB NOT NULL
 ) STRICT;
 
--- What the rows of each table have to be, changed in the same transaction as they are; and of sqlite_schema, the definitions themselves.
--- A row's digest is BLAKE2b, of 8 bytes, of its values in the order of the columns, each as "TYPE LENGTH BYTES": row_digest in checksums.py.
+-- Checksums of the rows of each table, updated in the same transaction, and of the definitions in sqlite_schema.
+-- The digest of a row is BLAKE2b with 8 bytes over its values in the order of the columns, each as "TYPE LENGTH BYTES"
+-- (row_digest in checksums.py).
 CREATE TABLE checksum (
-    name                TEXT PRIMARY KEY,       -- of the table
+    name                TEXT PRIMARY KEY,       -- name of the table
     rows                INTEGER NOT NULL,
-    digest              TEXT NOT NULL           -- hexadecimal: the sum of the digests of its rows, each a little-endian integer, modulo 2^64
+    digest              TEXT NOT NULL           -- hexadecimal: sum of the digests of its rows as little-endian integers, modulo 2^64
 ) STRICT, WITHOUT ROWID;
