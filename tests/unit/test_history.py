@@ -159,11 +159,11 @@ def test_an_empty_directory_is_an_error_and_a_file_a_wrong_request(nights: Path,
 def test_too_few_files_are_told_and_pass_no_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_nights(tmp_path / "few", 5, 5)
     assert run(["history", str(tmp_path / "few")]) == 0
-    said = "Too few files to tell whether anything changed: 6 at least."
+    said = "Too few files to detect changes: at least 6 are needed."
     shown = " ".join(plain(capsys.readouterr().out).split())
     assert said in shown and "None of the" not in shown
     assert run(["history", str(tmp_path / "few"), "--fail-if", "slower"]) == 1
-    assert "5 files: too few files to tell whether new orders per minute changed: 6 at least" in plain(
+    assert "5 files: too few files to detect changes of new orders per minute" in plain(
         capsys.readouterr().err
     )
     write_nights(tmp_path / "enough", 6, 6)
@@ -205,7 +205,7 @@ def test_another_fit_of_the_same_study_file_begins_a_series_and_says_why(
     assert histories[0]["apart"] is None  # type: ignore[index]
     run(["history", str(tmp_path)])
     shown = " ".join(plain(capsys.readouterr().out).split())
-    assert "2.sqlite is not of the series of 0.sqlite: " in shown
+    assert "2.sqlite starts a new series and does not continue that of 0.sqlite: " in shown
     told = histories[1]["apart"]["difference"]["what"]  # type: ignore[index]
     assert told.startswith(what) or (what == "window_s" and told.startswith("slices_per_arm"))
 

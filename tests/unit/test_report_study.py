@@ -157,6 +157,6 @@ def test_a_published_table_says_what_ours_averages_and_why_it_has_no_intervals()
     average = row("Total average", 3, cases=["a", "b"], parts=["x", "y", "z"], part="statement")
     note = beside_ours(OwnTable("t", ["users", "change"], [row("8", 3), average], []), 0.95).note
     assert "Total average: here over 2 cases and 3 statements." in note and "8: here" not in note
-    assert "Fewer than 5 blocks: no intervals." in note
+    assert "Fewer than 5 blocks: no CIs." in note
     note = beside_ours(OwnTable("t", ["users", "change"], [row("8", 5)], []), 0.95).note
     assert "over" not in note and "Fewer" not in note

@@ -111,8 +111,8 @@ def test_checkpoints_that_would_lie_on_each_other_are_one_tick_that_says_how_man
     hour = Scale(0, 3600, 0.0, 360.0)
     drawn = "".join(checkpoint_ticks([10.0, 300.0, 301.0, 319.0, 600.0], hour, "arm0"))
     assert drawn.count("<line ") == 3
-    assert "a checkpoint began by 10 s" in drawn and "a checkpoint began by 600 s" in drawn
-    assert "3 checkpoints began by 300 to 319 s" in drawn
+    assert "checkpoint started by 10 s" in drawn and "checkpoint started by 600 s" in drawn
+    assert "3 checkpoints started by 300 to 319 s" in drawn
     every_second = checkpoint_ticks(np.arange(3600.0).tolist(), hour, "arm0")
     assert len(every_second) <= 360 / TICKS_APART
     assert checkpoint_ticks([], hour, "arm0") == []

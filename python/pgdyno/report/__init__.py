@@ -1,1 +1,1 @@
-"""From findings to something to read: one model of what is said, and a renderer for each form."""
+"""Reports: one model of the text, tables and charts, and one renderer per output format."""

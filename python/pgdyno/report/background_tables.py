@@ -1,4 +1,4 @@
-"""The tables behind the results: what was done, on what, and what happened; for who wants to know."""
+"""Detailed tables: workload, transactions, failures, settings, servers, trials, machine."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.units import format_duration, format_size
 
 SETTINGS_ROWS_MAX = 60
-"""Settings in which arms differ; more than this says that the arms are different systems."""
+"""Maximum number of differing settings shown; the results file has all."""
 
 
 def transactions(findings: Findings) -> Table:
-    """Outcomes per kind and arm, of the measured slices."""
+    """Return the number of transactions by outcome, kind and arm, in the measured slices."""
     numeric = ("ok", "rolled back", "failed", "skipped", "retried", "share")
     rows = []
     for kind in findings.kinds:
@@ -38,14 +38,14 @@ def transactions(findings: Findings) -> Table:
         title="Transactions",
         columns=("kind", "arm", *numeric),
         rows=rows,
-        note="Of the trials that count. Rolled back are those that end so by design; retried: attempts.",
+        note="Valid trials only. Rolled back: rollbacks by design. Retried: number of attempts.",
         numeric=frozenset(numeric),
         long=True,
     )
 
 
 def workload(findings: Findings) -> Table:
-    """Its parameters."""
+    """Return the parameters of the workload."""
     facts = findings.study.plan.workload.model_dump(exclude={"scripts"})
     rows = [[name, value or "none"] for name, value in _flat(facts).items()]
     return Table("Workload", ("", "value"), rows, long=True)
@@ -55,12 +55,12 @@ EFFECTS = {
     "all": "account, teller, branch, history",
     "accounts": "account, history",
     "none": "nothing",
-    "unknown": "not known",
+    "unknown": "unknown",
 }
 
 
 def scripts(findings: Findings) -> Table:
-    """Of pgbench's workload. The texts are in the evidence."""
+    """Return the scripts of a pgbench workload. The results file has their text."""
     workload = findings.study.plan.workload
     every = workload.scripts if isinstance(workload, PgbenchParameters) else ()
     total = sum(script.weight for script in every)
@@ -69,17 +69,17 @@ def scripts(findings: Findings) -> Table:
             script.name,
             grouped(script.weight, 0),
             share_text(script.weight / total),
-            "pgbench's own" if script.text is None else "a text",
+            "built-in" if script.text is None else "custom",
             EFFECTS[script.effect],
         ]
         for script in every
     ]
-    columns = ("script", "weight", "share", "what it is", "what it changes")
+    columns = ("script", "weight", "share", "type", "tables changed")
     return Table("Scripts", columns, rows, numeric=frozenset({"weight", "share"}), long=True)
 
 
 def failures(findings: Findings) -> Table:
-    """Failed transactions of all trials, by arm, kind and SQLSTATE."""
+    """Return the failed transactions of all trials by arm, kind and SQLSTATE."""
     found: dict[tuple[str, str, str], tuple[int, str]] = {}
     names = {of.arm.arm: of.arm.name for of in findings.arms}
     for trial in findings.trials:
@@ -92,7 +92,11 @@ def failures(findings: Findings) -> Table:
         for (arm, kind, sqlstate), (n, sample) in found.items()
     ]
     return Table(
-        "Failures", ("arm", "kind", "SQLSTATE", "n", "a message"), rows, "Of all trials.", frozenset({"n"})
+        "Failures",
+        ("arm", "kind", "SQLSTATE", "n", "example"),
+        rows,
+        "All trials, including excluded ones.",
+        frozenset({"n"}),
     )
 
 
@@ -103,25 +107,25 @@ PLACES = frozenset(
         *("num_os_semaphores", "shared_memory_size", "shared_memory_size_in_huge_pages"),
     }
 )
-"""What ``SHOW`` gives but nobody set: where a server's files lie, its version, what follows from the rest."""
+"""Parameters that are not set by a user: file locations, version and values computed by the server."""
 
 
 def settings(findings: Findings) -> Table:
-    """The effective settings in which arms differ."""
+    """Return the effective settings that differ between arms."""
     rows = [row for row in _unequal_settings(findings) if ABSENT not in row]
     note = "Effective settings that are not equal in all arms."
     if len(rows) > SETTINGS_ROWS_MAX:
-        note += f" {len(rows) - SETTINGS_ROWS_MAX} more are in the evidence."
+        note += f" {len(rows) - SETTINGS_ROWS_MAX} more are in the results file."
     columns = ("setting", *(of.arm.name for of in findings.arms))
     return Table("Settings that differ", columns, rows[:SETTINGS_ROWS_MAX], note)
 
 
 def settings_of_some(findings: Findings) -> Table:
-    """Those that not every arm's version has."""
+    """Return the settings that some versions of the arms do not have."""
     rows = [row for row in _unequal_settings(findings) if ABSENT in row]
     columns = ("setting", *(of.arm.name for of in findings.arms))
-    note = f"{ABSENT}: this version does not have it."
-    return Table("Settings that not all versions have", columns, rows, note, long=True)
+    note = f"{ABSENT}: this version does not have the setting."
+    return Table("Settings of some versions only", columns, rows, note, long=True)
 
 
 def _unequal_settings(findings: Findings) -> list[list[str]]:
@@ -138,7 +142,7 @@ def _unequal_settings(findings: Findings) -> list[list[str]]:
 
 
 def servers(findings: Findings) -> Table:
-    """What is known of the servers, their data and their clients."""
+    """Return the properties of the servers, their data and their clients."""
     facts: list[dict[str, str]] = []
     for of in findings.arms:
         mine = _flat(of.arm.server)
@@ -147,7 +151,7 @@ def servers(findings: Findings) -> Table:
         mine["restore"] = format_duration(of.restore_s) if of.restore_s is not None else ABSENT
         mine["start"] = format_duration(of.start_s) if of.start_s is not None else ABSENT
         memory = of.driver_memory_bytes
-        mine["driver's memory, peak"] = format_size(memory) if memory is not None else ABSENT
+        mine["driver memory, peak"] = format_size(memory) if memory is not None else ABSENT
         facts.append(mine)
     names = list(dict.fromkeys(name for of_arm in facts for name in of_arm))
     rows = [[name, *(of_arm.get(name, ABSENT) for of_arm in facts)] for name in names]
@@ -155,7 +159,7 @@ def servers(findings: Findings) -> Table:
 
 
 def trials(findings: Findings) -> Table:
-    """Every trial, with its primary metric."""
+    """Return all trials with the primary metric."""
     primary, names = findings.primary, {of.arm.arm: of.arm.name for of in findings.arms}
     rows = []
     for trial in findings.trials:
@@ -176,7 +180,7 @@ def trials(findings: Findings) -> Table:
 
 
 def host(findings: Findings) -> Table:
-    """The machine, the driver, the plan's place in time."""
+    """Return the properties of the machine and the driver."""
     study = findings.study
     facts = _flat({name: fact for name, fact in study.host.items() if name != "states"})
     facts |= {f"engine {key}": value for key, value in _flat(study.engine).items()}
@@ -190,30 +194,30 @@ CELL_REPEATED_MAX = 40
 
 
 def machine(findings: Findings) -> Table:
-    """What the doctor found before the study and after it, in the words that it has for each check."""
+    """Return the checks of the doctor before and after the study."""
     states = findings.study.host.get("states", ())
-    told = [{one["about"]: one for one in state["checks"]} for state in states]
-    names = list(dict.fromkeys(name for of_state in told for name in of_state))
-    rows = [[name, *_said_once([_said(of_state.get(name)) for of_state in told])] for name in names]
+    found = [{one["about"]: one for one in state["checks"]} for state in states]
+    names = list(dict.fromkeys(name for of_state in found for name in of_state))
+    rows = [[name, *_without_repeats([_text_of(of_state.get(name)) for of_state in found])] for name in names]
     columns = ("check", *_distinct([str(state["when"]) for state in states]))
-    note = "What disturbs is among the caveats, with its remedy (pgdyno doctor)."
+    note = "Checks with a problem are caveats, with a remedy (pgdyno doctor)."
     return Table("State of the machine", columns, rows, note, long=True)
 
 
-def _said(one: Mapping[str, str] | None) -> str:
+def _text_of(one: Mapping[str, str] | None) -> str:
     if one is None:
         return ABSENT
     return one["text"] if one["found"] == "fine" else f"{one['found']}: {one['text']}"
 
 
-def _said_once(cells: list[str]) -> list[str]:
-    """A sentence that is there already is not repeated."""
+def _without_repeats(cells: list[str]) -> list[str]:
+    """Replace a long text that repeats the previous cell."""
     long = [i > 0 and cell == cells[i - 1] and len(cell) > CELL_REPEATED_MAX for i, cell in enumerate(cells)]
     return ["the same" if again else cell for cell, again in zip(cells, long, strict=True)]
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """A resumed study has some moments several times."""
+    """Number repeated names: a resumed study has several states "before" and "after"."""
     found = []
     for i, name in enumerate(names):
         several = names.count(name) > 1
@@ -222,7 +226,7 @@ def _distinct(names: list[str]) -> list[str]:
 
 
 def _flat(facts: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested facts as one level of texts; sizes in bytes made readable."""
+    """Flatten nested facts to one level of texts, with readable sizes."""
     found: dict[str, str] = {}
     for key, value in facts.items():
         name = prefix + str(key).replace("_", " ")

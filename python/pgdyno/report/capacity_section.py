@@ -1,4 +1,4 @@
-"""Capacity section: the highest rate that keeps the latency limit, with tables and charts."""
+"""Capacity section: the highest rate that meets the latency limit, with tables and charts."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from pgdyno.report.svg import Scale, circle, drawing, line, log_ticks, polyline,
 from pgdyno.study.plan import Study
 
 ARMS_MAX = 6
-"""In one picture; more are left to the tables."""
+"""Maximum number of arms in the chart; the tables have all."""
 
 
 def latency_chart(found: Capacity) -> list[Panel]:
-    """One picture of all arms; none where no latency is finite."""
+    """Return one chart of all arms, or none if no latency is finite."""
     arms = found.arms[:ARMS_MAX]
     known = [latency for kept in arms for _, latency in _points(kept)]
     rates = sorted({rate for kept in arms for rate in kept.rates})
@@ -40,7 +40,7 @@ def latency_chart(found: Capacity) -> list[Panel]:
         return []
     limit_ms = found.limit.latency_s * 1e3
     low, high = min([*known, limit_ms]) / 1.3, max([*known, limit_ms]) * 1.3
-    title = f"p{100 * found.limit.quantile:.6g} over the rate, with its limit"
+    title = f"p{100 * found.limit.quantile:.6g} by rate, with the limit"
     return [Panel(title, _picture(arms, rates, (low, high), limit_ms))]
 
 
@@ -67,13 +67,13 @@ def _picture(
     parts.append(text(LEFT + 4, y(limit_ms) - 4, "limit", class_="small"))
     parts.append(text(LEFT - 5, TOP - 10, "ms", class_="end small"))
     for number, kept in enumerate(arms):
-        colour, points = arm_class(number), _points(kept)
-        parts.append(polyline([(x(rate), y(ms)) for rate, ms in points], class_=f"curve {colour}"))
+        color, points = arm_class(number), _points(kept)
+        parts.append(polyline([(x(rate), y(ms)) for rate, ms in points], class_=f"curve {color}"))
         for rate, ms in points:
             title = f"{kept.name}, {grouped(rate, 0)} {UNIT}: {grouped(ms, decimals_of(ms, 3))} ms"
-            parts.append(circle(x(rate), y(ms), 3.2, title, class_=f"dot {colour}"))
+            parts.append(circle(x(rate), y(ms), 3.2, title, class_=f"dot {color}"))
     names = {kept.name: number for number, kept in enumerate(arms)}
-    return drawing(WIDTH, height(len(names)), "Latency over the rate", [*parts, *legend(names)], "curves")
+    return drawing(WIDTH, height(len(names)), "Latency by rate", [*parts, *legend(names)], "curves")
 
 
 LARGER = {
@@ -85,10 +85,10 @@ LARGER = {
 
 
 def capacity_section(found: Capacity, plan: Study) -> Section:
-    """All that is said of it."""
+    """Return the section: sentences, tables and chart."""
     made = [capacities(found, plan), latencies(found)]
     return Section(
-        title=f"Capacity: the highest rate with {limit_text(found)}",
+        title=f"Capacity: highest rate with {limit_text(found)}",
         sentences=[
             *(kept_sentence(kept, found) for kept in found.arms),
             *(change_sentence(change) for change in found.changes),
@@ -99,35 +99,35 @@ def capacity_section(found: Capacity, plan: Study) -> Section:
 
 
 def limit_text(found: Capacity) -> str:
-    """``p99 < 20 ms``."""
+    """Return the latency limit, for example ``p99 < 20 ms``."""
     percentile = f"p{100 * found.limit.quantile:.6g}"
     limit_ms = found.limit.latency_s * 1e3
     return f"{percentile} < {limit_ms:.6g}{NO_BREAK}ms"
 
 
 def kept_sentence(kept: Kept, found: Capacity) -> str:
-    """Up to which rate, or which rates are missing to tell."""
+    """Return a sentence with the capacity, or with the rates that the study lacks."""
     passes = len(kept.by_pass) + kept.above + kept.below
     if not passes:
-        return f"{kept.name}: no pass has enough transactions at every rate to tell."
+        return f"{kept.name}: capacity unknown, because no pass has enough transactions at every rate."
     parts = []
     if kept.above:
         highest = f"{grouped(kept.rates[-1], 0)}{NO_BREAK}{UNIT}"
         parts.append(
-            f"in {kept.above} of {counted_passes(passes)} it keeps {limit_text(found)} at {highest}, too, "
-            "the highest rate that was tried: higher ones would tell its capacity"
+            f"{kept.above} of {counted_passes(passes)} meet {limit_text(found)} at {highest}, "
+            "the highest rate of the study (add higher rates)"
         )
     if kept.below:
         lowest = f"{grouped(kept.rates[0], 0)}{NO_BREAK}{UNIT}"
         parts.append(
-            f"in {kept.below} of {counted_passes(passes)} it misses {limit_text(found)} at {lowest} already, "
-            "the lowest rate that was tried: lower ones would tell its capacity"
+            f"{kept.below} of {counted_passes(passes)} exceed {limit_text(found)} at {lowest}, "
+            "the lowest rate of the study (add lower rates)"
         )
     if parts or kept.capacity is None:
-        return f"{kept.name}: {'; '.join(parts)}."
+        return f"{kept.name}: capacity unknown: {'; '.join(parts)}."
     interval = _interval(kept.capacity)
     rate = _rate(kept.capacity)
-    return f"{kept.name} keeps {limit_text(found)} up to {rate}{NO_BREAK}{UNIT} ({interval})."
+    return f"{kept.name} meets {limit_text(found)} up to {rate}{NO_BREAK}{UNIT} ({interval})."
 
 
 def _rate(capacity: Estimate) -> str:
@@ -138,12 +138,12 @@ def _rate(capacity: Estimate) -> str:
 def _interval(estimate: Estimate, text: str | None = None) -> str:
     if estimate.low is None or estimate.n < BLOCKS_MIN:
         return f"no CI yet, {counted_passes(estimate.n)}"
-    said = f"{ci_text(estimate.confidence)} {text or estimate.interval_text}"
-    return f"{said}, {counted_passes(estimate.n)}"
+    interval = f"{ci_text(estimate.confidence)} {text or estimate.interval_text}"
+    return f"{interval}, {counted_passes(estimate.n)}"
 
 
 def change_sentence(change: Change) -> str:
-    """``18 vs. 17: capacity +4.2% (…): higher.``"""
+    """Return the change and its verdict, for example ``18 vs. 17: capacity +4.2% (…): higher.``"""
     verdict = {
         Verdict.SAME: f"equivalent (margin {given_percent(change.decision.margin)})",
     }.get(change.decision.verdict, LARGER[change.decision.verdict])
@@ -153,7 +153,7 @@ def change_sentence(change: Change) -> str:
 
 
 def capacities(found: Capacity, plan: Study) -> Table:
-    """A row an arm."""
+    """Return a row for each arm: capacity, change, verdict."""
     changes = {change.name: change for change in found.changes}
     numeric = (f"capacity, {UNIT}", "change, %", "passes")
     rows = []
@@ -178,9 +178,9 @@ def capacities(found: Capacity, plan: Study) -> Table:
         columns=("arm", *numeric[:2], "verdict", numeric[2]),
         rows=rows,
         note=(
-            "In each pass between the last rate that keeps the limit, going up, and the first that misses "
-            "it, by interpolation of the latency. What was never answered has missed it. The changes "
-            f"hold together (Holm): an interval without a confidence has {given_percent(plan.confidence)}."
+            "In each pass, the latency is interpolated between the highest rate that meets the limit and the "
+            "next rate, which exceeds it. Unanswered transactions exceed the limit. The CIs of the changes "
+            f"are corrected (Holm); a CI without a confidence level has {given_percent(plan.confidence)}."
         ),
         numeric=frozenset(numeric),
         dispensable=("passes",),
@@ -188,7 +188,7 @@ def capacities(found: Capacity, plan: Study) -> Table:
 
 
 def latencies(found: Capacity) -> Table:
-    """The limited quantile at each rate, an arm a row."""
+    """Return the percentile of the limit at each rate, one row per arm."""
     rates = sorted({rate for kept in found.arms for rate in kept.rates})
     columns = [f"{grouped(rate, 0)}{NO_BREAK}{UNIT}" for rate in rates]
     rows = [[kept.name, *(_latency(kept.latency_ms.get(rate)) for rate in rates)] for kept in found.arms]
@@ -198,8 +198,8 @@ def latencies(found: Capacity) -> Table:
         columns=("arm", *columns),
         rows=rows,
         note=(
-            "Geometric means over the passes, from the intended start. ∞: in some pass so many transactions "
-            "were never answered that the percentile is one of them."
+            "Geometric means over the passes; latency counts from the intended start. ∞: in at least one "
+            "pass, the percentile falls on an unanswered transaction."
         ),
         numeric=frozenset(columns),
     )

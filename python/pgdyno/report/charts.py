@@ -1,6 +1,6 @@
-"""The report's pictures: the effect block by block, latency over percentiles. Over time: timelines.py.
+"""Charts of a report: effect by block, latency by percentile. Charts over time are in timelines.py.
 
-Colours are classes (``arm0``, ``arm1``, …) that the page's style sheet defines, for a light and a dark page.
+Colors are CSS classes (``arm0``, ``arm1``, …), defined by the style sheet for light and dark mode.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ from pgdyno.report.svg import (
     text,
 )
 
-COLOURS = 6
-"""So many arms have a colour of their own; more begin again."""
+COLORS = 6
+"""Number of different colors; further arms reuse them."""
 
 DOTS_MAX = 40
-"""Points of one line that are drawn as dots, too; more would hide the line."""
+"""Maximum number of points of a line that are also drawn as dots; more would hide the line."""
 
 
 NAMES_MAX = 12
-"""So many blocks are each named at the axis; of more, every fifth."""
+"""Maximum number of blocks with a label each; beyond it, every fifth block has one."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A picture with its heading."""
+    """A chart with its heading."""
 
     title: str
     picture: Markup
 
 
 def arm_class(arm: int) -> str:
-    """The class that gives an arm its colour."""
-    return f"arm{arm % COLOURS}"
+    """Return the CSS class with the color of an arm."""
+    return f"arm{arm % COLORS}"
 
 
 def effects(findings: Findings) -> list[Panel]:
-    """One picture per comparison, all on one axis: the interval against the margin, every block's ratio."""
+    """Return one chart per comparison on a common axis: interval, margin, and the ratio of each block."""
     drawn = [comparison for comparison in findings.comparisons if comparison.primary]
     if not drawn:
         return []
@@ -80,7 +80,7 @@ def _percent_range(comparisons: Sequence[Comparison]) -> tuple[float, float]:
 
 
 def _interval(percent: Estimate) -> tuple[float, float] | None:
-    """What may be drawn of it: with few blocks, as in the words and tables, nothing."""
+    """Return the interval, or None if there are fewer blocks than BLOCKS_MIN, as in text and tables."""
     if percent.low is None or percent.high is None or percent.n < BLOCKS_MIN:
         return None
     return percent.low, percent.high
@@ -115,25 +115,25 @@ def _effect(comparison: Comparison, low: float, high: float) -> Markup:
             line(x(tick), top - 6, x(tick), bottom, class_="zero" if abs(tick) < 1e-9 else "grid"),
             text(x(tick), bottom + 17, signed(tick, 0 if tick == int(tick) else 1, "%"), class_="middle"),
         ]
-    percent, colour = effect.percent, arm_class(comparison.arm.arm)
+    percent, color = effect.percent, arm_class(comparison.arm.arm)
     y = top + 14
     if interval := _interval(percent):
-        parts.append(line(x(interval[0]), y, x(interval[1]), y, class_=f"interval {colour}"))
-        parts += [line(x(end), y - 7, x(end), y + 7, class_=f"cap {colour}") for end in interval]
-    parts.append(circle(x(percent.value), y, 6, f"{percent.signed_text}", class_=f"dot {colour}"))
+        parts.append(line(x(interval[0]), y, x(interval[1]), y, class_=f"interval {color}"))
+        parts += [line(x(end), y - 7, x(end), y + 7, class_=f"cap {color}") for end in interval]
+    parts.append(circle(x(percent.value), y, 6, f"{percent.signed_text}", class_=f"dot {color}"))
     parts.append(text(left - 10, y + 4, "estimate", class_="end strong"))
     for i, (block, d) in enumerate(blocks):
         y = first + step * i
         value = signed(percent_of(d), 2, "%")
-        parts.append(circle(x(percent_of(d)), y, 3.2, f"block {block + 1}: {value}", class_=f"dot {colour}"))
+        parts.append(circle(x(percent_of(d)), y, 3.2, f"block {block + 1}: {value}", class_=f"dot {color}"))
         if each or i == 0 or i == len(blocks) - 1 or (len(blocks) <= DOTS_MAX and (block + 1) % 5 == 0):
             parts.append(text(left - 10, y + 4, f"block {block + 1}", class_="end quiet"))
-    label = f"Effect of {comparison.arm.name}: {percent.signed_text}, interval {percent.signed_interval_text}"
+    label = f"Effect of {comparison.arm.name}: {percent.signed_text}, CI {percent.signed_interval_text}"
     return drawing(width, bottom + 26, label, parts, "effect")
 
 
 def latencies(findings: Findings) -> list[Panel]:
-    """One picture per kind: latency against the percentile, both axes logarithmic."""
+    """Return one chart per kind of transaction: latency by percentile, both axes logarithmic."""
     panels = []
     for kind in findings.kinds:
         curves = {of.arm.arm: curve_ms(of.latency[kind]) for of in findings.arms if kind in of.latency}

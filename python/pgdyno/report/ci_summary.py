@@ -1,5 +1,7 @@
-"""A short Markdown summary for a pipeline's page (GitHub's flavour): verdicts, gate, the gravest caveat, and
-the rest folded. Made to be appended to a file that other steps write to, too."""
+"""Short summary for a CI job page, in GitHub-flavored Markdown: gate, verdicts, the most severe caveat.
+
+Details are collapsed. The summary can be appended to a file that other steps also write to.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,14 @@ from pgdyno.report.result_tables import Table
 from pgdyno.report.study_report import StudyReport
 
 ROWS_MAX = 40
-"""A page of a pipeline is no place for more; the report has them all."""
+"""Maximum number of comparisons in the table; the report has all."""
 
 FOLDED_MAX = 3
-"""Tables of results."""
+"""Maximum number of collapsed tables of results."""
 
 
 def to_summary(study: StudyReport | HostsReport, gate: Gate | None, files: Sequence[str]) -> str:
-    """``files``: names of what lies beside, such as evidence and report. Ends with an empty line."""
+    """Return the summary, which ends with an empty line. ``files`` names related files."""
     return visible("\n".join(_lines(study, gate, files)) + "\n\n")
 
 
@@ -57,14 +59,14 @@ def _lines(study: StudyReport | HostsReport, gate: Gate | None, files: Sequence[
     for table in short[:FOLDED_MAX]:
         yield from _folded(table.title, [*grid(table), "", escaped(table.note)])
     if caveats:
-        said = [f"- {escaped(caveat.sentence)} {escaped(caveat.remedy)}" for caveat in caveats]
-        yield from _folded(counted(len(caveats), "caveat"), said)
+        items = [f"- {escaped(caveat.sentence)} {escaped(caveat.remedy)}" for caveat in caveats]
+        yield from _folded(counted(len(caveats), "caveat"), items)
     yield from _folded("How to repeat it", [f"    {line}" for line in study.command.splitlines()])
     yield escaped(only.percent_of if only else study.percent_of)
 
 
 def _verdicts(found: Sequence[Judged]) -> Table:
-    """A column that is the same in all rows is left out."""
+    """Return the table of verdicts; the column ``case`` is omitted if all its cells are empty."""
     rows = [
         [
             of.case,
@@ -96,7 +98,7 @@ def _most_severe(caveats: Sequence[ShownCaveat]) -> str:
 
 
 def _folded(title: str, lines: Sequence[str]) -> Iterator[str]:
-    """GitHub renders Markdown within a fold only after an empty line."""
+    """Yield a collapsed block. GitHub renders Markdown within it only after an empty line."""
     yield f"<details><summary>{escaped(title)}</summary>"
     yield ""
     yield from lines

@@ -18,7 +18,7 @@ from pgdyno.results.records import Trial, TrialStatus
 
 COLUMNS = ("case", "block", "arm", "attempt", "status", "metric", "unit", "better", "value")
 
-# A cell that begins so is a formula to a spreadsheet, and names come from outside.
+# A spreadsheet evaluates a cell with one of these prefixes as a formula. Names are untrusted.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -26,10 +26,11 @@ COLUMNS_OF_HOSTS = ("host", "file", *COLUMNS)
 
 
 def to_csv(study: StudyReport | HostsReport) -> str:
-    """With a header. Trials that do not count are there, with their status; blocks count from 0.
+    """Return the CSV document with a header. Blocks count from 0.
 
-    The one case of a comparison has no name. Of several hosts every row begins with its host and file. Of a
-    study file every row ends with the levels of its factors, a column each.
+    Excluded trials are included, with their status. The single case of a comparison has an empty name. With
+    several hosts, each row starts with host and file. With a study file, each row ends with one column per
+    factor.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -55,13 +56,13 @@ def _rows_of_study(study: StudyReport) -> Iterator[tuple[object, ...]]:
 
 
 def _factors(study: StudyReport) -> list[str]:
-    """Those that make the arms, then those that make the cases."""
+    """Return the factors that make the arms, then those that make the cases."""
     every = [of for report in study.cases.values() for of in _levels_by_arm(report.findings).values()]
     return list(dict.fromkeys(factor for levels in every for factor in levels))
 
 
 def _levels_by_arm(findings: Findings) -> dict[str, dict[str, str]]:
-    """Arm's name, as it stands in a row → level by factor."""
+    """Map the name of each arm, as written in a row, to its level by factor."""
     case, arms = findings.study.levels, findings.study.arm_levels
     return {
         _plain(of.arm.name): {factor: str(level) for factor, level in {**own, **case}.items()}
@@ -83,10 +84,11 @@ def _rows(findings: Findings) -> Iterator[tuple[object, ...]]:
             value = metric.value(trial, trial.measured)
             if value is not None:
                 yield (*place, metric.key, metric.unit, str(metric.better), repr(value))
-        told = findings.telemetry.by_trial.get(trial.trial)
-        for metric in findings.telemetry.metrics.values() if told else ():
-            if told and metric.key in told.values:
-                cells = (_plain(metric.key), metric.unit, str(metric.better), repr(told.values[metric.key]))
+        sampled = findings.telemetry.by_trial.get(trial.trial)
+        for metric in findings.telemetry.metrics.values() if sampled else ():
+            if sampled and metric.key in sampled.values:
+                value = sampled.values[metric.key]
+                cells = (_plain(metric.key), metric.unit, str(metric.better), repr(value))
                 yield (*place, *cells)
         for key, quantile_ms in latencies.get(trial.trial, []):
             yield (*place, key, "ms", str(Better.LESS), repr(quantile_ms))
@@ -95,7 +97,7 @@ def _rows(findings: Findings) -> Iterator[tuple[object, ...]]:
 
 
 def _dips(findings: Findings, trial: Trial) -> Iterator[tuple[str, str, float]]:
-    """All of the trial, then those of each cause that the arm's dips have, also where the trial has none."""
+    """Yield the values of all dips of a trial, then of each cause of the arm's dips, even if 0."""
     of = findings.dips.get(trial.arm)
     if of is None or trial.trial not in of.trials:
         return
@@ -111,7 +113,7 @@ def _dips(findings: Findings, trial: Trial) -> Iterator[tuple[str, str, float]]:
 
 
 def _why(findings: Findings, trial: Trial) -> Iterator[tuple[str, str, float]]:
-    """By how much its transactions took longer than the baseline's in that block, and the parts of this."""
+    """Yield the difference in time per transaction from the baseline in the same block, and its parts."""
     why = findings.why.get(trial.arm)
     if why is None or trial.status is not TrialStatus.OK:
         return

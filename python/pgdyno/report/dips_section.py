@@ -88,7 +88,7 @@ def label(dip: Dip) -> str:
 
 
 def as_object(of: ArmDips | None) -> dict[str, object] | None:
-    """For JSON."""
+    """Return the dips of an arm for JSON."""
     if of is None:
         return None
     return {

@@ -18,15 +18,15 @@ from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
 
 PANELS_MAX = 6
-"""More pairs of factors are left to the tables."""
+"""Maximum number of charts; the tables have all pairs of factors."""
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300.0, 210.0, 46.0, 12.0, 22.0, 176.0
 ASIDE = 5.0
-"""Pixels by which the marks of one level stand beside those of another."""
+"""Horizontal offset between the marks of two levels, in pixels."""
 
 
 def effects_over(effects: Effects) -> list[Panel]:
-    """Of each compared factor over each other one."""
+    """Return one chart for each compared factor and each other factor."""
     pairs = [pair for pair in effects.at if effects.design.factor(pair[0]).compared]
     drawn = [(pair, picture) for pair in pairs if (picture := _picture(effects, *pair)) is not None]
     return [
@@ -36,7 +36,7 @@ def effects_over(effects: Effects) -> list[Panel]:
 
 
 def _named(effects: Effects, factor: str) -> str:
-    """``18 against 17: change of transactions per second``."""
+    """Return a heading, for example ``18 vs. 17: change of transactions per second``."""
     first, *others = effects.design.factor(factor).levels
     return f"{', '.join(others)} vs. {first}: change of {effects.design.metric.name}"
 
@@ -85,7 +85,7 @@ def _range(contrasts: Sequence[Contrast]) -> tuple[float, float]:
 
 
 def _ends(contrast: Contrast) -> tuple[float, float] | None:
-    """Of the interval, where as many passes as in words and tables allow one."""
+    """Return the interval, or None if there are fewer passes than BLOCKS_MIN, as in text and tables."""
     assert contrast.combined is not None
     percent = contrast.combined.percent(Better.NEITHER)
     if percent.low is None or percent.high is None or percent.n < BLOCKS_MIN:
@@ -94,18 +94,18 @@ def _ends(contrast: Contrast) -> tuple[float, float] | None:
 
 
 def _line(points: Sequence[tuple[float, str, Contrast]], y: Scale, number: int) -> list[Markup]:
-    colour = arm_class(number)
+    color = arm_class(number)
     parts, way = [], []
     for place, level, contrast in points:
         assert contrast.combined is not None
         x = round(place, 1)
         percent = contrast.combined.percent(Better.NEITHER)
         if ends := _ends(contrast):
-            parts.append(line(x, y(ends[0]), x, y(ends[1]), class_=f"cap {colour}"))
+            parts.append(line(x, y(ends[0]), x, y(ends[1]), class_=f"cap {color}"))
         title = f"{contrast.change.level}, {level}: {percent.signed_text} ({percent.signed_interval_text})"
-        parts.append(circle(x, y(percent.value), 3.5, title, class_=f"dot {colour}"))
+        parts.append(circle(x, y(percent.value), 3.5, title, class_=f"dot {color}"))
         way.append((x, y(percent.value)))
-    return [polyline(way, class_=f"curve {colour}"), *parts]
+    return [polyline(way, class_=f"curve {color}"), *parts]
 
 
 HIGHER = {
@@ -114,7 +114,7 @@ HIGHER = {
     Verdict.SAME: "same",
     Verdict.UNDECIDED: "undecided",
 }
-"""Of a main effect. What is faster under one number of clients than under another nobody asks."""
+"""Verdict on a main effect. "Faster" would be misleading for factors such as the number of clients."""
 
 DEPENDS = {
     Verdict.FASTER: "depends",
@@ -124,14 +124,14 @@ DEPENDS = {
 }
 
 NOT_RUN = "not run"
-"""In place of a verdict: the combinations that it takes are not there."""
+"""Shown instead of a verdict if the required combinations were not run."""
 
 ROWS_MAX = 12
-"""Of a longer table the terminal shows so many, and the page folds it away."""
+"""Rows shown on a terminal; HTML collapses a longer table."""
 
 
 def factors_section(effects: Effects, plan: Study) -> Section:
-    """All that is said of them."""
+    """Return the section: a sentence for each factor, tables and charts."""
     made = [main_effects(effects, plan), interactions(effects, plan), where_it_depends(effects, plan)]
     return Section(
         title="Factors",
@@ -142,12 +142,12 @@ def factors_section(effects: Effects, plan: Study) -> Section:
 
 
 def sentence(effects: Effects, factor: str, plan: Study) -> str:
-    """What a factor changes on the average, and on what that depends."""
+    """Return the average change by a factor and the factors on which it depends."""
     contrasts = effects.of(factor)
     known = [contrast for contrast in contrasts if contrast.combined is not None]
     metric, first = effects.design.metric.name, contrasts[0].change.first
     if not known:
-        return f"{factor}: what it changes cannot be told, as no two of its levels have blocks alongside."
+        return f"{factor}: effect unknown, because no two levels have valid blocks in the same pass."
     others = [of.name for of in effects.design.factors if of.name != factor]
     parts = [
         f"{contrast.change.level} {f'instead of {first} changes {metric} by' if i == 0 else 'by'} "
@@ -155,17 +155,17 @@ def sentence(effects: Effects, factor: str, plan: Study) -> str:
         for i, contrast in enumerate(known)
     ]
     passes = max(contrast.combined.spread.n for contrast in known if contrast.combined)
-    average = f"on the average over {listed(others)}, {counted_passes(passes)}"
+    average = f"averaged over {listed(others)}, {counted_passes(passes)}"
     return f"{factor}: {listed(parts)}, {average}. {_dependence(effects, factor, others, plan)}"
 
 
 def counted_passes(n: int) -> str:
-    """``1 pass``, ``8 passes``."""
+    """Return a number of passes: ``1 pass``, ``8 passes``."""
     return f"{grouped(n, 0)} {'pass' if n == 1 else 'passes'}"
 
 
 def percent(contrast: Contrast, better: Better) -> Estimate | None:
-    """In percent; of an interaction, of the ratio after against the ratio before."""
+    """Return the change in percent; for an interaction, the change of the ratio."""
     return None if contrast.combined is None else contrast.combined.percent(better)
 
 
@@ -176,29 +176,29 @@ def _with_verdict(contrast: Contrast, plan: Study) -> str:
     if change.low is None or change.n < BLOCKS_MIN:
         return f"{text} (no CI yet)"
     verdict = contrast.verdict(plan.margin)
-    said = {Verdict.SAME: "; equivalent within the margin", Verdict.UNDECIDED: "; undecided"}.get(verdict, "")
-    return f"{text} ({ci_text(change.confidence)} {change.signed_interval_text}{said})"
+    note = {Verdict.SAME: "; equivalent within the margin", Verdict.UNDECIDED: "; undecided"}.get(verdict, "")
+    return f"{text} ({ci_text(change.confidence)} {change.signed_interval_text}{note})"
 
 
 def _dependence(effects: Effects, factor: str, others: Sequence[str], plan: Study) -> str:
-    """The average misleads where it depends on something: that is said first."""
+    """Return sentences on interactions; significant ones come first, because the average is misleading."""
     by_word: dict[str, list[str]] = {}
-    said = []
+    sentences = []
     for other in others:
         found = [c for c in effects.with_factor(factor) if c.by is not None and c.by.factor == other]
         word = dependence_of(found, plan.margin)
         by_word.setdefault(word, []).append(other)
         if word == "depends":
-            said.append(_misleading(found, plan))
+            sentences.append(_misleading(found, plan))
     if "same" in by_word:
-        said.append(f"It does not depend on {listed(by_word['same'])}, within the margin.")
+        sentences.append(f"No interaction with {_or(by_word['same'])}, within the margin.")
     if "undecided" in by_word:
-        said.append(f"Whether it depends on {_or(by_word['undecided'])} is undecided.")
+        sentences.append(f"Undecided: interaction with {_or(by_word['undecided'])}.")
     if NOT_RUN in by_word:
-        said.append(
-            f"Whether it depends on {_or(by_word[NOT_RUN])} cannot be told: too few combinations were run."
+        sentences.append(
+            f"Unknown: interaction with {_or(by_word[NOT_RUN])}, because too few combinations were run."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def _or(names: Sequence[str]) -> str:
@@ -206,7 +206,10 @@ def _or(names: Sequence[str]) -> str:
 
 
 def dependence_of(contrasts: Sequence[Contrast], margin: float) -> str:
-    """Of a factor on another, over all their levels: ``depends``, ``same``, ``undecided`` or ``not run``."""
+    """Classify the interaction of two factors over all levels.
+
+    Returns ``depends``, ``same``, ``undecided`` or ``not run``.
+    """
     known = [contrast for contrast in contrasts if contrast.combined is not None]
     words = {DEPENDS[contrast.verdict(margin)] for contrast in known}
     if not known:
@@ -217,42 +220,42 @@ def dependence_of(contrasts: Sequence[Contrast], margin: float) -> str:
 
 
 def _misleading(contrasts: Sequence[Contrast], plan: Study) -> str:
-    """By the largest difference of which that is sure."""
+    """Return a sentence with the largest significant interaction."""
     sure = [c for c in contrasts if DEPENDS[c.verdict(plan.margin)] == "depends"]
     largest = max(sure, key=lambda c: abs(c.combined.spread.mean) if c.combined else 0.0)
     by, change = largest.by, percent(largest, Better.NEITHER)
     assert by is not None and change is not None
     return (
-        f"That average misleads, as it depends on {by.factor}: with {by.factor} {by.level} the ratio of "
-        f"{largest.change.level} to {largest.change.first} is {_higher(change)} than with {by.first} "
-        f"({ci_text(change.confidence)} {change.signed_interval_text})."
+        f"The average is misleading, because the effect depends on {by.factor}: with {by.factor} {by.level}, "
+        f"the ratio of {largest.change.level} to {largest.change.first} is {_higher(change)} than with "
+        f"{by.first} ({ci_text(change.confidence)} {change.signed_interval_text})."
     )
 
 
 def _higher(change: Estimate) -> str:
-    """``7.8% higher``."""
+    """Return the size and direction of a change, for example ``7.8% higher``."""
     size = f"{grouped(abs(change.value), change.decimals)}%"
     return f"{size} {'higher' if change.value > 0 else 'lower'}"
 
 
 def change_name(change: Change) -> str:
-    """``clients 1 → 64``."""
+    """Return the name of a change, for example ``clients 1 → 64``."""
     return f"{change.factor} {change.first} → {change.level}"
 
 
 def main_effects(effects: Effects, plan: Study) -> Table:
-    """A row a level after the first of its factor."""
+    """Return a row for each level of each factor, compared with its first level."""
     rows = [
         [change_name(contrast.change), *_cells(contrast, HIGHER, effects, plan)] for contrast in effects.main
     ]
     metric = effects.design.metric
     return Table(
-        title=f"What each factor changes in {metric.name} ({metric.better.word} is better)",
+        title=f"Main effects: change of {metric.name} by factor ({metric.better.word} is better)",
         columns=("factor", *COLUMNS),
         rows=rows,
         note=(
-            "Averaged with equal weight over the combinations of the other factors that have both levels. "
-            + _hold_together(plan)
+            "Averages with equal weights over the combinations of the other factors that have both levels. "
+            + _corrected(plan)
             + _over_time(effects)
         ),
         numeric=NUMERIC,
@@ -263,19 +266,19 @@ def main_effects(effects: Effects, plan: Study) -> Table:
 
 
 def interactions(effects: Effects, plan: Study) -> Table:
-    """A row for each pair of changes."""
+    """Return a row for each pair of changes of two factors."""
     rows = []
     for contrast in effects.interactions:
         assert contrast.by is not None
         names = [change_name(contrast.change), change_name(contrast.by)]
         rows.append([*names, *_cells(contrast, DEPENDS, effects, plan)])
     return Table(
-        title="Whether it depends on the other factors",
+        title="Interactions of factors",
         columns=("factor", "by", *COLUMNS),
         rows=rows,
         note=(
-            "By how much the one ratio is larger after the other change than before it; 0 where neither "
-            "depends on the other. " + _hold_together(plan)
+            "Change of the ratio of the first factor by the second factor; 0 means no interaction. "
+            + _corrected(plan)
         ),
         numeric=NUMERIC,
         dispensable=("passes", "combinations"),
@@ -285,7 +288,7 @@ def interactions(effects: Effects, plan: Study) -> Table:
 
 
 def where_it_depends(effects: Effects, plan: Study) -> Table:
-    """The changes level by level, of compared factors whose effect depends on another."""
+    """Return the changes at each level, for compared factors with a significant interaction."""
     rows = []
     for (factor, other), found in effects.at.items():
         between = [c for c in effects.with_factor(factor) if c.by is not None and c.by.factor == other]
@@ -294,10 +297,10 @@ def where_it_depends(effects: Effects, plan: Study) -> Table:
                 cells = _cells(contrast, HIGHER, effects, plan)
                 rows.append([change_name(contrast.change), f"{other} {level}", *cells])
     return Table(
-        title="Level by level, where it depends",
+        title="Effects by level of the interacting factor",
         columns=("factor", "at", *COLUMNS),
         rows=rows,
-        note="The changes of one factor at all levels of another hold together (Holm).",
+        note="CIs are corrected over all levels of the interacting factor (Holm).",
         numeric=NUMERIC,
         dispensable=("passes", "combinations"),
     )
@@ -316,24 +319,28 @@ def _cells(contrast: Contrast, words: dict[Verdict, str], effects: Effects, plan
     return [text, words[contrast.verdict(plan.margin)], over, str(change.n)]
 
 
-def _hold_together(plan: Study) -> str:
+def _corrected(plan: Study) -> str:
     return (
-        "The changes of this table hold together (Holm): an interval without a confidence has "
+        "The CIs of this table are corrected (Holm); a CI without a confidence level has "
         f"{given_percent(plan.confidence)}."
     )
 
 
-_WITHIN = {Schedule.SLICES: "take turns within a block", Schedule.DUET: "run at the same time"}
+_WITHIN = {Schedule.SLICES: "in alternating slices", Schedule.DUET: "at the same time"}
 
 
 def _over_time(effects: Effects) -> str:
-    """What makes cases is compared between blocks, not within them."""
+    """Return a note on factors that make cases: their levels are compared between blocks."""
     cases = [factor.name for factor in effects.design.factors if not factor.compared]
     if not cases:
         return ""
     if effects.design.schedule is Schedule.SEQUENTIAL:
         return (
-            f" What {listed(cases)} changes holds the machine's drift, too: the cases ran one after another."
+            f" Effects of {listed(cases)} include drift of the machine, because the cases ran one after "
+            "another."
         )
-    within = _WITHIN.get(effects.design.schedule, "share a block")
-    return f" Levels of {listed(cases)} are compared between blocks of a pass, those of the others {within}."
+    within = _WITHIN.get(effects.design.schedule, "one after another")
+    return (
+        f" Levels of {listed(cases)} are compared between the blocks of a pass. Levels of the other factors "
+        f"are compared within a block, {within}."
+    )

@@ -13,7 +13,7 @@ from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.estimate import ci_text, counted, grouped
 from pgdyno.report.result_tables import change_text
 
-SAID = {
+VERDICT_TEXT = {
     Verdict.FASTER: "is faster than",
     Verdict.SLOWER: "is slower than",
     Verdict.SAME: "is equivalent to",
@@ -22,13 +22,13 @@ SAID = {
 
 
 def sentence(of: Judged) -> str:
-    """``clients 8: 18 is slower than 17 (new orders per minute −10.6%, 95% CI …)``."""
+    """Return a verdict: ``clients 8: 18 is slower than 17 (new orders per minute −10.6%, 95% CI …)``."""
     place = f"{of.case}: " if of.case else ""
-    return f"{place}{of.arm} {SAID[of.verdict]} {of.baseline} ({size(of)})"
+    return f"{place}{of.arm} {VERDICT_TEXT[of.verdict]} {of.baseline} ({size(of)})"
 
 
 def size(of: Judged) -> str:
-    """The change with its interval, where there is one."""
+    """Return the change with its interval, if it has one."""
     if of.percent is None:
         return "no valid block"
     if not of.has_interval:
@@ -42,7 +42,7 @@ REASONS_MAX = 10
 
 
 def outcome(of: Gate) -> str:
-    """Return whether the gate passed, and which conditions could not be evaluated."""
+    """Return the outcome of the gate, with the conditions that could not be evaluated."""
     asked = " or ".join(condition.text for condition in of.conditions)
     if of.passes:
         return f"Gate passed: no comparison meets {asked}."
@@ -58,14 +58,14 @@ SOME_BLOCKS = "some blocks have no value of this metric for one arm; leaving the
 
 
 def _unjudged(absent: Sequence[Unjudged]) -> str:
-    """``slower:p99 of 18 vs. 17 in clients 8: no block has a value``, and so on."""
+    """Return conditions by reason: ``slower:p99 of 18 vs. 17 in clients 8: no block has a value …``."""
     by_reason: dict[str, list[str]] = {}
     for one in absent[:REASONS_MAX]:
         named = f"{one.condition.text} of {_place(one.of)}" if one.of else one.condition.text
         by_reason.setdefault(_why(one), []).append(named)
-    told = "; ".join(f"{', '.join(named)}: {why}" for why, named in by_reason.items())
+    text = "; ".join(f"{', '.join(named)}: {why}" for why, named in by_reason.items())
     rest = len(absent) - REASONS_MAX
-    return f"{told}; and {grouped(rest, 0)} more" if rest > 0 else told
+    return f"{text}; and {grouped(rest, 0)} more" if rest > 0 else text
 
 
 def _why(of: Unjudged) -> str:
@@ -88,22 +88,22 @@ def reasons(of: Gate) -> list[str]:
         for one in of.under_floor
     ]
     rest = len(found) - REASONS_MAX
-    told = [*found[:REASONS_MAX], f"And {grouped(rest, 0)} more."] if rest > 0 else found
+    sentences = [*found[:REASONS_MAX], f"And {grouped(rest, 0)} more."] if rest > 0 else found
     if of.lost:
-        told.append(
+        sentences.append(
             f"{grouped(of.lost, 0)} of {counted(of.trials, 'trial')} failed or were excluded; "
             "the gate uses only the others."
         )
-    return told
+    return sentences
 
 
 def verdicts(findings: StudyFindings | HostsFindings) -> list[dict[str, Any]]:
-    """Of the primary metric, case by case."""
+    """Return the verdicts on the primary metric by case."""
     return [_judged(of) for of in judged(findings)]
 
 
 def as_object(of: Gate | None) -> dict[str, Any] | None:
-    """For JSON; None where no gate was asked for."""
+    """Return the gate for JSON, or None without a gate."""
     if of is None:
         return None
     return {

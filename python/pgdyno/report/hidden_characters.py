@@ -1,7 +1,7 @@
-"""Escape characters that a reader does not see, but a terminal, browser or editor obeys.
+"""Escape invisible characters that control a terminal, browser or editor.
 
-Names, scripts and error messages come from outside: an escape sequence could clear a terminal or forge a
-verdict, a bidirectional override could turn a sentence round.
+Names, scripts and error messages are untrusted. An escape sequence could clear a terminal or forge a verdict;
+a bidirectional override could reverse a sentence.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _HIDDEN = re.compile(
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but tab and newline, DEL, C1: escape sequences, CSI
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidirectional marks, overrides and isolates
     "\u200b\u2028\u2029\u2060-\u2065\ufeff"  # zero width, separators of lines and paragraphs
-    "\ud800-\udfff"  # surrogates: bytes of file names that are no UTF-8
+    "\ud800-\udfff"  # surrogates: bytes of file names that are not UTF-8
     "\U000e0000-\U000e007f"  # tags
     "]"
 )

@@ -1,4 +1,4 @@
-"""Report of a history: what changed when and by how much, as text, tables, JSON and HTML page."""
+"""Report of a history: the changes with date and size, as text, tables, JSON and an HTML page."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ VERSION = 1
 BARS = "▁▂▃▄▅▆▇█"
 
 BARS_MAX = 32
-"""Of a long history several files share a bar."""
+"""Maximum number of bars of a sparkline; in a longer history, several files share a bar."""
 
 DIFFERENCES_MAX = 8
-"""Named one by one in words; JSON has all."""
+"""Maximum number of differences named in a sentence; JSON has all."""
 
 TEXT_MAX = 60
-"""Of a fact that changed, such as the flags of a build."""
+"""Maximum length of a shown value, for example of the build flags."""
 
 NEWEST = 10
-"""Files in which a change is news, unless asked otherwise: an old one is known, and would stop a pipeline for
-ever."""
+"""Default number of newest files in which a change trips the gate. Older changes are known, and would fail a
+pipeline forever."""
 
 
 class News(StrEnum):
-    """What a pipeline may be stopped for."""
+    """Conditions of ``--fail-if``."""
 
     SLOWER = "slower"
     FASTER = "faster"
@@ -51,43 +51,43 @@ class News(StrEnum):
 
 @dataclass(frozen=True)
 class HistoryReport:
-    """``skipped`` is file → why it is not in any series."""
+    """All histories of a directory. ``skipped`` maps an unused file to the reason."""
 
     histories: Sequence[History]
     skipped: Mapping[str, str]
 
 
 def heading(history: History) -> str:
-    """Of which study, machine and files a table is."""
+    """Return title, machine and number of files of a history."""
     return f"{history.title}, on machine {history.machine}, {counted(len(history.files), 'file')}"
 
 
 def subject(series: Series) -> str:
-    """``clients 8: 18 vs. 17``, or ``clients 8: 18`` of an arm's own level."""
+    """Return the name of a series: ``clients 8: 18 vs. 17``, or ``clients 8: 18`` for the level of an arm."""
     key = series.key
     of = f"{key.arm} vs. {key.baseline}" if key.baseline else key.arm
     return f"{key.case}: {of}" if key.case else of
 
 
 def changed(series: Series, change: Change) -> str:
-    """A sentence: since which file, by how much, and what that rests on."""
+    """Return a sentence with the first file, the size and the basis of a change."""
     point, percent = series.points[change.at], change.percent
-    sure = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
+    interval = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
     files = f"{len(change.before)} files before, {len(change.after)} since"
     return (
         f"{subject(series)} became {change.verdict} with {point.file} ({day(point.created_unix_s)}): "
-        f"{series.key.name} {percent.signed_text} ({sure}; {files})."
+        f"{series.key.name} {percent.signed_text} ({interval}; {files})."
     )
 
 
 def what_else(change: Change) -> str:
-    """What the two files say of themselves that is not the same."""
+    """Return the other differences between the file and the previous one."""
     if not change.differences:
-        return "Nothing else that the two files tell of is different."
+        return "The files record no other difference."
     named = [_difference(of) for of in change.differences[:DIFFERENCES_MAX]]
     rest = len(change.differences) - len(named)
     more = f"; and {rest} more" if rest > 0 else ""
-    return f"Different from the file before: {'; '.join(named)}{more}."
+    return f"Other differences from the previous file: {'; '.join(named)}{more}."
 
 
 def _difference(of: Difference) -> str:
@@ -101,30 +101,32 @@ def _short(fact: str) -> str:
 
 
 def sentences(history: History) -> list[str]:
-    """Every change, the newest first; or that there is none. And why these files are no part of another
-    history of the same title.
+    """Return a sentence for each change, newest first, or one that nothing changed.
+
+    The last sentence explains why these files do not continue another history of the same title.
     """
     found = [
         (series.points[change.at].created_unix_s, f"{changed(series, change)} {what_else(change)}")
         for series in history.series
         for change in series.changes
     ]
-    told = [text for _, text in sorted(found, key=lambda one: -one[0])]
-    told = told or [_unchanged(history)]
-    return [*told, began(history.apart)] if history.apart else told
+    changes = [text for _, text in sorted(found, key=lambda one: -one[0])]
+    changes = changes or [_unchanged(history)]
+    return [*changes, began(history.apart)] if history.apart else changes
 
 
 def _unchanged(history: History) -> str:
     short = sum(series.is_too_short for series in history.series)
     if short == len(history.series):
-        return f"Too few files to tell whether anything changed: {POINTS_MIN} at least."
+        return f"Too few files to detect changes: at least {POINTS_MIN} are needed."
     none = f"None of the {len(history.series)} series changed"
-    return f"{none}; {short} have too few files to tell: {POINTS_MIN} at least." if short else f"{none}."
+    return f"{none}; {short} have too few files (at least {POINTS_MIN} are needed)." if short else f"{none}."
 
 
 def untold(report: HistoryReport, newest: int) -> list[str]:
-    """What has too few files to tell whether it changed: a sentence for each metric of each history that has
-    one of the ``newest`` files of all. Others are over.
+    """Return a sentence for each metric with too few files to detect changes.
+
+    Includes only histories with one of the ``newest`` files; others have ended.
     """
     ended = sorted(
         point.created_unix_s
@@ -139,19 +141,22 @@ def untold(report: HistoryReport, newest: int) -> list[str]:
         for name in dict.fromkeys(series.key.name for series in history.series):
             if all(series.is_too_short for series in history.series if series.key.name == name):
                 found.append(
-                    f"{heading(history)}: too few files to tell whether {name} changed: "
-                    f"{POINTS_MIN} at least."
+                    f"{heading(history)}: too few files to detect changes of {name}: "
+                    f"at least {POINTS_MIN} are needed."
                 )
     return found
 
 
 def began(apart: Apart) -> str:
-    """``night-08.sqlite is not of the series of night-01.sqlite: window_s (20 → 40).``"""
-    return f"{apart.file} is not of the series of {apart.before}: {_difference(apart.difference)}."
+    """Return why a file starts a new series, with the difference: ``window_s (20 → 40)``."""
+    return (
+        f"{apart.file} starts a new series and does not continue that of {apart.before}: "
+        f"{_difference(apart.difference)}."
+    )
 
 
 def overview(history: History) -> Table:
-    """A row a series."""
+    """Return the table of a history, one row per series."""
     rows = []
     several = len({series.key.metric for series in history.series}) > 1
     for series in history.series:
@@ -170,37 +175,37 @@ def overview(history: History) -> Table:
     level = given_percent(1 - history.confidence)
     return Table(
         title=heading(history) if several else f"{heading(history)}: {history.series[0].key.name}",
-        columns=("of", "files", "newest", "from old to new", "changes", "the last"),
+        columns=("series", "files", "newest", "oldest to newest", "changes", "last change"),
         rows=rows,
         note=(
-            "An arm against the baseline: by how much it differs from it, in which the machine's own drift "
-            "cancels; an arm alone: its own level. If nothing changed, the chance of any change here is "
-            f"{level} at most."
+            "Arm vs. baseline: paired change, in which drift of the machine cancels. Arm alone: its level. "
+            f"The probability of any false change in this table is at most {level}."
         ),
-        numeric=frozenset({"files", "newest", "from old to new", "changes", "the last"}),
+        numeric=frozenset({"files", "newest", "oldest to newest", "changes", "last change"}),
         dispensable=("files", "changes"),
     )
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """A bar a value, or of long ones a bar for several; all as high where they are all the same."""
+    """Return at most BARS_MAX bars, of medium height if all values are equal."""
     parts = np.array_split(np.asarray(values), min(len(values), BARS_MAX))
     means = np.array([float(part.mean()) for part in parts])
-    spread = float(np.ptp(means))
-    if spread == 0:
+    extent = float(np.ptp(means))
+    if extent == 0:
         return BARS[len(BARS) // 2] * len(means)
-    places = np.minimum(((means - means.min()) / spread * len(BARS)).astype(int), len(BARS) - 1)
+    places = np.minimum(((means - means.min()) / extent * len(BARS)).astype(int), len(BARS) - 1)
     return "".join(BARS[place] for place in places)
 
 
 def day(unix_s: float) -> str:
-    """Of a file, in UTC."""
+    """Return the date of a file in UTC."""
     return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d")
 
 
 def news(report: HistoryReport, asked: Sequence[News], newest: int) -> list[str]:
-    """The changes that one of the conditions holds of: the last one of a series, where it appeared in one of
-    its newest files.
+    """Return a sentence for each change that meets one of the conditions ``asked``.
+
+    Only the last change of a series counts, and only in its ``newest`` files.
     """
     found = []
     for history in report.histories:
@@ -219,7 +224,7 @@ def _is_asked(change: Change, asked: Sequence[News]) -> bool:
 def as_object(
     report: HistoryReport, tripped: Sequence[str] | None, unjudged: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """For JSON. ``tripped``: None without a gate; ``unjudged``: of what there are too few files."""
+    """Return the report for JSON. ``tripped`` is None without a gate; ``unjudged`` lacks files."""
     return {
         "pgdyno_history": VERSION,
         "skipped": [{"file": file, "why": why} for file, why in report.skipped.items()],
@@ -267,13 +272,13 @@ def _series(series: Series) -> dict[str, Any]:
 
 
 PANELS_MAX = 200
-"""Series that are drawn; the table has all."""
+"""Maximum number of charts; the table has all series."""
 
-LEVEL_COLOUR, EFFECT_COLOUR = arm_class(0), arm_class(1)
+LEVEL_COLOR, EFFECT_COLOR = arm_class(0), arm_class(1)
 
 
 def to_html(report: HistoryReport) -> str:
-    """A whole document, which asks nobody for anything. What comes from files is escaped."""
+    """Return a self-contained document. Text from files is escaped."""
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -297,7 +302,7 @@ def to_html(report: HistoryReport) -> str:
 
 
 def panels(history: History) -> list[Panel]:
-    """Those with a change first."""
+    """Return the charts; series with a change come first."""
     ordered = sorted(history.series, key=lambda series: not series.changes)
     return [
         Panel(f"{subject(series)}: {series.key.name}", _picture(series)) for series in ordered[:PANELS_MAX]
@@ -320,51 +325,51 @@ def _picture(series: Series) -> Markup:
     parts.append(text(width - right, bottom + 20, day(end), class_="quiet end"))
     unit = "%" if relative else points[-1].estimate.unit
     parts.append(text(left, 14, f"{unit}, {series.better} is better", class_="quiet"))
-    colour = EFFECT_COLOUR if relative else LEVEL_COLOUR
+    color = EFFECT_COLOR if relative else LEVEL_COLOR
     for change in series.changes:
-        at, said = x(points[change.at].created_unix_s), f"{change.verdict} {change.percent.signed_text}"
+        at, label = x(points[change.at].created_unix_s), f"{change.verdict} {change.percent.signed_text}"
         parts.append(line(at, top, at, bottom, class_="zero"))
-        parts.append(text(at, bottom + 36, said, class_="middle strong"))
+        parts.append(text(at, bottom + 36, label, class_="middle strong"))
     for point in points:
-        parts += _point(point, x, y, colour)
-    parts += _means(series, x, y, colour)
+        parts += _point(point, x, y, color)
+    parts += _means(series, x, y, color)
     label = f"{subject(series)}: {series.key.name}, {len(points)} files, {len(series.changes)} changes"
     return drawing(width, height, label, parts, "effect")
 
 
 def _range(points: Sequence[Point]) -> tuple[float, float]:
-    """Of values, and of intervals as far as they do not drown the values."""
+    """Return the range of the values, with the ends of intervals that lie near them."""
     values = [point.estimate.value for point in points]
-    spread = max(values) - min(values)
+    extent = max(values) - min(values)
     ends = [
         end
         for point in points
         for end in (point.estimate.low, point.estimate.high)
-        if end is not None and min(values) - spread <= end <= max(values) + spread
+        if end is not None and min(values) - extent <= end <= max(values) + extent
     ]
     values += ends
     room = 0.06 * (max(values) - min(values)) or 0.05 * abs(values[0]) or 1.0
     return min(values) - room, max(values) + room
 
 
-def _point(point: Point, x: Scale, y: Scale, colour: str) -> list[Markup]:
+def _point(point: Point, x: Scale, y: Scale, color: str) -> list[Markup]:
     of, at = point.estimate, x(point.created_unix_s)
-    told = of.signed_text if point.is_change else of.value_text
-    said = f"{point.file}, {day(point.created_unix_s)}: {told}, interval {of.interval_text}"
+    value = of.signed_text if point.is_change else of.value_text
+    title = f"{point.file}, {day(point.created_unix_s)}: {value}, CI {of.interval_text}"
     parts = []
     if of.low is not None and of.high is not None:
         low, high = (min(max(end, y.low), y.high) for end in (of.low, of.high))
-        parts.append(line(at, y(low), at, y(high), class_=f"tick faint {colour}"))
-    return [*parts, circle(at, y(of.value), 3.4, said, class_=f"dot {colour}")]
+        parts.append(line(at, y(low), at, y(high), class_=f"tick faint {color}"))
+    return [*parts, circle(at, y(of.value), 3.4, title, class_=f"dot {color}")]
 
 
-def _means(series: Series, x: Scale, y: Scale, colour: str) -> list[Markup]:
-    """Of each segment: as the mean of the values drawn, so that the line lies among its dots."""
+def _means(series: Series, x: Scale, y: Scale, color: str) -> list[Markup]:
+    """Return a line for each segment, at the mean of its dots."""
     edges = [0, *(change.at for change in series.changes), len(series.points)]
     parts = []
     for begin, end in pairwise(edges):
         of = series.points[begin:end]
         mean = sum(point.estimate.value for point in of) / len(of)
         first, last = x(of[0].created_unix_s), x(of[-1].created_unix_s)
-        parts.append(line(first, y(mean), last, y(mean), class_=f"rate {colour}"))
+        parts.append(line(first, y(mean), last, y(mean), class_=f"rate {color}"))
     return parts

@@ -91,33 +91,33 @@ def _headlines(findings: HostsFindings) -> list[Headline]:
 
 
 def _headline(over: OverHosts, findings: HostsFindings) -> Headline:
-    """Of one case."""
+    """Return the headline of one case."""
     margin = findings.first.first.study.plan.margin
     verdict, percent, hosts = over.verdict(margin), over.percent, over.pooled.hosts
     place = f"Over {len(hosts)} hosts" if len(hosts) > 1 else f"On {hosts[0].host} alone"
     match verdict:
         case Verdict.FASTER | Verdict.SLOWER:
             size = f"{grouped(abs(percent.value), max(0, percent.decimals))}%"
-            said = f"{over.arm} is {size} {verdict} than {over.baseline}"
+            claim = f"{over.arm} is {size} {verdict} than {over.baseline}"
             if over.better is Better.LESS:
                 direction = "lower" if percent.value < 0 else "higher"
-                said = f"{over.arm} is {verdict} than {over.baseline}: its {over.name} is {size} {direction}"
+                claim = f"{over.arm} is {verdict} than {over.baseline}: its {over.name} is {size} {direction}"
         case Verdict.SAME:
-            said = f"{over.arm} and {over.baseline} are equivalent: {_change(percent)}"
+            claim = f"{over.arm} and {over.baseline} are equivalent: {_change(percent)}"
         case _:
-            said = f"undecided, {over.arm} vs. {over.baseline} {_change(percent)}"
+            claim = f"undecided, {over.arm} vs. {over.baseline} {_change(percent)}"
     place = f"{place}, {over.case}" if over.case else place
     basis = f"{over.name}, {_basis(over)}; equivalence margin {given_percent(margin)}"
-    return Headline(verdict, f"{place}: {said}", basis, between(over.pooled))
+    return Headline(verdict, f"{place}: {claim}", basis, between(over.pooled))
 
 
 def _headline_over_cases(over: OverHosts, findings: HostsFindings) -> Headline:
     margin = findings.first.first.study.plan.margin
     same = [of for of in findings.primary if (of.baseline, of.arm) == (over.baseline, over.arm)]
     verdicts = [of.verdict(margin) for of in same]
-    said = listed([WORDS[one].format(n=verdicts.count(one)) for one in Verdict if one in verdicts])
+    counts = listed([WORDS[one].format(n=verdicts.count(one)) for one in Verdict if one in verdicts])
     hosts, cases = counted(len(over.pooled.hosts), "host"), counted(len(same), "case")
-    claim = f"{over.arm} vs. {over.baseline}, {hosts}, {cases}: {said}"
+    claim = f"{over.arm} vs. {over.baseline}, {hosts}, {cases}: {counts}"
     percent = over.percent
     basis = f"average over the cases common to all hosts {_change(percent)}: {over.name}, {_basis(over)}"
     return Headline(over.verdict(margin), claim, basis, between(over.pooled))
@@ -155,7 +155,7 @@ def between(pooled: Pooled) -> str:
 
 
 def _shown_caveats(findings: HostsFindings, studies: Mapping[str, StudyReport]) -> list[ShownCaveat]:
-    """Those about the hosts first, then those of the files: each once, with the files where it was raised."""
+    """Return each caveat once: those about the hosts first, then those of the files, with the files."""
     about: dict[Code, list[ShownCaveat]] = {}
     for caveat in findings.caveats:
         about.setdefault(caveat.code, []).append(ShownCaveat.of(caveat))

@@ -1,4 +1,4 @@
-"""Tables and forest plots over several hosts: estimates by host, pooled ones, metrics, machines."""
+"""Tables and forest plots over several hosts: estimates by host, pooled estimates, metrics, machines."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ from pgdyno.report.telemetry_tables import STATEMENTS_ON_TERMINAL
 from pgdyno.units import format_size
 
 FURTHER_LATENCIES = tuple(latency_key(ALL_KINDS, quantile) for quantile in ("p50", "p99"))
-"""Beside the metrics of a trial; the others stand in each host's own report."""
+"""Latencies in the table of further metrics; the report of each host has the others."""
 
 ROWS_AT_A_GLANCE = 36
-"""Of further metrics: of more, as a study of many cases has, the table is folded away."""
+"""Maximum number of rows of further metrics that HTML does not collapse."""
+
+_DESCRIPTIVE = "The CIs are descriptive and not corrected for the number of metrics."
 
 
 def estimates(findings: HostsFindings) -> Table:
-    """Of the primary metric: for each case and arm a row a host, then the pooled one."""
+    """Return the primary metric for each case and arm: a row per host, then the pooled one."""
     metric = findings.first.first.primary
     usual = findings.first.first.study.plan.confidence
     several = len(findings.cases) > 1
@@ -52,9 +54,9 @@ def estimates(findings: HostsFindings) -> Table:
         columns=(*(("case",) if several else ()), "arm", "host", *numeric),
         rows=rows,
         note=(
-            "The pooled interval rests on the number of hosts: more blocks say more about one host and "
-            f"nothing about the next. Two hosts have one of 12.7 standard errors on each side. {ABSENT}: "
-            "nothing on that host."
+            "The width of the pooled CI depends on the number of hosts; more blocks per host hardly narrow "
+            "it. With two hosts, it extends 12.7 standard errors to each side. "
+            f"{ABSENT}: no value on that host."
             + (" The average is over the cases that every host has." if findings.averages else "")
         ),
         numeric=frozenset(numeric),
@@ -63,7 +65,7 @@ def estimates(findings: HostsFindings) -> Table:
 
 
 def _own(over: OverHosts, host: str, usual: float) -> list[str]:
-    """Change with interval, blocks, weight in the pooled estimate."""
+    """Return the cells of one host: change with interval, blocks, weight in the pooled estimate."""
     for effect, weight in zip(over.pooled.hosts, over.pooled.weights, strict=True):
         if effect.host == host:
             change = effect.spread.percent(over.better)
@@ -72,7 +74,7 @@ def _own(over: OverHosts, host: str, usual: float) -> list[str]:
 
 
 def pooled_text(over: OverHosts, usual: float) -> str:
-    """Value and interval, however few hosts there are: it is as wide as they deserve."""
+    """Return the pooled value with its interval, which is shown even for two hosts."""
     percent = over.percent
     if len(over.pooled.hosts) < 2:
         return ABSENT
@@ -84,22 +86,23 @@ def pooled_text(over: OverHosts, usual: float) -> str:
 
 
 def value_text(percent: Estimate, unit: str) -> str:
-    """Of a pooled change: two digits even where the interval, being that of few hosts, deserves none. Else it
-    would be rounded away from what its hosts say.
+    """Return a pooled change with at least two digits.
+
+    The wide interval of few hosts would otherwise round it away from the values of the hosts.
     """
     two = min(1, decimals_of(percent.value, result_tables.DIGITS_WITHOUT_INTERVAL))
     return signed(percent.value, two if percent.low is None else max(two, percent.decimals), unit)
 
 
 def further_metrics(findings: HostsFindings) -> Table:
-    """What else changes: on each host, and pooled."""
+    """Return the changes of the other metrics, for each host and pooled."""
     first = findings.first.first
     keys = [*(metric.key for metric in first.metrics), *FURTHER_LATENCIES]
     chosen = [of for of in findings.effects if of.key in keys and of.key != first.primary.key]
     chosen.sort(key=lambda of: (findings.cases.index(of.case), keys.index(of.key)))
     note = (
-        "Each by itself, for reading: of many intervals some miss. Signs that differ around zero may be "
-        f"noise. {ABSENT}: nothing on that host, or too few transactions beyond that percentile."
+        f"{_DESCRIPTIVE} Different signs near zero may be noise. {ABSENT}: no value on that host, or too few "
+        "transactions beyond that percentile."
     )
     named = [(_name(of), of) for of in chosen]
     table = _by_host(findings, "Change in other metrics by host", "metric", named, note)
@@ -107,21 +110,19 @@ def further_metrics(findings: HostsFindings) -> Table:
 
 
 def telemetry(findings: HostsFindings) -> Table:
-    """What the probes tell of whole trials; of each table and wait it is in the JSON."""
-    known = {metric.key: metric for of in findings.studies.values() for metric in _told(of)}
+    """Return the changes of telemetry of whole trials; JSON also has those of each table and wait."""
+    known = {metric.key: metric for of in findings.studies.values() for metric in _metrics(of)}
     chosen = [
         (f"{over.name}, {known[over.key].unit}", over)
         for over in findings.effects
         if over.key in known and ":" not in over.key
     ]
-    table = _by_host(
-        findings, "Change in telemetry by host", "metric", chosen, "Each by itself, for reading."
-    )
+    table = _by_host(findings, "Change in telemetry by host", "metric", chosen, _DESCRIPTIVE)
     return replace(table, long=True)
 
 
 def statements(findings: HostsFindings) -> Table:
-    """The mean time of each statement, and their average."""
+    """Return the changes of the mean time of each statement, and their average."""
     chosen = [
         (over.key.partition(":")[2], over)
         for over in findings.effects
@@ -130,20 +131,20 @@ def statements(findings: HostsFindings) -> Table:
     chosen.sort(key=lambda of: findings.cases.index(of[1].case))
     averages = [("average", over) for over in findings.statements] if len(chosen) > 1 else []
     title = "Change in mean statement time by host (lower is better)"
-    note = "The average is the geometric mean of the ratios, of the statements that every host has."
+    note = "The average is the geometric mean of the ratios, over the statements common to all hosts."
     table = _by_host(findings, title, "statement", [*averages, *chosen], note if averages else "")
     each = len(findings.hosts) + 1
     return replace(table, long=True, rows_on_terminal=each * (len(averages) + STATEMENTS_ON_TERMINAL))
 
 
-def _told(of: StudyFindings) -> list[Metric]:
+def _metrics(of: StudyFindings) -> list[Metric]:
     return [metric for case in of.cases for metric in case.telemetry.metrics.values()]
 
 
 def _by_host(
     findings: HostsFindings, title: str, head: str, chosen: Sequence[tuple[str, OverHosts]], note: str
 ) -> Table:
-    """A row a host, then the pooled one; ``chosen`` with their names."""
+    """Return a table with a row per host, then the pooled one, for each of ``chosen`` (name, values)."""
     several, usual = len(findings.cases) > 1, findings.first.first.study.plan.confidence
     rows = []
     for name, over in chosen:
@@ -152,7 +153,7 @@ def _by_host(
             rows.append([*place, host.name, _own(over, host.name, usual)[0], ""])
             place = [""] * len(place)
         if len(over.pooled.hosts) > 1:
-            signs = "differ" if over.pooled.signs_differ else "alike"
+            signs = "differ" if over.pooled.signs_differ else "same"
             rows.append([*place, "pooled", pooled_text(over, usual), signs])
     return Table(
         title=title,
@@ -170,7 +171,7 @@ def _name(over: OverHosts) -> str:
 
 
 def machines(findings: HostsFindings) -> Table:
-    """What each host is; where there is one case, with how fast its baseline was."""
+    """Return the hardware of each host and, with a single case, the level of its baseline."""
     metric, alone = findings.first.first.primary, len(findings.cases) < 2
     numeric = ("cores", "memory", *((f"baseline, {metric.unit}",) if alone else ()))
     rows = [[*_machine(host), *([_baseline(host, metric.key)] if alone else [])] for host in findings.hosts]
@@ -202,7 +203,7 @@ def _baseline(host: Host, key: str) -> str:
 
 
 def fitted(findings: HostsFindings) -> Table:
-    """What was changed of the study file so that it fits each machine."""
+    """Return the changes that fit the study file to each machine."""
     found: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
     for file, one in findings.studies.items():
         for key, was, now, why in study_report.fitted(one).rows:
@@ -215,24 +216,26 @@ def fitted(findings: HostsFindings) -> Table:
         ]
         for key, of_file in found.items()
     ]
-    columns = ("what", "as published", *findings.studies, "why")
-    return Table("Fitted to each machine", columns, rows, "Everything else is as the study file has it.")
+    columns = ("setting", "as published", *findings.studies, "reason")
+    return Table(
+        "Settings fitted to each machine", columns, rows, "All other settings are those of the study file."
+    )
 
 
 PANELS_MAX = 24
-"""Cases and arms that are drawn; the table has all."""
+"""Maximum number of charts; the table has all cases and arms."""
 
-HOST_COLOUR, POOLED_COLOUR = arm_class(0), arm_class(1)
+HOST_COLOR, POOLED_COLOR = arm_class(0), arm_class(1)
 
 NAME_LENGTH_MAX = 18
 
 REACH_MAX = 4.0
-"""An interval that reaches further out than so many times the estimates is cut off, with an arrow: two hosts
-can have one of hundreds of per cent, in which nothing else would be seen."""
+"""An interval that extends beyond this multiple of the estimates is clipped, with an arrow. The interval of
+two hosts can be hundreds of percent wide and would hide everything else."""
 
 
 def forest(findings: HostsFindings) -> list[Panel]:
-    """One picture for each case and arm, of the primary metric."""
+    """Return one forest plot of the primary metric for each case and arm."""
     margin = findings.first.first.study.plan.margin
     chosen = [*findings.averages, *findings.primary][:PANELS_MAX]
     low, high = _range(chosen, margin)
@@ -247,18 +250,18 @@ def forest(findings: HostsFindings) -> list[Panel]:
 
 
 def _rows(over: OverHosts) -> list[tuple[str, Estimate, str]]:
-    """Name, estimate, colour. An own interval of few blocks is left out, as in the words and tables."""
+    """Return name, estimate and color of each row. Intervals of fewer blocks than BLOCKS_MIN are omitted."""
     rows = []
     for of in over.pooled.hosts:
         own = of.spread.percent(over.better)
         if own.n < BLOCKS_MIN:
             own = Estimate(own.value, own.unit, own.n, own.better)
-        rows.append((of.host, own, HOST_COLOUR))
-    return [*rows, ("pooled", over.percent, POOLED_COLOUR)]
+        rows.append((of.host, own, HOST_COLOR))
+    return [*rows, ("pooled", over.percent, POOLED_COLOR)]
 
 
 def _range(chosen: list[OverHosts], margin: float) -> tuple[float, float]:
-    """Of all estimates and hosts' own intervals; the pooled intervals only as far as they are drawn."""
+    """Return the range of all estimates and intervals; pooled intervals are clipped to REACH_MAX."""
     own = [-125 * margin, 125 * margin, 0.0]
     pooled: list[float] = []
     for over in chosen:
@@ -291,32 +294,33 @@ def _picture(over: OverHosts, margin: float, low: float, high: float) -> Markup:
             line(x(tick), top - 6, x(tick), bottom, class_="zero" if abs(tick) < 1e-9 else "grid"),
             text(x(tick), bottom + 17, signed(tick, 0 if tick == int(tick) else 1, "%"), class_="middle"),
         ]
-    for i, (name, estimate, colour) in enumerate(rows):
-        parts += _row(name, estimate, colour, top + step * (i + 0.5), left, x)
+    for i, (name, estimate, color) in enumerate(rows):
+        parts += _row(name, estimate, color, top + step * (i + 0.5), left, x)
     label = f"{over.arm} on {len(rows) - 1} hosts, pooled {over.percent.signed_text}"
     return drawing(width, bottom + 26, label, parts, "effect")
 
 
-def _row(name: str, estimate: Estimate, colour: str, y: float, left: float, x: Scale) -> list[Markup]:
+def _row(name: str, estimate: Estimate, color: str, y: float, left: float, x: Scale) -> list[Markup]:
     parts = []
     if estimate.low is not None and estimate.high is not None:
         ends = [min(max(end, x.low), x.high) for end in (estimate.low, estimate.high)]
-        parts.append(line(x(ends[0]), y, x(ends[1]), y, class_=f"interval {colour}"))
+        parts.append(line(x(ends[0]), y, x(ends[1]), y, class_=f"interval {color}"))
         for drawn, end, arrow in zip(ends, (estimate.low, estimate.high), "◂▸", strict=True):
             if drawn == end:
-                parts.append(line(x(end), y - 7, x(end), y + 7, class_=f"cap {colour}"))
+                parts.append(line(x(end), y - 7, x(end), y + 7, class_=f"cap {color}"))
             else:
                 parts.append(text(x(drawn), y + 5, arrow, class_="middle quiet"))
-    said = f"{name}: {estimate.signed_text}, interval {estimate.signed_interval_text}"
-    parts.append(circle(x(estimate.value), y, 5, said, class_=f"dot {colour}"))
+    title = f"{name}: {estimate.signed_text}, CI {estimate.signed_interval_text}"
+    parts.append(circle(x(estimate.value), y, 5, title, class_=f"dot {color}"))
     short = name if len(name) <= NAME_LENGTH_MAX else f"{name[: NAME_LENGTH_MAX - 1]}…"
     parts.append(text(left - 10, y + 4, short, class_="end strong" if name == "pooled" else "end"))
     return parts
 
 
 def pooled_beside(table: PooledTable, confidence: float, hosts: int) -> Table | None:
-    """As published, a column of what all hosts say together after each that they have changes of. None where
-    they have none.
+    """Return the published table with a column of pooled changes after each published column.
+
+    Returns None if no host has a change for any of its cells.
     """
     asked = [any(row[n].is_asked_for for row in table.rows) for n in range(len(table.columns))]
     if not any(cell.over for row in table.rows for cell in row):
@@ -336,9 +340,9 @@ def pooled_beside(table: PooledTable, confidence: float, hosts: int) -> Table | 
             cells += [as_printed(cell.published), *([_pooled(cell, confidence)] if is_asked else [])]
         rows.append(cells)
     note = (
-        f"Pooled over {hosts} hosts: (B − A) / A in percent of the baseline, with an interval that rests on "
-        "the number of hosts. Levels are those of a machine and are not pooled: they stand in each host's "
-        f"own table. {ABSENT}: not on two hosts, or the baseline itself."
+        f"Pooled over {hosts} hosts: (B − A) / A in percent of the baseline. The width of the CI depends on "
+        "the number of hosts. Levels depend on the machine and are not pooled: see the table of each host. "
+        f"{ABSENT}: fewer than two hosts, or the baseline itself."
     )
     return Table(f"{table.title}: {counted(hosts, 'host')}", columns, rows, note, frozenset(numeric))
 

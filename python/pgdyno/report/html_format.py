@@ -1,4 +1,4 @@
-"""The report as one HTML file: opens offline, asks nobody for anything, runs no script."""
+"""The report as one self-contained HTML file, without scripts and external resources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pgdyno.report.study_report import StudyReport
 
 
 def to_html(study: StudyReport | HostsReport) -> str:
-    """A whole document. Everything that comes from the evidence is escaped, by jinja2 and by svg.py."""
+    """Return the HTML document. All text from the results file is escaped, by jinja2 and by svg.py."""
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -46,7 +46,7 @@ def _first(study: StudyReport | HostsReport) -> Findings:
 
 
 def _pictures(report: Report) -> dict[str, Any]:
-    """Of one case."""
+    """Return the charts of one case."""
     findings = report.findings
     return {
         "arms": [(of.arm, charts.arm_class(of.arm.arm)) for of in findings.arms],

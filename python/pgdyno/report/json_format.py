@@ -1,48 +1,50 @@
-"""The report as JSON, for programs. ``pgdyno_report`` is the version of the shape, which only grows in it.
+"""The report as JSON. ``pgdyno_report`` is the version of the format; within a version, keys are only added.
 
 ::
 
     pgdyno_report   1 title, command, created_unix_s, ended_because (null while it runs), pgdyno_version
-    percent_of      of what the percentages are, in words
-    verdict         with two arms the verdict of the one comparison, else null
-    plan, host      as in the evidence
+    percent_of      definition of the percentages, as text
+    verdict         with two arms the verdict of the comparison, else null
+    plan, host      as in the results file
     arms            [{name, spec, clients, server, settings_requested, safety, trials: {status: n}, levels:
                     {metric: estimate}, latency_ms: {kind: {n, p50 … max}}, counts: {kind: counts},
-                    driver_memory_bytes}], the baseline first
+                    driver_memory_bytes}], baseline first
     comparisons     [{arm, baseline, verdict, sentence, margin, primary, effects: {metric or latency key:
                     effect}, telemetry: {key of docs/reference/metrics.md: effect}, statements_average, why,
                     blocks, blocks_dropped, blocks_needed, detectable_percent}]
     caveats         [{code, sentence, remedy}]
-    method, derived the texts
-    probes          {cpu_share, us_per_transaction}: what they cost, or null
+    method, derived texts
+    probes          {cpu_share, us_per_transaction}: their overhead, or null
     anomalies       {trials: [{trial, block, arm, value, named, own: {off_percent, score, limit}, ratio,
-                    causes}], the most anomalous first, without}
+                    causes}], most anomalous first, without}
     profiles        [{arm, baseline, blocks, samples, hz, functions}]
 
-``why`` is null or ``{sentences, whole_is, unit, by_resource, by_statement, looks, …}``; the two are null or
-``{whole, parts: {key: {a, b, difference, low, high, confidence, n, p_value, significant, by_block}}}``.
+``why`` is null or ``{sentences, whole_is, unit, by_resource, by_statement, looks, …}``. ``by_resource`` and
+``by_statement`` are null or ``{whole, parts: {key: {a, b, difference, low, high, confidence, n, p_value,
+significant, by_block}}}``.
 
 A study of several cases has ``over_cases`` ([{arm, baseline, sentence, verdicts: {verdict: n}, primary,
-average}], average an estimate over the passes), ``changes`` (what was fitted to this machine), ``caveats``
-and ``cases``: a document like the above for each, with its ``case`` (name) and ``levels``. Where several
-factors vary there is ``factors`` (``json_sections.py``).
+average}], average an estimate over the passes), ``changes`` (settings fitted to this machine), ``caveats``
+and ``cases``: for each case a document as above, with its ``case`` (name) and ``levels``. If several factors
+vary, it has ``factors`` (``json_sections.py``).
 
-Of several hosts there are ``sentences``, ``primary``, ``over_hosts`` ([{case, arm, baseline, metric, name,
-verdict (of the primary metric, else null), pooled, tau, i2, p_value, signs_differ, hosts: [{host, own,
-weight}], absent}]), ``caveats`` and ``hosts`` ([{host, facts, files}], ``files`` being file → a document like
-one of the above). ``pooled`` and ``own`` are estimates, the n of ``pooled`` is the number of hosts; tau is a
-natural log; case is empty where there is one, and "average" where it is all of them.
+A report over several hosts has ``sentences``, ``primary``, ``over_hosts`` ([{case, arm, baseline, metric,
+name, verdict (of the primary metric, else null), pooled, tau, i2, p_value, signs_differ, hosts: [{host, own,
+weight}], absent}]), ``caveats`` and ``hosts`` ([{host, facts, files}]; ``files`` maps a file to a document as
+above). ``pooled`` and ``own`` are estimates; the n of ``pooled`` is the number of hosts. ``tau`` is on the
+natural log scale. ``case`` is empty with a single case, and "average" for the average over cases.
 
-Every document has ``verdicts``, of the primary metric [{case, arm, baseline, metric, verdict, percent (an
-estimate or null), p_value}], and ``gate``: null, or {conditions, holds, confidence, family, tripped,
-held_back, absent (conditions), unjudged, trials_lost}; ``tripped`` and ``held_back`` are lists like
-``verdicts``, with condition and sentence, ``unjudged`` with condition.
+Every document has ``verdicts`` on the primary metric ([{case, arm, baseline, metric, verdict, percent (an
+estimate or null), p_value}]) and ``gate``: null, or {conditions, holds, confidence, family, tripped,
+held_back, absent (conditions), unjudged, trials_lost}. ``tripped`` and ``held_back`` are lists like
+``verdicts``, with condition and sentence; ``unjudged`` has the condition.
 
-An estimate is ``{value, low, high, confidence, unit, n, better}``; low and high are null where n allows no
-interval. One of fewer than 5 blocks is Student's, which leans on their being normal: no other form shows
-it, and no verdict comes of it. An effect is an estimate in percent of the baseline, with ``log_ratios``
-(block → natural log), ``p_value``, ``interval`` ("student", or "anytime": valid at any stopping time) and
-``bootstrap`` (null or [low, high]). Blocks count from 0, as in the evidence. What is not known is null.
+An estimate is ``{value, low, high, confidence, unit, n, better}``; low and high are null if n is too small
+for an interval. With fewer than 5 blocks, the interval is Student's t and relies on normality: the other
+formats omit it, and it decides no verdict. An effect is an estimate in percent of the baseline, with
+``log_ratios`` (block → natural log), ``p_value``, ``interval`` ("student", or "anytime": valid at any
+stopping time) and ``bootstrap`` (null or [low, high]). Blocks count from 0, as in the results file. Unknown
+values are null.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ VERSION = 1
 
 
 def to_json(study: StudyReport | HostsReport, gate: Gate | None = None) -> str:
-    """One document, indented, without NaN."""
+    """Return the JSON document, indented and without NaN."""
     whole = _of_hosts(study) if isinstance(study, HostsReport) else _of_study(study)
     whole |= {"verdicts": verdicts(study.findings), "gate": gate_as_object(gate)}
     return visible_json(json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False))
@@ -87,7 +89,7 @@ def _of_study(study: StudyReport) -> dict[str, Any]:
 
 
 def _of_hosts(study: HostsReport) -> dict[str, Any]:
-    """What all say together, and each file's own document."""
+    """Return the pooled results, and the document of each file."""
     findings = study.findings
     first = findings.first.first
     return {
@@ -137,7 +139,7 @@ def _over_hosts(over: OverHosts, margin: float | None) -> dict[str, Any]:
 
 
 def _of_cases(study: StudyReport) -> dict[str, Any]:
-    """What holds over the cases, and each as the document of a comparison."""
+    """Return the results over cases, and the document of each case."""
     first = study.findings.first
     return {
         "pgdyno_report": VERSION,
@@ -162,7 +164,7 @@ def _of_cases(study: StudyReport) -> dict[str, Any]:
 
 
 def as_object(report: Report) -> dict[str, Any]:
-    """The document as Python values."""
+    """Return the document of one case as Python values."""
     findings, study = report.findings, report.findings.study
     reasons = {one.why.arm.arm: one for one in report.why}
     comparisons = [
@@ -223,7 +225,7 @@ def _plan(study: StudyRecord) -> dict[str, Any]:
 
 
 def _probes(findings: Findings) -> dict[str, Any] | None:
-    """What they cost."""
+    """Return the overhead of the probes."""
     cost = findings.telemetry.cost
     if cost is None:
         return None
@@ -235,7 +237,7 @@ def _probes(findings: Findings) -> dict[str, Any] | None:
 
 
 def _arm(of: ArmFindings, findings: Findings) -> dict[str, Any]:
-    told, arm = findings.telemetry, of.arm.arm
+    telemetry, arm = findings.telemetry, of.arm.arm
     return {
         "name": of.arm.name,
         "spec": of.arm.spec,
@@ -250,9 +252,9 @@ def _arm(of: ArmFindings, findings: Findings) -> dict[str, Any]:
         },
         "counts": {kind: asdict(counts) for kind, counts in of.counts.items()},
         "driver_memory_bytes": of.driver_memory_bytes,
-        "telemetry": {key: _estimate(level) for key, level in told.levels[arm].items()},
+        "telemetry": {key: _estimate(level) for key, level in telemetry.levels[arm].items()},
         "dips": dips_section.as_object(findings.dips.get(arm)),
-        "not_in_version": dict(told.missing.get(arm, {})),
+        "not_in_version": dict(telemetry.missing.get(arm, {})),
         "steadiness": steady_state_section.as_objects(findings.steadiness, arm),
         "per_hour": {
             drift.key: {**(_estimate(drift.estimate) or {}), "percent_of_mean": _estimate(drift.percent)}
@@ -264,8 +266,8 @@ def _arm(of: ArmFindings, findings: Findings) -> dict[str, Any]:
 def _comparison(
     comparison: Comparison, headline: Headline, findings: Findings, why: WhyReport | None
 ) -> dict[str, Any]:
-    decision, arm, told = comparison.decision, comparison.arm.arm, findings.telemetry
-    average = told.average.get(arm)
+    decision, arm, telemetry = comparison.decision, comparison.arm.arm, findings.telemetry
+    average = telemetry.average.get(arm)
     return {
         "arm": comparison.arm.name,
         "baseline": comparison.baseline.name,
@@ -274,7 +276,7 @@ def _comparison(
         "margin": comparison.margin,
         "primary": findings.primary.key,
         "effects": {key: _effect(effect) for key, effect in comparison.effects.items()},
-        "telemetry": {key: _effect(effect) for key, effect in told.effects[arm].items()},
+        "telemetry": {key: _effect(effect) for key, effect in telemetry.effects[arm].items()},
         "statements_average": _estimate(average.percent(Better.LESS)) if average else None,
         "why": None if why is None else {"sentences": list(why.sentences), **as_reason(why.why)},
         "blocks": list(comparison.blocks),

@@ -1,4 +1,4 @@
-"""JSON of what holds over the cases of a study: factors, capacity, scalability.
+"""JSON of the results over the cases of a study: factors, capacity, scalability.
 
 ::
 
@@ -11,13 +11,12 @@
                  estimate}, sentence}], changes: [{arm, baseline, effect, verdict, sentence}]}
 
 A contrast is ``{factor, first, level, by: null or {factor, first, level}, effect, p_value, combinations,
-of_combinations}``. ``effect`` is an estimate in percent whose n counts passes, of an interaction the ratio
-after against the ratio before; null where it cannot be told.
+of_combinations}``. ``effect`` is an estimate in percent whose n counts passes, or null if unknown. For an
+interaction, it is the change of the ratio.
 
-Of a curve everything is an estimate but ``fitted``; ``measured``, ``fitted`` and ``ratios`` are by number of
-clients. Sigma is in percent, kappa per million. A knee or peak without a ``high`` may
-lie anywhere above its ``low``.
-A latency without a value is infinite: too many transactions were never answered.
+All values of a curve are estimates except ``fitted``. ``measured``, ``fitted`` and ``ratios`` are by number
+of clients. Sigma is in percent, kappa per million. A knee or peak without a ``high`` has no upper limit.
+A latency without a value is infinite: too many transactions were unanswered.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from pgdyno.report.factors_section import sentence
 
 
 def over_all(findings: StudyFindings) -> dict[str, Any]:
-    """The keys that a study has of itself; none of a comparison in which one thing varies."""
+    """Return the keys of a study with several factors; empty if a single factor varies."""
     found = {}
     if findings.capacity is not None:
         found["capacity"] = _capacity(findings.capacity)
@@ -144,7 +143,7 @@ def _curve(curve: Curve) -> dict[str, Any]:
 
 
 def _estimate(estimate: Estimate | None) -> dict[str, Any] | None:
-    """JSON has no infinity: that end is not known."""
+    """Return an estimate for JSON, with null for infinity."""
     if estimate is None:
         return None
     return {

@@ -1,4 +1,4 @@
-"""The report as Markdown: everything in it, for an issue, a mail or a wiki."""
+"""The complete report as Markdown, for an issue, a mail or a wiki."""
 
 from __future__ import annotations
 
@@ -11,20 +11,18 @@ from pgdyno.report.hosts_report import HostsReport
 from pgdyno.report.result_tables import Table
 from pgdyno.report.study_report import StudyReport
 
-# What would become markup, a table's edge or a tag. Names and server texts come from outside.
+# Characters of markup, tables and tags. Names and server messages are untrusted.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 
 
 def to_markdown(study: StudyReport | HostsReport) -> str:
-    """One document, GitHub's flavour for the tables."""
+    """Return the document, with tables in GitHub-flavored Markdown."""
     lines = _of_hosts(study) if isinstance(study, HostsReport) else _of_study(study, study.title)
     return visible("\n".join([*lines, *_repeat(study.command)]) + "\n")
 
 
 def published_as_markdown(study: StudyReport | HostsReport) -> str:
-    """The source's tables with ours beside, and what is to be known of them. Of several hosts what they say
-    together comes first.
-    """
+    """Return the published tables with measured values, and the caveats; pooled tables come first."""
     lines = _published_over_hosts(study) if isinstance(study, HostsReport) else _published(study, study.title)
     return visible("\n".join(lines) + "\n")
 
@@ -61,7 +59,7 @@ def _of_one(study: StudyReport, only: Report, title: str) -> Iterator[str]:
 
 
 def _of_hosts(study: HostsReport) -> Iterator[str]:
-    """What holds over them, then the report of each."""
+    """Yield the pooled results, then the report of each host."""
     headlines = [text for headline in study.headlines for text in (headline.sentence, headline.more)]
     yield from _together(study, study.title, headlines, [*study.published, *study.results])
     for name, report in study.studies.items():
@@ -69,7 +67,7 @@ def _of_hosts(study: HostsReport) -> Iterator[str]:
 
 
 def _of_cases(study: StudyReport, title: str) -> Iterator[str]:
-    """What holds over them, then each."""
+    """Yield the results over cases, then the report of each case."""
     headlines = [headline.sentence for headline in study.headlines]
     yield from _together(study, title, headlines, [*study.published, *study.results])
     for name, report in study.cases.items():
@@ -163,7 +161,7 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def grid(table: Table) -> Iterator[str]:
-    """Head and rows."""
+    """Yield the head and the rows of a table."""
     yield _row(table.columns)
     yield "|" + "|".join("---:" if column in table.numeric else "---" for column in table.columns) + "|"
     for row in table.rows:
@@ -176,5 +174,5 @@ def _row(cells: tuple[str, ...] | list[str] | object) -> str:
 
 
 def escaped(text: str) -> str:
-    """Of a text from outside nothing becomes markup; it is one line."""
+    """Return an untrusted text on one line, with all markup escaped."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split(" ")).replace("\n", " ").replace("\r", " "))

@@ -56,10 +56,10 @@ def how_it_was_measured(findings: Findings) -> list[str]:
         "from histograms merged over all blocks and are never averaged. CPU per transaction is the user and "
         "system time of all server processes, or of the driver, during the measured slices."
     )
-    laid_out = [_SCHEDULES[plan.schedule], _halves(plan), _restored(findings), _sizes(plan)]
+    laid_out = [_SCHEDULES[plan.schedule], _partitions(plan), _restored(findings), _sizes(plan)]
     laid_out += [steady_state_section.how_it_ended(findings), steady_state_section.how_windows_began(plan)]
-    told = [" ".join(sentence for sentence in laid_out if sentence), statistics, latency]
-    return [*told, _capacity(plan)] if plan.searches_capacity else told
+    paragraphs = [" ".join(sentence for sentence in laid_out if sentence), statistics, latency]
+    return [*paragraphs, _capacity(plan)] if plan.searches_capacity else paragraphs
 
 
 def _capacity(plan: Study) -> str:
@@ -75,8 +75,8 @@ def _capacity(plan: Study) -> str:
     )
 
 
-def _halves(plan: Study) -> str:
-    """Of a duet."""
+def _partitions(plan: Study) -> str:
+    """Return the CPU partitions of a duet."""
     halves = plan.halves
     if halves is None:
         return ""
@@ -92,20 +92,22 @@ def _halves(plan: Study) -> str:
 
 def _interval(findings: Findings) -> str:
     plan = findings.study.plan
-    said = f"({given_percent(plan.confidence)} unless stated otherwise)"
+    level = f"({given_percent(plan.confidence)} unless stated otherwise)"
     if not plan.may_be_looked_at_again:
-        return f"Its CI {said} is Student's t on log ratios, checked by a BCa bootstrap."
+        return f"Its CI {level} is Student's t on log ratios, checked by a BCa bootstrap."
     blocks = counted(sum(block.status is BlockStatus.DONE for block in findings.blocks), "block")
     ended = (
         "and stopped when all verdicts were decided" if findings.study.ended_because is Ending.VERDICT else ""
     )
-    looked = f"An interim analysis followed each block from the {BLOCKS_MIN}th on ({blocks} in total) {ended}"
+    analyses = (
+        f"An interim analysis followed each block from the {BLOCKS_MIN}th on ({blocks} in total) {ended}"
+    )
     if not plan.stops_on_verdict:
-        looked = f"The study was resumed: its length ({blocks} in total) was not fixed in advance"
+        analyses = f"The study was resumed: its length ({blocks} in total) was not fixed in advance"
     return (
-        f"Its CI {said} is on log ratios and valid at any stopping time, with any number of interim analyses "
-        "(mixture t test). It is wider than Student's t interval, which a BCa bootstrap checks. "
-        f"{looked.strip()}."
+        f"Its CI {level} is on log ratios and valid at any stopping time, with any number of interim "
+        "analyses (mixture t test). It is wider than Student's t interval, which a BCa bootstrap checks. "
+        f"{analyses.strip()}."
     )
 
 

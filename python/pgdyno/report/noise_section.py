@@ -15,19 +15,19 @@ TITLE = "Measurement noise"
 
 
 def sentence(findings: Findings) -> str:
-    """In one line or two of a terminal."""
+    """Return the noise and the noise floor in one sentence."""
     noise = findings.noise
     if noise.sd is None:
         return f"Measurement noise: no A/A blocks ({noise.why_none})."
     if noise.n == 1:
-        met = f"the only A/A block differs by {_size(noise.sd)} from 0"
-        return f"Measurement noise: {met}; {_floor(findings)}."
-    varied = f"between-block SD of identical arms (A/A) {_size(noise.sd)} ({_rests_on(noise)})"
-    return f"Measurement noise: {varied}; {_floor(findings)}; {_judged(noise)}."
+        only = f"the only A/A block differs by {_size(noise.sd)} from 0"
+        return f"Measurement noise: {only}; {_floor(findings)}."
+    sd = f"between-block SD of identical arms (A/A) {_size(noise.sd)} ({_basis(noise)})"
+    return f"Measurement noise: {sd}; {_floor(findings)}; {_judged(noise)}."
 
 
 def table(findings: Findings) -> Table:
-    """Nothing of it is an arm's result."""
+    """Return the table of the noise. None of its values is a result of an arm."""
     noise = findings.noise
     columns = ("quantity", "value", f"{given_percent(noise.confidence)} CI", "A/A blocks")
     if noise.sd is None:
@@ -50,8 +50,8 @@ def table(findings: Findings) -> Table:
     if alarms := noise.alarms:
         low, high = (share_text(end) for end in alarms.interval)
         what = f"false alarms among series of {BLOCKS_MIN} A/A blocks"
-        told = f"{alarms.called} of {alarms.series}"
-        rows.append([what, told, bracketed(low, high), str(BLOCKS_MIN * alarms.series)])
+        called = f"{alarms.called} of {alarms.series}"
+        rows.append([what, called, bracketed(low, high), str(BLOCKS_MIN * alarms.series)])
     return Table(
         TITLE,
         columns,
@@ -66,7 +66,7 @@ def table(findings: Findings) -> Table:
 
 
 def as_value(findings: Findings) -> dict[str, Any]:
-    """For JSON: percentages as numbers."""
+    """Return the noise for JSON, with percentages as numbers."""
     noise, blocks = findings.noise, _blocks(findings)
     spread = noise.spread
     return {
@@ -99,7 +99,7 @@ def _percent(log_ratio: float | None) -> float | None:
 
 
 def _blocks(findings: Findings) -> int:
-    """Of the comparison that has most."""
+    """Return the largest number of blocks of a comparison."""
     return max((len(comparison.blocks) for comparison in findings.comparisons), default=0)
 
 
@@ -107,7 +107,7 @@ def _size(log_ratio: float) -> str:
     return f"{percent_of(log_ratio):.2g}%"
 
 
-def _rests_on(noise: Noise) -> str:
+def _basis(noise: Noise) -> str:
     n = counted(noise.n, "A/A block")
     return f"{n}, {len(noise.before)} of them from earlier studies" if noise.before else n
 

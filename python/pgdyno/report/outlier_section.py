@@ -1,5 +1,4 @@
-"""Trials that stand out from the others of their arm: which, by how much, what was different in them, and
-what the estimate would be without the block that is the farthest off."""
+"""Outlier trials: deviation, covariates that differ, and the estimate without the most extreme block."""
 
 from __future__ import annotations
 
@@ -20,8 +19,9 @@ NOTHING_SEEN = "no covariate differs"
 
 
 def outlier_trials(findings: Findings) -> Table:
-    """Those that are named; where none is, those that come nearest, in a folded table. Empty where too few
-    blocks count.
+    """Return the outlier trials; without any, a collapsed table of the most extreme trials.
+
+    The table is empty if there are too few valid blocks.
     """
     anomalies = findings.anomalies
     shown = anomalies.named or [one for one in anomalies.trials if one.rank > 0][:RANKED_MAX]
@@ -61,7 +61,7 @@ def _off(measured: Measured) -> str:
 
 
 def _cause(cause: Cause) -> str:
-    """``CPU time stolen by the hypervisor 12% (otherwise 0.3%)``."""
+    """Return a covariate, for example ``CPU time stolen by the hypervisor 12% (otherwise 0.3%)``."""
     unit = cause.circumstance.unit
     if cause.circumstance.key == "server_cpu":
         more = 100 * (cause.value / cause.usual - 1)
@@ -74,17 +74,17 @@ def _amount(value: float, unit: str) -> str:
 
 
 def _note(findings: Findings) -> str:
-    said = (
+    method = (
         "Each trial is compared with the other trials of its arm, and the ratio of its block with those of "
         f"other blocks. At most {given_percent(FALSE_ALARM)} of studies without outliers name one. "
         "An outlier also deviates by more than the equivalence margin. All these trials "
         "are included in the estimates. A differing covariate is not proof of a cause."
     )
-    return " ".join([said, *without(findings)])
+    return " ".join([method, *without(findings)])
 
 
 def without(findings: Findings) -> list[str]:
-    """What the estimates would be without the block that is the farthest off, a sentence each arm."""
+    """Return a sentence for each arm: the estimate without the block of the most extreme ratio."""
     return [
         f"Without block {left.block + 1}, which has the most extreme ratio, the change of {left.arm.name} "
         f"would be {_with_ci(left.without)} instead of {_with_ci(left.all)} (Student's t)."
@@ -99,7 +99,7 @@ def _with_ci(change: Estimate) -> str:
 
 
 def as_object(anomalies: OutlierTrials) -> dict[str, Any]:
-    """For JSON: every trial that counts, the most anomalous first."""
+    """Return all valid trials for JSON, most anomalous first."""
     return {
         "values_min": VALUES_MIN,
         "trials": [

@@ -1,9 +1,9 @@
 """CPU profiles: the functions with most CPU time, their changes, and differential flame graphs.
 
-A frame is as wide as the mean of both arms' CPU time per transaction in that function with all that it
-called, so that what one of them lacks is seen, too. Red grew, blue shrank, beyond noise; the stronger, the
-larger its part in the whole. What may be noise has no colour: a picture of two equal arms would be full of
-it. Each says its numbers when pointed at.
+The width of a frame is the CPU time per transaction in a function and its callees, averaged over both arms.
+Functions of only one arm are therefore visible. Red frames grew and blue frames shrank beyond noise. The
+color is stronger if the change is a larger share of the total. Changes within noise have no color, because a
+graph of two equal arms would be full of them. A tooltip has the numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ON_TERMINAL_MAX = 8
 
 
 def cpu_by_function(findings: Findings) -> Table:
-    """A row a function, and with several arms an arm; those with the most time first."""
+    """Return a row for each function and arm, most CPU time first."""
     profiles = findings.profiles
     several = len(profiles) > 1
     rows = [
@@ -55,28 +55,28 @@ def cpu_by_function(findings: Findings) -> Table:
 
 
 def short_name(name: str, instead: str) -> str:
-    """Of a column whose cells are short."""
+    """Return a name short enough for the head of a narrow column."""
     return name if len(name) <= NAME_IN_HEAD_MAX else instead
 
 
 NOTE = (
-    " In the function itself, without what it calls, per transaction. Intervals hold together over an arm's "
-    "functions (Holm). A function that a stripped program does not name counts as the one before it, or as "
-    "unknown; a name may be another one's in another version."
+    " Self time per transaction, without callees. The CIs are corrected over the functions of an arm (Holm). "
+    "In a stripped binary, a function without a symbol counts as the preceding symbol or as unknown, which "
+    "can differ between versions."
 )
 
 
 def _note(profile: ProfileComparison) -> str:
     a, b = profile.samples
     return (
-        f"Of {profile.arm.name}: {counted(len(profile.blocks), 'block')}, {grouped(a, 0)} samples of "
-        f"{profile.baseline.name} and {grouped(b, 0)} of {profile.arm.name}, {profile.hz} in a second of CPU"
-        f"{_covered(profile)}."
+        f"{profile.arm.name}: {counted(len(profile.blocks), 'block')}, {grouped(a, 0)} samples of "
+        f"{profile.baseline.name} and {grouped(b, 0)} of {profile.arm.name}, {profile.hz} per second of CPU "
+        f"time{_covered(profile)}."
     )
 
 
 def _covered(profile: ProfileComparison) -> str:
-    """What share of the CPU time that was counted the samples stand for."""
+    """Return the share of the measured CPU time that the samples cover."""
     a, b = profile.covered
     if a is None or b is None:
         return ""
@@ -96,7 +96,7 @@ def _change(change: FunctionChange) -> str:
 
 
 def as_object(findings: Findings) -> list[dict[str, Any]]:
-    """For JSON. The stacks are in the evidence."""
+    """Return the profiles for JSON. The stacks are in the results file."""
     return [
         {
             "arm": profile.arm.name,
@@ -114,16 +114,16 @@ def as_object(findings: Findings) -> list[dict[str, Any]]:
 WIDTH, ROW = 960.0, 16.0
 
 NARROWEST = 1.0
-"""Frames below this are left out: they could not be pointed at."""
+"""Minimum width of a frame in pixels: narrower frames are too small for a tooltip."""
 
 LETTER = 6.0
 
 STRONG_SHARE = 0.02
-"""A change of so much of all CPU time has the full colour."""
+"""Change with the strongest color, as a share of all CPU time."""
 
 
 def flames(findings: Findings) -> list[Panel]:
-    """One picture a comparison."""
+    """Return one flame graph for each comparison."""
     return [
         Panel(f"{profile.arm.name} vs. {profile.baseline.name}", _picture(profile))
         for profile in findings.profiles
@@ -143,7 +143,7 @@ def _picture(profile: ProfileComparison) -> Markup:
 
 
 def _placed(frame: Frame, x: float, level: int, scale: float) -> Iterator[tuple[Frame, float, int, float]]:
-    """(frame, x, level, width) of each that can be seen."""
+    """Yield (frame, x, level, width) of each visible frame."""
     width = frame.mean_us * scale
     if width < NARROWEST:
         return
@@ -157,12 +157,11 @@ def _drawn(frame: Frame, x: float, y: float, width: float, total_us: float) -> M
     change, name = frame.change_us, frame.name
     kind = ("grew" if change > 0 else "shrank") if frame.differs else "even"
     strength = round(0.25 + 0.65 * min(1.0, abs(change) / total_us / STRONG_SHARE), 2)
-    sure = "" if frame.differs else ", which may be noise"
-    told = (
-        f"{name}: {_us(frame.baseline_us)} → {_us(frame.arm_us)} µs per transaction ({_signed(change)}{sure})"
-    )
+    noise = "" if frame.differs else ", within noise"
+    times = f"{_us(frame.baseline_us)} → {_us(frame.arm_us)} µs per transaction"
+    title = f"{name}: {times} ({_signed(change)}{noise})"
     parts = [
-        element("title", told),
+        element("title", title),
         element("rect", "", class_="frame", x=round(x, 1), y=y, width=round(width, 1), height=ROW - 1),
         element(
             "rect",

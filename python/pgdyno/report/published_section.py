@@ -1,4 +1,4 @@
-"""Tables of the source with our figures beside each published one."""
+"""Published tables with the measured values beside the published ones."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pgdyno.report.result_tables import Table
 
 HERE = "here"
 AS_ABOVE = "as above"
-"""Not the same number once more, as if it had been measured twice."""
+"""Shown instead of a repeated number, which would look like a second measurement."""
 
 
 def beside_ours(table: OwnTable, confidence: float) -> Table:
-    """As published, a column of ours after each that we have figures of."""
+    """Return the published table with a column of measured values after each column that has any."""
     ours = [any(row[n].is_asked_for for row in table.rows) for n in range(len(table.columns))]
     columns: list[str] = []
     numeric: set[str] = set()
@@ -38,7 +38,7 @@ def beside_ours(table: OwnTable, confidence: float) -> Table:
 
 
 def _is_the_same(row: Sequence[OwnCell], above: Sequence[OwnCell]) -> bool:
-    """Whether both are about the same of our trials, as two levels that became one in a fit are."""
+    """Return True if both rows show the same trials: two levels can become one when fitted to a machine."""
     pairs = list(zip(row, above, strict=True))
     return any(cell.ours for cell in row) and all(cell.ours == other.ours for cell, other in pairs)
 
@@ -53,7 +53,7 @@ def _row(row: Sequence[OwnCell], ours: Sequence[bool], confidence: float, *, aga
 
 
 def as_printed(cell: OwnCell) -> str:
-    """As printed; where it was wrong, with what it should have been."""
+    """Return the published text, with the correct value if it was wrong."""
     if cell.corrected is None:
         return cell.text
     right = signed(cell.corrected, decimals_of(cell.corrected, 3), cell.unit)
@@ -72,23 +72,23 @@ def _ours(cell: OwnCell, confidence: float) -> str:
 
 
 def _note(table: OwnTable) -> str:
-    """The source's notes, those on single figures, why some of ours are missing, and what others average."""
+    """Return the notes of the source and of cells, the reasons for missing values, and the averages."""
     every = [cell for row in table.rows for cell in row]
-    said = [*table.notes, *_notes_on_figures(table)]
-    said += [
+    notes = [*table.notes, *_notes_on_figures(table)]
+    notes += [
         f"{ABSENT}: {reason}" for reason in dict.fromkeys(cell.why_not for cell in every if cell.why_not)
     ]
-    said += _averages(table)
+    notes += _averages(table)
     if any(cell.is_change and cell.ours and cell.ours.n < BLOCKS_MIN for cell in every):
-        said.append(f"Fewer than {BLOCKS_MIN} blocks: no intervals")
-    said.append(
-        f"“{HERE}” is what was measured on this machine; changes are (B − A) / A in percent of the baseline."
+        notes.append(f"Fewer than {BLOCKS_MIN} blocks: no CIs")
+    notes.append(
+        f"Columns “{HERE}” are measured on this machine; changes are (B − A) / A in percent of the baseline."
     )
-    return " ".join(f"{sentence.rstrip('.')}." for sentence in dict.fromkeys(said))
+    return " ".join(f"{sentence.rstrip('.')}." for sentence in dict.fromkeys(notes))
 
 
 def _notes_on_figures(table: OwnTable) -> Iterator[str]:
-    """``growth of the database, change: in percent of the newer version``."""
+    """Yield notes such as ``growth of the database, change: in percent of the newer version``."""
     for row in table.rows:
         for title, cell in zip(table.columns, row, strict=True):
             if cell.note:
@@ -96,7 +96,7 @@ def _notes_on_figures(table: OwnTable) -> Iterator[str]:
 
 
 def _averages(table: OwnTable) -> Iterator[str]:
-    """What ours is the mean of: once for each column where that is one thing in all of it, else by row."""
+    """Yield the cases and parts that a mean covers: once for a column if all rows agree, else by row."""
     by_column = [
         {_over(row[n]) for row in table.rows if row[n].ours is not None} for n in range(len(table.columns))
     ]
@@ -107,6 +107,6 @@ def _averages(table: OwnTable) -> Iterator[str]:
 
 
 def _over(cell: OwnCell) -> str:
-    """``2 cases and 3 statements``; empty where it is no mean."""
+    """Return the basis of a mean: ``2 cases and 3 statements``; empty for a single value."""
     several = [(len(cell.cases), "case"), (len(cell.parts), cell.part)]
     return " and ".join(counted(n, noun) for n, noun in several if n)

@@ -48,7 +48,7 @@ class Table:
     rows: Sequence[Sequence[str]]
     note: str = ""
     numeric: frozenset[str] = field(default_factory=frozenset)
-    long: bool = False  # details: folded in HTML, left out of the terminal
+    long: bool = False  # details: collapsed in HTML, omitted on the terminal
     dispensable: Sequence[str] = ()  # columns that a narrow page omits, in this order
     said_elsewhere: bool = False  # the terminal has it as text
     breaks_first: bool = False  # a narrow page wraps the first column before omitting one
@@ -81,7 +81,7 @@ def levels(findings: Findings) -> Table:
 
 
 def _in_a_head(name: str) -> str:
-    """Of a column whose cells are short."""
+    """Return a name short enough for the head of a narrow column."""
     return name if len(name) <= NAME_IN_HEAD_MAX else "the baseline"
 
 
@@ -100,7 +100,7 @@ def _level_row(findings: Findings, metric: Metric, of: ArmFindings, *, first: bo
 
 
 def level_text(level: Estimate) -> str:
-    """Three digits even if the interval deserves fewer: it holds drift, which cancels in the change."""
+    """Return a level with at least three digits: its interval includes drift, which cancels in the change."""
     three = DIGITS_OF_LEVEL - 1 - math.floor(math.log10(level.value))
     if level.n < BLOCKS_MIN:
         return grouped(level.value, min(6, three))
@@ -115,8 +115,9 @@ def _change(findings: Findings, arm: int, key: str) -> Estimate | None:
 
 
 def _of_every_block(findings: Findings, arm: int, key: str) -> Estimate | None:
-    """The change, if every block that counts has it: without the blocks that were too slow to have so many
-    transactions it would flatter.
+    """Return the change if all valid blocks have a value.
+
+    Blocks too slow for enough transactions lack one; without them, the change would be too favorable.
     """
     change = _change(findings, arm, key)
     blocks = next(len(c.blocks) for c in findings.comparisons if c.arm.arm == arm)
@@ -192,14 +193,14 @@ def latency_changes(findings: Findings) -> Table:
 
 
 def change_text(change: Estimate, unit: str) -> str:
-    """``+4.2%``, with the digits that its blocks deserve."""
+    """Return a change, for example ``+4.2%``, with the digits that its precision supports."""
     if change.low is None or change.n < BLOCKS_MIN:
         return signed(change.value, min(1, decimals_of(change.value, DIGITS_WITHOUT_INTERVAL)), unit)
     return signed(change.value, change.decimals, unit)
 
 
 def with_interval(change: Estimate, usual: float) -> str:
-    """Value and interval; with its confidence where that is not the usual one."""
+    """Return value and interval, with its confidence unless it is ``usual``."""
     value = change_text(change, "")
     if change.low is None or change.high is None or change.n < BLOCKS_MIN:
         return value
@@ -208,7 +209,7 @@ def with_interval(change: Estimate, usual: float) -> str:
 
 
 def in_cell(low: str, high: str, confidence: float, usual: float) -> str:
-    """``[+2.9, +5.5]``, with its confidence where that is not the usual one."""
+    """Return an interval, for example ``[+2.9, +5.5]``, with its confidence unless it is ``usual``."""
     own = "" if math.isclose(confidence, usual) else f"; {confidence_percent(confidence)}"
     return unbroken(bracketed(low, f"{high}{own}"))
 
@@ -232,7 +233,7 @@ def safety(findings: Findings) -> Table:
 
 
 def given_up(findings: Findings) -> list[str]:
-    """``GIVEN UP by 17 and 18: point-in-time recovery (archive_mode is off).``, one per guarantee."""
+    """Return a sentence for each guarantee: ``GIVEN UP by 17 and 18: point-in-time recovery (…).``"""
     words = {Kept.NO: "GIVEN UP", Kept.PARTLY: "Only partly kept"}
     by_promise: dict[tuple[Kept, str, str], list[str]] = {}
     for of in findings.arms:
@@ -247,12 +248,12 @@ def given_up(findings: Findings) -> list[str]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """``17, 18 and 18,fsync=off``."""
+    """Return an enumeration, for example ``17, 18 and 18,fsync=off``."""
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:
-    """``condition 2`` before ``condition 10``."""
+    """Return a sort key that places ``condition 2`` before ``condition 10``."""
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
@@ -288,7 +289,7 @@ def checks(findings: Findings) -> Table:
 
 
 def kind_text(kind: str) -> str:
-    """``new_order`` as ``new order``."""
+    """Return the name of a transaction type: ``new order`` for ``new_order``."""
     return "all types" if kind == ALL_KINDS else kind.replace("_", " ")
 
 

@@ -1,4 +1,4 @@
-"""Scalability section: throughput over the number of clients, with the fitted law."""
+"""Scalability section: throughput by number of clients, with the fitted Universal Scalability Law (USL)."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from pgdyno.report.svg import Scale, circle, drawing, line, log_ticks, nice_tick
 from pgdyno.study.plan import Study
 
 CURVES_MAX = 6
-"""In one picture; more are left to the tables."""
+"""Maximum number of curves in a chart; the tables have all."""
 
 STEPS = 60
-"""Of a curve's line."""
+"""Number of points at which the line of a curve is computed."""
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300.0, 216.0, 50.0, 12.0, 24.0, 176.0
 LEGEND_LINE = 12.0
 
 
 def curves(found: Scalability) -> list[Panel]:
-    """Throughput, and where there is a baseline the ratios to it."""
+    """Return a chart of the throughput and, with several curves, one of the ratios to the baseline."""
     shown = found.curves[:CURVES_MAX]
-    panels = [Panel(f"{found.metric.name}, with the law", _throughput(shown, found.metric.unit))]
+    panels = [Panel(f"{found.metric.name}, with the fitted curve", _throughput(shown, found.metric.unit))]
     compared = {curve.name: number for number, curve in enumerate(shown)}
     differences = [of for of in found.differences if of.name in compared]
     if differences:
-        panels.append(Panel("change from the baseline, as measured", _ratios(differences, compared)))
+        panels.append(Panel("measured change vs. the baseline", _ratios(differences, compared)))
     return panels
 
 
@@ -53,7 +53,7 @@ def _numbers(every: Sequence[Sequence[int]]) -> list[int]:
 
 
 def legend(names: Mapping[str, int]) -> list[Markup]:
-    """Below the picture, a line each."""
+    """Return the legend below the chart, one line per name."""
     parts = []
     for i, (name, number) in enumerate(names.items()):
         y = BOTTOM + 44 + LEGEND_LINE * i
@@ -63,7 +63,7 @@ def legend(names: Mapping[str, int]) -> list[Markup]:
 
 
 def height(names: int) -> float:
-    """Of a picture with so many names below it."""
+    """Return the height of a chart with a legend of ``names`` lines."""
     return HEIGHT + LEGEND_LINE * names
 
 
@@ -77,17 +77,19 @@ def _throughput(shown: Sequence[Curve], unit: str) -> Markup:
         parts.append(text(LEFT - 5, y(tick) + 3.5, label, class_="end small"))
     parts.append(text(LEFT - 5, TOP - 10, unit, class_="end small"))
     for number, curve in enumerate(shown):
-        colour = arm_class(number)
+        color = arm_class(number)
         at = np.geomspace(curve.clients[0], curve.clients_max, STEPS)
         way = [(x(n), y(float(rate))) for n, rate in zip(at, curve.law.at(at), strict=True)]
-        parts.append(polyline(way, class_=f"curve {colour}"))
+        parts.append(polyline(way, class_=f"curve {color}"))
         for clients, level in curve.measured.items():
             low, high = _ends(level)
             title = f"{curve.name}, {clients} clients: {level.value_text} ({level.interval_text})"
-            parts.append(line(x(clients), y(low), x(clients), y(high), class_=f"cap {colour}"))
-            parts.append(circle(x(clients), y(level.value), 3.2, title, class_=f"dot {colour}"))
+            parts.append(line(x(clients), y(low), x(clients), y(high), class_=f"cap {color}"))
+            parts.append(circle(x(clients), y(level.value), 3.2, title, class_=f"dot {color}"))
     names = {curve.name: number for number, curve in enumerate(shown)}
-    return drawing(WIDTH, height(len(names)), "Throughput over clients", [*parts, *legend(names)], "curves")
+    return drawing(
+        WIDTH, height(len(names)), "Throughput by number of clients", [*parts, *legend(names)], "curves"
+    )
 
 
 def _ratios(differences: Sequence[Difference], numbers: Mapping[str, int]) -> Markup:
@@ -101,21 +103,23 @@ def _ratios(differences: Sequence[Difference], numbers: Mapping[str, int]) -> Ma
         parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid" if tick else "zero"))
         parts.append(text(LEFT - 5, y(tick) + 3.5, label, class_="end small"))
     for i, of in enumerate(differences):
-        colour = arm_class(numbers[of.name])
+        color = arm_class(numbers[of.name])
         aside = 4.0 * (i - (len(differences) - 1) / 2)
         way = [(x(clients) + aside, y(ratio.value)) for clients, ratio in of.ratios.items()]
-        parts.append(polyline(way, class_=f"curve {colour}"))
+        parts.append(polyline(way, class_=f"curve {color}"))
         for (at, place), (clients, ratio) in zip(way, of.ratios.items(), strict=True):
             ends = _ends(ratio)
             title = f"{of.name}, {clients} clients: {ratio.signed_text} ({ratio.signed_interval_text})"
-            parts.append(line(at, y(ends[0]), at, y(ends[1]), class_=f"cap {colour}"))
-            parts.append(circle(at, place, 3.2, title, class_=f"dot {colour}"))
+            parts.append(line(at, y(ends[0]), at, y(ends[1]), class_=f"cap {color}"))
+            parts.append(circle(at, place, 3.2, title, class_=f"dot {color}"))
     names = {of.name: numbers[of.name] for of in differences}
-    return drawing(WIDTH, height(len(names)), "Change over clients", [*parts, *legend(names)], "curves")
+    return drawing(
+        WIDTH, height(len(names)), "Change by number of clients", [*parts, *legend(names)], "curves"
+    )
 
 
 def _ends(estimate: Estimate) -> tuple[float, float]:
-    """Of its interval, where as many passes as in words and tables allow one; else the value twice."""
+    """Return the interval, or the value twice if there are fewer passes than BLOCKS_MIN."""
     if estimate.low is None or estimate.high is None or estimate.n < BLOCKS_MIN:
         return estimate.value, estimate.value
     return estimate.low, estimate.high
@@ -124,14 +128,14 @@ def _ends(estimate: Estimate) -> tuple[float, float]:
 LAW = "X(N) = λN / (1 + σ(N − 1) + κN(N − 1))"
 
 UNFIT_P = 0.01
-"""Below it the law does not fit. Of a hundred curves that it does fit one is called so."""
+"""Significance level of the lack-of-fit test: one in a hundred curves that follow the USL is rejected."""
 
 ROWS_MAX = 14
-"""Of a longer table the terminal shows so many, and the page folds it away."""
+"""Rows shown on a terminal; HTML collapses a longer table."""
 
 
 def scalability_section(found: Scalability, plan: Study) -> Section:
-    """All that is said of the curves."""
+    """Return the section: sentences, tables and charts."""
     made = [parameters(found, plan), differences(found, plan), ratios(found, plan), points(found)]
     return Section(
         title="Scalability",
@@ -142,33 +146,34 @@ def scalability_section(found: Scalability, plan: Study) -> Section:
 
 
 def sentences(found: Scalability, plan: Study) -> list[str]:
-    """Of each curve, then of what cannot be told."""
-    said = [curve_sentence(curve, plan) for curve in found.curves]
+    """Return a sentence for each curve, then one on arms without a curve."""
+    lines = [curve_sentence(curve, plan) for curve in found.curves]
     if found.untold:
-        few = "too few numbers of clients have blocks that count for a curve"
-        said.append(f"{listed(found.untold)}: {few}.")
-    return said
+        lines.append(
+            f"{listed(found.untold)}: no curve, because too few numbers of clients have valid blocks."
+        )
+    return lines
 
 
 def curve_sentence(curve: Curve, plan: Study) -> str:
-    """Where throughput ends to grow, why, and whether one may believe it."""
+    """Return the maximum of the throughput, its causes, and the fit of the curve."""
     parts = [f"{curve.name}: {_end(curve, plan)}"]
     if not fits(curve):
         clients, left = max(zip(curve.clients, curve.fitting.left, strict=True), key=lambda at: abs(at[1]))
         parts.append(
-            f"The law does not fit: measured is {signed(100 * math.expm1(left), 1, '%')} beside it at "
-            f"{clients} clients, more than the spread of the passes explains (F test, "
-            f"{_p(curve.fitting.p_value)}). Look at the points, not at its parameters."
+            f"The curve does not fit: at {clients} clients, the measured throughput deviates by "
+            f"{signed(100 * math.expm1(left), 1, '%')}, more than the noise between passes explains (F test, "
+            f"{_p(curve.fitting.p_value)}). Use the measured values, not the parameters."
         )
     elif curve.fitting.p_value is None:
-        parts.append("With a single pass nothing tells whether the law fits.")
+        parts.append("The fit cannot be tested with a single pass.")
     if curve.left_out:
-        parts.append(f"Without {listed(curve.left_out)} clients, which lack blocks that count.")
+        parts.append(f"Excluded: {listed(curve.left_out)} clients, without enough valid blocks.")
     return " ".join(parts)
 
 
 def fits(curve: Curve) -> bool:
-    """As far as can be told."""
+    """Return False if the lack-of-fit test rejects the curve. A fit that cannot be tested counts as good."""
     return curve.fitting.p_value is None or curve.fitting.p_value >= UNFIT_P
 
 
@@ -176,36 +181,36 @@ def _end(curve: Curve, plan: Study) -> str:
     largest = curve.clients_max
     if curve.knee is None or curve.peak is None:
         return (
-            f"throughput has no maximum within {grouped(REACH * largest, 0)} clients, twice as many as were "
-            f"measured; where it ends to grow these numbers do not tell.{_losses(curve)}"
+            f"throughput has no maximum within {grouped(REACH * largest, 0)} clients, twice the largest "
+            f"measured number.{_losses(curve)}"
         )
     knee, peak = curve.knee, curve.peak
-    sure = f"{given_percent(plan.confidence)} CI "
-    said = (
-        f"throughput is largest with about {grouped(knee.value, _places(knee.value))} clients"
-        f"{f' ({sure}{_knee_interval(curve)})' if knee.low is not None else ' (no CI yet)'}, "
-        f"with {peak.value_text}{f' ({sure}{_peak_interval(peak)})' if peak.low is not None else ''}."
+    ci = f"{given_percent(plan.confidence)} CI "
+    claim = (
+        f"throughput is highest with about {grouped(knee.value, _places(knee.value))} clients"
+        f"{f' ({ci}{_knee_interval(curve)})' if knee.low is not None else ' (no CI yet)'}: "
+        f"{peak.value_text}{f' ({ci}{_peak_interval(peak)})' if peak.low is not None else ''}."
     )
     if knee.value > largest:
-        said += f" That is an extrapolation: no more than {largest} were measured."
+        claim += f" This is an extrapolation: at most {largest} clients were measured."
     elif knee.value < curve.clients[0]:
-        said += f" That is an extrapolation: no fewer than {curve.clients[0]} were measured."
-    return f"{said}{_losses(curve)}"
+        claim += f" This is an extrapolation: at least {curve.clients[0]} clients were measured."
+    return f"{claim}{_losses(curve)}"
 
 
 def _losses(curve: Curve) -> str:
-    """Of σ and κ: at the most clients they take how much. Without an interval that would be a guess."""
+    """Return the shares of σ and κ at the largest number of clients; empty without an interval or a fit."""
     if curve.contention.low is None or not fits(curve):
         return ""
     return (
-        f" Of the time that a transaction takes at {curve.clients_max} clients the fit gives "
-        f"{curve.contention.value_text} {curve.contention.interval_text} to waiting in turn (σ) and "
-        f"{curve.coherency.value_text} {curve.coherency.interval_text} to agreeing with each other (κ)."
+        f" At {curve.clients_max} clients, the curve attributes {curve.contention.value_text} "
+        f"{curve.contention.interval_text} of the transaction time to contention (σ) and "
+        f"{curve.coherency.value_text} {curve.coherency.interval_text} to coherency (κ)."
     )
 
 
 def _knee_interval(curve: Curve) -> str:
-    """An end beyond what can be told is said to be."""
+    """Return the interval of the knee; an infinite end is shown as "more than" the range of the fit."""
     knee, reach = curve.knee, REACH * curve.clients_max
     assert knee is not None and knee.low is not None and knee.high is not None
     low = grouped(knee.low, _places(knee.low))
@@ -225,7 +230,7 @@ def _p(p_value: float | None) -> str:
 
 
 def parameters(found: Scalability, plan: Study) -> Table:
-    """A row a curve."""
+    """Return the fitted parameters, one row per curve."""
     rows = [
         [
             curve.name,
@@ -250,14 +255,14 @@ def parameters(found: Scalability, plan: Study) -> Table:
         "passes",
     )
     return Table(
-        title=f"Throughput over clients: {LAW}",
+        title=f"Universal Scalability Law: {LAW}",
         columns=("arm", *numeric),
         rows=rows,
         note=(
-            "λ: throughput of one client. σ: the share of the work that one at a time can do. κ: what each "
-            f"pair of clients costs to agree. {ABSENT}: no maximum within twice the clients that were "
-            "measured. A small p (F test of lack of fit): the law does not fit. Intervals follow the passes, "
-            f"each by itself {given_percent(plan.confidence)}{_as_if_fixed(plan)}."
+            "λ: throughput of one client. σ: contention, the serial share of the work. κ: coherency, the "
+            f"cost per pair of clients. {ABSENT}: no maximum within twice the measured number of clients. "
+            "A small p (F test of lack of fit) means that the curve does not fit. The CIs are over passes, "
+            f"{given_percent(plan.confidence)} each, not corrected{_as_if_fixed(plan)}."
         ),
         numeric=frozenset(numeric),
         dispensable=("passes", numeric[0], numeric[5], numeric[2], numeric[1]),
@@ -266,7 +271,7 @@ def parameters(found: Scalability, plan: Study) -> Table:
 
 
 def _as_if_fixed(plan: Study) -> str:
-    return ", as if the number of passes had been known beforehand" if plan.may_be_looked_at_again else ""
+    return ", and assume a number of passes fixed in advance" if plan.may_be_looked_at_again else ""
 
 
 def _knee(curve: Curve) -> str:
@@ -287,7 +292,7 @@ def _with_interval(estimate: Estimate) -> str:
 
 
 def _without_unit(estimate: Estimate) -> Estimate:
-    """Return the estimate for a column whose head has the unit."""
+    """Return the estimate without a unit, for a column with the unit in its head."""
     return replace(estimate, unit="")
 
 
@@ -298,12 +303,12 @@ def _peak_interval(peak: Estimate) -> str:
 
 
 def _tight(interval: str) -> str:
-    """On one line."""
+    """Return the interval with no-break spaces."""
     return interval.replace(" ", NO_BREAK)
 
 
 def differences(found: Scalability, plan: Study) -> Table:
-    """A row a curve after its baseline's."""
+    """Return the differences of the parameters, one row per curve compared with its baseline."""
     numeric = ("λ, %", "σ, points", "κ, per million", "peak, %", "passes")
     rows = []
     for of in found.differences:
@@ -311,10 +316,10 @@ def differences(found: Scalability, plan: Study) -> Table:
         cells.append(ABSENT if of.peak is None else _signed(of.peak))
         rows.append([of.name, of.baseline, *cells, str(of.rate_of_one.n)])
     return Table(
-        title="What is different in the curves",
-        columns=("arm", "against", *numeric),
+        title="Differences of the parameters",
+        columns=("arm", "baseline", *numeric),
         rows=rows,
-        note=f"Paired by pass; each interval by itself, {given_percent(plan.confidence)}.",
+        note=f"Paired by pass; CIs of {given_percent(plan.confidence)}, not corrected.",
         numeric=frozenset(numeric),
         dispensable=("passes", numeric[2], numeric[0], numeric[1]),
         breaks_first=True,
@@ -333,7 +338,7 @@ def _signed(estimate: Estimate) -> str:
 
 
 def ratios(found: Scalability, plan: Study) -> Table:
-    """A row a number of clients and curve."""
+    """Return the measured ratios, one row per curve and number of clients."""
     rows = [
         [
             of.name if first else "",
@@ -344,13 +349,13 @@ def ratios(found: Scalability, plan: Study) -> Table:
         for of in found.differences
         for first, clients, ratio in _numbered(of)
     ]
-    against = listed(list(dict.fromkeys(of.baseline for of in found.differences)))
+    baselines = listed(list(dict.fromkeys(of.baseline for of in found.differences)))
     return Table(
-        title=f"Change of throughput from {against} at each number of clients, %",
+        title=f"Change of throughput vs. {baselines} at each number of clients, %",
         columns=("arm", "clients", "change, %", "passes"),
         rows=rows,
         note=(
-            "As measured, without the law. They hold together (Holm): an interval without a confidence has "
+            "Measured, not fitted. The CIs are corrected (Holm); a CI without a confidence level has "
             f"{given_percent(plan.confidence)}."
         ),
         numeric=frozenset({"clients", "change, %", "passes"}),
@@ -365,7 +370,7 @@ def _numbered(of: Difference) -> list[tuple[bool, int, Estimate]]:
 
 
 def points(found: Scalability) -> Table:
-    """What was measured, beside the curve."""
+    """Return measured and fitted throughput for each number of clients."""
     rows = []
     for curve in found.curves:
         for i, (clients, level) in enumerate(curve.measured.items()):
@@ -382,7 +387,7 @@ def points(found: Scalability) -> Table:
     unit = found.metric.unit
     numeric = ("clients", f"measured, {unit}", f"fitted, {unit}", "measured / fitted − 1, %")
     return Table(
-        title="Measured throughput beside the law",
+        title="Measured and fitted throughput",
         columns=("arm", *numeric),
         rows=rows,
         note="Geometric means over the passes.",

@@ -11,7 +11,7 @@ from pgdyno.report.result_tables import Table
 
 @dataclass(frozen=True)
 class Section:
-    """``panels`` are left to the page; sentences and tables say the same without them."""
+    """One section. ``panels`` are shown in HTML only; sentences and tables have the same information."""
 
     title: str
     sentences: Sequence[str]

@@ -60,14 +60,14 @@ def _range(warm: WarmUps) -> str:
 
 
 def warm_up_text(plan: Study) -> str:
-    """As the plan has it: ``warm-up 10 s``, ``warm-up 2 s to 8 s``."""
+    """Return the planned warm-up: ``warm-up 10 s``, ``warm-up 2 s to 8 s``."""
     bounds = bounds_s(plan)
     longest = format_duration(plan.warmup_s)
     return f"warm-up {longest}" if bounds is None else f"warm-up {format_duration(bounds[0])} to {longest}"
 
 
 def how_it_ended(findings: Findings) -> str:
-    """Of warm-ups that were to end by evidence; else empty."""
+    """Return how adaptive warm-ups ended; empty for warm-ups of a fixed length."""
     if bounds_s(findings.study.plan) is None:
         return ""
     known = [of.warm_ups for of in findings.steadiness if of.warm_ups is not None]
@@ -83,7 +83,7 @@ def how_it_ended(findings: Findings) -> str:
 
 
 def how_windows_began(plan: Study) -> str:
-    """Of windows that were to hold whole checkpoint cycles; else empty."""
+    """Return how windows of whole checkpoint cycles started; empty for other windows."""
     wanted = plan.checkpoints
     if wanted is None:
         return ""
@@ -94,7 +94,7 @@ def how_windows_began(plan: Study) -> str:
 
 
 def as_objects(found: Sequence[Steadiness], arm: int) -> dict[str, Any] | None:
-    """Of one arm, for the JSON."""
+    """Return the steady state of one arm for JSON."""
     of = next((one for one in found if one.arm.arm == arm), None)
     if of is None:
         return None

@@ -59,7 +59,7 @@ class StudyReport:
 
     @property
     def only(self) -> Report | None:
-        """The one case there is, where there is just one."""
+        """The report of the only case; None if there are several."""
         return next(iter(self.cases.values())) if len(self.cases) == 1 else None
 
 
@@ -102,10 +102,10 @@ def _sections(findings: StudyFindings) -> Iterator[Section]:
 
 
 def _headline(over: OverCases, findings: StudyFindings) -> OverCasesHeadline:
-    """``13 vs. 12, 8 cases: faster in 3, undecided in 5; average +1.2% (…).``"""
+    """Return a headline: ``13 vs. 12, 8 cases: faster in 3, undecided in 5; average +1.2% (…).``"""
     found = over.verdicts
-    said = listed([WORDS[verdict].format(n=found[verdict]) for verdict in Verdict if found[verdict]])
-    claim = f"{over.arm} vs. {over.baseline}, {counted(len(over.comparisons), 'case')}: {said}"
+    counts = listed([WORDS[verdict].format(n=found[verdict]) for verdict in Verdict if found[verdict]])
+    claim = f"{over.arm} vs. {over.baseline}, {counted(len(over.comparisons), 'case')}: {counts}"
     metric = findings.first.primary
     if over.average is None:
         return OverCasesHeadline(claim, "no valid block yet")

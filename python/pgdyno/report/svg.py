@@ -1,4 +1,4 @@
-"""The little SVG that our charts need: scales, ticks, elements. Every text and attribute is escaped here."""
+"""SVG for the charts: scales, ticks and elements. All text and attributes are escaped here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 
 @dataclass(frozen=True)
 class Scale:
-    """From a value in ``low .. high`` to a place in ``start .. end``; on a log axis where ``log``."""
+    """Mapping of a value in ``low .. high`` to a position in ``start .. end``, on a log axis if ``log``."""
 
     low: float
     high: float
@@ -20,13 +20,13 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """The place, rounded to a tenth of a pixel."""
+        """Return the position, rounded to a tenth of a pixel."""
         low, high = self._flat(self.low), self._flat(self.high)
         share = (self._flat(value) - low) / (high - low) if high != low else 0.5
         return round(self.start + share * (self.end - self.start), 1)
 
     def inside(self, value: float) -> float:
-        """The place, or the end of the scale where it lies beyond."""
+        """Return the position, clipped to the scale."""
         return self(min(max(value, self.low), self.high))
 
     def _flat(self, value: float) -> float:
@@ -34,7 +34,7 @@ class Scale:
 
 
 def nice_ticks(low: float, high: float, wanted: int = 6) -> list[float]:
-    """Round values within low .. high, about so many: multiples of 1, 2 or 5 times a power of ten."""
+    """Return about ``wanted`` round values within low .. high: multiples of 1, 2 or 5 times 10 to a power."""
     if not high > low:
         return [low]
     rough = (high - low) / max(1, wanted)
@@ -44,7 +44,7 @@ def nice_ticks(low: float, high: float, wanted: int = 6) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten within low .. high, with their 2 and 5 where there are fewer than three."""
+    """Return powers of ten within low .. high; if there are fewer than three, also multiples of them."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for factors in ((1,), (1, 3), (1, 2, 5)):
         ticks = [f * 10.0**power for power in range(first, last + 1) for f in factors]
@@ -55,38 +55,38 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def element(name: str, content: str = "", /, **attributes: object) -> Markup:
-    """``class_`` is class, underscores are hyphens; None leaves an attribute out."""
+    """Return an element. ``class_`` means class, underscores become hyphens, and None omits an attribute."""
     written = Markup("").join(
         Markup(' {}="{}"').format(Markup(key.rstrip("_").replace("_", "-")), value)
         for key, value in attributes.items()
         if value is not None
     )
-    # Names are ours; content is escaped unless it is markup already.
+    # Names are constants; content is escaped unless it is markup.
     return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), written, escape(content))
 
 
 def text(x: float, y: float, content: str, **attributes: object) -> Markup:
-    """A text with its baseline at y."""
+    """Return a text with its baseline at y."""
     return element("text", content, **{"x": x, "y": y, **attributes})
 
 
 def line(x1: float, y1: float, x2: float, y2: float, **attributes: object) -> Markup:
-    """A straight line."""
+    """Return a straight line."""
     return element("line", "", **{"x1": x1, "y1": y1, "x2": x2, "y2": y2, **attributes})
 
 
 def polyline(points: Sequence[tuple[float, float]], **attributes: object) -> Markup:
-    """A line through points."""
+    """Return a line through points."""
     return element("polyline", "", points=" ".join(f"{x:g},{y:g}" for x, y in points), **attributes)
 
 
 def circle(x: float, y: float, r: float, title: str = "", **attributes: object) -> Markup:
-    """A dot, with a text that shows when pointed at."""
+    """Return a dot with a tooltip."""
     return element("circle", element("title", title) if title else "", cx=x, cy=y, r=r, **attributes)
 
 
 def drawing(width: float, height: float, label: str, parts: Iterable[Markup], class_: str) -> Markup:
-    """A whole picture; ``label`` is what it says to who cannot see it."""
+    """Return a complete chart; ``label`` is its description for screen readers."""
     return element(
         "svg",
         Markup("").join(parts),

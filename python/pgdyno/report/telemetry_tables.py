@@ -27,7 +27,7 @@ BRIEF = {
     "trial.restart_s": "restart, s",
     "trial.recovery_s": "recovery, s",
 }
-"""The metrics of the short table."""
+"""The metrics of the short table, with short names."""
 
 WAITS_IN_BRIEF = 5
 
@@ -43,10 +43,10 @@ GROUPS = (
     ("Data load, start, restart and recovery", ("trial",)),
     ("Sampling", ("probes",)),
 )
-"""The tables: title and the prefixes of their keys."""
+"""The detailed tables: title and prefixes of the keys."""
 
 LOADED = "made_s"
-"""Of the dataset: how long it took to load."""
+"""Key of the load time of a dataset."""
 
 
 def brief(findings: Findings) -> Table:
@@ -68,7 +68,7 @@ def brief(findings: Findings) -> Table:
 
 
 def groups(findings: Findings) -> list[Table]:
-    """Everything of trials and samples, in GROUPS; but what is told of each statement, table and index."""
+    """Return all telemetry in GROUPS, except values of single statements, tables and indexes."""
     found = []
     for title, probes in GROUPS:
         keys = [key for key in findings.telemetry.metrics if key.partition(".")[0] in probes]
@@ -116,7 +116,7 @@ def _change_head(findings: Findings) -> str:
 
 
 def _rows(findings: Findings, key: str) -> list[list[str]]:
-    """Of one metric, an arm each; nothing of one that is zero everywhere."""
+    """Return the rows of a metric, one per arm; empty if all values are zero."""
     metric = findings.telemetry.metrics.get(key)
     if metric is None or _is_zero(findings, key):
         return []
@@ -148,13 +148,13 @@ def _is_zero(findings: Findings, key: str) -> bool:
 
 
 def level_cell(findings: Findings, of: ArmFindings, key: str) -> str:
-    """An arm's own value."""
+    """Return the level of an arm."""
     level = _level(findings, of, key)
     return ABSENT if level is None else value_text(level)
 
 
 def value_text(level: Estimate) -> str:
-    """Three digits even where the interval deserves fewer; of any sign."""
+    """Return a level of any sign with at least three digits."""
     if level.value == 0:
         return "0"
     three = DIGITS_OF_LEVEL - 1 - math.floor(math.log10(abs(level.value)))
@@ -170,7 +170,7 @@ def _interval_cell(findings: Findings, of: ArmFindings, key: str) -> str:
 
 
 def change_cell(findings: Findings, of: ArmFindings, key: str) -> str:
-    """What this arm changes; of the baseline nothing."""
+    """Return the change from the baseline; empty for the baseline."""
     if of is findings.arms[0]:
         return ""
     effect = findings.telemetry.effects[of.arm.arm].get(key)
@@ -183,7 +183,7 @@ def _blocks_cell(findings: Findings, of: ArmFindings, key: str) -> str:
 
 
 def _loads(findings: Findings) -> list[list[str]]:
-    """How long the datasets took to load: once each, before the study."""
+    """Return the load time of each dataset, which is loaded once before the study."""
     loads = [of.arm.dataset.get(LOADED) for of in findings.arms]
     if not any(isinstance(load_s, int | float) for load_s in loads):
         return []
@@ -214,7 +214,7 @@ def _not_in_version(findings: Findings) -> Iterable[str]:
 
 def _no_ratio(findings: Findings) -> str:
     absent = len(findings.arms) > 1
-    return f"{ABSENT}: no ratio, because some block has no value above zero." if absent else ""
+    return f"{ABSENT}: no ratio, because a block has no value above zero." if absent else ""
 
 
 def pivot(
@@ -225,9 +225,10 @@ def pivot(
     columns: Sequence[tuple[str, Sequence[str]]],
     changed: str,
 ) -> Table:
-    """A row for each part (a statement, a table) and arm, a column for each of ``columns`` (head, keys of
-    which a part has one), and the change of the one that is named ``changed``. Columns of which nothing is
-    known are left out.
+    """Return a table with a row for each part (a statement or table) and arm.
+
+    Each entry of ``columns`` has a head and alternative keys. The column ``changed`` is followed by its
+    change. Columns without values are omitted.
     """
     known = {parted(key)[0] for key in findings.telemetry.metrics}
     shown = [(head, keys) for head, keys in columns if known.intersection(keys)]
@@ -255,7 +256,7 @@ def _short(part: str) -> str:
 
 
 STATEMENTS_ON_TERMINAL = 5
-"""Those with the most time; the others are in the other forms."""
+"""Number of statements shown on a terminal, most time first; the other formats have all."""
 
 _OF_STATEMENTS = (
     ("calls", ("statement.calls",)),
@@ -282,7 +283,7 @@ _OF_RELATIONS = (
 
 
 def statements(findings: Findings) -> Table:
-    """The statements with the most time, and the average change of their mean times."""
+    """Return the statements with the most time, and the average change of their mean times."""
     names = findings.telemetry.parts("statement.calls")
     table = pivot(findings, "Statements", "statement", names, _OF_STATEMENTS, "mean, ms")
     if not names:
@@ -322,7 +323,7 @@ def _averages(findings: Findings, table: Table) -> list[list[str]]:
 
 
 def relations(findings: Findings) -> Table:
-    """The largest tables and indexes."""
+    """Return the largest tables and indexes."""
     names = findings.telemetry.parts("relation.bytes")
     table = pivot(findings, "Tables and indexes", "relation", names, _OF_RELATIONS, "size, MiB")
     note = "hits: buffer hit ratio. live, free, leaf density: from pgstattuple. The JSON has all values."
@@ -330,7 +331,7 @@ def relations(findings: Findings) -> Table:
 
 
 def drifts(findings: Findings) -> Table:
-    """How fast things changed during long windows."""
+    """Return the rates of change within long windows."""
     rows = []
     names = dict.fromkeys(drift.key for of in findings.drifts.values() for drift in of)
     for key in names:

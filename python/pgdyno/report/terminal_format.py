@@ -1,4 +1,4 @@
-"""The report on a terminal: the verdict first, then the numbers, then the caveats. Details: in HTML."""
+"""The report on a terminal: verdict, numbers, caveats. Details are in the HTML report."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from pgdyno.report.result_tables import Table
 from pgdyno.report.study_report import StudyReport
 
 WIDTH_MAX = 120
-"""Of lines of prose: longer ones are not read."""
+"""Maximum width of lines of text: longer lines are hard to read."""
 
 NAME_WIDTH_MAX = 28
-"""Before an arm's name is broken, less important columns are left out; but not for longer names than this."""
+"""Maximum width reserved for a name before less important columns are omitted; longer names are wrapped."""
 
 NAME_WIDTH_MIN = 8
-"""Narrower than this, a name would be a column of letters, or nothing."""
+"""Minimum width of a wrapped name."""
 
 FIRST_WIDTH_MIN = 14
-"""Of a first column that is broken before other columns are left out."""
+"""Minimum width of a first column that is wrapped before other columns are omitted."""
 
 _GAP = 3  # between two columns, as rich draws them
 
@@ -45,7 +45,7 @@ _VERDICT_STYLE = {
 
 
 def print_terminal(study: StudyReport | HostsReport, console: Console) -> None:
-    """Tables that are of interest to few are left to the other forms, and so are those of many cases."""
+    """Print a report. Detailed tables, and those of single cases, are left to the other formats."""
     if isinstance(study, HostsReport):
         console.print(_of_hosts(study, console.width))
         _print_beside(study.published, console)
@@ -59,17 +59,15 @@ def print_terminal(study: StudyReport | HostsReport, console: Console) -> None:
 
 
 def print_history(report: HistoryReport, console: Console) -> None:
-    """What changed first, then every series in a line."""
+    """Print the table of each history, then its changes."""
     prose = min(console.width, WIDTH_MAX)
     for history in report.histories:
-        said = [_wrapped(sentence, prose, begin="- ") for sentence in history_words.sentences(history)]
-        console.print(Group(*_table(history_words.overview(history), console.width), Text(), *said, Text()))
+        items = [_wrapped(sentence, prose, begin="- ") for sentence in history_words.sentences(history)]
+        console.print(Group(*_table(history_words.overview(history), console.width), Text(), *items, Text()))
 
 
 def print_published(study: StudyReport | HostsReport, console: Console) -> None:
-    """The source's tables with ours beside, and what is to be known of them. Of several hosts what they say
-    together comes first.
-    """
+    """Print the published tables with measured values, and the caveats; pooled tables come first."""
     prose = min(console.width, WIDTH_MAX)
     _print_beside(study.published, console)
     if isinstance(study, HostsReport):
@@ -83,7 +81,7 @@ def print_published(study: StudyReport | HostsReport, console: Console) -> None:
 
 
 def _print_beside(tables: Sequence[Table], console: Console) -> None:
-    """Wider than the terminal where they must be: a column that is missing would be a figure kept back."""
+    """Print tables with all columns, even if they are wider than the terminal."""
     for table in tables:
         needed = sum(_width(table, index) + _GAP for index in range(len(table.columns)))
         title, drawn, *_ = _table(table, max(console.width, needed))
@@ -95,11 +93,11 @@ def _print_beside(tables: Sequence[Table], console: Console) -> None:
 
 
 def _fitted(study: StudyReport, prose: int) -> list[RenderableType]:
-    """Sentences: a table of four columns of words is none on a terminal."""
+    """Return sentences instead of the table, whose four columns of text do not fit a terminal."""
     if not study.fitted:
         return []
-    said = [_wrapped(sentence, prose, begin="- ") for sentence in study.fitted]
-    return [Text("Fitted to this machine", style="bold"), *said, Text()]
+    items = [_wrapped(sentence, prose, begin="- ") for sentence in study.fitted]
+    return [Text("Settings fitted to this machine", style="bold"), *items, Text()]
 
 
 def _of_hosts(study: HostsReport, width: int) -> RenderableType:
@@ -128,7 +126,7 @@ def _print_cases(study: StudyReport, console: Console) -> None:
 
 
 def _sections(study: StudyReport, width: int) -> list[RenderableType]:
-    """Sentences, then tables."""
+    """Return the sentences and tables of each section."""
     parts: list[RenderableType] = []
     for section in study.sections:
         parts.append(Text(section.title, style="bold"))
@@ -152,7 +150,7 @@ def _below_headlines(
 
 
 def _tables(tables: Sequence[Table], width: int) -> list[RenderableType]:
-    """Those that are of interest to many, and what most want of the others."""
+    """Return the short tables, and the first rows of long ones."""
     parts: list[RenderableType] = []
     for table in tables:
         if table.long and table.rows_on_terminal:
@@ -163,7 +161,7 @@ def _tables(tables: Sequence[Table], width: int) -> list[RenderableType]:
 
 
 def render(report: Report, width: int) -> RenderableType:
-    """Texts from outside become Text, never markup: a name in brackets stays a name."""
+    """Return the report of one case. Untrusted text becomes Text, never markup."""
     prose = min(width, WIDTH_MAX)
     parts: list[RenderableType] = []
     for headline in report.headlines:
@@ -193,19 +191,19 @@ def render(report: Report, width: int) -> RenderableType:
 def _caveats(caveats: Sequence[ShownCaveat], prose: int) -> list[RenderableType]:
     if not caveats:
         return []
-    said = [_wrapped(f"{caveat.sentence} {caveat.remedy}", prose, "yellow", "- ") for caveat in caveats]
-    return [Text("Caveats", style="bold"), *said, Text()]
+    items = [_wrapped(f"{caveat.sentence} {caveat.remedy}", prose, "yellow", "- ") for caveat in caveats]
+    return [Text("Caveats", style="bold"), *items, Text()]
 
 
 def _wrapped(text: str, width: int, style: str = "", begin: str = "") -> Text:
-    """rich would break a line at a no-break space, between a number and its unit; textwrap does not."""
+    """Wrap a text with textwrap, because rich breaks lines at a no-break space between number and unit."""
     lines = textwrap.wrap(visible(text), width, initial_indent=begin, subsequent_indent=" " * len(begin))
     return Text("\n".join(lines), style=style, no_wrap=True, overflow="fold")
 
 
 def _table(table: Table, width: int) -> list[RenderableType]:
-    """Title, table and note."""
-    # Before it is laid out: a character that is shown as four takes four columns.
+    """Return title, table and note."""
+    # Escape before the layout: an escaped character takes four or more columns.
     table = replace(table, rows=[tuple(map(visible, row)) for row in table.rows])
     columns = _fitting(table, width)
     needed = {index: _width(table, index) for index in columns}
@@ -218,8 +216,8 @@ def _table(table: Table, width: int) -> list[RenderableType]:
     for index in columns:
         column = table.columns[index]
         number = column in table.numeric
-        # A number is never broken over lines; names and words are, where the terminal is narrow. The first
-        # column says what a row is about, in words of ours: they are short, and the last to be broken.
+        # Numbers are never wrapped; names and words are wrapped on a narrow terminal. The first column has
+        # short labels and is wrapped last.
         whole = number or (index == 0 and fits)
         drawn.add_column(
             Text(column),
@@ -238,8 +236,9 @@ def _table(table: Table, width: int) -> list[RenderableType]:
 
 
 def _broken(name: str, width: int) -> str:
-    """Over lines of at most this width, after commas, spaces, slashes and colons where that will do, else
-    after the parts of a setting's name.
+    """Wrap a name to ``width`` after commas, spaces, slashes and colons.
+
+    A longer word is wrapped after the underscores and equal signs of a setting.
     """
     lines = [""]
     words = [word for word in re.findall(r"[^, /:]*[, /:]?", name) if word]
@@ -253,13 +252,13 @@ def _broken(name: str, width: int) -> str:
 
 
 def _fitting(table: Table, width: int) -> list[int]:
-    """The columns that are shown: all where they fit, else without dispensable ones."""
+    """Return the indexes of the columns that fit, omitting dispensable ones first."""
     needed = [_width(table, index) for index in range(len(table.columns))]
     for index, column in enumerate(table.columns):
         if index == 0 and table.breaks_first:
             needed[index] = min(needed[index], FIRST_WIDTH_MIN)
         elif index and column not in table.numeric:
-            needed[index] = min(needed[index], NAME_WIDTH_MIN)  # names are broken before a column goes
+            needed[index] = min(needed[index], NAME_WIDTH_MIN)  # wrap names before omitting a column
     shown = list(range(len(needed)))
     for name in table.dispensable:
         if sum(needed[index] + _GAP for index in shown) - _GAP <= width:

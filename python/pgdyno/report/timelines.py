@@ -1,4 +1,4 @@
-"""Pictures over time, one for each block: throughput with checkpoints, and in longer windows the WAL rate."""
+"""Charts over time, one per block: throughput with checkpoints, and the WAL rate of longer windows."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from pgdyno.study.schedule import Role
 from pgdyno.units import PER_MIB
 
 WINDOW_S_MIN = 30.0
-"""Of a shorter window a rate of once a second shows nothing that the table does not."""
+"""Minimum window with a chart of the WAL rate: the table is enough for a shorter one."""
 
 TICKS_APART = 2.0
-"""On the picture: nearer ones are one. Of 200 hours with a checkpoint in each second the page had 84 MB."""
+"""Minimum distance of ticks in pixels; nearer ones are merged. Without merging, 200 hours with a checkpoint
+per second made a page of 84 MB."""
 
 
 LEFT, RIGHT, TOP, BOTTOM, WIDTH, HEIGHT = 38.0, 10.0, 16.0, 122.0, 280.0, 140.0
 
 
 def throughput(findings: Findings) -> list[Panel]:
-    """Every arm's rate, interval by interval, all blocks on one scale; with its checkpoints and dips."""
+    """Return the rate of each arm over time, with checkpoints and dips; all blocks have the same scale."""
     ticks = {trial: begun(series) for trial, series in findings.telemetry.series.items()}
     dips: dict[int, list[Dip]] = {}
     for of_arm in findings.dips.values():
@@ -41,7 +42,7 @@ def throughput(findings: Findings) -> list[Panel]:
 
 
 def wal_rates(findings: Findings) -> list[Panel]:
-    """WAL written, MiB/s, by the server's one-second samples; none of short windows."""
+    """Return the WAL rate in MiB/s, from samples of the server per second; none for short windows."""
     return _panels(
         findings,
         {trial: wal_rate(series) for trial, series in findings.telemetry.series.items()},
@@ -52,12 +53,12 @@ def wal_rates(findings: Findings) -> list[Panel]:
 
 
 def has_checkpoints(findings: Findings) -> bool:
-    """Whether any began while a trial was measured."""
+    """Return True if any checkpoint started during measurement."""
     return any(begun(series) for series in findings.telemetry.series.values())
 
 
 def wal_rate(series: Series) -> list[Point]:
-    """Over so many samples each that there are no more than POINTS_MAX."""
+    """Return the WAL rate, averaged over samples so that there are at most POINTS_MAX points."""
     if not len(series.points) or series.points[-1, 0] - series.points[0, 0] < WINDOW_S_MIN:
         return []
     step = -(-len(series.points) // POINTS_MAX)
@@ -110,40 +111,40 @@ def _picture(
     for tick in nice_ticks(0, end, 4):
         parts.append(text(x(tick), BOTTOM + 13, f"{tick:g} s" if tick else "0", class_="middle small"))
     for trial in trials:
-        colour = arm_class(trial.arm)
-        parts += checkpoint_ticks([at_s for at_s in ticks.get(trial.trial, ()) if at_s <= end], x, colour)
-        parts += [_dip(dip, x, colour) for dip in dips.get(trial.trial, ())]
+        color = arm_class(trial.arm)
+        parts += checkpoint_ticks([at_s for at_s in ticks.get(trial.trial, ()) if at_s <= end], x, color)
+        parts += [_dip(dip, x, color) for dip in dips.get(trial.trial, ())]
         for role, kind in ((Role.WARM_UP, "faint"), (Role.MEASURE, "")):
             chosen = [point for point in points[trial.trial] if point.role is role]
-            parts += _one_line(chosen, x, y, unit, f"{colour} {kind}".strip())
+            parts += _one_line(chosen, x, y, unit, f"{color} {kind}".strip())
     return drawing(WIDTH, HEIGHT, f"{unit} over time", parts, "rates")
 
 
-def checkpoint_ticks(moments: Sequence[float], x: Scale, colour: str) -> list[Markup]:
-    """A tick for each checkpoint, or for several in a row that would lie on each other."""
+def checkpoint_ticks(moments: Sequence[float], x: Scale, color: str) -> list[Markup]:
+    """Return a tick for each checkpoint; overlapping ticks are merged."""
     together: list[list[float]] = []
     for at_s in moments:
         if together and x(at_s) - x(together[-1][0]) < TICKS_APART:
             together[-1].append(at_s)
         else:
             together.append([at_s])
-    return [_tick(of, x(of[0]), colour) for of in together]
+    return [_tick(of, x(of[0]), color) for of in together]
 
 
-def _tick(moments: Sequence[float], at: float, colour: str) -> Markup:
+def _tick(moments: Sequence[float], at: float, color: str) -> Markup:
     first = f"{moments[0]:.0f}"
-    one = f"a checkpoint began by {first} s"
-    several = f"{len(moments)} checkpoints began by {first} to {moments[-1]:.0f} s"
+    one = f"checkpoint started by {first} s"
+    several = f"{len(moments)} checkpoints started by {first} to {moments[-1]:.0f} s"
     title = element("title", one if len(moments) == 1 else several)
-    return element("line", title, x1=at, y1=TOP - 9, x2=at, y2=TOP - 1, class_=f"tick {colour}")
+    return element("line", title, x1=at, y1=TOP - 9, x2=at, y2=TOP - 1, class_=f"tick {color}")
 
 
-def _dip(dip: Dip, x: Scale, colour: str) -> Markup:
-    """A triangle at the axis that points up to it."""
+def _dip(dip: Dip, x: Scale, color: str) -> Markup:
+    """Return a triangle on the axis that marks a dip."""
     at = x.inside((dip.from_s + dip.to_s) / 2)
     title = element("title", label(dip))
     corners = f"{at:g},{BOTTOM - 6:g} {at - 3.2:g},{BOTTOM - 0.5:g} {at + 3.2:g},{BOTTOM - 0.5:g}"
-    return element("polygon", title, points=corners, class_=f"dot {colour}")
+    return element("polygon", title, points=corners, class_=f"dot {color}")
 
 
 def _one_line(points: Sequence[Point], x: Scale, y: Scale, unit: str, class_: str) -> list[Markup]:

@@ -1,4 +1,4 @@
-"""Waterfall chart: from the baseline's time per transaction to the arm's, part by part."""
+"""Waterfall chart of the time per transaction: from the baseline to an arm, by part."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pgdyno.report.why_section import WhyReport, in_order, name_of
 
 WIDTH, LEFT, RIGHT, TOP = 470.0, 14.0, 14.0, 34.0
 STEP, BAR = 34.0, 11.0
-"""Each part has a line for its words and one for its bar: so they can be read on a narrow page, too."""
+"""Height of a part and of its bar. The label is above the bar, so that it fits a narrow page."""
 
 TEXT_MAX = 44
-"""Of a statement: more would not fit, or be too small on a narrow page."""
+"""Maximum length of a statement; a longer one does not fit a narrow page."""
 
 SHARE_MIN = 0.002
-"""Of the whole: a part that changes less, within the noise, has no bar of its own in the picture."""
+"""Minimum change with its own bar, as a share of the whole, unless the change is significant."""
 
 
 def waterfalls(reasons: Sequence[WhyReport]) -> list[Panel]:
-    """By resource and by statement, of each arm."""
+    """Return the charts of each arm: by resource and by statement."""
     found = []
     for one in reasons:
         a, b = one.why.baseline.name, one.why.arm.name
@@ -60,7 +60,7 @@ def _drawn(waterfall: Waterfall, a: str, b: str) -> Markup:
         y += STEP
         parts += _bar("other parts, none significant", left, at_us, y, x, "")
     parts += _level(b, whole.b_us, y + STEP, x)
-    return drawing(WIDTH, bottom + 22, f"Time per transaction from {a} to {b}, part by part", parts, "steps")
+    return drawing(WIDTH, bottom + 22, f"Time per transaction from {a} to {b}, by part", parts, "steps")
 
 
 def _added_us(shown: Sequence[Part]) -> list[float]:
@@ -68,7 +68,7 @@ def _added_us(shown: Sequence[Part]) -> list[float]:
 
 
 def _shown(waterfall: Waterfall) -> tuple[list[Part], float]:
-    """The parts that are drawn, and what all others add together."""
+    """Return the parts with a bar, and the sum of the changes of all others."""
     least = SHARE_MIN * max(waterfall.whole.a_us, waterfall.whole.b_us)
     shown = [part for part in in_order(waterfall) if part.significant or abs(part.b_us - part.a_us) >= least]
     left = waterfall.whole.b_us - waterfall.whole.a_us - sum(_added_us(shown))
@@ -83,7 +83,7 @@ def _ends(first_us: float, steps_us: Sequence[float]) -> list[float]:
 
 
 def _level(name: str, us: float, y: float, x: Scale) -> list[Markup]:
-    """Where the bars begin, and where they end."""
+    """Return the label and mark of the first or last level."""
     return [
         text(LEFT, y, f"{name}: {grouped(us, decimals_of(us, 3))} µs", class_="strong"),
         line(x(us), y + 5, x(us), y + 5 + BAR, class_="end"),
@@ -96,7 +96,7 @@ def _step(part: Part, at_us: float, y: float, x: Scale) -> list[Markup]:
     value = signed(change.value, min(2, change.decimals), "µs")
     drawn = _bar(f"{name_of(part.key, TEXT_MAX)}  {value}", change.value, at_us, y, x, kind)
     if change.low is not None and change.high is not None and part.significant:
-        # The interval of this part alone, from where its bar begins.
+        # The interval of this part, relative to the start of its bar.
         low, high = (x.inside(at_us + end) for end in (change.low, change.high))
         drawn.append(line(low, y + 5 + BAR / 2, high, y + 5 + BAR / 2, class_="whisker"))
     return drawn

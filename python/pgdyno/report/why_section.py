@@ -84,14 +84,14 @@ def sentences(why: Why, verdict: Verdict) -> list[str]:
         return []
     if verdict is Verdict.UNDECIDED:
         return [_of_undecided(why, whole)]
-    said = [_of_whole(why, whole)]
+    found = [_of_whole(why, whole)]
     if why.by_statement:
-        said.append(_of_statements(why.by_statement))
+        found.append(_of_statements(why.by_statement))
     if why.by_resource:
-        said.append(_of_resources(why.by_resource))
-    if said[1:] == [""] * len(said[1:]):
-        return [f"{said[0]} {NO_PART}"]
-    return [sentence for sentence in said if sentence]
+        found.append(_of_resources(why.by_resource))
+    if found[1:] == [""] * len(found[1:]):
+        return [f"{found[0]} {NO_PART}"]
+    return [sentence for sentence in found if sentence]
 
 
 def _of_undecided(why: Why, whole: Part) -> str:
@@ -116,7 +116,7 @@ def _basis(whole: Part, *, signed: bool = False) -> str:
     change = whole.difference
     within = change.signed_interval_text
     if not signed and whole.significant and change.low is not None and change.high is not None:
-        # "Less" says the sign already.
+        # The word "less" contains the sign.
         within = with_unit((change if change.value > 0 else _negated(change)).interval_text, change.unit)
     return f"{ci_text(change.confidence)} {within}, {counted(change.n, 'block')}"
 
@@ -145,18 +145,18 @@ def _of_statements(waterfall: Waterfall) -> str:
 def _of_resources(waterfall: Waterfall) -> str:
     parts = [part for part in _named(waterfall) if part.key != of.UNEXPLAINED]
     unexplained = [part for part in waterfall.parts if part.key == of.UNEXPLAINED and part.significant]
-    said = f"By resource: {_listed(parts)}." if parts else ""
+    text = f"By resource: {_listed(parts)}." if parts else ""
     if unexplained:
-        said = f"{said} {_size(unexplained[0])} {_more_or_less(unexplained[0])} are unattributed.".strip()
-    return said
+        text = f"{text} {_size(unexplained[0])} {_more_or_less(unexplained[0])} are unattributed.".strip()
+    return text
 
 
 def _named(waterfall: Waterfall) -> list[Part]:
     """Return the significant parts, largest change first."""
     found = [part for part in waterfall.parts if part.significant]
     largest = max((abs(part.difference.value) for part in found), default=0.0)
-    told = [part for part in found if abs(part.difference.value) >= NAMED_SHARE_MIN * largest]
-    return sorted(told, key=lambda part: -abs(part.difference.value))[:NAMED_MAX]
+    shown = [part for part in found if abs(part.difference.value) >= NAMED_SHARE_MIN * largest]
+    return sorted(shown, key=lambda part: -abs(part.difference.value))[:NAMED_MAX]
 
 
 def _listed(parts: Sequence[Part]) -> str:
@@ -221,7 +221,7 @@ def build(findings: Findings) -> list[WhyReport]:
 
 
 def tables(why: Why, findings: Findings) -> list[Table]:
-    """By statement and by resource."""
+    """Return the breakdowns of the time by resource and by statement."""
     several = f", {why.arm.name}" if len(findings.arms) > 2 else ""
     found = []
     for title, waterfall, note in (
@@ -238,7 +238,7 @@ def _table(title: str, why: Why, waterfall: Waterfall, note: str) -> Table:
     whole = "mean latency" if why.latency else "whole"
     names = (("A", why.baseline.name), ("B", why.arm.name))
     heads = [f"{of}: {name}" if len(name) <= NAME_IN_HEAD_MAX else of for of, name in names]
-    said = [f"{of} is {name}." for of, name in names if len(name) > NAME_IN_HEAD_MAX]
+    full_names = [f"{of} is {name}." for of, name in names if len(name) > NAME_IN_HEAD_MAX]
     columns = ("part", *heads, "B − A")
     rows = [_row(whole, waterfall.whole)]
     rows += [_row(name_of(part.key), part) for part in in_order(waterfall)]
@@ -246,7 +246,7 @@ def _table(title: str, why: Why, waterfall: Waterfall, note: str) -> Table:
         f"{title} (lower is better)",
         columns,
         rows,
-        " ".join([*said, note]),
+        " ".join([*full_names, note]),
         frozenset(columns[1:]),
         dispensable=columns[1:3],
         breaks_first=True,
@@ -318,7 +318,7 @@ def _negative(part: Part) -> bool:
 
 
 def as_object(why: Why) -> dict[str, object]:
-    """For JSON."""
+    """Return the breakdowns for JSON."""
     return {
         "whole_is": "mean latency" if why.latency else "clients × time / transactions",
         "unit": "µs per transaction",
