@@ -94,7 +94,7 @@ run = {warmup = "2s", window = "4s", repeats = 12}
     ("changed", "words"),
     [
         ("", "A/A blocks of identical arms, about"),
-        ("repeats = 1,", "no A/A block: one follows every fifth block, and the study has fewer"),
+        ("repeats = 1,", "no A/A block: the study has fewer than five blocks per case"),
         ("aa = false,", "no A/A blocks: refused by aa = false in the study file"),
         ('schedule = "sequential",', "no A/A blocks: all blocks of one arm run before the next"),
     ],

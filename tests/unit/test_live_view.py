@@ -56,7 +56,7 @@ def test_without_a_terminal_it_is_a_line_a_block(
         "loading tpcc of 4 warehouses for 17: copy",
         "block 1",
         "  17: 600 NOPM   18: not valid",
-        "  18 against 17: no valid block yet",
+        "  18 vs. 17: no valid block yet",
         "block 2 of about 5",
     ]
 
@@ -98,17 +98,17 @@ CHANGE = Estimate(4.2, "%", 6, Better.MORE, 0.9, 7.6)
         (
             Standing("18", "17", Verdict.FASTER, CHANGE, None),
             30.0,
-            "18 against 17: +4.2% (+0.9% to +7.6%), faster",
+            "18 vs. 17: +4.2% (+0.9% to +7.6%), faster",
         ),
         (
             Standing("18", "17", Verdict.UNDECIDED, Estimate(1.0, "%", 6, Better.MORE, -2.5, 4.6), 4),
             30.0,
-            "18 against 17: +1.0% (−2.5% to +4.6%), undecided, about 4 more blocks (2 min)",
+            "18 vs. 17: +1.0% (−2.5% to +4.6%), undecided, about 4 more blocks (2 min)",
         ),
         (
             Standing("18", "17", Verdict.UNDECIDED, Estimate(1.04, "%", 3, Better.MORE), 2),
             None,
-            "18 against 17: +1.0%, no interval yet",
+            "18 vs. 17: +1.0%, no CI yet",
         ),
     ],
 )

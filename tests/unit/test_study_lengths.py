@@ -118,7 +118,7 @@ def test_a_budget_that_one_block_exceeds_by_far_is_refused_with_what_would_do() 
     # A block of two arms is 2 · (2 s + 4 s).
     require_room_for_a_block(make_study(budget_s=6.0))
     with pytest.raises(
-        UsageError, match=r"^--minutes 0.0833 is too short.* at least 12 s: give at least 0.2 \(1 for"
+        UsageError, match=r"^--minutes 0.0833 is too short.* at least 12 s: use at least 0.2 \(1 for"
     ):
         require_room_for_a_block(make_study(budget_s=5.0))
     require_room_for_a_block(make_study(budget_s=5.0, blocks_max=1))

@@ -93,7 +93,7 @@ def best_of(entry: Entry, schedule: str | None = None) -> tuple[str, float, floa
 def calibrated_slice(schedule: str) -> tuple[float, str]:
     """Return the best slice length by this machine's latest calibration, and its source as text.
 
-    Raises UsageError if there is none.
+    Raises UsageError without such a calibration.
     """
     history = History(noise_history.history_path())
     for entry in reversed(history.calibrations(describe_host(Cache.open().root))):
@@ -259,9 +259,8 @@ def _sentences(calibration: Calibration) -> Iterator[str]:
         yield f"Choosing the best length requires {BLOCKS_KNOWN} blocks of every length."
     else:
         yield (
-            "Minutes: time until a study that stops at its verdict detects a true difference with a power "
-            "of "
-            f"{given_percent(POWER)}, including restores, restarts and A/A blocks. "
+            "Minutes: time until a study that stops at its verdict detects a true difference "
+            f"({given_percent(POWER)} power), including restores, restarts and A/A blocks. "
             f"{_restarts(calibration)}"
         )
     if (alarms := calibration.alarms) is None:
@@ -286,8 +285,8 @@ def _best(calibration: Calibration) -> Iterator[str]:
         if (minutes := calibration.minutes(best, effect)) is not None
     ]
     yield f"Best on this machine: {_name(best)}{': ' if took else ''}{' and '.join(took)}."
-    if alike := calibration.like_best():
-        yield f"Not significantly different from the best: {', '.join(map(_name, alike))}."
+    if equal := calibration.like_best():
+        yield f"Not significantly different from the best: {', '.join(map(_name, equal))}."
 
 
 def _name(one: Measured) -> str:
@@ -303,7 +302,7 @@ def _restarts(calibration: Calibration) -> str:
 
 def _drift_text(drift: tuple[float, int] | None) -> str:
     if drift is None:
-        return "No earlier calibration of this machine with the same server and workload exists."
+        return "This machine has no earlier calibration with the same server and workload."
     ratio, n = drift
     of = "in its last calibration" if n == 1 else f"in the median of its last {n} calibrations"
     return f"The noise of this machine is {ratio:.2g} times as large as {of}."

@@ -59,14 +59,14 @@ class VisibleConsole(Console):
         super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False, **of_rich)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render as rich does, hidden characters made visible. rich's own control codes pass."""
+        """Render with hidden characters escaped, except the control codes of rich."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
 
 class _Output(VisibleConsole):
     def print(self, *values: Any, **how: Any) -> None:
-        """Print as the console does, with errors of standard output converted."""
+        """Print, converting errors of standard output to PgdynoError."""
         with writing():
             super().print(*values, **how)
 

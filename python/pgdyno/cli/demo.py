@@ -1,4 +1,4 @@
-"""``pgdyno demo``: a comparison in about four minutes, with the servers available on this machine."""
+"""``pgdyno demo``: compare the servers available on this machine in about four minutes."""
 
 from __future__ import annotations
 

@@ -26,10 +26,10 @@ from pgdyno.server.cache_directory import Cache
 from pgdyno.server.find_build import system_builds
 
 WATCH_S = 3.0
-"""Long enough to resolve 1% of two cores in kernel ticks of 10 ms."""
+"""Observation time: enough to resolve 1% of two cores in kernel ticks of 10 ms."""
 
 SYNC_S = 1.0
-"""Enough for about a hundred flushes of a slow disk."""
+"""Duration of the flush test: enough for about a hundred flushes of a slow disk."""
 
 
 def doctor(
@@ -153,19 +153,19 @@ def doctor(
 def lines(found: Sequence[Checked]) -> list[str]:
     """Return one line per check: problems with their remedies first, then passed and unknown checks."""
     caveats = [one.caveat for one in found if one.caveat is not None]
-    told = [_told(caveat) for caveat in caveats]
+    texts = [_text_of(caveat) for caveat in caveats]
     rest = [
         (heading, [one for one in found if one.found == kind])
         for heading, kind in (("ok", "fine"), ("unknown", "unknown"))
     ]
     problems = counted(len(caveats), "problem") if caveats else "no problems"
-    parts = [f"{problems} found in {len(found)} checks", *told]
+    parts = [f"{problems} found in {len(found)} checks", *texts]
     for heading, ones in rest:
         parts += ["", heading, *(f"  {one.about}: {one.text}" for one in ones)] if ones else []
     return parts
 
 
-def _told(caveat: Caveat) -> str:
+def _text_of(caveat: Caveat) -> str:
     return f"- {caveat.code}: {caveat.text}\n  {caveat.remedy}"
 
 

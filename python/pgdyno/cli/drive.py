@@ -110,9 +110,9 @@ def drive(
         specification = drive_specification(
             driving, secrets.randbelow(2**48) if seed is None else seed, slices, [(name, remote.dsn.conninfo)]
         )
-        with keep_idle(remote.connect()) as witness:
+        with keep_idle(remote.connect()) as idle_connection:
             run, measured = _run(specification, interruption, quiet)
-            status, why = _status(run, name, witness)
+            status, why = _status(run, name, idle_connection)
         return _conclude(Driven(run, measured, status, why), workload.pace, interruption, json=json)
 
 
@@ -130,10 +130,10 @@ def _conclude(driven: Driven, pace: Pace, interruption: Interruption, *, json: b
     """Print the result and return the exit status. Raises PgdynoError for a run without a valid result."""
     run, measured, status = driven.run, driven.measured, driven.status
     if measured is None or run.result is None or _counted_s(measured) <= 0:
-        words = run.failure["message"] if run.failure else "the run stopped during warm-up"
+        reason = run.failure["message"] if run.failure else "the run stopped during warm-up"
         if interruption.requested:
-            raise interruption.interrupted(f"nothing was measured: {words}")
-        raise PgdynoError(f"nothing was measured: {words}")
+            raise interruption.interrupted(f"nothing was measured: {reason}")
+        raise PgdynoError(f"nothing was measured: {reason}")
     found = {**summarise(run, measured, pace), "complete": status is TrialStatus.OK}
     if json:
         print_json(found)
@@ -148,12 +148,12 @@ def _conclude(driven: Driven, pace: Pace, interruption: Interruption, *, json: b
     return 0 if status is TrialStatus.OK else 1
 
 
-def _status(run: Run, name: str, witness: Connection) -> tuple[TrialStatus, str]:
-    """Return whether the run is valid, and the reason if not."""
+def _status(run: Run, name: str, idle_connection: Connection) -> tuple[TrialStatus, str]:
+    """Return the status of the run, and the reason if it is not valid."""
     status, why = status_of(run, 0, name)
     try:
         if status is TrialStatus.OK:
-            require_undisturbed(witness)
+            require_undisturbed(idle_connection)
     except ServerError as error:
         return TrialStatus.FAILED, str(error)
     return status, why
@@ -193,23 +193,23 @@ class Narrator:
 
     def __call__(self, event: Event) -> None:
         if event["event"] == "interval":
-            self._tell_interval(event)
+            self._print_interval(event)
         elif event["event"] == "error" and (key := (event["kind"], event["sqlstate"])) not in self._errors:
             self._errors.add(key)
             say(f"{event['kind']}: {words_of_error(event)}")
 
-    def _tell_interval(self, event: Event) -> None:
+    def _print_interval(self, event: Event) -> None:
         counts = event["kinds"].values()
         n = sum(kind["ok"] + kind["rolled_back"] for kind in counts)
         failed = sum(kind["failed"] for kind in counts)
         span_s = (event["to_ns"] - event["from_ns"]) / 1e9
         p99 = f"p99 {event['latency_ns']['p99'] / 1e6:.2f} ms" if n else "no transaction succeeded"
         more = f", {failed:,} failed" if failed else ""
-        said = "" if n else f"{event['role']} {failed > 0}"
-        if n or said != self._last:
+        state = "" if n else f"{event['role']} {failed > 0}"
+        if n or state != self._last:
             at, rate_per_s = f"{event['to_ns'] / 1e9:5.0f} s", n / span_s
             say(f"{at}  {event['role']:8} {rate_per_s:9,.0f} tx/s  {p99}{more}")
-        self._last = said
+        self._last = state
 
 
 def _run(
@@ -306,8 +306,8 @@ def show(found: Mapping[str, Any], console: Console = out) -> None:
     }
     console.print(_table("latency, ms", list(next(iter(found["latency_ms"].values()))), latency))
     absent = any(ABSENT in cells for cells in latency.values())
-    said = f"; {ABSENT}: too few transactions" if absent else ""
-    console.print(f"latency of ok transactions, from their intended start{said}")
+    note = f"; {ABSENT}: too few transactions" if absent else ""
+    console.print(f"latency of ok transactions, from their intended start{note}")
 
 
 def _table(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> Table:

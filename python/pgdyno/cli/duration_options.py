@@ -79,11 +79,11 @@ def refuse_turns_in_one_piece(
         "--schedule slices": schedule == "slices" and _is_given(context, "schedule"),
         "--slice": _is_given(context, "slice_length"),
     }
-    for said, is_asked in asked.items():
+    for option, is_asked in asked.items():
         if is_asked:
             raise UsageError(
-                f"{said} cannot be combined with {window_option}, which measures one arm at a time "
-                f"(--schedule blocks): remove {said}, or use a time in --window"
+                f"{option} cannot be combined with {window_option}, which measures one arm at a time "
+                f"(--schedule blocks): remove {option}, or use a time in --window"
             )
 
 
@@ -103,7 +103,7 @@ def asked_window(
         if window_s > longest_s:
             raise UsageError(
                 f"--window must be at most {format_duration(longest_s)}, {ROUNDS_OF_A_WINDOW_MAX} slices of "
-                f"{format_duration(slice_s)} (got {text!r}): give less, or a longer --slice"
+                f"{format_duration(slice_s)} (got {text!r}): use a shorter --window, or a longer --slice"
             )
         return {"rounds": whole_rounds(window_s, slice_s, schedule)}
     number = text.removeprefix(CHECKPOINTS)
@@ -122,7 +122,7 @@ def asked_window(
 
 
 BUDGETS_OF_A_BLOCK_MAX = 2.0
-"""The first block always runs; one that takes more than twice the budget is taken for a mistake."""
+"""Maximum length of the first block in budgets. The first block always runs; a longer one is an error."""
 
 
 def block_least_s(study: Study) -> float:
@@ -145,7 +145,7 @@ def require_room_for_a_block(study: Study) -> None:
         return
     raise UsageError(
         f"--minutes {study.budget_s / 60:.3g} is too short for one block, which takes at least "
-        f"{format_duration(block_s)}: give at least {math.ceil(block_s / 6) / 10:g} "
+        f"{format_duration(block_s)}: use at least {math.ceil(block_s / 6) / 10:g} "
         f"({math.ceil(LOOKS_FROM * block_s / 60)} for the {LOOKS_FROM} blocks of a verdict), or shorten "
         "--slice, --window or --warmup"
     )

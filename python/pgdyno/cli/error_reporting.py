@@ -42,8 +42,8 @@ def complaint(error: Exception) -> PgdynoError | None:
         # Reached only if no caller handled the error: the server's message, without the statement.
         if isinstance(error, NoAnswer):
             return PgdynoError(str(error))
-        words = error.diag.message_primary or str(error).strip().partition("\n")[0]
-        return PgdynoError(f"server error: {words}")
+        message = error.diag.message_primary or str(error).strip().partition("\n")[0]
+        return PgdynoError(f"server error: {message}")
     return None
 
 
@@ -118,5 +118,5 @@ def _written(text: str) -> Path | None:
 
 def _remove_oldest(folder: Path) -> None:
     mine = [path for path in folder.glob(f"{_PREFIX}*{_SUFFIX}") if path.lstat().st_uid == os.geteuid()]
-    for path in sorted(mine)[:-KEPT_MAX]:  # their names begin with the time
+    for path in sorted(mine)[:-KEPT_MAX]:  # names start with the time
         path.unlink(missing_ok=True)

@@ -49,7 +49,7 @@ class Gating:
 
     @property
     def is_wanted(self) -> bool:
-        """Return whether any of the options is given."""
+        """Return True if any of the options is given."""
         return bool(self.fail_if) or self.summary is not None
 
     def check(self, evidence: Path | None = None) -> None:
@@ -60,12 +60,12 @@ class Gating:
 
     @property
     def conditions(self) -> list[Condition]:
-        """Raises UsageError."""
+        """The conditions of --fail-if. Raises UsageError for an invalid one."""
         return [parse_condition(text) for text in self.fail_if or ()]
 
     @property
     def summary_file(self) -> Path | None:
-        """Raises UsageError."""
+        """The file of --summary. Raises UsageError if ``auto`` has no file."""
         if self.summary != AUTO:
             return None if self.summary is None else Path(self.summary)
         named = os.environ.get(VARIABLE)
@@ -89,14 +89,12 @@ class Gating:
         """Return the exit status. Raises PgdynoError for conditions that cannot be evaluated."""
         if found is None:
             return 0
-        cannot_tell = bool(found.absent) and not found.holds
+        is_unjudged = bool(found.absent) and not found.holds
         if not found.passes or not quiet:
-            said = (
-                wording.reasons(found) if cannot_tell else [*wording.reasons(found), wording.outcome(found)]
-            )
-            for sentence in said:
+            reasons = wording.reasons(found)
+            for sentence in reasons if is_unjudged else [*reasons, wording.outcome(found)]:
                 say(f"pgdyno: {sentence}")
-        if cannot_tell:
+        if is_unjudged:
             raise PgdynoError(wording.outcome(found))
         return TRIPPED if found.holds else 0
 

@@ -57,7 +57,7 @@ class LiveView:
         self._names = arm_names
         self._interruption = interruption
         self._quiet = quiet
-        self._heading = heading  # printed when the first load or the first block begins
+        self._heading = heading  # printed at the start of the first load or block
         self._step = "prepare"
         self._load: Load | None = None
         self._block: BlockBegan | None = None
@@ -73,7 +73,7 @@ class LiveView:
         )  # start of the observation, and the share completed then
         self._results: list[list[float]] = [[] for _ in arm_names]
         self._results_of: dict[str, list[list[float]]] = {}  # by case
-        self._standings: dict[str, list[str]] = {}  # by case, in words
+        self._standings: dict[str, list[str]] = {}  # texts by case
         self._loaded: set[tuple[str, str]] = set()
         # Last, as the constructor of rich draws once.
         self._live = (
@@ -110,15 +110,15 @@ class LiveView:
             case BlockEnded():
                 self._note_block(progress)
             case Looked(standings, block_s):
-                said = [standing_text(standing, block_s) for standing in standings]
-                self._standings[self._block.case if self._block else ""] = said
+                texts = [standing_text(standing, block_s) for standing in standings]
+                self._standings[self._block.case if self._block else ""] = texts
             case Warned(text):
                 say(f"! {text}")
         if not self._live and not self._quiet:
             self._write_line(progress)
 
     def _turn_to(self, began: BlockBegan) -> None:
-        """Show the arms of the case whose block begins, with the results of its earlier blocks."""
+        """Show the arms of the case whose block starts, with the results of its earlier blocks."""
         if self._block and began.case != self._block.case:
             names = began.arms
             self._names, self._rates = names, [[] for _ in names]
@@ -194,8 +194,8 @@ class LiveView:
             rows.add_row(Text(self._activity(), style="dim", no_wrap=True, overflow="ellipsis"))
         if block:
             rows.add_row(self._draw_arms(width))
-            for said in self._standings.get(block.case, ()):
-                rows.add_row(Text(said, no_wrap=True, overflow="ellipsis"))
+            for standing in self._standings.get(block.case, ()):
+                rows.add_row(Text(standing, no_wrap=True, overflow="ellipsis"))
         return rows
 
     def _activity(self) -> str:
@@ -244,13 +244,13 @@ class LiveView:
 
 
 def standing_text(standing: Standing, block_s: float | None) -> str:
-    """Return ``18 against 17: +4.2% (+0.9% to +7.6%), faster``, with the blocks left if undecided."""
+    """Return ``18 vs. 17: +4.2% (+0.9% to +7.6%), faster``, with the blocks needed if undecided."""
     change, needed = standing.change, standing.blocks_needed
-    of = f"{standing.arm} against {standing.baseline}"
+    of = f"{standing.arm} vs. {standing.baseline}"
     if change is None:
         return f"{of}: no valid block yet"
     if change.low is None:
-        return f"{of}: {change_text(change, '%')}, no interval yet"
+        return f"{of}: {change_text(change, '%')}, no CI yet"
     left = ""
     if needed is not None:
         lasts = f" ({format_duration(round(needed * block_s))})" if block_s else ""

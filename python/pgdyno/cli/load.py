@@ -79,10 +79,10 @@ def load(
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
 
     def on_forecast(size_bytes: int) -> None:
-        seen = require_room(remote, "the data need", size_bytes, parameters.SMALLER)
+        is_known = require_room(remote, "the data need", size_bytes, parameters.SMALLER)
         if not quiet:
-            doubt = "" if seen else "; the free disk space of the server is unknown"
-            say(forecast(parameters, size_bytes) + doubt)
+            warning = "" if is_known else "; the free disk space of the server is unknown"
+            say(forecast(parameters, size_bytes) + warning)
 
     with (
         Interruption() as interruption,
@@ -146,7 +146,7 @@ def database(target: Dsn, into_existing: bool) -> Iterator[None]:
 
 
 def summary(result: Event) -> str:
-    """Return one line with rows, size and time of each phase, the longest first."""
+    """Return one line with rows, size and time of each phase, longest first."""
     phases = sorted(result["phases_s"].items(), key=lambda phase: -phase[1])
     parts = ", ".join(f"{phase} {format_duration(s)}" for phase, s in phases)
     rows, in_all_s = sum(result["rows"].values()), sum(s for _, s in phases)

@@ -89,7 +89,7 @@ def _status(arguments: Sequence[str]) -> int:
         say(f"pgdyno: {error}")
         return error.exit_status
     except KeyboardInterrupt:
-        say("pgdyno: aborted; the evidence file keeps everything measured before")
+        say("pgdyno: aborted; the evidence file keeps all completed measurements")
         return 130
     except BrokenPipeError:
         raise
@@ -113,7 +113,7 @@ def _status(arguments: Sequence[str]) -> int:
 
 
 def _explain(error: TyperException) -> int:
-    """Print an error of the command line parser: the help without arguments, else one line."""
+    """Print an error of the command line parser in one line; without arguments, print the help."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "pgdyno"
     words = error.format_message()

@@ -23,7 +23,7 @@ MARK = '<meta name="generator" content="pgdyno">'
 
 _SQLITE = b"SQLite format 3\0"
 _COMPANIONS = ("-wal", "-shm", "-journal")
-"""Suffixes of files that SQLite treats as part of a database, whoever wrote them."""
+"""Suffixes of files that SQLite treats as part of a database, even if other programs wrote them."""
 
 _MARK_WITHIN = 4096
 """Bytes at the start of a page that contain the mark."""
@@ -66,7 +66,7 @@ def require_place_of_text(path: Path, evidence: Path | None = None, *, force: bo
 
 
 def require_summary(path: Path, evidence: Path | None = None) -> None:
-    """Check that text can be appended to a file, whoever wrote it. Raises UsageError."""
+    """Check that text can be appended to a file, also of other programs. Raises UsageError."""
     if _descriptor(path) is None:
         _require_regular(path, evidence)
 
@@ -85,7 +85,7 @@ def _require_regular(path: Path, evidence: Path | None) -> None:
         raise UsageError(f"cannot write {path}: it is a directory")
     if not stat.S_ISREG(mode):
         raise UsageError(f"cannot write {path}: it is not a regular file; name another, or /dev/stdout")
-    # Root can write it anyway, but whoever removed the permission did not want that.
+    # Respect the write protection even as root.
     if not mode & 0o222 or not os.access(path, os.W_OK):
         raise UsageError(f"cannot write {path}: it is write-protected; chmod u+w it, or name another file")
 
@@ -115,7 +115,7 @@ def _descriptor(path: Path) -> int | None:
 
 
 def _may_be_replaced(path: Path) -> bool:
-    """Return whether the file is absent, empty or a page of pgdyno."""
+    """Return True if the file is absent, empty or a page of pgdyno."""
     return not path.exists() or path.stat().st_size == 0 or MARK.encode() in _beginning(path)
 
 
@@ -143,7 +143,7 @@ def _remove_parts_of_the_dead(path: Path) -> None:
 def write_text(path: Path, text: str, *, force: bool = False) -> None:
     """Write a page atomically: if the disk is full, the old file remains.
 
-    Checks again whether the file may be replaced, as minutes have passed. Raises PgdynoError.
+    Repeats the checks, because minutes may have passed since the first ones. Raises PgdynoError.
     """
     try:
         if (number := _descriptor(path)) is not None:
@@ -151,7 +151,7 @@ def write_text(path: Path, text: str, *, force: bool = False) -> None:
             return
         require_place_of_text(path, force=force)
         _remove_parts_of_the_dead(path)
-        # An unpredictable name, at which nobody can place a link; "x" opens new files only.
+        # An unpredictable name, so that no other user can place a link there; "x" opens new files only.
         part = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}.part")
         try:
             with part.open("x", encoding="utf-8") as file:

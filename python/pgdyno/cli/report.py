@@ -81,9 +81,9 @@ def report(
     if len(wanted) > 1:
         raise UsageError(f"--{wanted[0]} and --{wanted[1]} both print to standard output: remove one of them")
     if as_ == "published":
-        for said, is_given in (("--html", html is not None), ("--json", json), ("--csv", csv)):
+        for option, is_given in (("--html", html is not None), ("--json", json), ("--csv", csv)):
             if is_given:
-                raise UsageError(f"--as published cannot be combined with {said}: remove one of them")
+                raise UsageError(f"--as published cannot be combined with {option}: remove one of them")
         if gating.is_wanted:
             raise UsageError(
                 "--as published cannot be combined with --fail-if or --summary: remove --as, or remove these"
@@ -108,7 +108,7 @@ def _read(evidence: Sequence[Path]) -> StudyReport | HostsReport:
 
 
 def read_report(evidence: Path) -> StudyReport:
-    """Read and analyze one evidence file. Raises EvidenceError: not evidence, damaged, other version."""
+    """Read and analyze one evidence file. Raises EvidenceError: not such a file, damaged, other version."""
     return build_study(read_findings(evidence))
 
 
@@ -124,9 +124,9 @@ def read_findings(evidence: Path) -> StudyFindings:
         try:
             return find_study(opened)
         except ValidationError as error:
-            words = error.errors()[0]["msg"]
+            message = error.errors()[0]["msg"]
             raise EvidenceError(
-                f"{evidence} contains an invalid value ({words}): restore the file from a copy"
+                f"{evidence} contains an invalid value ({message}): restore the file from a copy"
             ) from error
 
 

@@ -117,7 +117,7 @@ def _known(cache: Cache, server: str | None) -> tuple[Build, Catalogue]:
 def _definition(name: str, known: Catalogue, build: Build) -> Definition:
     definition = known.definitions.get(name.lower())
     if definition is None:
-        validate({name: ""}, known.definitions, build.version)  # its message knows the nearest name
+        validate({name: ""}, known.definitions, build.version)  # its message has the nearest name
         raise UsageError(
             f"{name} is a setting of an extension, which PostgreSQL {build.version} does not list"
         )
@@ -176,7 +176,7 @@ def _kind(definition: Definition) -> str:
 
 
 def _prices(definition: Definition, known: Catalogue) -> list[tuple[str, tuple[Badge, ...]]]:
-    """Return the safety badges lost by each value of a boolean or enum, against a new cluster."""
+    """Return the guarantees lost by each value of a boolean or enum, compared with a new cluster."""
     values = definition.enumvals or (("on", "off") if definition.vartype == "bool" else ())
     before = set(safety(known.initial).given_up)
     prices = []

@@ -38,21 +38,21 @@ from pgdyno.units import format_duration, format_size
 CASES_SHOWN_MAX = 40
 SCHEDULES = {
     "slices": "the arms take turns in slices",
-    "duet": "the arms run simultaneously, each on half of the cores",
+    "duet": "the arms run simultaneously, each on its own CPU partition",
     "blocks": "the arms run one after the other, in random order",
     "sequential": "all blocks of one arm run before those of the next",
 }
 
 
 def size_of(cases: tuple[Case, ...]) -> str:
-    """``16 cases of 2 arms``."""
+    """Return the size of a study: ``16 cases of 2 arms``."""
     arms = sorted({len(case.arms) for case in cases})
     many = str(arms[0]) if len(arms) == 1 else f"{arms[0]} to {arms[-1]}"
     return f"{counted(len(cases), 'case')} of {many} arms"
 
 
 def plan_lines(file: StudyFile, found: StudyForecast, changes: Sequence[Change]) -> Iterator[str]:
-    """Yield the lines of the plan, the title first and the cases last."""
+    """Yield the lines of the plan, from title to cases."""
     yield file.title
     if file.source:
         named = (file.source.author, str(file.source.year), file.source.title, file.source.where)
@@ -155,7 +155,7 @@ def _aa(found: StudyForecast) -> str:
     if found.why_no_aa and not found.aa_s:
         return f"no A/A blocks: {found.why_no_aa}"
     if not found.aa_blocks:
-        return "no A/A block: one follows every fifth block, and the study has fewer"
+        return "no A/A block: the study has fewer than five blocks per case"
     return f"{counted(found.aa_blocks, 'A/A block')} of identical arms, about {format_duration(found.aa_s)}"
 
 

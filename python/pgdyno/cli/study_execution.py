@@ -34,10 +34,10 @@ def refuse_what_is_not_read(context: typer.Context) -> None:
         source = context.get_parameter_source(name)
         if name in READ or source is None or source.name != "COMMANDLINE":
             continue
-        said = max(parameter.opts, key=len)
+        option = max(parameter.opts, key=len)
         raise UsageError(
-            f"{said} cannot be combined with --resume, which takes it from the evidence file: remove {said}, "
-            "or start a new study"
+            f"{option} cannot be combined with --resume, which takes it from the evidence file: "
+            f"remove {option}, or start a new study"
         )
 
 
