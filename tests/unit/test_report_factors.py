@@ -102,7 +102,7 @@ def test_few_passes_give_no_interval_and_decide_nothing(tmp_path: Path) -> None:
     write_study(tmp_path / "e", *(replace(case, blocks=3) for case in CASES))
     (section,) = read_report(tmp_path / "e").sections
     assert "(no CI yet)" in section.sentences[0]
-    assert "Undecided: interaction with settings or clients" in section.sentences[0]
+    assert "The interaction with settings or clients is undecided." in section.sentences[0]
     assert not [row for table in section.tables for row in table.rows if row[-3] not in ("undecided",)]
 
 

@@ -191,12 +191,12 @@ def _dependence(effects: Effects, factor: str, others: Sequence[str], plan: Stud
         if word == "depends":
             sentences.append(_misleading(found, plan))
     if "same" in by_word:
-        sentences.append(f"No interaction with {_or(by_word['same'])}, within the margin.")
+        sentences.append(f"There is no interaction with {_or(by_word['same'])}, within the margin.")
     if "undecided" in by_word:
-        sentences.append(f"Undecided: interaction with {_or(by_word['undecided'])}.")
+        sentences.append(f"The interaction with {_or(by_word['undecided'])} is undecided.")
     if NOT_RUN in by_word:
         sentences.append(
-            f"Unknown: interaction with {_or(by_word[NOT_RUN])}, because too few combinations were run."
+            f"The interaction with {_or(by_word[NOT_RUN])} is unknown: too few combinations were run."
         )
     return " ".join(sentences)
 
