@@ -85,9 +85,9 @@ def test_of_two_arms_a_sixth_of_the_time_is_theirs() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"aa": False}, "refused"),
-        ({"schedule": "sequential", "blocks_max": 5}, "one arm run before"),
-        ({"arms": parse_arms(["host=a", "host=b"])}, "no arm is a server that pgdyno starts"),
+        ({"aa": False}, "disabled"),
+        ({"schedule": "sequential", "blocks_max": 5}, "sequential"),
+        ({"arms": parse_arms(["host=a", "host=b"])}, "running servers"),
     ],
 )
 def test_where_there_is_no_twin_the_reason_is_told(changes: dict[str, object], reason: str) -> None:
@@ -402,7 +402,7 @@ def test_who_refused_the_aa_blocks_is_told() -> None:
     for changes, no_aa, who in (([], False, ""), (fitted, False, "--fit"), ([], True, "--no-aa")):
         told = {case.study.aa_refused_by for case in _naming_who_refused_aa(cases, changes, no_aa=no_aa)}
         assert told == {who}
-    assert why_none(make_study(aa=False, aa_refused_by="--no-aa")) == "refused by --no-aa"
+    assert why_none(make_study(aa=False, aa_refused_by="--no-aa")) == "disabled by --no-aa"
 
 
 def test_a_study_without_aa_blocks_says_why(tmp_path: Path) -> None:

@@ -249,7 +249,7 @@ def test_a_study_file_that_is_nested_without_end_is_refused(
     path = tmp_path / "deep.toml"
     path.write_text(f"title = 'a.b.c [[[['\n{DEEP[what]}\n")
     assert run(["study", "check", str(path)]) == 2
-    assert f"{path}:2: is nested deeper than any study is" in capsys.readouterr().err
+    assert f"{path}:2: is nested deeper than 32 levels" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

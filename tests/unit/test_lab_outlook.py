@@ -95,8 +95,8 @@ run = {warmup = "2s", window = "4s", repeats = 12}
     [
         ("", "A/A blocks of identical arms, about"),
         ("repeats = 1,", "no A/A block: the study has fewer than five blocks per case"),
-        ("aa = false,", "no A/A blocks: refused by aa = false in the study file"),
-        ('schedule = "sequential",', "no A/A blocks: all blocks of one arm run before the next"),
+        ("aa = false,", "no A/A blocks: disabled by aa = false in the study file"),
+        ('schedule = "sequential",', "no A/A blocks: the schedule sequential runs all blocks of one arm"),
     ],
 )
 def test_the_hidden_blocks_and_what_they_take_are_told(cache: Cache, changed: str, words: str) -> None:

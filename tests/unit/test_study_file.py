@@ -62,17 +62,20 @@ WRONG = {
     "a limit with two rates": (
         "[run]",
         '[factors.rate]\na = 1\nb = 2\n[run]\ncapacity = "p99 < 20ms"',
-        ["x.toml:22: run.capacity: needs at least 3 levels of rate, as a factor that is not compared"],
+        ["x.toml:22: run.capacity: requires at least 3 levels of rate, as a factor that is not compared"],
     ),
     "slices too short for a limit": (
         '[run]\nschedule = "blocks"',
         '[factors.rate]\na = 1\nb = 2\nc = 3\n[run]\nslice = "300ms"\ncapacity = "p50 < 20ms"',
-        ["x.toml:24: run.capacity: needs slices of 20 times the limit: a queue takes time to grow"],
+        ["x.toml:24: run.capacity: requires slices of at least 20 times the limit: increase slice"],
     ),
     "window too short for a limit": (
         "[run]",
         '[factors.rate]\na = 0.1\nb = 0.2\nc = 0.3\n[run]\ncapacity = "p99 < 1s"',
-        ["x.toml:23: run.capacity: needs 1000 transactions in a window, also at the lowest rate"],
+        [
+            "x.toml:23: run.capacity: requires 1000 transactions in a window at every rate: increase window "
+            "or the lowest rate"
+        ],
     ),
     "choice": (
         'schedule = "blocks"',
@@ -200,7 +203,7 @@ WRONG = {
         '"13.0"',
         '"host=x password=y"',
         [
-            "x.toml:9: factors.server[1]: a connection string needs a name: "
+            "x.toml:9: factors.server[1]: a connection string requires a name: "
             "make the levels a table, NAME = VALUE"
         ],
     ),
@@ -254,7 +257,7 @@ WRONG = {
     "fit leaves nothing": (
         "levels = [8]",
         "levels = [8, 1, 20]",
-        ["x.toml:24: fit.drop[0].levels: would leave no level of clients"],
+        ["x.toml:24: fit.drop[0].levels: would drop all levels of clients"],
     ),
     "fit of no factor": (
         'factor = "clients"',
@@ -270,16 +273,16 @@ WRONG = {
         'schedule = "blocks"',
         'schedule = "sequential"\nbudget = "1h"',
         [
-            "x.toml:20: run.budget: sequential cannot end by time, for the last arm would be the one that is "
-            "cut short: give repeats"
+            "x.toml:20: run.budget: cannot be combined with sequential, because it would shorten only the "
+            "last arm: set repeats"
         ],
     ),
     "sequential by its verdict": (
         'schedule = "blocks"',
         'schedule = "sequential"\nstop = "verdict"',
         [
-            "x.toml:20: run.stop: sequential measures all of one arm before the next, so no verdict can end "
-            "it: leave stop away"
+            "x.toml:20: run.stop: verdict cannot be combined with sequential, which completes one arm before "
+            "the next: remove stop"
         ],
     ),
     "warm-up changes the data": (

@@ -1,1 +1,1 @@
-"""The plan: arms as asked for, sizes that fit this machine, blocks and their slices."""
+"""Plan of a study: arms, sizes that fit this machine, blocks and slices."""

@@ -1,9 +1,8 @@
-"""Hidden A/A blocks: which arm gets a twin, and after which block. Pure in the seed of the study.
+"""Hidden A/A blocks: the arm that is doubled, and the position. A pure function of the seed of the study.
 
-Of every BLOCKS_PER_AA blocks of a case one is followed by an A/A block: an arm against a twin of its own, a
-second server of the same build and settings on a restore of the same data, under the same schedule, and
-nothing else. It is a block of two arms like any other, so what it shows is the noise of such blocks
-(docs/adr/0011-hidden-aa.md).
+One A/A block follows every BLOCKS_PER_AA blocks of a case. It compares an arm with a second server of the
+same build and settings, restored from the same snapshot, under the same schedule. It is an ordinary block of
+two arms, and therefore shows the noise of such blocks (docs/adr/0011-hidden-aa.md).
 """
 
 from __future__ import annotations
@@ -14,31 +13,32 @@ import random
 from pgdyno.study.plan import Study
 
 BLOCKS_PER_AA = 5
-"""So a study of two arms gives a sixth of its time to its A/A blocks, and one of more arms less."""
+"""Blocks per A/A block: a study of two arms spends a sixth of its time on A/A blocks, one of more arms
+less."""
 
 
 def doubled_arms(study: Study) -> list[int]:
-    """The arms that can have a twin: of a server that runs already there is only one."""
+    """Return the arms that can be doubled: those whose server pgdyno starts."""
     return [index for index, arm in enumerate(study.arms) if not arm.is_dsn]
 
 
 def why_none(study: Study) -> str:
-    """Why a study has no A/A blocks, in words; empty where it has."""
+    """Return the reason why a study has no A/A blocks; empty if it has them."""
     if not study.aa:
-        return f"refused by {study.aa_refused_by}" if study.aa_refused_by else "it was refused"
+        return f"disabled by {study.aa_refused_by}" if study.aa_refused_by else "disabled"
     if study.schedule == "sequential":
-        return "all blocks of one arm run before the next arm's, so none is close in time to a twin's"
+        return "the schedule sequential runs all blocks of one arm before the next arm"
     if not doubled_arms(study):
-        return "no arm is a server that pgdyno starts, so none has a twin"
+        return "all arms are running servers, which pgdyno cannot start a second time"
     return ""
 
 
 def doubled_after(study: Study, block: int) -> int | None:
-    """The arm that meets its twin in an A/A block beside this one; None beside most.
+    """Return the arm of the A/A block that follows this block, or None if none follows.
 
-    Where among the five it is, is drawn, so that nothing that comes round by the clock is always met; never
-    beside the first, for a single block has no spread to be held against. The arms take turns in a random
-    order: the noise of A against B is the mean of that of A against A and that of B against B.
+    The position within each BLOCKS_PER_AA blocks is random, so that A/A blocks do not coincide with periodic
+    activity. It is never the first block, because a single block has no SD to compare with. The arms take
+    turns in a random order: the noise of A vs. B is the mean of the noises of A vs. A and of B vs. B.
     """
     arms = [] if why_none(study) else doubled_arms(study)
     if not arms:
@@ -51,14 +51,15 @@ def doubled_after(study: Study, block: int) -> int | None:
 
 
 def share_of_time(study: Study) -> float:
-    """What A/A blocks take beside the others, as a share of the others: of two arms a fifth."""
+    """Return the time of A/A blocks as a share of the other blocks: a fifth with two arms."""
     return 0.0 if why_none(study) else 2 / (BLOCKS_PER_AA * len(study.arms))
 
 
 def aa_study(study: Study, arm: int) -> Study:
-    """The comparison of an arm with its twin: the same in everything that is driven and measured.
+    """Return the comparison of an arm with a second identical server.
 
-    What is tried after the measured part (a crash, a VACUUM) tells nothing of noise, and is left away.
+    Load and measurement are those of the arm. Tests after the measured part (crash, VACUUM) are omitted,
+    because they do not show noise.
     """
     spec, driving = study.arms[arm], study.driving(arm)
     digest = hashlib.blake2b(f"{study.seed}:aa:{arm}".encode(), digest_size=6).digest()

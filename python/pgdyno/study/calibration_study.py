@@ -1,7 +1,7 @@
 """The study of a calibration: A/A cases of one server, by schedule and slice length. Pure.
 
-They are cases of a study like any other: their blocks come in passes in random order, so whatever drifts on
-the machine meets all of them alike.
+They are ordinary cases: their blocks run in passes in random order, so that drift of the machine affects all
+of them equally.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from pgdyno.study.schedule import TOGETHER
 from pgdyno.study.sizing import discard_s, whole_rounds
 
 SLICES_S = (0.25, 0.5, 1.0, 2.0)
-"""Shorter ones are mostly lost to draining and to the clients' common start; longer ones meet the drift."""
+"""Default slice lengths. Shorter slices mostly consist of draining and the common start of the clients;
+longer slices include more drift."""
 
 SCHEDULES = TOGETHER
-"""Those in which arms are close in time."""
+"""Schedules in which the arms run close in time."""
 
 WINDOW_S = 8.0
-"""Of each server in a block: two pairs of rounds of the longest slices, and restarts often enough to show
-what they do."""
+"""Window of each server in a block: two pairs of rounds of the longest slices, short enough for many
+restarts, whose effect is also measured."""
 
 WARMUP_S = 2.0
 CORES_OF_A_DUET = 2
 
 
 def schedules_here(cores: int) -> list[str]:
-    """Those of SCHEDULES that a study can have on so many cores."""
+    """Return the SCHEDULES that are possible with this number of cores."""
     return [one for one in SCHEDULES if (one != "duet" or cores >= CORES_OF_A_DUET)]
 
 
@@ -43,7 +44,10 @@ def calibration_cases(
     minutes: float,
     seed: int,
 ) -> tuple[Case, ...]:
-    """A case for each schedule and length; they share the minutes. Raises UsageError: no such server."""
+    """Return a case for each schedule and slice length, which share ``minutes``.
+
+    Raises UsageError if the server is invalid.
+    """
     arms = tuple(parse_arms([server, server]))
     count = len(schedules) * len(slices_s)
     return tuple(

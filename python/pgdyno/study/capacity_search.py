@@ -1,12 +1,14 @@
-"""The latency limit of a capacity study, and the search for an arm's capacity within a block. Pure.
+"""The latency limit of a capacity study, and the search for the capacity of an arm within a block. Pure.
 
-The highest rate of an open loop up to which a limit of latency is kept lies between one that keeps it and one
-that misses it. From START of the throughput of a closed loop the search goes up or down until it has both,
-then halves what is between them on a log scale until they are RESOLUTION apart; there the latency is
-interpolated, both logarithmic. A miss that may have been a stall of the machine would mislead the rest of the
-search, so it is tried again, and the better of the two counts; for all arms alike. Not so where the rate is
-beyond that of the closed loop and the latency infinite: no stall has to explain that. And each block searches
-anew, on restored data: the blocks' spread holds what is left.
+The capacity is the highest rate of an open loop that meets the latency limit. It lies between a rate that
+meets the limit and one that exceeds it. The search starts at START of the throughput of a closed loop and
+goes up or down until it has both rates. Bisection on a log scale then narrows the bracket to a ratio of
+RESOLUTION, in which the latency is interpolated (both scales logarithmic).
+
+A failed step may be a stall of the machine and would mislead the rest of the search. It is therefore
+repeated, and the better result counts, for all arms equally. A step with infinite latency at a rate above
+that of the closed loop is not repeated, because it needs no stall as an explanation. Each block searches
+anew, on restored data: the between-block SD includes the remaining error.
 """
 
 from __future__ import annotations
@@ -22,27 +24,27 @@ from pgdyno.units import parse_duration_s
 _LIMIT = re.compile(r"p(\d{1,2}(?:\.\d+)?)\s*<\s*(.+)")
 
 BEYOND_MIN = 10
-"""So many transactions have to be beyond a quantile for it to be one, as everywhere."""
+"""Minimum number of transactions above a quantile, as in all reports."""
 
 TRANSACTIONS_MAX = 20_000_000
-"""That a step of a search would need; in the 30 s that it may last no server answers so many."""
+"""Maximum number of transactions in a step of the search: no server completes more within STEP_S_MAX."""
 
 
 @dataclass(frozen=True)
 class LatencyLimit:
-    """``quantile`` of the transactions take no longer than ``latency_s``."""
+    """Latency limit: the ``quantile`` of the latency is below ``latency_s``."""
 
     quantile: float
     latency_s: float
 
     @property
     def transactions_min(self) -> int:
-        """So many are needed to tell whether it is kept."""
+        """Minimum number of transactions that decides whether the limit is met."""
         return round(BEYOND_MIN / (1 - self.quantile))
 
 
 def parse_limit(text: str) -> LatencyLimit:
-    """Raises UsageError."""
+    """Parse ``p99 < 20ms``. Raises UsageError."""
     match = _LIMIT.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"{text!r} is not a latency limit; for example: p99 < 20ms")
@@ -59,43 +61,45 @@ def parse_limit(text: str) -> LatencyLimit:
 
 START = 0.7
 UP, DOWN = 1.25, 0.6
-"""Of the rate before, while all keep the limit, or all miss it."""
+"""Factors of the rate while all steps meet the limit, or all exceed it."""
 
 RESOLUTION = 1.05
 STEPS_MAX = 30
-"""From START down to a hundredth and back into the middle, each miss twice; more find nothing."""
+"""Maximum number of steps: from START down to a hundredth, back to the middle, each failed step twice."""
 
 STEP_S_MAX = 30.0
-"""A rate so low that this does not hold the transactions that its percentile needs is not tried."""
+"""Maximum length of a step. Rates too low for the transactions of the percentile in this time are not
+tried."""
 
 SPARE = 1.3
-"""Times the transactions that a percentile needs: arrivals are random."""
+"""Safety factor for the number of transactions of a percentile, because arrivals are random."""
 
 LIMITS_PER_STEP_MIN = 20.0
-"""A step is so many times as long as the limit: a queue that grows needs time to reach it."""
+"""Minimum length of a step as a multiple of the latency limit: a growing queue needs time to reach it."""
 
 CLOSED_LOOP_S = 1.0
-"""A slice of each arm to see how fast it is without a rate, and its mirror image."""
+"""Length of a closed-loop slice of each arm; a mirrored one follows."""
 
 STEPS_USUAL = 9
 
 
 @dataclass(frozen=True)
 class Tried:
-    """``latency_ms`` is the limited quantile, infinite where too many were not answered."""
+    """One step. ``latency_ms`` is the quantile of the limit, infinite with too many unanswered
+    transactions."""
 
     rate_per_s: float
     latency_ms: float
 
 
 def next_rate(tried: Sequence[Tried], limit: LatencyLimit, closed_per_s: float) -> float | None:
-    """None: it is found, or will not be."""
+    """Return the rate of the next step, or None if the search has ended, with or without a result."""
     if len(tried) >= STEPS_MAX:
         return None
     low, high = bracket(tried, limit)
     if not tried:
         rate = START * closed_per_s
-    elif _is_doubtful(tried, limit, closed_per_s):
+    elif _may_be_stall(tried, limit, closed_per_s):
         rate = tried[-1].rate_per_s
     elif high is None:
         rate = UP * max(step.rate_per_s for step in tried)
@@ -108,9 +112,10 @@ def next_rate(tried: Sequence[Tried], limit: LatencyLimit, closed_per_s: float) 
     return rate if rate >= rate_min(limit) else None
 
 
-def _is_doubtful(tried: Sequence[Tried], limit: LatencyLimit, closed_per_s: float) -> bool:
-    """Whether the last step is a first miss that may have been a stall. Beyond the rate of a closed loop most
-    transactions cannot be answered, and an infinite latency is what there is.
+def _may_be_stall(tried: Sequence[Tried], limit: LatencyLimit, closed_per_s: float) -> bool:
+    """Return True if the last step is a first failure at its rate that may be a stall.
+
+    Above the rate of a closed loop, infinite latency is expected: the server cannot answer most transactions.
     """
     last = tried[-1]
     times = sum(step.rate_per_s == last.rate_per_s for step in tried)
@@ -119,7 +124,7 @@ def _is_doubtful(tried: Sequence[Tried], limit: LatencyLimit, closed_per_s: floa
 
 
 def bracket(tried: Sequence[Tried], limit: LatencyLimit) -> tuple[Tried | None, Tried | None]:
-    """The highest rate that keeps the limit below the lowest that misses it, and that one."""
+    """Return the lowest step that exceeds the limit, preceded by the highest step below it that meets it."""
     limit_ms = 1e3 * limit.latency_s
     best: dict[float, Tried] = {}
     for step in tried:
@@ -135,7 +140,7 @@ def bracket(tried: Sequence[Tried], limit: LatencyLimit) -> tuple[Tried | None, 
 
 
 def capacity(tried: Sequence[Tried], limit: LatencyLimit) -> float | None:
-    """Transactions per second; None where nothing kept the limit, or everything did."""
+    """Return the capacity in transactions per second; None if no step, or every step, meets the limit."""
     low, high = bracket(tried, limit)
     if low is None or high is None:
         return None
@@ -144,8 +149,10 @@ def capacity(tried: Sequence[Tried], limit: LatencyLimit) -> float | None:
 
 
 def crossing(rates: Sequence[float], logs: Sequence[float], aim: float) -> float:
-    """Where ln latency first comes to ``aim``; 0 where it does at the first of the rates, infinite where at
-    none. Rates ascend. Between a rate and one of infinite latency it is the geometric mean.
+    """Return the rate at which ln latency first reaches ``aim``; ``rates`` ascend.
+
+    Returns 0 if the first rate reaches it, and infinity if none does. Between a rate with finite and one with
+    infinite latency, returns the geometric mean.
     """
     for i, latency in enumerate(logs):
         if latency >= aim:
@@ -157,17 +164,17 @@ def crossing(rates: Sequence[float], logs: Sequence[float], aim: float) -> float
 
 
 def step_s(rate_per_s: float, limit: LatencyLimit, slice_s: float, discard_s: float) -> float:
-    """How long a step lasts: until it has the transactions that its percentile needs."""
+    """Return the length of a step, which must have enough transactions for the percentile."""
     needed_s = SPARE * limit.transactions_min / rate_per_s + discard_s
     return max(slice_s, LIMITS_PER_STEP_MIN * limit.latency_s, needed_s)
 
 
 def rate_min(limit: LatencyLimit) -> float:
-    """The lowest rate that is tried."""
+    """Return the minimum rate of a step."""
     return SPARE * limit.transactions_min / STEP_S_MAX
 
 
 def likely_s(limit: LatencyLimit, slice_s: float, discard_s: float, closed_per_s: float) -> float:
-    """Of one arm's search in a block, for a forecast; ``closed_per_s``: assumed of a closed loop."""
+    """Return the expected time of the search of one arm in a block; ``closed_per_s`` is an assumed rate."""
     rate_per_s = max(START * closed_per_s, rate_min(limit))
     return 2 * CLOSED_LOOP_S + STEPS_USUAL * step_s(rate_per_s, limit, slice_s, discard_s)

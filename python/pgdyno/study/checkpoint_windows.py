@@ -1,8 +1,8 @@
-"""Windows of complete checkpoint cycles: a multiple of checkpoint_timeout, from a checkpoint on.
+"""Windows of complete checkpoint cycles: a multiple of checkpoint_timeout, starting after a checkpoint.
 
-A window begins right after a checkpoint that is ordered then, for every arm alike, and is so long that so
-many more begin in it by time; what max_wal_size asks for comes on top. As the pages that the warm-up changed
-are written by the ordered one, the first cycle has nothing to write back: two cycles show it once.
+A window starts right after a forced checkpoint, for every arm. It is long enough for the given number of
+timed checkpoints; checkpoints requested by max_wal_size come on top. The forced checkpoint writes the pages
+dirtied by the warm-up, so the first cycle has nothing to write back: two cycles show the write-back once.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from pgdyno.units import parse_duration_s
 CHECKPOINT_TIMEOUT = "checkpoint_timeout"
 
 TIMEOUT_S = 300.0
-"""PostgreSQL's default."""
+"""PostgreSQL's default of checkpoint_timeout."""
 
 SLACK_S = 3.0
-"""The checkpointer looks at its clock once a second, and the last checkpoint is to be seen to begin."""
+"""Extra time of a window: the checkpointer checks the time once a second, and the start of the last
+checkpoint must be observed."""
 
 ROUNDS_MAX = 10_000
 
 
 def timeout_s(text: str) -> float | None:
-    """As the setting is written; a bare number is in seconds. None of what cannot be read."""
+    """Parse the setting; a number without a unit is in seconds. Return None if it is invalid."""
     try:
         return parse_duration_s(text.strip().strip("'"))
     except UsageError:
@@ -35,7 +36,10 @@ def timeout_s(text: str) -> float | None:
 
 
 def likely_timeout_s(arms: Iterable[ArmSpec]) -> float:
-    """The longest by the arms' own settings, as far as they say; profiles and running servers may differ."""
+    """Return the longest checkpoint_timeout in the settings of the arms, else the default.
+
+    Profiles and running servers may differ.
+    """
     given = (
         timeout_s(arm.settings[CHECKPOINT_TIMEOUT]) for arm in arms if CHECKPOINT_TIMEOUT in arm.settings
     )
@@ -44,14 +48,14 @@ def likely_timeout_s(arms: Iterable[ArmSpec]) -> float:
 
 
 def rounds_for(checkpoints: int, longest_timeout_s: float) -> tuple[int, float]:
-    """Rounds and the seconds of each that make a window of so many cycles."""
+    """Return the number of rounds, and their length in seconds, of a window of ``checkpoints`` cycles."""
     window_s = checkpoints * longest_timeout_s + SLACK_S
     unit_s = float(max(1, math.ceil(window_s / ROUNDS_MAX)))
     return max(2, math.ceil(window_s / unit_s)), unit_s
 
 
 def with_window(study: Study, timeouts_s: Iterable[float | None]) -> Study:
-    """The study with the window that its checkpoints take on servers with these timeouts."""
+    """Return the study with the window of its checkpoint cycles for servers with these timeouts."""
     known = [seconds for seconds in timeouts_s if seconds]
     if study.checkpoints is None or not known:
         return study

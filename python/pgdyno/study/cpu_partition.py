@@ -13,9 +13,7 @@ from pgdyno.errors import UsageError
 
 @dataclass(frozen=True, order=True)
 class Core:
-    """A processor as the kernel numbers it. Two of the same ``package`` and ``core`` are threads of one
-    physical core.
-    """
+    """A logical CPU with its kernel number. CPUs with equal ``package`` and ``core`` are SMT siblings."""
 
     package: int
     core: int
@@ -23,8 +21,9 @@ class Core:
 
 
 class Partition(BaseModel):
-    """As many cores on either side; the ``resting`` ones are left over. ``of_one_core``: the two are threads
-    of one physical core.
+    """Two sets of cores of equal size; ``resting`` cores stay idle.
+
+    ``of_one_core``: both sets are SMT siblings of one physical core.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -34,27 +33,28 @@ class Partition(BaseModel):
     of_one_core: bool = False
 
     @model_validator(mode="after")
-    def _are_halves(self) -> Self:
+    def _are_disjoint_and_equal(self) -> Self:
         first, second = self.cores
         if not first or len(first) != len(second) or set(first) & set(second):
-            raise ValueError("two halves have as many cores each, and none in common")
+            raise ValueError("the two CPU partitions must be disjoint and of equal size")
         return self
 
     @property
     def size(self) -> int:
-        """Cores of an arm."""
+        """Number of cores per arm."""
         return len(self.cores[0])
 
     @property
     def all(self) -> frozenset[int]:
-        """Those of both."""
-        return frozenset(core for half in self.cores for core in half)
+        """The cores of both partitions."""
+        return frozenset(core for side in self.cores for core in side)
 
 
 def partition_of(cores: Iterable[Core]) -> Partition:
-    """Whole physical cores in either half, neighbours together, so that a machine's two packages are apart.
+    """Divide the cores in two sets of whole physical cores.
 
-    Where there is one physical core alone, its threads. Raises UsageError: there are fewer than two cores.
+    Adjacent cores stay together, so that two packages are separate. A single physical core is divided into
+    its SMT siblings. Raises UsageError with fewer than two cores.
     """
     known = sorted(cores)
     if len(known) < 2:
@@ -71,7 +71,7 @@ def partition_of(cores: Iterable[Core]) -> Partition:
         groups = [[number] for number in groups[0]]
     half = len(groups) // 2
     first, second = ([n for group in part for n in group] for part in (groups[:half], groups[-half:]))
-    # Where only some threads of a core are ours, one side can have more.
+    # If only some SMT siblings of a core are available, one side can have more.
     size = min(len(first), len(second))
     sides = (tuple(sorted(first[:size])), tuple(sorted(second[:size])))
     resting = sorted({core.number for core in known} - {*sides[0], *sides[1]})

@@ -1,7 +1,7 @@
-"""Forecast of the disk space and time that a study takes, from its file alone.
+"""Forecast of the disk space and run time of a study from its file.
 
-The rates are those of a small machine on a bad day (2 cores and a virtual disk, shared with other work,
-November 2026), so that a plan made of them ends in time; a machine that is faster runs more blocks instead.
+The rates are pessimistic: those of a small, busy machine (2 cores and a shared virtual disk, November 2026).
+A plan based on them ends in time; a faster machine runs more blocks instead.
 """
 
 from __future__ import annotations
@@ -20,51 +20,51 @@ from pgdyno.study.sizing import BRANCH_BYTES, WAREHOUSE_BYTES, Machine, discard_
 from pgdyno.study.tpcc_parameters import TpccParameters
 
 LOAD_BYTES_PER_S = {"tpcc": 40e6, "pgbench": 100e6}
-"""Measured: 56 to 92 MB/s from two warehouses on, 135 to 181 MB/s."""
+"""Load rate. Measured: 56 to 92 MB/s with two or more warehouses, 135 to 181 MB/s."""
 
 CHECK_BYTES_PER_S = {"tpcc": 150e6, "pgbench": 1e9}
 """The checks of a trial read all data, those of tpcc several times. Measured: 175 MB/s, 1.6 GB/s."""
 
 RESTORE_BYTES_PER_S = 300e6
-"""Every file of data is taken to be changed by a trial. Measured: 190 MB/s to 1.1 GB/s."""
+"""Restore rate, if a trial changes all data files. Measured: 190 MB/s to 1.1 GB/s."""
 
 READ_BYTES_PER_S = 300e6
-"""Of prewarming, and of a VACUUM after the measured part."""
+"""Rate of prewarming and of a VACUUM after the measured part."""
 
 INSPECT_BYTES_PER_S = 1e9
-"""Of pgstattuple, with data in memory."""
+"""Rate of pgstattuple with data in memory."""
 
 TRIAL_S = 1.0
-"""Start, connections and stop. Measured: 0.6 s."""
+"""Time for start, connections and stop. Measured: 0.6 s."""
 
 RECOVERY_S = 10.0
-"""A crash and the recovery after it; nothing says beforehand how much WAL there will be to replay."""
+"""Time of a crash and its recovery; the amount of WAL to replay is unknown in advance."""
 
 CLUSTER_BYTES = 100_000_000
-"""Of a server without data: system catalogues and the first WAL files."""
+"""Size of a cluster without data: system catalogs and the first WAL files."""
 
 CLUSTER_S = 5.0
-"""initdb, start and clean stop around a load."""
+"""Time of initdb, start and shutdown around a load."""
 
 GROWTH_BYTES_PER_CORE_S = 500_000
-"""Of data by writing transactions. Published: 0.1 MB (56 cores, 118 to 335 GB in ten hours)."""
+"""Growth of the data by writing transactions. Published: 0.1 MB (56 cores, 118 to 335 GB in ten hours)."""
 
 GROWTH_MAX = 2.0
-"""Times the data, at most: what runs for days slows down long before."""
+"""Maximum growth as a multiple of the data: longer runs slow down before they reach it."""
 
 MAX_WAL_SIZE_BYTES = 1 << 30
-"""PostgreSQL's default of max_wal_size: what a server's WAL takes, about."""
+"""PostgreSQL's default of max_wal_size, the approximate size of the WAL."""
 
 TRANSACTIONS_PER_CORE_S = {"tpcc": 100.0, "pgbench": 300.0}
-"""With data beyond memory. Published: 102 (56 cores), 325 (4 cores)."""
+"""Throughput with data larger than memory. Published: 102 (56 cores), 325 (4 cores)."""
 
 TRANSACTIONS_IN_MEMORY_PER_CORE_S = {"tpcc": 300.0, "pgbench": 1000.0}
-"""Measured, with commits that wait for the disk: 1000 by procedures, 1300."""
+"""Throughput with data in memory. Measured with synchronous commits: 1000 (procedures), 1300."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """Of one arm. ``units`` of the scale: warehouses or branches. Equal keys and units are one dataset."""
+    """Data of an arm. ``units``: warehouses or branches. Equal keys and units mean the same dataset."""
 
     key: str
     kind: str
@@ -72,21 +72,21 @@ class Data:
     unit_bytes: float
 
     def units_at(self, factor: float) -> int:
-        """So many times as large, rounded down so that no limit is passed; one at least."""
+        """Return the units at a factor, rounded down so that limits hold; at least one."""
         return units_at(self.units, factor)
 
     def bytes_at(self, factor: float) -> int:
-        """Heap and indexes, with an empty server's own."""
+        """Return the size of heap, indexes and an empty cluster."""
         return round(self.units_at(factor) * self.unit_bytes) + CLUSTER_BYTES
 
 
 def units_at(units: int, factor: float) -> int:
-    """``Data.units_at``, of a number."""
+    """Return ``units`` times ``factor``, rounded down; at least one."""
     return max(1, int(units * factor + 1e-9))
 
 
 def data_of(parameters: TpccParameters | PgbenchParameters, server: str = "") -> Data:
-    """What a workload's parameters make on that server."""
+    """Return the data that a workload has on a server."""
     shape = dict(parameters.shape())
     if isinstance(parameters, TpccParameters):
         units, unit_bytes = int(shape.pop("warehouses")), WAREHOUSE_BYTES
@@ -98,7 +98,7 @@ def data_of(parameters: TpccParameters | PgbenchParameters, server: str = "") ->
 
 ROWS_PER_BRANCH = 100_000
 ROW_BYTES = 132
-ENTRY_BYTES, VALUE_BYTES, FILLER_BYTES = 13.4, 8.9, 98.0  # of an index, in pages that are nine tenths full
+ENTRY_BYTES, VALUE_BYTES, FILLER_BYTES = 13.4, 8.9, 98.0  # of an index, in pages that are 90% full
 COPY_BYTES_PER_BRANCH = 15.8e6
 
 
@@ -115,7 +115,7 @@ def _branch_bytes(parameters: PgbenchParameters) -> float:
 
 @dataclass(frozen=True)
 class ArmCost:
-    """What one arm of one case needs; of a server that is running already nothing is known or needed here."""
+    """Requirements of one arm of one case; a running server has none on this machine."""
 
     data: Data
     clients: int
@@ -126,11 +126,11 @@ class ArmCost:
 
 
 Costs = Sequence[Sequence[ArmCost]]
-"""Case by case, arm by arm."""
+"""Costs by case and arm."""
 
 
 def costs_of(cases: Sequence[Case]) -> Costs:
-    """Of the cases of a study file."""
+    """Return the costs of the cases of a study file."""
     return [[_arm_cost(case.study, index) for index in range(len(case.study.arms))] for case in cases]
 
 
@@ -148,13 +148,13 @@ def _arm_cost(study: Study, index: int) -> ArmCost:
 
 
 def datasets_of(costs: Costs, factor: float = 1.0) -> dict[tuple[str, int], Data]:
-    """Those that are kept: one for each server, shape and size."""
+    """Return the datasets in the cache: one for each server, shape and size."""
     ours = (arm.data for case in costs for arm in case if not arm.is_dsn)
     return {(data.key, data.units_at(factor)): data for data in ours}
 
 
 def load_s(costs: Costs, factor: float = 1.0) -> float:
-    """All datasets, with none in the cache yet."""
+    """Return the time to load all datasets into an empty cache."""
     return sum(
         CLUSTER_S + data.bytes_at(factor) / LOAD_BYTES_PER_S[data.kind]
         for data in datasets_of(costs, factor).values()
@@ -162,7 +162,7 @@ def load_s(costs: Costs, factor: float = 1.0) -> float:
 
 
 def data_s(costs: Costs, study: Study, factor: float = 1.0) -> float:
-    """Of one block of every case, what the size of the data costs: restores, checks, what reads all data."""
+    """Return the time of one block of every case that depends on the size: restores, checks and scans."""
     return sum(
         arm.data.bytes_at(factor) * _s_per_byte(arm.data.kind, study) for case in costs for arm in case
     )
@@ -180,19 +180,19 @@ def _s_per_byte(kind: str, study: Study) -> float:
 
 
 def trials_s(costs: Costs, study: Study) -> float:
-    """Of one block of every case, what a trial costs whatever its size."""
+    """Return the time of one block of every case that does not depend on the size of the data."""
     return sum(map(len, costs)) * (TRIAL_S + (RECOVERY_S if study.recovery else 0.0))
 
 
 def window_s(study: Study, machine: Machine) -> float:
-    """The measured part of a trial; of one that is bound by transactions, with few of them a second."""
+    """Return the measured time of a trial; a number of transactions takes a pessimistic time."""
     if study.transactions is None:
         return study.rounds * study.slice_s
     return study.transactions * study.clients / transactions_per_s(study, machine)
 
 
 def search_s(study: Study, machine: Machine, slice_s: float | None = None) -> float:
-    """Of a trial, before it: for its capacity. ``slice_s``: if slices were so long."""
+    """Return the time of the capacity search before a trial, with slices of ``slice_s`` if given."""
     if study.capacity is None or not study.searches_capacity:
         return 0.0
     limit, closed_per_s = parse_limit(study.capacity), transactions_per_s(study, machine)
@@ -201,17 +201,17 @@ def search_s(study: Study, machine: Machine, slice_s: float | None = None) -> fl
 
 
 def searches_s(cases: Sequence[Case], machine: Machine, slice_s: float | None = None) -> float:
-    """Of one block of every case: arms that are up together search in turn."""
+    """Return the time of the searches of one block of every case, one arm at a time."""
     return sum(len(case.study.arms) * search_s(case.study, machine, slice_s) for case in cases)
 
 
 def driven_s(study: Study, machine: Machine) -> float:
-    """How long the clients of one trial change its data, but for the warm-up."""
+    """Return the time in which the clients of a trial change its data, without the warm-up."""
     return search_s(study, machine) + window_s(study, machine)
 
 
 def transactions_per_s(study: Study, machine: Machine) -> float:
-    """Of all clients together, pessimistic."""
+    """Return a pessimistic throughput of all clients together."""
     data = data_of(study.workload)
     in_memory = data.bytes_at(1) < machine.memory_bytes
     rates = TRANSACTIONS_IN_MEMORY_PER_CORE_S if in_memory else TRANSACTIONS_PER_CORE_S
@@ -219,12 +219,12 @@ def transactions_per_s(study: Study, machine: Machine) -> float:
 
 
 def turns_of(study: Study) -> int:
-    """How many trials of a block are driven one after the other."""
+    """Return the number of trials of a block that run one after another."""
     return 1 if study.schedule == "duet" else len(study.arms)
 
 
 def pass_s(cases: Sequence[Case], machine: Machine) -> float:
-    """One block of every case, and the share of A/A blocks beside it."""
+    """Return the time of one block of every case, including its share of A/A blocks."""
     costs = costs_of(cases)
     measured_s = sum(
         turns_of(case.study) * (case.study.warmup_s + window_s(case.study, machine)) for case in cases
@@ -234,7 +234,7 @@ def pass_s(cases: Sequence[Case], machine: Machine) -> float:
 
 
 def aa_share(cases: Sequence[Case], *, in_slices: bool = False) -> float:
-    """What A/A blocks take beside the others, as a share of these; ``in_slices``: if the arms take turns."""
+    """Return the time of A/A blocks as a share of the other blocks; ``in_slices``: for alternating slices."""
     studies = [case.study for case in cases]
     if in_slices:
         studies = [study.model_copy(update={"schedule": Schedule.SLICES}) for study in studies]
@@ -242,12 +242,13 @@ def aa_share(cases: Sequence[Case], *, in_slices: bool = False) -> float:
 
 
 WalSize = Callable[[ArmCost, float], int]
-"""Of an arm, at a factor of the data: what its server keeps of WAL."""
+"""WAL size of the server of an arm, at a factor of the data."""
 
 
 def disk_bytes(costs: Costs, growing_s: float, cores: int, wal: WalSize, factor: float = 1.0) -> int:
-    """Datasets, and live copies of them with their growth and WAL: one for each dataset and place among the
-    arms, which cases share.
+    """Return the size of datasets and live copies, including growth and WAL.
+
+    Each dataset has one live copy per position among the arms, shared by the cases.
     """
     kept = sum(data.bytes_at(factor) for data in datasets_of(costs, factor).values())
     live: dict[tuple[str, int, int], int] = {}

@@ -13,7 +13,7 @@ from pgdyno.study.pgbench_parameters import Script
 
 @dataclass(frozen=True)
 class Variant:
-    """What a variant changes of the defaults: fields of PgbenchParameters."""
+    """A variant: non-default fields of PgbenchParameters."""
 
     name: str
     about: str
@@ -42,14 +42,19 @@ _EXTRA_INDEXES = (
 
 
 def variants() -> dict[str, Variant]:
-    """All, by name. The first four compared PostgreSQL 11 with 12 in 2019, the last 10 with 15 in 2022."""
+    """Return all variants by name.
+
+    The first four compared PostgreSQL 11 with 12 in 2019, the last one 10 with 15 in 2022.
+    """
     tpcb_like, simple_update, select_only = (
         {"scripts": (Script(name=name),)} for name in ("tpcb-like", "simple-update", "select-only")
     )
     analytical = {"scripts": tuple(_read_only(name) for name in _ANALYTICAL)}
     every = (
-        Variant("default", "tpcb-like, as pgbench by itself", {}, tpcb_like),
-        Variant("extra-indexes", "tpcb-like with four indexes more", {"indexes": _EXTRA_INDEXES}, tpcb_like),
+        Variant("default", "tpcb-like, the default of pgbench", {}, tpcb_like),
+        Variant(
+            "extra-indexes", "tpcb-like with four additional indexes", {"indexes": _EXTRA_INDEXES}, tpcb_like
+        ),
         Variant("select-only", "select-only", {}, select_only),
         Variant(
             "analytical",
@@ -68,7 +73,7 @@ def variants() -> dict[str, Variant]:
 
 
 def variant_of(name: str) -> Variant:
-    """Raises UsageError with the list of those that exist."""
+    """Return the variant of that name. Raises UsageError with a list of the known variants."""
     known = variants()
     if name not in known:
         listed = "; ".join(f"{one.name}: {one.about}" for one in known.values())

@@ -35,8 +35,8 @@ DEFAULT_PROBES: tuple[ProbeName, ...] = (
     "wal",
     "wraparound",
 )
-"""All but those that cost: statements must be loaded by the server, and slows every statement down a little;
-pgstattuple reads whole tables; profile needs perf, and the right to use it."""
+"""All probes except expensive ones. statements requires a preloaded library, which slows every statement
+slightly; pgstattuple reads whole tables; profile requires perf and the permission to use it."""
 
 
 class Absence(StrEnum):

@@ -1,7 +1,7 @@
-"""Tables of a published experiment: printed figures, and our metric for each of them.
+"""Tables of a published experiment: published values, and the measured metric for each of them.
 
-A reference is put together of what table, column, row and cell say, the later over the earlier, so that a
-file says once what is the same for a whole column.
+A reference is merged from table, column, row and cell; later ones override earlier ones. A file therefore
+states values common to a whole column once.
 """
 
 from __future__ import annotations
@@ -15,45 +15,49 @@ from pgdyno.study.values import Part, Scalar, frozen, level_name
 
 
 class Reference(Part):
-    """Where our own figure is found that belongs to a published one."""
+    """The measured value that corresponds to a published one."""
 
     metric: str | None = Field(
-        default=None, description="The metric's key, such as tpm or tps. Without it nothing of ours is shown."
+        default=None,
+        description="Key of the metric, such as tpm or tps. Without it, no measured value is shown.",
     )
     levels: Mapping[str, Scalar] = Field(
         default_factory=dict,
-        description="Levels by factor. A factor that makes cases and is not named: the mean over its levels.",
+        description="Levels by factor. A factor that makes cases and is not named means the mean over its "
+        "levels.",
     )
     statements: tuple[str, ...] = Field(
         default=(),
-        description="What the statements begin with, of metrics per statement. Without it: all of them.",
+        description="For metrics per statement: prefixes of the statements. [default: all statements]",
     )
-    relation: str | None = Field(default=None, description="The table, of metrics per table.")
+    relation: str | None = Field(default=None, description="For metrics per table: the table.")
     show: Literal["value", "change"] | None = Field(
         default=None,
-        description="The value itself, or its change in percent of the baseline; a change over several cases "
+        description="The value, or its change in percent of the baseline. A change over several cases "
         "or statements is the geometric mean of their ratios. [default: value]",
     )
     against: Mapping[str, Scalar] = Field(
         default_factory=dict,
-        description="Of a change: levels of the arm that it is in percent of. [default: the baseline]",
+        description="For a change: levels of the reference arm. [default: the baseline]",
     )
-    unit: str | None = Field(default=None, description="Of the published number, such as ms, GB or %.")
+    unit: str | None = Field(default=None, description="Unit of the published number, such as ms, GB or %.")
 
 
 class Column(Reference):
     """A column with its heading."""
 
-    title: str = Field(description="The column's heading.")
+    title: str = Field(description="Heading of the column.")
 
 
 class Cell(Reference):
-    """A published number or text. A bare number or text is one, too."""
+    """A published number or text; in the file, a plain number or text is also allowed."""
 
     value: float | None = Field(default=None, description="The number as published.")
-    text: str | None = Field(default=None, description="A text, or the number as it was printed.")
-    corrected: float | None = Field(default=None, description="What the number should have been.")
-    note: str = Field(default="", description="What is to be known of it, such as why it is corrected.")
+    text: str | None = Field(default=None, description="A text, or the number as printed.")
+    corrected: float | None = Field(
+        default=None, description="The correct number, if the published one is wrong."
+    )
+    note: str = Field(default="", description="Note on the cell, for example the reason for a correction.")
 
     @model_validator(mode="before")
     @classmethod
@@ -68,19 +72,19 @@ class Cell(Reference):
 class Row(Reference):
     """A row: a cell for every column."""
 
-    cells: tuple[Cell, ...] = Field(description="One for every column: a number, a text or a table.")
+    cells: tuple[Cell, ...] = Field(description="One cell per column: a number, a text or a table.")
 
 
 class PublishedTable(Reference):
-    """One table as it was published."""
+    """A published table."""
 
-    title: str = Field(description="The table's title.")
-    notes: tuple[str, ...] = Field(default=(), description="What is to be known of the whole table.")
-    columns: tuple[Column, ...] = Field(min_length=1, description="In their order.")
-    rows: tuple[Row, ...] = Field(min_length=1, description="In their order.")
+    title: str = Field(description="Title of the table.")
+    notes: tuple[str, ...] = Field(default=(), description="Notes on the table.")
+    columns: tuple[Column, ...] = Field(min_length=1, description="Columns in order.")
+    rows: tuple[Row, ...] = Field(min_length=1, description="Rows in order.")
 
     def figures(self) -> tuple[tuple[Cell, ...], ...]:
-        """Row by row, each cell with its whole reference."""
+        """Return the rows of cells, each cell with its merged reference."""
         return tuple(
             tuple(
                 _merged(self, column, row, cell) for column, cell in zip(self.columns, row.cells, strict=True)
@@ -90,24 +94,24 @@ class PublishedTable(Reference):
 
 
 class Published(Part):
-    """What the source printed."""
+    """The published results."""
 
     notes: tuple[str, ...] = Field(
-        default=(), description="What is to be known of its figures: corrections, what is missing."
+        default=(), description="Notes on the published values, for example corrections and omissions."
     )
-    tables: tuple[PublishedTable, ...] = Field(min_length=1, description="Its tables.")
+    tables: tuple[PublishedTable, ...] = Field(min_length=1, description="The published tables.")
 
 
 def _merged(*parts: Reference) -> Cell:
-    """The last one is the cell."""
+    """Merge references; the last one is the cell."""
     names = [name for name in Reference.model_fields if name not in ("levels", "against")]
-    said = {
+    merged = {
         name: next((value for part in reversed(parts) if (value := getattr(part, name))), None)
         for name in names
     }
-    said["statements"] = said["statements"] or ()
+    merged["statements"] = merged["statements"] or ()
     levels, against = (
         {factor: level_name(value) for part in parts for factor, value in getattr(part, which).items()}
         for which in ("levels", "against")
     )
-    return parts[-1].model_copy(update={**said, "levels": levels, "against": against})  # type: ignore[return-value]
+    return parts[-1].model_copy(update={**merged, "levels": levels, "against": against})  # type: ignore[return-value]

@@ -29,12 +29,12 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
 
 
 def factors_known(file: StudyFile) -> list[str]:
-    """What may vary in a study of this workload."""
+    """Return the possible factors of a study of this workload."""
     return ["server", "settings", *Drive.model_fields, *_workload_keys(str(file.workload.get("kind")))]
 
 
 def complaints_of(file: StudyFile) -> Complaints:
-    """Everything that is wrong with names and with what excludes each other."""
+    """Yield all errors in names and in combinations of keys."""
     kind = file.workload.get("kind")
     if kind is None:
         yield StudyFileError(("workload",), f"kind is missing: {' or '.join(PARAMETERS)}")
@@ -90,8 +90,8 @@ def _factors(file: StudyFile) -> Complaints:
 def _levels_of_factor(name: str, levels: tuple[Level, ...]) -> Complaints:
     for level in levels:
         if name == "server" and level.name == level.value and ("=" in level.name or "://" in level.name):
-            words = "a connection string needs a name: make the levels a table, NAME = VALUE"
-            yield StudyFileError(("factors", name, level.place), words)
+            message = "a connection string requires a name: make the levels a table, NAME = VALUE"
+            yield StudyFileError(("factors", name, level.place), message)
         elif name == "server" and isinstance(level.value, str) and has_password(level.value):
             yield StudyFileError(("factors", name, level.place), PASSWORD)
         if name == "settings":
@@ -133,20 +133,20 @@ def _run(file: StudyFile) -> Complaints:
             ("run", "checkpoints"), "require the schedule blocks or sequential, which run one arm at a time"
         )
     if run.schedule == "sequential" and run.repeats is None:
-        words = "sequential needs to know beforehand how often each arm is run: give repeats"
-        yield StudyFileError(("run", "schedule"), words)
+        message = "sequential requires a fixed number of blocks: set repeats"
+        yield StudyFileError(("run", "schedule"), message)
     if run.schedule == "sequential" and run.budget_s is not None:
-        words = (
-            "sequential cannot end by time, for the last arm would be the one that is cut short: give repeats"
+        message = (
+            "cannot be combined with sequential, because it would shorten only the last arm: set repeats"
         )
-        yield StudyFileError(("run", "budget"), words)
+        yield StudyFileError(("run", "budget"), message)
     elif run.repeats is None and run.budget_s is None:
         yield StudyFileError(("run",), "has no end: set repeats (blocks per case), budget, or both")
     if run.schedule == "sequential" and run.stop == "verdict":
-        words = (
-            "sequential measures all of one arm before the next, so no verdict can end it: leave stop away"
+        message = (
+            "verdict cannot be combined with sequential, which completes one arm before the next: remove stop"
         )
-        yield StudyFileError(("run", "stop"), words)
+        yield StudyFileError(("run", "stop"), message)
     if not given and run.budget_s is None:
         yield StudyFileError(
             ("run",), "has no window: set window, transactions, checkpoints, rounds or budget"
@@ -158,10 +158,10 @@ def _run(file: StudyFile) -> Complaints:
 
 
 RATES_MIN = 3
-"""Of a search for the capacity: with fewer, what is between them is a guess."""
+"""Minimum number of rates of a capacity study: with fewer, the interpolation is too coarse."""
 
 SLICE_PER_LIMIT_MIN = 20
-"""A slice must be long against the limit: a queue that grows needs time to reach it."""
+"""Minimum length of a slice as a multiple of the latency limit: a growing queue needs time to reach it."""
 
 
 def _capacity(file: StudyFile) -> Complaints:
@@ -172,25 +172,28 @@ def _capacity(file: StudyFile) -> Complaints:
         yield StudyFileError(place, "cannot be combined with pacing: the capacity sets the rate")
     if "rate" not in file.factors:
         if file.drive.rate is not None:
-            words = "needs several rates: make rate a factor, or leave it out and it is searched for"
-            yield StudyFileError(place, words)
+            message = "requires several rates: make rate a factor, or remove it to search for the capacity"
+            yield StudyFileError(place, message)
         elif run.schedule == "duet":
             yield StudyFileError(place, "requires the schedule slices or blocks, which run one arm at a time")
         return
     limit, rates = parse_limit(run.capacity), file.factors["rate"]
     numbers = [float(level.value) for level in rates if isinstance(level.value, int | float)]
     if len(numbers) < RATES_MIN or "rate" in file.compare:
-        words = f"needs at least {RATES_MIN} levels of rate, as a factor that is not compared"
-        yield StudyFileError(place, words)
+        message = f"requires at least {RATES_MIN} levels of rate, as a factor that is not compared"
+        yield StudyFileError(place, message)
         return
     slice_s = run.slice_s or SLICE_S
     if run.schedule in ("slices", "duet") and slice_s < SLICE_PER_LIMIT_MIN * limit.latency_s:
-        words = f"needs slices of {SLICE_PER_LIMIT_MIN} times the limit: a queue takes time to grow"
-        yield StudyFileError(place, words)
+        message = f"requires slices of at least {SLICE_PER_LIMIT_MIN} times the limit: increase slice"
+        yield StudyFileError(place, message)
     window_s = run.window_s or (run.rounds * slice_s if run.rounds else None)
     if window_s is not None and window_s * min(numbers) < limit.transactions_min:
-        words = f"needs {limit.transactions_min} transactions in a window, also at the lowest rate"
-        yield StudyFileError(place, words)
+        message = (
+            f"requires {limit.transactions_min} transactions in a window at every rate: increase window or "
+            "the lowest rate"
+        )
+        yield StudyFileError(place, message)
 
 
 def _warmup(file: StudyFile) -> Complaints:
@@ -198,8 +201,8 @@ def _warmup(file: StudyFile) -> Complaints:
     if run.warmup_min_s is not None and run.warmup_s is not None and run.warmup_min_s > run.warmup_s:
         yield StudyFileError(("run", "warmup_min"), "must not be longer than warmup")
     elif run.warmup_min_s is not None and file.warmup_workload is not None:
-        words = "excludes warmup_workload: by another workload nothing comes to rest that is measured"
-        yield StudyFileError(("run", "warmup_min"), words)
+        message = "cannot be combined with warmup_workload: remove one of them"
+        yield StudyFileError(("run", "warmup_min"), message)
 
 
 def _initdb(file: StudyFile) -> Complaints:
@@ -221,7 +224,7 @@ def _exclusions(file: StudyFile) -> Complaints:
 
 
 def _covers_something(file: StudyFile, n: int) -> bool:
-    """Whether it takes away something that those before it left."""
+    """Return True if the exclusion excludes a combination that earlier ones do not."""
     names = [[level.name for level in levels] for levels in file.factors.values()]
     for chosen in itertools.islice(itertools.product(*names), COMBINATIONS_MAX):
         levels = dict(zip(file.factors, chosen, strict=True))
@@ -265,13 +268,13 @@ def _reference(file: StudyFile, path: Path, reference: Reference) -> Complaints:
 
 
 def _fit(file: StudyFile) -> Complaints:
-    going: dict[str, set[str]] = {}
+    dropped: dict[str, set[str]] = {}
     for n, drop in enumerate(file.fit.drop):
         wrong = list(_levels(file, ("fit", "drop", n), {drop.factor: drop.levels}))
         for one in wrong:
-            # The factor's name stands under the key factor, its levels under levels.
+            # An error in the name belongs to the key factor, one in a level to levels.
             rest = one.path[4:]
             yield StudyFileError(("fit", "drop", n, "levels" if rest else "factor", *rest), one.message)
-        going.setdefault(drop.factor, set()).update(level_names(drop.levels))
-        if not wrong and len(going[drop.factor]) >= len(file.factors[drop.factor]):
-            yield StudyFileError(("fit", "drop", n, "levels"), f"would leave no level of {drop.factor}")
+        dropped.setdefault(drop.factor, set()).update(level_names(drop.levels))
+        if not wrong and len(dropped[drop.factor]) >= len(file.factors[drop.factor]):
+            yield StudyFileError(("fit", "drop", n, "levels"), f"would drop all levels of {drop.factor}")

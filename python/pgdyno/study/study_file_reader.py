@@ -1,4 +1,4 @@
-"""Reader of a study file: from its text to its value, with the line and key of each error.
+"""Reader of a study file: parses the text, and reports errors with line and key.
 
 ``studies/x.toml:17: factors.clients[2]: must be greater than or equal to 1``
 """
@@ -19,24 +19,25 @@ from pgdyno.study.toml_lines import Path, line_of, lines_of, too_deep
 from pgdyno.study.values import plain_words
 
 FILE_BYTES_MAX = 1 << 20
-"""It goes into the evidence; a study that is larger is no study."""
+"""Maximum size of a study file, which is stored in the results file."""
 
 
 DEPTH_MAX = 32
-"""Brackets within brackets, and names in a dotted key: the parser recurses, and is quadratic in the names."""
+"""Maximum depth of nested brackets and of dotted keys: the parser is recursive, and quadratic in the
+names."""
 
 
 def examine(text: str, name: str) -> tuple[StudyFile | None, list[str]]:
-    """The study, if it can be read at all, and a line of text for everything that is wrong."""
+    """Return the study, or None if it cannot be read, and one line per error."""
     if len(text) > FILE_BYTES_MAX:
-        return None, [f"{name}: is larger than a study file may be (1 MiB)"]
+        return None, [f"{name}: is larger than 1 MiB, the maximum size of a study file"]
     if (line := too_deep(text, DEPTH_MAX)) is not None:
-        return None, [f"{name}:{line}: is nested deeper than any study is ({DEPTH_MAX} levels)"]
+        return None, [f"{name}:{line}: is nested deeper than {DEPTH_MAX} levels, the maximum"]
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         return None, [_of_parser(name, text, str(error))]
-    except ValueError as error:  # an integer of thousands of digits, which Python does not read
+    except ValueError as error:  # an integer with too many digits for Python
         return None, [f"{name}: {str(error).partition(';')[0]}"]
     lines = lines_of(text)
     file: StudyFile | None = None
@@ -45,12 +46,12 @@ def examine(text: str, name: str) -> tuple[StudyFile | None, list[str]]:
         found = list(_complaints(file))
     except ValidationError as error:
         found = [_complaint(data, one) for one in error.errors()]
-    told = {(line_of(lines, one.path), str(one)) for one in found}
-    return file, [f"{name}:{line}: {words}" for line, words in sorted(told)]
+    errors = {(line_of(lines, one.path), str(one)) for one in found}
+    return file, [f"{name}:{line}: {message}" for line, message in sorted(errors)]
 
 
 def _complaints(file: StudyFile) -> Iterator[StudyFileError]:
-    """The cases are made only of what is whole by itself."""
+    """Yield the errors of the file; without any, those found when its cases are made."""
     found = list(complaints_of(file))
     yield from found
     if not found:
@@ -61,7 +62,7 @@ def _complaints(file: StudyFile) -> Iterator[StudyFileError]:
 
 
 def _of_parser(name: str, text: str, message: str) -> str:
-    """``… (at line 3, column 5)`` → the line in front."""
+    """Move the line of a parser message, ``… (at line 3, column 5)``, to the front."""
     words, _, place = message.rpartition(" (at ")
     line = place.removeprefix("line ").partition(",")[0]
     line = line if line.isdecimal() else str(text.count("\n") + 1)
@@ -76,7 +77,7 @@ def _complaint(data: Any, error: Mapping[str, Any]) -> StudyFileError:
 
 
 def _path(data: Any, loc: tuple[str | int, ...], *, is_missing: bool) -> Path:
-    """Without the names of alternatives that pydantic puts between the keys."""
+    """Return the keys of ``loc``, without the names of alternatives that pydantic inserts."""
     path: list[str | int] = []
     for n, part in enumerate(loc):
         within = isinstance(data, Mapping) and part in data
@@ -89,7 +90,7 @@ def _path(data: Any, loc: tuple[str | int, ...], *, is_missing: bool) -> Path:
 
 
 def _known_beside(path: Path) -> list[str]:
-    """The keys of the table in which the last of the path stands."""
+    """Return the known keys of the table that contains the last key of the path."""
     model: type[BaseModel] | None = StudyFile
     for part in path[:-1]:
         if isinstance(part, str) and model is not None:

@@ -11,7 +11,7 @@ SETTING = {"type": ["string", "number", "boolean", "object"]}
 
 
 def schema() -> dict[str, Any]:
-    """As JSON. Factors and workload have the keys that their values are checked for when cases are made."""
+    """Return the schema. Factors and workload have the keys that are checked when cases are made."""
     whole = StudyFile.model_json_schema(by_alias=True)
     whole["$schema"] = "http://json-schema.org/draft-07/schema#"
     whole["title"] = "A study of pgdyno"
@@ -23,15 +23,15 @@ def schema() -> dict[str, Any]:
         parameters |= {name: field for name, field in own["properties"].items() if name != "kind"}
     parameters["variant"] = {
         "enum": list(variants()),
-        "description": "A ready-made set of parameters of pgbench; parameters given besides come over it.",
+        "description": "A predefined set of parameters of pgbench; other parameters override it.",
     }
-    script = {"type": "string", "description": "One of pgbench's own: NAME or NAME@WEIGHT."}
+    script = {"type": "string", "description": "Built-in script: NAME or NAME@WEIGHT."}
     parameters["scripts"]["items"] = {"anyOf": [script, parameters["scripts"]["items"]]}
     for field in parameters.values():
         field.pop("default", None)
         field.pop("title", None)
     properties: dict[str, Any] = whole["properties"]
-    kind = {"enum": list(PARAMETERS), "description": "What the clients do."}
+    kind = {"enum": list(PARAMETERS), "description": "Workload of the clients."}
     properties["workload"] |= _table({"kind": kind, **parameters}, required=["kind"])
     properties["warmup_workload"] |= _table(parameters)
     del properties["warmup_workload"]["anyOf"]
@@ -40,7 +40,7 @@ def schema() -> dict[str, Any]:
     values = {"server": server, **driving, **parameters}
     settings = {
         "anyOf": [{"type": "string"}, {"$ref": "#/$defs/Settings"}],
-        "description": "Sets of settings: as of an arm, @PROFILE or NAME=VALUE, or tables.",
+        "description": "Sets of settings: as in an arm (@PROFILE or NAME=VALUE), or tables.",
     }
     factors = {name: _levels(value) for name, value in values.items()} | {"settings": _levels(settings)}
     properties["factors"] |= _table(factors)
@@ -57,7 +57,7 @@ def _table(properties: dict[str, Any], required: list[str] | None = None) -> dic
 
 
 def _levels(value: dict[str, Any]) -> dict[str, Any]:
-    """A list of values, or a table of named ones."""
+    """Return the schema of a list of values or a table of named values."""
     of = {key: one for key, one in value.items() if key not in ("default", "title", "description")}
     described = {"description": value["description"]} if "description" in value else {}
     return described | {
@@ -69,6 +69,6 @@ def _levels(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bare_cells(parts: dict[str, Any]) -> None:
-    """A number or a text is a cell, too."""
+    """Allow a plain number or text as a cell."""
     cells = parts["Row"]["properties"]["cells"]
     cells["items"] = {"anyOf": [{"type": ["string", "number"]}, {"$ref": "#/$defs/Cell"}]}

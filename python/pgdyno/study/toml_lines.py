@@ -1,6 +1,6 @@
-"""Line numbers of the keys of a TOML text, for errors: the parser gives values without places.
+"""Line numbers of the keys of a TOML text, for error messages: the parser returns values without positions.
 
-It is for texts that the parser has accepted already, so it only finds its way and complains of nothing.
+The text must be valid TOML, accepted by the parser before; this module does not report errors.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _TOKEN = re.compile(
 
 
 def lines_of(text: str) -> dict[Path, int]:
-    """The line, from 1 on, of every table, key and array element."""
+    """Return the line, counted from 1, of every table, key and array element."""
     return _Walk(text).lines
 
 
 def line_of(lines: dict[Path, int], path: Path) -> int:
-    """Of the path, or of the nearest thing around it that is in the text."""
+    """Return the line of the path, or of the nearest enclosing element in the text."""
     return next((lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in lines), 1)
 
 
 def too_deep(text: str, depth_max: int) -> int | None:
-    """Return the line where brackets are nested, or a key has more names, than that; of any text."""
+    """Return the first line with deeper brackets or longer dotted keys than ``depth_max``, in any text."""
     brackets = dots = 0
     for word, line in _tokens(text):
         brackets += (word in ("[", "{")) - (word in ("]", "}") and brackets > 0)
@@ -143,7 +143,7 @@ class _Walk:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, int]]:
-    """Each with the line where it begins; no spaces, no comments."""
+    """Yield each token with its first line, without spaces and comments."""
     line = 1
     for found in _TOKEN.finditer(text):
         word = found[0]
@@ -153,7 +153,7 @@ def _tokens(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _unquoted(word: str) -> str:
-    """A key. Of escapes only those of quotes are known here: others are too rare in a key to matter."""
+    """Return a key without quotes. Handles only escaped quotes and backslashes; others are rare in keys."""
     if word[0] == '"':
         return word[1:-1].replace('\\"', '"').replace("\\\\", "\\")
     return word[1:-1] if word[0] == "'" else word

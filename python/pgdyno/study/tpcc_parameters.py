@@ -12,7 +12,7 @@ from pgdyno.estimate import counted
 from pgdyno.study.workload_parameters import Pace, WorkloadParameters
 
 DECK = "deck"
-"""TPC-C's own mix: each client deals its transactions from a shuffled deck of 23 cards."""
+"""The mix of TPC-C: each client draws its transactions from a shuffled deck of 23 cards."""
 
 KINDS = ("new-order", "payment", "order-status", "delivery", "stock-level")
 
@@ -22,7 +22,7 @@ SHARES_MIN: Mapping[str, float] = {
     "delivery": 0.04,
     "stock-level": 0.04,
 }
-"""Of all transactions, by TPC-C's clause 5.2.3. New-Orders have no minimum of their own."""
+"""Minimum shares of all transactions, by TPC-C clause 5.2.3. New-Order has no minimum."""
 
 _WEIGHT = re.compile(r"\d{1,9}(\.\d{1,9})?")
 
@@ -50,7 +50,7 @@ def canonical_mix(text: str) -> str:
 
 
 def weights_of(mix: str) -> Mapping[str, float] | None:
-    """Return the weight of every kind, as the engine names it; None of the deck."""
+    """Return the weight of every kind by its name in the engine; None for the deck."""
     if mix == DECK:
         return None
     named = dict(part.split("=") for part in mix.split(","))
@@ -58,13 +58,13 @@ def weights_of(mix: str) -> Mapping[str, float] | None:
 
 
 def has_new_orders(mix: str) -> bool:
-    """Return whether New-Orders are in the mix, so that there is a rate of them."""
+    """Return True if the mix has New-Order transactions, and therefore a rate of them."""
     weights = weights_of(mix)
     return weights is None or weights["new_order"] > 0
 
 
 def is_tpcc_mix(mix: str) -> bool:
-    """Return whether the mix is the deck, or its shares keep TPC-C's minima."""
+    """Return True if the mix is the deck, or its shares meet the minima of TPC-C."""
     weights = weights_of(mix)
     if weights is None:
         return True
@@ -73,28 +73,29 @@ def is_tpcc_mix(mix: str) -> bool:
 
 
 class TpccParameters(WorkloadParameters):
-    """Derived from TPC-C."""
+    """Parameters of the workload derived from TPC-C."""
 
     PACE: ClassVar[Pace] = Pace("NOPM", "new_order", 60.0)
-    SMALLER: ClassVar[str] = "take fewer warehouses"
+    SMALLER: ClassVar[str] = "use fewer warehouses"
     HAS_PACING: ClassVar[bool] = True
 
     kind: Literal["tpcc"] = "tpcc"
     warehouses: int = Field(ge=1, le=100_000, description="Size of the data, about 100 MB each.")
     calls: Literal["procedures", "statements"] = Field(
         default="procedures",
-        description="Server-side functions, one round trip a transaction, or one round trip a statement.",
+        description="procedures: server-side functions, one round trip per transaction. statements: one "
+        "round trip per statement.",
     )
     pipeline: bool = Field(
-        default=False, description="With calls = statements: what needs no answer first is sent together."
+        default=False, description="With calls = statements: send independent statements together."
     )
     isolation: Literal["read committed", "repeatable read", "serializable"] = Field(
-        default="read committed", description="Of every transaction."
+        default="read committed", description="Isolation level of all transactions."
     )
     mix: Annotated[str, AfterValidator(canonical_mix)] = Field(
         default=DECK,
-        description="Weights of the transactions, such as new-order=45,payment=43; those not named do not "
-        "run. deck: TPC-C's mix, dealt from a deck of 23 cards.",
+        description="Weights of the transactions, such as new-order=45,payment=43; transactions not named do "
+        "not run. deck: the mix of TPC-C, drawn from a deck of 23 cards.",
     )
 
     @model_validator(mode="after")
@@ -105,40 +106,40 @@ class TpccParameters(WorkloadParameters):
 
     @model_serializer(mode="wrap")
     def _without_the_usual_mix(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave TPC-C's mix out, so that evidence equals that of a pgdyno that had no other."""
+        """Omit the default mix, so that results files equal those of versions without the parameter."""
         written: dict[str, Any] = serialize(self)
         return {name: value for name, value in written.items() if (name, value) != ("mix", DECK)}
 
     @property
     def pace(self) -> Pace:
-        """New orders per minute; transactions per minute of a mix without new orders."""
+        """New orders per minute; for a mix without them, transactions per minute."""
         return self.PACE if has_new_orders(self.mix) else Pace("TPM", None, 60.0)
 
     @property
     def name(self) -> str:
-        """With its size, and its mix if that is not TPC-C's deck."""
+        """The name with the size, and the mix unless it is the deck."""
         return self.data_name if self.mix == DECK else f"{self.data_name}, mix {self.mix}"
 
     @property
     def size(self) -> str:
-        """In words."""
+        """The size of the data as text."""
         return counted(self.warehouses, "warehouse")
 
     @property
     def label(self) -> str:
-        """For names."""
+        """A label for file names."""
         return f"warehouses{self.warehouses}"
 
     def shape(self) -> Mapping[str, int | str]:
-        """How the transactions are called changes nothing in the data."""
+        """Return the parameters of the data; calls, mix and isolation do not change it."""
         return {"warehouses": self.warehouses}
 
     def to_load(self) -> dict[str, Any]:
-        """Its size."""
+        """Return the parameters of the load of the data."""
         return {"kind": self.kind, **self.shape()}
 
     def to_drive(self) -> dict[str, Any]:
-        """How the transactions are called; the scale is the data's own."""
+        """Return the parameters of the transactions; the engine reads the scale from the data."""
         return {
             "kind": self.kind,
             "calls": self.calls,

@@ -42,17 +42,17 @@ def plain_words(message: str) -> str:
 
 
 NAME_LENGTH_MAX = 60
-"""Of a level: names of arms and cases are made of it, and stand in tables."""
+"""Maximum length of the name of a level, which is part of the names of arms and cases."""
 
 
 class Part(BaseModel):
-    """Any table of a study file: no key that is not known, no value of another type."""
+    """Base class of the tables of a study file: unknown keys and other types are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 def frozen(given: Any) -> Any:
-    """Lists as tuples, at every depth: what is read from TOML or JSON is a value from here on."""
+    """Convert lists of TOML or JSON to tuples at every depth, so that the value is immutable."""
     if isinstance(given, Mapping):
         return {key: frozen(value) for key, value in given.items()}
     return tuple(map(frozen, given)) if isinstance(given, list | tuple) else given
@@ -87,14 +87,14 @@ Duration = Annotated[
     BeforeValidator(_quantity(parse_duration_s, 'a duration, such as "5min", or a number of seconds')),
     _schema("Duration", "5min"),
 ]
-"""In seconds."""
+"""Duration in seconds."""
 
 Size = Annotated[
     int,
     BeforeValidator(_quantity(parse_size_bytes, 'a size, such as "384GB", or a number of bytes')),
     _schema("Size", "384GB"),
 ]
-"""In bytes."""
+"""Size in bytes."""
 
 Scalar = str | int | float | bool
 
@@ -108,11 +108,11 @@ def _limit(given: Any) -> str:
 
 
 Limit = Annotated[str, BeforeValidator(_limit)]
-"""Of latency; ``study/capacity_search.py`` reads it."""
+"""Latency limit, parsed by ``study/capacity_search.py``."""
 
 
 def level_name(value: Scalar) -> str:
-    """A level that is a value by itself is named as it is written: ``8``, ``true``, ``12.4``."""
+    """Return the name of a level without a name of its own: its value, as in ``8``, ``true``, ``12.4``."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:.12g}" if isinstance(value, float) else str(value)
@@ -129,7 +129,7 @@ class Level(BaseModel):
 
 
 def levels_of(given: Any) -> tuple[Level, ...]:
-    """A list of values, or a table of named ones. Raises ValueError."""
+    """Return the levels of a list of values or a table of named values. Raises ValueError."""
     if isinstance(given, tuple) and given:
         if any(not isinstance(value, Scalar) for value in given):
             raise ValueError("must be plain values; for other values use a table of named levels")
@@ -146,7 +146,7 @@ def levels_of(given: Any) -> tuple[Level, ...]:
     for level in levels:
         name = level.name
         if not 0 < len(name) <= NAME_LENGTH_MAX or "," in name or "\n" in name or name != name.strip():
-            # Not the name itself: a connection string may have a password in it.
+            # The message omits the name: a connection string may contain a password.
             raise ValueError(
                 f"level {level.place} requires a name of 1 to {NAME_LENGTH_MAX} characters without a comma: "
                 "make the levels a table, NAME = VALUE"
@@ -155,24 +155,24 @@ def levels_of(given: Any) -> tuple[Level, ...]:
 
 
 def levels_as_written(levels: tuple[Level, ...]) -> list[Any] | dict[str, Any]:
-    """The inverse of ``levels_of``."""
+    """Return the levels as written in a file: the inverse of ``levels_of``."""
     if all(level.place != level.name for level in levels):
         return [level.value for level in levels]
     return {level.name: level.value for level in levels}
 
 
 class Settings(Part):
-    """Settings of an arm: profiles, then single settings over them, which stand beside the three keys here.
+    """Settings of an arm: profiles, and single settings that override them, as further keys of the table.
 
     Settings of an extension have a dot: ``pg_stat_statements.track = "all"``, with or without quotes.
     """
 
-    about: str = Field(default="", description="What this set of settings is, for people.")
+    about: str = Field(default="", description="Description of this set of settings.")
     profiles: tuple[str, ...] = Field(
-        default=(), description="Profiles of `pgdyno settings`, the later over the earlier."
+        default=(), description="Profiles of `pgdyno settings`; later ones override earlier ones."
     )
     optional: tuple[str, ...] = Field(
-        default=(), description="Those of the settings that a version may lack; there they are left out."
+        default=(), description="Settings that are omitted for versions that do not have them."
     )
     values: Mapping[str, str] = Field(default_factory=dict)
 
@@ -191,7 +191,7 @@ class Settings(Part):
         return {**{key: value for key, value in own.items() if value}, **self.values}
 
     def over(self, base: Settings) -> Settings:
-        """These settings over others."""
+        """Return these settings, overriding ``base``."""
         return Settings.model_construct(
             about=self.about or base.about,
             profiles=(*base.profiles, *(name for name in self.profiles if name not in base.profiles)),
@@ -201,7 +201,7 @@ class Settings(Part):
 
 
 def _settings(given: Mapping[str, Any], prefix: str) -> list[tuple[str, str]]:
-    """Names with dots are tables within tables, as TOML reads them. Values as text."""
+    """Return names and values as text; TOML reads names with dots as nested tables."""
     found = []
     for key, value in given.items():
         name = f"{prefix}{key}".lower()

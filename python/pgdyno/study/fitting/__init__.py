@@ -1,1 +1,1 @@
-"""Rules that fit a study to a machine and a time; ``fit_study.py`` applies them."""
+"""Rules that fit a study to a machine and a time budget; ``fit_study.py`` applies them."""

@@ -1,7 +1,7 @@
-"""Fit of the data size: one factor for all of it, and for settings that are shares of it.
+"""Fit of the data size: one factor for all data, and for settings that are shares of the data.
 
-It is the ratio of the memories, so that data : shared buffers : memory stay what they were, unless the disk,
-the time of loading or the time of measuring allow less. Then data : shared buffers is what is kept.
+The factor is the ratio of the memories, which keeps data : shared buffers : memory. If the disk, the load
+time or the measurement time allow less, only data : shared buffers is kept.
 """
 
 from __future__ import annotations
@@ -23,32 +23,34 @@ from pgdyno.study.study_file import StudyFile
 from pgdyno.units import format_size
 
 DISK_SHARE = 0.8
-"""Of what is free on the disk: the rest is for what no forecast sees, such as temporary files and logs."""
+"""Usable share of the free disk space; the rest is for temporary files, logs and the like."""
 
 LOAD_SHARE = 1.0
-"""Of the minutes asked for, which loading takes beside them, once: the data are kept for the next time."""
+"""Maximum load time as a share of the time budget. Loading is additional and happens once; the data are
+kept."""
 
 LOAD_MIN_S = 120.0
-"""Where less is asked for, loading may still take so long."""
+"""Load time that is always allowed, also with a smaller time budget."""
 
 DATA_SHARE = 1 / 3
-"""Of the time, for restores and checks, whose cost is the data's size: the rest is for measuring."""
+"""Maximum share of the time for restores and checks, which depend on the data size; the rest is for
+measurement."""
 
 UNITS_PER_CLIENT = {"tpcc": 1, "pgbench": 2}
-"""Warehouses or branches for each client of a workload that writes, if the source had so many: with fewer,
-clients wait for each other's rows, and that is another experiment."""
+"""Minimum warehouses or branches per client of a writing workload, if the source had them: with fewer, lock
+waits change the experiment."""
 
 BISECTIONS = 60
 
 
 @dataclass(frozen=True)
 class Room:
-    """What limits the size. ``blocks``: of every case, whose data may take their share; None: as they are.
+    """Limits of the data size.
 
-    ``study`` is of any case: what its trials do with the data.
-    ``is_settled``: the data were fitted to this machine before, and only the disk can make them smaller.
-    ``scales_settings``: sizes in the settings follow the data. ``aa_share``: what A/A blocks take beside the
-    others.
+    ``study`` is that of any case. ``blocks``: number of blocks of every case whose restores and checks must
+    fit DATA_SHARE; None: no limit. ``is_settled``: the data are already fitted to this machine, and only the
+    disk can make them smaller. ``scales_settings``: sizes in the settings follow the data. ``aa_share``: time
+    of A/A blocks as a share of the other blocks.
     """
 
     study: Study
@@ -62,7 +64,7 @@ class Room:
     aa_share: float = 0.0
 
     def limits(self, costs: Costs, contrasted: Collection[str]) -> dict[str, Callable[[float], bool]]:
-        """By name: whether a factor of the data keeps within it."""
+        """Return the limits by name: functions that return True if a factor of the data is allowed."""
 
         def wal(arm: ArmCost, factor: float) -> int:
             return wal_bytes(arm, factor if self.scales_settings else 1.0, contrasted)
@@ -83,7 +85,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Factor:
-    """Of the data. ``limit``: what kept it below the ratio of the memories, in words; or nothing."""
+    """Factor of the data. ``limit``: reason why it is below the ratio of the memories, or empty."""
 
     value: float
     limit: str
@@ -93,15 +95,15 @@ WHY = {
     "disk": f"datasets, live copies and WAL must fit into {DISK_SHARE:.0%} of the free disk",
     "load": "loading must not take longer than measuring",
     "time": "restores and checks of larger data would take more than a third of the time",
-    "floor": "with less, clients would wait for each other's rows or buffers",
+    "floor": "smaller data would cause contention for rows or buffers",
 }
 
 
 def factor_of(costs: Costs, room: Room, memory: float, contrasted: Collection[str]) -> Factor:
-    """The largest that keeps all limits; ``memory`` is the ratio of the memories.
+    """Return the largest factor within all limits; ``memory`` is the ratio of the memories.
 
-    Time makes the data no smaller than the experiment can stand. Raises UsageError: the disk is too small for
-    the smallest data there are.
+    Time limits reduce the data at most to ``floor_of``. Raises UsageError if the disk is too small for the
+    smallest data.
     """
     limits = room.limits(costs, contrasted)
     found, why = memory, ""
@@ -117,23 +119,23 @@ def factor_of(costs: Costs, room: Room, memory: float, contrasted: Collection[st
         found, why = allowed, WHY["disk"]
         if not limits["disk"](found):
             raise UsageError(
-                f"the disk is too small: {format_size(room.disk_bytes)} are free, and even with the smallest "
-                "data the study needs more; prune (pgdyno cache prune), set PGDYNO_CACHE to a larger disk, "
-                "or drop levels"
+                f"the disk is too small: {format_size(room.disk_bytes)} are free, and the study needs more "
+                "even with the smallest data: run pgdyno cache prune, set PGDYNO_CACHE to a larger disk, or "
+                "drop levels"
             )
     whole = _whole(costs, found)
-    # Levels that had met may part again there, and then they need more.
+    # Equal levels may become different again at the rounded factor, and then need more space.
     return Factor(whole if limits["disk"](whole) else found, why)
 
 
 def _whole(costs: Costs, factor: float) -> float:
-    """What the factor is once the largest data are a whole number of warehouses or branches."""
+    """Return the factor that makes the largest data a whole number of warehouses or branches."""
     largest = max(arm.data.units for case in costs for arm in case)
     return units_at(largest, factor) / largest
 
 
 def _largest(allows: Callable[[float], bool], most: float) -> float:
-    """The largest factor up to ``most`` that is allowed; that of the smallest data where none is."""
+    """Return the largest allowed factor up to ``most``; near 0 if none is allowed."""
     if allows(most):
         return most
     low, high = 0.0, most
@@ -144,7 +146,7 @@ def _largest(allows: Callable[[float], bool], most: float) -> float:
 
 
 def floor_of(costs: Costs, scales_buffers: bool) -> float:
-    """Below this factor clients contend where they did not, or shared buffers cannot follow; at most 1."""
+    """Return the factor, at most 1, below which clients contend or shared buffers reach their minimum."""
     factors = [0.0]
     for arm in (arm for case in costs for arm in case):
         wanted = max(1, UNITS_PER_CLIENT[arm.data.kind] * arm.clients if arm.writes else 1)
@@ -156,9 +158,9 @@ def floor_of(costs: Costs, scales_buffers: bool) -> float:
 
 
 def fit_data(file: StudyFile, factor: Factor) -> tuple[StudyFile, list[Change]]:
-    """The file with its scale multiplied, wherever it stands."""
+    """Return the file with its scale multiplied, as a parameter or as a factor."""
     name = "warehouses" if file.workload.get("kind") == "tpcc" else "scale"
-    why = factor.limit or "the same share of the memory as at the source"
+    why = factor.limit or "same share of memory as at the source"
 
     def fitted(units: int) -> int:
         return units_at(units, factor.value)
@@ -183,15 +185,15 @@ def _listed(levels: tuple[object, ...]) -> str:
 
 
 SHARED_MEMORY_SHARE_MAX = 0.6
-"""Of the memory, for the shared buffers of servers that are up at once."""
+"""Maximum share of memory for the shared buffers of servers that run at the same time."""
 
 MEMORY_SHARE_MAX = 0.9
-"""Of the memory, for the shared buffers and data of servers that are up at once: each then has the memory
-that it would have alone."""
+"""Maximum share of memory for shared buffers and data of servers that run at the same time. Each server then
+has as much memory as if it ran alone."""
 
 
 def are_up_at_once(costs: Costs, factor: float, memory_bytes: int, contrasted: Collection[str]) -> bool:
-    """Whether all servers of each case can be, without taking memory from each other."""
+    """Return True if all servers of each case fit into memory together."""
     for case in costs:
         shared = sum(shared_buffers_bytes(arm, factor, contrasted) for arm in case)
         data = sum(arm.data.bytes_at(factor) for arm in case)
@@ -202,27 +204,27 @@ def are_up_at_once(costs: Costs, factor: float, memory_bytes: int, contrasted: C
 
 @dataclass(frozen=True)
 class Memories:
-    """Of the source and of ours, in bytes."""
+    """Memory of the source (``before``) and of this machine (``after``), in bytes."""
 
     before: int
     after: int
 
 
-LEFT_ALONE = "arms that leave shared_buffers at PostgreSQL's default do so here, too"
-AS_NEAR = "as near as whole warehouses or branches and the least shared_buffers allow"
+LEFT_ALONE = "arms with PostgreSQL's default of shared_buffers keep it"
+AS_NEAR = "nearest ratio with whole warehouses or branches and the minimum of shared_buffers"
 
 
 def ratio_changes(
     before: Costs, after: Costs, memories: Memories | None, contrasted: Collection[str]
 ) -> Iterator[Change]:
-    """What could not be kept of data : memory and of data : shared buffers."""
+    """Yield the changes of data : memory and of data : shared buffers."""
     largest = (_largest_data(before), _largest_data(after))
     sizes = [data.units * data.unit_bytes for data in largest]
     if memories is not None:
         was, now = sizes[0] / memories.before, sizes[1] / memories.after
         if abs(now / was - 1) > RATIO_TOLERANCE:
-            fits = "; the largest data now fit in memory, which they did not" if was > 1 > now else ""
-            why = f"the memory cannot be made smaller{fits}"
+            fits = "; the largest data now fit in memory, unlike at the source" if was > 1 > now else ""
+            why = f"the memory of the machine is fixed{fits}"
             yield Change("data : memory", ratio(was), ratio(now), why)
     buffers = (_buffers(costs, contrasted) for costs in (before, after))
     for (is_given, buffers_before), (_, buffers_after) in zip(*buffers, strict=False):
@@ -233,7 +235,7 @@ def ratio_changes(
 
 
 def _buffers(costs: Costs, contrasted: Collection[str]) -> list[tuple[bool, int]]:
-    """The shared buffers that arms have, smallest first, and whether they say so themselves."""
+    """Return the shared buffers of the arms, smallest first, each with True if the arm sets them."""
     arms = (arm for arm in _arms(costs) if not arm.has_profile)
     return sorted(
         {("shared_buffers" in arm.settings, shared_buffers_bytes(arm, 1, contrasted)) for arm in arms}

@@ -1,4 +1,4 @@
-"""Levels of a factor that change, merge or are dropped by the fit, and every mention of them."""
+"""Changed, merged and dropped levels of a factor, and the update of all references to them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pgdyno.study.values import Level, Scalar, level_name
 from pgdyno.units import format_duration
 
 RATIO_TOLERANCE = 0.1
-"""A ratio that is off by less than a tenth is kept: warehouses, branches, seconds and megabytes are whole."""
+"""Changes of a ratio below 10% are not reported: warehouses, branches, seconds and megabytes are whole."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """``key``: the path in the study file, or what was derived from it (``data : memory``)."""
+    """A change by the fit. ``key``: path in the study file, or a derived ratio (``data : memory``)."""
 
     key: str
     before: str
@@ -29,12 +29,12 @@ class Change:
 
     @property
     def sentence(self) -> str:
-        """``run.window: 1 h → 12 s (…)``."""
+        """The change as text: ``run.window: 1 h → 12 s (…)``."""
         return f"{self.key}: {self.before} → {self.after} ({self.why})"
 
 
 def ratio(number: float) -> str:
-    """Three significant digits, never as a power of ten: ``4.6``, ``0.012``, ``1300``."""
+    """Format with three significant digits and without an exponent: ``4.6``, ``0.012``, ``1300``."""
     if number >= 1000:
         return f"{round(number)}"
     return f"{number:.3g}" if number >= 0.001 else f"{number:.6f}".rstrip("0")
@@ -42,7 +42,7 @@ def ratio(number: float) -> str:
 
 @dataclass(frozen=True)
 class Mapped:
-    """A factor's new levels, and what became of each old one: its new name, or None where it is gone."""
+    """The new levels of a factor, and the new name of each old level; None for a dropped one."""
 
     levels: tuple[Level, ...]
     names: Mapping[str, str | None]
@@ -53,9 +53,9 @@ R = TypeVar("R", bound=Reference)
 
 
 def changed_values(levels: Sequence[Level], change: Callable[[Any], Any]) -> Mapped:
-    """Each level with its value changed. Those whose values meet become one, which has the first one's name.
+    """Return the levels with changed values. Levels with equal values merge into the first one.
 
-    A level that is named after its value is renamed with it.
+    A level named after its value is renamed.
     """
     kept: dict[Any, Level] = {}
     names: dict[str, str | None] = {}
@@ -73,7 +73,7 @@ def changed_values(levels: Sequence[Level], change: Callable[[Any], Any]) -> Map
 
 
 def without(levels: Sequence[Level], name: str) -> Mapped:
-    """Without that one."""
+    """Return the levels without the named one."""
     left = [level for level in levels if level.name != name]
     placed = [
         level if level.place == level.name else level.model_copy(update={"place": n})
@@ -84,7 +84,7 @@ def without(levels: Sequence[Level], name: str) -> Mapped:
 
 
 def with_levels(file: StudyFile, factor: str, mapped: Mapped) -> StudyFile:
-    """The file with a factor's new levels, also where exclusions, published tables and the fit name them."""
+    """Return the file with new levels of a factor, also in exclusions, published tables and the fit."""
     file = file.model_copy(update={"factors": {**file.factors, factor: mapped.levels}})
     exclude = [one for old in file.exclude if (one := _exclusion(old, factor, mapped.names)) is not None]
     return file.model_copy(
@@ -97,7 +97,7 @@ def with_levels(file: StudyFile, factor: str, mapped: Mapped) -> StudyFile:
 
 
 def _met(given: Iterable[str], names: Mapping[str, str | None]) -> list[str]:
-    """The new levels of which every old one is among those given, in the order of the last of them."""
+    """Return the new levels whose old levels are all given, in the order of their last old level."""
     given = list(given)
     wanted = {name for name in names.values() if name is not None}
     whole = {new for new in wanted if all(old in given for old, name in names.items() if name == new)}
@@ -106,7 +106,7 @@ def _met(given: Iterable[str], names: Mapping[str, str | None]) -> list[str]:
 
 
 def _exclusion(old: Exclusion, factor: str, names: Mapping[str, str | None]) -> Exclusion | None:
-    """What was excluded stays so; a level that others met stays unless all of them were excluded."""
+    """Return the exclusion with new names. A merged level is excluded only if all its old levels were."""
     if factor not in old:
         return old
     left = _met(level_names(old[factor]), names)
@@ -116,7 +116,7 @@ def _exclusion(old: Exclusion, factor: str, names: Mapping[str, str | None]) -> 
 
 
 def _effective(file: StudyFile, exclude: Sequence[Exclusion]) -> tuple[Exclusion, ...]:
-    """Without exclusions that exclude nothing any more."""
+    """Return the exclusions that still have an effect."""
     names = [[level.name for level in levels] for levels in file.factors.values()]
     product = itertools.islice(itertools.product(*names), COMBINATIONS_MAX)
     left = [dict(zip(file.factors, chosen, strict=True)) for chosen in product]
@@ -130,16 +130,16 @@ def _effective(file: StudyFile, exclude: Sequence[Exclusion]) -> tuple[Exclusion
 
 
 def _drops(drops: Sequence[Drop], factor: str, mapped: Mapped) -> tuple[Drop, ...]:
-    """What may still go, never so much that no level would be left."""
+    """Return the remaining levels to drop; at least one level of the factor is kept."""
     kept: list[Drop] = []
-    going: set[str] = set()
+    dropped: set[str] = set()
     for old in drops:
         if old.factor != factor:
             kept.append(old)
             continue
-        names = [name for name in _met(level_names(old.levels), mapped.names) if name not in going]
-        names = names[: len(mapped.levels) - 1 - len(going)]
-        going |= set(names)
+        names = [name for name in _met(level_names(old.levels), mapped.names) if name not in dropped]
+        names = names[: len(mapped.levels) - 1 - len(dropped)]
+        dropped |= set(names)
         if names:
             kept.append(Drop(factor=factor, levels=tuple(names)))
     return tuple(kept)
@@ -151,7 +151,7 @@ def _published(published: Published, factor: str, names: Mapping[str, str | None
 
 
 def _table(table: PublishedTable, factor: str, names: Mapping[str, str | None]) -> PublishedTable:
-    """References renamed; a cell of which a level is gone refers to nothing of ours."""
+    """Return the table with renamed references; cells that refer to a dropped level lose their metric."""
     if any(_is_gone(part, factor, names) for part in _parts(table)):
         table = _spelled_out(table)
 
@@ -191,7 +191,7 @@ def _renamed(part: R, factor: str, names: Mapping[str, str | None]) -> R:
 
 
 def _spelled_out(table: PublishedTable) -> PublishedTable:
-    """The same, with the metric and levels of each cell in the cell and nowhere else."""
+    """Return an equal table in which metric and levels are in the cells only."""
     columns = tuple(column.model_copy(update=NOTHING) for column in table.columns)
     rows = []
     for row, whole in zip(table.rows, table.figures(), strict=True):
@@ -204,7 +204,7 @@ def _spelled_out(table: PublishedTable) -> PublishedTable:
 
 
 def dropping(file: StudyFile) -> Iterator[StudyFile]:
-    """The file, and with one level less each time, in the order that it gives in ``[fit]``."""
+    """Yield the file, then with one more level dropped each time, in the order of ``[fit]``."""
     yield file
     for drop in file.fit.drop:
         for name in level_names(drop.levels):
@@ -215,7 +215,7 @@ def dropping(file: StudyFile) -> Iterator[StudyFile]:
 
 
 def thinning(file: StudyFile) -> Iterator[StudyFile]:
-    """With fewer levels of the longest factor that makes cases: first, middle, last, then two, then one."""
+    """Yield the file with fewer levels of the longest case factor: first, middle and last; two; one."""
     while factors := [name for name in file.case_factors if len(file.factors[name]) > 1]:
         longest = max(factors, key=lambda name: len(file.factors[name]))
         levels = file.factors[longest]
@@ -230,7 +230,7 @@ def thinning(file: StudyFile) -> Iterator[StudyFile]:
 
 
 def _if_possible(file: StudyFile, factor: str, mapped: Mapped) -> StudyFile | None:
-    """The file with these levels, unless some case would be left without two arms."""
+    """Return the file with these levels, or None if a case would have fewer than two arms."""
     left = with_levels(file, factor, mapped)
     try:
         cases_of(left)
@@ -240,7 +240,7 @@ def _if_possible(file: StudyFile, factor: str, mapped: Mapped) -> StudyFile | No
 
 
 def level_changes(before: StudyFile, after: StudyFile, minutes: float) -> list[Change]:
-    """The factors that lost levels, but for those whose levels met."""
+    """Return the changes of factors with dropped levels."""
     why = f"all of them do not fit into {format_duration(60 * minutes)}"
     return [
         Change(f"factors.{name}", _listed(before, name), _listed(after, name), why)

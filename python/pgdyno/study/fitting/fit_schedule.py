@@ -1,4 +1,4 @@
-"""Fit of clients, threads and rates to the cores; of blocks, windows and warm-ups to the minutes."""
+"""Fit of clients, threads and rates to the cores, and of blocks, windows and warm-ups to the time budget."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST = {"clients": MAX_CLIENTS, "threads": 256}
 
 
 def fit_clients(file: StudyFile, cores: float) -> tuple[StudyFile, list[Change]]:
-    """``cores``: ours divided by the source's. Levels that become equal become one."""
+    """Scale clients, threads and rates by ``cores``, the ratio to the source. Equal levels merge."""
     changes: list[Change] = []
     if cores == 1:
         return file, changes
@@ -39,7 +39,7 @@ def _scaled_by(name: str, cores: float) -> Callable[[Any], Any]:
 
 
 def _fit_one(file: StudyFile, name: str, scaled: Callable[[Any], Any], changes: list[Change]) -> StudyFile:
-    why = "as many for each core as at the source"
+    why = "same number per core as at the source"
     fixed = getattr(file.drive, name)
     if fixed is not None and scaled(fixed) != fixed:
         changes.append(Change(f"drive.{name}", f"{fixed:g}", f"{scaled(fixed):g}", why))
@@ -50,7 +50,7 @@ def _fit_one(file: StudyFile, name: str, scaled: Callable[[Any], Any], changes: 
         if [level.value for level in mapped.levels] == [level.value for level in before]:
             return file
         if len(mapped.levels) < len(before):
-            why += "; levels that are the same now are one"
+            why += "; equal levels merged"
         changes.append(Change(f"factors.{name}", _listed(before), _listed(mapped.levels), why))
         file = with_levels(file, name, mapped)
     return file
@@ -61,34 +61,35 @@ def _listed(levels: Any) -> str:
 
 
 BLOCKS_MIN = 2
-"""One block has no spread at all."""
+"""Minimum number of blocks: one block has no SD."""
 
 BLOCKS_BETTER = 5
-"""Fewer give no verdict (docs/explanation/method.md)."""
+"""Number of blocks that a verdict requires (docs/explanation/method.md)."""
 
 DRIVEN_SHARE = 0.5
-"""Of the time, that more than BLOCKS_BETTER blocks must leave for driving: a restore for each is not free."""
+"""Minimum share of load in the time with more than BLOCKS_BETTER blocks, because each block needs a
+restore."""
 
 WINDOW_MIN_S = 10.0
-"""Of a whole trial: connections, caches and the first WAL files settle in the first seconds."""
+"""Minimum window of a trial without slices: connections, caches and the first WAL files settle in seconds."""
 
 SLICES_MIN = 4
-"""Of an arm in a block: two rounds and their mirror images."""
+"""Minimum number of slices per arm and block: two rounds and their mirror images."""
 
 WARMUP_MIN_S = 2.0
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the file asks for, and what there is to share out. ``slice_s``: None where trials are not cut.
+    """Lengths in the file, and the available time. ``slice_s`` is None for trials without slices.
 
-    ``least_s`` is the shortest window that the file allows; ``aa_share`` what A/A blocks take
-    beside the others.
+    ``least_s`` is the minimum window of the file; ``aa_share`` is the time of A/A blocks as a share of the
+    other blocks.
     """
 
     time_s: float
-    turns: int  # trials of one block of every case that are driven one after the other
-    fixed_s: float  # of them, beside being driven
+    turns: int  # trials of one block of every case that run one after another
+    fixed_s: float  # time of these trials without load
     window_s: float
     warmup_s: float
     slice_s: float | None
@@ -98,22 +99,22 @@ class Wanted:
 
     @property
     def window_min_s(self) -> float:
-        """Never above what the file asks for; with slices an even number of them."""
+        """Minimum window, at most that of the file; with slices, an even number of them."""
         if self.slice_s is None:
             return min(self.window_s, max(WINDOW_MIN_S, self.least_s))
         pairs = math.ceil(max(SLICES_MIN, self.least_s / self.slice_s) / 2)
         return min(self.window_s, 2 * pairs * self.slice_s)
 
     def pass_s(self, window_s: float) -> float:
-        """One block of every case with such windows."""
+        """Return the time of one block of every case with this window."""
         return (1 + self.aa_share) * (self.fixed_s + self.driven_s(window_s))
 
     def driven_s(self, window_s: float) -> float:
-        """Of it what the clients drive, without the A/A blocks."""
+        """Return the load time of one block of every case, without A/A blocks."""
         return self.turns * (window_s + self.warmup_of(window_s))
 
     def warmup_of(self, window_s: float) -> float:
-        """The same share of the window as in the file, in whole seconds; WARMUP_MIN_S at least."""
+        """Return the warm-up with the file's share of the window, in whole seconds, at least WARMUP_MIN_S."""
         if window_s >= self.window_s:
             return self.warmup_s
         share_s = float(round(window_s * self.warmup_s / self.window_s))
@@ -122,7 +123,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Layout:
-    """Blocks of every case, and the window and warm-up of each trial in them."""
+    """Number of blocks per case, and window and warm-up of each trial."""
 
     blocks: int
     window_s: float
@@ -130,9 +131,9 @@ class Layout:
 
 
 def lay_out(wanted: Wanted, least: int) -> Layout | None:
-    """As many blocks as are worth it, at least so many; None: they do not fit even with the shortest windows.
+    """Return a layout of at least ``least`` blocks, or None if they do not fit with the shortest windows.
 
-    Windows stay as they are where BLOCKS_WANTED blocks of them fit, or as many as the file asks for.
+    Windows keep their length if BLOCKS_WANTED blocks fit, or the number of blocks in the file.
     """
     most = wanted.blocks_max or BLOCKS_WANTED
     whole = math.floor(wanted.time_s / wanted.pass_s(wanted.window_s))
@@ -149,13 +150,13 @@ def lay_out(wanted: Wanted, least: int) -> Layout | None:
 
 
 def shortest(wanted: Wanted) -> Layout:
-    """BLOCKS_MIN blocks of the shortest windows, whether they fit or not."""
+    """Return BLOCKS_MIN blocks of the shortest windows, even if they do not fit."""
     window_s = wanted.window_min_s
     return Layout(BLOCKS_MIN, window_s, wanted.warmup_of(window_s))
 
 
 def _window_s(wanted: Wanted, pass_s: float) -> float | None:
-    """The longest window with which one block of every case takes no longer than that."""
+    """Return the longest window with which one block of every case takes at most ``pass_s``."""
     if wanted.pass_s(wanted.window_s) <= pass_s:
         return wanted.window_s
     if wanted.pass_s(wanted.window_min_s) > pass_s:
@@ -170,18 +171,18 @@ def _window_s(wanted: Wanted, pass_s: float) -> float | None:
 
 
 def fit_duet(file: StudyFile, cores: int) -> tuple[StudyFile, list[Change]]:
-    """A duet wants a core for either server; with one the arms take turns."""
+    """Replace the schedule duet on a machine with one core, because a duet requires two."""
     if file.run.schedule != "duet" or cores > 1:
         return file, []
     run = file.run.model_copy(update={"schedule": "slices"})
-    why = "duet gives each of two servers half of the cores, and there is one"
+    why = "duet requires at least 2 cores"
     return file.model_copy(update={"run": run}), [Change("run.schedule", "duet", "slices", why)]
 
 
 def fit_run(
     file: StudyFile, layout: Layout, wanted: Wanted, slice_s: float | None, machine: Machine
 ) -> StudyFile:
-    """The file with blocks, windows, warm-ups and schedule of the layout."""
+    """Return the file with blocks, windows, warm-ups and schedule of the layout."""
     run = file.run
     update: dict[str, object] = {}
     if slice_s is not None:
@@ -193,8 +194,8 @@ def fit_run(
     update["repeats"] = layout.blocks
     fitted = file.model_copy(update={"run": run.model_copy(update=update)})
     needed_s = layout.blocks * pass_s(cases_of(fitted), machine)
-    if fitted.run.schedule != "sequential":  # that ends by its repeats, whatever time they take
-        is_enough = needed_s <= wanted.time_s  # else not even the least fits
+    if fitted.run.schedule != "sequential":  # which ends after its repeats
+        is_enough = needed_s <= wanted.time_s  # else not even the minimum fits
         update["budget_s"] = wanted.time_s if is_enough else float(math.ceil(needed_s))
         if is_enough:
             update["repeats"] = None
@@ -222,14 +223,17 @@ def _two_digits(number: float) -> int:
 def run_changes(
     before: StudyFile, after: StudyFile, layout: Layout | None, time_s: float, machine: Machine
 ) -> Iterator[Change]:
-    """What is different in ``[run]``, and in the checkpoints of a window."""
+    """Yield the changes in ``[run]`` and in the number of checkpoints per window."""
     was, now = before.run, after.run
     if was.schedule != now.schedule:
-        why = "all servers fit into memory together, and short windows need neighbours in time"
+        why = "all servers fit into memory together, and short windows should be close in time"
         yield Change("run.schedule", was.schedule, now.schedule, why)
     if was.slice_s != now.slice_s:
         yield Change(
-            "run.slice", _told(was.slice_s or 1.0), _told(now.slice_s or 1.0), "many clients per core"
+            "run.slice",
+            format_duration(was.slice_s or 1.0),
+            format_duration(now.slice_s or 1.0),
+            "many clients per core",
         )
     yield from _lengths(before, after, format_duration(time_s))
     takes_s = now.budget_s or (now.repeats or 0) * pass_s(cases_of(after), machine)
@@ -244,19 +248,18 @@ def run_changes(
 def _lengths(before: StudyFile, after: StudyFile, time: str) -> Iterator[Change]:
     was, now = before.run, after.run
     if was.checkpoints != now.checkpoints:
-        why = f"with whole checkpoint cycles too few blocks fit into {time}"
-        yield Change("run.checkpoints", f"{was.checkpoints}", "none, but a window", why)
+        why = f"with whole checkpoint cycles, too few blocks fit into {time}"
+        yield Change("run.checkpoints", f"{was.checkpoints}", "a window in seconds", why)
     if was.transactions != now.transactions:
-        why = f"as many as fit into {time} with few of them a second"
+        why = f"number that fits into {time} at a low rate"
         yield Change("run.transactions", f"{was.transactions}", f"{now.transactions}", why)
     elif (was.window_s, was.rounds) != (now.window_s, now.rounds):
-        yield Change(
-            "run.window", _told(_run_window_s(before)), _told(_run_window_s(after)), f"what fits into {time}"
-        )
+        then, here = (format_duration(_run_window_s(file)) for file in (before, after))
+        yield Change("run.window", then, here, f"fits into {time}")
     warmups = [cases_of(file)[0].study.warmup_s for file in (before, after)]
     if warmups[0] != warmups[1]:
-        why = "the same share of the window, and 2 s at least"
-        yield Change("run.warmup", _told(warmups[0]), _told(warmups[1]), why)
+        why = "same share of the window, at least 2 s"
+        yield Change("run.warmup", format_duration(warmups[0]), format_duration(warmups[1]), why)
 
 
 def _run_window_s(file: StudyFile) -> float:
@@ -264,40 +267,37 @@ def _run_window_s(file: StudyFile) -> float:
     return study.rounds * study.slice_s
 
 
-def _told(seconds: float) -> str:
-    return format_duration(seconds)
-
-
 def _ends(run: Run, layout: Layout | None = None) -> str:
     if run.budget_s is None:
         return str(run.repeats)
     expected = f", about {layout.blocks}" if layout else f", at most {run.repeats}" if run.repeats else ""
-    return f"what fits into {format_duration(run.budget_s)}{expected}"
+    return f"as many as fit into {format_duration(run.budget_s)}{expected}"
 
 
 def _why_blocks(layout: Layout | None, time_s: float, *, is_too_long: bool) -> str:
     if is_too_long:
         return f"not even {BLOCKS_MIN} blocks of the shortest windows fit into {format_duration(time_s)}"
     if layout is None or layout.blocks >= BLOCKS_BETTER:
-        return "blocks of every case, as many as the time allows"
-    return f"the time allows no more; fewer than {BLOCKS_BETTER} give no verdict"
+        return "blocks of every case within the time budget"
+    return f"the time budget allows no more; a verdict needs {BLOCKS_BETTER}"
 
 
 def _checkpoints(before: StudyFile, after: StudyFile) -> Iterator[Change]:
-    """Windows against the times between checkpoints, where the ratio could not be kept."""
+    """Yield the changes of the ratio of window and checkpoint_timeout."""
     if before.run.transactions is not None:
         return
     windows = (_run_window_s(before), _run_window_s(after))
     for timeouts in zip(_timeouts_s(before), _timeouts_s(after), strict=False):
         was, now = windows[0] / timeouts[0], windows[1] / timeouts[1]
         if abs(now / was - 1) > RATIO_TOLERANCE:
-            short = "; the window holds no checkpoint by time" if now < 1 <= was else ""
-            why = f"every {_told(timeouts[1])} at the earliest, was every {_told(timeouts[0])}{short}"
+            short = "; the window has no timed checkpoint" if now < 1 <= was else ""
+            then, here = map(format_duration, timeouts)
+            why = f"a timed checkpoint every {here}, instead of every {then}{short}"
             yield Change("window : checkpoint_timeout", ratio(was), ratio(now), why)
 
 
 def _timeouts_s(file: StudyFile) -> list[float]:
-    """Those that arms have, shortest first."""
+    """Return the values of checkpoint_timeout of the arms, shortest first."""
     arms = (arm for case in costs_of(cases_of(file)) for arm in case if not arm.has_profile)
     texts = {arm.settings.get("checkpoint_timeout", "") for arm in arms}
     default = RULES["checkpoint_timeout"].default

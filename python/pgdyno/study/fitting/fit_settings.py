@@ -1,7 +1,7 @@
-"""Fit of settings that are a share of the machine or the window of the source.
+"""Fit of settings that depend on the machine or the window of the source.
 
-Memory and WAL sizes go with the data, numbers of processes with the cores, the time between checkpoints with
-the window. A size or time that equals PostgreSQL's default was not chosen for a machine, and stays.
+Memory and WAL sizes scale with the data, numbers of processes with the cores, and checkpoint_timeout with the
+window. A size or time equal to PostgreSQL's default was not chosen for a machine, and is kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KB, MB, GB = 2**10, 2**20, 2**30
 
 @dataclass(frozen=True)
 class Rule:
-    """How one setting is scaled. Numbers are bytes, seconds or processes; ``unit`` that of a bare number."""
+    """Scaling of a setting in bytes, seconds or processes; ``unit`` is that of a number without a unit."""
 
     by: By
     unit: float
@@ -34,10 +34,10 @@ class Rule:
 
 
 SHARED_BUFFERS_MIN_BYTES = 32 * MB
-"""With fewer pages clients wait for each other's, which is another experiment."""
+"""Minimum of shared_buffers: with fewer pages, contention for buffers changes the experiment."""
 
 CHECKPOINT_TIMEOUT_MIN_S = 30.0
-"""PostgreSQL's."""
+"""PostgreSQL's minimum of checkpoint_timeout."""
 
 RULES: Mapping[str, Rule] = {
     "shared_buffers": Rule("data", 8 * KB, 128 * MB, SHARED_BUFFERS_MIN_BYTES),
@@ -55,27 +55,27 @@ RULES: Mapping[str, Rule] = {
     "max_parallel_maintenance_workers": Rule("cores", 1, 2, 1),
     "checkpoint_timeout": Rule("window", 1.0, 300, CHECKPOINT_TIMEOUT_MIN_S),
 }
-"""Defaults are PostgreSQL's of all versions (wal_buffers: the most that it chooses by itself)."""
+"""Rules by setting. Defaults are those of all PostgreSQL versions (wal_buffers: the automatic maximum)."""
 
 WHOLE_MB_FROM = 16 * MB
-"""Below it a whole MB is too coarse: sizes are then in blocks of 8 kB."""
+"""Smaller sizes are rounded to 8 kB instead of 1 MB."""
 
 
 @dataclass(frozen=True)
 class Scales:
-    """Ours against the source's."""
+    """Ratios of this machine and run to the source."""
 
     data: float
     cores: float
     window: float
 
     def of(self, by: By) -> float:
-        """One of the three."""
+        """Return the ratio for a rule."""
         return {"data": self.data, "cores": self.cores, "window": self.window}[by]
 
 
 def quantity(name: str, text: str) -> float | None:
-    """Bytes, seconds or processes of a setting that has a rule. None: -1, 0 or nothing that we can read."""
+    """Return a setting with a rule in bytes, seconds or processes; None for -1, 0 or an invalid value."""
     try:
         number, unit = split_quantity(text)
     except ValueError:
@@ -88,10 +88,10 @@ def quantity(name: str, text: str) -> float | None:
 
 
 def scaled(name: str, value: float, factor: float, *, contrasted: bool) -> float:
-    """The value at that factor, not below what makes sense, and rounded.
+    """Return the value multiplied by the factor, rounded, and not below the minimum of its rule.
 
-    ``contrasted``: other arms have the setting at its default. It then stays on its side of the default, so
-    that the tuned server does not become the smaller one; a time that cannot stays what it is.
+    ``contrasted``: other arms have the default. The value then does not cross the default, so that the tuned
+    server does not become the smaller one; a time that would cross it is kept.
     """
     rule = RULES[name]
     if factor == 1 or (value == rule.default and (contrasted or rule.by != "cores")):
@@ -112,7 +112,7 @@ def _rounded(rule: Rule, value: float) -> float:
 
 
 def written(name: str, value: float) -> str:
-    """As PostgreSQL writes it."""
+    """Return the value in the notation of PostgreSQL."""
     match RULES[name].by:
         case "data":
             return format_setting_size(int(value))
@@ -124,7 +124,7 @@ def written(name: str, value: float) -> str:
 
 
 def wal_bytes(arm: ArmCost, factor: float, contrasted: Collection[str]) -> int:
-    """What a server keeps of WAL, at a factor of the data."""
+    """Return the WAL size of a server at a factor of the data."""
     value = quantity("max_wal_size", arm.settings.get("max_wal_size", ""))
     if value is None:
         return MAX_WAL_SIZE_BYTES
@@ -132,7 +132,7 @@ def wal_bytes(arm: ArmCost, factor: float, contrasted: Collection[str]) -> int:
 
 
 def contrasted_of(costs: Costs) -> frozenset[str]:
-    """The settings that some arms have at PostgreSQL's default and others not, or that only some give."""
+    """Return the settings that have PostgreSQL's default in some arms, and another value in others."""
     arms = [arm for case in costs for arm in case if not arm.has_profile]
     found = set()
     for name in RULES:
@@ -144,7 +144,7 @@ def contrasted_of(costs: Costs) -> frozenset[str]:
 
 
 def smallest(costs: Costs, name: str) -> float | None:
-    """Of the values that arms give for a setting."""
+    """Return the smallest value of a setting over the arms that set it."""
     values = [quantity(name, arm.settings[name]) for case in costs for arm in case if name in arm.settings]
     return min((value for value in values if value is not None), default=None)
 
@@ -152,7 +152,7 @@ def smallest(costs: Costs, name: str) -> float | None:
 def fit_settings(
     file: StudyFile, scales: Scales, contrasted: Collection[str]
 ) -> tuple[StudyFile, list[Change]]:
-    """The file with its settings scaled: those of all arms, and those of each level."""
+    """Return the file with scaled settings: those of all arms, and those of each level."""
     changes: list[Change] = []
     values = _scaled_values(file.settings.values, scales, contrasted, "settings", changes)
     if values != file.settings.values:
@@ -168,7 +168,8 @@ def fit_settings(
 
 
 def _scaled_level(level: Level, scales: Scales, contrasted: Collection[str], changes: list[Change]) -> Level:
-    """A table of settings, or settings as they stand on the command line; the latter are the level's name."""
+    """Return a level with scaled settings: a table, or text as on the command line, which is also its
+    name."""
     path = f"factors.settings.{level.name}"
     if isinstance(level.value, str):
         try:
@@ -222,24 +223,22 @@ def _quantities(values: Mapping[str, str]) -> Iterator[tuple[str, float]]:
 
 
 SHARES: Mapping[By, str] = {
-    "data": "the same share of the data as at the source",
-    "cores": "as many for each core as at the source",
-    "window": "as many checkpoints in a window as at the source",
+    "data": "same share of the data as at the source",
+    "cores": "same number per core as at the source",
+    "window": "same number of checkpoints per window as at the source",
 }
 
 
 def _why(rule: Rule, value: float, factor: float, found: float, *, contrasted: bool) -> str:
     if contrasted and found == rule.default:
-        return (
-            "no further than PostgreSQL's default, which other arms have; the source's share cannot be kept"
-        )
+        return "limited to PostgreSQL's default, which other arms have; the source's share cannot be kept"
     if found > value * factor * 1.5 and rule.least <= found <= rule.least + 1:
-        return f"the least that makes sense; {SHARES[rule.by]} would be less"
+        return f"practical minimum; {SHARES[rule.by]} would be less"
     return SHARES[rule.by]
 
 
 def shared_buffers_bytes(arm: ArmCost, factor: float, contrasted: Collection[str]) -> int:
-    """Of one server, at a factor of the data; PostgreSQL's default where the arm says nothing."""
+    """Return the shared buffers of a server at a factor of the data; PostgreSQL's default if not set."""
     value = quantity("shared_buffers", arm.settings.get("shared_buffers", ""))
     if value is None:
         return int(RULES["shared_buffers"].default)

@@ -1,11 +1,11 @@
-"""Fits a study to a machine and a time, keeping what makes the experiment what it is. Pure.
+"""Fit of a study to a machine and a time budget, which keeps the characteristic ratios. Pure.
 
-Kept: data : shared buffers : memory, clients for each core, the shares of memory and cores in the settings,
-checkpoints in a window, warm-up : window. What cannot be kept is told. Where the time is short, in this
-order: shorter windows and warm-ups, fewer levels where the file allows it, fewer blocks;
-docs/explanation/fitting.md has the rules in words.
+Kept ratios: data : shared buffers : memory, clients per core, the shares of memory and cores in the settings,
+checkpoints per window, warm-up : window. All other changes are reported. If the time is short: shorter
+windows and warm-ups, then fewer levels if the file allows it, then fewer blocks. docs/explanation/fitting.md
+explains the rules.
 
-A fitted file is a study file like any other, and fitted once more it stays what it is.
+A fitted file is an ordinary study file; fitting it again changes nothing.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ __all__ = ["Change", "Fitted", "Machine", "fit"]
 
 
 LONG_WINDOW_S = 600.0
-"""Trials of that length have checkpoints of their own, and need no neighbours in time."""
+"""Trials of this length include checkpoints, and need not be close in time."""
 
 
 @dataclass(frozen=True)
 class Machine(Sizes):
-    """What a study is fitted to: cores that we may use, memory, and what is free where the data lie."""
+    """Machine to which a study is fitted: available cores, memory, and free space on the disk of the data."""
 
     disk_free_bytes: int
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """The study as it will be run, and everything that is not as it was."""
+    """The fitted study, and all changes."""
 
     file: StudyFile
     changes: tuple[Change, ...]
@@ -80,15 +80,15 @@ class Fitted:
 
 @dataclass(frozen=True)
 class _Fit:
-    """What is fitted, and to what. ``cores`` and ``memory``: ours divided by the source's."""
+    """Task of a fit. ``cores`` and ``memory`` are ratios of this machine to the source."""
 
     machine: Machine
     minutes: float
     cores: float
     memory: float
     contrasted: frozenset[str]
-    is_from_elsewhere: bool  # the numbers are for a machine that we know; else they are meant for ours
-    is_settled: bool  # they were fitted to ours before
+    is_from_elsewhere: bool  # the file names the machine of its numbers; else they are for this one
+    is_settled: bool  # the file is already fitted to this machine
 
     @property
     def time_s(self) -> float:
@@ -97,7 +97,7 @@ class _Fit:
 
 @dataclass(frozen=True)
 class _Draft:
-    """A file with the levels that are left, and how it would be run; ``layout`` is None: as it is."""
+    """A file with the remaining levels, and its layout; None keeps the lengths of the file."""
 
     file: StudyFile
     factor: Factor
@@ -107,9 +107,9 @@ class _Draft:
 
 
 def fit(file: StudyFile, machine: Machine, minutes: float) -> Fitted:
-    """The study for that machine and so many minutes of measuring; loading the data comes before these.
+    """Return the study fitted to the machine and to ``minutes`` of measurement, without loading.
 
-    ``file`` has passed its checks (``study/study_file_reader.py``). Raises UsageError: the disk is too small.
+    ``file`` must be valid (``study/study_file_reader.py``). Raises UsageError if the disk is too small.
     """
     made_for = _made_for(file)
     before = costs_of(cases_of(file))
@@ -149,8 +149,8 @@ def _refusing_aa(file: StudyFile) -> StudyFile:
 
 
 def _without_aa(fitted: Fitted) -> Fitted:
-    """A verdict comes before what holds it against the noise."""
-    why = f"beside A/A blocks the time would not give {BLOCKS_BETTER} blocks of the arms"
+    """Disable A/A blocks, because a verdict has priority over the measurement of noise."""
+    why = f"with A/A blocks, fewer than {BLOCKS_BETTER} blocks of the arms would fit"
     return Fitted(fitted.file, (*fitted.changes, Change("run.aa", "true", "false", why)))
 
 
@@ -159,7 +159,7 @@ def _as_made_for(machine: Machine) -> FittedTo:
 
 
 def _made_for(file: StudyFile) -> FittedTo | None:
-    """The machine that the file's numbers are for."""
+    """Return the machine for which the numbers of the file are meant."""
     if file.fit.machine is not None:
         return file.fit.machine
     source = file.source.machine if file.source else None
@@ -175,13 +175,13 @@ def _machine_changes(made_for: FittedTo | None, task: _Fit) -> list[Change]:
             "fit.machine",
             f"{made_for.cores} cores, {format_size(made_for.memory_bytes)}",
             f"{ours.cores} cores, {format_size(ours.memory_bytes)}",
-            "the machine that the study is fitted to",
+            "machine to which the study is fitted",
         )
     ]
 
 
 def _unhurried(task: _Fit, file: StudyFile) -> _Draft | None:
-    """The file as it is, but for what the machine changes; None: that takes longer than the time."""
+    """Return a draft with the lengths of the file, or None if it takes longer than the time budget."""
     budget_s = file.run.budget_s
     if budget_s is not None and budget_s > task.time_s:
         run = file.run.model_copy(update={"budget_s": task.time_s})
@@ -197,7 +197,7 @@ def _unhurried(task: _Fit, file: StudyFile) -> _Draft | None:
 
 
 def _hurried(task: _Fit, file: StudyFile) -> _Draft:
-    """With shorter windows, then with fewer levels, then with fewer blocks."""
+    """Return a draft with shorter windows, then fewer levels, then fewer blocks."""
     left = file
     for left in dropping(file):
         if draft := _laid_out(task, left, BLOCKS_BETTER):
@@ -214,7 +214,7 @@ def _hurried(task: _Fit, file: StudyFile) -> _Draft:
 
 
 def _laid_out(task: _Fit, file: StudyFile, blocks: int) -> _Draft | None:
-    """In slices where that is possible and windows are short; None: so many blocks do not fit."""
+    """Return a draft with slices if possible and windows are short; None if the blocks do not fit."""
     draft = _draft(task, file, in_turns=True)
     layout = lay_out(draft.wanted, blocks)
     is_new = draft.slice_s is not None and file.run.schedule not in TOGETHER
@@ -247,7 +247,7 @@ def _factor(task: _Fit, file: StudyFile, cases: tuple[Case, ...], blocks: int | 
 
 
 def _growing_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], *, is_hurried: bool) -> float:
-    """How long the data of a trial can grow at most, before it is known how long windows will be."""
+    """Return the maximum time in which the data of a trial grow, before the window is known."""
     searched_s = max(search_s(case.study, task.machine) for case in cases)
     return searched_s + _growing_in_window_s(task, file, cases, is_hurried=is_hurried)
 
@@ -259,7 +259,7 @@ def _growing_in_window_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], *
     share_s = task.time_s / sum(len(case.arms) for case in cases)
     least_s = max(WINDOW_MIN_S, file.fit.window_min_s or 0.0)
     if cases[0].study.transactions is not None:
-        # As many as the time allows, and a server may be faster than forecast: as long as there is time.
+        # A server may be faster than forecast, so the transactions may take all of its time.
         return max(share_s, min(window_s, least_s))
     slice_s = file.run.slice_s or default_slice_s(task.machine, _most_clients(costs_of(cases)))
     return min(window_s, max(share_s / BLOCKS_MIN, least_s, (SLICES_MIN + 2) * slice_s))
@@ -270,7 +270,7 @@ def _longest_window_s(task: _Fit, cases: tuple[Case, ...]) -> float:
 
 
 def _slice_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], factor: Factor) -> float | None:
-    """How long a slice is where the arms take turns, as they do where that is possible."""
+    """Return the slice length, or None if the arms cannot take turns in slices."""
     costs, run = costs_of(cases), file.run
     if run.schedule in TOGETHER:
         return run.slice_s or SLICE_S
@@ -307,7 +307,7 @@ def _wanted(
 
 
 def _carried_out(task: _Fit, draft: _Draft) -> tuple[StudyFile, list[Change]]:
-    """The draft's file with data, settings and run as the draft has them."""
+    """Return the file with data, settings and run of the draft, and the changes."""
     sized, changes = fit_data(draft.file, draft.factor)
     windows = 1.0 if draft.layout is None else draft.layout.window_s / draft.wanted.window_s
     tuned = sized
