@@ -104,7 +104,7 @@ class LiveView:
             case Load():
                 self._load = progress
             case BlockBegan():
-                self._turn_to(progress)
+                self._switch_case(progress)
             case Running():
                 self._note_rate(progress)
             case BlockEnded():
@@ -117,7 +117,7 @@ class LiveView:
         if not self._live and not self._quiet:
             self._write_line(progress)
 
-    def _turn_to(self, began: BlockBegan) -> None:
+    def _switch_case(self, began: BlockBegan) -> None:
         """Show the arms of the case whose block starts, with the results of its earlier blocks."""
         if self._block and began.case != self._block.case:
             names = began.arms

@@ -20,7 +20,7 @@ from pgdyno.report.study_report import StudyReport
 ROWS_MAX = 40
 """Maximum number of comparisons in the table; the report has all."""
 
-FOLDED_MAX = 3
+COLLAPSED_MAX = 3
 """Maximum number of collapsed tables of results."""
 
 
@@ -56,12 +56,12 @@ def _lines(study: StudyReport | HostsReport, gate: Gate | None, files: Sequence[
         yield ""
     results = study.results if only is None else only.results
     short = [table for table in results if not table.long and not table.said_elsewhere]
-    for table in short[:FOLDED_MAX]:
-        yield from _folded(table.title, [*grid(table), "", escaped(table.note)])
+    for table in short[:COLLAPSED_MAX]:
+        yield from _collapsed(table.title, [*grid(table), "", escaped(table.note)])
     if caveats:
         items = [f"- {escaped(caveat.sentence)} {escaped(caveat.remedy)}" for caveat in caveats]
-        yield from _folded(counted(len(caveats), "caveat"), items)
-    yield from _folded("How to repeat it", [f"    {line}" for line in study.command.splitlines()])
+        yield from _collapsed(counted(len(caveats), "caveat"), items)
+    yield from _collapsed("How to repeat it", [f"    {line}" for line in study.command.splitlines()])
     yield escaped(only.percent_of if only else study.percent_of)
 
 
@@ -97,7 +97,7 @@ def _most_severe(caveats: Sequence[ShownCaveat]) -> str:
     return f"{counted(len(caveats), 'caveat')}; the most severe: {first.sentence} {first.remedy}"
 
 
-def _folded(title: str, lines: Sequence[str]) -> Iterator[str]:
+def _collapsed(title: str, lines: Sequence[str]) -> Iterator[str]:
     """Yield a collapsed block. GitHub renders Markdown within it only after an empty line."""
     yield f"<details><summary>{escaped(title)}</summary>"
     yield ""

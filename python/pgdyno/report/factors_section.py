@@ -156,7 +156,7 @@ def sentence(effects: Effects, factor: str, plan: Study) -> str:
     ]
     passes = max(contrast.combined.spread.n for contrast in known if contrast.combined)
     average = f"averaged over {listed(others)}, {counted_passes(passes)}"
-    return f"{factor}: {listed(parts)}, {average}. {_dependence(effects, factor, others, plan)}"
+    return f"{factor}: {listed(parts)}, {average}. {_interactions_text(effects, factor, others, plan)}"
 
 
 def counted_passes(n: int) -> str:
@@ -180,7 +180,7 @@ def _with_verdict(contrast: Contrast, plan: Study) -> str:
     return f"{text} ({ci_text(change.confidence)} {change.signed_interval_text}{note})"
 
 
-def _dependence(effects: Effects, factor: str, others: Sequence[str], plan: Study) -> str:
+def _interactions_text(effects: Effects, factor: str, others: Sequence[str], plan: Study) -> str:
     """Return sentences on interactions; significant ones come first, because the average is misleading."""
     by_word: dict[str, list[str]] = {}
     sentences = []
@@ -189,7 +189,7 @@ def _dependence(effects: Effects, factor: str, others: Sequence[str], plan: Stud
         word = dependence_of(found, plan.margin)
         by_word.setdefault(word, []).append(other)
         if word == "depends":
-            sentences.append(_misleading(found, plan))
+            sentences.append(_largest_interaction(found, plan))
     if "same" in by_word:
         sentences.append(f"There is no interaction with {_or(by_word['same'])}, within the margin.")
     if "undecided" in by_word:
@@ -219,7 +219,7 @@ def dependence_of(contrasts: Sequence[Contrast], margin: float) -> str:
     return "same" if words == {"same"} and len(known) == len(contrasts) else "undecided"
 
 
-def _misleading(contrasts: Sequence[Contrast], plan: Study) -> str:
+def _largest_interaction(contrasts: Sequence[Contrast], plan: Study) -> str:
     """Return a sentence with the largest significant interaction."""
     sure = [c for c in contrasts if DEPENDS[c.verdict(plan.margin)] == "depends"]
     largest = max(sure, key=lambda c: abs(c.combined.spread.mean) if c.combined else 0.0)

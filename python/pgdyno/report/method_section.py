@@ -46,7 +46,7 @@ def how_it_was_measured(findings: Findings) -> list[str]:
         f"The equivalence margin is {given_percent(plan.margin)}. A CI within the margin means equivalent, a "
         "CI that excludes zero means faster or slower, and anything else means undecided; so do "
         f"fewer than {BLOCKS_MIN} blocks. The verdict is about {findings.primary.name}. CIs of other metrics "
-        f"are {_of_others(plan)}descriptive and not corrected for their number."
+        f"are {_method_of_others(plan)}descriptive and not corrected for their number."
     )
     if len(findings.arms) > 2:
         statistics += " Comparisons of several arms with the baseline are corrected by Holm's method."
@@ -56,9 +56,9 @@ def how_it_was_measured(findings: Findings) -> list[str]:
         "from histograms merged over all blocks and are never averaged. CPU per transaction is the user and "
         "system time of all server processes, or of the driver, during the measured slices."
     )
-    laid_out = [_SCHEDULES[plan.schedule], _partitions(plan), _restored(findings), _sizes(plan)]
-    laid_out += [steady_state_section.how_it_ended(findings), steady_state_section.how_windows_began(plan)]
-    paragraphs = [" ".join(sentence for sentence in laid_out if sentence), statistics, latency]
+    layout = [_SCHEDULES[plan.schedule], _partitions(plan), _restored(findings), _sizes(plan)]
+    layout += [steady_state_section.how_it_ended(findings), steady_state_section.how_windows_began(plan)]
+    paragraphs = [" ".join(sentence for sentence in layout if sentence), statistics, latency]
     return [*paragraphs, _capacity(plan)] if plan.searches_capacity else paragraphs
 
 
@@ -111,7 +111,7 @@ def _interval(findings: Findings) -> str:
     )
 
 
-def _of_others(plan: Study) -> str:
+def _method_of_others(plan: Study) -> str:
     return "Student's, " if plan.may_be_looked_at_again else ""
 
 

@@ -15,7 +15,7 @@ from pgdyno.report.result_tables import Table, change_text
 RANKED_MAX = 5
 """Number of trials shown when there is no outlier."""
 
-NOTHING_SEEN = "no covariate differs"
+NO_COVARIATE = "no covariate differs"
 
 
 def outlier_trials(findings: Findings) -> Table:
@@ -44,7 +44,7 @@ def outlier_trials(findings: Findings) -> Table:
 
 
 def _row(one: OutlierTrial) -> list[str]:
-    seen = "; ".join(map(_cause, one.causes)) or NOTHING_SEEN
+    seen = "; ".join(map(_cause, one.causes)) or NO_COVARIATE
     return [
         str(one.block + 1),
         one.arm.name,

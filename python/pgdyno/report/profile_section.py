@@ -118,7 +118,7 @@ NARROWEST = 1.0
 
 LETTER = 6.0
 
-STRONG_SHARE = 0.02
+STRONGEST_SHARE = 0.02
 """Change with the strongest color, as a share of all CPU time."""
 
 
@@ -156,7 +156,7 @@ def _placed(frame: Frame, x: float, level: int, scale: float) -> Iterator[tuple[
 def _drawn(frame: Frame, x: float, y: float, width: float, total_us: float) -> Markup:
     change, name = frame.change_us, frame.name
     kind = ("grew" if change > 0 else "shrank") if frame.differs else "even"
-    strength = round(0.25 + 0.65 * min(1.0, abs(change) / total_us / STRONG_SHARE), 2)
+    strength = round(0.25 + 0.65 * min(1.0, abs(change) / total_us / STRONGEST_SHARE), 2)
     noise = "" if frame.differs else ", within noise"
     times = f"{_us(frame.baseline_us)} → {_us(frame.arm_us)} µs per transaction"
     title = f"{name}: {times} ({_signed(change)}{noise})"

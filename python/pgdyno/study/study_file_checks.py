@@ -16,7 +16,7 @@ from pgdyno.study.study_file import PARAMETERS, Drive, StudyFile, excludes, leve
 from pgdyno.study.toml_lines import Path
 from pgdyno.study.values import Level, Scalar
 
-Complaints = Iterator[StudyFileError]
+Errors = Iterator[StudyFileError]
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
@@ -33,7 +33,7 @@ def factors_known(file: StudyFile) -> list[str]:
     return ["server", "settings", *Drive.model_fields, *_workload_keys(str(file.workload.get("kind")))]
 
 
-def complaints_of(file: StudyFile) -> Complaints:
+def complaints_of(file: StudyFile) -> Errors:
     """Yield all errors in names and in combinations of keys."""
     kind = file.workload.get("kind")
     if kind is None:
@@ -59,7 +59,7 @@ def _workload_keys(kind: str) -> list[str]:
     return ["variant", *own] if kind == "pgbench" else own
 
 
-def _workload(file: StudyFile, kind: str) -> Complaints:
+def _workload(file: StudyFile, kind: str) -> Errors:
     known = _workload_keys(kind)
     for table, given in (("workload", file.workload), ("warmup_workload", file.warmup_workload or {})):
         for key in given:
@@ -67,7 +67,7 @@ def _workload(file: StudyFile, kind: str) -> Complaints:
                 yield StudyFileError((table, key), unknown(f"parameter of {kind}", key, known))
 
 
-def _factors(file: StudyFile) -> Complaints:
+def _factors(file: StudyFile) -> Errors:
     known = factors_known(file)
     for name, levels in file.factors.items():
         if name not in known:
@@ -87,7 +87,7 @@ def _factors(file: StudyFile) -> Complaints:
             yield StudyFileError(place, f"{name} is a factor: remove its value from {table}")
 
 
-def _levels_of_factor(name: str, levels: tuple[Level, ...]) -> Complaints:
+def _levels_of_factor(name: str, levels: tuple[Level, ...]) -> Errors:
     for level in levels:
         if name == "server" and level.name == level.value and ("=" in level.name or "://" in level.name):
             message = "a connection string requires a name: make the levels a table, NAME = VALUE"
@@ -110,7 +110,7 @@ def _also_fixed(file: StudyFile, factor: str) -> Iterator[tuple[str, Path]]:
         yield "[drive]", ("drive", factor)
 
 
-def _run(file: StudyFile) -> Complaints:
+def _run(file: StudyFile) -> Errors:
     run = file.run
     if run.rounds is not None and (error := Schedule(run.schedule).rounds_error(run.rounds)):
         yield StudyFileError(("run", "rounds"), error)
@@ -164,7 +164,7 @@ SLICE_PER_LIMIT_MIN = 20
 """Minimum length of a slice as a multiple of the latency limit: a growing queue needs time to reach it."""
 
 
-def _capacity(file: StudyFile) -> Complaints:
+def _capacity(file: StudyFile) -> Errors:
     run, place = file.run, ("run", "capacity")
     if run.capacity is None:
         return
@@ -196,7 +196,7 @@ def _capacity(file: StudyFile) -> Complaints:
         yield StudyFileError(place, message)
 
 
-def _warmup(file: StudyFile) -> Complaints:
+def _warmup(file: StudyFile) -> Errors:
     run = file.run
     if run.warmup_min_s is not None and run.warmup_s is not None and run.warmup_min_s > run.warmup_s:
         yield StudyFileError(("run", "warmup_min"), "must not be longer than warmup")
@@ -205,25 +205,25 @@ def _warmup(file: StudyFile) -> Complaints:
         yield StudyFileError(("run", "warmup_min"), message)
 
 
-def _initdb(file: StudyFile) -> Complaints:
+def _initdb(file: StudyFile) -> Errors:
     size = file.initdb.wal_segment_bytes
     if size is not None and (size & (size - 1) or not 2**20 <= size <= 2**30):
         yield StudyFileError(("initdb", "wal_segment"), "must be a power of two from 1MB to 1GB")
 
 
-def _exclusions(file: StudyFile) -> Complaints:
+def _exclusions(file: StudyFile) -> Errors:
     for n, exclusion in enumerate(file.exclude):
         wrong = list(_levels(file, ("exclude", n), exclusion))
         yield from wrong
         if not exclusion:
             yield StudyFileError(("exclude", n), "has no factor, so it would exclude everything")
-        elif not wrong and not _covers_something(file, n):
+        elif not wrong and not _has_effect(file, n):
             yield StudyFileError(
                 ("exclude", n), "has no effect: earlier entries exclude the same combinations"
             )
 
 
-def _covers_something(file: StudyFile, n: int) -> bool:
+def _has_effect(file: StudyFile, n: int) -> bool:
     """Return True if the exclusion excludes a combination that earlier ones do not."""
     names = [[level.name for level in levels] for levels in file.factors.values()]
     for chosen in itertools.islice(itertools.product(*names), COMBINATIONS_MAX):
@@ -233,7 +233,7 @@ def _covers_something(file: StudyFile, n: int) -> bool:
     return False
 
 
-def _levels(file: StudyFile, path: Path, given: Mapping[str, Scalar | tuple[Scalar, ...]]) -> Complaints:
+def _levels(file: StudyFile, path: Path, given: Mapping[str, Scalar | tuple[Scalar, ...]]) -> Errors:
     for factor, levels in given.items():
         if factor not in file.factors:
             yield StudyFileError((*path, factor), unknown("factor", factor, file.factors))
@@ -245,7 +245,7 @@ def _levels(file: StudyFile, path: Path, given: Mapping[str, Scalar | tuple[Scal
                 yield StudyFileError(place, f"{name}: {unknown(f'level of {factor}', name, known)}")
 
 
-def _published(file: StudyFile) -> Complaints:
+def _published(file: StudyFile) -> Errors:
     for t, table in enumerate(file.published.tables if file.published else ()):
         path: Path = ("published", "tables", t)
         yield from _reference(file, path, table)
@@ -262,12 +262,12 @@ def _published(file: StudyFile) -> Complaints:
                 yield from _reference(file, (*at, "cells", c), cell)
 
 
-def _reference(file: StudyFile, path: Path, reference: Reference) -> Complaints:
+def _reference(file: StudyFile, path: Path, reference: Reference) -> Errors:
     yield from _levels(file, (*path, "levels"), reference.levels)
     yield from _levels(file, (*path, "against"), reference.against)
 
 
-def _fit(file: StudyFile) -> Complaints:
+def _fit(file: StudyFile) -> Errors:
     dropped: dict[str, set[str]] = {}
     for n, drop in enumerate(file.fit.drop):
         wrong = list(_levels(file, ("fit", "drop", n), {drop.factor: drop.levels}))

@@ -96,7 +96,7 @@ def with_levels(file: StudyFile, factor: str, mapped: Mapped) -> StudyFile:
     )
 
 
-def _met(given: Iterable[str], names: Mapping[str, str | None]) -> list[str]:
+def _merged(given: Iterable[str], names: Mapping[str, str | None]) -> list[str]:
     """Return the new levels whose old levels are all given, in the order of their last old level."""
     given = list(given)
     wanted = {name for name in names.values() if name is not None}
@@ -109,7 +109,7 @@ def _exclusion(old: Exclusion, factor: str, names: Mapping[str, str | None]) -> 
     """Return the exclusion with new names. A merged level is excluded only if all its old levels were."""
     if factor not in old:
         return old
-    left = _met(level_names(old[factor]), names)
+    left = _merged(level_names(old[factor]), names)
     if not left:
         return None
     return {**old, factor: tuple(left) if isinstance(old[factor], tuple) else left[0]}
@@ -137,7 +137,7 @@ def _drops(drops: Sequence[Drop], factor: str, mapped: Mapped) -> tuple[Drop, ..
         if old.factor != factor:
             kept.append(old)
             continue
-        names = [name for name in _met(level_names(old.levels), mapped.names) if name not in dropped]
+        names = [name for name in _merged(level_names(old.levels), mapped.names) if name not in dropped]
         names = names[: len(mapped.levels) - 1 - len(dropped)]
         dropped |= set(names)
         if names:
@@ -152,8 +152,8 @@ def _published(published: Published, factor: str, names: Mapping[str, str | None
 
 def _table(table: PublishedTable, factor: str, names: Mapping[str, str | None]) -> PublishedTable:
     """Return the table with renamed references; cells that refer to a dropped level lose their metric."""
-    if any(_is_gone(part, factor, names) for part in _parts(table)):
-        table = _spelled_out(table)
+    if any(_is_dropped(part, factor, names) for part in _parts(table)):
+        table = _with_references_in_cells(table)
 
     def renamed(part: R) -> R:
         return _renamed(part, factor, names)
@@ -175,12 +175,12 @@ def _parts(table: PublishedTable) -> Iterable[Reference]:
 NOTHING: Mapping[str, object] = {"metric": None, "levels": {}, "against": {}}
 
 
-def _is_gone(part: Reference, factor: str, names: Mapping[str, str | None]) -> bool:
+def _is_dropped(part: Reference, factor: str, names: Mapping[str, str | None]) -> bool:
     return any(factor in of and names[level_name(of[factor])] is None for of in (part.levels, part.against))
 
 
 def _renamed(part: R, factor: str, names: Mapping[str, str | None]) -> R:
-    if _is_gone(part, factor, names):
+    if _is_dropped(part, factor, names):
         return part.model_copy(update=NOTHING)
     update = {
         key: {**of, factor: names[level_name(of[factor])]}
@@ -190,7 +190,7 @@ def _renamed(part: R, factor: str, names: Mapping[str, str | None]) -> R:
     return part.model_copy(update=update) if update else part
 
 
-def _spelled_out(table: PublishedTable) -> PublishedTable:
+def _with_references_in_cells(table: PublishedTable) -> PublishedTable:
     """Return an equal table in which metric and levels are in the cells only."""
     columns = tuple(column.model_copy(update=NOTHING) for column in table.columns)
     rows = []

@@ -123,17 +123,17 @@ def fit(file: StudyFile, machine: Machine, minutes: float) -> Fitted:
         is_settled=made_for is not None and made_for == file.fit.machine == _as_made_for(machine),
     )
     changes = _machine_changes(made_for, task)
-    playable, found = fit_duet(file, machine.cores)
+    scheduled, found = fit_duet(file, machine.cores)
     changes += found
-    with_clients, found = fit_clients(playable, task.cores)
+    with_clients, found = fit_clients(scheduled, task.cores)
     changes += found
-    draft = _unhurried(task, with_clients) or _hurried(task, with_clients)
+    draft = _full_length_draft(task, with_clients) or _shortened_draft(task, with_clients)
     if draft.wanted.aa_share and draft.layout is not None and draft.layout.blocks < BLOCKS_BETTER:
-        return _without_aa(fit(_refusing_aa(file), machine, minutes))
+        return _without_aa(fit(_with_aa_disabled(file), machine, minutes))
     changes += level_changes(with_clients, draft.file, minutes)
-    fitted, found = _carried_out(task, draft)
+    fitted, found = _applied(task, draft)
     changes += found
-    changes += run_changes(playable, fitted, draft.layout, task.time_s, machine)
+    changes += run_changes(scheduled, fitted, draft.layout, task.time_s, machine)
     memories = Memories(made_for.memory_bytes, machine.memory_bytes) if made_for else None
     changes += ratio_changes(
         costs_of(cases_of(draft.file)), costs_of(cases_of(fitted)), memories, task.contrasted
@@ -144,7 +144,7 @@ def fit(file: StudyFile, machine: Machine, minutes: float) -> Fitted:
     return Fitted(fitted, tuple(changes))
 
 
-def _refusing_aa(file: StudyFile) -> StudyFile:
+def _with_aa_disabled(file: StudyFile) -> StudyFile:
     return file.model_copy(update={"run": file.run.model_copy(update={"aa": False})})
 
 
@@ -180,7 +180,7 @@ def _machine_changes(made_for: FittedTo | None, task: _Fit) -> list[Change]:
     ]
 
 
-def _unhurried(task: _Fit, file: StudyFile) -> _Draft | None:
+def _full_length_draft(task: _Fit, file: StudyFile) -> _Draft | None:
     """Return a draft with the lengths of the file, or None if it takes longer than the time budget."""
     budget_s = file.run.budget_s
     if budget_s is not None and budget_s > task.time_s:
@@ -196,7 +196,7 @@ def _unhurried(task: _Fit, file: StudyFile) -> _Draft | None:
     return _Draft(file, factor, None, _wanted(task, file, cases, factor, None), None)
 
 
-def _hurried(task: _Fit, file: StudyFile) -> _Draft:
+def _shortened_draft(task: _Fit, file: StudyFile) -> _Draft:
     """Return a draft with shorter windows, then fewer levels, then fewer blocks."""
     left = file
     for left in dropping(file):
@@ -237,7 +237,7 @@ def _factor(task: _Fit, file: StudyFile, cases: tuple[Case, ...], blocks: int | 
         disk_bytes=task.machine.disk_free_bytes,
         cores=task.machine.cores,
         minutes=task.minutes,
-        growing_s=_growing_s(task, file, cases, is_hurried=blocks is not None),
+        growing_s=_growing_s(task, file, cases, is_shortened=blocks is not None),
         blocks=blocks if task.is_from_elsewhere else None,
         is_settled=task.is_settled,
         scales_settings=task.is_from_elsewhere,
@@ -246,15 +246,17 @@ def _factor(task: _Fit, file: StudyFile, cases: tuple[Case, ...], blocks: int | 
     return factor_of(costs_of(cases), room, task.memory, task.contrasted)
 
 
-def _growing_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], *, is_hurried: bool) -> float:
+def _growing_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], *, is_shortened: bool) -> float:
     """Return the maximum time in which the data of a trial grow, before the window is known."""
     searched_s = max(search_s(case.study, task.machine) for case in cases)
-    return searched_s + _growing_in_window_s(task, file, cases, is_hurried=is_hurried)
+    return searched_s + _growing_in_window_s(task, file, cases, is_shortened=is_shortened)
 
 
-def _growing_in_window_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], *, is_hurried: bool) -> float:
+def _growing_in_window_s(
+    task: _Fit, file: StudyFile, cases: tuple[Case, ...], *, is_shortened: bool
+) -> float:
     window_s = min(task.time_s, _longest_window_s(task, cases))
-    if not is_hurried:
+    if not is_shortened:
         return window_s
     share_s = task.time_s / sum(len(case.arms) for case in cases)
     least_s = max(WINDOW_MIN_S, file.fit.window_min_s or 0.0)
@@ -306,7 +308,7 @@ def _wanted(
     )
 
 
-def _carried_out(task: _Fit, draft: _Draft) -> tuple[StudyFile, list[Change]]:
+def _applied(task: _Fit, draft: _Draft) -> tuple[StudyFile, list[Change]]:
     """Return the file with data, settings and run of the draft, and the changes."""
     sized, changes = fit_data(draft.file, draft.factor)
     windows = 1.0 if draft.layout is None else draft.layout.window_s / draft.wanted.window_s
