@@ -225,7 +225,7 @@ def test_a_half_made_database_of_a_killed_load_is_loaded_anew_and_one_under_way_
     with closing(untouched.connect("half")):
         occupied = program.run("load", dsn)
     assert occupied.status == 1
-    assert "others are connected to it: end their sessions first" in occupied.complaints[0]
+    assert "it has other sessions: end them first" in occupied.complaints[0]
     again = program.run("load", dsn)
     assert again.status == 0, again.err
     assert "replacing the database half, which an interrupted load left incomplete" in again.err

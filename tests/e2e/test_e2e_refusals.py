@@ -277,7 +277,7 @@ def test_a_server_that_is_too_old_is_refused(
 ) -> None:
     with an_old_server() as port:
         words = ["compare", server, f"host=127.0.0.1 port={port} dbname=x user=u sslmode=disable"]
-        refused(capfd, words, 1, r"too old \(PostgreSQL 9\.6\.24\): pgdyno needs 10")
+        refused(capfd, words, 1, r"runs PostgreSQL 9\.6\.24: pgdyno requires 10 or newer")
 
 
 @contextlib.contextmanager

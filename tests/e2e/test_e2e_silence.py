@@ -66,7 +66,7 @@ def test_transactions_without_an_answer_are_counted_and_the_run_counts_for_nothi
         rf"^{CLIENTS} transactions canceled and counted as failed: no response within", said.out, re.M
     )
     (complaint,) = [line for line in said.err.splitlines() if line.startswith("pgdyno: ")]
-    assert complaint.startswith("pgdyno: the run is not valid: the server did not answer")
+    assert complaint.startswith("pgdyno: the run is not valid: timed out after")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)

@@ -248,7 +248,7 @@ def test_a_restart_in_order_replays_nothing(arm: BuildArm) -> None:
 
 def test_what_ended_before_cannot_be_crashed_and_is_told(arm: BuildArm) -> None:
     arm.running.stop("immediate")
-    with pytest.raises(ServerError, match="had ended before"):
+    with pytest.raises(ServerError, match="exited unexpectedly"):
         arm.recover()
     arm.stop()
     with pytest.raises(ServerError, match="is not running"):

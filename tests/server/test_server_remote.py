@@ -64,9 +64,9 @@ def test_a_database_is_copied_for_each_trial_and_dropped(remote: Remote) -> None
 def test_a_database_without_the_mark_is_never_dropped_or_copied(remote: Remote) -> None:
     with remote.connect() as connection:
         connection.execute("create database pgdyno_of_somebody_else")
-    with pytest.raises(DatasetError, match="not made by pgdyno"):
+    with pytest.raises(DatasetError, match="not created by pgdyno"):
         remote.drop("pgdyno_of_somebody_else")
-    with pytest.raises(DatasetError, match="not made by pgdyno"):
+    with pytest.raises(DatasetError, match="not created by pgdyno"):
         remote.create("pgdyno_copy", "copy", template="pgdyno_of_somebody_else")
     with pytest.raises(DatasetError, match="already exists"):
         remote.create("pgdyno_of_somebody_else", "again")
@@ -165,7 +165,7 @@ def test_a_comment_that_only_begins_as_ours_is_no_mark(remote: Remote) -> None:
                         "pgdyno " + "[" * 900, "pgdyno " + "[" * 10**6):  # fmt: skip
             connection.execute(sql.SQL("comment on database theirs is {}").format(sql.Literal(comment)))
             assert "theirs" not in remote.own_databases()
-            with pytest.raises(DatasetError, match="not made by pgdyno"):
+            with pytest.raises(DatasetError, match="not created by pgdyno"):
                 remote.drop("theirs")
         connection.execute("drop database theirs")
 
@@ -190,7 +190,7 @@ def test_a_name_as_of_a_database_in_the_making_is_no_mark(remote: Remote) -> Non
         for limit in (-1, 0, 1 << 30, ownership_marker.making_limit(2)):
             connection.execute(sql.SQL("alter database {} connection limit {}").format(name, limit))
             remote.drop_what_nobody_holds()
-            with pytest.raises(DatasetError, match="not made by pgdyno"):
+            with pytest.raises(DatasetError, match="not created by pgdyno"):
                 remote.drop(ownership_marker.making_name(1))
         connection.execute(sql.SQL("drop database {}").format(name))
 
@@ -209,7 +209,7 @@ def test_a_result_of_too_many_rows_is_refused_and_the_connection_lives_on(remote
 def test_one_value_that_is_too_large_is_refused_over_tcp(running_server: Server) -> None:
     with pooler(running_server, 2, "session") as between:
         connection = Remote(Dsn(between.dsn("postgres"))).connect()
-        with pytest.raises(ReadLimitExceeded, match="more than 32 MiB in one answer"):
+        with pytest.raises(ReadLimitExceeded, match="more than 32 MiB in one result"):
             connection.execute("select repeat('x', 50 << 20)")
         assert connection.closed
 

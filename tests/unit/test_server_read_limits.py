@@ -50,7 +50,7 @@ def test_an_answer_without_end_is_refused(flood: Flood, family: Literal["tcp", "
         endless_server(flood, folder=Path(folder), family=family) as dsn,
     ):
         connection = LimitedConnection.connect(dsn, autocommit=True)
-        with pytest.raises(ReadLimitExceeded, match="more than 32 MiB in one answer"):
+        with pytest.raises(ReadLimitExceeded, match="more than 32 MiB in one result"):
             connection.execute("select 1")
         assert connection.closed
 
@@ -60,7 +60,7 @@ def test_a_login_without_end_is_refused(family: Literal["tcp", "unix"]) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         endless_server(Flood.PARAMETERS, folder=Path(folder), family=family) as dsn,
-        pytest.raises(psycopg.OperationalError, match="more than 1 MiB in one answer"),
+        pytest.raises(psycopg.OperationalError, match="more than 1 MiB in one result"),
     ):
         LimitedConnection.connect(dsn, autocommit=True)
 

@@ -1,15 +1,15 @@
-"""A server that already runs, given as a connection string: facts, databases, trial copies, poolers.
+"""A running server given as a connection string: its description, databases, trial copies, poolers.
 
-pgdyno needs sessions for its advisory locks and settings. In a pooled session they would be left to
-strangers: a lock that nobody releases makes later runs wait forever. So a connection through such a pooler is
-refused before anything is set or locked. The probe itself leaves nothing behind.
+pgdyno needs sessions for its advisory locks and settings. With transaction pooling they would stay in server
+sessions of other clients: an advisory lock that is never released blocks later runs forever. So pgdyno
+rejects a connection through such a pooler before it sets or locks anything. The test leaves nothing behind.
 
-pgdyno works there in databases of its own only. Each carries a mark, and nothing without that mark is ever
-dropped. The pristine copy for each trial is ``CREATE DATABASE … TEMPLATE``; such a server is not
-restarted.
+pgdyno works only in its own databases there. Each has an ownership marker, and pgdyno never drops a database
+without one. ``CREATE DATABASE … TEMPLATE`` creates the copy for each trial. pgdyno does not restart such a
+server.
 
-Its name is drawn at random, and an advisory lock of that number is held as long as pgdyno lives, in whatever
-database: a marked copy whose lock nobody holds was left by a pgdyno that was killed, and is dropped.
+The name of a copy is random, and pgdyno holds an advisory lock with the same number while it lives, whatever
+the database. If no session holds the lock of a marked copy, its pgdyno was killed, and the copy is dropped.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ _CONNECTIONS_MAX = Path(__file__).with_name("sql").joinpath("connections_max.sql
 
 
 def connections_max(connection: Connection) -> int:
-    """That its user may have at most, others' left out of account: without what is reserved for superusers,
-    and no more than the role's own limit.
+    """Return the maximum number of connections of this role, regardless of other clients.
+
+    Connections reserved for superusers do not count. The limit of the role applies, too.
     """
     row = connection.execute(_CONNECTIONS_MAX).fetchone()
     assert row is not None
@@ -47,18 +48,18 @@ def connections_max(connection: Connection) -> int:
 
 
 ROUNDS = 8
-"""Two connections that share n server processes are told apart from sessions in a round with a probability of
-1 - 1/n or more: 8 rounds miss a pool of 2 once in 256 times, and one process is known at once."""
+"""Rounds of the test for transaction pooling. Each round detects a pool of n server processes with a
+probability of at least 1 - 1/n. So 8 rounds miss a pool of 2 once in 256 times, and never a pool of 1."""
 
-REMEDY = "connect to the server itself, or to a pool with pool_mode = session and room for every connection"
+REMEDY = "connect directly, or to a pool with pool_mode = session and enough connections"
 
 
 def require_session(connection: Connection, connect: Callable[[], Connection]) -> None:
-    """Raises ConnectError where the connection has no session of its own.
+    """Raise ConnectError if the connection has no session of its own.
 
-    ``connection`` is new and in autocommit mode; ``connect`` gives another one like it. A server tells a
-    client the number of the process that serves it; a pooler has to invent one. So a direct connection costs
-    one statement. Raises psycopg.Error where not even that can be asked.
+    ``connection`` is new and in autocommit mode; ``connect`` opens another one like it. A server reports its
+    backend process ID at login; a pooler invents one. So the test of a direct connection costs one statement.
+    Raises psycopg.Error if that statement fails.
     """
     if _server_process(connection) == connection.info.backend_pid:
         return
@@ -67,19 +68,19 @@ def require_session(connection: Connection, connect: Callable[[], Connection]) -
             pooled = _is_pooled_by_transaction(connection, other)
     except psycopg.Error as error:
         words = error.diag.message_primary or str(error)
-        raise ConnectError(f"a pooler in between refuses a second transaction: {words}: {REMEDY}") from None
+        raise ConnectError(f"a connection pooler refuses a second transaction: {words}: {REMEDY}") from None
     if pooled:
         raise ConnectError(
-            "a pooler in between gives each transaction another session (transaction pooling), "
-            f"and pgdyno's locks and settings need one session: {REMEDY}"
+            "a connection pooler uses transaction pooling, but the locks and settings of pgdyno need a "
+            f"session: {REMEDY}"
         )
 
 
 def _is_pooled_by_transaction(connection: Connection, other: Connection) -> bool:
-    """Return whether the process of one connection changes, or is found on both."""
+    """Return whether the backend of one connection changes, or serves both."""
     own = _server_process(connection)
     for _ in range(ROUNDS):
-        # While this transaction is open its process is taken, so that the pooler has to find another one.
+        # An open transaction occupies its backend, so the pooler must use another one.
         with other.transaction():
             if _server_process(other) == own or _server_process(connection) != own:
                 return True
@@ -87,26 +88,27 @@ def _is_pooled_by_transaction(connection: Connection, other: Connection) -> bool
 
 
 def _server_process(connection: Connection) -> int:
-    # Marked as a probe's, so that it is not counted in the workload.
+    # The comment excludes the statement from the statistics of the workload.
     row = connection.execute("select /* pgdyno probe */ pg_backend_pid()", prepare=False).fetchone()
     if row is None or not isinstance(row[0], int):
-        raise ConnectError("the server does not tell the number of the process that serves this connection")
+        raise ConnectError("the server does not report the backend process ID of this connection")
     return row[0]
 
 
 START_TIME_TOLERANCE_S = 5.0
-"""Between the postmaster's start by its own clock and by the kernel's, which counts ticks since boot."""
+"""Tolerance between the start time that the postmaster reports and that of the kernel, which counts ticks
+since boot."""
 
 
 def local_postmaster(connection: Connection) -> int | None:
-    """The server's postmaster, where it is a process that we can see."""
+    """Return the process ID of the postmaster if it is a visible process of this machine."""
     row = connection.execute(
         "select pg_backend_pid(), extract(epoch from pg_postmaster_start_time())::float8"
     ).fetchone()
     assert row is not None
     try:
         parent = psutil.Process(row[0]).parent()
-        # In a container the numbers are of another world: only the right start time makes it ours.
+        # A container has its own process IDs: only the start time identifies the postmaster.
         if parent is not None and abs(parent.create_time() - row[1]) < START_TIME_TOLERANCE_S:
             return parent.pid
     except psutil.Error:
@@ -115,7 +117,7 @@ def local_postmaster(connection: Connection) -> int | None:
 
 
 def free_for_data(connection: Connection) -> int | None:
-    """Bytes that the disk of the server's data directory can still hold; None where we cannot know."""
+    """Return the free bytes on the disk of the server's data directory; None if unknown."""
     row = connection.execute(
         "select setting from pg_settings where name = 'data_directory' and setting <> ''"
     ).fetchone()
@@ -134,9 +136,7 @@ FILE_COPY_FROM_MAJOR = 15
 
 @dataclass(frozen=True)
 class Description:
-    """What a running server says of itself. ``effective``: settings as ``SHOW`` spells them, those we may
-    read.
-    """
+    """Facts about a running server. ``effective`` has the readable settings as ``SHOW`` prints them."""
 
     version: Version
     version_text: str
@@ -148,13 +148,13 @@ class Description:
 
 @dataclass(frozen=True)
 class Remote:
-    """A running server. ``check`` first."""
+    """A running server given as a connection string. Call ``check`` first."""
 
     dsn: Dsn
 
     def connect(self, dbname: str | None = None) -> Connection:
-        """A new connection in autocommit mode, with a session of its own. Raises ConnectError, its message
-        without the password.
+        """Open a connection in autocommit mode with a session of its own. Raises ConnectError without the
+        password.
         """
         dsn = self.dsn if dbname is None else self.dsn.with_database(dbname)
         connection = self._connect(dsn)
@@ -168,11 +168,11 @@ class Remote:
 
     @staticmethod
     def _require_version(connection: Connection) -> None:
-        """Raises ConnectError. It is known from the login: a server that old is asked nothing."""
+        """Raise ConnectError if the server is too old. The login reports the version without a statement."""
         version = version_of(connection)
         if version.major < OLDEST_MAJOR:
             shown = connection.info.parameter_status("server_version") or version
-            raise ConnectError(f"the server is too old (PostgreSQL {shown}): pgdyno needs {OLDEST_MAJOR}")
+            raise ConnectError(f"the server runs PostgreSQL {shown}: pgdyno requires {OLDEST_MAJOR} or newer")
 
     def _connect(self, dsn: Dsn) -> Connection:
         try:
@@ -181,8 +181,10 @@ class Remote:
             raise ConnectError(f"no connection to {dsn}: {dsn.masked(in_one_line(error))}") from None
 
     def check(self, *, must_create: bool = True) -> Description:
-        """What the server is. Raises ConnectError: unreachable, too old, a standby, or (``must_create``) we
-        may not create databases.
+        """Return a description of the server.
+
+        Raises ConnectError if it is unreachable, too old or a standby. With ``must_create``, also if the role
+        has no permission to create databases.
         """
         with self.connect() as connection:
             version = version_of(connection)
@@ -191,13 +193,14 @@ class Remote:
                 " from pg_roles where rolname = current_user"
             ).fetchone()
             if row is None:
-                raise ConnectError(f"{self.dsn} does not say what the user may do")
+                raise ConnectError(f"{self.dsn} does not report the privileges of the user")
             text, user, superuser, may_create, standby = row
             if standby:
-                raise ConnectError(f"{self.dsn} is a standby: it cannot be written to")
+                raise ConnectError(f"{self.dsn} is a standby, which is read-only: connect to a primary")
             if must_create and not may_create:
                 raise ConnectError(
-                    f"the user {user} may not create databases on {self.dsn}: ALTER ROLE {user} CREATEDB"
+                    f"the role {user} has no permission to create databases on {self.dsn}: "
+                    f"ALTER ROLE {user} CREATEDB"
                 )
             settings = connection.execute(
                 "select name, current_setting(name, true) from pg_settings"
@@ -206,11 +209,11 @@ class Remote:
             return Description(version, text, user, superuser, _is_local(connection), effective)
 
     def create(self, dbname: str, purpose: str, *, template: str | None = None) -> Dsn:
-        """A database of pgdyno's, marked as such; of ``template`` (a marked one) a copy of its files.
+        """Create a database with an ownership marker; with ``template`` (a marked database), as a copy of it.
 
-        ``purpose`` (workload, scale …) goes into the mark. A database in the making is marked, too, under a
-        name of its own (see ``mark``): should we be killed, nobody's name is taken, and it is swept. Raises
-        DatasetError: there is one of that name already, or PostgreSQL refuses.
+        ``purpose`` (workload, scale …) is part of the marker. During creation the database has a temporary
+        name and marker (see ``ownership_marker``). So a killed pgdyno blocks no name, and the next one drops
+        the remainder. Raises DatasetError if the name exists or PostgreSQL reports an error.
         """
         ownership_marker.check_name(dbname)
         if self.has_database(dbname):
@@ -224,8 +227,7 @@ class Remote:
                 self._require_mark(connection, template)
                 statement += sql.SQL(" template {}").format(sql.Identifier(template))
                 if connection.info.server_version >= FILE_COPY_FROM_MAJOR * 10000:
-                    # The default from 15 on writes every page to the WAL: slow, and noise for what comes
-                    # next.
+                    # The default from 15 on writes every page to the WAL: slow, and it disturbs the trial.
                     statement += sql.SQL(" strategy file_copy")
             hold(connection, number)
             try:
@@ -245,8 +247,8 @@ class Remote:
 
     @contextlib.contextmanager
     def making(self, dbname: str, purpose: str) -> Iterator[None]:
-        """Creates a database to be filled in the block: marked as half-made until that ends, and dropped if
-        it fails. Raises DatasetError.
+        """Create a database that the ``with`` block fills. It is marked as incomplete until the block ends,
+        and dropped if the block fails. Raises DatasetError.
         """
         self.create(dbname, ownership_marker.HALF_MADE)
         try:
@@ -259,8 +261,9 @@ class Remote:
             raise
 
     def maintenance(self) -> Remote:
-        """The same server by its database postgres, where all pgdynos meet: a lock is of one database. By the
-        database that the DSN names, where we are not let into that one.
+        """Return the same server with the database postgres, which all pgdynos use for their locks.
+
+        An advisory lock belongs to one database. Without access to postgres, returns the database of the DSN.
         """
         meeting = Remote(self.dsn.with_database(MAINTENANCE))
         try:
@@ -270,7 +273,7 @@ class Remote:
         return meeting
 
     def identity(self) -> tuple[object, ...]:
-        """The same for two connection strings if they name one database of one running server."""
+        """Return a value that is equal for two connection strings to the same database of the same server."""
         with self.connect() as connection:
             row = connection.execute(
                 "select pg_postmaster_start_time(), oid from pg_database where datname = current_database()"
@@ -279,30 +282,30 @@ class Remote:
         return tuple(row)
 
     def has_database(self, dbname: str) -> bool:
-        """Whether there is one of that name, whoever made it."""
+        """Return whether a database of that name exists, whoever created it."""
         with self.connect() as connection:
             found = connection.execute("select 1 from pg_database where datname = %s", (dbname,)).fetchone()
         return found is not None
 
     def size_bytes(self, dbname: str) -> int:
-        """What a database takes on the disk."""
+        """Return the size of a database on disk."""
         with self.connect() as connection:
             row = connection.execute("select pg_database_size(%s)", (dbname,)).fetchone()
         assert row is not None
         return int(row[0])
 
     def own_databases(self) -> dict[str, str]:
-        """The databases that carry pgdyno's mark, each with its purpose."""
+        """Return the databases with an ownership marker, each with its purpose."""
         with self.connect() as connection:
             found = connection.execute(f"{_MARKS} order by datname").fetchall()
         purposes = {row[0]: ownership_marker.purpose_of(*row) for row in found}
         return {name: purpose for name, purpose in purposes.items() if purpose is not None}
 
     def drop_what_nobody_holds(self) -> None:
-        """Drops what killed pgdynos left, of any machine: databases in the making, and trials' copies.
+        """Drop the databases of killed pgdynos on any machine: unfinished databases and trial copies.
 
-        One that was renamed is kept. The marks are read before the locks: whoever makes one has its lock
-        already.
+        A renamed database is kept. The markers are read before the locks, because a creator takes its lock
+        before it creates the database.
         """
         locks = {name: ownership_marker.lock_in(purpose) for name, purpose in self.own_databases().items()}
         with self.connect() as connection:
@@ -313,8 +316,8 @@ class Remote:
                     self.drop(name)
 
     def drop(self, dbname: str) -> None:
-        """Drop a database of pgdyno's; none of that name is fine. Raises DatasetError: it is not ours, or in
-        use.
+        """Drop a database of pgdyno if it exists. Raises DatasetError if pgdyno did not create it, or if it
+        is in use.
         """
         with self.connect() as connection:
             exists = connection.execute("select 1 from pg_database where datname = %s", (dbname,)).fetchone()
@@ -324,7 +327,7 @@ class Remote:
             try:
                 connection.execute(sql.SQL("drop database {}").format(sql.Identifier(dbname)))
             except psycopg.errors.ObjectInUse:
-                why = "others are connected to it: end their sessions first"
+                why = "it has other sessions: end them first"
                 raise DatasetError(f"cannot drop {dbname} on {self.dsn}: {why}") from None
             except psycopg.Error as error:
                 raise DatasetError(f"cannot drop {dbname} on {self.dsn}: {_primary(error)}") from None
@@ -333,12 +336,12 @@ class Remote:
         row = connection.execute(f"{_MARKS} where datname = %s", (dbname,)).fetchone()
         if row is None or ownership_marker.purpose_of(*row) is None:
             raise DatasetError(
-                f"the database {dbname} on {self.dsn} was not made by pgdyno: it is left alone"
+                f"the database {dbname} on {self.dsn} was not created by pgdyno and is not dropped"
             )
 
 
 _MARKS: LiteralString = (
-    # Cut: anybody may comment on a database of theirs, and a mark of ours is short.
+    # Truncated: any owner can comment on a database, and a marker is short.
     "select datname, datconnlimit, left(shobj_description(oid, 'pg_database'), 1000) from pg_database"
 )
 
@@ -349,7 +352,7 @@ def _comment(connection: Connection, name: sql.Identifier, purpose: str) -> None
 
 
 def _is_local(connection: Connection) -> bool:
-    """A Unix socket, or an address of the loopback interface."""
+    """Return whether the connection uses a Unix socket or the loopback interface."""
     address = connection.info.hostaddr
     if not address or address.startswith("/"):
         return True
@@ -365,7 +368,7 @@ PURPOSE = "a trial's copy"
 
 @dataclass
 class TrialCopy:
-    """One copy of the database ``pristine``, made anew as often as wanted. ``end`` it."""
+    """Copy of the database ``pristine`` for trials. ``restore`` replaces it; ``end`` drops it."""
 
     remote: Remote
     pristine: str
@@ -374,17 +377,17 @@ class TrialCopy:
 
     @property
     def name(self) -> str:
-        """Of the database."""
+        """Name of the database."""
         return ownership_marker.trial_name(self.number)
 
     def restore(self) -> None:
-        """A fresh copy, under the lock. Raises ConnectError, DatasetError."""
+        """Take the lock and create a new copy. Raises ConnectError, DatasetError."""
         self._hold()
         self.remote.drop(self.name)
         self.remote.create(self.name, ownership_marker.held(PURPOSE, self.number), template=self.pristine)
 
     def end(self) -> None:
-        """Drops it and lets go of the lock. Never raises."""
+        """Drop the copy and release the lock. Never raises."""
         with contextlib.suppress(ServerError, DatasetError, psycopg.Error):
             self.remote.drop(self.name)
         if self._holder is not None:
@@ -392,7 +395,7 @@ class TrialCopy:
             self._holder = None
 
     def _hold(self) -> None:
-        """Takes the lock, again where the server ended the connection that had it."""
+        """Take the lock, again if the server ended the connection that held it."""
         with contextlib.suppress(psycopg.Error):
             if self._holder is not None and self._holder.execute("select 1"):
                 return

@@ -1,4 +1,4 @@
-"""A running server: how to reach it, what it said, and how it ends."""
+"""A server started by pgdyno: connections, log and shutdown."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from pgdyno.server.server_process import STOP_SIGNALS, StopMode
 
 SUPERUSER = "pgdyno"
 STOP_TIMEOUT_S = 300.0  # a fast stop writes a checkpoint: all of shared_buffers, on a slow disk
-KILL_TIMEOUT_S = 20.0  # after SIGQUIT the postmaster itself kills what is left after 5 s
-POLL_END_S = 0.05  # how often it is asked meanwhile whether the user wants to stop
-LOG_WORDS_MAX = 4  # lines of the server's log that go into an error message
+KILL_TIMEOUT_S = 20.0  # 5 s after SIGQUIT the postmaster kills its remaining children
+POLL_END_S = 0.05  # interval of the check for an interrupt meanwhile
+LOG_WORDS_MAX = 4  # lines of the server log in an error message
 POLL_S = 0.01
 TELLING = (
     *("FATAL:", "PANIC:", "ERROR:", "DETAIL:", "HINT:", "error:"),
@@ -39,11 +39,12 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 @dataclass
 class Server:
-    """A running server. A context manager: leaving it stops the server (fast, or immediately on an error).
+    """A running server. As a context manager it stops the server at the end: fast, or immediate after an
+    error.
 
-    ``effective`` has every setting's value as ``SHOW`` spells it (``{"shared_buffers": "2GB"}``). ``dropped``
-    has the optional settings that are not in effect, each with the reason. ``ready_s`` is the time from the
-    start of its process until it accepted connections, recovery included.
+    ``effective`` has the value of every setting as ``SHOW`` prints it (``{"shared_buffers": "2GB"}``).
+    ``dropped`` has the optional settings that are not in effect, each with the reason. ``ready_s`` is the
+    time from the start of the process until it accepted connections, including recovery.
     """
 
     build: Build
@@ -58,49 +59,51 @@ class Server:
 
     @property
     def postmaster_pid(self) -> int:
-        """The process id of the postmaster, the parent of all the server's processes."""
+        """Process ID of the postmaster, the parent of all server processes."""
         return self.process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether the postmaster runs."""
+        """Return whether the postmaster runs."""
         return self.process.poll() is None
 
     def conninfo(self, dbname: str = "postgres") -> str:
-        """A libpq connection string for the engine, psycopg and PostgreSQL's tools. ``options`` is empty, not
-        left out: a ``PGOPTIONS`` of the user's would change what is measured without a word.
+        """Return a libpq connection string for the engine, psycopg and the tools of PostgreSQL.
+
+        ``options`` is set to an empty string: otherwise ``PGOPTIONS`` of the user would change the
+        measurement.
         """
         return make_conninfo(host=str(self.socket.path), port=PORT, user=SUPERUSER, dbname=dbname, options="")
 
     def connect(self, dbname: str = "postgres") -> Connection:
-        """A new connection in autocommit mode. Raises ConnectError."""
+        """Open a connection in autocommit mode. Raises ConnectError."""
         try:
             return connect(self.conninfo(dbname))
         except psycopg.Error as error:
-            why = f"it ended: {self.last_words()}" if not self.alive else in_one_line(error)
+            why = f"it exited: {self.last_words()}" if not self.alive else in_one_line(error)
             raise ConnectError(f"no connection to {self.build.label}: {why}") from error
 
     def wait_ready(self, timeout_s: float) -> None:
-        """Returns when the server accepts connections. Raises StartError when it ends or takes too long."""
+        """Wait until the server accepts connections. Raises StartError if it exits or takes too long."""
         begun_s = time.monotonic()
         deadline = begun_s + timeout_s
         while True:
-            # Waiting on the process is the pause between attempts: its death ends it at once.
+            # Waiting for the process is the pause between attempts: its end is detected at once.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(POLL_S)
                 raise StartError(f"{self.build.label} did not start: {self.last_words()}")
             if self._says_ready():
                 return
             if stopping.is_over(begun_s):
-                raise StartError(f"{self.build.label} was not ready before the order to stop")
+                raise StartError(f"interrupted while {self.build.label} was starting")
             if time.monotonic() > deadline:
                 raise StartError(
-                    f"{self.build.label} was not ready within {timeout_s:g} s: {self.last_words()}"
+                    f"{self.build.label} did not start within {timeout_s:g} s: {self.last_words()}"
                 )
 
     def _says_ready(self) -> bool:
-        """By the eighth line of postmaster.pid: a connection tried too early would leave a FATAL in the
-        log.
+        """Return whether the eighth line of postmaster.pid reports ready. A connection before that would
+        write FATAL to the log.
         """
         try:
             lines = (self.data_dir / "postmaster.pid").read_text().splitlines()
@@ -109,27 +112,25 @@ class Server:
         return len(lines) >= 8 and lines[0] == str(self.postmaster_pid) and lines[7].strip() == "ready"
 
     def stop(self, mode: StopMode = "fast", timeout_s: float | None = None) -> None:
-        """Stop the server and wait for its end, by default as long as the mode may take. Raises ServerError
-        if it had ended before, or must be killed.
+        """Stop the server and wait for its end; the default timeout depends on the mode. Raises ServerError
+        if it has exited before or must be killed.
         """
         if timeout_s is None:
             timeout_s = KILL_TIMEOUT_S if mode == "immediate" else STOP_TIMEOUT_S
         if not self.alive:
             self.socket.remove()
-            raise ServerError(f"{self.build.label} had ended before it was stopped: {self.last_words()}")
+            raise ServerError(f"{self.build.label} exited unexpectedly: {self.last_words()}")
         self.process.send_signal(STOP_SIGNALS[mode])
         if not self._ends_within(timeout_s):
             self.abandon()
             raise ServerError(
-                f"{self.build.label} did not stop ({mode}) within {timeout_s:g} s and was ended at once: "
-                "its data directory needs recovery"
+                f"{self.build.label} did not stop ({mode}) within {timeout_s:g} s and was killed: "
+                "its data directory needs crash recovery"
             )
         self.socket.remove()
 
     def abandon(self) -> None:
-        """End the server at once, whatever its state; its data directory is then good for nothing but
-        recovery.
-        """
+        """End the server immediately, whatever its state. Its data directory then needs crash recovery."""
         if self.alive:
             self.process.send_signal(STOP_SIGNALS["immediate"])
             if not self._ends_within(KILL_TIMEOUT_S):
@@ -137,7 +138,7 @@ class Server:
         self.socket.remove()
 
     def _ends_within(self, timeout_s: float) -> bool:
-        """Whether the postmaster ends in time, and before an order to stop leaves none."""
+        """Wait for the postmaster. Return False after the timeout or the grace period of an interrupt."""
         begun_s = time.monotonic()
         while self.alive:
             if time.monotonic() - begun_s >= timeout_s or stopping.is_over(begun_s):
@@ -147,7 +148,7 @@ class Server:
         return True
 
     def _kill(self) -> None:
-        """The postmaster and its children: one that is frozen would outlive it."""
+        """Kill the postmaster and its children, because a frozen child would outlive it."""
         with contextlib.suppress(psutil.NoSuchProcess):
             for child in psutil.Process(self.process.pid).children(recursive=True):
                 with contextlib.suppress(psutil.NoSuchProcess):
@@ -156,14 +157,14 @@ class Server:
         self.process.wait()
 
     def log(self) -> str:
-        """What the server has said since this start."""
+        """Return the server log since this start."""
         with self.log_path.open("rb") as log:
             log.seek(self.log_start_bytes)
             return log.read().decode(errors="replace")
 
     def last_words(self) -> str:
-        """The end of the log in one line, for an error message."""
-        words = last_words(self.log()) or "it said nothing"
+        """Return the last messages of the log in one line, for an error message."""
+        words = last_words(self.log()) or "its log is empty"
         status = self.process.poll()
         if status is not None and status < 0:
             return (
@@ -184,10 +185,10 @@ class Server:
 
 
 def last_words(text: str) -> str:
-    """The lines that say what went wrong (FATAL, ERROR, HINT …), else the last ones, as one line."""
+    """Return the lines with an error (FATAL, ERROR, HINT …) as one line, or the last lines if none has."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if any(mark in line for mark in TELLING)]
     words = dict.fromkeys(
         _LOG_PREFIX.sub("", line) for line in telling or lines
-    )  # each client may have a line
+    )  # clients repeat the same line
     return " / ".join([*words][-LOG_WORDS_MAX:])

@@ -1,8 +1,8 @@
-"""Processes of a server: started so that they cannot outlive pgdyno, and cleared after a killed postmaster.
+"""Server processes: start that ties them to the life of pgdyno, and cleanup after a killed postmaster.
 
-PostgreSQL removes both when it next starts on the same data directory. A data directory that is about to be
-restored or deleted has no such start: its backends could still write into it, and its shared memory would
-stay until the machine is restarted.
+After a kill, backends and shared memory can remain. PostgreSQL removes both at the next start on the same
+data directory. A data directory that is about to be restored or deleted has no such start: its backends could
+still write into it, and its shared memory would stay until the machine restarts.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ STOP_SIGNALS: Mapping[StopMode, signal.Signals] = {
     "immediate": signal.SIGQUIT,
 }
 
-# The kernel sends a child its death signal when the THREAD that started it ends. One thread that lives as
-# long as pgdyno starts them all, so that a server may be started from a pool's short-lived thread.
-# It takes no signals: one that went to it would leave the main thread asleep in what it waits for.
+# The kernel sends a child its death signal when the THREAD that started it ends. So one thread that lives as
+# long as pgdyno starts all servers, also for callers in a short-lived thread of a pool.
+# It blocks signals: a signal delivered to it would not wake the main thread.
 _launcher = ThreadPoolExecutor(
     max_workers=1,
     thread_name_prefix="pgdyno-launcher",
@@ -42,14 +42,14 @@ _launcher = ThreadPoolExecutor(
 
 
 def clean_environment() -> dict[str, str]:
-    """What a server and its tools see: no PG* variable, no locale and no time zone of the caller."""
+    """Return the environment of a server and its tools, without PG* variables, locale and time zone."""
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     return {**kept, "LC_ALL": "C", "TZ": "UTC"}
 
 
 def launch(command: Sequence[str], account: Account, log_path: Path) -> subprocess.Popen[bytes]:
-    """Start a server as that user, its output appended to the log. Its own session keeps the terminal's
-    Ctrl-C off.
+    """Start a server as that user and append its output to the log. It has its own session, so Ctrl-C in the
+    terminal does not reach it.
     """
     with log_path.open("ab") as log:
         return _launcher.submit(
@@ -64,10 +64,10 @@ def launch(command: Sequence[str], account: Account, log_path: Path) -> subproce
 
 
 def run_tool(command: Sequence[str], account: Account, timeout_s: float) -> subprocess.CompletedProcess[str]:
-    """Run one of a build's tools (initdb, pg_controldata …) as that user to its end; output captured.
+    """Run a tool of a build (initdb, pg_controldata …) as that user, wait for its end and capture its output.
 
-    Like a server it is told to end when pgdyno is killed: an initdb that went on would write into a directory
-    that the next pgdyno removes. Raises subprocess.TimeoutExpired.
+    Like a server it ends when pgdyno is killed: otherwise initdb would write into a directory that the next
+    pgdyno removes. Raises subprocess.TimeoutExpired.
     """
     with _launcher.submit(
         subprocess.Popen[str],
@@ -88,48 +88,48 @@ def run_tool(command: Sequence[str], account: Account, timeout_s: float) -> subp
 
 
 def _becoming(command: Sequence[str], account: Account) -> list[str]:
-    """The command line of a process that becomes ``command`` as that user, and ends with pgdyno."""
+    """Return the command line that executes ``command`` as that user and ends with pgdyno."""
     uid, gid = (account.uid, account.gid) if account.switch else (-1, -1)
     ours = [sys.executable, "-I", "-S", child.__file__, str(os.getpid()), str(uid), str(gid)]
     return [*ours, *command]
 
 
 END_TIMEOUT_S = 20.0
-"""How long a killed process may take to end: longer only while it waits for a disk that does not answer."""
+"""Timeout for the end of a killed process. Only a disk that does not answer takes longer."""
 
 RELEASE_TIMEOUT_S = 60.0
-"""A start up to the point where shared memory is there takes well under a second."""
+"""Timeout of a start that only creates shared memory, which takes well under a second."""
 
 FIRST_MAJOR_WITH_CHECK = 15
-"""Earlier ones spell ``postgres --check`` as ``postgres --boot -x0``."""
+"""Earlier versions use ``postgres --boot -x0`` instead of ``postgres --check``."""
 
 
 def clear_after_kill(data_dir: Path, account: Account) -> None:
-    """End the processes and release the shared memory of a server that did not end in order.
+    """End the processes and release the shared memory of a server that was not shut down.
 
-    Does nothing where the server ended in order or its postmaster runs. Never raises: what cannot be cleared
-    is the system's, and no trial depends on it.
+    Does nothing after a shutdown or while the postmaster runs. Never raises: no trial depends on the
+    cleanup.
     """
     lock = data_dir / "postmaster.pid"
     with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
         pid = int(lock.read_text().split("\n", 1)[0])
-        if _is_on(pid, data_dir):  # a postmaster's; a number below zero is that of a server that initdb runs
+        if _is_on(pid, data_dir):  # of a postmaster; negative for a server that initdb runs
             return
         _end_processes(data_dir)
-        lock.unlink()  # PostgreSQL would refuse to start while a zombie has that number
+        lock.unlink()  # PostgreSQL does not start while a zombie process has that ID
         _release_shared_memory(data_dir, account)
         forget_program(data_dir)
 
 
 def note_program(data_dir: Path, postgres: Path) -> None:
-    """Keep the path of ``postgres`` beside the data directory while initdb runs it: a server writes it into
-    ``postmaster.opts``, initdb does not.
+    """Store the path of ``postgres`` next to the data directory while initdb runs. A server writes the path
+    to ``postmaster.opts``, initdb does not.
     """
     _note(data_dir).write_text(str(postgres))
 
 
 def forget_program(data_dir: Path) -> None:
-    """Remove that note: initdb has done its work."""
+    """Remove the file of ``note_program`` after initdb."""
     _note(data_dir).unlink(missing_ok=True)
 
 
@@ -138,23 +138,24 @@ def _note(data_dir: Path) -> Path:
 
 
 def _is_on(pid: int, data_dir: Path) -> bool:
-    """Whether that process is a server's on that very directory, which is then its working directory."""
+    """Return whether that process is a server on that directory, which is then its working directory."""
     try:
         process = Path("/proc", str(pid))
         return (process / "cwd").samefile(data_dir) and (process / "exe").readlink().name == "postgres"
     except OSError:
-        return False  # it has ended, or is another user's
+        return False  # it has ended, or belongs to another user
 
 
 def _end_processes(data_dir: Path) -> None:
-    """Kill what is left of the server. Backends notice their postmaster's death only when they next wait."""
+    """Kill the remaining processes of the server. Backends detect the end of the postmaster only when they
+    wait."""
     for pid in psutil.pids():
         if not _is_on(pid, data_dir):
             continue
         with contextlib.suppress(ProcessLookupError):
             handle = os.pidfd_open(pid)
             try:
-                if _is_on(pid, data_dir):  # still: the handle is of the same process
+                if _is_on(pid, data_dir):  # checked again: the handle refers to the same process
                     signal.pidfd_send_signal(handle, signal.SIGKILL)
                     select.select([handle], [], [], END_TIMEOUT_S)
             finally:
@@ -162,8 +163,10 @@ def _end_processes(data_dir: Path) -> None:
 
 
 def _release_shared_memory(data_dir: Path, account: Account) -> None:
-    """Have PostgreSQL create its shared memory on that directory and end, which is what initdb tries settings
-    with: it removes that of the last start, and its own. No recovery, no data are read.
+    """Run PostgreSQL in check mode, with which initdb tests settings.
+
+    It removes the shared memory of the last start, creates its own and removes that, too. It runs no recovery
+    and reads no data.
     """
     note, options = _note(data_dir), data_dir / "postmaster.opts"
     program = note.read_text() if note.exists() else options.read_text().split(' "', 1)[0].strip()
