@@ -231,7 +231,7 @@ def write_tar(path: Path, name: str, link: str | None = None, kind: bytes = tarf
 def test_an_archive_with_anything_unusual_is_refused_whole(
     tmp_path: Path, name: str, link: str | None, kind: bytes
 ) -> None:
-    with pytest.raises(FetchError, match="which no server needs"):
+    with pytest.raises(FetchError, match="not a plain file"):
         name, link = name.format(scratch=tmp_path), link and link.format(scratch=tmp_path)
         unpack(write_tar(tmp_path / "evil.tgz", name, link, kind), tmp_path / "into")
     assert [path.name for path in tmp_path.iterdir()] == ["evil.tgz"]
@@ -257,9 +257,9 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
         (
             ["sh", "-c", "echo 'npm warn old' >&2; echo 'npm error E404' >&2; exit 1"],
             30.0,
-            "sh said: npm error E404",
+            "sh failed: npm error E404",
         ),
-        (["sh", "-c", "sleep 600 & wait"], 0.05, "no answer within"),
+        (["sh", "-c", "sleep 600 & wait"], 0.05, "timed out after"),
         (["no-such-client"], 30.0, "not installed"),
     ],
 )

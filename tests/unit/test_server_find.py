@@ -76,8 +76,8 @@ def test_nothing_is_fetched_when_the_system_has_it_all() -> None:
     ("spec", "words"),
     [
         ("9.6", "from 10 on"),
-        ("17.99", r"nearest is 17\.6.*--nearest"),
-        ("13", r"nearest is 12\.0"),
+        ("17.99", r"nearest version is 17\.6.*--nearest"),
+        ("13", r"nearest version is 12\.0"),
         ("eighteen", "is no server"),
         ("/nonexistent/bin", "holds no PostgreSQL server"),
     ],

