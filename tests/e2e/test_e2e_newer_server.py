@@ -40,4 +40,4 @@ def test_a_newer_version_is_not_fetched(program: Program) -> None:
     ended = program.run("servers", "install", "19")
     assert ended.status == 1
     (complaint,) = ended.complaints
-    assert "PostgreSQL 19 is not installed and cannot be fetched" in complaint
+    assert "PostgreSQL 19 is not installed and cannot be downloaded" in complaint

@@ -75,11 +75,11 @@ def test_nothing_is_fetched_when_the_system_has_it_all() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("9.6", "from 10 on"),
+        ("9.6", "use 10 or newer"),
         ("17.99", r"nearest version is 17\.6.*--nearest"),
         ("13", r"nearest version is 12\.0"),
-        ("eighteen", "is no server"),
-        ("/nonexistent/bin", "holds no PostgreSQL server"),
+        ("eighteen", "is not a server"),
+        ("/nonexistent/bin", "contains no PostgreSQL server"),
     ],
 )
 def test_what_nobody_has_is_a_usage_error_that_names_the_nearest(spec: str, words: str) -> None:

@@ -50,7 +50,7 @@ def test_the_cache_is_where_the_environment_says_else_in_reach(tmp_path: Path) -
     assert cache_root(OURSELVES, {"XDG_CACHE_HOME": str(tmp_path)}) == tmp_path / "pgdyno"
     tmp_path.chmod(0o700)
     assert cache_root(STRANGER, {"XDG_CACHE_HOME": str(tmp_path)}) == SHARED_CACHE
-    with pytest.raises(UsageError, match="cannot be reached by the user stranger"):
+    with pytest.raises(UsageError, match="not accessible to the user stranger"):
         cache_root(STRANGER, {"PGDYNO_CACHE": str(tmp_path / "c")})
 
 

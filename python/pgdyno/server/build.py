@@ -1,4 +1,4 @@
-"""A build: one directory of PostgreSQL binaries, and what is known of it without starting it."""
+"""Build: a directory of PostgreSQL binaries, and its properties that need no running server."""
 
 from __future__ import annotations
 
@@ -14,16 +14,13 @@ from pgdyno.server.version import Version, reported_version
 
 Provider = Literal["system", "embedded"]
 
-# A healthy binary answers at once; this only bounds a broken one (a wrapper that asks something, a dead
-# mount).
+# A working binary answers at once. The limit is for a broken one (a wrapper with a prompt, a dead mount).
 PROBE_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True)
 class Build:
-    """A PostgreSQL build. ``text`` is what its ``postgres --version`` says; ``origin`` says where it came
-    from.
-    """
+    """A PostgreSQL build. ``text`` is the output of ``postgres --version``; ``origin`` its source."""
 
     provider: Provider
     version: Version
@@ -33,29 +30,29 @@ class Build:
 
     @cached_property
     def build_id(self) -> str:
-        """A stable identity: the same text means the same binary, byte for byte."""
+        """Stable identity: equal texts mean equal binaries, byte for byte."""
         with self.program("postgres").open("rb") as binary:
             digest = hashlib.file_digest(binary, "sha256").hexdigest()
         return f"{self.provider}-{self.version}-{digest[:12]}"
 
     @property
     def label(self) -> str:
-        """For people: ``18.4 (embedded)``."""
+        """Text for output: ``18.4 (embedded)``."""
         return f"{self.version} ({self.provider})"
 
     def program(self, name: str) -> Path:
-        """The path of one of its programs; see ``has``."""
+        """Return the path of a program of the build; see ``has``."""
         return self.bin_dir / name
 
     def has(self, name: str) -> bool:
-        """Whether the build holds that program (embedded builds have no psql, pgbench, pg_config)."""
+        """Return whether the build has that program (embedded builds have no psql, pgbench, pg_config)."""
         return self.program(name).is_file()
 
     @cached_property
     def configure(self) -> str | None:
-        """The options it was configured with, from its own pg_config; None if it has none.
+        """Configure options according to pg_config; None without it.
 
-        ``pgdyno.server.settings.catalogue`` learns the same from the running server, for every build.
+        ``build_catalogue`` reads the same from the running server, for every build.
         """
         if not self.has("pg_config"):
             return None
@@ -63,15 +60,15 @@ class Build:
 
 
 def read_build(bin_dir: Path, provider: Provider, origin: str) -> Build:
-    """The build in that directory. Raises ServerError: programs are missing or do not run."""
+    """Return the build in that directory. Raises ServerError if programs are missing or do not run."""
     bin_dir = bin_dir.resolve()
     for name in ("postgres", "initdb"):
         if not (bin_dir / name).is_file():
-            raise ServerError(f"{bin_dir} holds no PostgreSQL server: there is no program {name!r} in it")
+            raise ServerError(f"{bin_dir} contains no PostgreSQL server: it has no program {name!r}")
     text = _output([str(bin_dir / "postgres"), "--version"])
     version = reported_version(text or "")
     if text is None or version is None:
-        raise ServerError(f"{bin_dir / 'postgres'} does not run: 'postgres --version' gave no version")
+        raise ServerError(f"{bin_dir / 'postgres'} does not run: 'postgres --version' printed no version")
     return Build(provider, version, bin_dir, text, origin)
 
 

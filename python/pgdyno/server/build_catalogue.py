@@ -1,4 +1,4 @@
-"""Catalogue of a build: its settings and compile options, asked once from an empty cluster."""
+"""Catalogue of a build: its settings and compile options, read once from an empty cluster."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from pgdyno.server.settings.setting_definition import COLUMNS, Definition, defin
 def empty_cluster(
     build: Build, cache: Cache, name: str, init: InitOptions | None = None
 ) -> Iterator[Cluster]:
-    """A live directory called ``name`` as initdb left it, for as long as the block lasts; not written through
-    to the disk. Raises StartError.
+    """Provide a live directory ``name`` directly after initdb (without sync), removed at the end of the
+    block. Raises StartError.
     """
     with cache.run_room().open(name) as run:
         cluster = Cluster(build, run.data_dir, cache.account, run.log_path)
@@ -39,7 +39,7 @@ COSTLY_OPTIONS = frozenset(
 
 @dataclass(frozen=True)
 class Catalogue:
-    """``definitions`` by lower-case name. ``initial``: what a fresh cluster has, as ``SHOW`` spells it.
+    """``definitions`` by lower-case name. ``initial``: the values in a new cluster, as ``SHOW`` prints them.
 
     ``compiled`` is the ``pg_config`` view: CONFIGURE, CC, CFLAGS …; ``version_text`` is ``version()``.
     """
@@ -51,7 +51,7 @@ class Catalogue:
 
 
 def catalogue(build: Build, cache: Cache) -> Catalogue:
-    """The build's catalogue, from the cache or from a cluster made for the purpose. Raises StartError."""
+    """Return the catalogue of the build from the cache, or from a temporary cluster. Raises StartError."""
     path = _place(build, cache)
     known = _read(path)
     if known is not None:
@@ -67,7 +67,7 @@ def catalogue(build: Build, cache: Cache) -> Catalogue:
 
 
 def known_catalogue(build: Build, cache: Cache) -> Catalogue | None:
-    """If it was asked before: no server is started for it."""
+    """Return the catalogue if it is cached, without starting a server."""
     return _read(_place(build, cache))
 
 
@@ -76,7 +76,7 @@ def _place(build: Build, cache: Cache) -> Path:
 
 
 def describe(connection: Connection) -> Catalogue:
-    """The catalogue of a running server; ``compiled`` is empty where the view may not be read."""
+    """Return the catalogue of a running server; ``compiled`` is empty without permission to read the view."""
     rows = connection.execute(f"select current_setting(name, true), {COLUMNS} from pg_settings").fetchall()
     may = connection.execute("select has_function_privilege('pg_config()', 'execute')").fetchone() == (True,)
     compiled = connection.execute("select name, setting from pg_config").fetchall() if may else []
@@ -88,19 +88,17 @@ def describe(connection: Connection) -> Catalogue:
 
 
 def compiled_differences(catalogues: Mapping[str, Catalogue]) -> list[str]:
-    """Sentences on builds (by label) that were compiled by other compilers or with other options that
-    matter.
-    """
-    told = []
+    """Return sentences about builds (by label) with different compilers or different relevant options."""
+    sentences = []
     for what, trait in (("compilers", _compiler), ("compiler flags", _flags), ("build options", _options)):
         values = {label: trait(known) for label, known in catalogues.items()}
         common = frozenset.intersection(*values.values()) if values else frozenset()
         own = {label: ", ".join(sorted(value - common)) or "none of these" for label, value in values.items()}
         if any(value - common for value in values.values()):
-            told.append(
+            sentences.append(
                 f"the {what} differ: " + "; ".join(f"{label} has {text}" for label, text in own.items())
             )
-    return told
+    return sentences
 
 
 def _compiler(known: Catalogue) -> frozenset[str]:
@@ -109,13 +107,13 @@ def _compiler(known: Catalogue) -> frozenset[str]:
 
 
 def _flags(known: Catalogue) -> frozenset[str]:
-    """Optimisation, code generation and machine; warnings and paths change nothing."""
+    """Return the flags for optimization, code generation and machine, without warnings and paths."""
     words = known.compiled.get("CFLAGS", "").split()
     return frozenset(w for w in words if re.match(r"-(O|m|f|D)", w) and "prefix-map" not in w)
 
 
 def _options(known: Catalogue) -> frozenset[str]:
-    """Those that change what the server can do or costs: the rest are languages and paths."""
+    """Return the options that change the cost of the server, without languages and paths."""
     words = re.findall(r"--[a-z]+-([a-z0-9]+)", known.compiled.get("CONFIGURE", ""))
     return COSTLY_OPTIONS.intersection(words)
 

@@ -23,10 +23,11 @@ ROOMS = ("builds", "lists", "catalogues", "datasets", "runs")
 
 @dataclass(frozen=True)
 class Cache:
-    """Where things lie. ``open`` makes the rooms.
+    """The cache directory. ``open`` creates its subdirectories.
 
-    ``builds``: embedded builds. ``lists``: what the sources have, for a day. ``catalogues``: each build's
-    settings. ``datasets``: pristine snapshots. ``runs``: live data directories, each with its owner's lock.
+    ``builds``: embedded builds. ``lists``: versions that the sources list, for a day. ``catalogues``:
+    settings of each build. ``datasets``: snapshots. ``runs``: live data directories, each with the lock of
+    its owner.
     """
 
     root: Path
@@ -34,9 +35,7 @@ class Cache:
 
     @classmethod
     def open(cls, environ: Mapping[str, str] = os.environ) -> Self:
-        """The user's cache, its rooms made. Raises UsageError: it cannot be made or
-        reached.
-        """
+        """Open the cache of the user; create it if missing. Raises UsageError if it is not accessible."""
         account = server_account(environ)
         root = cache_root(account, environ)
         try:
@@ -46,49 +45,47 @@ class Cache:
 
     @classmethod
     def at(cls, root: Path, account: Account) -> Self:
-        """A cache in a place of one's own."""
+        """Open a cache in the given directory; create it if missing. Raises OSError."""
         for room in (root, *(root / name for name in ROOMS)):
             _make(room, account)
         return cls(root, account)
 
     @property
     def builds(self) -> Path:
-        """The room of embedded builds."""
+        """Directory of embedded builds."""
         return self.root / "builds"
 
     @property
     def catalogues(self) -> Path:
-        """The room of settings, a file per build."""
+        """Directory of settings, a file per build."""
         return self.root / "catalogues"
 
     @property
     def datasets(self) -> Path:
-        """The room of pristine snapshots."""
+        """Directory of snapshots."""
         return self.root / "datasets"
 
     @property
     def runs(self) -> Path:
-        """The room of live data directories."""
+        """Directory of live data directories."""
         return self.root / "runs"
 
     def dataset_room(self) -> Datasets:
-        """The datasets in this cache."""
+        """Return the datasets of this cache."""
         return Datasets(self.datasets, self.account)
 
     def run_room(self) -> Runs:
-        """The live directories in this cache."""
+        """Return the live directories of this cache."""
         return Runs(self.runs, self.account)
 
     def sweep(self) -> None:
-        """Stop the servers of pgdynos that are gone, and remove what they left. Call it when a study
-        begins.
-        """
+        """Stop the servers of killed pgdynos and remove their files. Call it when a study begins."""
         self.run_room().sweep()
         self.dataset_room().sweep()
         sweep_sockets(self.account)
 
     def store(self, progress: Progress | None = None) -> Store:
-        """The store of embedded builds in this cache."""
+        """Return the store of embedded builds in this cache."""
         store = Store(self.builds, self.root / "lists")
         if progress is not None:
             store.progress = progress
@@ -98,12 +95,12 @@ class Cache:
 def _no_cache(root: Path, error: OSError, environ: Mapping[str, str]) -> str:
     place = f"PGDYNO_CACHE={root}" if environ.get("PGDYNO_CACHE") else f"the cache {root}"
     why = f"{error.filename} is a file" if isinstance(error, FileExistsError) else error.strerror
-    return f"{place} cannot be used: {why}: set PGDYNO_CACHE to a directory that you may write to"
+    return f"{place} cannot be used: {why}: set PGDYNO_CACHE to a writable directory"
 
 
 def _make(path: Path, account: Account) -> None:
-    """Create a directory and its missing parents; those that we create as root are open to the servers'
-    user.
+    """Create a directory and its missing parents. Directories created by root are accessible to the user of
+    the servers.
     """
     if path.is_dir():
         return
@@ -118,9 +115,7 @@ Room = Literal["build", "dataset", "half-made", "run"]
 
 @dataclass(frozen=True)
 class Item:
-    """One thing in the cache. ``used_unix_s``: its last use, as a file time. ``in_use``: some pgdyno holds
-    it.
-    """
+    """One item of the cache. ``used_unix_s``: its last use, as a file time. ``in_use``: a pgdyno holds it."""
 
     room: Room
     name: str
@@ -131,7 +126,7 @@ class Item:
 
 
 def items(cache: Cache) -> list[Item]:
-    """Builds, datasets, what there is of half-made ones, and runs, each room by name."""
+    """Return builds, datasets, incomplete datasets and runs, in this order, each sorted by name."""
     found: list[Item] = []
     for path in sorted(cache.builds.iterdir()):
         if path.is_dir() and path.name[0] != ".":
@@ -153,22 +148,24 @@ def _item(room: Room, path: Path, used: Path, lock: Path) -> Item:
 
 
 def _size_bytes(path: Path) -> int:
-    """What deleting it would free."""
+    """Return the bytes that its deletion frees."""
     total = 0
     for found in path.rglob("*"):
         try:
             total += found.lstat().st_blocks * 512
         except FileNotFoundError:
-            continue  # a server at work deletes files
+            continue  # a running server deletes files
     return total
 
 
 def to_prune(
     found: list[Item], *, older_than_s: float | None, keep: int | None, now_unix_s: float
 ) -> list[Item]:
-    """Which items go: runs without an owner and half-made datasets always; datasets unused for
-    ``older_than_s``, or all but the ``keep`` used last; with neither, all datasets. Builds only by age.
-    Nothing that is in use."""
+    """Return the items to delete, without those in use.
+
+    Runs without an owner and incomplete datasets: always. Datasets: those unused for ``older_than_s``, or all
+    but the last ``keep``; with neither, all. Builds: by age only.
+    """
     datasets = sorted(
         (item for item in found if item.room == "dataset"), key=lambda item: item.used_unix_s, reverse=True
     )
@@ -190,7 +187,7 @@ def to_prune(
 def prune(
     cache: Cache, *, older_than_s: float | None = None, keep: int | None = None, dry_run: bool = False
 ) -> list[Item]:
-    """Delete what ``to_prune`` chooses; returns what was (or with ``dry_run`` would be) deleted."""
+    """Delete the items of ``to_prune``. Return the deleted items; with ``dry_run``, those to delete."""
     chosen = to_prune(items(cache), older_than_s=older_than_s, keep=keep, now_unix_s=time.time())
     if dry_run:
         return chosen

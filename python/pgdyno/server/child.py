@@ -1,10 +1,10 @@
-"""Becomes a server or a tool of it: run as a program of its own between pgdyno and that, never imported.
+"""Launcher of a server or tool, run as a separate program by pgdyno and never imported.
 
     python -I -S child.py PARENT_PID UID GID PROGRAM ARGUMENT…
 
-It drops root (UID ≥ 0), asks the kernel for SIGQUIT (PostgreSQL's immediate shutdown) at the death of its
-parent, and becomes PROGRAM. The order matters: a change of user clears the death signal. A function run
-between fork and exec in pgdyno itself would do the same, but is unsafe in a process that has threads.
+It drops root (UID ≥ 0), requests SIGQUIT (immediate shutdown of PostgreSQL) from the kernel for the end of
+its parent, and executes PROGRAM. The order matters: a change of user clears the death signal. A function
+between fork and exec in pgdyno would do the same, but is unsafe in a process with threads.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def become(parent_pid: int, uid: int, gid: int, program: str, arguments: list[str]) -> None:
-    """Does not return, except by an exception."""
+    """Execute the program. Returns only by an exception."""
     if uid >= 0:
         os.setgroups([])
         os.setgid(gid)
@@ -25,7 +25,7 @@ def become(parent_pid: int, uid: int, gid: int, program: str, arguments: list[st
         sys.exit(f"prctl: {os.strerror(ctypes.get_errno())}")
     if os.getppid() != parent_pid:
         sys.exit("pgdyno ended before this program started")
-    # What the thread that starts us blocks is not for a server, nor what a shell ignores in the background.
+    # Reset the signals that the launcher thread blocks, and those that a shell ignores in the background.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)

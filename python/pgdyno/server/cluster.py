@@ -5,8 +5,8 @@
     with cluster.start({"shared_buffers": "2GB"}) as server:
         server.connect("postgres").execute("select 1")
 
-The server listens on a private Unix socket only, in a directory that only its user (and root) may enter; that
-is why its authentication can be ``trust``. It dies with pgdyno, whatever kills pgdyno (``child``).
+The server listens only on a Unix socket in a directory that only its user (and root) can enter, so ``trust``
+authentication is safe. It ends with pgdyno, whatever ends pgdyno (see ``child``).
 """
 
 from __future__ import annotations
@@ -25,24 +25,23 @@ from pgdyno.server.server_process import forget_program, launch, note_program, r
 from pgdyno.server.settings.reserved_settings import BASE, config_text, refuse_owned
 from pgdyno.server.settings.setting_definition import verify
 
-INITDB_TIMEOUT_S = 300.0  # seconds on any disk that could carry a benchmark
-READY_TIMEOUT_S = 120.0  # a clean start takes well under one; allocating huge shared memory takes some
+INITDB_TIMEOUT_S = 300.0  # it takes seconds on any disk that is suitable for a benchmark
+READY_TIMEOUT_S = 120.0  # a clean start takes less than 1 s, large shared memory takes longer
 
 CONFIG_FILE = "pgdyno.conf"
 
 
 @dataclass(frozen=True)
 class InitOptions:
-    """What initdb is told; a part of a dataset's key. The same for all arms, as defaults differ between
-    versions.
-    """
+    """Options of initdb, part of the key of a dataset. All arms have the same, as defaults vary by
+    version."""
 
     checksums: bool = True  # the default from PostgreSQL 18 on
     wal_segment_mb: int | None = None  # from PostgreSQL 11 on
     sync: bool = True
 
     def arguments(self, build: Build) -> list[str]:
-        """The command line of initdb, without program and directory. Raises UsageError."""
+        """Return the arguments of initdb, without program and directory. Raises UsageError."""
         arguments = ["--username", SUPERUSER, "--auth", "trust", "--encoding", "UTF8", "--locale", "C"]
         if build.version.major >= 15:
             arguments += ["--locale-provider", "libc"]
@@ -52,14 +51,14 @@ class InitOptions:
             arguments.append("--no-data-checksums")
         if self.wal_segment_mb is not None:
             if build.version.major < 11:
-                raise UsageError("PostgreSQL 10 has its WAL segment size compiled in")
+                raise UsageError("initdb.wal_segment requires PostgreSQL 11 or newer (got 10)")
             arguments.append(f"--wal-segsize={self.wal_segment_mb}")
         return arguments if self.sync else [*arguments, "--no-sync"]
 
 
 @dataclass
 class Cluster:
-    """One data directory of one build. ``log_path`` receives all the server says; it is appended to."""
+    """One data directory of one build. The output of the server is appended to ``log_path``."""
 
     build: Build
     data_dir: Path
@@ -71,11 +70,11 @@ class Cluster:
             self.log_path = self.data_dir.with_name(f"{self.data_dir.name}.log")
 
     def initdb(self, options: InitOptions | None = None) -> None:
-        """Create the data directory (which must not exist, or be empty). Raises StartError, UsageError."""
+        """Create the data directory, which must be missing or empty. Raises StartError, UsageError."""
         arguments = (options or InitOptions()).arguments(self.build)
         self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.account.own(self.data_dir)
-        # --no-clean: what it would remove after a crash of its own says where its shared memory is.
+        # --no-clean: after a crash of initdb, the files that it would remove identify its shared memory.
         program = [str(self.build.program("initdb")), "--no-clean"]
         command = [*program, "--pgdata", str(self.data_dir), *arguments]
         note_program(self.data_dir, self.build.program("postgres"))
@@ -97,9 +96,9 @@ class Cluster:
     ) -> Server:
         """Start the server and wait until it accepts connections.
 
-        Every setting is compared with what is in effect then. One that is unknown to this version or not in
-        effect is an error, unless its name is in ``optional``: ``Server.dropped`` lists those.
-        Raises UsageError (a setting that pgdyno owns), StartError.
+        Compares every setting with the value in effect. A setting that is unknown to this version or not in
+        effect is an error, unless its name is in ``optional``: ``Server.dropped`` lists those. Raises
+        UsageError (a reserved setting), StartError.
         """
         requested = dict(settings or {})
         refuse_owned(requested)
@@ -124,7 +123,7 @@ class Cluster:
         return server
 
     def _unknown(self, optional: Collection[str]) -> set[str]:
-        """Optional settings that this build's server would refuse to start with."""
+        """Return the optional settings that this version does not know."""
         if not optional:
             return set()
         listed = run_tool([str(self.build.program("postgres")), "--describe-config"], self.account, 60.0)

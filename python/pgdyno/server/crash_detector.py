@@ -1,8 +1,7 @@
-"""Crash detector: a connection held through a trial, which a crash or restart would end.
+"""Crash detector: a connection that is idle during a trial and ends with a crash or restart.
 
-A server's processes share memory: when one crashes, PostgreSQL ends them all and starts anew at once. A
-driver whose clients were idle at that moment may not have seen it, and the log of a server that runs
-elsewhere is out of our reach.
+Server processes share memory: if one crashes, PostgreSQL terminates all of them and restarts at once. Clients
+that were idle at that moment may not notice it, and the log of a remote server is not accessible.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from pgdyno.server.running import Connection
 
 
 def keep_idle(connection: Connection) -> Connection:
-    """The connection, now one that the server lets be idle for as long as it takes."""
+    """Disable the idle timeout of the session, and return the connection."""
     if connection.info.server_version >= 14_00_00:
         connection.execute("set idle_session_timeout = 0")
     return connection
 
 
-def require_undisturbed(witness: Connection) -> None:
-    """Raises ServerError where the witness was lost."""
+def require_undisturbed(detector: Connection) -> None:
+    """Raise ServerError if the connection was lost."""
     try:
-        witness.execute("select 1")
+        detector.execute("select 1")
     except NoAnswer as error:
         raise ServerError(str(error)) from None
     except psycopg.Error:
         raise ServerError(
-            "the server crashed or was restarted: it ended a connection that was held through the trial"
+            "the server crashed or restarted during the trial: an idle connection was lost"
         ) from None

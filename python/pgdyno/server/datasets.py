@@ -1,11 +1,11 @@
-"""Datasets: a workload loaded at one scale on one build, made once and kept as a pristine snapshot.
+"""Datasets: a workload loaded at one scale on one build, created once and kept as a snapshot.
 
     key = DatasetKey(build.build_id, InitOptions(), "tpcc", {"warehouses": 10}, seed=1, format="1")
     with datasets.hold(key, make) as dataset:        # make(data_dir): initdb, start, load, stop
         restore(dataset.snapshot, run.data_dir, account)
 
-A dataset appears under its name only when it is whole. Two processes that want the same one make it once;
-while one holds it, no other can prune it.
+A dataset gets its name only when it is complete. Two processes that need the same dataset create it once.
+While one of them holds it, no other can prune it.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ from pgdyno.server.server_process import clear_after_kill
 from pgdyno.server.snapshot import Snapshot, from_manifest, take
 
 _held: Counter[Path] = Counter()
-"""The locks that this process holds, shared, and how often: to take one alone it would wait for itself."""
+"""Shared locks that this process holds, with their number. An exclusive lock would wait for itself."""
 
 REMOVE_TIMEOUT_S = 5.0
-"""How long a directory is removed again and again: initdb, when its pgdyno was killed, ends its current step,
-which takes a second or two, and then removes what it made."""
+"""Time limit of repeated attempts to remove a directory. After its pgdyno was killed, initdb finishes its
+current step, which takes one or two seconds, and then removes its own files."""
 
 MANIFEST = "manifest.json"
-LAYOUT = 1  # of the dataset's directory; another number is another dataset
+LAYOUT = 1  # version of the directory layout, part of the key of a dataset
 
 
 @dataclass(frozen=True)
 class DatasetKey:
-    """What makes two datasets the same. ``scale``: the parameters that shape the workload's data;
-    ``format``: what its loader writes, as the engine tells. ``label`` is for people, and makes no difference.
+    """Identity of a dataset. ``scale``: the workload parameters that determine the data. ``format``: version
+    of the loader's output, reported by the engine. ``label`` is for readers only, and not part of the
+    identity.
     """
 
     build_id: str
@@ -56,7 +57,7 @@ class DatasetKey:
     label: str = ""
 
     def facts(self) -> dict[str, Any]:
-        """For the manifest and evidence."""
+        """Return the key for the manifest and the results file."""
         init = {name: value for name, value in asdict(self.init).items() if name != "sync"}
         return {
             "layout": LAYOUT,
@@ -70,20 +71,20 @@ class DatasetKey:
 
     @property
     def name(self) -> str:
-        """The directory's name: what a person can read of it, and a digest of all of it."""
+        """Name of the directory: a readable part, and a digest of the whole key."""
         digest = hashlib.sha256(json.dumps(self.facts(), sort_keys=True).encode()).hexdigest()[:8]
         return "-".join(part for part in (self.workload, self.label, self.build_id, digest) if part)
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset that is whole, and held while its ``with`` lasts."""
+    """A complete dataset, held until the end of its ``with`` block."""
 
     name: str
     path: Path
     snapshot: Snapshot
     facts: Mapping[str, Any]
-    made_s: float  # how long making it took
+    made_s: float  # time that its creation took
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,11 @@ class Datasets:
 
     @contextlib.contextmanager
     def hold(self, key: DatasetKey, make: Callable[[Path], None]) -> Iterator[Dataset]:
-        """The dataset, made if it is not there.
+        """Hold the dataset during the block; create it if it does not exist.
 
-        ``make`` gets the path of a data directory to create, load and leave cleanly shut down. If it fails,
-        nothing is left. A damaged dataset (changed or incomplete files) is made again. Raises DatasetError.
+        ``make`` receives the path of a data directory that it creates, loads and shuts down cleanly. If it
+        fails, nothing remains. A damaged dataset (changed or incomplete files) is created again. Raises
+        DatasetError.
         """
         with self._shared(key.name) as dataset:
             if dataset is not None:
@@ -106,23 +108,23 @@ class Datasets:
                 return
         if _held[self._lock(key.name)]:
             raise DatasetError(
-                f"the dataset {key.name} was damaged while this study uses it: find out what changes files "
-                f"in {self.room}, and start again"
+                f"the dataset {key.name} was changed while this study uses it: stop what changes files in "
+                f"{self.room}, and start again"
             )
         with locked(self._lock(key.name)):
             if self._read(key.name) is None:
                 self._make(key, make)
-        # The lock cannot be made shared without a gap, in which another process may prune: once more then.
+        # The change to a shared lock is not atomic: another process may prune in between. So read it again.
         with self._shared(key.name) as dataset:
             if dataset is None:
                 raise DatasetError(
-                    f"the dataset {key.name} vanished after it was made: another pgdyno pruned it"
+                    f"the dataset {key.name} was deleted by another pgdyno (cache prune): start again"
                 )
             yield self._touched(dataset)
 
     @contextlib.contextmanager
     def _shared(self, name: str) -> Iterator[Dataset | None]:
-        """The dataset, if it is whole, held with others."""
+        """Hold a shared lock during the block. Yields the dataset, or None if it is missing or incomplete."""
         lock = self._lock(name)
         with locked(lock, shared=True):
             _held[lock] += 1
@@ -164,23 +166,24 @@ class Datasets:
 
     def _touched(self, dataset: Dataset) -> Dataset:
         with contextlib.suppress(OSError):
-            os.utime(dataset.path / MANIFEST)  # its last use, for `cache list` and `prune`
+            os.utime(dataset.path / MANIFEST)  # records the last use for `cache list` and `prune`
         return dataset
 
     def _lock(self, name: str) -> Path:
         return self.room / f".{name}.lock"
 
     def names(self) -> list[str]:
-        """The datasets that are there, whole or not, without half-made ones."""
+        """Return the names of the datasets, including damaged ones, without incomplete ones."""
         return sorted(path.name for path in self.room.iterdir() if path.is_dir() and path.name[0] != ".")
 
     def half_made(self) -> dict[Path, str]:
-        """What was left of making or deleting a dataset, or is being made, with the dataset's name."""
+        """Return the directories of datasets under creation or deletion, each with the name of its
+        dataset."""
         left = [*self.room.glob(".*.part"), *self.room.glob(".*.gone")]
         return {part: part.name[1:].rsplit(".", 1)[0] for part in sorted(left)}
 
     def remove(self, name: str) -> bool:
-        """Delete a dataset and what was left of making it; False if somebody holds it."""
+        """Delete a dataset and incomplete files of it. Return False if another process holds it."""
         with locked_if_free(self._lock(name)) as free:
             if free:
                 _remove(self.room / name)
@@ -188,7 +191,7 @@ class Datasets:
             return free
 
     def sweep(self) -> list[str]:
-        """Remove what makers that are gone left half-made; returns the names."""
+        """Remove incomplete datasets of processes that have ended. Return the names."""
         swept = []
         for part, name in self.half_made().items():
             with locked_if_free(self._lock(name)) as free:
@@ -198,7 +201,7 @@ class Datasets:
         return swept
 
     def _discard(self, part: Path) -> None:
-        """Remove what was half-made, and what a server that was killed on it has left."""
+        """Remove an incomplete dataset, and processes and shared memory of a server killed on it."""
         end_postmaster(part / "data")
         clear_after_kill(part / "data", self.account)
         _remove(part)
@@ -207,10 +210,10 @@ class Datasets:
 def _remove(path: Path) -> None:
     if not path.exists():
         return
-    # Renamed first: a dataset that is deleted half must not look whole.
+    # Renamed first, so that a partly deleted dataset does not appear complete.
     if path.name[0] != ".":
         path = path.rename(path.with_name(f".{path.name}.gone"))
-    # An initdb whose pgdyno was killed removes its own files, at the same time as we do.
+    # An initdb whose pgdyno was killed removes its own files at the same time.
     deadline_s = time.monotonic() + REMOVE_TIMEOUT_S
     while path.exists() and time.monotonic() < deadline_s:
         shutil.rmtree(path, ignore_errors=True)

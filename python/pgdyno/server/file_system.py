@@ -14,7 +14,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def sync_file_system(path: Path) -> None:
-    """Write back everything that is dirty on the file system that holds ``path``, and wait for it."""
+    """Write back all dirty pages of the file system that contains ``path``, and wait for it."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         if _libc.syncfs(descriptor) != 0:
@@ -25,7 +25,7 @@ def sync_file_system(path: Path) -> None:
 
 
 def publish(part: Path, final: Path) -> None:
-    """Make a finished directory appear under its name, whole or not at all, even after a power loss."""
+    """Rename a finished directory to its final name. The step is atomic, even after a power loss."""
     sync_file_system(part)
     part.rename(final)
     descriptor = os.open(final.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -37,7 +37,7 @@ def publish(part: Path, final: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
-    """Hold the lock of that name, waiting for whoever has it. It is free again when this process ends."""
+    """Hold a file lock, after waiting for other holders. The end of the process releases it, too."""
     descriptor = _open_lock(path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
@@ -48,7 +48,7 @@ def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked_if_free(path: Path) -> Iterator[bool]:
-    """Hold the lock if nobody has it; the value says whether."""
+    """Hold a file lock if it is free. Yields whether it was free."""
     descriptor = _open_lock(path)
     try:
         try:

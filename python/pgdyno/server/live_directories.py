@@ -1,6 +1,6 @@
 """Directories in use: live data directories and socket directories, and cleanup after dead owners.
 
-with runs.open("arm-0") as run:                  # a directory of one's own, kept for the whole study
+with runs.open("arm-0") as run:                  # a private directory, kept for the whole study
     restore(dataset.snapshot, run.data_dir, account)
     with Cluster(build, run.data_dir, account, run.log_path).start(settings) as server: ...
 """
@@ -24,29 +24,30 @@ from pgdyno.server.file_system import locked, locked_if_free
 from pgdyno.server.server_account import Account
 from pgdyno.server.server_process import clear_after_kill
 
-PORT = 5432  # only a part of the socket's name: nothing listens on the network
-# A socket's path is at most 107 bytes (sun_path); we keep well below whatever TMPDIR says.
+PORT = 5432  # only part of the socket name: the server does not listen on the network
+# The path of a socket has at most 107 bytes (sun_path). A longer TMPDIR is replaced by /tmp.
 SOCKET_PATH_BYTES_MAX = 107
 SOCKET_PREFIX = "pgdyno-socket-"
 UNFINISHED_S = 60.0
-"""A directory that is this old and still has the name that it is made under has lost its maker: giving it its
-final name takes milliseconds."""
+"""Age after which a directory with its temporary name is abandoned. The creator renames it within
+milliseconds."""
 
 
 @dataclass(frozen=True)
 class SocketDirectory:
-    """The private directory in which one server's socket lies.
+    """Private directory of the socket of one server.
 
-    Its maker holds a lock on it for as long as it lives: that tells the dead ones from the living.
+    Its creator holds a lock on it while it lives. A directory without a lock is abandoned.
     """
 
     path: Path
-    lock: int  # a descriptor, open while the directory is there
+    lock: int  # a descriptor, open while the directory exists
 
     @classmethod
     def create(cls, account: Account) -> Self:
-        """A fresh directory that only the servers' user may enter, with a path short enough for a socket."""
-        # Locked under a name that no sweep looks for, and then renamed: there is no moment without a lock.
+        """Create a directory that only the user of the servers can enter, with a short path for the
+        socket."""
+        # Locked under a name that no cleanup removes, and then renamed, so it is never without a lock.
         path = Path(tempfile.mkdtemp(prefix=f".{SOCKET_PREFIX}", dir=_parent(account)))
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -54,7 +55,7 @@ class SocketDirectory:
         return cls(path.rename(path.with_name(path.name[1:])), lock)
 
     def settings(self) -> dict[str, str]:
-        """The settings that make a server listen here, and nowhere else."""
+        """Return the settings with which a server listens only here."""
         return {
             "listen_addresses": "",
             "port": str(PORT),
@@ -63,7 +64,7 @@ class SocketDirectory:
         }
 
     def remove(self) -> None:
-        """Delete the directory with what the server left in it. Safe to call twice."""
+        """Delete the directory with its content. Safe to call twice."""
         if self.path.exists():
             shutil.rmtree(self.path, ignore_errors=True)
             if not self.path.exists():
@@ -71,13 +72,13 @@ class SocketDirectory:
 
 
 def sweep(account: Account) -> list[Path]:
-    """Remove the directories of pgdynos that are gone (``kill -9`` leaves them); returns these."""
+    """Remove the socket directories of killed pgdynos. Return their paths."""
     return [path for path in _ours(account) if _remove_if_dead(path)]
 
 
 def _ours(account: Account) -> Iterator[Path]:
-    """Those of the servers' user: nobody else's directory is ever looked into. One that is still being made
-    may be ours yet; it counts only when it is too old for that.
+    """Yield the socket directories of the user of the servers; those of other users are not opened. A
+    directory with its temporary name counts only if it is older than UNFINISHED_S.
     """
     parent = _parent(account)
     for path in (*sorted(parent.glob(f"{SOCKET_PREFIX}*")), *sorted(parent.glob(f".{SOCKET_PREFIX}*"))):
@@ -97,7 +98,7 @@ def _remove_if_dead(path: Path) -> bool:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
-        return False  # it went by itself
+        return False  # its owner removed it
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -122,18 +123,18 @@ END_TIMEOUT_MS = 20_000
 
 @dataclass(frozen=True)
 class Run:
-    """One live directory: the data directory in it, and the server's log beside that."""
+    """One live directory: a data directory, and the server log next to it."""
 
     path: Path
 
     @property
     def data_dir(self) -> Path:
-        """For ``restore`` and ``Cluster``."""
+        """Data directory for ``restore`` and ``Cluster``."""
         return self.path / "data"
 
     @property
     def log_path(self) -> Path:
-        """For ``Cluster``: copy it into the evidence before the run ends."""
+        """Server log for ``Cluster``. Copy it to the results file before the run ends."""
         return self.path / "server.log"
 
 
@@ -146,13 +147,13 @@ class Runs:
 
     @contextlib.contextmanager
     def open(self, label: str) -> Iterator[Run]:
-        """A fresh directory, removed at the end. Its servers must be stopped by then."""
-        with locked(self.room / ".sweep.lock", shared=True):  # no sweep between the making and the locking
+        """Create a directory and remove it at the end. Its servers must be stopped before that."""
+        with locked(self.room / ".sweep.lock", shared=True):  # no cleanup between creation and lock
             path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{label}-", dir=self.room))
             owning = contextlib.ExitStack()
             owning.enter_context(locked(path / OWNER))
         if self.account.switch:
-            path.chmod(0o711)  # the servers' user passes through to its data directory
+            path.chmod(0o711)  # the user of the servers needs access to its data directory
         try:
             with owning:
                 yield Run(path)
@@ -161,7 +162,7 @@ class Runs:
             shutil.rmtree(path, ignore_errors=True)
 
     def sweep(self, *, dry_run: bool = False) -> list[Path]:
-        """Stop the servers of owners that are gone and remove their directories; returns these."""
+        """Stop the servers of owners that have ended and remove their directories. Return the paths."""
         swept = []
         with locked(self.room / ".sweep.lock"):
             for path in sorted(self.room.glob(f"{PREFIX}*")):
@@ -177,10 +178,10 @@ class Runs:
 
 
 def end_postmaster(data_dir: Path) -> None:
-    """Stop at once the server that runs on that very directory, if one does; wait for its end.
+    """Stop the server on that directory immediately, if one runs, and wait for its end.
 
-    The number in postmaster.pid may by now be another program's. A postmaster's working directory is its data
-    directory: only a process of which that is true is touched.
+    The process ID in postmaster.pid may belong to another program by now. The working directory of a
+    postmaster is its data directory; other processes are not signaled.
     """
     try:
         pid = int((data_dir / "postmaster.pid").read_text().split("\n", 1)[0])
@@ -195,6 +196,6 @@ def end_postmaster(data_dir: Path) -> None:
             if select.select([descriptor], [], [], END_TIMEOUT_MS / 1000)[0]:
                 return
     except OSError:
-        return  # it ended by itself
+        return  # it has ended meanwhile
     finally:
         os.close(descriptor)

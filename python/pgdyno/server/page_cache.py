@@ -1,11 +1,11 @@
 """Page cache and shared buffers before a trial: eviction and prewarming of a data directory.
 
-For the files of one directory only, without root, and without harm to other programs: the kernel's switch for
-the whole machine (drop_caches) is never touched. The server must be stopped: its own cache is another matter.
+Eviction affects the files of one directory only, needs no root, and does not harm other programs: it does not
+use the switch for the whole machine (drop_caches). The server must be stopped, because it has its own cache.
 
-By the best way that this server permits: pg_prewarm reads every block into its shared buffers; where the
-server has it not, or we may not create it, reading the files fills the operating system's cache; and where
-the files are out of our reach, scans of the tables do, without their indexes.
+Prewarming uses the best method available. pg_prewarm reads every block into shared buffers. If the extension
+is missing or cannot be created, pgdyno reads the files into the page cache. If the files are not accessible,
+sequential scans read the tables, without their indexes.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def drop(data_dir: Path) -> float:
-    """Writes back what is dirty and has the kernel forget the content of all files under a directory, links
-    followed (a WAL or tablespaces elsewhere).
+    """Write back dirty pages and evict all files under a directory from the page cache. Follows links (a WAL
+    directory or tablespaces elsewhere).
 
-    Returns the share that it has kept in memory all the same: 0 on a disk, 1 on a file system in memory.
+    Returns the share of pages that remain in memory: 0 on a disk, 1 on a file system in memory.
     """
     for path in files(data_dir):
         with _opened(path) as descriptor:
-            os.fdatasync(descriptor)  # a dirty page stays
+            os.fdatasync(descriptor)  # dirty pages are not evicted
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     return resident_share(data_dir)
 
 
 def resident_share(data_dir: Path) -> float:
-    """Of the pages of all files under a directory: how many are in memory, 0 to 1; 1 where there are none."""
+    """Return the share of pages under a directory that are in memory, 0 to 1; 1 without any pages."""
     resident = total = 0
     for path in files(data_dir):
         with _opened(path) as descriptor:
@@ -53,7 +53,7 @@ def resident_share(data_dir: Path) -> float:
 
 
 def files(data_dir: Path) -> Iterator[Path]:
-    """All regular files under a directory, links to directories followed."""
+    """Yield all regular files under a directory; follows links to directories."""
     for directory, _, names in os.walk(data_dir, followlinks=True):
         for name in names:
             path = Path(directory, name)
@@ -71,14 +71,14 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _resident_pages(descriptor: int, size: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Whether each page is in memory: mincore(2), which reads none."""
+    """Return for each page whether it is in memory: mincore(2), which reads no page."""
     with mmap.mmap(descriptor, size, prot=mmap.PROT_READ) as mapped:
         found = np.zeros(-(-size // mmap.PAGESIZE), dtype=np.uint8)
         content = np.frombuffer(mapped, dtype=np.uint8)
         status = _libc.mincore(
             ctypes.c_void_p(content.ctypes.data), ctypes.c_size_t(size), ctypes.c_void_p(found.ctypes.data)
         )
-        del content  # or the mapping could not be ended
+        del content  # otherwise the mapping cannot be closed
     if status != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -93,10 +93,9 @@ READ_BYTES = 2**20
 
 @dataclass(frozen=True)
 class Prewarmed:
-    """What was read: how many relations, bytes of them, and by which way. ``reason``: why by no better one.
+    """Result of prewarming: method, number of relations and bytes. ``reason``: why no better method was used.
 
-    ``kept_bytes_max`` is what the cache that was filled can hold, where we know: shared_buffers. More than
-    that was read in vain.
+    ``kept_bytes_max`` is the size of the cache if known: shared_buffers. Bytes beyond it have no effect.
     """
 
     way: Way
@@ -116,9 +115,9 @@ class _Relation:
 
 
 def prewarm(connection: Connection, data_dir: Path | None = None) -> Prewarmed:
-    """Reads the connection's database. ``data_dir``: of the server, where its files are ours to read.
+    """Prewarm the database of the connection. ``data_dir``: that of the server, if its files are readable.
 
-    Creates the extension pg_prewarm if it is not there. The connection is in autocommit mode.
+    Creates the extension pg_prewarm if it is missing. The connection is in autocommit mode.
     Raises psycopg.Error.
     """
     reason = _extension_missing(connection)
@@ -153,7 +152,7 @@ def _into_shared_buffers(connection: Connection, relations: list[_Relation]) -> 
     buffers, block_bytes = row
     blocks = []
     for relation in relations:
-        # Some catalogues are not for everyone.
+        # Some catalogs require privileges.
         with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
             found = connection.execute("select pg_prewarm(%s::oid::regclass)", [relation.oid]).fetchone()
             assert found is not None
@@ -162,7 +161,7 @@ def _into_shared_buffers(connection: Connection, relations: list[_Relation]) -> 
 
 
 def _read_files(first: Path) -> int:
-    """All segments of a relation: ``16384``, ``16384.1``, … Returns how many bytes."""
+    """Read all segments of a relation (``16384``, ``16384.1``, …). Return the number of bytes."""
     read = 0
     for number in range(len(list(first.parent.glob(f"{first.name}.*"))) + 1):
         path = first if number == 0 else first.with_name(f"{first.name}.{number}")

@@ -1,8 +1,8 @@
-"""The account that servers run as, and directories that it can reach.
+"""Operating-system account of the servers, and directories that it can access.
 
-PostgreSQL refuses to run as root. As root pgdyno therefore runs its servers as the user behind sudo, else as
-``postgres``, else as ``nobody``. That user must be able to reach the files: nothing that pgdyno did not
-create is ever made more open for it, so the cache moves to a place that is open already.
+PostgreSQL refuses to run as root. As root, pgdyno therefore runs its servers as the user who called sudo,
+else as ``postgres``, else as ``nobody``. That user must have access to the files. pgdyno never changes
+permissions of directories that it did not create, so the cache moves to an accessible directory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHARED_CACHE = Path("/var/cache/pgdyno")
 
 @dataclass(frozen=True)
 class Account:
-    """The operating system's user that servers run as. ``switch``: pgdyno itself is another one (root)."""
+    """Operating-system user of the servers. ``switch``: pgdyno itself runs as another user (root)."""
 
     name: str
     uid: int
@@ -31,12 +31,12 @@ class Account:
     switch: bool
 
     def own(self, path: Path) -> None:
-        """Give a file or directory that pgdyno created to this user."""
+        """Change the owner of a file or directory that pgdyno created to this user."""
         if self.switch:
             os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
     def can_reach(self, path: Path) -> bool:
-        """Whether this user may pass through every directory that leads to ``path`` (those that exist)."""
+        """Return whether this user can enter every existing parent directory of ``path``."""
         return all(self._may_enter(folder) for folder in path.resolve().parents if folder.is_dir())
 
     def _may_enter(self, folder: Path) -> bool:
@@ -49,8 +49,8 @@ class Account:
 
 
 def server_account(environ: Mapping[str, str] = os.environ) -> Account:
-    """The user that servers run as: ourselves, or as root an unprivileged one. Raises UsageError: none
-    found.
+    """Return the user of the servers: the current user, or as root an unprivileged one. Raises UsageError if
+    none exists.
     """
     if os.geteuid() != 0:
         entry = pwd.getpwuid(os.geteuid())
@@ -59,7 +59,8 @@ def server_account(environ: Mapping[str, str] = os.environ) -> Account:
         if entry.pw_uid != 0:
             return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, switch=True)
     raise UsageError(
-        "PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it as"
+        "PostgreSQL cannot run as root, and neither user postgres nor nobody exists: create one of them, "
+        "or run pgdyno as another user"
     )
 
 
@@ -74,19 +75,19 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[pwd.struct_passwd]:
 
 
 def cache_root(account: Account, environ: Mapping[str, str] = os.environ) -> Path:
-    """Where pgdyno keeps builds, datasets and running servers.
+    """Return the directory of builds, datasets and running servers.
 
-    ``PGDYNO_CACHE``, else ``$XDG_CACHE_HOME/pgdyno``, else ``~/.cache/pgdyno``; but as root, where the
-    servers' user cannot reach the default (``/root`` is closed), ``/var/cache/pgdyno``. Raises UsageError
-    where ``PGDYNO_CACHE`` names a place out of that user's reach.
+    ``PGDYNO_CACHE``, else ``$XDG_CACHE_HOME/pgdyno``, else ``~/.cache/pgdyno``. As root, if the user of the
+    servers cannot access the default (``/root`` is closed), ``/var/cache/pgdyno``. Raises UsageError if that
+    user cannot access ``PGDYNO_CACHE``.
     """
     chosen = environ.get("PGDYNO_CACHE")
     if chosen:
         path = Path(chosen).expanduser().absolute()
         if not account.can_reach(path):
             raise UsageError(
-                f"PGDYNO_CACHE={path} cannot be reached by the user {account.name}, "
-                "as which the servers run: choose a directory whose parents are open to it"
+                f"PGDYNO_CACHE={path} is not accessible to the user {account.name}, who runs the servers: "
+                "choose a directory with accessible parents"
             )
         return path
     home = environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
@@ -95,7 +96,7 @@ def cache_root(account: Account, environ: Mapping[str, str] = os.environ) -> Pat
 
 
 def free_bytes(path: Path) -> int:
-    """What the file system under ``path`` (or its nearest existing parent) can still hold."""
+    """Return the free bytes of the file system of ``path`` or its nearest existing parent."""
     while not path.exists():
         path = path.parent
     return shutil.disk_usage(path).free

@@ -1,4 +1,4 @@
-"""A PostgreSQL version: its order, its text, and what text may ask for."""
+"""PostgreSQL versions: order, text, and version specifications."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pgdyno.errors import FetchError, UsageError
 
 OLDEST_MAJOR = 10
 NEWEST_MAJOR = 18
-"""The newest version that pgdyno is tested with. Newer servers are measured, too, with a caveat."""
+"""The newest version that pgdyno is tested with. Newer servers are allowed, with a caveat."""
 
 _STAGE = r"devel|alpha\d{1,3}|beta\d{1,3}|rc\d{1,3}"
 _VERSION = re.compile(rf"(\d{{1,9}})(?:\.(\d{{1,9}})|({_STAGE}))?")
@@ -33,40 +33,40 @@ class Version:
 
     @classmethod
     def of_server(cls, number: int, reported: str | None) -> Self:
-        """Return a running server's version by its ``server_version_num`` and ``server_version``."""
+        """Return the version of a running server from its ``server_version_num`` and ``server_version``."""
         match = _STAGE_REPORTED.match(reported or "")
         return cls(*divmod(number, 10000), stage=match[1] if match else "")
 
     @property
     def is_untested(self) -> bool:
-        """Whether it is newer than every version that pgdyno is tested with."""
+        """Return whether it is newer than every version that pgdyno is tested with."""
         return self.major > NEWEST_MAJOR
 
     @property
     def number(self) -> int:
-        """As ``server_version_num`` has it: 180004."""
+        """Number in the form of ``server_version_num``: 180004."""
         return self.major * 10000 + self.minor
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a specification asks for: a major version, or exactly one version (``17.5``, ``19beta1``)."""
+    """A version specification: a major version, or exactly one version (``17.5``, ``19beta1``)."""
 
     major: int
     minor: int | None
     stage: str = ""
 
     def matches(self, version: Version) -> bool:
-        """Whether that version is one of those asked for."""
+        """Return whether the version satisfies the specification."""
         same_stage = not self.stage or self.stage == version.stage
         return version.major == self.major and self.minor in (None, version.minor) and same_stage
 
     def require_fetchable(self) -> None:
-        """Raise FetchError for a version that no source of embedded builds is known to have."""
+        """Raise FetchError for a version that no source of embedded builds has."""
         if self.major > NEWEST_MAJOR or self.stage:
             raise FetchError(
-                f"PostgreSQL {self} is not installed and cannot be fetched: pgdyno fetches releases of "
-                f"{OLDEST_MAJOR} to {NEWEST_MAJOR}. Name the directory of its binaries"
+                f"PostgreSQL {self} is not installed and cannot be downloaded (only {OLDEST_MAJOR} to "
+                f"{NEWEST_MAJOR}): name the directory of its binaries"
             )
 
     def __str__(self) -> str:
@@ -74,11 +74,11 @@ class Wanted:
 
 
 def parse_wanted(text: str) -> Wanted:
-    """``18``, ``17.5`` or ``19beta1``. Raises UsageError: not a version, or one too old for pgdyno."""
+    """Parse ``18``, ``17.5`` or ``19beta1``. Raises UsageError if it is no version, or too old for pgdyno."""
     match = _VERSION.fullmatch(text)
     if match is None:
         raise UsageError(
-            f"{text!r} is no server: give a version (18, 17.5), 'system', a directory of binaries, or a DSN"
+            f"{text!r} is not a server: use a version (18, 17.5), 'system', a directory of binaries, or a DSN"
         )
     check_major(int(match[1]), text)
     return Wanted(int(match[1]), None if match[2] is None else int(match[2]), match[3] or "")
@@ -87,21 +87,21 @@ def parse_wanted(text: str) -> Wanted:
 def check_major(major: int, text: str) -> None:
     """Raise UsageError for a version that is too old for pgdyno."""
     if major < OLDEST_MAJOR:
-        raise UsageError(f"PostgreSQL {text}: pgdyno works with versions from {OLDEST_MAJOR} on")
+        raise UsageError(f"PostgreSQL {text} is not supported: use {OLDEST_MAJOR} or newer")
 
 
 def version_of(connection: psycopg.Connection[Any]) -> Version:
-    """Return the version of the server at the other end."""
+    """Return the version of the connected server."""
     info = connection.info
     return Version.of_server(info.server_version, info.parameter_status("server_version"))
 
 
 def reported_version(text: str) -> Version | None:
-    """The version in what ``postgres --version`` prints, None if it is something else."""
+    """Return the version in the output of ``postgres --version``; None for other text."""
     match = _REPORTED.search(text)
     return Version(int(match[1]), int(match[2] or 0), match[3] or "") if match else None
 
 
 def is_version(spec: str) -> bool:
-    """Whether a specification is a version, supported or not: ``18``, ``17.5``, ``19devel``."""
+    """Return whether a specification is a version, supported or not: ``18``, ``17.5``, ``19devel``."""
     return _VERSION.fullmatch(spec) is not None
