@@ -51,7 +51,7 @@ def test_the_study_goes_on_after_a_server_died(
     assert {trial.block for trial in failed} == {0}
     # The driver saw it, or, where the server died after the last slice, the checks did.
     assert all(
-        re.search("the server was lost|server were lost|crashed or was restarted|no connection", trial.reason)
+        re.search("the server was lost|server were lost|crashed or restarted|no connection", trial.reason)
         for trial in failed
     )
     assert all("ready to accept connections" in log for log in logs)
@@ -66,7 +66,7 @@ def test_a_server_that_crashed_and_came_back_makes_its_trial_count_no_more(
     ended = lose_a_server(program, server, evidence, 0, "backend", "--blocks", "1").ended()
     assert ended.status == 1, ended.err
     (complaint,) = ended.complaints
-    why = r"were lost: \d|was lost in the middle|crashed or was restarted"
+    why = r"were lost: \d|was lost in the middle|crashed or restarted"
     assert re.match(rf"pgdyno: no result, because no block is valid: .*({why})", complaint)
     assert "Traceback" not in ended.err
     assert ended.json()["comparisons"][0]["blocks"] == []

@@ -32,7 +32,10 @@ USAGE = {
     "no arm": ("compare", "at least 2 arms.*got 0"),
     "one arm": (f"compare {A}", "at least 2 arms.*got 1"),
     "an unknown version": (f"compare {A} 99", "99 is not installed and cannot be downloaded"),
-    "an unknown profile": (f"compare {A} {A},@nothing", "no profile 'nothing'.*default, starter"),
+    "an unknown profile": (
+        f"compare {A} {A},@nothing",
+        "unknown profile 'nothing'; available: default, starter",
+    ),
     "an unknown setting": (f"compare {A} {A},no_such=1", "has no setting 'no_such'"),
     "a setting of pgdyno's own": (f"compare {A} {A},port=5433", "port cannot be set"),
     "a value out of range": (f"compare {A} {A},commit_delay=100001", "from 0 to 100000"),

@@ -31,7 +31,7 @@ def test_everything_that_is_wrong_is_told_also_what_only_servers_know(
         f"pgdyno: {path}:{lines['server']}: factors.server[2]: "
         "PostgreSQL 9.6 is not supported: use 10 or newer",
         f"pgdyno: {path}:{lines['profiles']}: settings.profiles[0]: "
-        "there is no profile 'stater': did you mean starter?",
+        "unknown profile 'stater': did you mean starter?",
         f"pgdyno: {path}:{lines['port']}: settings.port: "
         "port cannot be set: servers listen on a private Unix socket only",
     ]

@@ -25,7 +25,7 @@ SAFE = {
 
 def test_a_safe_server_gives_nothing_up() -> None:
     assert safety(SAFE).given_up == ()
-    assert safety(SAFE).checkpoint_distance == "every 5min, or sooner to keep the WAL under 1 GB"
+    assert safety(SAFE).checkpoint_distance == "every 5min, or earlier to keep WAL below 1 GB"
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_the_commits_that_may_be_lost_are_told_in_time() -> None:
 def test_settings_that_cannot_be_read_are_unknown_and_not_safe() -> None:
     found = safety({})
     assert {badge.kept for badge in found.badges} == {"unknown"}
-    assert found.checkpoint_distance == "not known"
+    assert found.checkpoint_distance == "unknown"

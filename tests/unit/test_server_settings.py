@@ -108,17 +108,17 @@ def test_a_number_of_blocks_and_its_size_are_the_same_value(blocks: int) -> None
     ("setting", "words"),
     [
         (("shared_bufers", "1GB"), "did you mean shared_buffers"),
-        (("shared_buffers", "1gb"), "case matters"),
-        (("shared_buffers", "1min"), "case matters"),
-        (("shared_buffers", "lots"), "is a number with a unit"),
-        (("shared_buffers", "64kB"), "goes from 128 kB"),
-        (("shared_buffers", "100TB"), "goes from"),
-        (("checkpoint_timeout", "1s"), "goes from 30 s to 24 h"),
-        (("max_connections", "3MB"), "takes no unit"),
-        (("max_connections", "0"), "goes from 1"),
-        (("random_page_cost", "-1"), "goes from 0"),
-        (("fsync", "maybe"), "is on or off"),
-        (("wal_level", "full"), "is one of minimal, replica, logical"),
+        (("shared_buffers", "1gb"), "case-sensitive"),
+        (("shared_buffers", "1min"), "case-sensitive"),
+        (("shared_buffers", "lots"), "must be a number with a unit"),
+        (("shared_buffers", "64kB"), "must be from 128 kB"),
+        (("shared_buffers", "100TB"), "must be from"),
+        (("checkpoint_timeout", "1s"), "must be from 30 s to 24 h"),
+        (("max_connections", "3MB"), "must have no unit"),
+        (("max_connections", "0"), "must be from 1"),
+        (("random_page_cost", "-1"), "must be from 0"),
+        (("fsync", "maybe"), "must be on or off"),
+        (("wal_level", "full"), "must be one of minimal, replica, logical"),
         (("block_size", "8192"), "cannot be set"),
     ],
 )
@@ -130,7 +130,7 @@ def test_a_wrong_setting_is_refused_before_anything_starts(setting: tuple[str, s
 
 def test_fractions_are_refused_where_the_version_refuses_them() -> None:
     validate({"shared_buffers": "1.5GB"}, CATALOGUE, V18)
-    with pytest.raises(UsageError, match="fraction before PostgreSQL 12"):
+    with pytest.raises(UsageError, match="integer before PostgreSQL 12"):
         validate({"shared_buffers": "1.5GB"}, CATALOGUE, V11)
 
 
@@ -266,7 +266,7 @@ def test_default_changes_nothing_and_an_unknown_profile_names_the_nearest() -> N
     assert request(["default"], {}, fit(GIB, 1)).settings == {}
     with pytest.raises(UsageError, match="did you mean starter"):
         request(["startr"], {}, fit(GIB, 1))
-    with pytest.raises(UsageError, match="there are default, starter"):
+    with pytest.raises(UsageError, match="available: default, starter"):
         request(["xyz"], {}, fit(GIB, 1))
 
 
@@ -309,5 +309,5 @@ def test_every_text_is_a_number_in_range_or_refused_with_a_reason(
 )
 @pytest.mark.parametrize("version", [V18, V11], ids=str)
 def test_what_is_beyond_every_range_is_told_the_range(text: str, version: Version) -> None:
-    with pytest.raises(UsageError, match=r"work_mem goes from 64 kB to 2.00 TB"):
+    with pytest.raises(UsageError, match=r"work_mem must be from 64 kB to 2.00 TB"):
         validate({"work_mem": text}, CATALOGUE, version)

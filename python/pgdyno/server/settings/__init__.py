@@ -1,1 +1,1 @@
-"""Settings: what they are called, what they may be, what is in effect, and what they keep or give up."""
+"""Settings: definitions, profiles, values in effect, and safety."""

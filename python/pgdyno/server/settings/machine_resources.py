@@ -1,4 +1,4 @@
-"""Resources of this machine that settings depend on: memory, cores, disk."""
+"""Resources of this machine that determine settings: memory, cores, disk."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ SYS = Path("/sys/devices/system/cpu")
 
 
 def usable_cores(sys: Path = SYS) -> list[Core]:
-    """Those of our own affinity mask. Where the kernel does not tell what they are part of, each is a
-    physical core.
+    """Return the cores in the affinity mask of this process. If the kernel does not report the topology, each
+    is a physical core.
     """
     return [
         Core(
@@ -33,8 +33,7 @@ def _number(path: Path, otherwise: int) -> int:
         return otherwise
 
 
-# Virtual disks say that they rotate unless somebody told them otherwise; what is under them is an SSD
-# nowadays.
+# Virtual disks report that they rotate unless configured otherwise; today they are usually on an SSD.
 VIRTUAL = ("vd", "xvd")
 
 Disk = Literal["nvme", "ssd", "rotational"]
@@ -42,7 +41,7 @@ Disk = Literal["nvme", "ssd", "rotational"]
 
 @dataclass(frozen=True)
 class Machine:
-    """Memory and cores that this process may use, and the kind of disk that the data lie on."""
+    """Memory and cores available to this process, and the type of the data disk."""
 
     memory_bytes: int
     cores: int
@@ -50,7 +49,7 @@ class Machine:
 
 
 def this_machine(data_path: Path) -> Machine:
-    """Memory is the control group's limit where there is one; cores are those that we may run on."""
+    """Return the resources: memory up to the limit of the control group, and cores in the affinity mask."""
     return Machine(_memory_bytes(), len(os.sched_getaffinity(0)), disk_kind(data_path))
 
 
@@ -65,7 +64,8 @@ def _memory_bytes() -> int:
 
 
 def disk_kind(data_path: Path, sys: Path = Path("/sys")) -> Disk:
-    """By the kernel's word on the block device under that path; where it says nothing, an SSD is assumed."""
+    """Return the type that the kernel reports for the block device of that path; an SSD if it reports
+    none."""
     while not data_path.exists():
         data_path = data_path.parent
     device = data_path.stat().st_dev

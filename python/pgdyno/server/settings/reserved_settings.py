@@ -1,4 +1,5 @@
-"""Settings reserved for pgdyno, and those that it always sets, so that every arm logs alike."""
+"""Settings reserved for pgdyno, and base settings of every arm, which give all servers the same log
+format."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from collections.abc import Mapping
 from pgdyno.errors import UsageError
 
 _SOCKET = "servers listen on a private Unix socket only"
-_LOG = "the server's log is a part of the evidence, and pgdyno must be able to read it"
-_PLACE = "pgdyno decides where a server's files lie"
+_LOG = "pgdyno reads the server log and stores it in the results file"
+_PLACE = "pgdyno chooses the location of server files"
 
 OWNED: Mapping[str, str] = {
     "listen_addresses": _SOCKET,
@@ -29,8 +30,8 @@ OWNED: Mapping[str, str] = {
     "log_timezone": _LOG,
 }
 
-# Checkpoints and autovacuum runs must be in the log of every version, as they explain the dips of a run; only
-# from 15 on they are by default. Written before the arm's settings, so that an arm may still change these
+# Checkpoints and autovacuum runs must be in the log of every version, because they explain dips. They are
+# logged by default only from 15 on. Written before the settings of the arm, so that an arm can change these
 # two.
 BASE: Mapping[str, str] = {
     "logging_collector": "off",
@@ -43,7 +44,7 @@ BASE: Mapping[str, str] = {
 
 
 def refuse_owned(settings: Mapping[str, str]) -> None:
-    """Raises UsageError when one of the settings is pgdyno's."""
+    """Raise UsageError if one of the settings is reserved for pgdyno."""
     for name in settings:
         reason = OWNED.get(name.lower())
         if reason:
@@ -51,11 +52,12 @@ def refuse_owned(settings: Mapping[str, str]) -> None:
 
 
 def config_text(settings: Mapping[str, str]) -> str:
-    """The lines of a configuration file. Raises UsageError: a value with a line break or a zero byte."""
+    """Return the text of a configuration file. Raises UsageError for a value with a line break or zero
+    byte."""
     lines = ["# written by pgdyno at every start"]
     for name, value in settings.items():
         if any(character in value for character in "\n\r\0"):
-            raise UsageError(f"{name}: a setting's value cannot hold a line break")
+            raise UsageError(f"{name}: the value of a setting cannot contain a line break or a zero byte")
         quoted = value.replace("\\", "\\\\").replace("'", "''")
         lines.append(f"{name} = '{quoted}'")
     return "\n".join(lines) + "\n"

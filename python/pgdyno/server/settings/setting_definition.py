@@ -25,7 +25,7 @@ Value = bool | int | float | str
 FRACTIONS_FROM_MAJOR = 12
 # pg_settings prints reals with six significant digits (%g).
 REAL_TOLERANCE = 1e-5
-# Values that the server accepts and shows as another one.
+# Values that the server accepts and shows as another value.
 SYNONYMS = {
     ("wal_compression", "on"): "pglz",  # from 15 on, where it is an enumeration
     ("wal_level", "archive"): "replica",
@@ -35,7 +35,7 @@ SYNONYMS = {
 
 @dataclass(frozen=True)
 class Definition:
-    """One row of ``pg_settings``, without the value. ``context`` says when the setting can change."""
+    """One row of ``pg_settings``, without the value. ``context``: when the setting can change."""
 
     name: str
     vartype: str  # bool, integer, real, enum, string
@@ -50,7 +50,8 @@ class Definition:
     extra_desc: str | None
 
     def parse(self, text: str, version: Version) -> Value:
-        """The value that ``text`` means, numbers in the setting's unit. Raises ValueError with the reason."""
+        """Return the value of ``text``, numbers in the unit of the setting. Raises ValueError with the
+        reason."""
         match self.vartype:
             case "bool":
                 return parse_bool(text)
@@ -64,7 +65,7 @@ class Definition:
                 return text
 
     def same(self, requested: str, effective: str, version: Version) -> bool:
-        """Whether the value asked for is the one that ``pg_settings.setting`` shows."""
+        """Return whether the requested value equals ``pg_settings.setting``."""
         try:
             wanted, found = self.parse(requested, version), self.parse(effective, version)
         except ValueError:
@@ -73,11 +74,11 @@ class Definition:
             return math.isclose(wanted, found, rel_tol=REAL_TOLERANCE, abs_tol=1e-9)
         if self.vartype == "string":
             return _list(requested) == _list(effective)
-        # -1 means "chosen by the server" for these, and pg_settings then shows what it chose.
+        # -1 means "chosen by the server" for these, and pg_settings shows the chosen value.
         return wanted == found or (wanted == -1 and self.min_val == "-1" and self.boot_val == "-1")
 
     def bare_in(self, number: float) -> str:
-        """A number of this setting's unit, for people: 16384 of 8kB is ``128 MB``."""
+        """Return a number in the unit of this setting for output: 16384 of 8kB is ``128 MB``."""
         factor = unit_factor(self.unit) if self.unit else None
         if factor is None or number < 0:
             return f"{number:g}"
@@ -93,7 +94,7 @@ class Definition:
         for value in self.enumvals:
             if value.lower() == given:
                 return value
-        # on and off of an enumeration go by all the names of a boolean, though enumvals does not list them
+        # on and off of an enumeration accept all names of a boolean, though enumvals does not list them
         try:
             word = "on" if parse_bool(text) else "off"
             word = SYNONYMS.get((self.name, word), word)
@@ -101,17 +102,17 @@ class Definition:
             word = ""
         if word in self.enumvals:
             return word
-        raise ValueError(f"is one of {', '.join(self.enumvals)}")
+        raise ValueError(f"must be one of {', '.join(self.enumvals)}")
 
     def _parse_integer(self, text: str, version: Version) -> int:
         stripped = text.strip()
         if re.fullmatch(r"[+-]?0([xX][0-9a-fA-F]+|[0-7]+)", stripped):
             return int(self._in_range(int(stripped, 16 if "x" in stripped.lower() else 8)))
         scaled = self._scaled(text, version)
-        if math.isinf(scaled):  # 1e309: out of every range, and nothing that can be rounded
+        if math.isinf(scaled):  # 1e309: out of every range, and cannot be rounded
             self._in_range(scaled)
-        # What is no multiple of the unit (3932kB in blocks of 8kB) was cut off before 12, and is rounded
-        # since.
+        # A value that is no multiple of the unit (3932kB in blocks of 8kB) is truncated before 12, then
+        # rounded.
         whole = round(scaled) if version.major >= FRACTIONS_FROM_MAJOR else math.trunc(scaled)
         return int(self._in_range(whole))
 
@@ -120,41 +121,44 @@ class Definition:
             number, unit = split_quantity(text)
         except ValueError:
             raise ValueError(
-                "is a number" + (f" with a unit ({_units_like(self.unit)})" if self.unit else "")
+                "must be a number" + (f" with a unit ({_units_like(self.unit)})" if self.unit else "")
             ) from None
         is_fraction = math.isfinite(number) and not number.is_integer()
         if self.vartype == "integer" and is_fraction and version.major < FRACTIONS_FROM_MAJOR:
-            raise ValueError(f"takes no fraction before PostgreSQL {FRACTIONS_FROM_MAJOR}")
+            raise ValueError(f"must be an integer before PostgreSQL {FRACTIONS_FROM_MAJOR}")
         if not unit:
             return number
         base = unit_factor(self.unit) if self.unit else None
         if base is None:
-            raise ValueError(f"takes no unit, {unit!r} was given")
+            raise ValueError(f"must have no unit (got {unit!r})")
         given = unit_factor(unit)
         if given is None or given[0] != base[0]:
-            raise ValueError(f"has the units {_units_like(self.unit)} (case matters), not {unit!r}")
+            raise ValueError(
+                f"must have one of the units {_units_like(self.unit)}, case-sensitive (got {unit!r})"
+            )
         return number * given[1] / base[1]
 
     def _in_range(self, number: float) -> float:
         low = float(self.min_val) if self.min_val is not None else -sys.float_info.max
         high = float(self.max_val) if self.max_val is not None else sys.float_info.max
         if not low <= number <= high:
-            raise ValueError(f"goes from {self.bare_in(low)} to {self.bare_in(high)}")
+            raise ValueError(f"must be from {self.bare_in(low)} to {self.bare_in(high)}")
         return number
 
 
 def parse_bool(text: str) -> bool:
-    """As PostgreSQL reads it: on, off, 1, 0, or the start of true, false, yes, no. Raises ValueError."""
+    """Parse a boolean like PostgreSQL: on, off, 1, 0, or a prefix of true, false, yes, no. Raises
+    ValueError."""
     word = text.strip().lower()
     if word in ("on", "1") or (word and ("true".startswith(word) or "yes".startswith(word))):
         return True
     if word in ("off", "of", "0") or (word and ("false".startswith(word) or "no".startswith(word))):
         return False
-    raise ValueError("is on or off")
+    raise ValueError("must be on or off")
 
 
 def unit_factor(unit: str | None) -> tuple[str, float] | None:
-    """``8kB`` → ("size", 8192.0), ``min`` → ("duration", 60.0); None for what is no unit."""
+    """Convert ``8kB`` to ("size", 8192.0) and ``min`` to ("duration", 60.0); other text to None."""
     match = re.fullmatch(r"(\d*)([A-Za-z]+)", unit or "")
     if match is None:
         return None
@@ -181,9 +185,9 @@ def validate(
     version: Version,
     optional: Collection[str] = (),
 ) -> None:
-    """Raises UsageError at the first setting that this version does not know or whose value it would refuse.
+    """Raise UsageError for the first setting that this version does not know, or with an invalid value.
 
-    ``definitions`` by lower-case name. Names with a dot belong to extensions and are judged after the start.
+    ``definitions`` by lower-case name. Names with a dot belong to extensions and are checked after the start.
     """
     for name, text in settings.items():
         if "." in name:
@@ -197,7 +201,7 @@ def validate(
             raise UsageError(f"PostgreSQL {version} has no setting {name!r}{hint}")
         if definition.context == "internal":
             raise UsageError(
-                f"{name} is fixed when PostgreSQL is built or a cluster is made; it cannot be set"
+                f"{name} cannot be set: it is fixed when PostgreSQL is built or the cluster is initialized"
             )
         try:
             definition.parse(text, version)
@@ -213,7 +217,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def definition(row: tuple[Any, ...]) -> Definition:
-    """From a row of COLUMNS."""
+    """Return the definition of a row of COLUMNS."""
     name, vartype, unit, low, high, enumvals, *rest = row
     return Definition(name, vartype, unit or None, low, high, tuple(enumvals or ()), *rest)
 
@@ -221,10 +225,9 @@ def definition(row: tuple[Any, ...]) -> Definition:
 def verify(
     connection: Connection, requested: Mapping[str, str], optional: Collection[str] = ()
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """All settings in effect, and those of ``optional`` that are not, each with the reason. Closes the
-    connection.
+    """Return all settings in effect, and the settings of ``optional`` that are not, each with the reason.
 
-    Raises StartError for a setting that is not in effect and not optional.
+    Closes the connection. Raises StartError for a setting that is neither in effect nor optional.
     """
     with connection:
         version = version_of(connection)
@@ -246,10 +249,10 @@ def verify(
 
 def _unlike(row: tuple[Any, ...] | None, text: str, version: Version) -> str | None:
     if row is None:
-        return "this server does not know it (is its library in shared_preload_libraries?)"
+        return "this server has no such setting (is its library in shared_preload_libraries?)"
     setting, pending_restart, shown = row[:3]
     if pending_restart:
-        return "it waits for a restart"
+        return "it requires a restart"
     if not definition(row[3:]).same(text, setting or "", version):
         return f"the server has {shown}"
     return None

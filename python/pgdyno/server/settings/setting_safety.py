@@ -1,6 +1,6 @@
-"""Safety of the effective settings of a server: what survives which crash, as badges.
+"""Safety of the effective settings of a server, as badges: durability, backup and maintenance.
 
-A pure function of the settings as ``SHOW`` spells them (``Server.effective``).
+A pure function of the settings as ``SHOW`` prints them (``Server.effective``).
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ Kept = Literal["yes", "partly", "no", "unknown"]
 
 @dataclass(frozen=True)
 class Badge:
-    """One property: its key (stable, for JSON), its name for people, whether it is kept, and why not if
-    not.
-    """
+    """One property: its stable key for JSON, its name for output, whether it is kept, and the reason if
+    not."""
 
     key: str
     name: str
@@ -28,25 +27,23 @@ class Badge:
 
 @dataclass(frozen=True)
 class Safety:
-    """The badges, in the order to be shown, and the distance between checkpoints in words."""
+    """The badges in their order of output, and the distance between checkpoints as text."""
 
     badges: tuple[Badge, ...]
     checkpoint_distance: str
 
     @property
     def given_up(self) -> tuple[Badge, ...]:
-        """The badges that are not wholly kept."""
+        """Badges that are not fully kept."""
         return tuple(badge for badge in self.badges if badge.kept != "yes")
 
     def kept(self, key: str) -> Kept:
-        """Of one badge by its key."""
+        """Return whether the badge with that key is kept."""
         return next(badge.kept for badge in self.badges if badge.key == key)
 
 
 def safety(effective: Mapping[str, str]) -> Safety:
-    """A setting that is missing from ``effective`` (one may not be allowed to read it) makes its badge
-    unknown.
-    """
+    """Return the safety of the settings. A setting that is missing (not readable) makes its badge unknown."""
     badges = [
         _process_crash(effective),
         _power_loss(effective),
@@ -60,7 +57,7 @@ def safety(effective: Mapping[str, str]) -> Safety:
 
 
 def _lost_commits(effective: Mapping[str, str]) -> str:
-    # The documentation of synchronous_commit: the delay is at most three times wal_writer_delay.
+    # PostgreSQL manual, synchronous_commit: the delay is at most three times wal_writer_delay.
     delay_s = parse_duration_s(effective.get("wal_writer_delay", "200ms"), bare="ms")
     return f"synchronous_commit is off: up to {3 * delay_s * 1000:g} ms of acknowledged commits are lost"
 
@@ -69,7 +66,7 @@ def _process_crash(effective: Mapping[str, str]) -> Badge:
     key, name = "process-crash", "survives a crash of the server"
     match effective.get("synchronous_commit"):
         case None:
-            return Badge(key, name, "unknown", "synchronous_commit is not known")
+            return Badge(key, name, "unknown", "synchronous_commit is unknown")
         case "off":
             return Badge(key, name, "partly", _lost_commits(effective))
         case _:
@@ -79,22 +76,24 @@ def _process_crash(effective: Mapping[str, str]) -> Badge:
 def _power_loss(effective: Mapping[str, str]) -> Badge:
     key, name = "power-loss", "survives a crash of the system or a power loss"
     if "fsync" not in effective or "synchronous_commit" not in effective:
-        return Badge(key, name, "unknown", "fsync or synchronous_commit is not known")
+        return Badge(key, name, "unknown", "fsync or synchronous_commit is unknown")
     if effective["fsync"] == "off":
-        return Badge(key, name, "no", "fsync is off: the whole cluster may be corrupt beyond repair")
+        return Badge(key, name, "no", "fsync is off: the cluster may be corrupted beyond repair")
     if effective["synchronous_commit"] == "off":
         return Badge(key, name, "partly", _lost_commits(effective) + "; the rest stays consistent")
     return Badge(key, name, "yes")
 
 
 def _torn_pages(effective: Mapping[str, str]) -> Badge:
-    key, name = "torn-pages", "survives half-written pages"
+    key, name = "torn-pages", "torn-page protection"
     if "full_page_writes" not in effective or "fsync" not in effective:
-        return Badge(key, name, "unknown", "full_page_writes or fsync is not known")
+        return Badge(key, name, "unknown", "full_page_writes or fsync is unknown")
     if effective["full_page_writes"] == "off":
-        return Badge(key, name, "no", "full_page_writes is off: safe only where the disk writes whole pages")
+        return Badge(
+            key, name, "no", "full_page_writes is off: safe only if the disk writes pages atomically"
+        )
     if effective["fsync"] == "off":
-        return Badge(key, name, "no", "fsync is off: the page images may not be on disk either")
+        return Badge(key, name, "no", "fsync is off: full-page images may be missing on disk, too")
     return Badge(key, name, "yes")
 
 
@@ -105,43 +104,41 @@ def _wal_is_minimal(effective: Mapping[str, str]) -> bool:
 def _replicated(effective: Mapping[str, str]) -> Badge:
     key, name = "replication", "can be replicated"
     if "wal_level" not in effective or "max_wal_senders" not in effective:
-        return Badge(key, name, "unknown", "wal_level or max_wal_senders is not known")
+        return Badge(key, name, "unknown", "wal_level or max_wal_senders is unknown")
     if _wal_is_minimal(effective):
-        return Badge(key, name, "no", "wal_level is minimal: its WAL is of no use to a replica")
+        return Badge(key, name, "no", "wal_level is minimal: replicas need replica or logical")
     if effective["max_wal_senders"] == "0":
         return Badge(key, name, "no", "max_wal_senders is 0: no replica can connect")
     return Badge(key, name, "yes")
 
 
-# Commands that report success and keep nothing: a common way to make archive_mode cheap in a benchmark.
+# Commands that report success without storing WAL: a common way to make archive_mode cheap in a benchmark.
 _DISCARDING = frozenset({"true", "/bin/true", "/usr/bin/true", ":", "cd .", "exit 0"})
 
 
 def _point_in_time(effective: Mapping[str, str]) -> Badge:
     key, name = "point-in-time", "can be restored to a point in time"
     if "wal_level" not in effective or "archive_mode" not in effective:
-        return Badge(key, name, "unknown", "wal_level or archive_mode is not known")
+        return Badge(key, name, "unknown", "wal_level or archive_mode is unknown")
     if _wal_is_minimal(effective):
         return Badge(key, name, "no", "wal_level is minimal")
     if effective["archive_mode"] == "off":
-        return Badge(
-            key, name, "partly", "archive_mode is off: only with a program that streams the WAL away"
-        )
+        return Badge(key, name, "partly", "archive_mode is off: only with a program such as pg_receivewal")
     command = effective.get("archive_command", "").strip()
     if effective.get("archive_library", "") == "" and command in ("", "(disabled)"):
-        return Badge(key, name, "no", "archive_mode is on, but there is no archive_command: the WAL piles up")
+        return Badge(key, name, "no", "archive_mode is on without archive_command: WAL accumulates")
     if command in _DISCARDING:
-        return Badge(key, name, "no", f"archive_command is {command!r}: it keeps nothing")
+        return Badge(key, name, "no", f"archive_command is {command!r}: it stores no WAL")
     return Badge(key, name, "yes")
 
 
 def _autovacuum(effective: Mapping[str, str]) -> Badge:
     key, name = "autovacuum", "autovacuum is on"
     if "autovacuum" not in effective:
-        return Badge(key, name, "unknown", "autovacuum is not known")
+        return Badge(key, name, "unknown", "autovacuum is unknown")
     for setting in ("autovacuum", "track_counts"):
         if effective.get(setting) == "off":
-            return Badge(key, name, "no", f"{setting} is off: tables bloat, statistics age")
+            return Badge(key, name, "no", f"{setting} is off: tables bloat, and statistics become stale")
     return Badge(key, name, "yes")
 
 
@@ -151,13 +148,13 @@ def _checksums(effective: Mapping[str, str]) -> Badge:
         case "on":
             return Badge(key, name, "yes")
         case None:
-            return Badge(key, name, "unknown", "data_checksums is not known")
+            return Badge(key, name, "unknown", "data_checksums is unknown")
         case _:
-            return Badge(key, name, "no", "damage by the disk goes unnoticed")
+            return Badge(key, name, "no", "corruption on disk is not detected")
 
 
 def _checkpoint_distance(effective: Mapping[str, str]) -> str:
     timeout, size = effective.get("checkpoint_timeout"), effective.get("max_wal_size")
     if timeout is None or size is None:
-        return "not known"
-    return f"every {timeout}, or sooner to keep the WAL under {format_size(parse_size_bytes(size))}"
+        return "unknown"
+    return f"every {timeout}, or earlier to keep WAL below {format_size(parse_size_bytes(size))}"

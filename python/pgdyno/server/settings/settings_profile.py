@@ -19,11 +19,11 @@ BLOCK_BYTES = 8192
 
 @dataclass(frozen=True)
 class Fit:
-    """What a profile is fitted to.
+    """Input of a profile: resources and version.
 
-    Where several servers are up at once, each gets its part of the memory, for together they must not swap;
-    cores are not divided, as only one server is driven at a time: in a duet, where two are, the machine is
-    the half that each has.
+    If several servers run at the same time, each gets its share of the memory, so that they do not swap.
+    Cores are not divided, because only one server is driven at a time. In a duet, where two are, ``machine``
+    is the CPU partition of one server.
     """
 
     machine: Machine
@@ -34,13 +34,14 @@ class Fit:
 
     @property
     def memory_bytes(self) -> int:
-        """One server's part."""
+        """Memory for one server."""
         return self.machine.memory_bytes // self.servers_at_once
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A named set. ``optional`` has the settings that a version may lack without the arm being another."""
+    """A named set of settings. ``optional`` has those that a version may lack without invalidating the
+    arm."""
 
     name: str
     title: str
@@ -54,7 +55,8 @@ def _default(_: Fit) -> dict[str, str]:
 
 
 def _starter(fit: Fit) -> dict[str, str]:
-    """PGTune's rules for OLTP (its web application, as of November 2026), memory by ``Fit.memory_bytes``."""
+    """Return settings by the rules of PGTune for OLTP (web application, November 2026), for
+    ``Fit.memory_bytes``."""
     memory, cores, disk = fit.memory_bytes, fit.machine.cores, fit.machine.disk
     shared_buffers = _whole_mb(memory // 4)
     parallel = cores >= 4
@@ -89,17 +91,17 @@ def _starter(fit: Fit) -> dict[str, str]:
 
 
 def _has_lz4(fit: Fit) -> bool:
-    """From 15 on, if the build has it (embedded ones have not).
+    """Return whether the build supports lz4: from 15 on, and not in embedded builds.
 
-    Without it WAL stays as it is: PostgreSQL's own compression took 44 % (34 to 54) more server CPU per
-    transaction of tpcc just after a checkpoint (18.4, 2 cores, 5 blocks).
+    Without lz4, WAL is not compressed: pglz took 44% (34% to 54%) more server CPU per transaction of tpcc
+    just after a checkpoint (18.4, 2 cores, 5 blocks).
     """
     known = fit.definitions.get("wal_compression")
     return known is not None and "lz4" in known.enumvals
 
 
 def _wal_buffers(shared_buffers: int) -> int:
-    """3 % of the shared buffers, 32 kB to 16 MB, in whole blocks."""
+    """Return 3% of shared_buffers, 32 kB to 16 MB, in whole blocks."""
     return min(max(shared_buffers * 3 // 100, 32 * 1024), 16 * MB) // BLOCK_BYTES * BLOCK_BYTES
 
 
@@ -114,11 +116,11 @@ def _whole_kb(size_bytes: int) -> int:
 PROFILES: Mapping[str, Profile] = {
     profile.name: profile
     for profile in (
-        Profile("default", "what initdb gives, nothing changed", "PostgreSQL", _default),
+        Profile("default", "the defaults of initdb", "PostgreSQL", _default),
         Profile(
             "starter",
-            "a sound start for OLTP, fitted to this machine's memory, cores and disk",
-            "the rules of PGTune, type OLTP, November 2026",
+            "a starting point for OLTP, for the memory, cores and disk of this machine",
+            "rules of PGTune, type OLTP, November 2026",
             _starter,
             optional=frozenset({"max_parallel_maintenance_workers"}),
         ),
@@ -127,17 +129,17 @@ PROFILES: Mapping[str, Profile] = {
 
 
 def profile_named(name: str) -> Profile:
-    """Raises UsageError: unknown."""
+    """Return the profile of that name. Raises UsageError if it is unknown."""
     if name not in PROFILES:
         close = difflib.get_close_matches(name, PROFILES, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(PROFILES)}"
-        raise UsageError(f"there is no profile {name!r}: {hint}")
+        hint = f": did you mean {close[0]}?" if close else f"; available: {', '.join(PROFILES)}"
+        raise UsageError(f"unknown profile {name!r}{hint}")
     return PROFILES[name]
 
 
 @dataclass(frozen=True)
 class Requested:
-    """What an arm asks of its server: for ``Cluster.start``."""
+    """Requested settings of an arm, for ``Cluster.start``."""
 
     settings: Mapping[str, str]
     optional: frozenset[str]
@@ -146,10 +148,11 @@ class Requested:
 def request(
     profiles: Sequence[str], free: Mapping[str, str], fit: Fit, may_lack: Collection[str] = ()
 ) -> Requested:
-    """The profiles' settings in their order, then the free ones over them; all validated for the version,
-    which may lack what ``may_lack`` names.
+    """Combine the settings of the profiles in their order, overridden by the ``free`` ones, and validate
+    them.
 
-    Raises UsageError: an unknown profile or setting, a value out of range, or a setting that pgdyno owns.
+    The version may lack the settings in ``may_lack``. Raises UsageError for an unknown profile or setting, a
+    value out of range, or a reserved setting.
     """
     refuse_owned(free)
     settings: dict[str, str] = {}

@@ -2,7 +2,7 @@ SELECT least(
          current_setting('max_connections')::int
          - CASE WHEN rolsuper THEN 0
                 ELSE current_setting('superuser_reserved_connections')::int
-                     -- from PostgreSQL 16 on; who may use them has them
+                     -- from PostgreSQL 16 on; members of the role can use them
                      + CASE WHEN EXISTS (SELECT FROM pg_roles AS reserving
                                          WHERE reserving.rolname = 'pg_use_reserved_connections'
                                            AND pg_has_role(current_user, reserving.oid, 'usage'))

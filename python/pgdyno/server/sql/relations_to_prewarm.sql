@@ -1,5 +1,5 @@
--- Everything of this database that has blocks: tables, indexes, TOAST, materialised views. The largest first:
--- where a cache cannot hold them all, it is their beginning that it loses, not what is small and used all the time.
+-- All relations of this database with blocks: tables, indexes, TOAST, materialized views. The largest first: if the
+-- cache cannot hold all of them, it evicts blocks of large relations and keeps the small, frequently used ones.
 SELECT c.oid::int8,
        c.oid::regclass::text AS name,
        c.relkind::text,
