@@ -247,7 +247,7 @@ def test_two_studies_at_once_load_the_pristine_database_once(
         ]
         for running in both:
             err = running.err
-            running.until(lambda err=err: f"{PRISTINE}: wait for another pgdyno" in err.read_text())
+            running.until(lambda err=err: f"{PRISTINE}: waiting for another pgdyno" in err.read_text())
         assert not remote.has_database(PRISTINE)
     ended = [running.ended() for running in both]
     assert [one.status for one in ended] == [0, 0], [one.err for one in ended]
@@ -272,7 +272,7 @@ def test_into_existing_works_in_the_named_database_and_only_there(
     evidence = tmp_path / "e.sqlite"
     twice = program.compare(dsn, f"{dsn} sslmode=prefer", "--into-existing", "--evidence", evidence)
     assert twice.status == 2
-    assert "are one database" in twice.complaints[0]
+    assert "are the same database" in twice.complaints[0]
     other = untouched.conninfo("other")
     assert program.run("load", other, "--into-existing", "--quiet").status == 0
     ended = program.compare(dsn, other, "--into-existing", "--blocks", "1", "--evidence", evidence, "--json")

@@ -283,5 +283,5 @@ def test_clients_that_a_running_server_has_no_room_for_are_refused_for_every_arm
     require_connections(study_on(arms=arms, clients=each), {})
     require_connections(study_on(arms=arms, clients=most - OURS, schedule="blocks"), {})
     for clients, schedule in ((each + 1, "slices"), (most - OURS + 1, "blocks")):
-        with pytest.raises(UsageError, match=rf"^--clients: .*\({most}\), .*\({most}\): set max_connections"):
+        with pytest.raises(UsageError, match=rf"^--clients: .*\({most}\), .*\({most}\): set it to"):
             require_connections(study_on(arms=arms, clients=clients, schedule=schedule), {})

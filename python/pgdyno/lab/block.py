@@ -1,7 +1,7 @@
-"""One block: restore and start the arms, drive them, check their work, and put it all into the evidence.
+"""One block: restore and start the arms, drive them, check their work, and write the results file.
 
-In the schedule slices all arms are up together and the driver takes them in turn, in a duet it drives both at
-once; in the others the same is done for one arm after the other.
+In the schedule slices all servers run at the same time and the driver alternates between them. In a duet it
+drives both at once. In the other schedules the arms follow one after the other.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from pgdyno.study.plan import Block
 from pgdyno.workload.server_log import LOG_CHECK, first_grave
 
 FAULTS = (ServerError, EngineError, DatasetError, psycopg.Error)
-"""What makes a trial fail and leaves the study going. A full disk is not among them: it ends the study."""
+"""Errors that fail a trial, while the study continues. A full disk ends the study."""
 
 
 def run_block(lab: Lab, block: Block) -> BlockStatus:
-    """Runs one block. Faults of servers and engine end up in the trials' status, not in exceptions.
+    """Run one block. Faults of servers and engine set the status of trials and are not raised.
 
-    Raises Interrupted only between trials, with the block marked so.
+    Raises Interrupted only between trials, after marking the block.
     """
     _begin_block(lab, block)
     groups = [block.order] if lab.study.is_together else [(arm,) for arm in block.order]
@@ -50,7 +50,7 @@ def run_block(lab: Lab, block: Block) -> BlockStatus:
 
 
 def run_in_sequence(lab: Lab, blocks: Sequence[Block]) -> BlockStatus:
-    """All blocks' trials of the first arm, then those of the next: the blocks overlap in time."""
+    """Run all trials of the first arm, then those of the next: the blocks overlap in time."""
     rates: dict[int, dict[int, float | None]] = {block.index: {} for block in blocks}
     for (index, arm), rate in lab.kept.items():
         rates[index][arm] = rate
@@ -84,7 +84,7 @@ def _badness(status: BlockStatus) -> int:
 
 
 def run_group(lab: Lab, block: Block, group: Sequence[int], rates: dict[int, float | None]) -> BlockStatus:
-    """Runs the trials of arms that are up together."""
+    """Run the trials of arms that run at the same time."""
     trials = {index: begin_trial(lab, block.index, lab.arms[index]) for index in group}
     try:
         outcomes = _carry_out(lab, block, trials)
@@ -98,7 +98,7 @@ def run_group(lab: Lab, block: Block, group: Sequence[int], rates: dict[int, flo
                 trial.witness.close()
             trial.arm.stop()
     if lab.interruption.requested:
-        # Waits for a server are cut short then: what fails is no fault of its own.
+        # An interrupt cuts waits short: failures after it are not faults of a server.
         outcomes = {
             index: interrupted() if outcome.status is TrialStatus.FAILED else outcome
             for index, outcome in outcomes.items()
@@ -120,7 +120,7 @@ def run_group(lab: Lab, block: Block, group: Sequence[int], rates: dict[int, flo
 
 
 def with_log_error_of_server(outcome: Outcome) -> Outcome:
-    """Return the outcome with the error in the server's log, where that is why the trial does not count."""
+    """Add the error in the server log, if it is the reason why the trial does not count."""
     by_log = any(check.name == LOG_CHECK and not check.passed for check in outcome.checks)
     if outcome.status is TrialStatus.FAILED or (outcome.status is TrialStatus.EXCLUDED and by_log):
         words = first_grave(outcome.server_log)
@@ -147,7 +147,7 @@ def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int,
             if outcome.status is TrialStatus.OK:
                 outcome = _judged(trial, outcome, run, target)
             else:
-                # What the server said of its end is wanted most where nothing is left to judge.
+                # The server log is most important for a trial without results.
                 outcome = replace(outcome, server_log=trial.arm.log() or "")
             with _charged_to(trial.arm.name):
                 for caveat in trial_caveats(lab.study, trial.id, trial.arm, run, target, seen, trial.slices):
@@ -157,7 +157,7 @@ def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int,
 
 
 class FaultOf(Exception):
-    """One of FAULTS, of a certain arm."""
+    """A fault of a known arm."""
 
     def __init__(self, arm: str, cause: Exception) -> None:
         super().__init__(in_one_line(cause))
@@ -166,7 +166,7 @@ class FaultOf(Exception):
 
 @contextlib.contextmanager
 def _charged_to(arm: str) -> Iterator[None]:
-    """What fails in here is that arm's, and not that of the others in the block."""
+    """Attribute faults in the block to that arm, and not to the others."""
     try:
         yield
     except FAULTS as error:
@@ -174,14 +174,14 @@ def _charged_to(arm: str) -> Iterator[None]:
 
 
 def _ended_by(fault: FaultOf, trial: Trial) -> Outcome:
-    """Of the arm at fault and of those that were up with it, or would have been."""
+    """Return the outcome of a trial after a fault of its arm or of another arm in the group."""
     outcome = failed(trial, because_of("block", fault.arm, trial.arm.name) + str(fault))
     return outcome if fault.arm == trial.arm.name else replace(outcome, driver={STOPPED_BY: fault.arm})
 
 
 def _judged(trial: Trial, outcome: Outcome, run: Run, target: int) -> Outcome:
-    """A server that was lost after the last slice, or while its work is checked, fails its own trial, and no
-    other.
+    """Check a trial. A server that is lost after the last slice or during the checks fails only its own
+    trial.
     """
     assert trial.witness is not None
     try:
@@ -193,7 +193,7 @@ def _judged(trial: Trial, outcome: Outcome, run: Run, target: int) -> Outcome:
 
 
 def _with_what_comes_after(lab: Lab, trial: Trial, outcome: Outcome, telemetry: Telemetry) -> Outcome:
-    """What the probes read, and what is tried when the measured part is over: VACUUM, a crash, a restart."""
+    """Add readings of the probes, and the steps after the measured part: VACUUM, a crash, a restart."""
     if outcome.status is TrialStatus.OK:
         try:
             if lab.study.vacuum_after:

@@ -1,4 +1,4 @@
-"""A calibration from start to end: a study of A/A cases, and its results in the history."""
+"""Execution of a calibration: a study of A/A cases, with its results in the history."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ TITLE = "Calibration of this machine"
 
 
 def newest_at_hand(cache: Cache) -> str:
-    """The newest server that is installed or in the cache: nothing is fetched. Raises UsageError: none is."""
+    """Return the newest server that is installed or cached, without a download. Raises UsageError if none
+    is."""
     here: list[Build] = [*system_builds(), *cache.store().cached()]
     if not here:
         raise UsageError(
@@ -33,7 +34,7 @@ def newest_at_hand(cache: Cache) -> str:
 
 
 def measure(path: Path, request: Request, minutes: float, watch_for: WatchFor, stop: Interruption) -> None:
-    """Into a new evidence file, or on with the one that is there."""
+    """Run the calibration with a new results file, or continue an existing one."""
     if path.exists():
         resume_study(path, minutes, watch_for, stop)
     else:
@@ -42,14 +43,14 @@ def measure(path: Path, request: Request, minutes: float, watch_for: WatchFor, s
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was found; ``entry`` is what the history keeps of it, unless the calibration ``is_short``."""
+    """Result; ``entry`` is its line in the history, unless the calibration ``is_short``."""
 
     calibration: Calibration
     entry: Entry
 
 
 def outcome_of(path: Path) -> Outcome | None:
-    """None where no block is done."""
+    """Return the result; None without a finished block."""
     with Evidence(path) as evidence, evidence.snapshot():
         calibration = find_calibration(evidence)
         study, arm = evidence.study(), evidence.arms()[0]

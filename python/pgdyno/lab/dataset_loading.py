@@ -1,4 +1,4 @@
-"""Loads the dataset of an arm: initdb, load by the engine, clean stop. Once; it is cached."""
+"""Loading of the dataset of an arm: initdb, load by the engine, clean shutdown. The result is cached."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from pgdyno.workload.interface import Connect
 from pgdyno.workload.workloads import workload_of
 
 DATASET_SEED = 1
-"""One seed for all, so that studies share datasets; what varies by block is the clients' seed."""
+"""Seed of all datasets, so that studies share them. The seed of the clients varies by block."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A database that is to be loaded. ``into_existing``: what an earlier load left there may be replaced.
-    ``replace``: pgbench's tables may be replaced, whoever made them.
+    """Target database of a load. ``into_existing``: data of an earlier load may be replaced. ``replace``:
+    pgbench tables may be replaced, whoever created them.
     """
 
     conninfo: str
@@ -56,10 +56,10 @@ def load_data(
     connections: int | None = None,
     seed: int = DATASET_SEED,
 ) -> Event:
-    """Loads all of it and returns the engine's ``result``.
+    """Load the data and return the ``result`` of the engine.
 
-    ``on_forecast`` is called with the bytes that everything will take, before a row is sent; an exception
-    from it ends the load. Raises DatasetError, Interrupted.
+    Calls ``on_forecast`` with the expected size in bytes before the first row; an exception from it ends the
+    load. Raises DatasetError, Interrupted.
     """
     workload = workload_of(parameters)
     if place.into_existing:
@@ -77,9 +77,7 @@ def load_data(
             workload.complete(connection, lambda phase: on_progress(phase, 0.0))
         except (psycopg.Error, DatasetError) as error:
             if interruption.requested:
-                raise interruption.interrupted(
-                    "the load was stopped at your request; its data are not whole"
-                ) from error
+                raise interruption.interrupted("the load was interrupted; its data are incomplete") from error
             raise
     return result
 
@@ -91,7 +89,10 @@ def load_specification(
     connections: int | None = None,
     seed: int = DATASET_SEED,
 ) -> dict[str, Any]:
-    """For the engine's ``load`` (docs/reference/engine-protocol.md). By default a connection per core."""
+    """Return the specification for the engine's ``load`` (docs/reference/engine-protocol.md).
+
+    The default is one connection per core.
+    """
     return {
         "conninfo": place.conninfo,
         "workload": parameters.to_load(),
@@ -103,13 +104,13 @@ def load_specification(
 
 
 WAL_RESERVE_BYTES = 2 << 30
-"""What a running server needs beside its data: WAL up to PostgreSQL's default max_wal_size, and growth."""
+"""Disk space of a server in addition to its data: WAL up to the default max_wal_size, and growth."""
 
 
 @dataclass(frozen=True)
 class Maker:
-    """Makes datasets; ``copies`` live copies of each will be needed on the same disk, beside what is
-    promised to others. ``cache`` is where that disk is asked for its space.
+    """Creates datasets. ``cache``: path on the disk for the data. ``copies``: number of live copies of each
+    that the same disk must hold, in addition to ``promised_bytes`` for others.
     """
 
     cache: Path
@@ -121,7 +122,10 @@ class Maker:
     promised_bytes: int = 0
 
     def make(self, build: Build, parameters: WorkloadParameters) -> Callable[[Path], None]:
-        """What ``Datasets.hold`` calls to create a data directory. Raises DiskFullError, DatasetError."""
+        """Return the function with which ``Datasets.hold`` creates a data directory.
+
+        That function raises DiskFullError, DatasetError.
+        """
         name, database = f"{parameters.data_name}, PostgreSQL {build.version}", parameters.kind
 
         def progress(phase: str, share: float) -> None:
@@ -152,8 +156,8 @@ class Maker:
 def require_space(
     cache: Path, bytes_estimated: int, copies: int, smaller: str, promised_bytes: int = 0
 ) -> None:
-    """Raises DiskFullError when the disk under the cache cannot hold the dataset, its live copies, and what
-    is promised to other ones; ``smaller`` says how to want less.
+    """Raise DiskFullError if the disk of the cache cannot hold the dataset, its live copies and
+    ``promised_bytes`` for other datasets. ``smaller`` is the remedy in the message.
     """
     needed = bytes_estimated * (1 + copies) + promised_bytes + WAL_RESERVE_BYTES
     free = free_bytes(cache)
@@ -171,11 +175,11 @@ def require_space(
 
 
 def load_settings() -> Mapping[str, str]:
-    """For the server while it loads; the snapshot is taken after a clean stop, so nothing of it remains.
+    """Return the settings of the server during a load. The snapshot follows a clean shutdown, so they have no
+    effect on trials.
 
-    Minimal WAL: COPY into a table of the same transaction then writes the table to disk and not the WAL,
-    too. fsync stays on. Autovacuum is off, so that it does not come between: the loader leaves nothing for
-    it to do.
+    With minimal WAL, COPY into a table of the same transaction writes only the table, and no WAL. fsync stays
+    on. Autovacuum is off, so that it does not interfere: the loader leaves nothing for it to do.
     """
     memory = psutil.virtual_memory().total
     return {
@@ -191,12 +195,12 @@ def load_settings() -> Mapping[str, str]:
 
 
 def init_options(study: Study) -> InitOptions:
-    """What initdb is told of a study's datasets."""
+    """Return the options of initdb for the datasets of a study."""
     return InitOptions(checksums=study.checksums, wal_segment_mb=study.wal_segment_mb)
 
 
 def dataset_key(build: Build, parameters: WorkloadParameters, init: InitOptions) -> DatasetKey:
-    """What makes a cached dataset the right one."""
+    """Return the key of the cached dataset."""
     return DatasetKey(
         build.build_id,
         init,
@@ -209,7 +213,7 @@ def dataset_key(build: Build, parameters: WorkloadParameters, init: InitOptions)
 
 
 def pristine_name(parameters: WorkloadParameters) -> str:
-    """The database on a running server that holds this dataset: the same name for no other."""
+    """Return the name of the database with this dataset on a running server, unique for each dataset."""
     facts = [dict(parameters.shape()), DATASET_SEED, workload_of(parameters).format]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     return database_name(parameters.kind, parameters.label.partition("-")[0], digest[:12])

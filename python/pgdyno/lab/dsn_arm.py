@@ -1,6 +1,6 @@
-"""An arm on a server that runs already: each trial gets a copy of a pristine database of pgdyno's own.
+"""Arm on a running server: each trial uses a copy of a database that pgdyno has loaded.
 
-With ``--into-existing`` it is the very database that the DSN names, as it is: nothing is created or restored.
+With ``--into-existing`` the trials use the database of the DSN: nothing is created or restored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pgdyno.workload.workloads import workload_of
 
 @dataclass
 class DsnArm:
-    """See LabArm. ``copy`` is made anew for each trial, or None where nothing is restored."""
+    """See LabArm. ``copy`` is created for each trial; None if data are not restored."""
 
     index: int
     name: str
@@ -43,7 +43,7 @@ class DsnArm:
 
     @property
     def facts(self) -> Mapping[str, object]:
-        """What the evidence keeps of the server."""
+        """Facts about the server for the results file."""
         return {
             "provider": "dsn",
             "version": str(self.description.version),
@@ -53,81 +53,81 @@ class DsnArm:
         }
 
     def restore(self) -> None:
-        """A fresh copy of the pristine database."""
+        """Create a new copy of the loaded database."""
         if self.copy is not None:
             self.copy.restore()
 
     def is_restored(self) -> bool:
-        """Where it has a copy of its own."""
+        """Return whether each trial has its own copy."""
         return self.copy is not None
 
     def start(self) -> None:
-        """It runs already; this makes sure of it, and looks where."""
+        """Check that the server answers, and find its postmaster if it is local."""
         with self.connect() as connection:
             connection.execute("SELECT 1")
             self._postmaster_pid = local_postmaster(connection) if self.is_local() else None
 
     def stop(self) -> None:
-        """It goes on running."""
+        """Do nothing: the server continues to run."""
 
     def conninfo(self) -> str:
-        """Of the trial's database."""
+        """Return the connection string of the trial's database."""
         return self.remote.dsn.with_database(self.database).conninfo
 
     def connect(self) -> Connection:
-        """To the trial's database."""
+        """Connect to the trial's database."""
         return self.remote.connect(self.database)
 
     def is_local(self) -> bool:
-        """By the address of the connection."""
+        """Return whether the connection has a local address."""
         return self.description.is_local
 
     def data_path(self) -> Path | None:
-        """Not ours to look into."""
+        """Return None: its files are not accessible."""
         return None
 
     def drop_cache(self) -> float:
-        """Not without stopping it."""
-        raise UsageError(_NOT_OURS.format(what="a cold cache", arm=self.name))
+        """Raise UsageError, because it requires a restart."""
+        raise UsageError(_NOT_RESTARTED.format(what="a cold cache", arm=self.name))
 
     def recover(self) -> float:
-        """Not without a crash."""
-        raise UsageError(_NOT_OURS.format(what="the time of a recovery", arm=self.name))
+        """Raise UsageError, because it requires a crash."""
+        raise UsageError(_NOT_RESTARTED.format(what="the recovery time", arm=self.name))
 
     def restart(self) -> float:
-        """Not without stopping it."""
-        raise UsageError(_NOT_OURS.format(what="the time of a restart", arm=self.name))
+        """Raise UsageError, because it requires a restart."""
+        raise UsageError(_NOT_RESTARTED.format(what="the restart time", arm=self.name))
 
     def postmaster_pid(self) -> int | None:
-        """The postmaster as of the last start, where it is a process of this machine that we can see."""
+        """Return the postmaster found by ``start``, if it is a visible process of this machine."""
         return self._postmaster_pid
 
     def log(self) -> str | None:
-        """Out of our reach."""
+        """Return None: the log is not accessible."""
         return None
 
     def effective(self) -> Mapping[str, str]:
-        """As read at the beginning."""
+        """Return the settings read at the beginning."""
         return self.description.effective
 
     def dropped(self) -> Mapping[str, str]:
-        """Nothing was asked of its settings."""
+        """Return an empty dictionary: no settings are requested."""
         return {}
 
 
-_NOT_OURS = "{arm} runs already, and is not ours to stop: {what} can be had of builds only"
+_NOT_RESTARTED = "{arm} is a running server, which pgdyno does not restart: use a build to measure {what}"
 
 
 def require_usable(study: Study, watch: Watch) -> None:
-    """All running servers, before anything is loaded. Raises ConnectError, DatasetError, UsageError."""
+    """Check all running servers before anything is loaded. Raises ConnectError, DatasetError, UsageError."""
     seen: dict[tuple[object, ...], str] = {}
     for index, spec in enumerate(study.arms):
         if not spec.is_dsn:
             continue
         if study.cache_state == "cold" or study.recovery:
-            what = "a cold cache" if study.cache_state == "cold" else "the time of a recovery"
-            raise UsageError(_NOT_OURS.format(what=what, arm=spec.name))
-        watch(Step(f"reach {spec.name}"))
+            what = "a cold cache" if study.cache_state == "cold" else "the recovery time"
+            raise UsageError(_NOT_RESTARTED.format(what=what, arm=spec.name))
+        watch(Step(f"connecting to {spec.name}"))
         remote = Remote(Dsn(spec.server))
         if not study.into_existing:
             study.driving(index).workload.require_major(remote.check().version.major, spec.name)
@@ -136,8 +136,8 @@ def require_usable(study: Study, watch: Watch) -> None:
         other = seen.setdefault(remote.identity(), spec.name)
         if other != spec.name:
             raise UsageError(
-                f"{other} and {spec.name} are one database: with --into-existing each arm needs its own, "
-                "because nothing is restored"
+                f"{other} and {spec.name} are the same database: with --into-existing each arm "
+                "needs its own, because data are not restored"
             )
 
 
@@ -145,7 +145,7 @@ def require_usable(study: Study, watch: Watch) -> None:
 def open_dsn_arm(
     index: int, spec: ArmSpec, study: Study, watch: Watch, interruption: Interruption
 ) -> Iterator[DsnArm]:
-    """The arm with its dataset in place; the trial's copy is dropped in the end, the pristine one is kept.
+    """Provide the arm with its dataset. At the end the copy is dropped; the loaded database is kept.
 
     Raises ConnectError, DatasetError, Interrupted.
     """
@@ -182,10 +182,10 @@ def _make_pristine(
     watch: Watch,
     interruption: Interruption,
 ) -> None:
-    """Loads the pristine database unless it is there and whole. One pgdyno at a time does that."""
+    """Load the database unless it exists and is complete. Only one pgdyno loads it at a time."""
 
     def while_waiting() -> None:
-        watch(Load(name, "wait for another pgdyno", 0.0))
+        watch(Load(name, "waiting for another pgdyno", 0.0))
         interruption.check()
 
     def on_forecast(size_bytes: int) -> None:
@@ -217,15 +217,16 @@ def _copies(n: int) -> str:
 
 
 def require_room(remote: Remote, what: str, needed_bytes: int, smaller: str) -> bool:
-    """Whether the disk of a running server can be seen; raises DiskFullError where it cannot hold ``what``,
-    a subject with its verb; ``smaller`` says how to want less.
+    """Return whether the free space of a running server is known. Raises DiskFullError if it is too small.
+
+    ``what``: the beginning of the message, subject and verb. ``smaller``: the remedy.
     """
     with remote.connect() as connection:
         free = free_for_data(connection)
     if free is not None and needed_bytes > free:
         raise DiskFullError(
             f"{what} about {format_size(needed_bytes)}, but only {format_size(free)} are free on the disk of "
-            f"{remote.dsn}: {smaller}, or make room"
+            f"{remote.dsn}: {smaller}, or free disk space"
         )
     return free is not None
 
@@ -238,6 +239,7 @@ def _is_whole(remote: Remote, name: str, parameters: WorkloadParameters) -> bool
             return False
         except psycopg.errors.InsufficientPrivilege as error:
             raise DatasetError(
-                f"the database {name} on {remote.dsn} is another user's: connect as that one, or drop it"
+                f"the database {name} on {remote.dsn} belongs to another role: connect as that role, "
+                "or drop the database"
             ) from error
     return True

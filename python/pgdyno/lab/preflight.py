@@ -1,9 +1,7 @@
 """Preflight checks before anything is loaded: builds, settings, connections, one start of each server.
 
-All that can be wrong with a request for a server or its settings is found here, before anything is loaded.
-
-The catalogue knows the range of each setting, the server alone knows what settings do to each other, what its
-libraries say, and whether the machine has the memory.
+The catalogue has the range of each setting. Only a start of the server shows conflicts between settings,
+errors of libraries, and a lack of memory.
 """
 
 from __future__ import annotations
@@ -35,26 +33,26 @@ from pgdyno.study.schedule import Schedule
 from pgdyno.units import format_size, parse_size_bytes
 
 OURS = 2
-"""Of each arm beside its clients: one that is held idle through the trial, and the sampler's or, before and
-after it, one for what is read around the window."""
+"""Connections of pgdyno per arm: the crash detector, and one for the sampler or, before and after it, for the
+probes."""
 
 
 def require_connections(study: Study, wanted: Mapping[int, ArmRequest]) -> None:
-    """Raises UsageError, which names every arm whose server has too few, and ConnectError."""
+    """Raise UsageError with every arm whose server has too few connections. Raises ConnectError."""
     few = {**_of_builds(study, wanted), **_of_running_servers(study)}
     if not few:
         return
     least = max(needed for needed, _ in few.values())
     shown = ", ".join(f"{study.arms[index].name} ({most})" for index, (_, most) in sorted(few.items()))
     raise UsageError(
-        f"--clients: with pgdyno's own {least} connections are needed, more than the server takes of "
-        f"{shown}: set max_connections to {least} or more there, or take fewer clients"
+        f"--clients: {least} connections are needed, including those of pgdyno, more than max_connections "
+        f"of {shown}: set it to {least} or more, or reduce --clients"
     )
 
 
 def _of_builds(study: Study, wanted: Mapping[int, ArmRequest]) -> dict[int, tuple[int, int]]:
-    """By arm: what is needed, and what the server will have. Our clients are superusers there, for whom some
-    are reserved: they may have all of them.
+    """Return by arm the needed connections and max_connections. The clients are superusers on these servers,
+    so they can use the reserved connections, too.
     """
     found = {}
     for index, arm in wanted.items():
@@ -67,7 +65,8 @@ def _of_builds(study: Study, wanted: Mapping[int, ArmRequest]) -> dict[int, tupl
 
 
 def _of_running_servers(study: Study) -> dict[int, tuple[int, int]]:
-    """As they say. Arms on one server share what it has where they take turns: all clients stay connected."""
+    """Return the same for running servers. Arms on one server share its connections if they take turns,
+    because all clients stay connected."""
     most: dict[int, int] = {}
     on: dict[object, list[int]] = {}
     for index, spec in enumerate(study.arms):
@@ -85,16 +84,16 @@ def _of_running_servers(study: Study) -> dict[int, tuple[int, int]]:
 
 
 SPARE_CONNECTIONS = 10
-"""Beside the clients: ours for checks and probes, and the three that PostgreSQL keeps for superusers."""
+"""Connections in addition to the clients: for checks and probes, and three reserved for superusers."""
 
 SHARED_MEMORY_SHARE_MAX = 0.6
-"""Of the memory, for the shared buffers of all servers that are up at once: the rest is for backends and for
-the operating system's cache, without which nothing that is measured resembles a real server."""
+"""Maximum share of memory for the shared buffers of all servers that run at the same time. Backends and the
+page cache need the remainder; without it a measurement is not realistic."""
 
 
 @dataclass(frozen=True)
 class ArmRequest:
-    """An arm on a build of ours, before its data are there."""
+    """An arm on a build, before its data are loaded."""
 
     spec: ArmSpec
     build: Build
@@ -105,10 +104,10 @@ class ArmRequest:
 def resolve(
     study: Study, cache: Cache, machine: Machine, watch: Watch, caveats: list[Caveat]
 ) -> dict[int, ArmRequest]:
-    """The builds and their checked settings, by arm; caveats on builds that are not what was asked for."""
+    """Return the builds and their validated settings by arm. Adds caveats for substituted builds."""
     ours = [(index, arm) for index, arm in enumerate(study.arms) if not arm.is_dsn]
     store = cache.store(progress=lambda text: watch(Step(text)))
-    watch(Step("find the servers"))
+    watch(Step("finding the servers"))
     resolved = resolve_all([arm.server for _, arm in ours], store=store, nearest=study.nearest)
     for text in resolved.substitutions:
         watch(Warned(text))
@@ -120,7 +119,7 @@ def resolve(
     found = {}
     for (index, arm), build in zip(ours, resolved.builds, strict=True):
         study.driving(index).workload.require_major(build.version.major, arm.name)
-        watch(Step(f"check the settings of {arm.name}"))
+        watch(Step(f"checking the settings of {arm.name}"))
         known = catalogues[labels[build]]
         requested = request_of(study, index, build, known, machine)
         found[index] = ArmRequest(arm, build, known, requested)
@@ -131,7 +130,7 @@ def resolve(
 
 
 def labels_of(builds: Sequence[Build]) -> dict[Build, str]:
-    """Return a label of its own for each build: two of one version are told apart by their directories."""
+    """Return a unique label for each build: builds of the same version have their directory added."""
     counts = Counter(build.label for build in set(builds))
     return {
         build: build.label if counts[build.label] == 1 else f"{build.label} in {build.bin_dir}"
@@ -147,7 +146,7 @@ def _is_what_was_asked(server: str, build: Build) -> bool:
 
 
 def request_of(study: Study, index: int, build: Build, known: Catalogue, machine: Machine) -> Requested:
-    """The settings of one arm, checked, with what its clients and its probes need."""
+    """Return the validated settings of one arm, including those that its clients and probes need."""
     arm = study.arms[index]
     at_once = len(study.arms) if study.is_together else 1
     if study.schedule == "duet":
@@ -158,7 +157,7 @@ def request_of(study: Study, index: int, build: Build, known: Catalogue, machine
     requested = request(arm.profiles, arm.settings, fit, arm.optional)
     needed = {}
     if connections > 100 and "max_connections" not in requested.settings:
-        # The default of 100 connections would refuse the clients: all arms get the room they need.
+        # The default of 100 connections is too low for the clients.
         needed["max_connections"] = str(connections)
     if libraries := [EXTENSIONS[probe] for probe in study.probes if probe in NEEDS_PRELOAD]:
         loaded = requested.settings.get("shared_preload_libraries", "")
@@ -170,8 +169,10 @@ def request_of(study: Study, index: int, build: Build, known: Catalogue, machine
 def fit_schedule(
     study: Study, wanted: Mapping[int, ArmRequest], machine: Machine, watch: Watch, caveats: list[Caveat]
 ) -> Study:
-    """Slices and duets need all servers up at once; where their shared buffers do not fit, one arm runs at a
-    time.
+    """Return the study, with the schedule ``blocks`` if the shared buffers of all servers do not fit
+    together.
+
+    Slices and duets run all servers at the same time.
     """
     shared = sum(
         parse_size_bytes(
@@ -182,8 +183,8 @@ def fit_schedule(
     if study.is_together and shared > SHARED_MEMORY_SHARE_MAX * machine.memory_bytes:
         watch(
             Warned(
-                f"the servers' shared buffers ({format_size(shared)}) do not fit into this machine together: "
-                "one arm runs at a time (--schedule blocks)"
+                f"the shared buffers of all servers ({format_size(shared)}) do not fit into memory together: "
+                "running one arm at a time (--schedule blocks)"
             )
         )
         caveats.append(Caveat(Code.SCHEDULE_CHANGED, {"size": format_size(shared)}))
@@ -197,10 +198,10 @@ def require_starts(
     watch: Watch,
     interruption: Interruption,
 ) -> list[dict[int, Mapping[str, str]]]:
-    """Each set of settings once on each build; none where nothing is set: so the catalogue was read already.
+    """Start each build once with each set of settings. Default settings were started for the catalogue.
 
-    Returns for each study, by arm, all settings in effect as ``SHOW`` spells them. Raises StartError, which
-    names the arm and has the server's own words, and Interrupted.
+    Returns for each study, by arm, all settings in effect as ``SHOW`` prints them. Raises StartError with the
+    arm and the error of the server, and Interrupted.
     """
     tried: dict[object, Mapping[str, str]] = {}
     empty: dict[object, Cluster] = {}

@@ -1,4 +1,4 @@
-"""Makes the arms of a study's cases ready: checks every request, then makes or finds datasets."""
+"""Preparation of the arms of all cases: checks of the requests, then creation or reuse of datasets."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from pgdyno.study.plan import Study
 
 @dataclass(frozen=True)
 class Prepared:
-    """Arms that can be run. ``study`` is the one asked for, or the same with the schedule that fits.
+    """Arms that are ready to run. ``study``: the requested one, or the same with a schedule that fits.
 
-    ``in_effect``: by arm, the settings that its server will have, or has if it runs already on this machine.
-    ``aa``: for each arm that is doubled the comparison with its twin; where there is none, ``why_no_aa``.
+    ``in_effect``: settings by arm, tested, or those of a running server on this machine. ``aa``: the A/A
+    comparison of each arm with a second server. ``why_no_aa``: the reason if there are no A/A blocks.
     """
 
     study: Study
@@ -52,11 +52,11 @@ class Prepared:
 def prepare(
     studies: Sequence[Study], watch: Watch, interruption: Interruption
 ) -> Iterator[Sequence[Prepared]]:
-    """The arms of each case, made ready; on leaving, their servers are stopped and their live directories
+    """Prepare the arms of each case. At the end of the block, servers are stopped and live directories
     removed.
 
-    Everything that can be wrong with any request is found before anything is loaded. Raises UsageError,
-    ServerError, DiskFullError, DatasetError, Interrupted.
+    All requests are checked before anything is loaded. Raises UsageError, ServerError, DiskFullError,
+    DatasetError, Interrupted.
     """
     cache = Cache.open()
     cache.sweep()
@@ -89,22 +89,22 @@ def prepare(
 
 
 def with_halves(study: Study) -> Study:
-    """A duet with the cores that each server gets here. Raises UsageError: there are too few, or others than
-    those that its blocks had so far.
+    """Return the study with the CPU partitions of a duet. Raises UsageError if there are too few cores, or
+    other cores than in earlier blocks.
     """
     if study.schedule != "duet":
         return study
     halves = partition_of(usable_cores())
     if study.halves not in (None, halves):
         raise UsageError(
-            f"this duet was played on the cores {study.halves.cores}, and would go on on {halves.cores}: "
-            "give pgdyno the cores that it had"
+            f"the study ran on the cores {study.halves.cores}, and pgdyno now has {halves.cores}: "
+            "run it on the same cores, or start a new study"
         )
     return study.model_copy(update={"halves": halves})
 
 
 def _examined(study: Study, watch: Watch) -> list[Caveat]:
-    """The scripts, before anything that takes time."""
+    """Examine the scripts of all workloads first, because this takes no time. Returns their caveats."""
     workloads = {
         study.driving(i).workload.model_dump_json(): study.driving(i).workload for i in range(len(study.arms))
     }
@@ -116,7 +116,7 @@ def _examined(study: Study, watch: Watch) -> list[Caveat]:
 
 @dataclass
 class _Places:
-    """Where the data of all cases lie. Cases that want the same share it, for one runs at a time."""
+    """Data of all cases. Cases with the same data share them, because only one runs at a time."""
 
     cache: Cache
     watch: Watch
@@ -127,7 +127,7 @@ class _Places:
     dsn_arms: dict[tuple[str, str, int], DsnArm] = field(default_factory=dict)
 
     def dataset(self, study: Study, index: int, wanted: ArmRequest) -> Dataset:
-        """Loaded, unless the cache or an earlier case has it."""
+        """Return the dataset; load it if neither the cache nor an earlier case has it."""
         workload, init = study.driving(index).workload, init_options(study)
         key = dataset_key(wanted.build, workload, init)
         if key.name not in self.datasets:
@@ -148,14 +148,14 @@ class _Places:
         return self.datasets[key.name]
 
     def run(self, dataset: Dataset, index: int) -> Run:
-        """A live directory: of the same data for the same place among the arms it is the same."""
+        """Return the live directory for a dataset and an arm index; cases share it."""
         place = (dataset.name, index)
         if place not in self.runs:
             self.runs[place] = self.stack.enter_context(self.cache.run_room().open(f"arm-{index}"))
         return self.runs[place]
 
     def dsn_arm(self, study: Study, index: int, spec: ArmSpec) -> DsnArm:
-        """On a running server."""
+        """Return the arm on a running server; cases with the same data share it."""
         workload = study.driving(index).workload
         place = (spec.server, f"{workload.kind} {sorted(workload.shape().items())}", index)
         if place not in self.dsn_arms:
@@ -164,18 +164,18 @@ class _Places:
         return replace(self.dsn_arms[place], name=spec.name)
 
     def require_room_for_copies(self) -> None:
-        """Raises DiskFullError where the live copies of what is there will not fit."""
+        """Raise DiskFullError if the live copies of all datasets do not fit."""
         if self._promised_bytes():
-            smaller = "take a smaller study"
+            smaller = "reduce the study"
             require_space(self.cache.root, 0, 0, smaller, promised_bytes=self._promised_bytes())
 
     def has_room_for(self, copies: Collection[tuple[str, int]]) -> bool:
-        """Whether live copies of these datasets at these places fit beside what is promised."""
+        """Return whether further live copies of these datasets fit in addition to the planned ones."""
         more = sum(self.datasets[name].snapshot.size_bytes for name, _ in {*copies} - self.runs.keys())
         return self._promised_bytes() + more + WAL_RESERVE_BYTES <= free_bytes(self.cache.root)
 
     def _promised_bytes(self) -> int:
-        """Of the live copies that the restores will make."""
+        """Return the size of the live copies that the restores will create."""
         return sum(self.datasets[name].snapshot.size_bytes for name, _ in self.runs)
 
 
@@ -187,13 +187,13 @@ def _with_settings(prepared: Prepared, tried: Mapping[int, Mapping[str, str]]) -
 
 
 def _with_twins(prepared: Prepared, places: _Places) -> Prepared:
-    """With the arms of its A/A blocks, unless their data have no room: they are never why a study fails."""
+    """Add the arms of the A/A blocks, unless their data do not fit: they must not make a study fail."""
     study, arms = prepared.study, prepared.arms
     reason = why_none(study)
     doubled = {index: arms[index] for index in doubled_arms(study)} if not reason else {}
     datasets = {index: str(prepared.records[index].dataset["name"]) for index in doubled}
     if doubled and not places.has_room_for([(name, k) for name in datasets.values() for k in (0, 1)]):
-        doubled, reason = {}, "the disk has no room for the data of a twin"
+        doubled, reason = {}, "the disk is too small for the data of a second server"
     aa = {}
     for index, arm in doubled.items():
         assert isinstance(arm, BuildArm)
@@ -238,7 +238,7 @@ def _ready(
 
 
 def _timeout_s(arm: LabArm, wanted: ArmRequest | None) -> float | None:
-    """The checkpoint_timeout that the arm's server will have, or has."""
+    """Return the checkpoint_timeout of the arm's server in seconds."""
     if wanted is None:
         return timeout_s(arm.effective().get(CHECKPOINT_TIMEOUT, ""))
     initial = wanted.catalogue.initial.get(CHECKPOINT_TIMEOUT, "")
@@ -246,7 +246,7 @@ def _timeout_s(arm: LabArm, wanted: ArmRequest | None) -> float | None:
 
 
 def shared_servers(study: Study, arms: Sequence[LabArm]) -> list[list[DsnArm]]:
-    """The arms that take turns on one running server, for each server that has several."""
+    """Return the groups of arms that take turns on the same running server."""
     on: dict[object, list[DsnArm]] = {}
     for arm in arms if study.schedule == "slices" else ():
         if isinstance(arm, DsnArm):

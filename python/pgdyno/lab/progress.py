@@ -1,4 +1,4 @@
-"""What the lab says while it works, for whoever watches: a live view, a log, a test."""
+"""Progress events of the lab, for a live view, a log or a test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pgdyno.study.schedule import Role
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the preparation begins, in words: ``restore 18``."""
+    """A step of the preparation begins; text for output, for example ``restoring 18``."""
 
     text: str
 
@@ -28,10 +28,11 @@ class Load:
 
 @dataclass(frozen=True)
 class BlockBegan:
-    """A block begins. ``blocks_expected`` counts all of its case that fit in the budget, as far as can be
-    told, and ``total_s`` is the time that all will take, None where that is not known yet; a verdict may end
-    it before (``may_stop``). ``unit`` is that of the rates that end it; ``case`` is empty where there is just
-    one.
+    """A block begins.
+
+    ``blocks_expected``: estimated number of blocks of its case within the budget. ``total_s``: estimated
+    total time, None if unknown; with ``may_stop`` a verdict may end the study earlier. ``unit``: that of the
+    rates at the end of a block. ``case``: empty if the study has only one.
     """
 
     block: int
@@ -46,9 +47,9 @@ class BlockBegan:
 
 @dataclass(frozen=True)
 class Running:
-    """An interval of a slice: of which arm, how fast (transactions per second), p99 in seconds if known.
+    """An interval of a slice: arm, rate in transactions per second, p99 in seconds if known.
 
-    ``share`` of the arm's window in this block that is done, by time or by transactions; None in a warm-up.
+    ``share``: finished part of the arm's window in this block, by time or transactions; None in a warm-up.
     """
 
     arm: int
@@ -60,7 +61,7 @@ class Running:
 
 @dataclass(frozen=True)
 class BlockEnded:
-    """A block is in the evidence. ``rates`` per arm; None where a trial does not count."""
+    """A block is in the results file. ``rates`` per arm; None if its trial does not count."""
 
     block: int
     rates: tuple[float | None, ...]
@@ -68,8 +69,8 @@ class BlockEnded:
 
 @dataclass(frozen=True)
 class Standing:
-    """One arm against the baseline so far. ``change``: None where no block counts; ``blocks_needed`` where it
-    is decided, or an arm stalled.
+    """Interim result of one arm against the baseline. ``change``: None without valid blocks.
+    ``blocks_needed``: None if the comparison is decided, or an arm stalled.
     """
 
     arm: str
@@ -81,8 +82,9 @@ class Standing:
 
 @dataclass(frozen=True)
 class Looked:
-    """After a block of a study that stops on its verdict: what all finished blocks of its case say.
-    ``block_s``: how long a block takes, where one was run.
+    """Interim analysis of all finished blocks of a case, in a study that stops on its verdict.
+
+    ``block_s``: duration of a block, None before the first one.
     """
 
     standings: tuple[Standing, ...]
@@ -91,7 +93,7 @@ class Looked:
 
 @dataclass(frozen=True)
 class Warned:
-    """Something the user should know at once: a failed trial, a caveat."""
+    """A message for immediate output: a failed trial, a caveat."""
 
     text: str
 

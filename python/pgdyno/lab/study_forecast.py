@@ -32,15 +32,17 @@ from pgdyno.study.forecast_cost import (
 from pgdyno.study.sizing import Machine
 from pgdyno.study.study_file import StudyFile
 
-AT_RUN_TIME = "asked for when it is run"
+AT_RUN_TIME = "determined at run time"
 
 
 @dataclass(frozen=True)
 class StudyForecast:
-    """``total_s``: of measuring with restores and checks; ``load_s`` comes before it, once. ``window_s``: the
-    shortest and the longest. ``search_s``: the longest search of a trial for its capacity, 0 without one.
-    ``aa_blocks``: hidden ones beside ``blocks``, which take ``aa_s`` of ``total_s``; ``why_no_aa`` where
-    there are none, in words. ``servers``: what each specification would get. ``settings``: sentences on
+    """Forecast of a study.
+
+    ``total_s``: measurement with restores and checks, without ``load_s``, the one-time load before it.
+    ``window_s``: shortest and longest. ``search_s``: longest capacity search of a trial, 0 without one.
+    ``aa_blocks``: hidden blocks in addition to ``blocks``; they take ``aa_s`` of ``total_s``. ``why_no_aa``:
+    the reason if there are none. ``servers``: the build for each specification. ``settings``: sentences on
     settings that versions lack.
     """
 
@@ -62,12 +64,12 @@ class StudyForecast:
 
     @property
     def fits_the_disk(self) -> bool:
-        """Whether what is needed is free."""
+        """Return whether the free space is sufficient."""
         return self.disk_bytes <= self.disk_free_bytes
 
 
 def study_forecast(file: StudyFile, cache: Cache, machine: Machine) -> StudyForecast:
-    """By forecasts only. Raises StudyFileError."""
+    """Return the forecast, without starting a server. Raises StudyFileError."""
     cases = cases_of(file)
     costs = costs_of(cases)
     windows_s = [window_s(case.study, machine) for case in cases]
@@ -106,7 +108,7 @@ def study_forecast(file: StudyFile, cache: Cache, machine: Machine) -> StudyFore
 
 
 def _expected(arms: Mapping[str, ArmSpec], cache: Cache) -> tuple[dict[str, Build | None], dict[str, str]]:
-    """By specification: the build, if it is here, and in words what it would get, as ``find`` would."""
+    """Return by specification the build, if it is installed or cached, and a description of the build."""
     system, store = system_builds(), cache.store()
     embedded, listed = store.cached(), store.listed_lately()
     versions = [parse_wanted(server) for server in arms if is_version(server)]
@@ -122,7 +124,7 @@ def _expected(arms: Mapping[str, ArmSpec], cache: Cache) -> tuple[dict[str, Buil
             builds[server], words[shown] = would_get(parse_wanted(server), system, embedded, listed)
         elif server == "system":
             builds[server] = system[0] if system else None
-            words[shown] = system[0].label if system else "none is installed"
+            words[shown] = system[0].label if system else "not installed"
         else:
             builds[server], words[shown] = _directory(server)
     return builds, words
@@ -131,13 +133,16 @@ def _expected(arms: Mapping[str, ArmSpec], cache: Cache) -> tuple[dict[str, Buil
 def would_get(
     wanted: Wanted, system: Sequence[Build], embedded: Sequence[Build], listed: Sequence[Version]
 ) -> tuple[Build | None, str]:
-    """``embedded`` are in the cache, ``listed`` can be fetched. The build, if it is here, and what it is."""
+    """Return the build for a version if it is installed or cached, and a description.
+
+    ``embedded`` are cached, ``listed`` can be downloaded.
+    """
     if found := _newest(embedded, wanted):
-        return found, f"{found.label}, which is here"
+        return found, f"{found.label}, cached"
     if fetchable := [version for version in listed if wanted.matches(version)]:
-        return None, f"{max(fetchable)}, to be fetched"
+        return None, f"{max(fetchable)}, to be downloaded"
     if found := _newest(system, wanted):
-        return found, f"{found.label}, which is here"
+        return found, f"{found.label}, installed"
     try:
         wanted.require_fetchable()
     except FetchError as error:
@@ -146,8 +151,8 @@ def would_get(
     near = nearest_version(wanted, [*listed, *here]) if listed else None
     if near is None:
         return None, AT_RUN_TIME
-    return here.get(near), f"{near}, the nearest that is to be had" + (
-        ", which is here" if near in here else ""
+    return here.get(near), f"{near}, the nearest available" + (
+        ", installed or cached" if near in here else ""
     )
 
 
@@ -167,7 +172,7 @@ def _directory(server: str) -> tuple[Build | None, str]:
 
 
 def _lacking(cases: Sequence[Case], builds: Mapping[str, Build | None], cache: Cache) -> list[str]:
-    """Of every arm whose settings the build's catalogue can tell."""
+    """Return sentences on settings that the builds lack, for all builds with a cached catalogue."""
     machine = this_machine(cache.root)
     told = []
     for case in cases:

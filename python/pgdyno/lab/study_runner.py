@@ -1,4 +1,4 @@
-"""A study from start to end: servers and datasets, the evidence file, the blocks; and its resumption."""
+"""Execution and resumption of a study: servers, datasets, results file, blocks."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from pgdyno.study.plan import Study
 from pgdyno.study.published_experiment import Published
 
 WatchFor = Callable[[Sequence[str]], AbstractContextManager[Watch]]
-"""Makes the watcher, given the names of the arms of the first case."""
+"""Creates the receiver of progress events, given the names of the arms of the first case."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be measured: a comparison, or the cases of a study file. The first names the study's title.
+    """A comparison, or the cases of a study file.
 
-    ``file`` is the text of the study file, ``changes`` what was fitted to this machine, ``published`` its
-    tables of the source.
+    ``file``: text of the study file. ``changes``: adjustments to this machine. ``published``: its table about
+    the published experiment.
     """
 
     title: str
@@ -51,12 +51,12 @@ class Request:
     published: Published | None = None
 
     def name_of(self, case: Case) -> str:
-        """Empty where there is just one."""
+        """Return the name of a case; empty if there is only one."""
         return case.name if len(self.cases) > 1 else ""
 
 
 def start_study(path: Path, request: Request, watch_for: WatchFor, interruption: Interruption) -> Ending:
-    """Runs a new study into a new evidence file. What is wrong with the request raises before it is made."""
+    """Run a new study with a new results file. Errors in the request are raised before it is created."""
     if path.exists():
         raise EvidenceExistsError(path)
     studies = [case.study for case in request.cases]
@@ -85,10 +85,10 @@ def start_study(path: Path, request: Request, watch_for: WatchFor, interruption:
 def resume_study(
     path: Path, more_minutes: float | None, watch_for: WatchFor, interruption: Interruption
 ) -> Ending:
-    """Goes on with the first blocks that are not done. ``more_minutes`` come on top of the time spent."""
+    """Continue with the first unfinished blocks. ``more_minutes`` are added to the time spent."""
     done = _read_progress(path)
     studies = [case.study for case in done]
-    with Evidence(path, verify=False) as evidence:  # it just was
+    with Evidence(path, verify=False) as evidence:  # just verified
         spent_s = sum(case.spent_s for case in done) + aa_blocks.spent_s(evidence)
         numbers = aa_blocks.numbers_of(evidence)
         of_twins = {number: aa_blocks.rates_so_far_of(evidence, number) for number in numbers.values()}
@@ -124,8 +124,8 @@ def resume_study(
 
 @dataclass(frozen=True)
 class _Progress:
-    """Of a case. ``kept``: (block, arm) of the trials that ended, with the rates of those that count.
-    ``rates``: what its warm-ups have shown.
+    """Progress of a case. ``kept``: (block, arm) of the finished trials, with the rates of those that count.
+    ``rates``: rates of its warm-ups.
     """
 
     name: str
@@ -137,7 +137,7 @@ class _Progress:
 
     @property
     def may_go_on(self) -> bool:
-        """Beyond a look that may have been taken already: not where there is one look only."""
+        """Return whether further blocks can follow an interim analysis; false for a single analysis."""
         most = self.study.blocks_max
         return self.study.may_have_several_looks and (most is None or self.next_block < most)
 
@@ -156,7 +156,7 @@ def _progress_of(evidence: Evidence, case: int) -> _Progress:
     ]
     spent = [(b.started_unix_s, b.ended_unix_s) for b in blocks]
     if study.schedule == "sequential":
-        # Its blocks overlap in time; its trials do not.
+        # Blocks overlap in time; trials do not.
         spent = [(t.started_unix_s, t.ended_unix_s) for t in trials]
     return _Progress(
         name=recorded.case,
@@ -198,8 +198,7 @@ def require_comparable(path: Path, ready: Sequence[Prepared]) -> None:
     for what, then, here in facts:
         if then != here:
             raise EvidenceError(
-                f"{path} was measured with another {what} ({then}) than is here now ({here}): "
-                "start a new study"
+                f"{path} was measured with another {what} ({then}; now {here}): start a new study"
             )
 
 
@@ -228,13 +227,14 @@ def _measure(
 
 
 def _codes(path: Path) -> frozenset[Code]:
-    """Of the caveats that a study has that goes on."""
+    """Return the codes of the caveats of a study to be resumed."""
     with Evidence(path, verify=False) as evidence:
         return frozenset(caveat.code for caveat in evidence.caveats(0))
 
 
 def study_record(request: Request, case: Case, ready: Prepared) -> records.StudyRecord:
-    """A case as the evidence keeps it; the plan holds all that a resume needs, without passwords."""
+    """Return the record of a case for the results file. The plan has no passwords and is sufficient for a
+    resume."""
     return records.StudyRecord(
         title=request.title,
         created_unix_s=time.time(),
@@ -254,7 +254,7 @@ def study_record(request: Request, case: Case, ready: Prepared) -> records.Study
 
 
 def _as_read(published: Published | None) -> records.Json | None:
-    """As a study file has it; what is not said there is not said here."""
+    """Return the table as in the study file, without defaults."""
     if published is None:
         return None
     return published.model_dump(mode="json", by_alias=True, exclude_defaults=True)

@@ -1,8 +1,8 @@
 """One run of the driver over the trials of a block, with checkpoints and the capacity search before it.
 
-All arms that are up together search at the same time, in turn: a step is one run of the driver, with a slice
-of each arm at a rate of its own, in random order. What the steps did to the data stays, so the checks of the
-trial begin after them.
+Arms that run at the same time search in turn. A step is one run of the driver with one slice of each arm, in
+random order, each at its own rate. Changes of the data by these steps remain, so the checks of the trial
+begin after them.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ from pgdyno.workload.workloads import workload_of
 
 
 def order_checkpoints(lab: Lab, trials: Sequence[Trial]) -> None:
-    """At the barrier before the measured part, when no transaction runs. Where the user may not, a caveat; a
-    server that is gone the driver finds out about.
+    """Force a checkpoint on each server at the barrier before the measured part, when no transaction runs.
+
+    Adds a caveat if it fails, for example without permission. The driver detects a lost server.
     """
     for trial in trials:
         lab.watch(Step(f"forced checkpoint of {trial.arm.name}"))
@@ -69,7 +70,7 @@ Targets = Sequence[tuple[str, str]]
 
 
 def search_capacities(lab: Lab, block: Block, trials: Mapping[int, Trial], targets: Targets) -> Run | None:
-    """Notes what was tried at each trial. Returns a run that was cut short: then no rate was found."""
+    """Search the capacity of each arm and store it in its trial. Returns a run that ended early, if any."""
     assert lab.study.capacity is not None
     limit = parse_limit(lab.study.capacity)
     rng = random.Random(f"search:{block.seed}")
@@ -103,12 +104,12 @@ def search_capacities(lab: Lab, block: Block, trials: Mapping[int, Trial], targe
 
 
 def _cut_short(run: Run) -> Run:
-    """What a step has counted is not the trial's."""
+    """Mark the run as part of the search: its counts do not belong to the trial."""
     return replace(run, before="while searching for the capacity: ")
 
 
 def _noted(limit: str, closed_per_s: float, tried: Sequence[Tried]) -> dict[str, object]:
-    """As the evidence keeps it; JSON has no infinity."""
+    """Return the search for the results file; JSON has no infinity."""
     steps = [
         {
             "rate_per_s": step.rate_per_s,
@@ -122,7 +123,7 @@ def _noted(limit: str, closed_per_s: float, tried: Sequence[Tried]) -> dict[str,
 def _closed_loop(
     lab: Lab, block: Block, trials: Mapping[int, Trial], targets: Targets, order: Sequence[int]
 ) -> tuple[list[float], Run]:
-    """Transactions per second of each target."""
+    """Return the transactions per second of each target, and the run."""
     slices = [Slice(target, Role.MEASURE, CLOSED_LOOP_S, i // len(targets)) for i, target in enumerate(order)]
     driven: list[list[Driven]] = [[] for _ in targets]
     drivings = [_search_driving(lab, index, None) for index in trials]
@@ -150,7 +151,7 @@ def _step(
     limit: LatencyLimit,
     rng: random.Random,
 ) -> Run:
-    """A slice of each target that still searches."""
+    """Run one slice of each target whose search continues."""
     study = lab.study
     order = rng.sample(sorted(rates), len(rates))
     slices = [
@@ -167,13 +168,13 @@ def _search_driving(lab: Lab, arm: int, rate_per_s: float | None) -> Driving:
 
 
 def driving_at(driving: Driving, rate_per_s: float | None) -> Driving:
-    """The same clients at a rate, or without one."""
+    """Return the same clients with the given rate, or in a closed loop."""
     rate = None if rate_per_s is None else Rate(per_s=rate_per_s)
     return driving.model_copy(update={"rate": rate})
 
 
 def _latency_ms(run: Run, target: int, limit: LatencyLimit) -> float:
-    """Too few transactions for the percentile have missed it: as many as are needed were on their way."""
+    """Return the latency percentile of the limit; infinite if too few transactions were completed."""
     assert run.result is not None
     found = run.result["targets"][target]
     counts = [Counts(**kind["counts"]) for kind in found["kinds"].values()]
@@ -190,7 +191,7 @@ Seen = dict[str, Surroundings]
 def drive_trials(
     lab: Lab, block: Block, trials: Mapping[int, Trial], seen: Seen, telemetry: Telemetry
 ) -> Run:
-    """Drives them as the block has it. ``seen`` and ``telemetry`` get what is read at the barriers."""
+    """Drive the trials of the block. ``seen`` and ``telemetry`` receive the readings at the barriers."""
     arms = list(trials)
     targets = [(trials[index].arm.name, trials[index].arm.conninfo()) for index in arms]
     slices = [replace(s, arm=arms.index(s.arm)) for s in block.slices if s.arm in trials]
@@ -208,7 +209,7 @@ def drive_trials(
     specification = drive_specification(
         drivings[0], block.seed, slices, targets, drivings, interval_s=interval_s, pinning=pinning
     )
-    # What earlier blocks tell of a warm-up holds at their rate; a block that searches has one of its own.
+    # Warm-ups of earlier blocks are comparable at the same rate only; a capacity search finds another rate.
     earlier = [[] if lab.study.searches_capacity else lab.rates.get(index, []) for index in arms]
     warm_up = WarmUp(lab.study, len(arms), interval_s, earlier, lab.warmed_s.get((lab.case, block.index)))
 
@@ -225,8 +226,8 @@ def drive_trials(
                 pass
 
     def read() -> list[float | None]:
-        # Before the measured part the servers' CPU is read last, after it first: our own questions do not
-        # count.
+        # The servers' CPU time is read last before the measured part and first after it, without our own
+        # queries.
         ours = [trials[index].arm for index in arms]
         if not seen:
             if lab.study.checkpoints is not None:
@@ -239,7 +240,7 @@ def drive_trials(
         seen["end"] = read_surroundings(ours)
         return used
 
-    lab.watch(Step("connect"))
+    lab.watch(Step("connecting"))
     run = run_drive(specification, lab.interruption, on_event, read, telemetry.note_driver, warm_up.ends_with)
     for target, index in enumerate(arms):
         trials[index].warmed = warm_up.found(target)
@@ -252,14 +253,14 @@ def drive_trials(
 
 
 def _pinning(study: Study, arms: Sequence[LabArm]) -> Pinning | None:
-    """Of a duet, whose servers are all ours. One that has died since its start fails the engine's run."""
+    """Return the CPU partitions of a duet. If a server has ended since its start, the engine's run fails."""
     if study.halves is None:
         return None
     return Pinning(study.halves.cores, [arm.postmaster_pid() or 0 for arm in arms])
 
 
 def _driving(lab: Lab, trial: Trial) -> Driving:
-    """At the rate that was found for it, where one was sought."""
+    """Return the clients of a trial, at the rate of its capacity search if there was one."""
     driving = lab.study.driving(trial.arm.index)
     return driving if trial.rate_per_s is None else driving_at(driving, trial.rate_per_s)
 
@@ -272,16 +273,16 @@ def _warm_up(
     clients: Sequence[int],
     pinning: Pinning | None,
 ) -> None:
-    """By another workload than the one that is measured, in a run of its own. What it did is not kept."""
+    """Warm up with another workload in a separate run. Its results are not stored."""
     assert lab.study.warmup_workload is not None
-    lab.watch(Step("warm up"))
+    lab.watch(Step("warming up"))
     workload, threads = lab.study.warmup_workload, lab.study.threads
     drivings = [Driving(workload=workload, clients=n, threads=threads) for n in clients]
     warm = [s for s in slices if s.role == "warm-up"]
     specification = drive_specification(drivings[0], block.seed, warm, targets, drivings, pinning=pinning)
     run = run_drive(specification, lab.interruption, lambda _: None, lambda: [None for _ in targets])
     if run.failure is not None:
-        raise EngineError(f"while warming up: {run.failure['message']}")
+        raise EngineError(f"warm-up failed: {run.failure['message']}")
 
 
 def _note_slice(lab: Lab, trial: Trial, event: Event) -> None:
@@ -315,7 +316,7 @@ def _note_interval(lab: Lab, trial: Trial, event: Event) -> None:
 
 
 def _share(study: Study, trial: Trial) -> float:
-    """How much of a trial's window is done."""
+    """Return the finished share of a trial's window."""
     if study.transactions is not None:
         return trial.measured_n / (study.transactions * study.driving(trial.arm.index).clients)
     return trial.measured_s / (study.rounds * study.slice_s)
@@ -328,5 +329,5 @@ def _server_cpu_s(arm: LabArm) -> float | None:
     try:
         return server_cpu_s(pid)
     except ProcessLookupError:
-        # It died; the driver finds that out as well and says so.
+        # The server ended; the driver detects and reports it.
         return None

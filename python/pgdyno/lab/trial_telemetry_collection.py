@@ -1,7 +1,7 @@
-"""Collects the telemetry of trials: probes around the measured part, samples during it.
+"""Collection of the telemetry of trials: probes around the measured part, samples during it.
 
-Probes never fail a trial: what they cannot tell has its reason in the evidence. A server that is lost fails
-the trial by the driver's word, not by theirs.
+Probes never fail a trial: the results file has the reason for missing readings. After the loss of a server
+the driver fails the trial, not the probes.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from pgdyno.study.probe_names import Absence
 OF_SEVERAL_ARMS = "its server counts what other arms do, too"
 
 AFTER_VACUUM = ("relations", "database", "pgstattuple")
-"""What is read once more after a VACUUM: sizes, and how full they are."""
+"""Probes that are read again after a VACUUM: sizes and free space."""
 
 ON_CPU, READY = "clients_on_cpu_s", "clients_ready_s"
-"""Of the readings of ``host``: what the scheduler has counted of the clients' server processes."""
+"""Columns of ``host``: CPU and runnable time of the backends that serve the clients."""
 
 LOOKS_APART_S_MAX = 600.0
-"""Of a run: up to it each look at the waits is kept by itself, so that even a slice of half a second has its
-own. In longer runs slices are long, or there is just one; and five rows a second would be a lot.
+"""Longest run in which each wait-event sample is stored separately, so that even a slice of half a second has
+samples. In longer runs slices are long, and five rows per second would be too many.
 """
 
 SAMPLED = frozenset(name for name, probe in PROBES.items() if probe.in_series)
-"""Probes of which something is in the one-second series of the server."""
+"""Probes with values in the one-second series of the server."""
 
 
 PROFILE = "profile"
@@ -50,7 +50,8 @@ PROFILE = "profile"
 
 @dataclass
 class Telemetry:
-    """Of the trials that are up together. ``epoch_unix_s``, ``driver_pid``: known when the run starts."""
+    """Telemetry of trials that run at the same time. ``epoch_unix_s`` and ``driver_pid`` are set at the start
+    of the run."""
 
     lab: Lab
     trials: Sequence[Trial]
@@ -66,7 +67,7 @@ class Telemetry:
     @classmethod
     @contextlib.contextmanager
     def open(cls, lab: Lab, trials: Sequence[Trial]) -> Iterator[Telemetry]:
-        """Makes the extensions that the probes need where the database is ours. Ends what samples."""
+        """Create extensions for the probes in restored databases, and stop sampling at the end."""
         for trial in trials:
             if trial.arm.is_restored():
                 _create_extensions(lab, trial.arm)
@@ -79,11 +80,11 @@ class Telemetry:
                 profiler.give_up()
 
     def note_driver(self, pid: int) -> None:
-        """The driver has started."""
+        """Store the process ID of the driver."""
         self.driver_pid = pid
 
     def begin(self) -> None:
-        """At the barrier before the measured part."""
+        """Read the probes and start sampling, at the barrier before the measured part."""
         if not self.lab.study.probes:
             return
         if "host" in self.lab.study.probes:
@@ -112,7 +113,7 @@ class Telemetry:
                 self._start_profile(trial)
 
     def end(self) -> None:
-        """At the barrier after it."""
+        """Stop sampling and read the probes, at the barrier after the measured part."""
         if not self.lab.study.probes:
             return
         if PROFILE in self.lab.study.probes:
@@ -122,13 +123,13 @@ class Telemetry:
         self._read(Moment.END)
 
     def store_series(self) -> None:
-        """What was sampled since the last time goes into the evidence."""
+        """Write the samples since the last call to the results file."""
         if self._sampler is not None:
             for chunk in self._sampler.drain():
                 self._store(chunk)
 
     def vacuum_and_read(self, trial: Trial) -> None:
-        """VACUUM, and what it leaves. Raises psycopg.Error, ServerError."""
+        """Run VACUUM and read sizes and free space after it. Raises psycopg.Error, ServerError."""
         with trial.arm.connect() as connection:
             connection.execute("VACUUM")
         self._read_trial(
@@ -136,11 +137,11 @@ class Telemetry:
         )
 
     def readings_of(self, trial: Trial) -> Sequence[Reading]:
-        """All of a trial."""
+        """Return all readings of a trial."""
         return self._readings.get(trial.id, [])
 
     def cpu_s(self, trial: Trial) -> float | None:
-        """What sampling this trial's server has cost: its backend and its share of our thread."""
+        """Return the CPU time of sampling this trial's server: its backend and its share of the thread."""
         return None if self._cost is None else self._cost.of(list(self.trials).index(trial))
 
     def _stop_sampling(self) -> None:
@@ -162,7 +163,8 @@ class Telemetry:
             self._read_trial(trial, moment, [probe for probe in self.lab.study.probes if probe != PROFILE])
 
     def _read_trial(self, trial: Trial, moment: Moment, probes: Sequence[str]) -> None:
-        """Over a connection that is made for it: while the sampler samples, its own is the only one."""
+        """Read probes over a new connection, so that only the sampler's connection exists during the
+        window."""
         readings = self._readings.setdefault(trial.id, [])
         try:
             with contextlib.closing(trial.arm.connect()) as connection:
@@ -184,7 +186,7 @@ class Telemetry:
         return Reading(probe, moment, at_s, found.took_s, found.rows, found.reason, found.absence)
 
     def _scheduled(self, trial: Trial) -> Mapping[str, float]:
-        """Of the server's processes that serve the driver's clients."""
+        """Return the CPU and runnable time of the backends of the clients."""
         clients = self._clients.get(trial.id)
         of = scheduled(clients) if clients else None
         return {} if of is None else {ON_CPU: of.on_cpu_s, READY: of.ready_s}
@@ -223,12 +225,12 @@ class Telemetry:
 
 
 def _words_of(ending: Ending, reason: str) -> str:
-    """A lost server is named as such: whether its farewell or the closed socket is seen first is chance."""
+    """Return the reason; for a lost server with a uniform prefix, as the error message varies."""
     return f"the server was lost: {reason}" if ending is Ending.SERVER_LOST else reason
 
 
 def _create_extensions(lab: Lab, arm: LabArm) -> None:
-    """In a database of ours; where the build has them. What is missing is the probe's to say."""
+    """Create the extensions that the build has. A probe reports a missing one."""
     for probe in lab.study.probes:
         if name := EXTENSIONS.get(probe):
             with contextlib.suppress(psycopg.Error, ServerError), arm.connect() as connection:

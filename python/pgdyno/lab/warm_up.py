@@ -1,8 +1,8 @@
-"""Ends the warm-up when every arm's rate is stationary.
+"""Detection of the end of a warm-up: the rate of every arm is stationary.
 
-It looks where it may end: with one arm at each interval, with arms that take turns when all have had as many
-slices, so that none is warmed up for longer than another. What earlier blocks have shown counts, too: each
-began as this one does, and the mean of their rates says how long a warm-up takes, better than a single one.
+With one arm the test follows each interval. With arms that take turns it follows each round, so that all have
+the same warm-up. Rates of earlier blocks are used, too: each block begins in the same state, and the mean
+over blocks shows the necessary length better than a single block.
 """
 
 from __future__ import annotations
@@ -21,39 +21,40 @@ from pgdyno.study.schedule import Role
 from pgdyno.units import NS_PER_S
 
 INTERVAL_SHARE_MIN = 0.5
-"""Of the interval asked for: a shorter one is the rest of a slice, and counts with the one before."""
+"""Minimum share of the nominal interval. A shorter one is the end of a slice and is added to the one
+before."""
 
 
 EARLIER_MIN = 2
-"""Blocks whose rates are asked: of one the noise alone would make warm-ups longer."""
+"""Minimum number of earlier blocks to use. With a single one, noise alone would make warm-ups longer."""
 
 FIRST_SHARE_MIN = 1 / 3
-"""Of the longest time: what a warm-up takes while there are none yet. One that rises slowly and is noisy
-looks steady too early, and later ones learn the more from it the longer it was."""
+"""Minimum warm-up of the first blocks, as a share of the maximum. A noisy rate that rises slowly seems
+stationary too early, and a longer warm-up gives later ones more data."""
 
 EARLIER_TIMES_MAX = 4
-"""As many values of the measured part as of the warm-up: what comes later says nothing of it."""
+"""Maximum ratio of values of the measured part to values of the warm-up. Later values are not relevant."""
 
 RESUMED_BLOCKS_MAX = 20
-"""Of a study that goes on, the last ones: the mean of more says hardly more, and an hour has thousands of
-intervals to read."""
+"""Number of last blocks that a resumed study reads. More blocks hardly change the mean, and an hour has
+thousands of intervals."""
 
 Rates = Sequence[float]
 
 
 @dataclass
 class _Warming:
-    """One arm's warm-up so far. Of each observation: transactions, seconds, the latency's median in ns.
-    ``least`` observations are needed by what earlier blocks have shown; None: as many as there can be.
+    """Warm-up of one arm so far. Each observation: transactions, seconds, median latency in ns. ``least``:
+    number of observations that earlier blocks needed; None: the maximum.
     """
 
     least: int | None = 0
     seen: list[tuple[float, float, float | None]] = field(default_factory=list)
-    slices: int = 0  # that are over
+    slices: int = 0  # finished slices
     driven_s: float = 0.0
-    is_in_slice: bool = False  # whether the last observation is of the slice that is still open
-    looks: int = 0  # how often it was asked whether it is steady, and what it was then
-    looks_steady: int = 0
+    is_in_slice: bool = False  # whether the last observation belongs to the current slice
+    looks: int = 0  # number of tests for stationarity
+    looks_steady: int = 0  # number of tests with a positive result
 
     def add(self, n: float, took_s: float, p50_ns: float | None, interval_s: float) -> None:
         self.driven_s += took_s
@@ -64,8 +65,8 @@ class _Warming:
             self.seen.append((n, took_s, p50_ns))
             self.is_in_slice = True
 
-    def looks_so(self, *, of_latency: bool) -> bool:
-        """Whether it is steady now; it is kept that it was asked."""
+    def test(self, *, of_latency: bool) -> bool:
+        """Return whether it is stationary now, and count the test."""
         found = is_steady(self.values(of_latency=of_latency))
         self.looks += 1
         self.looks_steady += found
@@ -78,7 +79,7 @@ class _Warming:
 
 
 class WarmUp:
-    """Of the arms that are up together, ``targets`` of them. Where the study gives a time, it looks on."""
+    """Warm-up of ``targets`` arms that run at the same time. With a fixed time it only observes."""
 
     def __init__(
         self,
@@ -88,8 +89,10 @@ class WarmUp:
         earlier: Sequence[Sequence[Rates]] | None = None,
         as_long_as_s: float | None = None,
     ) -> None:
-        """``earlier``: of each target what ``rates`` gave of the blocks before this one. ``as_long_as_s``:
-        how long the block's first arm was driven, where arms come one after the other: the others are, too.
+        """Start with the ``rates`` of earlier blocks, by target.
+
+        ``as_long_as_s``: duration for the first arm of the block, if arms run one after the other. The other
+        arms get the same.
         """
         self._as_long_as_s = as_long_as_s
         self._interval_s = interval_s
@@ -106,7 +109,7 @@ class WarmUp:
         self._is_over = False
 
     def ends_with(self, event: Event) -> bool:
-        """Takes notice of an event of the run. True, once, when the warm-up may end with it."""
+        """Process an event of the run. Return True once, when the warm-up can end."""
         if event["event"] not in ("interval", "slice"):
             return False
         is_warm_up = event["role"] == "warm-up"
@@ -114,7 +117,7 @@ class WarmUp:
         if event["event"] == "slice":
             arm.slices += 1
             arm.is_in_slice = False
-        elif is_warm_up or _tells_more(self._arms[event["target"]], arm):
+        elif is_warm_up or _needs_more(self._arms[event["target"]], arm):
             took_s = (event["to_ns"] - event["from_ns"]) / NS_PER_S
             n = float(sum(kind["ok"] + kind["rolled_back"] for kind in event["kinds"].values()))
             arm.add(n, took_s, event["latency_ns"].get("p50") if n else None, self._interval_s)
@@ -122,7 +125,7 @@ class WarmUp:
             return False
         if self._is_over or not self._may_end(event):
             return False
-        found = [of.looks_so(of_latency=self._of_latency) for of in self._arms]  # each is asked
+        found = [of.test(of_latency=self._of_latency) for of in self._arms]  # tests every arm
         if self._as_long_as_s is None:
             self._is_over = all(found) and all(
                 of.least is not None and len(of.seen) >= of.least for of in self._arms
@@ -132,8 +135,8 @@ class WarmUp:
         return self._is_over
 
     def found(self, target: int) -> Mapping[str, Any] | None:
-        """How an arm's warm-up ended, ``by`` evidence or time, and how often it looked steady before. None
-        where there was none.
+        """Return how the warm-up of an arm ended: ``by`` evidence (stationarity) or time, with the number of
+        tests. None without a warm-up.
         """
         arm = self._arms[target]
         if not arm.seen:
@@ -147,7 +150,7 @@ class WarmUp:
         }
 
     def rates(self, target: int) -> Rates:
-        """From the warm-up's beginning into the measured part: what later blocks can learn from."""
+        """Return the rates from the start of the warm-up into the measured part, for later blocks."""
         return _in_a_row(self._arms[target], self._measured[target], of_latency=self._of_latency)
 
     def _may_end(self, event: Event) -> bool:
@@ -160,8 +163,8 @@ class WarmUp:
 
 
 def rates_so_far(evidence: Evidence, case: int, study: Study) -> dict[int, list[Rates]]:
-    """By arm, what ``WarmUp.rates`` gave of the blocks of a study that goes on; nothing where its warm-up
-    takes a constant time.
+    """Return ``WarmUp.rates`` of the earlier blocks of a resumed study, by arm; empty for a warm-up with a
+    fixed time.
     """
     found: dict[int, list[Rates]] = {}
     if study.warmup_min_s is None:
@@ -183,18 +186,18 @@ def _rates_of(intervals: Sequence[Interval], interval_s: float, *, of_latency: b
         of = warm if one.role is Role.WARM_UP else measured
         of.is_in_slice = of.is_in_slice and one.position == position
         position = one.position
-        if of is warm or _tells_more(warm, measured):
+        if of is warm or _needs_more(warm, measured):
             n = float(sum(counts.executed for counts in one.kinds.values()))
             of.add(n, one.to_s - one.from_s, one.latency_p50_ns, interval_s)
     return _in_a_row(warm, measured, of_latency=of_latency)
 
 
 def _is_of_latency(study: Study) -> bool:
-    """Where clients start by the clock, it is their latency that comes to rest, and not their rate."""
+    """Return whether stationarity is tested on the latency: in an open loop the rate is fixed."""
     return study.rate is not None or study.pacing != "none" or study.searches_capacity
 
 
-def _tells_more(warm: _Warming, measured: _Warming) -> bool:
+def _needs_more(warm: _Warming, measured: _Warming) -> bool:
     return len(measured.seen) < EARLIER_TIMES_MAX * len(warm.seen)
 
 
