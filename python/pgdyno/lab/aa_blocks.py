@@ -1,7 +1,7 @@
-"""Hidden A/A blocks of a study: their records in the evidence, and their execution.
+"""Hidden A/A blocks of a study: their records in the results file, and their execution.
 
-They are cases of their own, numbered after the study's cases, one for each arm that is doubled; which of them
-runs beside which block is for ``study/aa_plan.py`` to say.
+They are separate cases, numbered after the cases of the study, one for each arm with a second server.
+``study/aa_plan.py`` determines which of them follows which block.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from pgdyno.results.reader import Evidence
 from pgdyno.study.plan import Study
 
 Numbers = Mapping[tuple[int, int], int]
-"""(case, arm of it that is doubled) → number of the case that holds its A/A blocks."""
+"""(case, arm with a second server) → number of the case that contains its A/A blocks."""
 
 
 def new_numbers(ready: Sequence[Prepared]) -> Numbers:
-    """Of a study that begins: after its cases."""
+    """Return the numbers for a new study, after its cases."""
     doubled = [(case, arm) for case, prepared in enumerate(ready) for arm in prepared.aa]
     return {place: len(ready) + i for i, place in enumerate(doubled)}
 
 
 def numbers_of(evidence: Evidence) -> Numbers:
-    """Of a study that goes on."""
+    """Return the numbers of a resumed study."""
     found = {}
     for number, case in evidence.aa_cases().items():
         arm = evidence.study(number).aa_arm
-        assert arm is not None  # of A/A blocks
+        assert arm is not None  # a case of A/A blocks
         found[case, arm] = number
     return found
 
 
 def spent_s(evidence: Evidence) -> float:
-    """On the A/A blocks so far."""
+    """Return the time spent on the A/A blocks so far."""
     blocks = [block for case in evidence.aa_cases() for block in evidence.blocks(case)]
     return sum((block.ended_unix_s or block.started_unix_s) - block.started_unix_s for block in blocks)
 
@@ -50,15 +50,17 @@ def spent_s(evidence: Evidence) -> float:
 def aa_records(
     described: Sequence[records.StudyRecord], ready: Sequence[Prepared]
 ) -> Iterator[tuple[records.StudyRecord, Sequence[records.Arm]]]:
-    """As the evidence keeps them, in the order of ``new_numbers``. ``described``: the study's cases."""
+    """Yield the records for the results file, in the order of ``new_numbers``. ``described``: the cases."""
     for case, prepared in enumerate(ready):
         for arm, doubled in prepared.aa.items():
             yield _record(described[case], case, arm, doubled.study), doubled.records
 
 
 def load_of(study: Study) -> dict[str, Any]:
-    """Of a comparison of an arm with its twin: what must be the same for its noise to be that of another
-    study's. The server may be another one: a release more does not change what a machine does.
+    """Return the parameters of an A/A comparison that must be equal to pool its noise with that of other
+    studies.
+
+    The server version is not among them: another release does not change the noise of the machine.
     """
     fields = (
         "workload",
@@ -87,8 +89,9 @@ def with_before(
     ready: Sequence[Prepared],
     history: History,
 ) -> list[tuple[records.StudyRecord, Sequence[records.Arm]]]:
-    """With A/A blocks of earlier studies in each case's plan, the latest of each of its loads: a report is
-    made from the evidence alone. Loads differ where arms' settings or drivings do.
+    """Add A/A results of earlier studies to each case, because reports use the results file alone.
+
+    A case has the latest results for each of its loads. Loads differ if settings or clients of its arms do.
     """
     found = []
     for (study, arms), prepared in zip(described, ready, strict=True):
@@ -102,7 +105,7 @@ def with_before(
 
 
 def remember(path: Path, history: History, watch: Watch) -> None:
-    """What this study's A/A blocks have shown, for later ones; of one that goes on the last word counts."""
+    """Store the results of this study's A/A blocks for later studies. A resumed study replaces its entry."""
     with Evidence(path, verify=False) as evidence:  # this process has written it
         entries = [_entry(evidence, number) for number in evidence.aa_cases() if evidence.blocks(number)]
     try:
@@ -140,7 +143,7 @@ def _record(whole: records.StudyRecord, case: int, arm: int, study: Study) -> re
 
 
 def rates_so_far_of(evidence: Evidence, number: int) -> dict[int, list[Rates]]:
-    """What the warm-ups of such blocks have shown."""
+    """Return the warm-up rates of the A/A blocks of a case."""
     return rates_so_far(evidence, number, evidence.study(number).plan)
 
 
@@ -150,8 +153,9 @@ def with_aa(
     numbers: Numbers,
     rates: Mapping[int, dict[int, list[Rates]]] | None = None,
 ) -> list[Lab]:
-    """The labs of the cases, each with those of its A/A blocks that the evidence has a place for. ``rates``:
-    by number, what their warm-ups have shown, of a study that goes on.
+    """Return the labs of the cases, each with the labs of its A/A blocks that the results file contains.
+
+    ``rates``: warm-up rates by number, for a resumed study.
     """
     return [
         replace(
@@ -164,7 +168,7 @@ def with_aa(
                     case=numbers[case, arm],
                     name=f"{lab.name}: {doubled.study.title}" if lab.name else doubled.study.title,
                     kept={},
-                    # Of its own: twins' warm-ups tell nothing of arms 0 and 1.
+                    # Separate rates: A/A warm-ups are not those of arms 0 and 1.
                     rates=(rates or {}).get(numbers[case, arm], {}),
                 )
                 for arm, doubled in prepared.aa.items()

@@ -1,7 +1,7 @@
-"""An arm as the lab sees it, and its form on a build of ours: restored data, a started server.
+"""Interface of an arm for the lab, and its implementation for builds.
 
-``BuildArm`` starts a server of its own from a snapshot; ``DsnArm`` (``dsn.py``) copies a database on a server
-that runs already.
+``BuildArm`` restores a snapshot and starts a server. ``DsnArm`` (``dsn_arm.py``) copies a database on a
+running server.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 class LabArm(Protocol):
-    """One arm, through all blocks. The lab calls restore, start, stop, in this order, once a block.
+    """One arm in all blocks. The lab calls restore, start, stop, in this order, once per block.
 
-    ``shares_server``: it takes turns with another arm on one server, whose counters are of both.
+    ``shares_server``: it takes turns with another arm on one server, whose counters include both.
     """
 
     index: int
@@ -39,75 +39,78 @@ class LabArm(Protocol):
     shares_server: bool
 
     def restore(self) -> None:
-        """Makes the data pristine. Raises ServerError, DatasetError, DiskFullError."""
+        """Restore the data from the snapshot. Raises ServerError, DatasetError, DiskFullError."""
         ...
 
     def is_restored(self) -> bool:
-        """Whether ``restore`` makes the data pristine, or leaves them as they are."""
+        """Return whether ``restore`` restores the data, or leaves them unchanged."""
         ...
 
     def start(self) -> None:
-        """Starts the server with the arm's settings and checks them. Raises StartError, ConnectError."""
+        """Start the server with the settings of the arm and verify them. Raises StartError, ConnectError."""
         ...
 
     def stop(self) -> None:
-        """Ends the server at once: its data are not needed any more. Never raises; safe to call twice."""
+        """End the server immediately: its data are not needed. Never raises; safe to call twice."""
         ...
 
     def conninfo(self) -> str:
-        """Of the workload's database, for the engine. It may hold a password: never to be shown."""
+        """Return the connection string of the workload's database. It may contain a password: do not print
+        it."""
         ...
 
     def connect(self) -> Connection:
-        """A connection to the workload's database. Raises ConnectError."""
+        """Connect to the workload's database. Raises ConnectError."""
         ...
 
     def is_local(self) -> bool:
-        """Whether the server runs on this machine."""
+        """Return whether the server runs on this machine."""
         ...
 
     def data_path(self) -> Path | None:
-        """Where its data lie on this machine, or None where we do not see that."""
+        """Return the directory of its data on this machine; None if unknown."""
         ...
 
     def drop_cache(self) -> float:
-        """Takes the stopped server's files out of the operating system's cache; the share of them that stays.
-        Raises UsageError where the server is not ours to stop.
+        """Evict the files of the stopped server from the page cache. Return the share that remains.
+
+        Raises UsageError for a running server.
         """
         ...
 
     def recover(self) -> float:
-        """Kills the server as a crash would and starts it again; seconds until it took connections."""
+        """Crash the server and start it again. Return the seconds until it accepts connections."""
         ...
 
     def restart(self) -> float:
-        """Stops it in order and starts it again; seconds of both."""
+        """Restart the server. Return the seconds of shutdown and start."""
         ...
 
     def postmaster_pid(self) -> int | None:
-        """The postmaster's process, or None where the server is not a process of ours."""
+        """Return the process ID of the postmaster; None if it is not a visible local process."""
         ...
 
     def log(self) -> str | None:
-        """What the server has logged since its start, or None where we cannot read it."""
+        """Return the server log since the start; None if it is not readable."""
         ...
 
     def effective(self) -> Mapping[str, str]:
-        """Every setting in effect, as SHOW spells it."""
+        """Return every setting in effect, as SHOW prints it."""
         ...
 
     def dropped(self) -> Mapping[str, str]:
-        """Settings of its profiles that the server did not take, each with the reason."""
+        """Return the settings of its profiles that are not in effect, each with the reason."""
         ...
 
 
 RECOVERY_TIMEOUT_S = 3600.0
-"""A server replays some 50 to 500 MB of WAL a second, and there may be tens of GB of it."""
+"""Timeout of a start with crash recovery. Replay takes 50 to 500 MB of WAL per second, of up to tens of
+GB."""
 
 
 @dataclass
 class BuildArm:
-    """See LabArm. ``settings`` are checked already; ``optional`` ones may be dropped by the version."""
+    """See LabArm. ``settings`` are validated; the version may lack ``optional`` ones."""
 
     index: int
     name: str
@@ -123,27 +126,27 @@ class BuildArm:
     _log_of_no_start: str | None = None
 
     def restore(self) -> None:
-        """Copies what differs from the snapshot, and starts a new log."""
+        """Copy the files that differ from the snapshot, and delete the log."""
         restore(self.snapshot, self.run.data_dir, self.account)
         self.run.log_path.unlink(missing_ok=True)
         self._log_of_no_start = None
 
     def start(self) -> None:
-        """Starts the server on the restored data."""
+        """Start the server on the restored data."""
         self._start(READY_TIMEOUT_S)
 
     def recover(self) -> float:
-        """Crashes the server and starts it again: seconds until it accepts connections, all its WAL since the
-        last checkpoint replayed. The operating system's cache stays as it is.
+        """Crash the server and start it again. Return the seconds until it accepts connections, after replay
+        of all WAL since the last checkpoint. The page cache stays unchanged.
 
-        ``log`` is that of the new start. Raises ServerError where it had ended before, StartError.
+        ``log`` is that of the new start. Raises ServerError if it had exited before, StartError.
         """
         self.running.stop("immediate")
         return self._start(RECOVERY_TIMEOUT_S).ready_s
 
     def restart(self) -> float:
-        """Restarts the server in order: seconds from the request until it accepts connections, its checkpoint
-        included. ``log`` is that of the new start. Raises ServerError, StartError.
+        """Restart the server. Return the seconds from the request until it accepts connections, including its
+        shutdown checkpoint. ``log`` is that of the new start. Raises ServerError, StartError.
         """
         begun_s = time.monotonic()
         self.running.stop("fast")
@@ -164,7 +167,7 @@ class BuildArm:
         return self._server
 
     def stop(self) -> None:
-        """Ends it at once: the next restore makes the data good again."""
+        """End the server immediately. The next restore repairs the data."""
         if self._server is not None:
             with contextlib.suppress(ServerError):
                 self._server.stop("immediate")
@@ -172,48 +175,48 @@ class BuildArm:
             self._server = None
 
     def data_path(self) -> Path:
-        """The live directory."""
+        """Return the live directory."""
         return self.run.data_dir
 
     def drop_cache(self) -> float:
-        """Of the restored data, before the start."""
+        """Evict the restored data from the page cache, before the start."""
         return page_cache.drop(self.run.data_dir)
 
     def conninfo(self) -> str:
-        """Of the workload's database."""
+        """Return the connection string of the workload's database."""
         return self.running.conninfo(self.database)
 
     def connect(self) -> Connection:
-        """To the workload's database."""
+        """Connect to the workload's database."""
         return self.running.connect(self.database)
 
     def is_restored(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def is_local(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def postmaster_pid(self) -> int | None:
-        """While it runs."""
+        """Return the process ID of the postmaster while it runs."""
         return self._server.postmaster_pid if self._server else None
 
     def log(self) -> str | None:
-        """Of this start, also where it came to nothing."""
+        """Return the log of this start, also of a failed one."""
         return self._server.log() if self._server else self._log_of_no_start
 
     def effective(self) -> Mapping[str, str]:
-        """As verified after the start."""
+        """Return the settings verified after the start."""
         return self.running.effective
 
     def dropped(self) -> Mapping[str, str]:
-        """As found after the start."""
+        """Return the optional settings not in effect after the start."""
         return self.running.dropped
 
     @property
     def running(self) -> Server:
-        """The server. Raises ServerError when it was not started."""
+        """The server. Raises ServerError if it was not started."""
         if self._server is None:
             raise ServerError(f"the server of {self.name} is not running")
         return self._server

@@ -1,8 +1,8 @@
-"""What is remembered of machines' noise: calibrations and the A/A blocks of studies, one file of JSON Lines.
+"""History of measurement noise: calibrations and A/A blocks of studies, in one file of JSON Lines.
 
-It lies with the user's state and not in the cache, for it cannot be made again: ``$XDG_STATE_HOME/pgdyno`` or
-``~/.local/state/pgdyno``. An entry is one line, appended under a lock; a line that was cut short by a power
-cut is passed over. Of entries with the same ``id`` the last counts.
+It is in the state directory of the user and not in the cache, because it cannot be recreated:
+``$XDG_STATE_HOME/pgdyno`` or ``~/.local/state/pgdyno``. An entry is one line, appended under a lock. A line
+truncated by a power loss is ignored. The last entry with the same ``id`` is valid.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from pgdyno.server.file_system import locked
 Entry = Mapping[str, Any]
 
 ENTRIES_MAX = 1000
-"""Kept: a calibration a day for years. A file of twice as many lines is cut to the last of them."""
+"""Number of entries kept: a calibration per day for years. A file with twice as many lines is shortened."""
 
 MACHINE_FACTS = ("machine", "processor", "cores", "memory_bytes", "kernel", "architecture")
-"""Of the host: where one of them is another, noise may be another, and nothing is carried over."""
+"""Facts of the host that must be equal to reuse its noise."""
 
 LATEST_COMPARED = 10
-"""Earlier calibrations that the newest is held against."""
+"""Number of earlier calibrations that the newest is compared with."""
 
 BLOCKS_BEFORE_MAX = 40
-"""A/A blocks of earlier studies that a study's are pooled with, the latest ones: the spread of 40 is known to
-within some 22 %, and older ones are of another machine in all but name."""
+"""Maximum number of A/A blocks of earlier studies to pool with, the latest ones. The SD of 40 blocks is known
+to within about 22%, and the machine may have changed since older ones."""
 
 
 def history_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where it lies; it need not be there."""
+    """Return the path of the file, which may not exist."""
     home = environ.get("XDG_STATE_HOME") or str(Path("~/.local/state").expanduser())
     return Path(home) / "pgdyno" / "noise.jsonl"
 
@@ -45,7 +45,7 @@ class History:
     path: Path
 
     def entries(self) -> list[Entry]:
-        """The oldest first."""
+        """Return the entries, oldest first."""
         try:
             lines = self.path.read_text("utf-8", "replace").splitlines()
         except FileNotFoundError:
@@ -61,7 +61,7 @@ class History:
         return sorted(found.values(), key=lambda entry: float(entry.get("at_unix_s", 0.0)))
 
     def append(self, entry: Entry) -> None:
-        """At the end; two writers wait for each other. Raises OSError."""
+        """Append an entry under a lock. Raises OSError."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with locked(self.path.with_suffix(".lock")):
             self._mend()
@@ -72,7 +72,7 @@ class History:
             self._cut()
 
     def _mend(self) -> None:
-        """A last line without an end would swallow the next one."""
+        """Terminate a truncated last line, so that it does not damage the next one."""
         try:
             text = self.path.read_bytes()
         except FileNotFoundError:
@@ -89,7 +89,7 @@ class History:
             shorter.rename(self.path)
 
     def calibrations(self, host: Mapping[str, Any] | None = None) -> list[Entry]:
-        """Of all machines, or of one."""
+        """Return the calibrations of all machines, or of one."""
         return [
             entry
             for entry in self.entries()
@@ -97,7 +97,7 @@ class History:
         ]
 
     def aa_before(self, host: Mapping[str, Any], load: Mapping[str, Any]) -> list[float]:
-        """Log ratios of the latest A/A blocks of this machine under that load and layout."""
+        """Return log ratios of the latest A/A blocks of this machine with that load and schedule."""
         found = [
             d
             for entry in self.entries()
@@ -108,22 +108,22 @@ class History:
 
 
 def machine_of(host: Mapping[str, Any]) -> dict[str, Any]:
-    """What an entry says of its machine."""
+    """Return the facts of a machine for an entry."""
     return {name: host.get(name) for name in MACHINE_FACTS}
 
 
 def is_of(entry: Entry, host: Mapping[str, Any]) -> bool:
-    """Whether an entry is of that machine as it is now."""
+    """Return whether an entry belongs to that machine in its present state."""
     return bool(entry.get("machine") == machine_of(host))
 
 
 def is_like(one: Entry, other: Entry) -> bool:
-    """Whether two calibrations measured the same thing."""
+    """Return whether two calibrations are comparable."""
     return all(one.get(name) == other.get(name) for name in ("machine", "server", "workload", "clients"))
 
 
 def merit_of(entry: Entry, schedule: str, slice_s: float) -> float | None:
-    """The figure of merit of one schedule and length."""
+    """Return the figure of merit of one schedule and slice length."""
     for row in entry["results"]:
         if (row["schedule"], row["slice_s"]) == (schedule, slice_s):
             return None if row["sd_root_min"] is None else float(row["sd_root_min"])
@@ -131,8 +131,10 @@ def merit_of(entry: Entry, schedule: str, slice_s: float) -> float | None:
 
 
 def drift_of(newest: Entry, calibrations: Sequence[Entry]) -> tuple[float, int] | None:
-    """The newest noise by the median of the latest like it before, and how many these are: the geometric mean
-    of the ratios of the lengths that both have. None where there is none before.
+    """Return the ratio of the newest noise to the median of earlier comparable calibrations, and their
+    number.
+
+    The ratio is the geometric mean over the slice lengths that both have. None without earlier calibrations.
     """
     before = [
         entry for entry in calibrations if is_like(entry, newest) and entry["at_unix_s"] < newest["at_unix_s"]

@@ -1,7 +1,7 @@
-"""Runs the blocks of all cases, in passes, within the study's budget, with an interim analysis after each.
+"""Execution of the blocks of all cases, in passes, within the budget, with an interim analysis after each.
 
-Pass p runs block p of every case, in a random order that is a function of the study's seed: a study that is
-cut short has measured all of its cases, and whatever drifts on the machine meets all alike.
+Pass p runs block p of every case, in a random order determined by the seed of the study. So a study that ends
+early has measured all cases, and drift of the machine affects all of them equally.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from pgdyno.study.cases import UNLIMITED_S
 from pgdyno.study.plan import block_of, blocks_of
 
 InterimAnalysis = Callable[[Lab, float | None], bool]
-"""Whether every comparison of this lab's case is decided; given how long a block of it takes, in seconds."""
+"""Returns whether every comparison of the case is decided, given the duration of its block in seconds."""
 
 
 def interim_analysis_of(path: Path) -> InterimAnalysis:
-    """Of the evidence that is being written."""
+    """Return the interim analysis of the results file that is being written."""
 
-    def look(lab: Lab, block_s: float | None) -> bool:
-        # Not verified: this process has written it, and it grows from block to block.
+    def analyze(lab: Lab, block_s: float | None) -> bool:
+        # Without verification: this process writes the file, and it grows with every block.
         with Evidence(path, verify=False) as evidence:
             found = interim_result(evidence, lab.case)
         lab.watch(Looked(tuple(map(_standing, found.comparisons)), block_s))
         return found.is_decided
 
-    return look
+    return analyze
 
 
 def _standing(comparison: Comparison) -> Standing:
@@ -52,14 +52,15 @@ def _standing(comparison: Comparison) -> Standing:
 
 
 FAILED_BLOCKS_IN_A_ROW_MAX = 3
-"""A server that fails in every block will fail in the next one; one that fails now and then is a result."""
+"""Number of consecutive failed blocks after which a case is given up. Occasional failures are a result."""
 
 
 @dataclass
 class Budget:
-    """Time for measuring: what was spent before a resume counts. ``block_s``: of each case's last block.
+    """Time for measuring, including the time before a resume. ``block_s``: duration of the last block by
+    case.
 
-    ``aa_share``: what the A/A blocks beside them take, as a share of theirs.
+    ``aa_share``: time of A/A blocks as a share of the time of blocks.
     """
 
     budget_s: float
@@ -68,22 +69,22 @@ class Budget:
     aa_share: float = 0.0
 
     def allows_another(self, case: int = 0) -> bool:
-        """Whether the next block, taking as long as the last one, ends within half a block of the budget. The
-        very first runs however short that is.
+        """Return whether the next block, if it takes as long as the last one, ends within half a block of the
+        budget. The first block always runs.
         """
         if not self.block_s:
             return self.spent_s < self.budget_s
         return self.spent_s + self._likely_s(case) / 2 <= self.budget_s
 
     def passes_expected(self, done: int, cases: int = 1) -> int | None:
-        """How many blocks each of the cases will have in all, where another one begins now."""
+        """Return the expected total number of blocks per case, including the one that begins now."""
         if len(self.block_s) < cases:
             return None
         pass_s = (1 + self.aa_share) * sum(self.block_s.values())
         return done + max(1, round((self.budget_s - self.spent_s) / pass_s))
 
     def total_s(self, left: Mapping[int, int | None]) -> float | None:
-        """From beginning to end, as far as can be told; ``left`` is case → its blocks to come."""
+        """Return the expected total time, None if unknown; ``left``: remaining blocks by case."""
         if any(blocks is None for blocks in left.values()):
             return self.budget_s
         if self.block_s:
@@ -95,20 +96,20 @@ class Budget:
         return self.block_s.get(case, sum(self.block_s.values()) / len(self.block_s))
 
     def spend(self, block_s: float, case: int = 0) -> None:
-        """A block took this long. The first one copies all data and says little of those that follow."""
+        """Record the duration of a block. It replaces earlier ones: the first block copies all data."""
         self.spent_s += block_s
         self.block_s[case] = block_s
 
 
 @dataclass
 class _Case:
-    """How far a case has come."""
+    """Progress of a case."""
 
     lab: Lab
     next_block: int
-    failed: int = 0  # blocks in a row
+    failed: int = 0  # consecutive failed blocks
     given_up: bool = False
-    decided: bool = False  # every comparison of it
+    decided: bool = False  # every comparison
 
     @property
     def is_done(self) -> bool:
@@ -117,36 +118,37 @@ class _Case:
 
     @property
     def left(self) -> int | None:
-        """Its blocks to come; None: as many as the time allows."""
+        """Number of remaining blocks; None: as many as the budget allows."""
         most = self.lab.study.blocks_max
         return None if most is None else most - self.next_block
 
     def note(self, status: BlockStatus) -> None:
-        """What became of its block."""
+        """Record the status of its block."""
         self.failed = self.failed + 1 if status is BlockStatus.FAILED else 0
         self.given_up = self.failed >= FAILED_BLOCKS_IN_A_ROW_MAX
 
 
 def run_study(
     labs: Sequence[Lab],
-    look: InterimAnalysis,
+    analyze: InterimAnalysis,
     first_blocks: Sequence[int] | None = None,
     spent_s: float = 0.0,
 ) -> Ending:
-    """Runs blocks until all is decided, or the budget, the number of blocks or the user says stop, and says
-    which it was.
+    """Run blocks until all comparisons are decided, or until the budget, the number of blocks or the user
+    ends the study. Return the reason.
 
-    One lab a case; ``first_blocks``: where each goes on. Passes stay whole: a case that is decided goes on
-    with the others. What is decided already is resumed for a narrower interval, and no verdict ends it.
+    One lab per case; ``first_blocks``: the next block of each. Passes are complete: a decided case continues
+    with the others. A study that is decided before a resume continues for a narrower interval, without an end
+    by verdict.
     """
     aa_share = max(share_of_time(lab.study) if lab.aa else 0.0 for lab in labs)
     budget = Budget(sum(lab.study.budget_s for lab in labs), spent_s, aa_share=aa_share)
     cases = [_Case(lab, first) for lab, first in zip(labs, first_blocks or [0] * len(labs), strict=True)]
     number = min(case.next_block for case in cases)
-    looks = labs[0].study.stops_on_verdict
-    may_stop = looks and not (number > 0 and all(look(lab, None) for lab in labs))
+    is_sequential = labs[0].study.stops_on_verdict
+    may_stop = is_sequential and not (number > 0 and all(analyze(lab, None) for lab in labs))
     while active := [case for case in cases if not case.is_done]:
-        # A resumed study may have cases that are a block ahead: they wait for the others.
+        # In a resumed study some cases may be a block ahead: they wait for the others.
         turn = [case for case in active if case.next_block <= number]
         random.Random(f"{labs[0].study.seed}:{number}").shuffle(turn)
         for case in turn:
@@ -157,7 +159,7 @@ def run_study(
             block = case.next_block
             status = _run_next(case, budget, active, may_stop=may_stop)
             if status is not BlockStatus.INTERRUPTED:
-                case.decided = looks and look(case.lab, budget.block_s[case.lab.case])
+                case.decided = is_sequential and analyze(case.lab, budget.block_s[case.lab.case])
             if status is BlockStatus.DONE and not (may_stop and case.decided):
                 status = _run_aa(case, block, budget)
             if status is BlockStatus.INTERRUPTED:
@@ -171,7 +173,7 @@ def run_study(
 
 
 def _run_next(case: _Case, budget: Budget, cases: Sequence[_Case], *, may_stop: bool) -> BlockStatus:
-    """The next block of a case; of one in sequence all blocks, which overlap."""
+    """Run the next block of a case; in the schedule sequential, all blocks, which overlap."""
     lab, study = case.lab, case.lab.study
     expected = study.blocks_max or budget.passes_expected(case.next_block, len(cases))
     lab.watch(
@@ -199,8 +201,9 @@ def _run_next(case: _Case, budget: Budget, cases: Sequence[_Case], *, may_stop: 
 
 
 def _run_aa(case: _Case, block: int, budget: Budget) -> BlockStatus:
-    """The A/A block beside a block of a case, where there is one and it fits. It is not repeated by a resume,
-    and its failures are shown in its trials: they do not give the case up.
+    """Run the A/A block after a block of a case, if there is one and the budget allows it.
+
+    A resume does not repeat it. Its failures appear in its trials, and do not end the case.
     """
     arm = doubled_after(case.lab.study, block)
     twins = None if arm is None else case.lab.aa.get(arm)

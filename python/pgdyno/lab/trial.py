@@ -1,6 +1,6 @@
 """A trial during a run: restored data, state of the caches, a started server, caveats.
 
-What follows from the evidence itself is found by ``analysis.comparison.comparison_caveats``.
+``analysis.comparison.comparison_caveats`` finds the caveats that follow from the results file.
 """
 
 from __future__ import annotations
@@ -36,18 +36,20 @@ from pgdyno.workload.interface import TrialChecks
 from pgdyno.workload.workloads import workload_of
 
 DRIVER_SHARE_MAX = 0.25
-"""Of the cores' time. The peers' clients take 14 to 30 % for this workload; ours takes far less."""
+"""Maximum driver CPU as a share of all cores. Clients of other tools take 14% to 30% for this workload; this
+driver takes far less."""
 
 DRIVER_LATE_NS_MAX = 10_000_000
-"""At the 99th percentile: beyond it the driver adds more to a latency than a commit's fsync does."""
+"""Maximum lateness at the 99th percentile. Beyond it the driver adds more latency than the fsync of a
+commit."""
 
 STEAL_SHARE_MAX = 0.05
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What is read at a barrier beside the servers' CPU. ``autovacuums`` per arm of the run, in its order;
-    None where the server does not answer.
+    """Readings at a barrier in addition to the servers' CPU time. ``autovacuums`` per arm of the run, in its
+    order; None if the server does not answer.
     """
 
     cpu: MachineCpu
@@ -61,7 +63,7 @@ def untested_version(server: str, version: Version) -> Iterator[Caveat]:
 
 
 def read_surroundings(arms: Sequence[LabArm]) -> Surroundings:
-    """Reads them now, when no transaction runs."""
+    """Read them now, when no transaction runs."""
     return Surroundings(machine_cpu(), [_autovacuums(arm) for arm in arms])
 
 
@@ -70,7 +72,7 @@ def _autovacuums(arm: LabArm) -> int | None:
         with arm.connect() as connection:
             return autovacuum_runs(connection)
     except (ServerError, psycopg.Error):
-        # It died; the driver finds that out as well and says so.
+        # The server ended; the driver detects and reports it.
         return None
 
 
@@ -83,9 +85,7 @@ def trial_caveats(
     seen: Mapping[str, Surroundings],
     slices: Sequence[Slice],
 ) -> Iterator[Caveat]:
-    """Yields the caveats of one trial, which had these slices. ``seen`` has the readings at the barriers that
-    were passed.
-    """
+    """Yield the caveats of one trial with these slices. ``seen`` has the readings at the barriers reached."""
     if arm.is_local():
         cores = study.halves.size if study.halves else len(os.sched_getaffinity(0))
         yield from driver_busy(trial, arm, slices, cores)
@@ -106,21 +106,20 @@ def trial_caveats(
     checkpoints = (arm.log() or "").count("checkpoint starting")
     if study.schedule == "slices" and checkpoints:
         yield Caveat(Code.CHECKPOINT_IN_SLICES, {"arm": arm.name, "n": checkpoints}, trial)
-    is_told = "checkpoints" in study.probes  # then the analysis knows better
-    if arm.log() is not None and not checkpoints and not is_told and _writes(study, arm):
+    is_probed = "checkpoints" in study.probes  # then the analysis is more precise
+    if arm.log() is not None and not checkpoints and not is_probed and _writes(study, arm):
         yield Caveat(Code.WINDOW_WITHOUT_CHECKPOINT, {"arm": arm.name})
 
 
 def _writes(study: Study, arm: LabArm) -> bool:
-    """Whether there is anything that a checkpoint could write."""
+    """Return whether the workload changes data that a checkpoint writes."""
     workload = study.driving(arm.index).workload
     return not (isinstance(workload, PgbenchParameters) and workload.effects == {"none"})
 
 
 def driver_busy(trial: int, arm: LabArm, slices: Sequence[Slice], cores: int) -> Iterator[Caveat]:
-    """The driver's CPU in the measured slices, as a share of all that the arm's cores had in that
-    time.
-    """
+    """Yield a caveat if the driver used too much CPU in the measured slices, as a share of the arm's
+    cores."""
     measured = [piece for piece in slices if piece.role is Role.MEASURE]
     elapsed_s = sum(piece.drained_s - piece.opened_s for piece in measured)
     if elapsed_s <= 0:
@@ -144,12 +143,12 @@ def _share(arm: LabArm, share: float, limit: float) -> dict[str, str | int | flo
 
 
 KEPT_SHARE_MAX = 0.05
-"""Of the data in the operating system's cache: with more of them there a trial did not begin cold."""
+"""Maximum share of the data in the page cache at a cold start."""
 
 
 @dataclass(frozen=True)
 class Lab:
-    """What every step of a case needs."""
+    """Context of all steps of a case."""
 
     study: Study
     arms: Sequence[LabArm]
@@ -159,12 +158,12 @@ class Lab:
     case: int = 0
     name: str = ""  # of the case
     kept: Mapping[tuple[int, int], float | None] = field(default_factory=dict)
-    """(block, arm) of trials that need not be repeated, and the rate of those that count."""
-    aa: Mapping[int, Lab] = field(default_factory=dict)  # by arm: its comparison with its twin
+    """(block, arm) of trials that need not be repeated, with the rate of those that count."""
+    aa: Mapping[int, Lab] = field(default_factory=dict)  # by arm: its A/A comparison
     rates: dict[int, list[Sequence[float]]] = field(default_factory=dict)
-    """By arm, of each block so far: how its rate came up, for the warm-ups of those to come."""
+    """By arm, the rates from the start of the warm-up in each block so far, for later warm-ups."""
     warmed_s: dict[tuple[int, int], float] = field(default_factory=dict)
-    """By case and block, where its arms come one after the other: how long the first one was warmed up."""
+    """By case and block, the warm-up of the first arm in seconds, if arms run one after the other."""
 
 
 @dataclass
@@ -180,24 +179,24 @@ class Trial:
     counted_s: float = 0.0
     ok: Counter[str] = field(default_factory=Counter)  # by kind, in the counted time
     slices: list[records.Slice] = field(default_factory=list)
-    log_from: int = 0  # characters of the server's log that earlier runs of the driver left
+    log_from: int = 0  # characters of the server log from earlier runs of the driver
     measured_s: float = 0.0  # of the window, so far
-    measured_n: int = 0  # transactions in it, however they ended
+    measured_n: int = 0  # transactions in the window, whatever their result
     warmed: Mapping[str, Any] | None = None  # how its warm-up ended
-    ordered_checkpoint_s: float | None = None  # how long the one before its window took
-    search: Mapping[str, object] | None = None  # for its capacity, as the evidence keeps it
-    rate_per_s: float | None = None  # that was found
+    ordered_checkpoint_s: float | None = None  # duration of the forced checkpoint before its window
+    search: Mapping[str, object] | None = None  # capacity search, as stored in the results file
+    rate_per_s: float | None = None  # result of the search
 
 
 def begin_trial(lab: Lab, block: int, arm: LabArm) -> Trial:
-    """Notes it down; nothing is done yet."""
+    """Record the start of a trial, before its first step."""
     driving = lab.study.driving(arm.index)
     checks = workload_of(driving.workload).checks(driving.clients, restored=arm.is_restored())
     return Trial(arm, lab.writer.begin_trial(block, arm.index, time.time(), lab.case), checks)
 
 
 def bring_up(lab: Lab, trial: Trial) -> None:
-    """Restores the data and starts the server. Raises what they raise."""
+    """Restore the data and start the server. Raises the errors of ``LabArm``."""
     arm = trial.arm
     lab.watch(Step(f"restoring {arm.name}"))
     begun_s = time.monotonic()
@@ -231,7 +230,7 @@ def _badges(arm: LabArm) -> list[records.Badge]:
 
 
 def failed(trial: Trial, reason: str) -> Outcome:
-    """It did not run to its end."""
+    """Return the outcome of a failed trial."""
     return Outcome(
         TrialStatus.FAILED,
         time.time(),
@@ -243,5 +242,5 @@ def failed(trial: Trial, reason: str) -> Outcome:
 
 
 def interrupted() -> Outcome:
-    """By the user."""
+    """Return the outcome of a trial that the user stopped."""
     return Outcome(TrialStatus.INTERRUPTED, time.time(), reason="stopped by the user")

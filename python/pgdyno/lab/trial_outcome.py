@@ -1,4 +1,4 @@
-"""Outcome of a trial: from the engine's result and the workload's checks."""
+"""Outcome of a trial from the result of the engine and the checks of the workload."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pgdyno.workload.interface import Check, TrialChecks
 
 
 def outcome_of(run: Run, target: int, arm: str, restore_s: float | None, start_s: float | None) -> Outcome:
-    """Everything that the engine and the probes say of one target. The status knows nothing of checks yet. Of
-    a run that was not the trial's own it is its end alone.
+    """Return the outcome of one target before the checks. For a run that belongs to the capacity search, it
+    has only status and reason.
     """
     status, reason = status_of(run, target, arm)
     outcome = Outcome(
@@ -47,7 +47,7 @@ def outcome_of(run: Run, target: int, arm: str, restore_s: float | None, start_s
 
 
 def status_of(run: Run, target: int, arm: str) -> tuple[TrialStatus, str]:
-    """How a run ended for one target, as the engine saw it, and why not well."""
+    """Return the status of a run for one target according to the engine, and the reason of a failure."""
     because = because_of("driver", _culprit(run), arm)
     if run.failure is not None:
         return TrialStatus.FAILED, f"{because}{run.failure['stage']}: {run.failure['message']}"
@@ -57,13 +57,13 @@ def status_of(run: Run, target: int, arm: str) -> tuple[TrialStatus, str]:
         return TrialStatus.INTERRUPTED, "stopped before its last slice"
     assert run.result is not None
     if lost := run.result["targets"][target]["connections_lost"]:
-        # A server that crashed and recovered between two slices looks well again, but its caches are cold.
+        # A server that crashed and recovered between two slices works again, but its caches are cold.
         return TrialStatus.FAILED, f"connections to the server were lost: {lost}"
     return TrialStatus.OK, ""
 
 
 def _culprit(run: Run) -> str | None:
-    """The arm because of which a run ended before its time, where it was one."""
+    """Return the arm that caused an early end of the run, if one did."""
     found: str | None = None
     if run.failure is not None:
         found = run.failure.get("target")
@@ -73,7 +73,7 @@ def _culprit(run: Run) -> str | None:
 
 
 def because_of(what: str, culprit: str | None, arm: str) -> str:
-    """What stands before the reason of a trial that another arm has ended."""
+    """Return the prefix of the reason of a trial that another arm has ended."""
     return "" if culprit in (None, arm) else f"the {what} stopped because of {culprit}: "
 
 
@@ -84,8 +84,8 @@ def _round_trip(run: Run, target: int) -> object:
 def judge_trial(
     outcome: Outcome, arm: LabArm, run: Run, target: int, trial_checks: TrialChecks, log_from: int = 0
 ) -> Outcome:
-    """Checks the database, the driver's random numbers and the server's log, from ``log_from`` on: what came
-    before belongs to other counts. One failed check excludes it.
+    """Check the database, the driver's random numbers and the server log from ``log_from`` on. Earlier
+    entries belong to other runs. A failed check excludes the trial.
     """
     assert run.result is not None
     log = arm.log()
