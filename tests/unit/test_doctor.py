@@ -97,7 +97,7 @@ DISTURBS: list[tuple[Code, Mapping[str, Parameter], State]] = [
         {"share": "30.0%", "when": "now", "limit": "5%", "names": "backup 25.0%"},
         like(load={"others": 0.3, "busiest": (("backup", 0.25),)}),
     ),
-    (Code.OTHER_LOAD, {"names": "short-lived ones"}, like(load={"others": 0.3, "busiest": ()})),
+    (Code.OTHER_LOAD, {"names": "short-lived processes"}, like(load={"others": 0.3, "busiest": ()})),
     (Code.PRESSURE, {"what": "CPU", "share": "11.0%"}, like(load={"pressure": {"cpu": 0.11}})),
     (Code.PRESSURE, {"what": "the disk", "share": "6.0%"}, like(load={"pressure": {"io": 0.06}})),
     (Code.PRESSURE, {"what": "memory", "share": "2.0%"}, like(load={"pressure": {"memory": 0.02}})),
@@ -283,7 +283,7 @@ def test_what_is_not_told_is_unknown_and_neither_fine_nor_a_finding() -> None:
 
 def test_a_virtual_disk_is_fine_with_a_word_on_its_host() -> None:
     told = {one.about: one.text for one in examine(like(disk={"device": "vda"}))}
-    assert "not seen from here" in told["flush of a page (write and fdatasync)"]
+    assert "durable is unknown" in told["flush of a page (write and fdatasync)"]
 
 
 def test_without_data_of_ours_nothing_is_said_of_disks() -> None:
@@ -502,9 +502,9 @@ def test_servers_are_told_together_but_for_those_that_disturb() -> None:
     found = examination.servers({"17": good, "18": good, "19": bad, "20": None})
     assert [(one.found, one.about) for one in found] == [
         ("disturbs", "server 19"),
-        ("fine", "servers that are here"),
+        ("fine", "installed and cached servers"),
     ]
-    assert found[1].text == "2 not built for debugging, 1 not asked yet"
+    assert found[1].text == "2 not built for debugging, 1 unknown"
     assert [one.found for one in examination.servers({"20": None})] == ["unknown"]
     assert examination.engine("debug").caveat == Caveat(Code.DEBUG_ENGINE)
     assert examination.engine(None).found == "unknown"

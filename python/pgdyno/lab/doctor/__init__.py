@@ -1,5 +1,5 @@
-"""Judges the state of the machine: what of it disturbs measurements, what is fine, what it does not tell.
+"""Checks of the machine: properties that disturb measurements, that are fine, or that are unknown.
 
-One module a subject, one function a check: from the values of ``probe.machine`` to a ``Checked``. Limits
-have a name and a reason where they stand. ``examine.py`` has the list.
+One module per subject, one function per check: from the values of ``probe.machine_state`` to a ``Checked``.
+Each limit is a named constant with its reason. ``examination.py`` has the list.
 """

@@ -9,28 +9,29 @@ from pgdyno.probe.machine_state import Load
 from pgdyno.units import format_duration, format_size
 
 READ_NS_MAX = 250
-"""Read from the processor it takes 20 to 80 ns, Python's part included; by a system call 200 and more, from a
-device (hpet, acpi_pm) 1000."""
+"""Maximum time of a clock reading. From the processor it takes 20 to 80 ns, including Python; by a system
+call at least 200 ns, and from a device (hpet, acpi_pm) 1000 ns."""
 
 STEP_S_MAX = 0.1
-"""A clock that is slewed gains or loses 0.5 ms a second: what exceeds this was set."""
+"""Minimum step of a clock that was set. Slewing changes a clock by at most 0.5 ms per second."""
 
 
 def reading(clock: Clock) -> Checked:
-    """What it costs: the name of the source alone says little, kvm-clock is as quick as tsc."""
+    """Check the time of a clock reading. The name of the source is not sufficient: kvm-clock is as fast as
+    tsc."""
     about = "clock"
     if clock.read_ns > READ_NS_MAX:
-        source = clock.source or "not known"
+        source = clock.source or "unknown"
         return disturbs(
             about, Code.SLOW_CLOCK, read_ns=round(clock.read_ns), source=source, limit_ns=READ_NS_MAX
         )
     if clock.source is None:
-        return unknown(about, f"its source is not told; a reading takes {clock.read_ns:.0f} ns")
+        return unknown(about, f"unknown source; a reading takes {clock.read_ns:.0f} ns")
     return fine(about, f"{clock.source}, a reading takes {clock.read_ns:.0f} ns")
 
 
 def steps(load: Load, when: str) -> Checked:
-    """Whether somebody set the time of day. A slew over a long study is no step."""
+    """Check that the time of day was not set. Slewing during a long study is not a step."""
     about = "time of day"
     slewed_s = STEP_S_MAX + 0.0005 * load.elapsed_s
     if abs(load.clock_step_s) > slewed_s:
@@ -39,14 +40,14 @@ def steps(load: Load, when: str) -> Checked:
 
 
 WITHHELD_SHARE_MAX = 0.01
-"""Of the elapsed time: as much as a verdict's margin is often about."""
+"""Maximum withheld CPU time as a share of the elapsed time: half of the default margin of a verdict."""
 
 FILES_MIN = 1024
-"""A backend keeps up to max_files_per_process files open: 1000, unless somebody changed it."""
+"""Minimum limit of open files. A backend opens up to max_files_per_process files, by default 1000."""
 
 
 def cpu_limit(limits: Limits, cores: int) -> Checked:
-    """A quota below the cores that are seen."""
+    """Check that no quota is below the number of cores."""
     about = "limit of CPU time"
     if limits.cpu_cores is not None and limits.cpu_cores < cores:
         return disturbs(about, Code.CPU_LIMITED, cores=f"{limits.cpu_cores:g}", of=cores)
@@ -54,7 +55,7 @@ def cpu_limit(limits: Limits, cores: int) -> Checked:
 
 
 def withheld(load: Load, when: str) -> Checked:
-    """Whether a quota was used up."""
+    """Check that no quota was exhausted."""
     about = "CPU withheld by a limit"
     if load.limited_s is None:
         return unknown(about)
@@ -64,17 +65,17 @@ def withheld(load: Load, when: str) -> Checked:
 
 
 def memory_limit(limits: Limits, total_bytes: int | None) -> Checked:
-    """Below the machine's memory."""
+    """Check that no limit is below the memory of the machine."""
     about = "limit of memory"
     limit = limits.memory_bytes
     if limit is not None and (total_bytes is None or limit < total_bytes):
         of = "unknown size" if total_bytes is None else format_size(total_bytes)
         return disturbs(about, Code.MEMORY_LIMITED, limit=format_size(limit), of=of)
-    return fine(about, "none below the machine's")
+    return fine(about, "none below that of the machine")
 
 
 def files(limits: Limits) -> Checked:
-    """Open ones of a process."""
+    """Check the maximum number of open files of a process."""
     about = "open files of a process"
     if limits.files < FILES_MIN:
         return disturbs(about, Code.FILES_LIMITED, files=limits.files, limit=FILES_MIN)
@@ -82,17 +83,19 @@ def files(limits: Limits) -> Checked:
 
 
 STEAL_MAX = 0.02
-"""Of the CPU time that was wanted. A quiet hypervisor takes less than a hundredth."""
+"""Maximum steal as a share of the requested CPU time. An idle hypervisor takes less than 1%."""
 
 OTHERS_MAX = 0.05
-"""Of all cores' time: a desktop at rest takes less, and an effect of 5 % is what one wants to see."""
+"""Maximum CPU time of other processes as a share of all cores. An idle desktop takes less, and studies look
+for effects of 5%."""
 
 PRESSURE_MAX = {"cpu": 0.10, "io": 0.05, "memory": 0.01}
-"""Of the elapsed time. Some waiting for a core is nothing special; for memory it is."""
+"""Maximum pressure as a share of the elapsed time. Short waits for a CPU are normal; waits for memory are
+not."""
 
 
 def cpu_steal(load: Load, when: str) -> Checked:
-    """Of an idle machine nothing is stolen: it shows when something runs."""
+    """Check steal. On an idle machine there is no steal: it occurs under load."""
     about = "stolen CPU time"
     if load.steal > STEAL_MAX:
         return disturbs(
@@ -102,10 +105,12 @@ def cpu_steal(load: Load, when: str) -> Checked:
 
 
 def other_processes(load: Load, when: str) -> Checked:
-    """Of processes that are not ours."""
+    """Check the load of other processes."""
     about = "other load"
     if load.others > OTHERS_MAX:
-        names = ", ".join(f"{name} {percent(share)}" for name, share in load.busiest) or "short-lived ones"
+        names = (
+            ", ".join(f"{name} {percent(share)}" for name, share in load.busiest) or "short-lived processes"
+        )
         parameters = {
             "share": percent(load.others),
             "limit": f"{OTHERS_MAX:.0%}",
@@ -117,7 +122,7 @@ def other_processes(load: Load, when: str) -> Checked:
 
 
 def pressure(load: Load, of: str, when: str) -> Checked:
-    """``of``: cpu, io or memory."""
+    """Check the pressure on a resource. ``of``: cpu, io or memory."""
     about = f"waiting for {WANTED[of]}"
     share, limit = load.pressure.get(of), PRESSURE_MAX[of]
     if share is None:
@@ -129,15 +134,15 @@ def pressure(load: Load, of: str, when: str) -> Checked:
 
 
 WANTED = {"cpu": "CPU", "io": "the disk", "memory": "memory"}
-"""In words."""
+"""Names of the resources for output."""
 
 
 STEADY_GOVERNOR = "performance"
-"""The one that keeps a core at its highest frequency whatever it did before."""
+"""The governor that always keeps a core at its highest frequency."""
 
 
 def governor(processor: Processor) -> Checked:
-    """Of any core: one that saves power slows whatever is scheduled there."""
+    """Check the governors of all cores: a core that saves power slows down the processes on it."""
     about = "CPU frequency governor"
     if not processor.governors:
         return unknown(about)
@@ -147,7 +152,7 @@ def governor(processor: Processor) -> Checked:
 
 
 def boost(processor: Processor) -> Checked:
-    """Whether the frequency is steady under load."""
+    """Check that the frequency is constant under load."""
     about = "CPU boost"
     if processor.boost is None:
         return unknown(about)
@@ -155,7 +160,7 @@ def boost(processor: Processor) -> Checked:
 
 
 def heat(load: Load, when: str) -> Checked:
-    """Any throttling at all: it halves a core's speed."""
+    """Check that there was no throttling: it halves the speed of a core."""
     about = "thermal throttling"
     if load.throttled is None:
         return unknown(about)
@@ -165,15 +170,15 @@ def heat(load: Load, when: str) -> Checked:
 
 
 def smt(processor: Processor) -> Checked:
-    """Whether what is called a core is one."""
-    about = "threads of a core (SMT)"
+    """Check that each CPU is a separate core."""
+    about = "threads per core (SMT)"
     if processor.smt is None:
         return unknown(about)
-    return disturbs(about, Code.SMT) if processor.smt else fine(about, "one a core")
+    return disturbs(about, Code.SMT) if processor.smt else fine(about, "one per core")
 
 
 def virtual(processor: Processor) -> Checked:
-    """Whether there may be neighbours."""
+    """Check whether the machine is virtual, with other virtual machines on the same host."""
     about = "virtual machine"
     if processor.hypervisor is None:
         return unknown(about)
@@ -183,19 +188,19 @@ def virtual(processor: Processor) -> Checked:
 
 
 def nodes(processor: Processor, memory: Memory) -> Checked:
-    """More than one node of memory; what the kernel does about it is said."""
-    about = "nodes of memory (NUMA)"
+    """Check for several NUMA nodes; the finding includes the settings of the kernel."""
+    about = "NUMA nodes"
     if processor.nodes is None:
         return unknown(about)
     if processor.nodes == 1:
         return fine(about, "one")
     known = {"numa_balancing": memory.numa_balancing, "zone_reclaim_mode": memory.zone_reclaim}
     settings = ", ".join(f"{name} {value}" for name, value in known.items() if value is not None)
-    return disturbs(about, Code.NUMA, nodes=processor.nodes, settings=settings or "no settings known")
+    return disturbs(about, Code.NUMA, nodes=processor.nodes, settings=settings or "settings unknown")
 
 
 def battery(processor: Processor) -> Checked:
-    """Whether a battery is being emptied."""
+    """Check that the machine does not run on battery."""
     about = "power"
     if processor.on_battery is None:
         return unknown(about)

@@ -8,36 +8,37 @@ from pgdyno.probe.disks import Disk, Syncs
 from pgdyno.units import format_duration, format_size
 
 CONSEQUENCES = {
-    **dict.fromkeys(("tmpfs", "ramfs"), "it is memory, where nothing is flushed and nothing kept"),
-    **dict.fromkeys(("overlay", "aufs"), "files are copied up from a layer below when they first change"),
-    **dict.fromkeys(("btrfs", "zfs", "bcachefs"), "it copies what changes, and scatters files as they age"),
+    **dict.fromkeys(("tmpfs", "ramfs"), "it is in memory: flushes have no effect, and data are not durable"),
+    **dict.fromkeys(("overlay", "aufs"), "the first change of a file copies it from a lower layer"),
+    **dict.fromkeys(("btrfs", "zfs", "bcachefs"), "it is copy-on-write: files become fragmented"),
     **dict.fromkeys(
-        ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "virtiofs"), "another machine's load shows"
+        ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "virtiofs"), "the load of another machine affects it"
     ),
 }
-"""Of types that behave unlike a disk's own file system. Others, and FUSE's, are below."""
+"""Consequences of file systems that differ from a local one on a disk. See ``file_system`` for FUSE."""
 
 FREE_BYTES_MIN = 2 * 2**30
 FREE_SHARE_MIN = 0.05
-"""ext4 and xfs find room for new files less and less well from here on; the last 5 % are root's."""
+"""Minimum free space. Below it, ext4 and xfs allocate space less efficiently; the last 5% are reserved for
+root."""
 
 FLUSH_S_MIN = {"rotational": 1e-3, "ssd": 20e-6, "nvme": 10e-6}
-"""A disk that turns at 7200 per minute takes 4 ms in the mean; the fastest flash with capacitors some 15 µs,
-a transfer alone over PCI Express 10 µs."""
+"""Minimum plausible flush time. A disk with 7200 rpm takes 4 ms on average, the fastest flash with capacitors
+about 15 µs, and a transfer over PCI Express alone 10 µs."""
 
 FLUSH_S_MAX = 0.02
-"""Two turns of a slow disk."""
+"""Maximum flush time: two rotations of a slow disk."""
 
 UNEVEN_TIMES = 10
 UNEVEN_S_MIN = 5e-3
-"""A hundredth of the commits waits ten times as long as half of them, and long enough to show in a rate."""
+"""Limits of the 99th percentile: ten times the median, and long enough to affect a rate."""
 
 SYNCS_MIN = 100
-"""Fewer have no 99th percentile."""
+"""Minimum number of flushes for a 99th percentile."""
 
 
 def file_system(disk: Disk) -> Checked:
-    """Whether it behaves like a file system on a disk."""
+    """Check that it behaves like a local file system on a disk."""
     about = "file system of the data"
     if disk.file_system is None:
         return unknown(about)
@@ -50,7 +51,7 @@ def file_system(disk: Disk) -> Checked:
 
 
 def space(disk: Disk) -> Checked:
-    """What is free there."""
+    """Check the free space."""
     about = "free space for the data"
     share = disk.free_bytes / disk.size_bytes if disk.size_bytes else 0.0
     if disk.free_bytes < FREE_BYTES_MIN or share < FREE_SHARE_MIN:
@@ -66,11 +67,11 @@ def space(disk: Disk) -> Checked:
 
 
 def flush(disk: Disk) -> Checked:
-    """How long a commit's flush takes: too short, too long, or too uneven."""
+    """Check that the flush of a commit is not too fast, too slow or too uneven."""
     about = "flush of a page (write and fdatasync)"
     syncs = disk.syncs
     if syncs is None:
-        return unknown(about, "could not be tried")
+        return unknown(about, "could not be measured")
     least_s = FLUSH_S_MIN.get(disk.kind, FLUSH_S_MIN["ssd"])
     median = format_duration(syncs.median_s)
     if syncs.median_s < least_s:
@@ -87,12 +88,12 @@ def flush(disk: Disk) -> Checked:
 
 
 def is_uneven(syncs: Syncs) -> bool:
-    """Both in proportion and in time."""
+    """Return whether the 99th percentile exceeds both limits, the relative and the absolute one."""
     limit_s = max(UNEVEN_S_MIN, UNEVEN_TIMES * syncs.median_s)
     return syncs.n >= SYNCS_MIN and syncs.p99_s > limit_s
 
 
 def _beneath(disk: Disk) -> str:
     if disk.device is not None and disk.device.startswith(("vd", "xvd")):
-        return "; a virtual disk: whether its host keeps what it confirms is not seen from here"
-    return f"; the disk's cache is {disk.write_cache}" if disk.write_cache else ""
+        return "; a virtual disk: whether its host makes confirmed flushes durable is unknown"
+    return f"; the cache of the disk is {disk.write_cache}" if disk.write_cache else ""

@@ -1,7 +1,7 @@
-"""All checks of the machine, their order, and their caveats, before and after a study.
+"""All checks of the machine in their order, and their caveats, before and after a study.
 
-What is found goes into the evidence: the state of the machine into ``study.host`` under ``states``, findings
-as caveats of every case.
+The results file has the state of the machine in ``study.host`` under ``states``, and findings as caveats of
+every case.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from pgdyno.units import parse_size_bytes
 
 
 def engine(profile: str | None) -> Checked:
-    """``profile`` is that of its compilation."""
-    about = "pgdyno's engine"
+    """Check the build profile of the engine."""
+    about = "engine of pgdyno"
     if profile is None:
-        return unknown(about, "it does not say how it was built")
+        return unknown(about, "unknown build profile")
     return disturbs(about, Code.DEBUG_ENGINE) if profile == "debug" else fine(about, f"a {profile} build")
 
 
 def server(label: str, catalogue: Catalogue | None) -> Checked:
-    """One that is here; what it says of itself is known once it has been measured."""
+    """Check that a server is not a debug build. Its catalogue is cached after its first use."""
     about = f"server {label}"
     if catalogue is None:
-        return unknown(about, "it was not asked yet how it was built")
+        return unknown(about, "compile options unknown before its first use")
     words = catalogue.compiled.get("CFLAGS", "").split()
     flags = [word for word in words if word in ("-O0", "-Og")]
     if catalogue.initial.get("debug_assertions") == "on":
@@ -47,32 +47,32 @@ def server(label: str, catalogue: Catalogue | None) -> Checked:
 
 
 def servers(known: Mapping[str, Catalogue | None]) -> list[Checked]:
-    """Those built for debugging, one by one; the others together."""
+    """Check all servers: one result per debug build, and one for the others."""
     every = [server(label, catalogue) for label, catalogue in known.items()]
     found = [one for one in every if one.caveat is not None]
     good = sum(one.found == "fine" for one in every)
     unasked = len(every) - len(found) - good
-    about = "servers that are here"
-    told = f"{good} not built for debugging" + (f", {unasked} not asked yet" if unasked else "")
+    about = "installed and cached servers"
+    text = f"{good} not built for debugging" + (f", {unasked} unknown" if unasked else "")
     if not good and not found:
-        return [unknown(about, f"{unasked} not asked yet how they were built" if unasked else "none")]
-    return [*found, *([fine(about, told)] if good else [])]
+        return [unknown(about, f"{unasked} with unknown compile options" if unasked else "none")]
+    return [*found, *([fine(about, text)] if good else [])]
 
 
 NOW = "now"
 BEFORE = "before the study"
-RESUMED = "before the study went on"
+RESUMED = "before the study was resumed"
 DURING = "during the study"
 AFTER = "after the study"
 
 
 def examine(state: State, when: str = NOW, servers: Sequence[Together] = ()) -> list[Checked]:
-    """Every check of a machine, for the servers of a study if they are known."""
+    """Return all checks of a machine, for the servers of a study if they are known."""
     return [*_standing(state, servers), *passing(state, when), *_counted(state.load, when)]
 
 
 def _standing(state: State, servers: Sequence[Together]) -> Iterator[Checked]:
-    """What does not change by itself."""
+    """Yield checks of properties that do not change by themselves."""
     yield cpu_checks.governor(state.processor)
     yield cpu_checks.boost(state.processor)
     yield cpu_checks.smt(state.processor)
@@ -91,7 +91,7 @@ def _standing(state: State, servers: Sequence[Together]) -> Iterator[Checked]:
 
 
 def passing(state: State, when: str) -> Iterator[Checked]:
-    """What may be otherwise in a minute."""
+    """Yield checks of properties that can change within a minute."""
     yield cpu_checks.battery(state.processor)
     yield cpu_checks.other_processes(state.load, when)
     yield cpu_checks.cpu_steal(state.load, when)
@@ -104,7 +104,7 @@ def passing(state: State, when: str) -> Iterator[Checked]:
 
 
 def _counted(grown: Load, when: str) -> Iterator[Checked]:
-    """What the machine counts: between two moments, however far apart."""
+    """Yield checks of counters between two times."""
     yield cpu_checks.heat(grown, when)
     yield memory_checks.swapping(grown, when)
     yield memory_checks.out_of_memory(grown, when)
@@ -115,8 +115,8 @@ def _counted(grown: Load, when: str) -> Iterator[Checked]:
 def caveats_after(
     before: State, after: State, known: Collection[Code], servers: Sequence[Together] = ()
 ) -> list[Caveat]:
-    """What changed while the study ran: findings that it did not begin with (``known``), and what was counted
-    meanwhile.
+    """Return the caveats on changes during the study: new findings, not in ``known``, and changes of
+    counters.
     """
     meanwhile = _counted(between(before.counters, after.counters), DURING)
     found = caveats_of([*meanwhile, *_standing(after, servers), *passing(after, AFTER)])
@@ -124,19 +124,20 @@ def caveats_after(
 
 
 def caveats_of(checked: Iterable[Checked]) -> list[Caveat]:
-    """The findings among them."""
+    """Return the caveats of the findings."""
     return [one.caveat for one in checked if one.caveat is not None]
 
 
 WATCH_SHARE = 0.005
 WATCH_S_MIN, WATCH_S_MAX = 0.2, 2.0
-"""Of the time that a study will measure: what the doctor takes, it takes from the measurement."""
+"""Duration of the observation, as a share of the measuring time of the study and in seconds."""
 
 
 @dataclass(frozen=True)
 class StudyExamination:
-    """``data_path``: None where all servers run already, wherever their data lie. ``known``: caveats that the
-    study has.
+    """Examination of the machine before and after a study.
+
+    ``data_path``: None if all arms are running servers. ``known``: codes of caveats of the study.
     """
 
     writer: Writer
@@ -158,11 +159,12 @@ class StudyExamination:
         known: frozenset[Code] | None = None,
         servers: Sequence[Together] = (),
     ) -> StudyExamination:
-        """Examines the machine, and says at once what can still be helped. ``known``: of a study that goes
-        on, the caveats that it has, which are not said of it again; None: it is new. ``servers``: those of
-        its arms that run on this machine.
+        """Examine the machine, and report at once findings that the user can still change.
+
+        ``known``: codes of the caveats of a resumed study, which are not repeated; None for a new study.
+        ``servers``: the servers of its arms on this machine.
         """
-        watch(Step("look at the machine"))
+        watch(Step("checking the machine"))
         watch_s = watch_s_of(studies)
         ours = any(not arm.is_dsn for study in studies for arm in study.arms)
         place = data_path if ours else None
@@ -173,14 +175,14 @@ class StudyExamination:
         checked = examine(state, when, servers)
         found = [caveat for caveat in caveats_of(checked) if caveat.code not in (known or ())]
         codes = frozenset(caveat.code for caveat in found) | (known or frozenset())
-        attendance = cls(writer, len(studies), watch_s, place, watch, state, codes, servers)
-        attendance.note(when, state, checked, found)
+        examination = cls(writer, len(studies), watch_s, place, watch, state, codes, servers)
+        examination.note(when, state, checked, found)
         for caveat in caveats_of(passing(state, when)):
             watch(Warned(caveat.text))
-        return attendance
+        return examination
 
     def end(self, *, promptly: bool = False) -> None:
-        """Examines it once more: only what has changed is a caveat. ``promptly``: somebody waits for it."""
+        """Examine the machine again: only changes are caveats. ``promptly``: use a short observation."""
         watch_s = WATCH_S_MIN if promptly else self.watch_s
         state = None if self.state is None else _examined(watch_s, self.data_path, self.watch)
         if self.state is not None and state is not None:
@@ -188,16 +190,17 @@ class StudyExamination:
             self.note(AFTER, state, examine(state, AFTER, self.servers), caveats)
 
     def note(self, when: str, state: State, checked: Sequence[Checked], caveats: Sequence[Caveat]) -> None:
-        """Into the evidence."""
-        told = [{"about": one.about, "found": one.found, "text": one.text} for one in checked]
-        self.writer.add_machine_state({"when": when, **state.as_json(), "checks": told})
+        """Write the state and the caveats to the results file."""
+        checks = [{"about": one.about, "found": one.found, "text": one.text} for one in checked]
+        self.writer.add_machine_state({"when": when, **state.as_json(), "checks": checks})
         for case in range(self.cases):
             for caveat in caveats:
                 self.writer.add_caveat(caveat, case)
 
 
 def servers_of(prepared: Prepared) -> list[list[ServerMemory]]:
-    """Return the servers of a case's arms on this machine, those in one list that are up at once."""
+    """Return the servers of a case's arms on this machine; a list contains those that run at the same
+    time."""
     found = []
     for index, settings in prepared.in_effect.items():
         arm = prepared.study.arms[index]
@@ -205,7 +208,7 @@ def servers_of(prepared: Prepared) -> list[list[ServerMemory]]:
         try:
             size_bytes = parse_size_bytes(settings.get("shared_buffers", ""))
         except UsageError:
-            continue  # a running server may say anything: what cannot be read must not cost a study
+            continue  # an unreadable value of a running server must not fail the study
         server = ServerMemory(
             arm=arm.name,
             clients=prepared.study.driving(index).clients,
@@ -220,16 +223,17 @@ def servers_of(prepared: Prepared) -> list[list[ServerMemory]]:
 
 
 def _examined(watch_s: float, place: Path | None, watch: Watch) -> State | None:
-    """None where that fails, which is said: a machine that we cannot read must not cost anybody a study."""
+    """Return the state of the machine; None with a warning if it fails, because this must not fail the
+    study."""
     try:
         return examine_machine(watch_s, place, watch_s / 2)
     except Exception as error:  # noqa: BLE001
-        watch(Warned(f"the doctor could not look at this machine: {type(error).__name__}: {error}"))
+        watch(Warned(f"cannot check this machine: {type(error).__name__}: {error}"))
         return None
 
 
 def watch_s_of(studies: Sequence[Study]) -> float:
-    """How long to watch the machine before, and once more after."""
+    """Return the duration of the observation before and after the study."""
     return min(WATCH_S_MAX, max(WATCH_S_MIN, WATCH_SHARE * sum(map(_likely_s, studies))))
 
 

@@ -10,8 +10,8 @@ from pgdyno.caveats import Caveat, Code, Parameter
 
 @dataclass(frozen=True)
 class Checked:
-    """``about``: what was looked at. ``text``: what is there, where it is fine; what is not told, where it is
-    unknown. A finding has its caveat.
+    """Result of a check. ``about``: its subject. ``text``: the value if it is fine, the reason if it is
+    unknown. ``caveat``: that of a finding.
     """
 
     about: str
@@ -21,21 +21,21 @@ class Checked:
 
 
 def fine(about: str, text: str) -> Checked:
-    """Nothing to say against it."""
+    """Return the result without a finding."""
     return Checked(about, "fine", text)
 
 
-def unknown(about: str, text: str = "this machine does not tell") -> Checked:
-    """Which is not fine, and no finding either."""
+def unknown(about: str, text: str = "not reported by this machine") -> Checked:
+    """Return the result for an unknown property, which is neither fine nor a finding."""
     return Checked(about, "unknown", text)
 
 
 def disturbs(about: str, code: Code, **parameters: Parameter) -> Checked:
-    """A finding."""
+    """Return a finding."""
     caveat = Caveat(code, parameters)
     return Checked(about, "disturbs", caveat.text, caveat)
 
 
 def percent(share: float) -> str:
-    """``4.2 %`` as the caveats write shares."""
+    """Return a share as text: ``4.2%``."""
     return f"{share:.1%}"

@@ -13,14 +13,15 @@ from pgdyno.probe.machine_state import Load
 from pgdyno.units import format_size
 
 SWAP_USED_SHARE_MAX = 0.01
-"""Of the memory: less is what a kernel puts away of programs that sleep, and nobody waits for."""
+"""Maximum used swap as a share of memory. Kernels swap out small amounts of sleeping programs."""
 
 SWAPPED_BYTES_MAX = 2**20
-"""A moment's worth of paging: beyond it memory is short."""
+"""Maximum swap traffic. More means that memory is short."""
 
 
 def transparent_huge_pages(memory: Memory) -> Checked:
-    """Transparent ones. With madvise only programs get them that ask, and PostgreSQL does not."""
+    """Check transparent huge pages. With madvise only programs that request them get them; PostgreSQL does
+    not."""
     about = "transparent huge pages"
     if memory.huge_pages is None:
         return unknown(about)
@@ -30,18 +31,18 @@ def transparent_huge_pages(memory: Memory) -> Checked:
 
 
 def swap_used(memory: Memory) -> Checked:
-    """What lies there now."""
+    """Check the swap in use."""
     about = "swap"
     used, total = memory.swap_used_bytes, memory.total_bytes
     if used is None or total is None:
         return unknown(about)
     if used > SWAP_USED_SHARE_MAX * total:
         return disturbs(about, Code.SWAP_USED, used=format_size(used))
-    return fine(about, f"{format_size(used)} used" if memory.swap_bytes else "there is none")
+    return fine(about, f"{format_size(used)} used" if memory.swap_bytes else "no swap")
 
 
 def swapping(load: Load, when: str) -> Checked:
-    """Whether pages move."""
+    """Check that no pages are swapped in or out."""
     about = "swapping"
     if load.swapped_bytes is None:
         return unknown(about)
@@ -51,8 +52,8 @@ def swapping(load: Load, when: str) -> Checked:
 
 
 def out_of_memory(load: Load, when: str) -> Checked:
-    """Whether the kernel had to end processes: their work, or a server's backend, is lost."""
-    about = "processes ended for want of memory"
+    """Check that the kernel killed no processes for lack of memory."""
+    about = "OOM-killed processes"
     if load.oom_kills is None:
         return unknown(about)
     if load.oom_kills > 0:
@@ -61,26 +62,28 @@ def out_of_memory(load: Load, when: str) -> Checked:
 
 
 PAGE_TABLES_BYTES_MAX = 64 * 2**20
-"""Of all backends together: 32 clients with 1 GB, 256 with 128 MB. More fills the caches of the processor."""
+"""Maximum size of the page tables of all backends: 32 clients with 1 GB, 256 with 128 MB. Larger ones fill
+the processor caches."""
 
 MAPPED_PER_TABLE_BYTE = 512
-"""An entry of 8 bytes maps a page of 4096."""
+"""An entry of 8 bytes maps a page of 4096 bytes."""
 
 OVERHEAD = 1.1
-"""Shared memory beside the shared buffers, for servers before 15, which do not tell it: a few per cent."""
+"""Ratio of shared memory to shared buffers for servers before 15, which do not report it: a few percent
+more."""
 
 USUAL_HUGE_PAGE_BYTES = 2 * 2**20
-"""Of x86_64 and most ARM machines, where the machine does not tell."""
+"""Default size of a huge page: that of x86_64 and most ARM machines."""
 
 FULLY_PREEMPTIBLE = ("full", "rt")
 
 
 @dataclass(frozen=True)
 class ServerMemory:
-    """The shared memory of an arm's server on this machine.
+    """Shared memory of an arm's server on this machine.
 
-    ``pages``: the huge pages that it would take, from 15 on; None: not known. ``runs``: it is up already, and
-    ``status`` is its ``huge_pages_status`` (from 17 on).
+    ``pages``: number of huge pages that it needs, from 15 on; None: unknown. ``runs``: it is a running
+    server, and ``status`` its ``huge_pages_status`` (from 17 on).
     """
 
     arm: str
@@ -93,16 +96,16 @@ class ServerMemory:
 
     @property
     def page_tables_bytes(self) -> int:
-        """What small pages take for all clients, once each has touched all of the buffers."""
+        """Size of the page tables of all clients with small pages, after each has accessed all buffers."""
         return self.clients * self.shared_buffers_bytes // MAPPED_PER_TABLE_BYTE
 
 
 Together = Sequence[ServerMemory]
-"""Servers that are up at the same time."""
+"""Servers that run at the same time."""
 
 
 def huge_pages(memory: Memory, asked: Sequence[Together]) -> Checked:
-    """Check whether the servers' shared buffers will lie in huge pages, where it matters."""
+    """Check whether the shared buffers of the servers will be in huge pages, if they are large."""
     about = "huge pages for shared buffers"
     every = [server for together in asked for server in together]
     needing = [server for server in every if server.page_tables_bytes > PAGE_TABLES_BYTES_MAX]
@@ -123,13 +126,13 @@ def huge_pages(memory: Memory, asked: Sequence[Together]) -> Checked:
         )
     if any(reasons[server] is None for server in needing):
         return unknown(about)
-    return fine(about, "there are enough")
+    return fine(about, "enough are free")
 
 
 def preemption(kernel: Kernel, memory: Memory, asked: Sequence[Together], cores: int) -> Checked:
-    """Check whether a backend may be suspended in the kernel while others wait for it.
+    """Check whether the kernel can preempt a backend while others wait for it.
 
-    Of a study only where it has more clients than there are cores, and servers without huge pages.
+    In a study this matters only with more clients than cores, and servers without huge pages.
     """
     about = "preemption by the kernel"
     if kernel.preemption is None:
@@ -148,7 +151,7 @@ def preemption(kernel: Kernel, memory: Memory, asked: Sequence[Together], cores:
 
 
 def pages_to_reserve(memory: Memory, asked: Sequence[Together]) -> int:
-    """Return the number for vm.nr_hugepages: what is in use, and what the servers need at most at once."""
+    """Return the value for vm.nr_hugepages: pages in use, and the largest need of concurrent servers."""
     in_use = (memory.huge_pages_total or 0) - (memory.huge_pages_free or 0)
     return in_use + max((_needed(memory, together) for together in asked), default=0)
 
@@ -161,7 +164,7 @@ def _needed(memory: Memory, together: Together) -> int:
 
 
 def _why_small(memory: Memory, server: ServerMemory, together: Together) -> str | None:
-    """Return why a server has small pages; empty: it has huge ones; None: that is not known."""
+    """Return the reason for small pages; empty: the server has huge pages; None: unknown."""
     if server.status == "on" or server.huge_pages == "on":
         return ""
     if server.huge_pages == "off":
