@@ -221,7 +221,9 @@ def test_a_half_made_database_of_a_killed_load_is_loaded_anew_and_one_under_way_
     for words in (("drive", dsn, *DRIVE), ("check", dsn)):
         refused = program.run(*words)
         assert refused.status == 1
-        assert re.search("half-made|holds no dataset|no tpcc dataset", refused.complaints[0])
+        assert re.search(
+            "is incomplete|contains no pgdyno dataset|contains no tpcc data", refused.complaints[0]
+        )
     with closing(untouched.connect("half")):
         occupied = program.run("load", dsn)
     assert occupied.status == 1

@@ -62,5 +62,5 @@ def test_a_database_out_of_reach_is_one_line_without_a_password(
 
 
 def test_a_database_that_is_not_tpcc_is_refused(running_server: Server) -> None:
-    with pytest.raises(DatasetError, match="there is no tpcc dataset in postgres"):
+    with pytest.raises(DatasetError, match="the database postgres contains no tpcc data"):
         check(running_server.conninfo())

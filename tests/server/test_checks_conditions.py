@@ -219,7 +219,7 @@ def test_the_checking_session_cannot_write(running_server: Server, database: str
 
 
 def test_a_database_without_the_tables_is_named(running_server: Server) -> None:
-    with pytest.raises(DatasetError, match="there is no tpcc dataset in postgres"):
+    with pytest.raises(DatasetError, match="the database postgres contains no tpcc data"):
         check_conditions(running_server.connect)
 
 

@@ -83,11 +83,11 @@ def test_the_mark_is_read(conn: Connection) -> None:
 
 
 NO_DATASET = [
-    ("SELECT", "holds no dataset of pgdyno"),
-    (MARKS, "half-made: its load did not end"),
+    ("SELECT", "contains no pgdyno dataset"),
+    (MARKS, "incomplete, because its load did not finish"),
     (
         f"{MARKS}; INSERT INTO pgdyno_dataset VALUES ('pgbench', 10, 1, 1, 0, now())",
-        "a dataset of pgbench, not of tpcc",
+        "belongs to the workload pgbench, not tpcc",
     ),
     (
         f"{MARKS}; INSERT INTO pgdyno_dataset VALUES ('tpcc', 10, 1, '1', 0, now())",
@@ -136,7 +136,7 @@ def test_order_lines_may_stray_as_far_as_chance_allows(conn: Connection, lines: 
 
 @pytest.mark.parametrize(
     ("statements", "message"),
-    [("SELECT", "no table warehouse"), ("CREATE TABLE warehouse ()", "no warehouse in its table")],
+    [("SELECT", "it has no table warehouse"), ("CREATE TABLE warehouse ()", "its table warehouse is empty")],
 )
 def test_a_database_without_warehouses_has_nothing_to_check(
     conn: Connection, statements: str, message: str

@@ -127,7 +127,7 @@ FULL = 'could not extend file "base/5/16384": No space left on device'
         (ROLLBACK + log("LOG:  a", "WARNING:  b", "FATAL:  c", "PANIC:  d"), "FATAL: c"),
         (
             CONFLICTS + log(f"ERROR:  {FULL}", "HINT:  Check free disk space.", "PANIC:  later"),
-            f"ERROR: {FULL} (make room, such as by pgdyno cache prune, or set PGDYNO_CACHE to a larger disk)",
+            f"ERROR: {FULL} (run pgdyno cache prune, or set PGDYNO_CACHE to a larger disk)",
         ),
         (log(f"ERROR:  {'x' * 999}"), f"ERROR: {'x' * (GRAVE_CHARACTERS_MAX - 8)}…"),
     ],

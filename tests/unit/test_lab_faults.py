@@ -139,6 +139,6 @@ def test_a_trial_that_does_not_count_because_of_its_server_has_the_words_of_the_
     outcome = block.with_log_error_of_server(
         Outcome(status, 1.0, reason="it", checks=checks, server_log=FULL)
     )
-    words = "PANIC: could not write to file: No space left on device (make room"
+    words = "PANIC: could not write to file: No space left on device (run pgdyno cache prune"
     assert outcome.log_error.startswith(words) == is_told
     assert is_told or outcome.log_error == ""

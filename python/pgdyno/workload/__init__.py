@@ -1,1 +1,1 @@
-"""Workloads: what a dataset must hold, and the proof that a trial did its work."""
+"""Workloads: their data on servers, and the checks of trials."""

@@ -1,8 +1,8 @@
-"""Goodness-of-fit tests of counts against the shares that a specification demands.
+"""Goodness-of-fit tests of counts against specified shares.
 
-All of them must be right far out in the tail, because a trial is excluded only where a correct driver would
-do it about once in a million trials: exact distributions where they are cheap, and for many bins a chi-square
-distribution over bins that are full enough for it.
+All of them must be accurate far in the tail, because they exclude a trial with a correct driver only about
+once in a million trials. They use exact distributions if these are cheap. For many bins they use a chi-square
+distribution, with bins pooled to a sufficient expected count.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ import scipy  # its parts load when first used: stats alone takes a second
 from pgdyno.workload.interface import Check
 
 FALSE_ALARMS_PER_TRIAL = 1e-6
-"""How often all these tests together may fail a trial whose driver is correct. A long study has hundreds of
-trials; at this rate one study in thousands loses one trial by chance, so a failed check is never "just bad
-luck". What is lost is little: the counts are so large that a wrong driver misses by far more (2 % rollbacks
-for 1 %, in a thousand transactions, are three standard deviations; in 10 000, ten)."""
+"""Probability that all these tests together fail a trial with a correct driver. A long study has hundreds of
+trials; at this rate one study in thousands loses one trial at random. So a failed check indicates a fault.
+The loss of power is small, because the counts are large: 2% rollbacks instead of 1% are three standard
+deviations in 1000 transactions, and ten in 10 000."""
 
 EXPECTED_PER_BIN_MIN = 50.0
-"""Bins that expect less are pooled. Simulated at 1e-5 (tests/unit/test_workload_goodness.py): with 5, the
-usual rule of thumb for 5 % tests, the chi-square distribution gives tails that are several times too thin;
-with 50 they are right within a factor of two."""
+"""Minimum expected count per bin; others are pooled. Simulated at 1e-5
+(tests/unit/test_workload_goodness.py): with 5, the usual rule of thumb for 5% tests, the tails of the
+chi-square distribution are several times too thin; with 50 they are accurate within a factor of two."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """How well counts fit. ``p_value``: of counts at least as odd, if the shares are true. ``detail``: in
-    words."""
+    """Result of a test. ``p_value``: probability of counts at least as extreme if the shares are correct.
+    ``detail``: text for output."""
 
     statistic: float | None
     p_value: float
@@ -39,7 +39,8 @@ class Fit:
 
 
 def tests_of(fits: Mapping[str, Fit]) -> list[Check]:
-    """All tests of one trial, by name, as checks: together they raise FALSE_ALARMS_PER_TRIAL."""
+    """Return the tests of one trial as checks, with FALSE_ALARMS_PER_TRIAL divided among them
+    (Bonferroni)."""
     threshold = FALSE_ALARMS_PER_TRIAL / max(1, len(fits))
     return [
         Check(name, fit.p_value >= threshold, fit.statistic, fit.p_value, fit.detail)
@@ -48,16 +49,16 @@ def tests_of(fits: Mapping[str, Fit]) -> list[Check]:
 
 
 def fit_weights(drawn: Mapping[str, int], weights: Mapping[str, float]) -> Fit:
-    """The chi-square test of how often each kind was drawn against the weights."""
+    """Return the chi-square test of the numbers of drawn transactions per kind against the weights."""
     total = sum(weights.values())
     kinds = list(weights)
     if any(n for kind, n in drawn.items() if kind not in weights):
-        return Fit(None, 0.0, f"kinds drawn that have no weight: {sorted(set(drawn) - set(kinds))}")
+        return Fit(None, 0.0, f"drawn kinds without a weight: {sorted(set(drawn) - set(kinds))}")
     return fit_distribution([drawn.get(kind, 0) for kind in kinds], [weights[kind] / total for kind in kinds])
 
 
 def fit_share(successes: int, n: int, share: float) -> Fit:
-    """The exact two-sided binomial test of ``successes`` in ``n`` against ``share``."""
+    """Return the exact two-sided binomial test of ``successes`` in ``n`` against ``share``."""
     if n == 0:
         return Fit(None, 1.0, f"none drawn; {share:.1%} expected")
     p_value = float(scipy.stats.binomtest(successes, n, share).pvalue)
@@ -65,12 +66,12 @@ def fit_share(successes: int, n: int, share: float) -> Fit:
 
 
 def fit_distribution(observed: Sequence[int], probability: npt.ArrayLike) -> Fit:
-    """Pearson's chi-square test of ``observed`` counts against ``probability``, both of one length.
+    """Return Pearson's chi-square test of ``observed`` counts against ``probability``, both of equal length.
 
-    The least likely bins are pooled until each pool expects enough. Which bins are pooled depends on the
-    number of draws and the probabilities only, so the test keeps its level; and bins of like probability are
-    pooled, so that the contrast of likely and unlikely values, NURand's signature, stays. Counts where the
-    probability is 0 give p = 0.
+    The least likely bins are pooled until each pool has a sufficient expected count. Pooling depends on the
+    number of draws and the probabilities only, so the test keeps its level. Bins of similar probability are
+    pooled, which keeps the contrast of likely and unlikely values, the signature of NURand. Counts with the
+    probability 0 give p = 0.
     """
     counts = np.asarray(observed, dtype=np.float64)
     p = np.asarray(probability, dtype=np.float64)
@@ -82,7 +83,7 @@ def fit_distribution(observed: Sequence[int], probability: npt.ArrayLike) -> Fit
     pool = _pools(p, n)
     pools = pool.max() + 1
     if pools < 2:
-        return Fit(None, 1.0, f"{int(n)} draws are too few to tell")
+        return Fit(None, 1.0, f"{int(n)} draws are too few for a test")
     expected = np.bincount(pool, weights=p * n, minlength=pools)
     found = np.bincount(pool, weights=counts, minlength=pools)
     statistic = float(((found - expected) ** 2 / expected).sum())
@@ -93,8 +94,8 @@ def fit_distribution(observed: Sequence[int], probability: npt.ArrayLike) -> Fit
 
 
 def _pools(p: npt.NDArray[np.float64], n: float) -> npt.NDArray[np.intp]:
-    """The pool of every bin, numbered from 0, the least likely bins first; a last pool that is short joins
-    its neighbour."""
+    """Return the pool of every bin, numbered from 0, the least likely bins first. A last pool that is too
+    small is merged with the one before."""
     order = np.argsort(p, kind="stable")
     pool = np.empty(p.size, dtype=np.intp)
     current, expected = 0, 0.0

@@ -11,10 +11,10 @@ import psycopg
 
 @dataclass(frozen=True)
 class Check:
-    """One statement about a trial or a database, and whether it holds.
+    """Result of a check of a trial or a database.
 
-    ``statistic`` and ``p_value`` are there where the check is a statistical test; ``detail`` says in a line
-    what was compared and, of a failed check, what was found first.
+    ``statistic`` and ``p_value``: those of a statistical test. ``detail``: one line with the compared values
+    and, if the check failed, the first violations.
     """
 
     name: str
@@ -26,53 +26,53 @@ class Check:
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Connect = Callable[[], Connection]
-"""Gives a new connection to the workload's database, in autocommit mode. Raises ConnectError."""
+"""Opens a new connection to the workload's database, in autocommit mode. Raises ConnectError."""
 
 OnPhase = Callable[[str], None]
-"""Called as each thing to do begins, with its name in a word or two."""
+"""Called at the start of each phase, with its name."""
 
 
 class TrialChecks(Protocol):
-    """The checks of one trial on one server."""
+    """Checks of one trial on one server."""
 
     def begin(self, conn: Connection) -> None:
-        """Reads what must be known from before the driver connects."""
+        """Read the values before the driver connects."""
         ...
 
     def end(self, connect: Connect, result: Mapping[str, Any], server_log: str | None) -> list[Check]:
-        """Everything that must hold after the trial. The server must be idle.
+        """Run all checks after the trial. The server must be idle.
 
-        ``result`` is the target's part of the engine's result; ``server_log`` what the server said during the
-        trial, None where we cannot read it. Raises ConnectError, DatasetError, ServerError.
+        ``result``: the target's part of the engine's result. ``server_log``: log during the trial, None if it
+        is not readable. Raises ConnectError, DatasetError, ServerError.
         """
         ...
 
 
 class Workload(Protocol):
-    """A workload with its parameters, as it is on servers."""
+    """A workload with its parameters: data on a server and checks."""
 
     @property
     def format(self) -> str:
-        """Of its data: a digest of all that loading writes. Data of another format are other data."""
+        """Format of its data: a digest of everything that loading writes."""
         ...
 
     @property
     def bytes_completed(self) -> int:
-        """What ``complete`` adds to the engine's forecast of the data's size."""
+        """Bytes that ``complete`` adds to the size forecast by the engine."""
         ...
 
     def require_replaceable(self, conn: Connection) -> None:
-        """Check that ``complete`` may replace what is there. Raises DatasetError: it is not ours."""
+        """Raise DatasetError if pgdyno did not create the tables that ``complete`` replaces."""
         ...
 
     def complete(self, conn: Connection, on_phase: OnPhase) -> None:
-        """Do what is left after the engine's load; replace what an earlier one left. Raises DatasetError."""
+        """Complete the engine's load; replaces results of an earlier call. Raises DatasetError."""
         ...
 
     def require(self, conn: Connection) -> None:
-        """Raises DatasetError unless the database holds exactly these data, loaded to the end."""
+        """Raise DatasetError unless the database contains exactly these data, completely loaded."""
         ...
 
     def checks(self, clients: int, *, restored: bool) -> TrialChecks:
-        """For one trial of so many clients; ``restored`` if it begins with pristine data."""
+        """Return the checks of one trial. ``restored``: it begins with restored data."""
         ...

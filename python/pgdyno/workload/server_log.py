@@ -1,9 +1,8 @@
-"""Reads a server's log after a trial: everything at WARNING or worse must be something that a sound trial
-leaves.
+"""Check of the server log after a trial: every entry at WARNING or above must be expected.
 
-The text is stderr of PostgreSQL 10 to 18, messages in English, any log_line_prefix that ends before the
-severity. What is expected is a closed list, and where the driver counts the same events, no more of them than
-it counted.
+The log is stderr of PostgreSQL 10 to 18, in English, with any log_line_prefix that ends before the severity.
+The list of expected entries is fixed. Entries for events that the driver counts, too, must not exceed its
+counts.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pgdyno.workload.interface import Check
 
 QUOTED_MAX = 3
 QUOTED_CHARACTERS_MAX = 300
-"""Of one entry: a statement in a log can be as long as it likes."""
+"""Maximum length of a quoted entry: statements in a log have any length."""
 
 ENTRY = re.compile(
     r"^(?P<prefix>(?!\t).*?)(?P<severity>DEBUG\d?|LOG|INFO|NOTICE|WARNING|ERROR|FATAL|PANIC"
@@ -37,13 +36,13 @@ LOG_OF_A_DEATH = re.compile(
     r"was terminated by signal|was terminated by exception|terminating any other active server processes"
     r"|all server processes terminated; reinitializing|was interrupted|was not properly shut down"
 )
-"""PostgreSQL reports the death of a process, and what it finds after one, at severity LOG."""
+"""PostgreSQL reports crashes of processes, and the recovery after them, at severity LOG."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """Entries that a sound trial may have: always, once a stop was requested, or as many as the driver
-    counted."""
+    """Expected entries. ``when``: always, after a shutdown request, or at most as many as the driver counted
+    under that name."""
 
     severity: str
     message: re.Pattern[str]
@@ -66,7 +65,7 @@ EXPECTED_OF_ANY_SCRIPT = (
     Expected("WARNING", re.compile(r"^(?!terminating connection)"), "always"),
     Expected("ERROR", re.compile(r""), "failed"),
 )
-"""What a script of the user's may raise besides: warnings, and an error for each transaction that failed."""
+"""Further expected entries of user scripts: warnings, and an error for each failed transaction."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +80,8 @@ class Entry:
 
 
 def entries(log: str) -> Iterator[Entry]:
-    """The messages of a log. A line of no known form, such as a library's last words, is one of severity
-    UNKNOWN."""
+    """Yield the messages of a log. A line of unknown format, for example an error of a library, has the
+    severity UNKNOWN."""
     for line in log.splitlines():
         found = ENTRY.match(line)
         if found:
@@ -92,10 +91,10 @@ def entries(log: str) -> Iterator[Entry]:
 
 
 def check_log(log: str, counted: Mapping[str, int], expected: Sequence[Expected] = EXPECTED) -> Check:
-    """Is the log free of the unexpected?
+    """Check that the log has no unexpected entries.
 
-    ``counted`` has what the driver counted: ``rolled_back`` (by design), ``conflicts`` (attempts that ended
-    in a serialization failure or a deadlock), ``failed`` transactions; what is missing counts as 0.
+    ``counted``: counts of the driver: ``rolled_back`` (by design), ``conflicts`` (attempts that ended in a
+    serialization failure or a deadlock), ``failed`` transactions. Missing ones are 0.
     """
     left = Counter(counted)
     unexpected: list[Entry] = []
@@ -113,7 +112,7 @@ def check_log(log: str, counted: Mapping[str, int], expected: Sequence[Expected]
 
 
 def _is_expected(entry: Entry, left: Counter[str], stopping: bool, every: Sequence[Expected]) -> bool:
-    """Whether the entry may be there; takes it from what is ``left`` of the driver's counts."""
+    """Return whether the entry is expected; subtracts it from the remaining counts (``left``)."""
     if entry.severity == "UNKNOWN":
         return False
     if entry.severity == "LOG":
@@ -130,8 +129,8 @@ def _is_expected(entry: Entry, left: Counter[str], stopping: bool, every: Sequen
 
 
 def first_grave(log: str) -> str:
-    """The first ERROR, FATAL or PANIC that is not by design, shortened; empty where there is none. Of a full
-    disk with what to do about it.
+    """Return the first unexpected ERROR, FATAL or PANIC, shortened; empty without one. A full disk gets a
+    remedy.
     """
     for entry in entries(log):
         if entry.severity not in SEVERE - {"WARNING"}:
@@ -142,13 +141,14 @@ def first_grave(log: str) -> str:
         if len(short) > GRAVE_CHARACTERS_MAX:
             short = f"{short[: GRAVE_CHARACTERS_MAX - 1]}…"
         if DISK_FULL.search(entry.message):
-            short += " (make room, such as by pgdyno cache prune, or set PGDYNO_CACHE to a larger disk)"
+            short += " (run pgdyno cache prune, or set PGDYNO_CACHE to a larger disk)"
         return short
     return ""
 
 
 def counted_in(totals: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """What the driver counted that a server logs too, from the counts of every kind since connection."""
+    """Return the driver's counts of events in the server log, from the counts of all kinds since
+    connection."""
     counts = list(totals)
     rolled_back, failed, retried = (
         sum(c[key] for c in counts) for key in ("rolled_back", "failed", "retried")

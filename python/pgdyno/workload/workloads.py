@@ -1,4 +1,4 @@
-"""The workload of given parameters."""
+"""Mapping of parameters to workloads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pgdyno.workload.tpcc.tpcc_workload import Tpcc
 
 
 def workload_of(parameters: WorkloadParameters) -> Workload:
-    """The one place where all workloads are known."""
+    """Return the workload of the parameters. Only this function knows all workloads."""
     match parameters:
         case TpccParameters():
             return Tpcc(parameters)

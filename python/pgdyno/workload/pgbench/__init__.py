@@ -1,1 +1,1 @@
-"""The workload pgbench, seen from outside the engine: data, the checks after a trial."""
+"""Workload pgbench outside the engine: data, and checks after a trial."""

@@ -1,7 +1,7 @@
 """Tables of pgbench: additional copies and indexes, their sums, and checks of their balances.
 
-A script of effect "all" adds one amount to an account, a teller and a branch and writes it into the history;
-one of effect "accounts" leaves tellers and branches out; one of effect "none" changes nothing.
+A script with the effect "all" adds an amount to an account, a teller and a branch, and inserts it into the
+history. The effect "accounts" excludes tellers and branches. The effect "none" changes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TELLERS_PER_BRANCH = 10
 
 @dataclass(frozen=True)
 class Sums:
-    """Rows of each table, and what its balances add up to."""
+    """Rows of each table, and sums of the balances."""
 
     branches: int
     tellers: int
@@ -40,16 +40,16 @@ class Sums:
 
     @classmethod
     def pristine(cls, scale: int) -> Sums:
-        """Of tables as they are loaded."""
+        """Return the sums directly after a load."""
         return cls(scale, scale * TELLERS_PER_BRANCH, 0, 0, scale * ACCOUNTS_PER_BRANCH, 0, 0, 0)
 
     def since(self, before: Sums) -> Sums:
-        """How each has grown."""
+        """Return the difference from ``before``."""
         return Sums(*(b - a for a, b in zip(astuple(before), astuple(self), strict=True)))
 
 
 def read_sums(conn: Connection) -> Sums:
-    """It scans the accounts. Raises DatasetError (no such tables), ServerError."""
+    """Return the sums. Scans the accounts. Raises DatasetError (no such tables), ServerError."""
     with checking(conn, "pgbench"):
         row = conn.execute(STATEMENT).fetchone()
     assert row is not None
@@ -57,27 +57,27 @@ def read_sums(conn: Connection) -> Sums:
 
 
 def read_scale(conn: Connection) -> int:
-    """The number of branches. Raises DatasetError: there are none."""
+    """Return the number of branches. Raises DatasetError if there are none."""
     try:
         row = conn.execute("SELECT count(*) FROM pgbench_branches").fetchone()
     except psycopg.errors.UndefinedTable:
         row = None
     if row is None or not row[0]:
         raise DatasetError(
-            f"{conn.info.dbname} holds no tables of pgbench with rows: load them with "
+            f"the database {conn.info.dbname} contains no pgbench tables with rows: load them with "
             "pgdyno load --workload pgbench, or pgbench -i"
         )
     return int(row[0])
 
 
 MARK = "made by pgdyno"
-"""The comment on our copy: a table of that name without it is somebody's."""
+"""Comment on the copy created by pgdyno. A table of that name without it belongs to the user."""
 
 ACCOUNT_BYTES = 136
 ENTRY_BYTES = 12
-VALUE_BYTES = 8  # at most, of what can be indexed but the filler
+VALUE_BYTES = 8  # maximum size of an indexed column except filler
 FILLER_BYTES = 88
-FULL = 0.9  # of an index's pages
+FULL = 0.9  # fill factor of index pages
 
 ROWS_PER_BRANCH = {
     "pgbench_accounts": ACCOUNTS_PER_BRANCH,
@@ -89,18 +89,18 @@ ROWS_PER_BRANCH = {
 
 
 def copy_statements() -> list[str]:
-    """One a file of ``sql/copy``, in their order."""
+    """Return one statement per file of ``sql/copy``, in their order."""
     files = sorted(resources.files(__package__).joinpath("sql", "copy").iterdir(), key=lambda file: file.name)
     return [file.read_text(encoding="utf-8") for file in files]
 
 
 def digest() -> str:
-    """Of all that is made here, whatever the parameters."""
+    """Return a digest of the statements, independent of the parameters."""
     return hashlib.sha256("\0".join(copy_statements()).encode()).hexdigest()[:6]
 
 
 def bytes_of(parameters: PgbenchParameters) -> int:
-    """On disk, about, before any transaction."""
+    """Return the approximate size of copy and indexes on disk before any transaction."""
     accounts = parameters.scale * ACCOUNTS_PER_BRANCH
     copied = accounts * (ACCOUNT_BYTES + round((ENTRY_BYTES + VALUE_BYTES) / FULL))
     indexed = 0.0
@@ -112,7 +112,7 @@ def bytes_of(parameters: PgbenchParameters) -> int:
 
 
 def require_ours(conn: Connection) -> bool:
-    """Return whether there is a copy, which an earlier load made. Raises DatasetError: it is somebody's."""
+    """Return whether a copy of an earlier load exists. Raises DatasetError if pgdyno did not create it."""
     row = conn.execute(
         "SELECT obj_description(to_regclass(%s), 'pg_class'), to_regclass(%s) IS NOT NULL", (COPY, COPY)
     ).fetchone()
@@ -120,13 +120,13 @@ def require_ours(conn: Connection) -> bool:
         return False
     if row[0] != MARK:
         raise DatasetError(
-            f"there is a table {COPY} in {conn.info.dbname} that is not pgdyno's: it is left alone"
+            f"the table {COPY} in {conn.info.dbname} was not created by pgdyno: drop or rename it"
         )
     return True
 
 
 def make(conn: Connection, parameters: PgbenchParameters, on_phase: OnPhase) -> None:
-    """Drop an earlier load's copy, then make the new one and the indexes. Raises DatasetError."""
+    """Drop the copy of an earlier load, then create a new one and the indexes. Raises DatasetError."""
     if require_ours(conn):
         conn.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(COPY)))
     for phase, statement in _statements(parameters):
@@ -145,7 +145,7 @@ def _statements(parameters: PgbenchParameters) -> Iterator[tuple[str, str]]:
 
 
 def check_rows(sums: Sums) -> Check:
-    """Ten tellers and 100 000 accounts to a branch."""
+    """Check for ten tellers and 100 000 accounts per branch."""
     due = (sums.branches * TELLERS_PER_BRANCH, sums.branches * ACCOUNTS_PER_BRANCH)
     detail = f"{sums.branches} branches, {sums.tellers} tellers, {sums.accounts} accounts"
     passed = sums.branches > 0 and (sums.tellers, sums.accounts) == due
@@ -155,7 +155,7 @@ def check_rows(sums: Sums) -> Check:
 
 
 def check_balances(grown: Sums, effects: Collection[Effect]) -> list[Check]:
-    """What must hold of the growth since the balances last agreed. Nothing where an effect is unknown."""
+    """Check the growth since the balances were last equal. Returns no check if an effect is unknown."""
     if "unknown" in effects:
         return []
     checks = [
@@ -177,7 +177,7 @@ def check_balances(grown: Sums, effects: Collection[Effect]) -> list[Check]:
 
 
 def check_history(grown: int, committed: int) -> Check:
-    """Rows of the history = transactions that write one, as the driver counted their commits."""
+    """Check that new rows of the history = commits of transactions that insert one, counted by the driver."""
     detail = f"driver committed {committed}, the history has {grown} more"
     return Check("history conserved", grown == committed, float(grown - committed), None, detail)
 

@@ -1,4 +1,4 @@
-"""The workload pgbench on servers: its data and the checks after a trial."""
+"""Workload pgbench on servers: its data and the checks after a trial."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ class Pgbench:
 
     @property
     def format(self) -> str:
-        """The engine's, and that of what comes after it."""
+        """Format of the engine, with a digest of the copy."""
         return f"{dataset_format(self.parameters.kind)}{pgbench_tables.digest()}"
 
     @property
     def bytes_completed(self) -> int:
-        """Copy and indexes."""
+        """Size of copy and indexes."""
         return pgbench_tables.bytes_of(self.parameters)
 
     def require_replaceable(self, conn: Connection) -> None:
-        """The copy; the engine looks at the tables themselves."""
+        """Check the copy. The engine checks the tables."""
         pgbench_tables.require_ours(conn)
 
     def complete(self, conn: Connection, on_phase: OnPhase) -> None:
-        """Copy and indexes."""
+        """Create copy and indexes."""
         pgbench_tables.make(conn, self.parameters, on_phase)
 
     def require(self, conn: Connection) -> None:
-        """By the catalogue: tables of pgbench -i have no marker, and may be driven, too."""
+        """Check the catalogs: tables of pgbench -i have no marker, and can be driven, too."""
         read_scale(conn)
         cursor = conn.execute(EXISTING)
         row = cursor.fetchone()
@@ -63,12 +63,12 @@ class Pgbench:
             if found[name] != wanted:
                 what = name.replace("_", " ")
                 raise DatasetError(
-                    f"{conn.info.dbname} holds pgbench's tables with {what} {found[name] or 'none'}, not "
-                    f"{wanted or 'none'}: say --{name.replace('_', '-')} as they are, or load them again"
+                    f"the pgbench tables in {conn.info.dbname} have {what} {found[name] or 'none'}, not "
+                    f"{wanted or 'none'}: change --{name.replace('_', '-')}, or load them again"
                 )
 
     def checks(self, clients: int, *, restored: bool) -> PgbenchChecks:
-        """Pristine data add up to nothing: only others must be read before a trial."""
+        """Return the checks. The sums of restored data are known; others are read before the trial."""
         del clients
         return PgbenchChecks(self.parameters, restored, Sums.pristine(self.parameters.scale))
 
@@ -83,16 +83,16 @@ class PgbenchChecks:
     _known: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        """What the user's own scripts do to the data nobody knows."""
+        """The effects of user scripts on the data may be unknown."""
         self._known = "unknown" not in self.parameters.effects
 
     def begin(self, conn: Connection) -> None:
-        """What the tables add up to, where that is not known."""
+        """Read the sums of the tables unless they are known."""
         if self._known and not self.restored:
             self.before = read_sums(conn)
 
     def end(self, connect: Connect, result: Mapping[str, Any], server_log: str | None) -> list[Check]:
-        """Balances, history, the mix, the log."""
+        """Check balances, history, mix and log."""
         totals: Mapping[str, Mapping[str, int]] = result["totals"]
         checks: list[Check] = []
         if self._known:

@@ -1,1 +1,1 @@
-"""The workload tpcc, seen from outside the engine: what its dataset holds and the checks after a trial."""
+"""Workload tpcc outside the engine: its dataset, and checks after a trial."""

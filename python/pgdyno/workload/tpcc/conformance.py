@@ -1,27 +1,25 @@
-"""Conformance of the transactions that the driver drew to TPC-C: mix, NURand, shares.
+"""Conformance of the driver's transactions to TPC-C: mix, NURand, shares.
 
-A client that has drawn n cards has dealt n div 23 whole decks, exact by construction, and r = n mod 23 cards
-of another, which hold a hypergeometric number of each kind. So the count of a kind strays from its share by a
-sum over clients of independent X - r·m/23, X ~ Hypergeometric(23, m, r). The r are unknown (only totals are
-tallied), but Chernoff's bound with the worst r for each client,
+A client that has drawn n cards has used n div 23 complete decks, exact by construction, and r = n mod 23
+cards of another, with a hypergeometric number of each kind. So the deviation of a kind's count from its share
+is a sum over clients of independent X - r·m/23, X ~ Hypergeometric(23, m, r). The r are unknown (the tally
+has only totals), but Chernoff's bound with the worst r for each client,
 
     P(|count - share · n| >= t) <= 2 · min over s of exp(-s·t) · M(s)^clients,
     M(s) = max over r of E exp(s·(X - r·m/23)),
 
-holds whatever they are. It does not grow with n: decks are nearly deterministic, and a draw by weights fails
-it soon.
+is valid for any r. It does not grow with n: decks are nearly deterministic, and a draw by weights soon fails
+the test.
 
     NURand(A, x, y) = (((random(0, A) | random(x, y)) + C) mod (y - x + 1)) + x
 
-Let a(v) and b(v) be the numbers of ways in which the two uniform integers are v. The pairs whose OR is a
-subset of the bits of v are those where both are, so with F the sum over subsets (the zeta transform of the
+Let a(v) and b(v) be the numbers of ways in which the two uniform integers are v. The OR of a pair is a subset
+of the bits of v if and only if both integers are. So with F the sum over subsets (the zeta transform of the
 lattice of bit sets) F[OR](v) = F[a](v) · F[b](v), and the Möbius transform inverts F. That takes bits ·
-2^bits additions in whole numbers, 17 · 131 072 for the items, in place of A · (y - x + 1) = 8e8 pairs.
+2^bits integer additions, 17 · 131 072 for the items, instead of A · (y - x + 1) = 8e8 pairs.
 
-The tally is that of docs/reference/engine-protocol.md ("The tally of tpcc").
-
-The tally counts what the driver meant to do, at the moment it drew it, so that retries and failures do not
-bias it.
+docs/reference/engine-protocol.md ("The tally of tpcc") describes the tally. It counts the transactions when
+they are drawn, so retries and failures do not bias it.
 """
 
 from __future__ import annotations
@@ -45,8 +43,8 @@ _SLOPES = np.geomspace(1e-4, 40.0, 400)
 
 
 def fit_deck(drawn: Mapping[str, int], clients: int) -> Fit:
-    """The test of the number ``drawn`` of each kind by ``clients`` decks. The p-value is an upper bound
-    (Bonferroni)."""
+    """Return the test of the number ``drawn`` of each kind by ``clients`` decks. The p-value is an upper
+    bound (Bonferroni)."""
     n = sum(drawn.get(kind, 0) for kind in DECK)
     strays = {kind: abs(drawn.get(kind, 0) - n * cards / DECK_CARDS) for kind, cards in DECK.items()}
     bounds = {kind: stray_probability_max(strays[kind], DECK[kind], clients) for kind in DECK}
@@ -58,18 +56,19 @@ def fit_deck(drawn: Mapping[str, int], clients: int) -> Fit:
 
 
 def stray_probability_max(stray: float, cards: int, clients: int) -> float:
-    """Chernoff's bound of the module's docstring for a kind with ``cards`` cards in the deck; at most 1."""
+    """Return Chernoff's bound of the module docstring for a kind with ``cards`` cards in the deck; at most
+    1."""
     return min(1.0, 2.0 * float(np.exp(np.min(clients * _log_moments_max(cards) - _SLOPES * stray))))
 
 
 @cache
 def _log_moments_max(cards: int) -> npt.NDArray[np.float64]:
-    """ln M(s) of the module's docstring for every slope s."""
+    """Return ln M(s) of the module docstring for every slope s."""
     return np.asarray(np.max([_log_moments(cards, dealt) for dealt in range(DECK_CARDS)], axis=0))
 
 
 def _log_moments(cards: int, dealt: int) -> npt.NDArray[np.float64]:
-    """ln E exp(s·|side|·(X - mean)) for every slope s, the larger of the two sides."""
+    """Return ln E exp(s·|side|·(X - mean)) for every slope s, the larger of the two sides."""
     count = np.arange(0, min(cards, dealt) + 1)
     weight = scipy.stats.hypergeom.pmf(count, DECK_CARDS, cards, dealt)
     from_mean = count - dealt * cards / DECK_CARDS
@@ -83,14 +82,14 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class NURand:
-    """The parameters of one field: A and the range x..y of the specification."""
+    """Parameters of one field: A and the range x..y of the specification."""
 
     a: int
     low: int
     high: int
 
     def probability(self, c: int) -> npt.NDArray[np.float64]:
-        """The probability of low, low + 1, …, high, for the constant C = ``c``."""
+        """Return the probabilities of low, low + 1, …, high, for the constant C = ``c``."""
         values = self.high - self.low + 1
         either = or_of_uniforms(self.a, self.low, self.high)
         folded = np.bincount((np.arange(either.size) + c) % values, weights=either, minlength=values)
@@ -103,8 +102,10 @@ ITEM = NURand(8191, 1, 100_000)
 
 
 def or_of_uniforms(a: int, low: int, high: int) -> Counts:
-    """In how many of the (a + 1)(high - low + 1) pairs i of 0..a, j of low..high is i | j each value. Shape:
-    (2^bits,)."""
+    """Return for each value the number of pairs i of 0..a, j of low..high with i | j equal to it.
+
+    The total is (a + 1)(high - low + 1). Shape: (2^bits,).
+    """
     bits = max(a, high).bit_length()
     first = np.zeros(1 << bits, dtype=np.int64)
     first[: a + 1] = 1
@@ -114,8 +115,8 @@ def or_of_uniforms(a: int, low: int, high: int) -> Counts:
 
 
 def _over_subsets(counts: Counts, bits: int, sign: int) -> Counts:
-    """The zeta transform (``sign`` 1) or its inverse (-1): one pass for each bit, from without it to with
-    it."""
+    """Return the zeta transform (``sign`` 1) or its inverse (-1): one pass for each bit, from values without
+    it to values with it."""
     result = counts.copy()
     for bit in range(bits):
         halves = result.reshape(-1, 2, 1 << bit)
@@ -137,7 +138,7 @@ Tally = Mapping[str, Any]
 
 
 def check_conformance(tally: Tally, *, warehouses: int, clients: int, mix: Mix = "deck") -> list[Check]:
-    """All tests of one target's ``tally``; ``mix`` is ``"deck"`` or the weights of the kinds."""
+    """Return all tests of a target's ``tally``; ``mix`` is ``"deck"`` or the weights of the kinds."""
     return [check_accounts(tally), *tests_of(dict(_fits(tally, warehouses, clients, mix)))]
 
 
@@ -172,8 +173,7 @@ def _binned(probability: npt.NDArray[np.float64], width: int) -> npt.NDArray[np.
 
 
 def check_accounts(tally: Tally) -> Check:
-    """The tally's counters must add up among themselves: a driver that miscounts cannot be judged by its
-    counts."""
+    """Check that the counters of the tally are consistent. Otherwise the other tests have no meaning."""
     drawn, by_name = tally["drawn"], tally["by_name"]
     named = sum(by_name.values())
     lines = range(LINES_MIN, LINES_MAX + 1)
@@ -190,7 +190,8 @@ def check_accounts(tally: Tally) -> Check:
         ),
     }
     wrong = [f"{what}: {found} instead of {due}" for what, (found, due) in sums.items() if found != due]
-    # The unused item of a rollback may be drawn in place of an item, or over one that was drawn and counted.
+    # The unused item of a rollback can be drawn instead of an item, or replace one that was drawn and
+    # counted.
     items, unused = sum(tally["item"]), tally["rollbacks_drawn"]
     if not tally["order_lines"] - unused <= items <= tally["order_lines"]:
         wrong.append(f"items: {items} for {tally['order_lines']} lines with {unused} unused items")
@@ -200,7 +201,7 @@ def check_accounts(tally: Tally) -> Check:
 
 
 def check_constant(c_load: int, c_run: int) -> Check:
-    """Clause 2.1.6.1: the run's constant of last names differs from the load's by 65..119, but not by 96 or
+    """Check clause 2.1.6.1: the constants of last names of run and load differ by 65..119, but not by 96 or
     112."""
     difference = abs(c_load - c_run)
     allowed = C_LAST_DIFFERENCE_MIN <= difference <= C_LAST_DIFFERENCE_MAX

@@ -1,8 +1,8 @@
 """Consistency of a tpcc database: the twelve conditions (clause 3.3.2), and committed orders.
 
-A statement returns nothing where its condition holds, else the first three violations, each with their total
-number in its first column. Each sees one snapshot of its own, so they may run on a live database and beside
-each other.
+A statement returns no rows if its condition is true, else the first three violations, with the total number
+in the first column. Each statement uses one database snapshot, so they can run concurrently and on a live
+database.
 """
 
 from __future__ import annotations
@@ -23,29 +23,26 @@ from pgdyno.workload.interface import Check, Connect, Connection
 
 
 def sum_d_next_o_id(conn: Connection) -> int:
-    """The sum of D_NEXT_O_ID over all districts: each committed New-Order adds exactly 1, nothing else
-    changes it."""
+    """Return the sum of D_NEXT_O_ID over all districts. Only committed New-Orders change it, by exactly 1."""
     row = conn.execute("SELECT coalesce(sum(d_next_o_id), 0) FROM district").fetchone()
     assert row is not None
     return int(row[0])
 
 
 def check_new_orders(before: int, after: int, committed: int) -> Check:
-    """Committed new orders as the driver counted them = growth of the sum of D_NEXT_O_ID since before it
-    connected."""
+    """Check that the committed new orders counted by the driver = growth of the sum of D_NEXT_O_ID."""
     difference = after - before - committed
     detail = f"driver committed {committed}, the database has {after - before} more"
     return Check("new orders conserved", difference == 0, statistic=float(difference), detail=detail)
 
 
 CONNECTIONS_MAX = 5
-"""As many as there are conditions that read order_line; the others take next to no time."""
+"""Number of conditions that read order_line; the others take little time."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A consistency condition: its number (1 to 12), what it says, and the statement that looks for
-    violations."""
+    """A consistency condition: its number (1 to 12), its text, and the statement that finds violations."""
 
     number: int
     text: str
@@ -53,12 +50,12 @@ class Condition:
 
     @property
     def name(self) -> str:
-        """As checks and reports call it."""
+        """Name in checks and reports."""
         return f"condition {self.number}"
 
 
 def conditions() -> list[Condition]:
-    """All twelve, in the specification's order."""
+    """Return all twelve, in the order of the specification."""
     files = [
         file
         for file in resources.files(__package__).joinpath("conditions").iterdir()
@@ -76,14 +73,14 @@ def _read(name: str, statement: str) -> Condition:
 
 
 def check_conditions(connect: Connect, connections: int | None = None) -> list[Check]:
-    """Run all conditions over several connections at once (by default one a core) and return them in order.
+    """Run all conditions over several connections at once (default: one per core) and return them in order.
 
-    ``connect`` gives a new connection in autocommit mode. Raises ConnectError, DatasetError (no such tables),
+    ``connect`` opens a new connection in autocommit mode. Raises ConnectError, DatasetError (no such tables),
     ServerError.
     """
     todo = conditions()
     connections = connections or min(CONNECTIONS_MAX, len(os.sched_getaffinity(0)))
-    # The longest first, so that the last one to end is a short one.
+    # The longest first, so that a short one ends last.
     queue: SimpleQueue[Condition] = SimpleQueue()
     for condition in sorted(todo, key=lambda condition: -condition.statement.count(" order_line\n")):
         queue.put(condition)

@@ -19,7 +19,7 @@ _WHOLE_NUMBER = re.compile(r"\d{1,20}", re.ASCII)
 
 @dataclass(frozen=True)
 class Mark:
-    """The row of ``pgdyno_dataset``, written last of all: with it a dataset is whole."""
+    """The row of ``pgdyno_dataset``, written last: it marks a complete dataset."""
 
     workload: str
     scale: int
@@ -29,20 +29,20 @@ class Mark:
 
 
 def read_mark(conn: Connection) -> Mark:
-    """The mark of the dataset in this database.
+    """Return the marker of the dataset in this database.
 
-    Raises DatasetError: not pgdyno's, half-made, malformed, not tpcc, or of another format than this pgdyno
-    loads.
+    Raises DatasetError if pgdyno did not create it, or if it is incomplete, malformed, not tpcc, or of
+    another format.
     """
     try:
         rows = conn.execute(READ_MARK).fetchall()
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
         raise DatasetError(
-            f"{conn.info.dbname} holds no dataset of pgdyno: load one with pgdyno load"
+            f"the database {conn.info.dbname} contains no pgdyno dataset: load one with pgdyno load"
         ) from None
     if not rows:
         raise DatasetError(
-            f"the dataset in {conn.info.dbname} is half-made: its load did not end; load it again"
+            f"the dataset in {conn.info.dbname} is incomplete, because its load did not finish: load it again"
         )
     mark = _mark_of(rows)
     if mark is None:
@@ -51,7 +51,9 @@ def read_mark(conn: Connection) -> Mark:
             "load the dataset again"
         )
     if mark.workload != "tpcc":
-        raise DatasetError(f"{conn.info.dbname} holds a dataset of {mark.workload}, not of tpcc")
+        raise DatasetError(
+            f"the dataset in {conn.info.dbname} belongs to the workload {mark.workload}, not tpcc"
+        )
     if mark.format != dataset_format(mark.workload):
         raise DatasetError(
             f"the dataset in {conn.info.dbname} was loaded by another version of pgdyno: load it again"
@@ -60,7 +62,7 @@ def read_mark(conn: Connection) -> Mark:
 
 
 def _mark_of(rows: Sequence[Sequence[str | None]]) -> Mark | None:
-    """Return what the rows say; None unless it is one row of a load's values."""
+    """Return the marker in the rows; None unless there is exactly one valid row."""
     if len(rows) != 1 or None in rows[0]:
         return None
     workload, scale, seed, form, c_load = map(str, rows[0])
@@ -77,12 +79,16 @@ def _shown(row: Sequence[str | None]) -> str:
 
 
 def require_warehouses(conn: Connection) -> int:
-    """How many warehouses there are, whoever loaded them. Raises DatasetError: none, of which any condition
-    is true."""
+    """Return the number of warehouses, whoever loaded them. Raises DatasetError without any, because then all
+    conditions are true."""
     try:
         row = conn.execute("SELECT count(*) FROM warehouse").fetchone()
     except psycopg.errors.UndefinedTable:
-        raise DatasetError(f"there is no tpcc dataset in {conn.info.dbname}: no table warehouse") from None
+        raise DatasetError(
+            f"the database {conn.info.dbname} contains no tpcc data: it has no table warehouse"
+        ) from None
     if row is None or row[0] == 0:
-        raise DatasetError(f"there is no tpcc dataset in {conn.info.dbname}: no warehouse in its table")
+        raise DatasetError(
+            f"the database {conn.info.dbname} contains no tpcc data: its table warehouse is empty"
+        )
     return int(row[0])

@@ -1,4 +1,4 @@
-"""The workload tpcc on servers: its data and the checks after a trial."""
+"""Workload tpcc on servers: its data and the checks after a trial."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from pgdyno.workload.tpcc.tpcc_dataset import read_mark, require_warehouses
 
 @dataclass(frozen=True)
 class Tpcc:
-    """See Workload. The engine's load leaves nothing to do, and marks its end."""
+    """See Workload. The engine loads everything and writes the marker."""
 
     parameters: TpccParameters
     bytes_completed: int = 0
 
     @property
     def format(self) -> str:
-        """The engine's."""
+        """Format of the engine."""
         return dataset_format(self.parameters.kind)
 
     def require_replaceable(self, conn: Connection) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def complete(self, conn: Connection, on_phase: OnPhase) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def require(self, conn: Connection) -> None:
-        """By the mark."""
+        """Check the marker."""
         scale, wanted = read_mark(conn).scale, self.parameters.warehouses
         if scale != wanted:
             raise DatasetError(
-                f"{conn.info.dbname} holds {counted(scale, 'warehouse')}, not {wanted}: "
-                f"pass --warehouses {scale}, or load it again"
+                f"the dataset in {conn.info.dbname} has {counted(scale, 'warehouse')}, not {wanted}: "
+                f"use --warehouses {scale}, or load it again"
             )
 
     def checks(self, clients: int, *, restored: bool) -> TpccChecks:
-        """The same, whatever the trial began with."""
+        """Return the checks, which are the same with and without restored data."""
         del restored
         return TpccChecks(clients, weights_of(self.parameters.mix) or DECK)
 
@@ -60,11 +60,11 @@ class TpccChecks:
     next_o_ids_before: int = 0
 
     def begin(self, conn: Connection) -> None:
-        """What the order numbers add up to."""
+        """Read the sum of the order numbers."""
         self.next_o_ids_before = sum_d_next_o_id(conn)
 
     def end(self, connect: Connect, result: Mapping[str, Any], server_log: str | None) -> list[Check]:
-        """Conditions, conservation, conformance, the log."""
+        """Check conditions, committed orders, conformance and log."""
         with closing(connect()) as conn:
             mark = read_mark(conn)
             warehouses = require_warehouses(conn)

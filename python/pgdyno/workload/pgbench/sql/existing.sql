@@ -1,4 +1,4 @@
--- How pgbench's tables in this database were made. Indexes of a constraint, and the unique one of the copy, are not counted.
+-- Parameters of the pgbench tables in this database. Indexes of constraints, and the unique one of the copy, do not count.
 SELECT
     (SELECT count(*) FROM pgbench_branches)::int AS scale,
     (SELECT count(*) FROM pg_inherits WHERE inhparent = accounts.oid)::int AS partitions,

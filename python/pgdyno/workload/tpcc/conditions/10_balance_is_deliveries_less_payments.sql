@@ -1,5 +1,5 @@
 -- Condition 10 (3.3.2.10): C_BALANCE = sum(OL_AMOUNT of the customer's delivered lines) - sum(H_AMOUNT of the customer).
--- Lines of amount 0 cannot change a sum; without them the first load's delivered orders, seven in ten, need no join.
+-- Lines of amount 0 do not change a sum. Without them the delivered orders of the load, seven in ten, need no join.
 WITH violation AS (
     SELECT c_w_id, c_d_id, c_id, c_balance, delivered, paid
     FROM customer

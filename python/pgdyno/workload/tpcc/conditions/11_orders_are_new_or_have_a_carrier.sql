@@ -1,6 +1,6 @@
 -- Condition 11 (3.3.2.11): orders - new orders = orders with a carrier, for each district.
--- The specification has the number 2100 in place of the last, which is true of a fresh population only; each Delivery
--- adds one to both sides, so this form always holds.
+-- The specification has the number 2100 instead of the last term, which is true only after the load. Each Delivery
+-- adds one to both sides, so this form is always true.
 WITH violation AS (
     SELECT
         coalesce(o_w_id, no_w_id) AS w_id,

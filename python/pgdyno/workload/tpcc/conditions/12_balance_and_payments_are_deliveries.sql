@@ -1,5 +1,5 @@
 -- Condition 12 (3.3.2.12): C_BALANCE + C_YTD_PAYMENT = sum(OL_AMOUNT of the customer's delivered lines).
--- Lines of amount 0 are left out for the reason given in condition 10.
+-- Lines of amount 0 are excluded for the reason in condition 10.
 WITH violation AS (
     SELECT c_w_id, c_d_id, c_id, c_balance, c_ytd_payment, delivered
     FROM customer
