@@ -149,9 +149,7 @@ def test_data_on_no_disk_of_ours_have_a_reason(machine: Path, monkeypatch: pytes
     monkeypatch.setattr(host_counters, "disk_of", lambda _: None)
     host = HostCounters([Path("/data")])
     assert "disk_reads" not in host.read()
-    assert host.reasons == {
-        "disk": "/data lies on no disk that this machine counts (network, memory, overlay)"
-    }
+    assert host.reasons == {"disk": "/data is not on a disk with counters (network, memory, overlay)"}
 
 
 def test_a_path_that_is_not_there_is_a_reason(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_long_windows_are_sampled_more_rarely() -> None:
         ),
         ("couldn't open: Permission denied", "not permitted"),
         ("unknown option", "perf failed: unknown option"),
-        ("", "it said nothing"),
+        ("", "no error message"),
     ],
 )
 def test_where_perf_fails_the_reason_says_what_would_help(errors: str, words: str) -> None:

@@ -1,1 +1,1 @@
-"""Probes: each is one source of telemetry about a running server."""
+"""Probes: sources of telemetry of servers and the machine."""

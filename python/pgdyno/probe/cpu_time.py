@@ -1,9 +1,9 @@
-"""CPU time of a server's processes, and of the rest of the machine. Local servers only.
+"""CPU time of the processes of a local server, and of the whole machine.
 
-Sources: each process's CPU-time clock (clock_getcpuclockid(3): nanoseconds, up to this moment, all threads;
-the clock ticks of ``/proc``, of 10 ms, serve where a sandbox has no such clock), and the postmaster's time
-for children that it has reaped. How long processes were ready without a CPU: ``/proc/PID/schedstat``
-(proc_schedstat in the kernel's Documentation/scheduler/sched-stats.rst).
+Sources: the CPU-time clock of each process (clock_getcpuclockid(3): nanoseconds, current, all threads), and
+the postmaster's time for children that it has reaped. A sandbox without this clock has the clock ticks of
+``/proc`` (10 ms). Runnable time: ``/proc/PID/schedstat`` (proc_schedstat in the kernel's
+Documentation/scheduler/sched-stats.rst).
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from pgdyno.units import NS_PER_S
 PROC = Path("/proc")
 
 READS_MAX = 3
-"""Of the list of a postmaster's children, until two in a row agree: the kernel may leave one out of it while
-another one ends."""
+"""Maximum number of readings of the list of children, until two consecutive ones are equal: the kernel may
+omit a child while another one ends."""
 
 
 @dataclass(frozen=True)
 class MachineCpu:
-    """Seconds since boot, summed over the cores: busy (all but idle and waiting for I/O), and stolen."""
+    """Seconds since boot, summed over the cores: busy (all but idle and I/O wait), and steal."""
 
     busy_s: float
     steal_s: float
 
 
 def machine_cpu() -> MachineCpu:
-    """Reads the machine's CPU times."""
+    """Read the CPU times of the machine."""
     times = psutil.cpu_times()
     idle_s = times.idle + times.iowait
     guest_s = times.guest + times.guest_nice  # counted in user and nice already
@@ -41,10 +41,10 @@ def machine_cpu() -> MachineCpu:
 
 
 def server_cpu_s(postmaster_pid: int) -> float:
-    """CPU seconds that the server has used so far: postmaster, its living children, and those it has reaped.
+    """Return the CPU seconds of the server: postmaster, its living children, and reaped children.
 
-    A child that ends between two readings moves from the second part to the third, so differences stay
-    right up to the kernel's tick. Raises ProcessLookupError when the postmaster is gone.
+    A child that ends between two readings moves from the second part to the third, so differences are exact
+    up to the kernel's tick. Raises ProcessLookupError if the postmaster has ended.
     """
     try:
         reaped = psutil.Process(postmaster_pid).cpu_times()
@@ -55,28 +55,29 @@ def server_cpu_s(postmaster_pid: int) -> float:
 
 
 def process_cpu_s(pid: int) -> float:
-    """CPU seconds that one process has used so far, with all its threads; 0 for one that has ended: its
-    parent's next reading has it.
+    """Return the CPU seconds of a process with all its threads; 0 if it has ended: then the next reading of
+    its parent includes them.
     """
     try:
-        # CPUCLOCK_SCHED of the whole process, as clock_getcpuclockid(3) spells it.
+        # CPUCLOCK_SCHED of the whole process, as in clock_getcpuclockid(3).
         return time.clock_gettime((~pid << 3) | 2)
     except OSError:
-        # No such process any more, or a kernel that is none.
+        # The process has ended, or a sandbox replaces the kernel.
         return _ticks_s(pid)
 
 
 @dataclass(frozen=True)
 class Scheduled:
-    """Seconds of some processes together: on a CPU, and ready to run but without one."""
+    """Total seconds of some processes: on CPU, and runnable (waiting for CPU)."""
 
     on_cpu_s: float
     ready_s: float
 
 
 def scheduled(pids: Iterable[int]) -> Scheduled | None:
-    """What the kernel's scheduler has counted of these processes of one thread each, since they began; None
-    where one is gone, or the kernel does not count it (no CONFIG_SCHED_INFO).
+    """Return the scheduler's times of these single-threaded processes since their start.
+
+    None if one has ended, or without CONFIG_SCHED_INFO.
     """
     on_cpu_ns = ready_ns = 0
     try:
@@ -90,8 +91,8 @@ def scheduled(pids: Iterable[int]) -> Scheduled | None:
 
 
 def child_pids(pid: int) -> list[int]:
-    """The children of a process of one thread, as the postmaster is. Looking for them in the whole of
-    /proc, as psutil does, takes a hundred times as long.
+    """Return the children of a single-threaded process such as the postmaster. A search in /proc, as in
+    psutil, takes a hundred times as long.
     """
     path = PROC / str(pid) / "task" / str(pid) / "children"
     before = ""

@@ -20,16 +20,17 @@ MOUNTS = Path("/proc/self/mountinfo")
 
 
 def disk_of(path: Path) -> str | None:
-    """The kernel's name of the whole disk under a path (``sda``, ``nvme0n1``, ``dm-0``), as in its counters.
+    """Return the kernel's name of the whole disk of a path (``sda``, ``nvme0n1``, ``dm-0``), as in its
+    counters.
 
-    None where the file system lies on none that we can see: in memory, on a network, an overlay, a pool.
+    None if no disk is visible: file systems in memory or on a network, overlays, pools.
     """
     number = path.stat().st_dev
     return _name(number) or _name(_source(path, number))
 
 
 def _name(number: int | None) -> str | None:
-    """Of a device by its number; a partition's is that of its disk, which it shares with the others."""
+    """Return the name of a device by its number; for a partition, that of its disk."""
     if number is None:
         return None
     link = SYS / "dev" / "block" / f"{os.major(number)}:{os.minor(number)}"
@@ -40,7 +41,7 @@ def _name(number: int | None) -> str | None:
 
 
 def _source(path: Path, number: int) -> int | None:
-    """What is mounted there, where the file system numbers itself (btrfs): a device's own number."""
+    """Return the device number of a file system with its own numbers (btrfs), from the mount table."""
     found: tuple[int, str] | None = None
     for line in MOUNTS.read_text().splitlines():
         # 36 35 98:0 /root /mount/point rw,noatime shared:1 - ext4 /dev/sda1 rw
@@ -62,12 +63,12 @@ PAGE = bytes(8192)
 """A page, as pg_test_fsync writes."""
 
 SYNCS_MAX = 20_000
-"""More say nothing new, and memory has their times."""
+"""Maximum number of flushes, because their times are kept in memory."""
 
 
 @dataclass(frozen=True)
 class Syncs:
-    """Of ``n`` writes of 8 kB with fdatasync, one after the other."""
+    """Times of ``n`` consecutive writes of 8 kB with fdatasync."""
 
     n: int
     median_s: float
@@ -77,9 +78,9 @@ class Syncs:
 
 @dataclass(frozen=True)
 class Disk:
-    """``device``: the kernel's name, None where the file system lies on none that we see. ``kind``: nvme, ssd
-    or rotational, as far as the kernel knows. ``write_cache``: what the device says of its cache: ``write
-    back`` has to be flushed. ``syncs``: None where they were not to be tried, or could not.
+    """``device``: the kernel's name, None if no disk is visible. ``kind``: nvme, ssd or rotational, as
+    reported by the kernel. ``write_cache``: type of the device's cache; ``write back`` requires flushes.
+    ``syncs``: None if not requested or not possible.
     """
 
     file_system: str | None
@@ -92,7 +93,7 @@ class Disk:
 
 
 def read_disk(tree: Tree, path: Path, sync_s: float) -> Disk:
-    """Of what ``path``, a directory, lies on. Flushes are tried for ``sync_s``; none if that is 0."""
+    """Read the disk of the directory ``path``. Measures flushes for ``sync_s``; none if it is 0."""
     device = disk_of(path)
     usage = shutil.disk_usage(path)
     return Disk(
@@ -107,12 +108,12 @@ def read_disk(tree: Tree, path: Path, sync_s: float) -> Disk:
 
 
 def try_syncs(path: Path, duration_s: float) -> Syncs | None:
-    """Writes one page over and over, and flushes it each time. None where nothing can be written there."""
+    """Write one page repeatedly, each time with a flush. None if the directory is not writable."""
     took_s: list[float] = []
     try:
         with tempfile.TemporaryFile(dir=path, prefix="pgdyno-sync-") as file:
             os.pwrite(file.fileno(), PAGE, 0)
-            os.fsync(file.fileno())  # its place is found before the clock runs
+            os.fsync(file.fileno())  # allocates the block before the measurement
             ends_s = time.monotonic() + duration_s
             while not took_s or (time.monotonic() < ends_s and len(took_s) < SYNCS_MAX):
                 begun_s = time.monotonic()
@@ -125,7 +126,7 @@ def try_syncs(path: Path, duration_s: float) -> Syncs | None:
 
 
 def summary(took_s: list[float]) -> Syncs:
-    """Percentiles by rank."""
+    """Return the percentiles by rank."""
     ordered = sorted(took_s)
     n = len(ordered)
     return Syncs(n, ordered[n // 2], ordered[min(n - 1, (99 * n) // 100)], ordered[-1])

@@ -1,12 +1,12 @@
-"""The machine's counters and gauges, raw, in one cheap call: a fraction of a millisecond.
+"""Raw counters and gauges of the machine, in one call that takes a fraction of a millisecond.
 
-    host = HostCounters([data_dir], driver_pid=4711)
-    before = host.read()
-    …
-    after = host.read()         # what grows is a counter: the analysis takes differences
-    host.reasons                # what this machine does not tell, and why
+host = HostCounters([data_dir], driver_pid=4711)
+before = host.read()
+…
+after = host.read()         # the analysis uses differences of counters
+host.reasons                # missing groups, each with its reason
 
-What belongs to one server (its processes' CPU time) is ``probe.cpu``.
+``probe.cpu_time`` reads the CPU time of the processes of one server.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ NETWORK = Path("/sys/class/net")
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 SECTOR_BYTES = 512
-"""The unit of /proc/diskstats, whatever the disk's own."""
+"""Unit of /proc/diskstats, independent of the disk."""
 
 MEMORY = {
     "MemAvailable": "memory_available_bytes",
     "Cached": "memory_cached_bytes",  # the page cache, and shared memory
-    "Shmem": "memory_shared_bytes",  # servers' shared buffers that lie in no huge pages are in it
+    "Shmem": "memory_shared_bytes",  # includes shared buffers without huge pages
     "Dirty": "memory_dirty_bytes",
     "Writeback": "memory_writeback_bytes",
 }
 SWAP = {"pswpin": "swap_in_bytes", "pswpout": "swap_out_bytes"}
 DISK = {
-    # Field of a line of /proc/diskstats, counted from its first, and what one of its units is.
+    # Index of the field in a line of /proc/diskstats, and its unit.
     "disk_reads": (3, 1.0),
     "disk_read_bytes": (5, SECTOR_BYTES),
     "disk_read_s": (6, 1e-3),
@@ -51,11 +51,10 @@ Group = Callable[[], Mapping[str, float]]
 
 
 class HostCounters:
-    """Reads what this machine tells. Times are seconds since boot, summed over the cores.
+    """Reads the counters of this machine. Times are seconds since boot, summed over the cores.
 
-    ``paths``: the directories whose disks count (a server's data, its WAL). ``driver_pid``: the process that
-    drives the load. ``reasons`` has what cannot be read here, by group: those names are missing in what
-    ``read`` gives.
+    ``paths``: directories whose disks are counted (data and WAL of a server). ``driver_pid``: process of the
+    driver. ``reasons``: by group, the reason why it is missing in the result of ``read``.
     """
 
     def __init__(self, paths: Iterable[Path] = (), driver_pid: int | None = None) -> None:
@@ -76,7 +75,8 @@ class HostCounters:
         self._groups = {name: read for name, read in groups.items() if self._can(name, read)}
 
     def read(self) -> Mapping[str, float]:
-        """All of it, now. A group that has ceased to be readable is missing, and gets a reason."""
+        """Return all values. A group that is no longer readable is missing, with its reason in
+        ``reasons``."""
         found: dict[str, float] = {}
         for name, read in self._groups.items():
             try:
@@ -89,7 +89,7 @@ class HostCounters:
         try:
             read()
         except (OSError, LookupError, ValueError) as error:
-            self.reasons[name] = f"this kernel does not tell: {error}"
+            self.reasons[name] = f"not reported by this kernel: {error}"
             return False
         return True
 
@@ -102,9 +102,7 @@ class HostCounters:
                 self.reasons["disk"] = str(error)
                 continue
             if disk is None:
-                self.reasons["disk"] = (
-                    f"{path} lies on no disk that this machine counts (network, memory, overlay)"
-                )
+                self.reasons["disk"] = f"{path} is not on a disk with counters (network, memory, overlay)"
             else:
                 disks.add(disk)
         return disks
@@ -114,7 +112,7 @@ class HostCounters:
         if self.driver_pid is None:
             return own
         driver_s = process_cpu_s(self.driver_pid)
-        # One that has ended would read as none at all: a counter does not go back.
+        # A process that has ended reads as 0, but a counter must not decrease.
         return {**own, "driver_cpu_s": driver_s} if driver_s > 0 else own
 
     def _disk(self) -> Mapping[str, float]:
@@ -125,8 +123,10 @@ class HostCounters:
         return {name: sum(int(line[at]) for line in ours) * unit for name, (at, unit) in DISK.items()}
 
     def _network(self) -> Mapping[str, float]:
-        """Loopback apart. Of the others the cards alone, or each byte would count again on every bridge above
-        it; all of them where there is no card, as in a container.
+        """Return bytes of loopback and of the other interfaces.
+
+        Only physical interfaces count, because a bridge counts each byte again; all of them if there are
+        none, as in a container.
         """
         counts = {}
         for line in (PROC / "net" / "dev").read_text().splitlines()[2:]:
@@ -173,11 +173,11 @@ def _swap() -> Mapping[str, float]:
 
 
 def _pressure(of: str) -> Mapping[str, float]:
-    """How long some (all) of the work has stood still for want of it, in seconds since boot."""
+    """Return the time in which some (full: all) tasks were stalled for lack of it, in seconds since boot."""
     found = {}
     for line in (PROC / "pressure" / of).read_text().splitlines():
         kind, *fields = line.split()
         if (of, kind) == ("cpu", "full"):
-            continue  # of a whole machine it says nothing: it is 0, for the form's sake
+            continue  # undefined for the whole machine, always 0
         found[f"pressure_{of}_{kind}_s"] = int(dict(field.split("=") for field in fields)["total"]) / 1e6
     return found

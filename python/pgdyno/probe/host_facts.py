@@ -1,4 +1,4 @@
-"""Facts about this machine for readers of the report: processor, memory, kernel, file system."""
+"""Facts about this machine for the report: processor, memory, kernel, file system."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import psutil
 
 
 def describe_host(data_path: Path) -> dict[str, Any]:
-    """The machine, and the file system that ``data_path`` lies on. Names no host and no user."""
+    """Return facts about the machine and the file system of ``data_path``, without names of host and user."""
     return {
         "machine": machine_mark(),
         "processor": _processor(),
@@ -33,8 +33,8 @@ MACHINE_ID = Path("/etc/machine-id")
 
 
 def machine_mark() -> str | None:
-    """What tells two machines of the same make apart: a digest of the machine's id, which it does not give
-    away. None where there is no id, as in many containers.
+    """Return a digest of the machine ID, which distinguishes machines of the same model without revealing the
+    ID. None without an ID, as in many containers.
     """
     try:
         found = MACHINE_ID.read_text().strip()
@@ -51,7 +51,7 @@ def _processor() -> str:
 
 
 def _file_system(path: Path) -> str:
-    """Type and mount options of the file system with the longest mount point above ``path``."""
+    """Return type and mount options of the file system of ``path``."""
     above = [
         part for part in psutil.disk_partitions(all=True) if path.resolve().is_relative_to(part.mountpoint)
     ]

@@ -14,13 +14,14 @@ from pgdyno.probe.proc_files import Tree
 
 BATCHES = 200
 READS = 500
-"""A batch takes some 20 µs: short enough that most are undisturbed. All together take a few milliseconds."""
+"""Readings per batch. A batch takes about 20 µs, so most batches are undisturbed. All of them take a few
+ms."""
 
 
 @dataclass(frozen=True)
 class Clock:
-    """``source`` by the kernel's word. ``read_ns``: the least mean of a batch of readings, Python's own part
-    (some 20 to 40 ns) with it.
+    """``source``: clock source of the kernel. ``read_ns``: smallest mean of a batch of readings, including
+    Python (about 20 to 40 ns).
     """
 
     source: str | None
@@ -28,7 +29,7 @@ class Clock:
 
 
 def read_clock(tree: Tree) -> Clock:
-    """As it is now."""
+    """Read the clock source, and measure a reading."""
     path = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
     return Clock(source=tree.text(path), read_ns=min(_batch_ns() for _ in range(BATCHES)))
 
@@ -41,15 +42,15 @@ def _batch_ns() -> float:
 
 
 def wall_ahead_s() -> float:
-    """Of the monotonic clock: it changes when somebody sets the time of day."""
+    """Return wall clock − monotonic clock, which changes when the time of day is set."""
     return time.time() - time.monotonic()
 
 
 NONE_OR_VOLUNTARY = "none or voluntary"
-"""A kernel without preemption whose configuration cannot be read: it is one of these."""
+"""Preemption model of a kernel without full preemption whose configuration is not readable."""
 
 LAZY_SINCE = (6, 12)
-"""From this version on a kernel that calls itself PREEMPT may be lazy."""
+"""First version in which a kernel with the name PREEMPT may use lazy preemption."""
 
 _MODELS = {"NONE": "none", "VOLUNTARY": "voluntary", "LAZY": "lazy", "": "full", "RT": "rt"}
 _CONFIGURED = re.compile(r"^CONFIG_PREEMPT_?(NONE|VOLUNTARY|LAZY|RT|)=y$", re.MULTILINE)
@@ -57,14 +58,15 @@ _CONFIGURED = re.compile(r"^CONFIG_PREEMPT_?(NONE|VOLUNTARY|LAZY|RT|)=y$", re.MU
 
 @dataclass(frozen=True)
 class Kernel:
-    """``preemption``: none, voluntary, lazy, full or rt; None where the kernel does not tell."""
+    """``preemption``: none, voluntary, lazy, full or rt; None if unknown."""
 
     release: str | None = None
     preemption: str | None = None
 
 
 def read_kernel(tree: Tree) -> Kernel:
-    """Read it as it is now. Only root sees the debug file; the others tell how the kernel was booted."""
+    """Read version and preemption model. Only root can read the debug file; other files have the boot
+    state."""
     release = tree.text("/proc/sys/kernel/osrelease")
     config = tree.gzipped("/proc/config.gz") or tree.text(f"/boot/config-{release}")
     return Kernel(
@@ -87,7 +89,7 @@ def preemption(
     config: str | None,
     release: str | None,
 ) -> str | None:
-    """Return the model: what the kernel says now, else how it was booted, else how it was built."""
+    """Return the model: the current one, else that of the boot parameters, else that of the build."""
     if now := re.search(r"\((\w+)\)", debug or ""):
         return now[1]
     words = (version or "").split()
@@ -109,12 +111,13 @@ def preemption(
 GROUPS = "/sys/fs/cgroup"
 
 UNLIMITED_BYTES = 2**60
-"""Version 1 writes no limit as a number near 2**63."""
+"""cgroup version 1 shows no limit as a number near 2**63."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """``cpu_cores`` of time: 1.5 is a core and a half. None: no limit. ``files``: open ones, of a process."""
+    """``cpu_cores``: CPU quota in cores, for example 1.5. None: no limit. ``files``: open files per
+    process."""
 
     cpu_cores: float | None
     memory_bytes: int | None
@@ -122,7 +125,7 @@ class Limits:
 
 
 def read_limits(tree: Tree) -> Limits:
-    """Those of this process, which the servers that it starts inherit."""
+    """Read the limits of this process, which its servers inherit."""
     cpus = [cores for place in places(tree, "cpu") if (cores := _cores(tree, place)) is not None]
     memory = [size for place in places(tree, "memory") if (size := _memory_bytes(tree, place)) is not None]
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -134,8 +137,9 @@ def read_limits(tree: Tree) -> Limits:
 
 
 def places(tree: Tree, controller: str) -> Iterator[str]:
-    """The directories of our group and of those above it: each may have a limit. In a container the names
-    are often those of the machine outside, and only the last, the root, is there.
+    """Yield the directories of the control group of this process and of its parents; each can have a limit.
+
+    In a container the names are often those of the host, and only the last directory, the root, exists.
     """
     for line in (tree.text("/proc/self/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -153,7 +157,7 @@ def _upwards(root: str, path: str) -> Iterator[str]:
 
 
 def throttled_s(tree: Tree) -> float | None:
-    """For how long the CPU was kept from us by a limit so far, all our groups together."""
+    """Return the CPU time that limits of control groups have withheld so far; None if unknown."""
     found = [
         _throttled_s(tree.text(f"{place}/cpu.stat") or "") for place in dict.fromkeys(places(tree, "cpu"))
     ]
@@ -189,9 +193,9 @@ KILOBYTE = 1024
 
 @dataclass(frozen=True)
 class Memory:
-    """``huge_pages``: when the kernel makes huge pages by itself (always, madvise, never).
+    """``huge_pages``: mode of transparent huge pages (always, madvise, never).
 
-    ``huge_pages_total`` and ``huge_pages_free`` count those that are reserved, of ``huge_page_bytes`` each.
+    ``huge_pages_total`` and ``huge_pages_free``: reserved huge pages of ``huge_page_bytes`` each.
     """
 
     total_bytes: int | None
@@ -208,7 +212,7 @@ class Memory:
 
 
 def read_memory(tree: Tree) -> Memory:
-    """As it is now."""
+    """Read memory, swap and huge pages."""
     text = tree.text("/proc/meminfo") or ""
     sizes = meminfo(text)
     swap, free = sizes.get("SwapTotal"), sizes.get("SwapFree")
@@ -228,7 +232,7 @@ def read_memory(tree: Tree) -> Memory:
 
 
 def meminfo(text: str) -> dict[str, int]:
-    """Its sizes in bytes."""
+    """Return the sizes in /proc/meminfo in bytes."""
     found = re.findall(r"^(\w+):\s*(\d+) kB$", text, re.MULTILINE)
     return {name: int(kilobytes) * KILOBYTE for name, kilobytes in found}
 
@@ -239,12 +243,12 @@ def _count(text: str, name: str) -> int | None:
 
 
 def _unreserved(free: int | None, promised: int | None) -> int | None:
-    """Pages that a process has mapped and not touched yet are free by the kernel's count, and not for us."""
+    """Return free − promised pages: the kernel counts mapped pages without an access as free."""
     return None if free is None else max(0, free - (promised or 0))
 
 
 def chosen(text: str | None) -> str | None:
-    """``always [madvise] never`` → ``madvise``."""
+    """Return the selected word: ``always [madvise] never`` → ``madvise``."""
     found = re.search(r"\[(\w+)\]", text or "")
     return found[1] if found else None
 
@@ -254,10 +258,10 @@ CPU = "/sys/devices/system/cpu"
 
 @dataclass(frozen=True)
 class Processor:
-    """``cores`` that we may run on. ``governors``: those in use, none where the machine does not say.
+    """``cores``: size of the affinity mask. ``governors``: those in use, empty if unknown.
 
-    ``boost``: whether the clock may rise above what the processor keeps up. ``smt``: whether cores are two
-    threads of one. ``hypervisor``: its name where the machine is virtual, else empty. ``nodes`` of memory.
+    ``boost``: whether the frequency can exceed the base frequency. ``smt``: whether SMT is enabled.
+    ``hypervisor``: its name on a virtual machine, else empty. ``nodes``: number of NUMA nodes.
     """
 
     cores: int
@@ -270,7 +274,7 @@ class Processor:
 
 
 def read_processor(tree: Tree) -> Processor:
-    """As it is now."""
+    """Read the state of the processor."""
     smt = tree.number(f"{CPU}/smt/active")
     nodes = [name for name in tree.names("/sys/devices/system/node/node*") if name[4:].isdigit()]
     return Processor(
@@ -289,15 +293,15 @@ def read_processor(tree: Tree) -> Processor:
 
 
 def boost(generic: str | None, no_turbo: str | None) -> bool | None:
-    """By the word of the driver that there is: acpi-cpufreq's and amd-pstate's, or intel_pstate's."""
+    """Return whether boost is enabled, from acpi-cpufreq and amd-pstate, or from intel_pstate."""
     if no_turbo in ("0", "1"):
         return no_turbo == "0"
     return generic == "1" if generic in ("0", "1") else None
 
 
 def hypervisor(cpuinfo: str | None, kind: str | None, product: str | None) -> str | None:
-    """Its name, or ``unnamed``; empty on a machine of its own. None where the processor has no flags to ask
-    (ARM), and nothing else tells.
+    """Return the name of the hypervisor, or ``unnamed``; empty on a physical machine. None if unknown, for
+    example without CPU flags (ARM).
     """
     if kind:
         return kind
@@ -314,5 +318,5 @@ def _supplies(tree: Tree) -> list[tuple[str, str]]:
 
 
 def on_battery(supplies: list[tuple[str, str]]) -> bool:
-    """Of (type, status) of each supply: whether a battery is being emptied."""
+    """Return whether a battery is discharging, from (type, status) of each supply."""
     return any(kind == "Battery" and status == "Discharging" for kind, status in supplies)

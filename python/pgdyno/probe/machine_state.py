@@ -1,4 +1,4 @@
-"""State of the machine: its facts, and the load between two readings of its counters."""
+"""State of the machine: facts, and the load between two readings of its counters."""
 
 from __future__ import annotations
 
@@ -31,17 +31,19 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 BUSIEST_MAX = 3
-"""Processes that are named: the rest is small, or the machine is not for measuring."""
+"""Maximum number of processes that are named."""
 
 PRESSURES = ("cpu", "io", "memory")
 
 
 @dataclass(frozen=True)
 class Counters:
-    """``total_s``, ``busy_s`` and ``steal_s``: CPU time of all cores since boot, the stolen in the busy, and
-    that in the total. ``pressure_s``: for how long some work stood still, by what it wanted.
-    ``throttled``: how often a core was slowed down for its heat. ``limited_s``: CPU time that a control group
-    kept from us. ``processes``: (name, CPU seconds) by id.
+    """Counters of the machine.
+
+    ``total_s``, ``busy_s`` and ``steal_s``: CPU time of all cores since boot; busy includes steal, and total
+    includes busy. ``pressure_s``: time with some stalled tasks, by resource. ``throttled``: number of thermal
+    throttling events. ``limited_s``: CPU time withheld by control groups. ``processes``: (name, CPU seconds)
+    by process ID.
     """
 
     at_s: float
@@ -59,9 +61,11 @@ class Counters:
 
 @dataclass(frozen=True)
 class Load:
-    """From one moment to another. Shares are of all cores' time, but ``steal`` of the time in which work ran
-    or wanted to; ``others``: of processes that are not ours, the ``busiest`` of them by name. Of ``pressure``
-    of the elapsed time. None, or missing: the machine does not tell.
+    """Load between two times.
+
+    Shares are of the time of all cores, except ``steal``, a share of the busy time, and ``pressure``, a share
+    of the elapsed time. ``others``: processes that do not belong to pgdyno; ``busiest``: the largest by name.
+    None or missing: not reported by the machine.
     """
 
     elapsed_s: float
@@ -77,7 +81,7 @@ class Load:
 
 
 def read_counters(tree: Tree) -> Counters:
-    """Now."""
+    """Read all counters."""
     total_s, busy_s, steal_s = cpu_times(tree.text("/proc/stat") or "")
     vmstat = _numbers(tree.text("/proc/vmstat") or "")
     swapped = [vmstat[name] for name in ("pswpin", "pswpout") if name in vmstat]
@@ -99,7 +103,8 @@ def read_counters(tree: Tree) -> Counters:
 
 
 def between(before: Counters, after: Counters, own: int | None = None) -> Load:
-    """``own``: the id of the process whose work does not count as others', else this one."""
+    """Return the load between two readings. ``own``: process that does not count as others, by default this
+    one."""
     elapsed_s = after.at_s - before.at_s
     total_s = max(after.total_s - before.total_s, 1e-9)
     busy_s = after.busy_s - before.busy_s
@@ -129,8 +134,8 @@ def between(before: Counters, after: Counters, own: int | None = None) -> Load:
 
 
 def used_by_others(before: Counters, after: Counters, own: int) -> dict[str, float]:
-    """CPU seconds by the name of the program. Of those that lived at both moments: what a process used that
-    began or ended in between is known of the whole machine only.
+    """Return CPU seconds by program name, of processes that existed at both times. The use of others is only
+    included in that of the whole machine.
     """
     used: dict[str, float] = {}
     for pid, (name, cpu_s) in after.processes.items():
@@ -146,7 +151,7 @@ def _used_by(pid: int, before: Counters, after: Counters) -> float:
 
 
 def cpu_times(text: str) -> tuple[float, float, float]:
-    """Of /proc/stat: all time, busy time, stolen time; the busy time has the stolen in it."""
+    """Return total, busy and steal time of /proc/stat; busy includes steal."""
     found = re.search(r"^cpu\s+(.*)$", text, re.MULTILINE)
     if found is None:
         return 0.0, 0.0, 0.0
@@ -157,13 +162,13 @@ def cpu_times(text: str) -> tuple[float, float, float]:
 
 
 def pressure_s(text: str | None) -> float | None:
-    """Of a file of /proc/pressure: for how long some work has stood still."""
+    """Return the seconds with some stalled tasks, from a file of /proc/pressure."""
     found = re.search(r"^some .*total=(\d+)", text or "", re.MULTILINE)
     return int(found[1]) / 1e6 if found else None
 
 
 def process_of(stat: str) -> tuple[str, float] | None:
-    """Name and CPU seconds, of the line that is /proc/PID/stat. A name may hold blanks and brackets."""
+    """Return name and CPU seconds from /proc/PID/stat. A name may contain blanks and parentheses."""
     name, _, rest = stat.partition("(")[2].rpartition(")")
     fields = rest.split()
     return (name, (int(fields[11]) + int(fields[12])) * TICK_S) if len(fields) > 12 else None
@@ -188,8 +193,8 @@ def _grown(before: int | None, after: int | None) -> int | None:
 
 @dataclass(frozen=True)
 class State:
-    """``disk``: None where no data of ours lie on this machine. ``counters``: at the end of the watch whose
-    ``load`` this is.
+    """State of the machine. ``disk``: None without data on this machine. ``counters``: at the end of the
+    observation of ``load``.
     """
 
     unix_s: float
@@ -203,7 +208,7 @@ class State:
     counters: Counters
 
     def as_json(self) -> dict[str, Any]:
-        """For the evidence: all but the counters, which are for differences."""
+        """Return the state for the results file, without the counters."""
         found = asdict(self)
         del found["counters"]
         return found
@@ -216,7 +221,7 @@ def examine_machine(
     tree: Tree | None = None,
     wait: Callable[[float], None] = time.sleep,
 ) -> State:
-    """Watches for ``watch_s``, then tries flushes for ``sync_s``, which would show in what is watched."""
+    """Observe the load for ``watch_s``, then measure flushes for ``sync_s``, which would add to the load."""
     tree = tree or Tree()
     before = read_counters(tree)
     wait(watch_s)

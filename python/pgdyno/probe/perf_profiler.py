@@ -1,12 +1,12 @@
-"""CPU profiles of a server's processes by Linux ``perf``.
+"""CPU profiles of server processes with Linux ``perf``.
 
-    profiler = Profiler.start(postmaster_pid, hz=199)       # raises ProfileError, which says what would help
+    profiler = Profiler.start(postmaster_pid, hz=199)       # raises ProfileError with a remedy
     …                                                       # the measured part
-    rows = profiler.stop()                                  # a row of facts, then one a stack
+    rows = profiler.stop()                                  # a row of facts, then one per stack
 
-Samples are taken by the CPU time of the server's processes (the event cpu-clock, which every kernel and every
-virtual machine has), so that a server that waits gives none, and the shares are shares of its CPU time.
-Stacks are followed by frame pointers: of programs built without them only the innermost functions are sure.
+Samples follow the CPU time of the server processes (event cpu-clock, available in every kernel and virtual
+machine). So a waiting server has no samples, and shares are shares of its CPU time. Stacks are unwound with
+frame pointers: for programs without them only the innermost functions are reliable.
 """
 
 from __future__ import annotations
@@ -31,38 +31,40 @@ from pgdyno.probe.probe_session import Row
 EVENT = "cpu-clock"
 
 HZ_MAX = 199
-"""In a second of CPU: 499 cost a loop 2 % on a virtual machine of two busy cores. Not 200: it must not keep
-step with what the server does by the clock."""
+"""Samples per second of CPU time. 499 cost a loop 2% on a virtual machine with two busy cores. Not 200, to
+avoid synchronization with periodic work of the server."""
 
 SAMPLES_MAX = 400_000
-"""Of one trial: 100 MB on the disk while they wait to be counted. Longer windows are sampled more rarely."""
+"""Maximum number of samples per trial: 100 MB on disk until they are counted. Longer windows have a lower
+rate."""
 
 STACKS_MAX = 3000
-"""In the evidence, those with the most samples; the others count for their innermost function."""
+"""Maximum number of stacks in the results file, those with the most samples; others count for their innermost
+function."""
 
 DEPTH_MAX = 64
 
 ANSWER_S = 10.0
 END_S = 60.0
-"""For perf to write down what it has, which takes a second or so."""
+"""Timeout for perf to write its data, which takes about a second."""
 
 COUNT_S = 600.0
 
 ATTEMPTS = 5
 GONE = "No such process"
-"""What perf says where a process ended after we had listed it: then the list is made anew."""
+"""Error of perf if a process ended after it was listed: the list is then read again."""
 
 UNKNOWN = "[unknown]"
-"""As perf says where it has no name."""
+"""Name in perf for an unknown function."""
 
 
 class ProfileError(Exception):
-    """There is no profile; the message says why, and what would help."""
+    """Raised if a profile is not possible; the message has the reason and the remedy."""
 
 
 @dataclass
 class Profiler:
-    """perf while it runs. ``folder`` is its own, and is removed."""
+    """A running perf. ``folder``: its temporary directory."""
 
     process: subprocess.Popen[bytes]
     orders: IO[bytes]
@@ -72,7 +74,7 @@ class Profiler:
 
     @classmethod
     def start(cls, postmaster_pid: int, hz: int) -> Self:
-        """Returns when it samples all processes that the server has; those that it starts later are added."""
+        """Start perf and wait until it samples all server processes. Later processes are added."""
         for _ in range(ATTEMPTS):
             profiler = cls._launch([postmaster_pid, *child_pids(postmaster_pid)], hz)
             try:
@@ -86,7 +88,7 @@ class Profiler:
 
     @classmethod
     def _launch(cls, pids: Sequence[int], hz: int) -> Self:
-        """Not sampling yet."""
+        """Start perf without sampling."""
         perf = shutil.which("perf")
         if perf is None:
             raise ProfileError("perf is not installed: install linux-perf, perf or linux-tools")
@@ -102,14 +104,14 @@ class Profiler:
                 stdout=errors,
                 stderr=errors,
                 pass_fds=(order_in, answer_out),
-                start_new_session=True,  # Ctrl-C is ours to answer
+                start_new_session=True,  # only pgdyno handles Ctrl-C
             )
         os.close(order_in)
         os.close(answer_out)
         return cls(process, os.fdopen(order_out, "wb", 0), os.fdopen(answer_in, "rb", 0), folder, hz)
 
     def stop(self) -> list[Row]:
-        """Ends it and counts the stacks. Raises ProfileError."""
+        """End perf and count the stacks. Raises ProfileError."""
         try:
             self._tell("disable")
             self.process.send_signal(signal.SIGINT)
@@ -121,7 +123,7 @@ class Profiler:
             self.give_up()
 
     def give_up(self) -> None:
-        """Ends it at once and removes what it wrote. Never raises."""
+        """Kill perf and remove its files. Never raises."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -131,7 +133,7 @@ class Profiler:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _tell(self, order: str) -> None:
-        """And wait until it is done. perf that ends instead closes its end."""
+        """Send a command to perf and wait until it is executed. If perf ends, it closes the pipe."""
         with contextlib.suppress(BrokenPipeError):
             self.orders.write(f"{order}\n".encode())
         ready, _, _ = select.select([self.answers], [], [], ANSWER_S)
@@ -154,22 +156,23 @@ class Profiler:
 
 
 def hz_for(window_s: float, cores: int) -> int:
-    """So that a window of so many seconds with all cores busy stays under SAMPLES_MAX."""
+    """Return the rate at which a window of this length with all cores busy stays below SAMPLES_MAX."""
     return max(1, min(HZ_MAX, int(SAMPLES_MAX / max(1.0, window_s * cores))))
 
 
 def reason_of(errors: str) -> str:
-    """In one line, with what would help."""
+    """Return the error in one line, with the remedy."""
     if "perf_event_paranoid" in errors or "ermission" in errors:
         return "perf is not permitted: set kernel.perf_event_paranoid to 1 (sysctl), or run as root"
     words = " ".join(errors.split())
-    return f"perf failed: {words[:200] or 'it said nothing'}"
+    return f"perf failed: {words[:200] or 'no error message'}"
 
 
 def stacks_of(lines: Iterable[str]) -> Counter[tuple[str, ...]]:
-    """Of what ``perf script`` prints: a line for the sample, then its functions, the innermost first.
+    """Count the stacks in the output of ``perf script``: a line per sample, then its functions, the innermost
+    first.
 
-    What has no name is left out, but where it is the innermost.
+    Functions without a name are excluded unless they are the innermost.
     """
     found: Counter[tuple[str, ...]] = Counter()
     stack: list[str] = []
@@ -185,7 +188,8 @@ def stacks_of(lines: Iterable[str]) -> Counter[tuple[str, ...]]:
 
 
 def rows_of(stacks: Counter[tuple[str, ...]], hz: int) -> list[Row]:
-    """Facts, then stacks from the outermost function to the innermost, joined by semicolons."""
+    """Return a row of facts, then stacks from the outermost function to the innermost, joined by
+    semicolons."""
     kept: Counter[str] = Counter()
     for rank, (stack, n) in enumerate(stacks.most_common()):
         kept[";".join(stack) if rank < STACKS_MAX else stack[-1]] += n

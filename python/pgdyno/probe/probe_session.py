@@ -1,11 +1,11 @@
-"""Session and statements of a probe: read-only, short, one SQL file for all versions; and its reading.
+"""Session, statements and reading of a probe: read-only, short, one SQL file for all versions.
 
-What a probe does must not be counted in the workload that it watches. A superuser's session is not tracked
-by pg_stat_statements at all; any other one's statements carry a mark, by which they are left out.
+Statements of probes must not count in the observed workload. In sessions of superusers pg_stat_statements
+does not track them. In other sessions each statement has a comment by which the probes exclude it.
 
-A line may say at its end which versions it is for: the comment ``-- from 14``, ``-- to 12`` or
-``-- 14 to 16`` keeps it from, up to, or between these major versions; a colon and a remark may follow. Lines
-without it are for all.
+A line of an SQL file can be limited to versions with a comment at its end: ``-- from 14``, ``-- to 12`` or
+``-- 14 to 16`` (major versions, inclusive). A colon and a remark can follow. Other lines are for all
+versions.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from pgdyno.server.version import OLDEST_MAJOR
 from pgdyno.study.probe_names import Absence
 
 Row = Mapping[str, float | int | str | None]
-"""One row by column. What is not known, or not of this version, is absent or None: never 0."""
+"""One row by column. A value that is unknown, or not available in this version, is absent or None, never
+0."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What one probe read at one moment. ``rows`` is None where there is nothing, and ``reason`` says why."""
+    """Result of one probe at one time. Without data ``rows`` is None, and ``reason`` is set."""
 
     probe: str
     took_s: float
@@ -41,16 +42,16 @@ class Reading:
 
 
 APPLICATION_NAME = "pgdyno probe"
-"""Also the mark in every statement. Only ``prepare`` gives it to a session: it tells which are ready."""
+"""Also the comment in every statement. ``prepare`` sets it, so it identifies prepared sessions."""
 
 STATEMENT_TIMEOUT_S = 5
-"""A reading takes milliseconds: what takes this long on a busy server would disturb it."""
+"""Timeout of a statement. A reading takes milliseconds; a longer one would disturb the server."""
 
 NETWORK_S = 15
-"""What a server may take beyond its own limit to say that it has given a reading up."""
+"""Additional time for the server to report a timeout."""
 
 LOCK_TIMEOUT_S = 1
-"""To know the size of a table that is being rewritten, one would wait until that is done."""
+"""Timeout of locks, for example for the size of a table that is being rewritten."""
 
 SESSION = {
     "application_name": APPLICATION_NAME,
@@ -60,33 +61,33 @@ SESSION = {
     "search_path": "pg_catalog",
     "client_encoding": "UTF8",
     "standard_conforming_strings": "on",
-    "max_parallel_workers_per_gather": "0",  # those are the workload's
-    "jit": "off",  # compiling costs more than such statements take; unknown before 11
+    "max_parallel_workers_per_gather": "0",  # reserved for the workload
+    "jit": "off",  # costs more than it saves here; unknown before 11
     "idle_session_timeout": "0",  # unknown before 14
-    "extra_float_digits": "3",  # before 12 anything less would lose digits
+    "extra_float_digits": "3",  # before 12 a lower value loses digits
 }
 
 
 def prepare(connection: Connection) -> None:
-    """Makes the connection a probe's; once done, this costs nothing. Raises psycopg.Error."""
+    """Prepare the connection for probes; a second call has no cost. Raises psycopg.Error."""
     if connection.info.parameter_status("application_name") == APPLICATION_NAME:
         return
     connection.autocommit = True
     set_limit(connection, STATEMENT_TIMEOUT_S + NETWORK_S)
     if connection.info.parameter_status("is_superuser") == "on":
-        # Where the library is not loaded, this is a name without a meaning.
+        # Without the library this setting has no effect.
         _set(connection, {"pg_stat_statements.track": "none"})
     _set(connection, {name: value for name, value in SESSION.items() if _is_known(connection, name)})
 
 
 def set_statement_timeout(connection: Connection, timeout_s: int) -> None:
-    """For what reads more than counters."""
+    """Set another timeout, for probes that read more than counters."""
     set_limit(connection, timeout_s + NETWORK_S)
     _set(connection, {"statement_timeout": f"{timeout_s}s"})
 
 
 def _set(connection: Connection, settings: Mapping[str, str]) -> None:
-    """As a query, since that can carry the mark in all versions."""
+    """Change settings with a query, which can contain the comment in all versions."""
     calls = [sql.SQL("set_config({}, {}, false)").format(*setting) for setting in settings.items()]
     connection.execute(sql.SQL("SELECT /* pgdyno probe */ {}").format(sql.SQL(", ").join(calls)))
 
@@ -101,20 +102,20 @@ _FOR = re.compile(r"--\s+(?:from (?P<from>\d+)|to (?P<to>\d+)|(?P<first>\d+) to 
 
 @cache
 def statement(name: str, major: int) -> LiteralString:
-    """``sql/NAME.sql`` for a server of this major version."""
+    """Return ``sql/NAME.sql`` for a server of this major version."""
     path = resources.files(__package__).joinpath("sql", f"{name}.sql")
     return for_major(path.read_text(encoding="utf-8"), major)
 
 
 def fetch(connection: Connection, text: sql.SQL | sql.Composed) -> list[Row]:
-    """All rows by column; what is null is left out. Raises psycopg.Error."""
+    """Return all rows by column, without null values. Raises psycopg.Error."""
     with connection.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute(text).fetchall()
     return [{name: value for name, value in row.items() if value is not None} for row in found]
 
 
 def for_major(text: str, major: int) -> LiteralString:
-    """The lines for a server of this major version, without comments. Pure."""
+    """Return the lines for a server of this major version, without comments. Pure."""
     kept = [_uncommented(line) for line in text.splitlines() if _is_for(line, major)]
     return "\n".join(line for line in kept if line.strip())
 
@@ -129,5 +130,5 @@ def _is_for(line: str, major: int) -> bool:
 
 
 def _uncommented(line: str) -> str:
-    """Nothing in these files has two hyphens in a row but a comment."""
+    """Return the line without its comment. In these files two hyphens occur only in comments."""
     return line.partition("--")[0].rstrip()

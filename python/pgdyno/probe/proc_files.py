@@ -1,4 +1,4 @@
-"""Files of /proc and /sys, of this machine or of a recorded one."""
+"""Files of /proc and /sys, of this machine or recorded ones."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GZIPPED_CHARACTERS_MAX = 4 * 2**20
-"""A kernel's configuration has a quarter of a million characters."""
+"""Maximum length. A kernel configuration has about 250 000 characters."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """Paths are those of the real files, from the root on."""
+    """A directory tree. Paths are absolute, as on the real machine."""
 
     root: Path = Path("/")
 
     def text(self, path: str) -> str | None:
-        """A file's text without the blanks around it; None where it is not there or not for us."""
+        """Return the stripped text of a file; None if it is missing or not readable."""
         try:
             return (self.root / path.lstrip("/")).read_text().strip()
         except (OSError, UnicodeDecodeError):
             return None
 
     def gzipped(self, path: str) -> str | None:
-        """A compressed file's text; None where it is not there, not for us, or damaged."""
+        """Return the text of a compressed file; None if it is missing, not readable or damaged."""
         try:
             with gzip.open(self.root / path.lstrip("/"), "rt") as file:
                 return file.read(GZIPPED_CHARACTERS_MAX)
@@ -33,7 +33,7 @@ class Tree:
             return None
 
     def number(self, path: str) -> int | None:
-        """A file of one number; None where it is none."""
+        """Return the number in a file; None if it is missing or no number."""
         text = self.text(path)
         try:
             return None if text is None else int(text)
@@ -41,11 +41,11 @@ class Tree:
             return None
 
     def texts(self, pattern: str) -> list[str]:
-        """Of all files that match, in the order of their names."""
+        """Return the texts of all matching files, sorted by name."""
         found = sorted(self.root.glob(pattern.lstrip("/")))
         texts = (self.text(str(path.relative_to(self.root))) for path in found)
         return [text for text in texts if text is not None]
 
     def names(self, pattern: str) -> list[str]:
-        """Of all files and directories that match."""
+        """Return the names of all matching files and directories."""
         return sorted(path.name for path in self.root.glob(pattern.lstrip("/")))

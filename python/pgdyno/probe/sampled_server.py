@@ -1,7 +1,7 @@
-"""Sampling of one server: a connection that may be lost and made again, and its series.
+"""Sampling of one server: a connection that is reopened after a loss, and its series.
 
-``server`` (its counters), ``waits`` (what its backends wait for) and ``host`` (this machine, and the server's
-processes on it). Only the sampler's thread works with it; ``cpu_s`` and ``cut`` are for other threads, too.
+The series are ``server`` (counters), ``waits`` (wait-event samples) and ``host`` (this machine, and the
+server processes on it). Only the sampler's thread uses it; other threads can use ``cpu_s`` and ``cut``.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ AT, LATE = "at_s", "late_s"
 
 STEP_S = 1.0
 POINTS_MAX = 21_600
-"""Samples of a series: six hours of seconds. A hundred columns of them are 17 MB before they are packed, in
-each trial; and no chart can show more."""
+"""Maximum samples of a series: six hours of seconds. A hundred columns have 17 MB per trial before
+compression, and no chart shows more."""
 
 
 def step_for(window_s: float) -> float:
-    """Seconds between the samples of a run of this length: one, up to six hours; then as many whole ones as
-    it takes to stay within ``POINTS_MAX``.
+    """Return the seconds between samples for a run of this length: 1 up to six hours, then the smallest
+    integer that keeps ``POINTS_MAX``.
     """
     return max(STEP_S, float(math.ceil(window_s / (POINTS_MAX * STEP_S))))
 
 
 class Ending(StrEnum):
-    """Why a series ends."""
+    """Reason for the end of a series."""
 
     SERVER_LOST = "server-lost"
-    """The connection ended: by a shutdown, a crash, an administrator or the network. A server that shuts down
-    says farewell, but the farewell is lost when the socket is closed before it is read.
+    """The connection ended: shutdown, crash, administrator or network. The message of a shutdown is lost if
+    the socket is closed before it is read.
     """
     NOT_CONNECTED = "not-connected"
     QUERY_FAILED = "query-failed"
@@ -55,12 +55,11 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True)
 class Chunk:
-    """Samples in a row: ``points`` has shape (n, len(columns)), ascending in ``at_s``; NaN: not there.
+    """Consecutive samples: ``points`` has shape (n, len(columns)), ascending in ``at_s``; NaN: missing.
 
-    The first two columns are ``at_s``, when the sample was taken, and ``late_s``, by how much it was late:
-    what was due in between was not taken. ``ending`` says why the series ends here, and ``reason`` has the
-    error's words; n may be 0 then.
-    ``target`` is the number that the caller gave.
+    The first two columns are ``at_s``, the time of the sample, and ``late_s``, its delay; samples due in
+    between were skipped. ``ending``: why the series ends here, with the error in ``reason``; n may be 0 then.
+    ``target``: number given by the caller.
     """
 
     target: int
@@ -73,9 +72,9 @@ class Chunk:
 
 @dataclass
 class Gathering:
-    """Samples of one probe of one target, until they are taken as a chunk.
+    """Buffer of samples of one probe and target, until they are taken as a chunk.
 
-    ``absent`` stands for a name that this sample does not have and another one has.
+    ``absent``: value of a column that this sample does not have, but another one has.
     """
 
     target: int
@@ -85,16 +84,16 @@ class Gathering:
     _failing: tuple[Ending, str] | None = None
 
     def add(self, at_s: float, late_s: float, values: Mapping[str, float]) -> None:
-        """One more sample."""
+        """Add a sample."""
         self._rows.append((at_s, late_s, values))
         self._failing = None
 
     def take(self) -> Chunk | None:
-        """What was gathered since the last time, if anything."""
+        """Return the samples since the last call, if any."""
         return self._chunk() if self._rows else None
 
     def fail(self, ending: Ending, reason: str) -> Chunk | None:
-        """What was gathered, and why there is no more for now; None while the reason is still the same."""
+        """Return the samples, with the reason why the series ends; None if the reason is unchanged."""
         if (ending, reason) == self._failing:
             return None
         self._failing = ending, reason
@@ -116,22 +115,23 @@ COUNTERS = frozenset(
         *("wal_fpi", "lsn_bytes"),
     }
 )
-"""Those that only grow (until a reset): differences count."""
+"""Columns that only grow (until a reset): use differences."""
 
 GAUGES = frozenset(
     {"active_backends", "waiting_backends", "autovacuum_workers", "oldest_xmin_age", "frozen_xid_age"}
 )
-"""Those that tell what is so at the moment."""
+"""Columns with a current state."""
 
 SERIES = tuple(sorted(COUNTERS | GAUGES))
 
 RUNNING = "running"
-"""What stands for no wait: on a CPU, waiting for one, or in code that PostgreSQL does not count as a wait."""
+"""Name for no wait event: on CPU, runnable, or in code without a wait event."""
 
 
 def sample(connection: Connection) -> Mapping[str, float]:
-    """One sample of SERIES, without what this version lacks or hides from us. The connection is the probes'
-    from then on. Raises psycopg.Error.
+    """Return one sample of SERIES, without columns that this version lacks or hides.
+
+    Prepares the connection for probes. Raises psycopg.Error.
     """
     prepare(connection)
     (row,) = fetch(connection, sql.SQL(statement("sample", connection.info.server_version // 10000)))
@@ -139,8 +139,9 @@ def sample(connection: Connection) -> Mapping[str, float]:
 
 
 def sample_waits(connection: Connection) -> Mapping[str, float]:
-    """How many active backends of this database wait for what: by ``TYPE/EVENT``, or RUNNING. Those of other
-    users are not seen without pg_read_all_stats. Raises psycopg.Error.
+    """Return the number of active backends of this database by wait event (``TYPE/EVENT``), or RUNNING.
+
+    Backends of other users need pg_read_all_stats. Raises psycopg.Error.
     """
     prepare(connection)
     rows = fetch(connection, sql.SQL(statement("sample_waits", connection.info.server_version // 10000)))
@@ -150,7 +151,7 @@ def sample_waits(connection: Connection) -> Mapping[str, float]:
 SERVER, WAITS, HOST = "server", "waits", "host"
 
 SAMPLES = "samples"
-"""Column of the waits: how often was looked in this step. The others are sums over these looks."""
+"""Column of the waits: number of wait-event samples in this step. Other columns are sums over these."""
 
 Sample = Callable[[Connection], Mapping[str, float]]
 Now = Callable[[], float]
@@ -158,11 +159,11 @@ Now = Callable[[], float]
 
 @dataclass(frozen=True)
 class Target:
-    """What the sampler needs of an arm. ``number`` is the caller's own, and stands on its chunks.
+    """Access of the sampler to an arm. ``number``: given by the caller, for its chunks.
 
-    ``sample`` and ``sample_waits`` are left out where there is nothing to sample. ``postmaster_pid`` gives
-    None where the server's processes are none of this machine. ``each_look``: every look at the waits is a
-    sample of its own, so that it is known which slice it lies in; else a sample sums those since the last.
+    ``sample`` and ``sample_waits``: None if not requested. ``postmaster_pid`` returns None for a remote
+    server. ``each_look``: store every wait-event sample separately, so that it can be attributed to a slice;
+    else a row has their sum since the last one.
     """
 
     number: int
@@ -174,14 +175,14 @@ class Target:
 
 
 class SampledServer:
-    """See the module. ``now_s`` gives the time as the series count it."""
+    """See the module. ``now_s`` returns the time of the series."""
 
     def __init__(self, target: Target, now_s: Now) -> None:
         self.target = target
-        self.cpu_s: float | None = None  # of the sampler's backends on this server so far; None: not known
+        self.cpu_s: float | None = None  # of the sampler's backends on this server so far; None: unknown
         self._now_s = now_s
         self._connection: Connection | None = None
-        self._ended_cpu_s = 0.0  # of backends that are no more
+        self._ended_cpu_s = 0.0  # of ended backends
         self._counters = Gathering(target.number, SERVER)
         self._waits = Gathering(target.number, WAITS, absent=0.0)
         self._host = Gathering(target.number, HOST)
@@ -190,9 +191,7 @@ class SampledServer:
         self._asked = [gathering for gathering, sample in asked if sample is not None]
 
     def tick(self, due_s: float, machine: Mapping[str, float]) -> Iterator[Chunk]:
-        """A sample of everything that was due at that time; yields series that end. To a lost server it
-        connects again.
-        """
+        """Take the samples due at that time, after a reconnection if necessary. Yields series that end."""
         self._host.add(*self._moment(due_s), {**machine, **self._processes()})
         if not self._asked:
             return
@@ -208,7 +207,7 @@ class SampledServer:
         self._note_looks(due_s)
 
     def look(self, due_s: float) -> Iterator[Chunk]:
-        """At what the backends wait for now; yields series that end."""
+        """Take a wait-event sample. Yields series that end."""
         if self.target.sample_waits is not None and self._connection is not None:
             found, ended = self._ask(self.target.sample_waits, self._waits)
             if found is not None:
@@ -219,13 +218,13 @@ class SampledServer:
         self._note_cpu()
 
     def take(self) -> Iterator[Chunk]:
-        """What was gathered since the last time."""
+        """Yield the samples since the last call."""
         for gathering in (*self._asked, self._host):
             if chunk := gathering.take():
                 yield chunk
 
     def end(self, failure: str = "") -> Iterator[Chunk]:
-        """The rest, and the end of the connection. Series end with the sampler's failure, if there is one."""
+        """Yield the remaining samples, with the failure of the sampler if any, and close the connection."""
         self._note_looks(self._now_s())
         for gathering in (*self._asked, self._host):
             if chunk := gathering.fail(Ending.SAMPLER_FAILED, failure) if failure else gathering.take():
@@ -233,11 +232,11 @@ class SampledServer:
         self._let_go()
 
     def cut(self) -> None:
-        """Ends what the connection waits for, from another thread."""
+        """End a wait on the connection, from another thread."""
         connection = self._connection
         if connection is None:
             return
-        # The thread may close it at any moment: our own duplicate of its socket stays good.
+        # The thread may close it at any time: a duplicate of its socket stays valid.
         with (
             contextlib.suppress(OSError, psycopg.Error),
             socket.socket(fileno=os.dup(connection.fileno())) as ours,
@@ -251,12 +250,12 @@ class SampledServer:
     def _ask(
         self, sample: Sample, of: Gathering | None = None
     ) -> tuple[Mapping[str, float] | None, list[Chunk]]:
-        """What the server answers; or nothing, and the series that end for it: all, when it is lost."""
+        """Return the sample; or None with the series that end: all of them after a loss of the server."""
         assert self._connection is not None
         try:
             return sample(self._connection), []
         except Exception as error:  # noqa: BLE001
-            # A fault of ours in one sample must not take the other series with it, but be seen.
+            # A fault in one sample must not end the other series, but is reported.
             if self._connection.closed or _is_fatal(error):
                 self._let_go()
                 return None, self._fail(Ending.SERVER_LOST, error)
@@ -267,7 +266,7 @@ class SampledServer:
     def _connect(self) -> Iterator[Chunk]:
         try:
             self._connection = self.target.connect()
-            # Its time limits are the others': a query that waits for a lock must not stop their series.
+            # Timeouts protect the other servers: a query that waits for a lock must not stop their series.
             prepare(self._connection)
         except (PgdynoError, psycopg.Error, OSError) as error:
             self._let_go()
@@ -292,7 +291,7 @@ class SampledServer:
     def _note_cpu(self) -> None:
         if self._connection is None or self.target.postmaster_pid() is None:
             return
-        # A backend that has ended reads as 0: what it had used when last seen stands.
+        # A backend that has ended reads as 0: the last value remains.
         used_s = self._ended_cpu_s + process_cpu_s(self._connection.info.backend_pid)
         self.cpu_s = max(self.cpu_s or 0.0, used_s)
 
@@ -307,7 +306,7 @@ class SampledServer:
 
 
 def _is_fatal(error: Exception) -> bool:
-    """Whether the server ends the session with it: libpq may not have seen the socket closed yet."""
+    """Return whether the error ends the session. libpq may not have detected the closed socket yet."""
     return isinstance(error, psycopg.Error) and error.diag.severity_nonlocalized in ("FATAL", "PANIC")
 
 

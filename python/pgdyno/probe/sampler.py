@@ -1,4 +1,4 @@
-"""Samples servers and machine each second while a run goes on: one thread, one connection a server.
+"""Sampler of servers and machine, once per second during a run: one thread, one connection per server.
 
     targets = [Target(trial, arm.connect, sample, sample_waits, arm.postmaster_pid)]
     sampler = Sampler(targets, HostCounters([data_dir]).read, monotonic_of(epoch_unix_s))
@@ -7,9 +7,9 @@
         for chunk in sampler.drain():       # now and then, and once more after its end
             …
 
-The schedule is absolute: a tick is due at whole steps since ``zero_s`` and never drifts. One that comes late
-is taken at once, and its ``late_s`` says by how much; those that were due in between are not made up for.
-What backends wait for is looked at ``WAITS_PER_TICK`` times a step.
+The schedule is absolute: a tick is due at whole steps since ``zero_s``, without drift. A late tick is taken
+at once, with the delay in ``late_s``; ticks that were due in between are skipped. Wait events are sampled
+``WAITS_PER_TICK`` times per step.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from typing import Self
 from pgdyno.probe.sampled_server import STEP_S, Chunk, SampledServer, Target
 
 WAITS_PER_TICK = 5
-"""Each look costs half a millisecond of CPU, of which most is waking up."""
+"""Wait-event samples per tick. Each costs 0.5 ms of CPU, mostly for the wake-up."""
 
 CHUNK_S = 600.0
-"""A chunk every ten minutes: what a power cut takes with it of a trial that will be repeated. One each minute
-would take 1.6 times the room: the names again each time, and what is left over of a page.
+"""Duration of a chunk: ten minutes. A power loss loses one, of a trial that is repeated anyway. Chunks of a
+minute would need 1.6 times the space, for column names and partly filled pages.
 """
 
 CHUNKS_MAX = 1000
-"""That wait to be drained: a day of two servers, in 200 MB. Beyond it nobody will, and the sampler ends."""
+"""Maximum number of chunks that wait to be drained: a day of two servers, 200 MB. Then the sampler ends."""
 
 GRACE_S = 2.0
-"""What a sample under way may take when the sampler is stopped, before its connection is cut."""
+"""Time for a running sample after ``stop``, before its connection is closed."""
 
 CUT_S = 5.0
-"""What the thread may take to end then. It can take longer only while it connects to a server that does not
-answer: it is left to itself."""
+"""Time for the thread to end after that. It takes longer only while it connects to a server that does not
+answer, and is then abandoned."""
 CUT_STEP_S = 0.1
 
 Host = Callable[[], Mapping[str, float]]
@@ -49,23 +49,23 @@ Wait = Callable[[float], bool]
 
 @dataclass(frozen=True)
 class Cost:
-    """CPU time of the sampler: of its thread, and of its backends by target; None where they are not ours."""
+    """CPU time of the sampler: of its thread, and of its backends by target, None for remote servers."""
 
     thread_s: float
     backends_s: Mapping[int, float | None]
 
     def of(self, target: int) -> float:
-        """One target's backend and its share of the thread."""
+        """Return the CPU time of one target: its backend and its share of the thread."""
         return (self.backends_s[target] or 0.0) + self.thread_s / len(self.backends_s)
 
 
 def monotonic_of(unix_s: float) -> float:
-    """When that was, or will be, on the monotonic clock."""
+    """Convert a Unix time to the monotonic clock."""
     return time.monotonic() - (time.time() - unix_s)
 
 
 class Sampler:
-    """See the module. ``clock`` and ``wait`` (which returns whether to stop) are replaced by tests only."""
+    """See the module. Only tests replace ``clock`` and ``wait`` (which returns whether to stop)."""
 
     def __init__(
         self,
@@ -92,16 +92,16 @@ class Sampler:
         self._thread = threading.Thread(target=self.run, name="pgdyno-sampler", daemon=True)
 
     def start(self) -> None:
-        """Begins, in a thread of its own."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread, promptly. Never raises; what it had gathered is there to be drained."""
+        """End the thread promptly. Never raises. Its samples can still be drained."""
         self._stopping.set()
         if self._thread.ident is None:
             return
         self._thread.join(GRACE_S)
-        # Again and again: cut off from one server, it may turn to the next.
+        # Repeated, because the thread may continue with the next server.
         for _ in range(round(CUT_S / CUT_STEP_S)):
             if not self._thread.is_alive():
                 return
@@ -110,14 +110,14 @@ class Sampler:
             self._thread.join(CUT_STEP_S)
 
     def drain(self) -> list[Chunk]:
-        """The chunks that are ready, on the caller's thread; each is given once."""
+        """Return the finished chunks, each once. Runs on the caller's thread."""
         with self._lock:
             chunks, self._chunks = self._chunks, []
         return chunks
 
     def mark(self) -> Cost:
-        """What the sampler has cost since the last mark, or since its start: up to its last look, at most
-        1 / WAITS_PER_TICK of a step ago.
+        """Return the cost of the sampler since the last call or the start, up to its last wait-event sample,
+        at most 1 / WAITS_PER_TICK of a step ago.
         """
         now = Cost(self._thread_s, {server.target.number: server.cpu_s for server in self._servers})
         before, self._marked = self._marked, now
@@ -130,12 +130,12 @@ class Sampler:
         )
 
     def run(self) -> None:
-        """What the thread does, until it is stopped."""
+        """Run the loop of the thread until it is stopped."""
         try:
             self._go_on()
             reason = ""
         except Exception as error:  # noqa: BLE001
-            # A fault of a probe must not take the trial with it, but be seen.
+            # A fault of a probe must not fail the trial, but is reported.
             reason = f"the sampler failed: {type(error).__name__}: {error}"
         for server in self._servers:
             self._hand_over(server.end(reason))
@@ -157,7 +157,7 @@ class Sampler:
         chunk_from_s = slot * self._slot_s
         while not self._wait(max(slot * self._slot_s - self._now_s(), 0.0)):
             latest = max(slot, math.floor(self._now_s() / self._slot_s))
-            tick = math.ceil(slot / WAITS_PER_TICK)  # the first that was due since the last time
+            tick = math.ceil(slot / WAITS_PER_TICK)  # the first tick that is due
             if tick * WAITS_PER_TICK <= latest:
                 self._tick(tick * self._step_s)
             else:

@@ -1,13 +1,13 @@
-"""Probes of a server by SQL: each reads counters or a current state over one connection.
+"""SQL probes of a server: each reads counters or a current state over one connection.
 
 clients = find_clients(connection)      # once the driver has connected
 before = scheduled(clients)
 …
 after = scheduled(clients)
 
-What is read is raw, under the names of the newest PostgreSQL: ``sql/NAME.sql`` has one statement for all
-versions. A probe never fails for what a server lacks or forbids: its reading then says why, and what would
-help.
+Values are raw, with the column names of the newest PostgreSQL: ``sql/NAME.sql`` has one statement for all
+versions. A probe does not fail if the server lacks something or denies access: the reading then has the
+reason and the remedy.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from pgdyno.study.probe_names import Absence
 
 
 def find_clients(connection: Connection) -> tuple[int, ...]:
-    """Process ids of the client backends of the current database, without probes. The connection is the
-    probes' from then on. Raises psycopg.Error.
+    """Return the process IDs of the client backends of the current database, without probes.
+
+    Prepares the connection for probes. Raises psycopg.Error.
     """
     prepare(connection)
     rows = fetch(connection, sql.SQL(statement("clients", connection.info.server_version // 10000)))
@@ -44,9 +45,9 @@ def find_clients(connection: Connection) -> tuple[int, ...]:
 
 
 def autovacuum_runs(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
-    """Automatic vacuums and analyzes of tables that were completed so far; the difference is what counts.
+    """Return the number of completed automatic vacuums and analyzes of tables; use differences.
 
-    Needs no privilege (pg_stat_user_tables). One that is still under way is not in it.
+    Needs no privilege (pg_stat_user_tables). Running ones are not included.
     """
     row = connection.execute(
         "select coalesce(sum(autovacuum_count + autoanalyze_count), 0) from pg_stat_user_tables"
@@ -56,28 +57,28 @@ def autovacuum_runs(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
 
 
 ROWS_MAX = 500
-"""Statements or relations in one reading, the largest; the others are summed in a row of their own. Those of
-any benchmark we know, several times over."""
+"""Maximum number of statements or relations in one reading, the largest; one row has the sums of the others.
+Known benchmarks have several times fewer."""
 
 STATTUPLE_ROWS_MAX = 100
-"""Relations that pgstattuple reads: each takes its time."""
+"""Maximum number of relations that pgstattuple reads, because it scans them."""
 
 EXACT_BYTES_MAX = 64 << 20
-"""A relation up to this size is read whole by pgstattuple: a tenth of a second or less from memory."""
+"""Maximum size of a relation that pgstattuple reads completely: at most 0.1 s from memory."""
 
 STATTUPLE_TIMEOUT_S = 60
-"""For 100 relations of 64 MiB: less than half of them from a slow disk, which the reading then says."""
+"""Timeout for 100 relations of 64 MiB. A slow disk reads less than half of them, and the reading has the
+reason."""
 
 
 @dataclass(frozen=True)
 class Probe:
     """One source of telemetry of a server.
 
-    ``kind``: counters (differences of two readings tell), a snapshot (what is so at this moment), or sizes
-    (both). ``in_series``: some of it is in the samples of each second, too. ``of_server``: it is of the whole
-    server, whichever database was at work. ``extension``: what must be in
-    the database; ``preloaded``: and in shared_preload_libraries. ``role``: membership in it lets a user
-    read all.
+    ``kind``: counters (use differences of two readings), a snapshot (current state), or sizes (both).
+    ``in_series``: some values are also in the series. ``of_server``: values of the whole server, not of one
+    database. ``extension``: required in the database; ``preloaded``: also in shared_preload_libraries.
+    ``role``: membership that gives access to all values.
     """
 
     name: str
@@ -92,7 +93,7 @@ class Probe:
     timeout_s: int = STATEMENT_TIMEOUT_S
 
     def statement(self, major: int) -> LiteralString:
-        """Its SQL for a server of this major version, the names of what it needs still to be filled in."""
+        """Return its SQL for a server of this major version, with placeholders."""
         return statement(self.name, major)
 
 
@@ -106,7 +107,7 @@ _ALL = (
     ),
     Probe(
         "wal",
-        "the position in the WAL, and what pg_stat_wal counts",
+        "WAL position and pg_stat_wal",
         "counters",
         in_series=True,
         of_server=True,
@@ -129,14 +130,14 @@ _ALL = (
     Probe("relations", "tables and indexes: sizes, rows, scans, HOT updates, vacuums", "sizes"),
     Probe(
         "pgstattuple",
-        "how full tables and indexes are: live, dead and free bytes",
+        "live, dead and free bytes of tables and indexes",
         "snapshot",
         extension="pgstattuple",
         role="pg_stat_scan_tables",
         timeout_s=STATTUPLE_TIMEOUT_S,
     ),
-    Probe("wraparound", "ages of transaction ids, and the next one", "sizes", in_series=True, of_server=True),
-    Probe("waits", "processes by what they wait for; vacuums under way", "snapshot", in_series=True),
+    Probe("wraparound", "ages of transaction IDs, and the next one", "sizes", in_series=True, of_server=True),
+    Probe("waits", "processes by wait event; running vacuums", "snapshot", in_series=True),
     Probe("locks", "locks held and waited for", "snapshot"),
     Probe("replication", "standbys and slots: lag, and WAL kept for them", "snapshot", of_server=True),
 )
@@ -144,17 +145,17 @@ _ALL = (
 PROBES: Mapping[str, Probe] = {probe.name: probe for probe in _ALL}
 
 EXTENSIONS: Mapping[str, str] = {probe.name: probe.extension for probe in _ALL if probe.extension}
-"""By probe: what ``CREATE EXTENSION`` it needs in the database that it reads."""
+"""By probe: the extension that it needs in its database."""
 
 NEEDS_PRELOAD = frozenset(probe.name for probe in _ALL if probe.preloaded)
 """Probes whose extension must be in shared_preload_libraries as well."""
 
 _STATEMENTS_MAJORS = (("1.12", 18), ("1.11", 17), ("1.10", 15), ("1.9", 14), ("1.8", 13))
-"""From which version of pg_stat_statements on it has the columns of which server's."""
+"""Versions of pg_stat_statements, and the server versions with the same columns."""
 
 
 _SERVER_ENDS = "57P"
-"""SQLSTATEs of a server that shuts down or has crashed: the connection is lost, or will be at once."""
+"""SQLSTATE class of a server that shuts down or has crashed: the connection is lost."""
 
 
 class _Missing(Exception):
@@ -166,10 +167,10 @@ class _Missing(Exception):
 
 
 def read(connection: Connection, probe: str) -> Reading:
-    """Reads one probe. The connection is the probes' from then on: in autocommit mode, read-only.
+    """Read one probe. Prepares the connection for probes: autocommit mode, read-only.
 
-    What the server lacks or forbids is the reading's ``reason``. Raises psycopg.Error where the connection is
-    lost or in a transaction, KeyError for an unknown probe.
+    If the server lacks something or denies access, the reading has the ``reason``. Raises psycopg.Error if
+    the connection is lost or in a transaction, KeyError for an unknown probe.
     """
     wanted = PROBES[probe]
     begun_s = time.monotonic()
@@ -212,8 +213,8 @@ def _rows(connection: Connection, probe: Probe) -> list[Row]:
 
 
 def _extension(connection: Connection, probe: Probe) -> tuple[str, str]:
-    """Version and schema of the extension that a probe needs. Asked first, so that no error gets into the
-    server's log.
+    """Return version and schema of the extension that a probe needs. This check first avoids errors in the
+    server log.
     """
     found = fetch(connection, sql.SQL(statement("extension", 0)).format(name=probe.extension))
     preload = f"put {probe.extension} into shared_preload_libraries and restart the server"
@@ -229,8 +230,8 @@ def _extension(connection: Connection, probe: Probe) -> tuple[str, str]:
 
 
 def statements_major(version: str) -> int:
-    """The server whose columns a version of pg_stat_statements has: it may be older than the server that it
-    is used on, until ``ALTER EXTENSION … UPDATE``.
+    """Return the server version with the columns of a version of pg_stat_statements. The extension may be
+    older than the server, until ``ALTER EXTENSION … UPDATE``.
     """
     number = tuple(int(part) for part in version.split("."))
     for first, major in _STATEMENTS_MAJORS:
@@ -240,7 +241,7 @@ def statements_major(version: str) -> int:
 
 
 def _all_hidden(connection: Connection, probe: Probe, rows: list[Row]) -> str:
-    """Why nothing can be told where all that there is belongs to others, whose affairs are hidden from us."""
+    """Return the reason if all rows belong to other roles and are hidden; else an empty string."""
     if rows and all(row.get("hidden") for row in rows):
         return f"all of it is hidden from {_grant(connection, probe)}"
     return ""

@@ -1,5 +1,5 @@
--- Blocks found in shared_buffers (hit) and asked of the kernel (read), by kind of relation, summed over the tables of the
--- current database: those of users, and the system's catalogs.
+-- Blocks found in shared_buffers (hit) and requested from the kernel (read), by kind of relation, summed over the tables of
+-- the current database: user tables, and system catalogs.
 SELECT /* pgdyno probe */
     CASE WHEN schemaname IN ('pg_catalog', 'information_schema', 'pg_toast') THEN 'system' ELSE 'user' END AS kind,
     count(*) AS tables,

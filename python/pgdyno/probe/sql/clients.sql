@@ -1,4 +1,4 @@
--- The processes that serve clients of the current database, without probes.
+-- Client backends of the current database, without probes.
 SELECT /* pgdyno probe */ pid
 FROM pg_stat_activity
 WHERE datname = current_database()

@@ -1,4 +1,4 @@
--- Where an extension lies, its version, and whether its library was loaded at the server's start (it has settings then).
+-- Schema and version of an extension, and whether its library was loaded at server start (then it has settings).
 SELECT /* pgdyno probe */
     e.extversion AS version,
     n.nspname AS schema,

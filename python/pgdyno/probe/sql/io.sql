@@ -1,5 +1,5 @@
--- pg_stat_io, rows in which something was counted: operations, bytes, times in ms (with track_io_timing). An operation is
--- a block up to 17, and from 18 on one call of the kernel, of one block or several: bytes compare, operations do not.
+-- pg_stat_io, rows with nonzero counts: operations, bytes, times in ms (with track_io_timing). Up to 17 an operation is a
+-- block, from 18 on a system call for one or several blocks: bytes are comparable between versions, operations are not.
 SELECT /* pgdyno probe */
     backend_type,
     object,

@@ -1,4 +1,4 @@
--- Locks held (granted 1) and waited for (0) at this moment, by what they are on and how strong; without our own.
+-- Locks held (granted 1) and waited for (0), by type of object and mode, without those of probes.
 SELECT /* pgdyno probe */
     locktype,
     mode,

@@ -1,6 +1,6 @@
--- How full tables and B-tree indexes are: bytes, rows, percent. The {rows_max} largest of users in the current database. Exact
--- (1) reads a relation of up to {exact_bytes_max} bytes whole; a larger table is estimated by its visibility map (0), a larger
--- index is left out.
+-- Live, dead and free space of the {rows_max} largest user tables and B-tree indexes of the current database: bytes, rows,
+-- percent. A relation of up to {exact_bytes_max} bytes is read completely (exact 1); a larger table is estimated with its
+-- visibility map (exact 0), a larger index is excluded.
 WITH /* pgdyno probe */ relations AS (
     SELECT
         c.oid,

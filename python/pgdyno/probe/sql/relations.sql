@@ -1,5 +1,5 @@
--- Tables and indexes of users in the current database: sizes in bytes, rows, scans, and what vacuum did. One row a relation
--- (the {rows_max} largest), and one, kind 'others', that sums the rest. A table's bytes are those of its heap.
+-- User tables and indexes of the current database: sizes in bytes, rows, scans, vacuums. One row per relation (the
+-- {rows_max} largest), and one of kind 'others' with the sums of the remaining ones. Bytes of a table are those of its heap.
 WITH /* pgdyno probe */ relations AS (
     SELECT
         c.oid,

@@ -1,4 +1,4 @@
--- Standbys and replication slots: how far they are behind, and how much WAL is kept for them, in bytes.
+-- Standbys and replication slots: lag, and WAL retained for them, in bytes.
 WITH /* pgdyno probe */ here AS (
     SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END AS lsn
 )

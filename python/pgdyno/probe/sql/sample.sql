@@ -1,5 +1,5 @@
--- The cheap numbers of which there is one a second: counters of the current database and of the server, and what is so now.
--- What is hidden from us is null, not 0.
+-- Values of the one-second series: counters of the current database and of the server, and current states. Hidden values
+-- are null, not 0.
 SELECT /* pgdyno probe */
     d.xact_commit::float8 AS xact_commit,
     d.xact_rollback::float8 AS xact_rollback,

@@ -1,4 +1,4 @@
--- What the active backends of the current database's clients wait for at this moment, without probes: how many of them.
+-- Number of active client backends of the current database by wait event, without probes.
 SELECT /* pgdyno probe */
     coalesce(wait_event_type || '/' || wait_event, 'running') AS wait,
     count(*)::float8 AS backends

@@ -1,7 +1,7 @@
--- pg_stat_statements of the current database, without our own: times in ms, blocks of the server's block_size, WAL in bytes.
--- One row a statement (the first {rows_max} by time), and one, kind 'others', that sums the rest and those whose text we may not see
--- (from 14 on one more of those inside of functions).
--- Versions are those of the server that the extension is of. A statement that names a password is not quoted.
+-- pg_stat_statements of the current database, without probes: times in ms, blocks of the server's block_size, WAL in bytes.
+-- One row per statement (the first {rows_max} by time), and one of kind 'others' with the sums of the remaining ones and of
+-- those with a hidden text (from 14 on a second one for statements inside functions).
+-- Versions are server versions with the same columns as the extension. The text of a statement with a password is omitted.
 WITH /* pgdyno probe */ numbered AS (
     SELECT
         *,
@@ -27,7 +27,7 @@ SELECT
     count(*) FILTER (WHERE queryid IS NULL) AS hidden,
     CASE WHEN row_number IS NOT NULL THEN max(queryid)::text END AS queryid,
     CASE WHEN row_number IS NOT NULL THEN pg_get_userbyid(max(userid::bigint)::oid)::text END AS username,
-    bool_and(toplevel)::int AS toplevel,  -- from 14: 0 of those inside of functions, which are in the times of their callers
+    bool_and(toplevel)::int AS toplevel,  -- from 14: 0 for statements inside functions, whose times are included in those of their callers
     CASE
         WHEN row_number IS NULL THEN NULL
         WHEN max(query) ~* 'passw' AND max(query) !~* '^\s*(select|insert|update|delete|merge|with)\M'
@@ -77,7 +77,7 @@ SELECT
     sum(parallel_workers_launched)::bigint AS parallel_workers_launched,  -- from 18
     extract(epoch FROM max(stats_since))::float8 AS stats_since,  -- from 17: of this statement
     extract(epoch FROM max(minmax_stats_since))::float8 AS minmax_stats_since,  -- from 17
-    (SELECT dealloc FROM {extension}.pg_stat_statements_info) AS dealloc,  -- from 14: evictions of statements, of all
+    (SELECT dealloc FROM {extension}.pg_stat_statements_info) AS dealloc,  -- from 14: number of evictions, for all databases
     (SELECT extract(epoch FROM stats_reset)::float8 FROM {extension}.pg_stat_statements_info) AS stats_reset,  -- from 14
     sum(temp_blks_read)::bigint AS temp_blks_read,
     sum(temp_blks_written)::bigint AS temp_blks_written

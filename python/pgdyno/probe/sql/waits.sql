@@ -1,5 +1,5 @@
--- What the server's processes do at this moment: how many by kind, state and what they wait for, without probes. Those of
--- other users are hidden from who may not see them. Vacuums under way are counted by where they are.
+-- Number of server processes by type, state and wait event, without probes. Those of other users are hidden without
+-- permission. Running vacuums are counted by phase.
 SELECT /* pgdyno probe */
     'processes' AS kind,
     backend_type,

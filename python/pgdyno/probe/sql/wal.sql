@@ -1,5 +1,5 @@
--- The position in the WAL (of what is inserted, written or not) as bytes since its beginning, and what was written: counts,
--- bytes, times in ms (with track_wal_io_timing).
+-- WAL insert position in bytes since its beginning, and WAL activity: counts, bytes, times in ms (with
+-- track_wal_io_timing).
 SELECT /* pgdyno probe */
     w.wal_records,  -- from 14
     w.wal_fpi,  -- from 14

@@ -1,4 +1,4 @@
--- How far the current database is from a wraparound of transaction ids: ages in transactions. Reading it uses none.
+-- Distance of the current database from transaction ID wraparound: ages in transactions. The query assigns no ID.
 SELECT /* pgdyno probe */
     age(datfrozenxid) AS frozen_xid_age,
     mxid_age(datminmxid) AS frozen_mxid_age,
