@@ -131,7 +131,7 @@ def with_log_error_of_server(outcome: Outcome) -> Outcome:
 
 def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int, Outcome]:
     for trial in trials.values():
-        with _charged_to(trial.arm.name):
+        with _attributed_to(trial.arm.name):
             bring_up(lab, trial)
         if lab.interruption.requested:
             return {index: interrupted() for index in trials}
@@ -149,10 +149,10 @@ def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int,
             else:
                 # The server log is most important for a trial without results.
                 outcome = replace(outcome, server_log=trial.arm.log() or "")
-            with _charged_to(trial.arm.name):
+            with _attributed_to(trial.arm.name):
                 for caveat in trial_caveats(lab.study, trial.id, trial.arm, run, target, seen, trial.slices):
                     lab.writer.add_caveat(caveat, lab.case)
-            outcomes[index] = _with_what_comes_after(lab, trial, outcome, telemetry)
+            outcomes[index] = _with_later_steps(lab, trial, outcome, telemetry)
     return outcomes
 
 
@@ -165,7 +165,7 @@ class FaultOf(Exception):
 
 
 @contextlib.contextmanager
-def _charged_to(arm: str) -> Iterator[None]:
+def _attributed_to(arm: str) -> Iterator[None]:
     """Attribute faults in the block to that arm, and not to the others."""
     try:
         yield
@@ -192,7 +192,7 @@ def _judged(trial: Trial, outcome: Outcome, run: Run, target: int) -> Outcome:
         return replace(outcome, status=TrialStatus.FAILED, reason=in_one_line(error), server_log=log)
 
 
-def _with_what_comes_after(lab: Lab, trial: Trial, outcome: Outcome, telemetry: Telemetry) -> Outcome:
+def _with_later_steps(lab: Lab, trial: Trial, outcome: Outcome, telemetry: Telemetry) -> Outcome:
     """Add readings of the probes, and the steps after the measured part: VACUUM, a crash, a restart."""
     if outcome.status is TrialStatus.OK:
         try:

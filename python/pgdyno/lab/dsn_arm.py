@@ -158,7 +158,7 @@ def open_dsn_arm(
     workload = study.driving(index).workload
     pristine = pristine_name(workload)
     copies = sum(arm.is_dsn for arm in study.arms)
-    _make_pristine(remote, pristine, workload, copies, watch, interruption)
+    _load_once(remote, pristine, workload, copies, watch, interruption)
     copy = TrialCopy(remote, pristine)
     try:
         yield DsnArm(index, spec.name, remote, description, copy.name, copy, {"name": pristine})
@@ -174,7 +174,7 @@ def _existing(index: int, spec: ArmSpec, study: Study, remote: Remote) -> DsnArm
     return DsnArm(index, spec.name, remote, description, database, None, {"name": database})
 
 
-def _make_pristine(
+def _load_once(
     remote: Remote,
     name: str,
     workload: WorkloadParameters,
@@ -196,7 +196,7 @@ def _make_pristine(
     with remote.maintenance().connect() as turn:
         hold(turn, lock_of(name), while_waiting)
         if (purpose := remote.own_databases().get(name)) is not None:
-            if purpose != HALF_MADE and _is_whole(remote, name, workload):
+            if purpose != HALF_MADE and _is_complete(remote, name, workload):
                 what, size_bytes = f"{_copies(copies)} of the dataset need", remote.size_bytes(name)
                 require_room(remote, what, size_bytes * copies, workload.SMALLER)
                 return
@@ -231,7 +231,7 @@ def require_room(remote: Remote, what: str, needed_bytes: int, smaller: str) -> 
     return free is not None
 
 
-def _is_whole(remote: Remote, name: str, parameters: WorkloadParameters) -> bool:
+def _is_complete(remote: Remote, name: str, parameters: WorkloadParameters) -> bool:
     with remote.connect(name) as connection:
         try:
             workload_of(parameters).require(connection)

@@ -64,7 +64,7 @@ def prepare(
     checked = []
     for study in map(with_halves, studies):
         interruption.check()
-        caveats = _examined(study, watch)
+        caveats = _script_caveats(study, watch)
         wanted = resolve(study, cache, machine, watch, caveats)
         fitting = fit_schedule(study, wanted, machine, watch, caveats)
         require_usable(fitting, watch)
@@ -72,16 +72,16 @@ def prepare(
         checked.append((fitting, wanted, caveats))
     in_effect = require_starts([(study, wanted) for study, wanted, _ in checked], cache, watch, interruption)
     with contextlib.ExitStack() as stack:
-        places = _Places(cache, watch, interruption, stack)
+        places = _DataPlaces(cache, watch, interruption, stack)
         ready = [
             _with_settings(_ready(study, wanted, caveats, places), settings)
             for (study, wanted, caveats), settings in zip(checked, in_effect, strict=True)
         ]
         places.require_room_for_copies()
-        ready = [_with_twins(prepared, places) for prepared in ready]
+        ready = [_with_aa(prepared, places) for prepared in ready]
         for prepared in ready:
-            twins = [arm for doubled in prepared.aa.values() for arm in doubled.arms]
-            for arm in [*prepared.arms, *twins]:
+            second_servers = [arm for doubled in prepared.aa.values() for arm in doubled.arms]
+            for arm in [*prepared.arms, *second_servers]:
                 stack.callback(arm.stop)
             if any(arm.is_local() for arm in prepared.arms):
                 prepared.caveats.append(Caveat(Code.SHARED_MACHINE, {"cores": machine.cores}))
@@ -103,7 +103,7 @@ def with_halves(study: Study) -> Study:
     return study.model_copy(update={"halves": halves})
 
 
-def _examined(study: Study, watch: Watch) -> list[Caveat]:
+def _script_caveats(study: Study, watch: Watch) -> list[Caveat]:
     """Examine the scripts of all workloads first, because this takes no time. Returns their caveats."""
     workloads = {
         study.driving(i).workload.model_dump_json(): study.driving(i).workload for i in range(len(study.arms))
@@ -115,7 +115,7 @@ def _examined(study: Study, watch: Watch) -> list[Caveat]:
 
 
 @dataclass
-class _Places:
+class _DataPlaces:
     """Data of all cases. Cases with the same data share them, because only one runs at a time."""
 
     cache: Cache
@@ -186,7 +186,7 @@ def _with_settings(prepared: Prepared, tried: Mapping[int, Mapping[str, str]]) -
     return replace(prepared, in_effect={**tried, **running})
 
 
-def _with_twins(prepared: Prepared, places: _Places) -> Prepared:
+def _with_aa(prepared: Prepared, places: _DataPlaces) -> Prepared:
     """Add the arms of the A/A blocks, unless their data do not fit: they must not make a study fail."""
     study, arms = prepared.study, prepared.arms
     reason = why_none(study)
@@ -208,7 +208,7 @@ def _with_twins(prepared: Prepared, places: _Places) -> Prepared:
 
 
 def _ready(
-    study: Study, wanted: Mapping[int, ArmRequest], caveats: list[Caveat], places: _Places
+    study: Study, wanted: Mapping[int, ArmRequest], caveats: list[Caveat], places: _DataPlaces
 ) -> Prepared:
     arms: list[LabArm] = []
     described: list[records.Arm] = []
@@ -255,7 +255,7 @@ def shared_servers(study: Study, arms: Sequence[LabArm]) -> list[list[DsnArm]]:
 
 
 def _build_arm(
-    index: int, wanted: ArmRequest, study: Study, places: _Places
+    index: int, wanted: ArmRequest, study: Study, places: _DataPlaces
 ) -> tuple[BuildArm, Mapping[str, object]]:
     dataset = places.dataset(study, index, wanted)
     arm = BuildArm(

@@ -206,21 +206,21 @@ def _run_aa(case: _Case, block: int, budget: Budget) -> BlockStatus:
     A resume does not repeat it. Its failures appear in its trials, and do not end the case.
     """
     arm = doubled_after(case.lab.study, block)
-    twins = None if arm is None else case.lab.aa.get(arm)
-    if twins is None or not budget.allows_another(case.lab.case):
+    aa_lab = None if arm is None else case.lab.aa.get(arm)
+    if aa_lab is None or not budget.allows_another(case.lab.case):
         return BlockStatus.DONE
-    twins.watch(
+    aa_lab.watch(
         BlockBegan(
             block=block,
             blocks_expected=None,
             elapsed_s=budget.spent_s,
             total_s=budget.total_s({case.lab.case: case.left}),
-            unit=twins.study.workload.pace.unit,
-            case=twins.name,
-            arms=tuple(one.name for one in twins.arms),
+            unit=aa_lab.study.workload.pace.unit,
+            case=aa_lab.name,
+            arms=tuple(one.name for one in aa_lab.arms),
         )
     )
     begun_s = time.monotonic()
-    status = run_block(twins, block_of(twins.study, block))
+    status = run_block(aa_lab, block_of(aa_lab.study, block))
     budget.spent_s += time.monotonic() - begun_s
     return status

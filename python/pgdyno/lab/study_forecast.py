@@ -174,7 +174,7 @@ def _directory(server: str) -> tuple[Build | None, str]:
 def _lacking(cases: Sequence[Case], builds: Mapping[str, Build | None], cache: Cache) -> list[str]:
     """Return sentences on settings that the builds lack, for all builds with a cached catalogue."""
     machine = this_machine(cache.root)
-    told = []
+    sentences = []
     for case in cases:
         for index, arm in enumerate(case.study.arms):
             build = builds[arm.server]
@@ -184,8 +184,8 @@ def _lacking(cases: Sequence[Case], builds: Mapping[str, Build | None], cache: C
             try:
                 asked = request_of(case.study, index, build, known, machine)
             except UsageError as error:
-                told.append(f"{arm.server}: {error}")
+                sentences.append(f"{arm.server}: {error}")
                 continue
             lacking = sorted(name for name in asked.optional if name.lower() not in known.definitions)
-            told += [f"{arm.server} has no {name}, and goes without" for name in lacking]
-    return told
+            sentences += [f"{arm.server} has no setting {name}, which is ignored" for name in lacking]
+    return sentences

@@ -180,7 +180,7 @@ def _rate(study: Study, trial: records.Trial) -> float | None:
 
 HOST_FACTS = ("processor", "cores", "memory_bytes", "kernel", "architecture")
 SERVER_FACTS = ("build_id", "version_text")
-"""What must be the same when a study goes on."""
+"""Facts that must be equal to resume a study."""
 
 
 def require_comparable(path: Path, ready: Sequence[Prepared]) -> None:

@@ -156,7 +156,7 @@ class Telemetry:
         if len(chunk.points):
             self.lab.writer.add_series(trial.id, Series(chunk.probe, chunk.columns, chunk.points))
         if chunk.ending is not None:
-            self._say_why(trial, chunk.probe, _words_of(chunk.ending, chunk.reason))
+            self._add_unavailable(trial, chunk.probe, _reason_text(chunk.ending, chunk.reason))
 
     def _read(self, moment: Moment) -> None:
         for trial in self.trials:
@@ -172,7 +172,7 @@ class Telemetry:
                     self._clients[trial.id] = find_clients(connection)
                 readings += [self._reading(trial, connection, moment, probe) for probe in probes]
         except (psycopg.Error, ServerError) as error:
-            at_s, lost = self._now_s(), _words_of(Ending.SERVER_LOST, in_one_line(error))
+            at_s, lost = self._now_s(), _reason_text(Ending.SERVER_LOST, in_one_line(error))
             readings += [Reading(probe, moment, at_s, 0.0, None, lost) for probe in probes]
 
     def _reading(self, trial: Trial, connection: Connection, moment: Moment, probe: str) -> Reading:
@@ -219,12 +219,12 @@ class Telemetry:
     def _now_s(self) -> float:
         return time.time() - self.epoch_unix_s
 
-    def _say_why(self, trial: Trial, probe: str, reason: str) -> None:
+    def _add_unavailable(self, trial: Trial, probe: str, reason: str) -> None:
         names = {"arm": trial.arm.name, "probes": f"the series of {probe}", "reason": reason}
         self.lab.writer.add_caveat(Caveat(Code.PROBE_UNAVAILABLE, names, trial.id), self.lab.case)
 
 
-def _words_of(ending: Ending, reason: str) -> str:
+def _reason_text(ending: Ending, reason: str) -> str:
     """Return the reason; for a lost server with a uniform prefix, as the error message varies."""
     return f"the server was lost: {reason}" if ending is Ending.SERVER_LOST else reason
 

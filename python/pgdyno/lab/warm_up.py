@@ -43,7 +43,7 @@ Rates = Sequence[float]
 
 
 @dataclass
-class _Warming:
+class _ArmWarmUp:
     """Warm-up of one arm so far. Each observation: transactions, seconds, median latency in ns. ``least``:
     number of observations that earlier blocks needed; None: the maximum.
     """
@@ -53,8 +53,8 @@ class _Warming:
     slices: int = 0  # finished slices
     driven_s: float = 0.0
     is_in_slice: bool = False  # whether the last observation belongs to the current slice
-    looks: int = 0  # number of tests for stationarity
-    looks_steady: int = 0  # number of tests with a positive result
+    tests: int = 0  # number of tests for stationarity
+    tests_passed: int = 0  # number of tests with a positive result
 
     def add(self, n: float, took_s: float, p50_ns: float | None, interval_s: float) -> None:
         self.driven_s += took_s
@@ -68,8 +68,8 @@ class _Warming:
     def test(self, *, of_latency: bool) -> bool:
         """Return whether it is stationary now, and count the test."""
         found = is_steady(self.values(of_latency=of_latency))
-        self.looks += 1
-        self.looks_steady += found
+        self.tests += 1
+        self.tests_passed += found
         return found
 
     def values(self, *, of_latency: bool) -> list[float]:
@@ -102,9 +102,9 @@ class WarmUp:
         if self._least_s is not None and is_first:
             self._least_s = max(self._least_s, FIRST_SHARE_MIN * study.warmup_s)
         self._arms = [
-            _Warming(least=mser_of_mean(trials) if len(trials) >= EARLIER_MIN else 0) for trials in earlier
+            _ArmWarmUp(least=mser_of_mean(trials) if len(trials) >= EARLIER_MIN else 0) for trials in earlier
         ]
-        self._measured = [_Warming() for _ in range(targets)]
+        self._measured = [_ArmWarmUp() for _ in range(targets)]
         self._of_latency = _is_of_latency(study)
         self._is_over = False
 
@@ -145,13 +145,13 @@ class WarmUp:
             "driven_s": arm.driven_s,
             "by": "evidence" if self._is_over else "time",
             "values": len(arm.seen),
-            "looks": arm.looks,
-            "looks_steady": arm.looks_steady,
+            "looks": arm.tests,
+            "looks_steady": arm.tests_passed,
         }
 
     def rates(self, target: int) -> Rates:
         """Return the rates from the start of the warm-up into the measured part, for later blocks."""
-        return _in_a_row(self._arms[target], self._measured[target], of_latency=self._of_latency)
+        return _joined_rates(self._arms[target], self._measured[target], of_latency=self._of_latency)
 
     def _may_end(self, event: Event) -> bool:
         least_s = self._least_s
@@ -180,7 +180,7 @@ def rates_so_far(evidence: Evidence, case: int, study: Study) -> dict[int, list[
 
 
 def _rates_of(intervals: Sequence[Interval], interval_s: float, *, of_latency: bool) -> Rates:
-    warm, measured = _Warming(), _Warming()
+    warm, measured = _ArmWarmUp(), _ArmWarmUp()
     position = None
     for one in intervals:
         of = warm if one.role is Role.WARM_UP else measured
@@ -189,7 +189,7 @@ def _rates_of(intervals: Sequence[Interval], interval_s: float, *, of_latency: b
         if of is warm or _needs_more(warm, measured):
             n = float(sum(counts.executed for counts in one.kinds.values()))
             of.add(n, one.to_s - one.from_s, one.latency_p50_ns, interval_s)
-    return _in_a_row(warm, measured, of_latency=of_latency)
+    return _joined_rates(warm, measured, of_latency=of_latency)
 
 
 def _is_of_latency(study: Study) -> bool:
@@ -197,9 +197,9 @@ def _is_of_latency(study: Study) -> bool:
     return study.rate is not None or study.pacing != "none" or study.searches_capacity
 
 
-def _needs_more(warm: _Warming, measured: _Warming) -> bool:
+def _needs_more(warm: _ArmWarmUp, measured: _ArmWarmUp) -> bool:
     return len(measured.seen) < EARLIER_TIMES_MAX * len(warm.seen)
 
 
-def _in_a_row(warm: _Warming, measured: _Warming, *, of_latency: bool) -> Rates:
+def _joined_rates(warm: _ArmWarmUp, measured: _ArmWarmUp, *, of_latency: bool) -> Rates:
     return [*warm.values(of_latency=of_latency), *measured.values(of_latency=of_latency)]

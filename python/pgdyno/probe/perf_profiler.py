@@ -78,7 +78,7 @@ class Profiler:
         for _ in range(ATTEMPTS):
             profiler = cls._launch([postmaster_pid, *child_pids(postmaster_pid)], hz)
             try:
-                profiler._tell("enable")
+                profiler._send("enable")
                 return profiler
             except ProfileError as error:
                 profiler.give_up()
@@ -113,7 +113,7 @@ class Profiler:
     def stop(self) -> list[Row]:
         """End perf and count the stacks. Raises ProfileError."""
         try:
-            self._tell("disable")
+            self._send("disable")
             self.process.send_signal(signal.SIGINT)
             self.process.wait(END_S)
             return rows_of(self._stacks(), self.hz)
@@ -132,7 +132,7 @@ class Profiler:
                 pipe.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _tell(self, order: str) -> None:
+    def _send(self, order: str) -> None:
         """Send a command to perf and wait until it is executed. If perf ends, it closes the pipe."""
         with contextlib.suppress(BrokenPipeError):
             self.orders.write(f"{order}\n".encode())

@@ -81,12 +81,12 @@ class Gathering:
     probe: str
     absent: float = math.nan
     _rows: list[tuple[float, float, Mapping[str, float]]] = field(default_factory=list)
-    _failing: tuple[Ending, str] | None = None
+    _last_failure: tuple[Ending, str] | None = None
 
     def add(self, at_s: float, late_s: float, values: Mapping[str, float]) -> None:
         """Add a sample."""
         self._rows.append((at_s, late_s, values))
-        self._failing = None
+        self._last_failure = None
 
     def take(self) -> Chunk | None:
         """Return the samples since the last call, if any."""
@@ -94,9 +94,9 @@ class Gathering:
 
     def fail(self, ending: Ending, reason: str) -> Chunk | None:
         """Return the samples, with the reason why the series ends; None if the reason is unchanged."""
-        if (ending, reason) == self._failing:
+        if (ending, reason) == self._last_failure:
             return None
-        self._failing = ending, reason
+        self._last_failure = ending, reason
         return self._chunk(ending, reason)
 
     def _chunk(self, ending: Ending | None = None, reason: str = "") -> Chunk:
@@ -186,7 +186,7 @@ class SampledServer:
         self._counters = Gathering(target.number, SERVER)
         self._waits = Gathering(target.number, WAITS, absent=0.0)
         self._host = Gathering(target.number, HOST)
-        self._looks: Counter[str] = Counter()
+        self._wait_samples: Counter[str] = Counter()
         asked = [(self._counters, target.sample), (self._waits, target.sample_waits)]
         self._asked = [gathering for gathering, sample in asked if sample is not None]
 
@@ -204,16 +204,16 @@ class SampledServer:
                 self._counters.add(*moment, found)
             yield from ended
         yield from self.look(due_s)
-        self._note_looks(due_s)
+        self._store_wait_samples(due_s)
 
     def look(self, due_s: float) -> Iterator[Chunk]:
         """Take a wait-event sample. Yields series that end."""
         if self.target.sample_waits is not None and self._connection is not None:
             found, ended = self._ask(self.target.sample_waits, self._waits)
             if found is not None:
-                self._looks.update({SAMPLES: 1, **found})
+                self._wait_samples.update({SAMPLES: 1, **found})
                 if self.target.each_look:
-                    self._note_looks(due_s)
+                    self._store_wait_samples(due_s)
             yield from ended
         self._note_cpu()
 
@@ -225,11 +225,11 @@ class SampledServer:
 
     def end(self, failure: str = "") -> Iterator[Chunk]:
         """Yield the remaining samples, with the failure of the sampler if any, and close the connection."""
-        self._note_looks(self._now_s())
+        self._store_wait_samples(self._now_s())
         for gathering in (*self._asked, self._host):
             if chunk := gathering.fail(Ending.SAMPLER_FAILED, failure) if failure else gathering.take():
                 yield chunk
-        self._let_go()
+        self._disconnect()
 
     def cut(self) -> None:
         """End a wait on the connection, from another thread."""
@@ -257,10 +257,10 @@ class SampledServer:
         except Exception as error:  # noqa: BLE001
             # A fault in one sample must not end the other series, but is reported.
             if self._connection.closed or _is_fatal(error):
-                self._let_go()
+                self._disconnect()
                 return None, self._fail(Ending.SERVER_LOST, error)
             ending = Ending.QUERY_FAILED if isinstance(error, psycopg.Error) else Ending.PROBE_FAILED
-            chunk = (of or self._counters).fail(ending, _with_its_kind(error))
+            chunk = (of or self._counters).fail(ending, _error_text(error))
             return None, [chunk] if chunk else []
 
     def _connect(self) -> Iterator[Chunk]:
@@ -269,24 +269,24 @@ class SampledServer:
             # Timeouts protect the other servers: a query that waits for a lock must not stop their series.
             prepare(self._connection)
         except (PgdynoError, psycopg.Error, OSError) as error:
-            self._let_go()
+            self._disconnect()
             yield from self._fail(Ending.NOT_CONNECTED, error)
 
     def _fail(self, ending: Ending, error: Exception) -> list[Chunk]:
-        self._note_looks(self._now_s())
-        return [chunk for one in self._asked if (chunk := one.fail(ending, _with_its_kind(error)))]
+        self._store_wait_samples(self._now_s())
+        return [chunk for one in self._asked if (chunk := one.fail(ending, _error_text(error)))]
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         if self._connection is not None:
             self._note_cpu()
             self._ended_cpu_s = self.cpu_s or 0.0
             self._connection.close()
             self._connection = None
 
-    def _note_looks(self, due_s: float) -> None:
-        if self._looks:
-            self._waits.add(*self._moment(due_s), self._looks)
-            self._looks = Counter()
+    def _store_wait_samples(self, due_s: float) -> None:
+        if self._wait_samples:
+            self._waits.add(*self._moment(due_s), self._wait_samples)
+            self._wait_samples = Counter()
 
     def _note_cpu(self) -> None:
         if self._connection is None or self.target.postmaster_pid() is None:
@@ -310,6 +310,6 @@ def _is_fatal(error: Exception) -> bool:
     return isinstance(error, psycopg.Error) and error.diag.severity_nonlocalized in ("FATAL", "PANIC")
 
 
-def _with_its_kind(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     words = in_one_line(error)
     return words if isinstance(error, (psycopg.Error, PgdynoError)) else f"{type(error).__name__}: {words}"

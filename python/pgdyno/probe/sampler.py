@@ -168,7 +168,7 @@ class Sampler:
                 for server in self._servers:
                     self._hand_over(server.take())
             if len(self._chunks) > CHUNKS_MAX:
-                raise RuntimeError(f"nobody has drained {CHUNKS_MAX} chunks")
+                raise RuntimeError(f"{CHUNKS_MAX} chunks were not drained")
             self._thread_s = time.thread_time()
             slot = latest + 1
 

@@ -104,7 +104,7 @@ class Datasets:
         """
         with self._shared(key.name) as dataset:
             if dataset is not None:
-                yield self._touched(dataset)
+                yield self._with_use_recorded(dataset)
                 return
         if _held[self._lock(key.name)]:
             raise DatasetError(
@@ -120,7 +120,7 @@ class Datasets:
                 raise DatasetError(
                     f"the dataset {key.name} was deleted by another pgdyno (cache prune): start again"
                 )
-            yield self._touched(dataset)
+            yield self._with_use_recorded(dataset)
 
     @contextlib.contextmanager
     def _shared(self, name: str) -> Iterator[Dataset | None]:
@@ -164,7 +164,7 @@ class Datasets:
         except (OSError, ValueError, KeyError, TypeError, DatasetError):
             return None
 
-    def _touched(self, dataset: Dataset) -> Dataset:
+    def _with_use_recorded(self, dataset: Dataset) -> Dataset:
         with contextlib.suppress(OSError):
             os.utime(dataset.path / MANIFEST)  # records the last use for `cache list` and `prune`
         return dataset

@@ -123,7 +123,7 @@ class Store:
         with locked(self.builds_dir / f".{name}.lock"):
             final = self.builds_dir / name
             if (final / MARK).is_file():
-                return self._only(final, wanted)
+                return self._installed(final, wanted)
             self.progress(f"downloading PostgreSQL {wanted} with {source.name}")
             part = self.builds_dir / f".{name}.part"
             shutil.rmtree(part, ignore_errors=True)
@@ -145,9 +145,9 @@ class Store:
                 publish(download.tree, final)
             finally:
                 shutil.rmtree(part, ignore_errors=True)
-            return self._only(final, wanted)
+            return self._installed(final, wanted)
 
-    def _only(self, folder: Path, wanted: Wanted) -> Build:
+    def _installed(self, folder: Path, wanted: Wanted) -> Build:
         for build in self.cached():
             if build.bin_dir.is_relative_to(folder.resolve()) and wanted.matches(build.version):
                 return build
