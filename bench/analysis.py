@@ -249,4 +249,4 @@ def _copy_first(path: Path, trials: int, rng: np.random.Generator) -> None:
                 )
             values = ", ".join(f"{name} = (SELECT {name} FROM trial WHERE trial = 1)" for name in OF_TRIAL)
             connection.execute(f"UPDATE trial SET {values} WHERE trial = :trial", names)
-        checksums.seal(connection)
+        checksums.store_all(connection)

@@ -30,7 +30,7 @@ from pgdyno.engine import Event
 from pgdyno.interruption import Interruption
 from pgdyno.probe.cpu_time import machine_cpu, server_cpu_s
 from pgdyno.study.pgbench_parameters import PgbenchParameters
-from pgdyno.study.plan import Driving, Slice
+from pgdyno.study.plan import Driving, PlannedSlice
 from pgdyno.study.schedule import Role
 
 Floats = npt.NDArray[np.float64]
@@ -123,8 +123,8 @@ def _recorded(conninfo: str, postmaster_pid: int, sizes: Sizes) -> Recording:
     workload = PgbenchParameters.model_validate({"scale": sizes.pgbench_scale, "scripts": [{"name": SCRIPT}]})
     driving = Driving(workload=workload, clients=CLIENTS)
     slices = [
-        Slice(0, Role.WARM_UP, sizes.recording_s / 60, -1),
-        Slice(0, Role.MEASURE, sizes.recording_s, 0),
+        PlannedSlice(0, Role.WARM_UP, sizes.recording_s / 60, -1),
+        PlannedSlice(0, Role.MEASURE, sizes.recording_s, 0),
     ]
     asked = drive_specification(driving, 1, slices, [("server", conninfo)], interval_s=TICK_S)
     recording, before = Recording(), _used_s(postmaster_pid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bench.noise import Noise, autocorrelated, heavy_tails, normal
-from pgdyno.analysis.comparison.comparison_caveats import REMEMBERING_ALARM
+from pgdyno.analysis.comparison.comparison_caveats import AUTOCORRELATION_ALARM
 from pgdyno.analysis.statistics.autocorrelation import is_autocorrelated
 
 BLOCKS = (10, 20, 40, 60)
@@ -20,7 +20,7 @@ KINDS: dict[str, Noise] = {
 def raised(noise: Noise, blocks: int, paths: int, seed: int) -> float:
     """The share of studies with one comparison."""
     drawn = noise(np.random.default_rng(seed), paths, blocks)
-    return sum(is_autocorrelated(of, REMEMBERING_ALARM) for of in drawn) / paths
+    return sum(is_autocorrelated(of, AUTOCORRELATION_ALARM) for of in drawn) / paths
 
 
 def rows(paths: int, seed: int) -> list[list[str]]:

@@ -30,7 +30,7 @@ from bench.stopping import PATHS, SEED, judged, table
 from pgdyno.analysis.comparison.interim_analysis import interim_result
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
 from pgdyno.analysis.statistics.effect import Method, percent_of, student
-from pgdyno.cli.duration_options import asked_warm_up
+from pgdyno.cli.duration_options import warm_up_from_option
 from pgdyno.cli.options import this_machine
 from pgdyno.estimate import Better
 from pgdyno.interruption import Interruption
@@ -42,7 +42,7 @@ from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import only_case
 from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
 from pgdyno.study.plan import Driving, Study
-from pgdyno.study.sizing import default_clients, discard_s, fit_rhythm
+from pgdyno.study.sizing import default_clients, discard_s, fit_block_layout
 
 WORKS = {
     "cpu": "SELECT count(*) FROM generate_series(1, :work);",
@@ -129,8 +129,8 @@ def study_of(wanted: Wanted, effect: float, seed: int) -> Study:
     machine, budget_s = this_machine(), 60 * wanted.minutes_max
     duet = wanted.schedule == "duet"
     clients = default_clients(replace(machine, cores=max(1, machine.cores // 2)) if duet else machine)
-    rhythm = fit_rhythm(budget_s, 1 if duet else 2, wanted.slice_s, may_stop=True)
-    warm_up = asked_warm_up(None, rhythm.warmup_s, wanted.slice_s)
+    rhythm = fit_block_layout(budget_s, 1 if duet else 2, wanted.slice_s, may_stop=True)
+    warm_up = warm_up_from_option(None, rhythm.warmup_s, wanted.slice_s)
     rounds = rhythm.rounds
     if wanted.window_s is not None:
         rounds = max(2, 2 * round(wanted.window_s / wanted.slice_s / 2))

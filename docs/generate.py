@@ -17,7 +17,12 @@ from typing import Any
 import typer
 from typer.testing import CliRunner
 
-from pgdyno.analysis.telemetry.object_quantities import OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS, Told
+from pgdyno.analysis.telemetry.object_quantities import (
+    OF_RELATIONS,
+    OF_SAMPLES,
+    OF_STATEMENTS,
+    SampledQuantity,
+)
 from pgdyno.analysis.telemetry.quantities import OF_TRIALS, Quantity
 from pgdyno.analysis.telemetry.trial_telemetry import EVERYWHERE
 from pgdyno.caveats import WORDINGS, Severity
@@ -290,8 +295,8 @@ def metrics_page() -> str:
     return "\n".join([METRICS_BEGIN, *(_metrics_table(*group) for group in groups)])
 
 
-def _told(of: Quantity | Told) -> tuple[str, str, str, str, str]:
-    text = of.text if isinstance(of, Told) else of.formula.text
+def _told(of: Quantity | SampledQuantity) -> tuple[str, str, str, str, str]:
+    text = of.text if isinstance(of, SampledQuantity) else of.formula.text
     return of.key, of.name, of.unit, of.better, text
 
 

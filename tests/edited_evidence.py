@@ -15,4 +15,4 @@ def edited(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection whose changes are committed and sealed at its end."""
     with closing(sqlite3.connect(path)) as connection, connection:
         yield connection
-        checksums.seal(connection)
+        checksums.store_all(connection)

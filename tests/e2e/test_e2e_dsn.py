@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from program import SMALLEST, Program, measuring
 
-from pgdyno.lab.dataset_loading import pristine_name
+from pgdyno.lab.dataset_loading import dataset_database_name
 from pgdyno.results.reader import Evidence
 from pgdyno.server.dsn import Dsn
-from pgdyno.server.ownership_marker import hold, lock_of
+from pgdyno.server.ownership_marker import lock_of, take_lock
 from pgdyno.server.remote import Remote
 from pgdyno.server.running import Server
 from pgdyno.study.tpcc_parameters import TpccParameters
 
-PRISTINE = pristine_name(TpccParameters(warehouses=1))
+PRISTINE = dataset_database_name(TpccParameters(warehouses=1))
 DRIVE = ("--clients", "2", "--warmup", "0.2s", "--window", "0.4s", "--json", "--quiet")
 
 
@@ -132,7 +132,7 @@ def test_copies_that_a_killed_pgdyno_left_are_dropped_by_the_next_one(
 def test_a_database_of_our_name_without_our_mark_is_left_alone(
     program: Program, server: str, untouched: Server, tmp_path: Path
 ) -> None:
-    name = pristine_name(TpccParameters(warehouses=2))
+    name = dataset_database_name(TpccParameters(warehouses=2))
     execute(untouched, f"create database {name}")
     execute(untouched, "create table precious as select 42 as n", name)
     before = databases(untouched)
@@ -242,7 +242,7 @@ def test_two_studies_at_once_load_the_pristine_database_once(
     dsn, remote = theirs.conninfo(), Remote(Dsn(theirs.conninfo()))
     remote.drop(PRISTINE)
     with closing(theirs.connect()) as first_in_line:
-        hold(first_in_line, lock_of(PRISTINE))
+        take_lock(first_in_line, lock_of(PRISTINE))
         both = [
             program.start("compare", *SMALLEST, "--blocks", "1", "--evidence", tmp_path / name, dsn, dsn)
             for name in ("one.sqlite", "two.sqlite")

@@ -13,12 +13,12 @@ from pgdyno.drive.drive_specification import drive_specification
 from pgdyno.engine import Engine, Event, build_info
 from pgdyno.lab.dataset_loading import Place, load_specification
 from pgdyno.server.running import Connection, Server
-from pgdyno.study.plan import Driving, Slice
+from pgdyno.study.plan import Driving, PlannedSlice
 from pgdyno.study.tpcc_parameters import TpccParameters
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "engine-protocol.md").read_text()
 DRIVING = Driving(workload=TpccParameters(warehouses=1), clients=2)
-SLICES = [Slice(0, "warm-up", 0.2, 0), Slice(0, "measure", 0.4, 0)]
+SLICES = [PlannedSlice(0, "warm-up", 0.2, 0), PlannedSlice(0, "measure", 0.4, 0)]
 NESTED = re.compile(r"\{[^{}]*\}|\([^()]*\)|\[[^\[\]]*\]")
 
 

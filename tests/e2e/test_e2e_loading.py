@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from program import SMALLEST, Program, Running
 
-from pgdyno.lab.dataset_loading import pristine_name
+from pgdyno.lab.dataset_loading import dataset_database_name
 from pgdyno.results.reader import Evidence
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster, InitOptions
@@ -21,7 +21,7 @@ from pgdyno.server.running import Server
 from pgdyno.server.server_account import Account
 from pgdyno.study.plan import TpccParameters
 
-PRISTINE = pristine_name(TpccParameters(warehouses=1))
+PRISTINE = dataset_database_name(TpccParameters(warehouses=1))
 
 
 @pytest.fixture

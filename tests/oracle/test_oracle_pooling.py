@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from pgdyno.analysis.statistics.effect import Spread, student
-from pgdyno.analysis.statistics.pooling import HostEffect, disagreement, inconsistency, paule_mandel, pool
+from pgdyno.analysis.statistics.effect import LogRatioSummary, student
+from pgdyno.analysis.statistics.pooling import HostEffect, inconsistency, paule_mandel, pool, sign_caveats
 from pgdyno.estimate import Better
 
 BCG = [
@@ -42,7 +42,7 @@ def bcg() -> tuple[np.ndarray, np.ndarray]:
 
 def host(name: str, mean: float, error: float, n: int = 10) -> HostEffect:
     sd = error * math.sqrt(n)
-    return HostEffect(name, Spread(mean, n, sd, None, None, 0.95, None))
+    return HostEffect(name, LogRatioSummary(mean, n, sd, None, None, 0.95, None))
 
 
 def hosts(means: np.ndarray, variances: np.ndarray) -> list[HostEffect]:
@@ -184,7 +184,7 @@ def test_the_pooled_interval_covers_the_truth_as_often_as_it_says(k: int, tau: f
 
 def test_hosts_that_disagree_are_a_caveat_that_names_each() -> None:
     two = [HostEffect(name, student([math.log(r)], 0.95)) for name, r in UPDATE_2022]
-    (caveat,) = disagreement(pool(two, 0.95), arm="15", baseline="10", metric="mean UPDATE time")
+    (caveat,) = sign_caveats(pool(two, 0.95), arm="15", baseline="10", metric="mean UPDATE time")
     assert "−3.350% on i5, +4.410% on xeon" in caveat.text
     agreeing = pool([host("a", 0.01, 0.01), host("b", 0.02, 0.01)], 0.95)
-    assert disagreement(agreeing, arm="15", baseline="10", metric="throughput") == []
+    assert sign_caveats(agreeing, arm="15", baseline="10", metric="throughput") == []

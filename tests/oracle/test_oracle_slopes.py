@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import signal, stats
 
-from pgdyno.analysis.statistics.slopes import PARTS, SAMPLES_MIN, SPAN_S_MIN, growth, together, trend
+from pgdyno.analysis.statistics.slopes import PARTS, SAMPLES_MIN, SPAN_S_MIN, growth, mean_slope, trend
 from pgdyno.estimate import Better
 
 HOUR = np.arange(3600.0)
@@ -111,12 +111,12 @@ def test_the_growth_of_what_accumulates_covers_the_truth_where_a_line_would_not(
 
 def test_trials_together_are_students_sample() -> None:
     runs = [trend(HOUR, 500 + per_s * HOUR, 0.95) for per_s in (0.1, 0.2, 0.4)]
-    found = together([run for run in runs if run], 0.95)
+    found = mean_slope([run for run in runs if run], 0.95)
     known = stats.ttest_1samp([360, 720, 1440], 0).confidence_interval(0.95)
     assert found is not None
     assert (found.low, found.high, found.n) == pytest.approx((known.low, known.high, 3))
-    assert runs[0] is not None and together([runs[0]], 0.95) is runs[0]
-    assert together([], 0.95) is None
+    assert runs[0] is not None and mean_slope([runs[0]], 0.95) is runs[0]
+    assert mean_slope([], 0.95) is None
 
 
 def test_a_slope_is_shown_with_its_unit_and_interval() -> None:

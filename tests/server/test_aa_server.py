@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from pgdyno.analysis.findings.study_findings import find_study
-from pgdyno.cli.calibrate import Asked, calibrated_slice, run
+from pgdyno.cli.calibrate import CalibrationOptions, calibrated_slice, run
 from pgdyno.interruption import Interruption
 from pgdyno.lab.noise_history import History, history_path
-from pgdyno.lab.progress import BlockBegan, Progress, Watch
+from pgdyno.lab.progress import BlockStarted, Progress, Watch
 from pgdyno.lab.study_runner import Request, resume_study, start_study
 from pgdyno.report import csv_format, html_format, json_format, markdown_format
 from pgdyno.report.study_report import build_study
@@ -21,7 +21,7 @@ from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Ending, TrialStatus
 from pgdyno.server.build import Build
 from pgdyno.study import calibration_study
-from pgdyno.study.aa_plan import doubled_after
+from pgdyno.study.aa_plan import aa_arm_after
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cases import only_case
 from pgdyno.study.pgbench_parameters import PgbenchParameters
@@ -46,7 +46,7 @@ def the_smallest(server: str, blocks: int) -> Study:
         "probes": (),
     }
     studies = (Study.model_validate({**fields, "seed": seed}) for seed in range(200))
-    return next(study for study in studies if doubled_after(study, 1) == 1)
+    return next(study for study in studies if aa_arm_after(study, 1) == 1)
 
 
 def test_an_aa_block_runs_beside_the_arms_is_shown_nowhere_and_remembered(
@@ -58,7 +58,7 @@ def test_an_aa_block_runs_beside_the_arms_is_shown_nowhere_and_remembered(
     @contextmanager
     def watching(_names: Sequence[str]) -> Iterator[Watch]:
         def watch(progress: Progress) -> None:
-            if isinstance(progress, BlockBegan):
+            if isinstance(progress, BlockStarted):
                 began.append(progress.case)
 
         yield watch
@@ -102,7 +102,7 @@ def test_a_calibration_measures_tells_and_remembers(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(calibration_study, "WINDOW_S", 0.8)
     monkeypatch.setattr(calibration_study, "WARMUP_S", 0.2)
-    asked = Asked(
+    asked = CalibrationOptions(
         "6s",
         server=str(build.bin_dir),
         clients=1,

@@ -15,7 +15,7 @@ from pgdyno.engine import dataset_format
 from pgdyno.errors import DatasetError
 from pgdyno.server.running import Server
 from pgdyno.workload.interface import Check
-from pgdyno.workload.tpcc.tpcc_dataset import Mark, read_mark, require_warehouses
+from pgdyno.workload.tpcc.tpcc_dataset import OwnershipMarker, read_marker, require_warehouses
 
 pytestmark = pytest.mark.server
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -79,7 +79,7 @@ def test_the_mark_is_read(conn: Connection) -> None:
     conn.execute(
         "INSERT INTO pgdyno_dataset VALUES ('tpcc', 10, 18446744073709551615, %s, 123, now())", [form]
     )
-    assert read_mark(conn) == Mark("tpcc", 10, 2**64 - 1, form, 123)
+    assert read_marker(conn) == OwnershipMarker("tpcc", 10, 2**64 - 1, form, 123)
 
 
 NO_DATASET = [
@@ -100,7 +100,7 @@ NO_DATASET = [
 def test_what_is_not_a_whole_dataset_is_refused(conn: Connection, statements: str, message: str) -> None:
     conn.execute(statements)
     with pytest.raises(DatasetError, match=message):
-        read_mark(conn)
+        read_marker(conn)
 
 
 def test_wrong_cardinalities_are_named(conn: Connection) -> None:

@@ -20,7 +20,7 @@ from pgdyno.server.running import Server
 from pgdyno.server.settings.machine_resources import usable_cores
 from pgdyno.study.cpu_partition import Partition, partition_of
 from pgdyno.study.pgbench_parameters import PgbenchParameters
-from pgdyno.study.plan import Driving, Slice
+from pgdyno.study.plan import Driving, PlannedSlice
 
 pytestmark = [
     pytest.mark.server,
@@ -72,7 +72,7 @@ def threads_of_driver(pid: int) -> list[frozenset[int]]:
     return [frozenset(os.sched_getaffinity(named[name])) for name in drivers]
 
 
-def play(servers: list[Server], halves: Partition, slices: list[Slice]) -> tuple[Run, Seen]:
+def play(servers: list[Server], halves: Partition, slices: list[PlannedSlice]) -> tuple[Run, Seen]:
     seen = Seen()
 
     def start(pid: int) -> None:
@@ -93,10 +93,12 @@ def play(servers: list[Server], halves: Partition, slices: list[Slice]) -> tuple
     return run_drive(asked, Interruption(), note, read, start), seen
 
 
-def rounds(*first: int) -> list[Slice]:
+def rounds(*first: int) -> list[PlannedSlice]:
     """A round of warm-up, then measured ones: by round, the half of the first arm."""
     return [
-        Slice(arm, "measure" if number else "warm-up", 0.15, number, half=half if arm == 0 else 1 - half)
+        PlannedSlice(
+            arm, "measure" if number else "warm-up", 0.15, number, half=half if arm == 0 else 1 - half
+        )
         for number, half in enumerate(first)
         for arm in (0, 1)
     ]

@@ -19,7 +19,7 @@ from pgdyno.probe.sampler import Sampler
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.live_directories import Run
-from pgdyno.server.page_cache import drop, prewarm, resident_share
+from pgdyno.server.page_cache import evict, prewarm, resident_share
 from pgdyno.server.running import Connection, Server
 from pgdyno.server.server_account import Account
 from pgdyno.server.snapshot import take
@@ -46,7 +46,7 @@ def test_a_file_that_was_just_written_is_evicted_and_comes_back_when_it_is_read(
     (elsewhere / "segment").write_bytes(b"y" * 1_000_000)
     (data / "pg_wal").symlink_to(elsewhere)
     assert resident_share(data) == 1.0
-    if drop(data) == 1.0:
+    if evict(data) == 1.0:
         pytest.skip(MEMORY_ONLY)
     assert resident_share(data) == 0.0
     assert resident_share(elsewhere) == 0.0
@@ -57,14 +57,14 @@ def test_a_file_that_was_just_written_is_evicted_and_comes_back_when_it_is_read(
 
 def test_a_directory_without_a_page_is_wholly_resident(tmp_path: Path) -> None:
     assert resident_share(tmp_path) == 1.0
-    assert drop(tmp_path) == 1.0
+    assert evict(tmp_path) == 1.0
 
 
 def test_a_stopped_server_can_be_made_cold_and_reads_its_data_again(cluster: Cluster) -> None:
     fill = "create table t as select generate_series(1, 50000) as n"
     with cluster.start() as server, server.connect() as connection:
         connection.execute(fill)
-    if drop(cluster.data_dir) > 0.5:
+    if evict(cluster.data_dir) > 0.5:
         pytest.skip(MEMORY_ONLY)
     assert resident_share(cluster.data_dir) == 0.0
     with cluster.start() as server, server.connect() as connection:

@@ -6,7 +6,7 @@ import pytest
 
 from pgdyno.errors import ConnectError
 from pgdyno.server.dsn import Dsn
-from pgdyno.server.ownership_marker import held_numbers, hold
+from pgdyno.server.ownership_marker import held_locks, take_lock
 from pgdyno.server.remote import Remote
 from pgdyno.server.running import Server
 from pooler import pooler
@@ -26,7 +26,7 @@ def test_transaction_pooling_is_refused_before_anything_is_locked(
         with pytest.raises(ConnectError, match="transaction pooling"):
             remote.create("pgdyno_pooled", "a test")
         with running_server.connect() as connection:
-            assert held_numbers(connection) == set()
+            assert held_locks(connection) == set()
     assert not Remote(Dsn(running_server.conninfo())).has_database("pgdyno_pooled")
 
 
@@ -34,8 +34,8 @@ def test_session_pooling_is_a_session_like_any_other(running_server: Server) -> 
     with pooler(running_server, 3, "session") as between, running_server.connect() as observer:
         remote = Remote(Dsn(between.dsn("postgres")))
         with remote.connect() as connection:
-            hold(connection, 4711)
-            assert held_numbers(observer) == {4711}
+            take_lock(connection, 4711)
+            assert held_locks(observer) == {4711}
         assert remote.check().superuser
 
 

@@ -14,11 +14,11 @@ from psycopg.rows import dict_row
 
 from pgdyno.errors import ConnectError, DatasetError, DiskFullError, UsageError
 from pgdyno.lab.dsn_arm import require_room
-from pgdyno.lab.preflight import OURS, require_connections
+from pgdyno.lab.preflight import OWN_CONNECTIONS, require_connections
 from pgdyno.server import ownership_marker
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.limited_connection import READ_ROWS_MAX, ReadLimitExceeded
-from pgdyno.server.ownership_marker import database_name, hold
+from pgdyno.server.ownership_marker import database_name, take_lock
 from pgdyno.server.remote import Remote, TrialCopy, connections_max, free_for_data
 from pgdyno.server.running import Server
 from pgdyno.study.arm_spec import parse_arms
@@ -172,9 +172,9 @@ def test_a_comment_that_only_begins_as_ours_is_no_mark(remote: Remote) -> None:
 
 def test_a_database_in_the_making_is_dropped_when_its_maker_is_gone_and_only_then(remote: Remote) -> None:
     number = ownership_marker.random_lock()
-    name, limit = ownership_marker.making_name(number), ownership_marker.making_limit(number)
+    name, limit = ownership_marker.creation_name(number), ownership_marker.creation_limit(number)
     with remote.connect() as maker:
-        hold(maker, number)
+        take_lock(maker, number)
         maker.execute(sql.SQL("create database {} connection limit {}").format(sql.Identifier(name), limit))
         remote.drop_what_nobody_holds()
         assert remote.own_databases() == {name: f"in the making, held by the advisory lock {number}"}
@@ -184,14 +184,14 @@ def test_a_database_in_the_making_is_dropped_when_its_maker_is_gone_and_only_the
 
 
 def test_a_name_as_of_a_database_in_the_making_is_no_mark(remote: Remote) -> None:
-    name = sql.Identifier(ownership_marker.making_name(1))
+    name = sql.Identifier(ownership_marker.creation_name(1))
     with remote.connect() as connection:
         connection.execute(sql.SQL("create database {}").format(name))
-        for limit in (-1, 0, 1 << 30, ownership_marker.making_limit(2)):
+        for limit in (-1, 0, 1 << 30, ownership_marker.creation_limit(2)):
             connection.execute(sql.SQL("alter database {} connection limit {}").format(name, limit))
             remote.drop_what_nobody_holds()
             with pytest.raises(DatasetError, match="not created by pgdyno"):
-                remote.drop(ownership_marker.making_name(1))
+                remote.drop(ownership_marker.creation_name(1))
         connection.execute(sql.SQL("drop database {}").format(name))
 
 
@@ -225,7 +225,7 @@ def test_a_finished_database_takes_any_number_of_connections(remote: Remote) -> 
 
 def test_a_database_is_half_made_until_all_that_fills_it_is_done(remote: Remote) -> None:
     with remote.making("pgdyno_filled", "whole"):
-        assert remote.own_databases() == {"pgdyno_filled": ownership_marker.HALF_MADE}
+        assert remote.own_databases() == {"pgdyno_filled": ownership_marker.INCOMPLETE}
         remote.drop_what_nobody_holds()
     assert remote.own_databases() == {"pgdyno_filled": "whole"}
     remote.drop("pgdyno_filled")
@@ -279,9 +279,9 @@ def test_clients_that_a_running_server_has_no_room_for_are_refused_for_every_arm
     most = int(running_server.effective["max_connections"])
     spec = running_server.conninfo()
     arms = tuple(parse_arms([spec, spec]))
-    each = most // 2 - OURS  # the two arms together have just what there is
+    each = most // 2 - OWN_CONNECTIONS  # the two arms together have just what there is
     require_connections(study_on(arms=arms, clients=each), {})
-    require_connections(study_on(arms=arms, clients=most - OURS, schedule="blocks"), {})
-    for clients, schedule in ((each + 1, "slices"), (most - OURS + 1, "blocks")):
+    require_connections(study_on(arms=arms, clients=most - OWN_CONNECTIONS, schedule="blocks"), {})
+    for clients, schedule in ((each + 1, "slices"), (most - OWN_CONNECTIONS + 1, "blocks")):
         with pytest.raises(UsageError, match=rf"^--clients: .*\({most}\), .*\({most}\): set it to"):
             require_connections(study_on(arms=arms, clients=clients, schedule=schedule), {})

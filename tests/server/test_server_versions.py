@@ -17,7 +17,7 @@ from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.restore import restore
 from pgdyno.server.settings.machine_resources import Machine
 from pgdyno.server.settings.setting_safety import safety
-from pgdyno.server.settings.settings_profile import Fit, request
+from pgdyno.server.settings.settings_profile import ProfileInput, request
 from pgdyno.server.snapshot import take
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
 
@@ -39,7 +39,9 @@ def test_a_version_runs_with_the_starter_profile_and_restores(
     known = catalogue(build, cache)
     assert "compiled by" in known.version_text
     assert "CC" in known.compiled
-    asked = request(["starter"], {"synchronous_commit": "off"}, Fit(SMALL, build.version, known.definitions))
+    asked = request(
+        ["starter"], {"synchronous_commit": "off"}, ProfileInput(SMALL, build.version, known.definitions)
+    )
     cluster = Cluster(build, server_dir / "data", cache.account)
     cluster.initdb(InitOptions(sync=False))
     with cluster.start(asked.settings, optional=asked.optional) as server:

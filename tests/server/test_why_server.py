@@ -11,7 +11,7 @@ import pytest
 
 from ok_trial import ok_trial
 from pgdyno.analysis.causes.throughput_dips import find_dips, rates_of
-from pgdyno.analysis.causes.time_breakdown import Why
+from pgdyno.analysis.causes.time_breakdown import TimeBreakdown
 from pgdyno.analysis.telemetry.events import Event, events_of
 from pgdyno.cli.report import read_report
 from pgdyno.drive.drive_specification import drive_specification
@@ -31,7 +31,7 @@ from pgdyno.server.running import Server
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import only_case
 from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
-from pgdyno.study.plan import Driving, Slice, Study
+from pgdyno.study.plan import Driving, PlannedSlice, Study
 from pgdyno.study.schedule import Role
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
@@ -83,7 +83,7 @@ def slept(build: Build, tmp_path_factory: pytest.TempPathFactory) -> Report:
     return report
 
 
-def why_of(report: Report) -> Why:
+def why_of(report: Report) -> TimeBreakdown:
     (one,) = report.why
     return one.why
 
@@ -186,7 +186,7 @@ def driven(server: Server, database: str) -> tuple[list[Interval], dict[str, Ser
                 planted.append(threading.Thread(target=plant, args=[PLANTED[len(seen)]]))
                 planted[-1].start()
 
-    slices = [Slice(0, "measure", INTERVALS * INTERVAL_S, 0)]
+    slices = [PlannedSlice(0, "measure", INTERVALS * INTERVAL_S, 0)]
     specification = drive_specification(
         reading(), 1, slices, [("planted", server.conninfo(database))], interval_s=INTERVAL_S
     )

@@ -17,7 +17,7 @@ from synthetic_study import Synthetic, arms_of, study_of, write_block
 from example_studies import make_study, read_study
 from pgdyno.analysis.comparison.measurement_noise import FLOOR_BLOCKS_MIN, Noise, floor_of_average
 from pgdyno.analysis.comparison.verdict import Verdict, detectable_percent
-from pgdyno.analysis.findings.gates import Condition, Outcome, gate, judged
+from pgdyno.analysis.findings.gates import Condition, Outcome, gate, gate_comparisons
 from pgdyno.analysis.findings.host_findings import find_hosts
 from pgdyno.analysis.findings.pooled_hosts import AVERAGE, average_over_hosts
 from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
@@ -30,7 +30,7 @@ from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Ending
 from pgdyno.results.writer import Writer
-from pgdyno.study.aa_plan import BLOCKS_PER_AA, aa_study, doubled_after, share_of_time, why_none
+from pgdyno.study.aa_plan import BLOCKS_PER_AA, aa_arm_after, aa_study, share_of_time, why_no_aa
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cases import cases_of
 from pgdyno.study.fitting.fit_levels import Change
@@ -46,7 +46,7 @@ def test_of_every_five_blocks_one_has_an_aa_block_beside_it_and_never_the_first(
     study = make_study(arms=parse_arms(["18"] * arms), seed=seed)
     for group in range(groups):
         blocks = range(group * BLOCKS_PER_AA, (group + 1) * BLOCKS_PER_AA)
-        doubled = [block for block in blocks if doubled_after(study, block) is not None]
+        doubled = [block for block in blocks if aa_arm_after(study, block) is not None]
         assert len(doubled) == 1
         assert doubled[0] % BLOCKS_PER_AA != 0
 
@@ -54,7 +54,7 @@ def test_of_every_five_blocks_one_has_an_aa_block_beside_it_and_never_the_first(
 @given(seed=seeds, arms=st.integers(2, 5))
 def test_the_arms_are_doubled_equally_often(seed: int, arms: int) -> None:
     study = make_study(arms=parse_arms(["18"] * arms), seed=seed)
-    found = Counter(doubled_after(study, block) for block in range(BLOCKS_PER_AA * arms * 3))
+    found = Counter(aa_arm_after(study, block) for block in range(BLOCKS_PER_AA * arms * 3))
     assert {found[arm] for arm in range(arms)} == {3}
 
 
@@ -62,14 +62,14 @@ def test_the_arms_are_doubled_equally_often(seed: int, arms: int) -> None:
 def test_what_is_doubled_is_a_function_of_the_seed(seed: int, block: int) -> None:
     study = make_study(seed=seed)
     again = study.model_validate(study.model_dump())
-    assert doubled_after(study, block) == doubled_after(again, block)
+    assert aa_arm_after(study, block) == aa_arm_after(again, block)
     assert block_of(aa_study(study, 1), block) == block_of(aa_study(again, 1), block)
 
 
 def test_the_cases_of_a_study_do_not_have_their_aa_blocks_in_the_same_pass() -> None:
     places = {
         next(
-            block for block in range(BLOCKS_PER_AA) if doubled_after(make_study(seed=seed), block) is not None
+            block for block in range(BLOCKS_PER_AA) if aa_arm_after(make_study(seed=seed), block) is not None
         )
         for seed in range(40)
     }
@@ -92,13 +92,13 @@ def test_of_two_arms_a_sixth_of_the_time_is_theirs() -> None:
 )
 def test_where_there_is_no_twin_the_reason_is_told(changes: dict[str, object], reason: str) -> None:
     study = make_study(**changes)
-    assert reason in why_none(study)
-    assert not any(doubled_after(study, block) is not None for block in range(50))
+    assert reason in why_no_aa(study)
+    assert not any(aa_arm_after(study, block) is not None for block in range(50))
 
 
 def test_only_servers_that_pgdyno_starts_are_doubled() -> None:
     study = make_study(arms=parse_arms(["host=a", "18"]))
-    assert {doubled_after(study, block) for block in range(50)} == {None, 1}
+    assert {aa_arm_after(study, block) for block in range(50)} == {None, 1}
 
 
 def test_an_arm_and_its_twin_are_driven_as_the_arm_is() -> None:
@@ -371,7 +371,7 @@ def test_an_average_under_its_noise_floor_trips_no_gate(tmp_path: Path, size: fl
     assert (over.average.spread.low or 0) > 0  # its own interval calls it faster
     held = gate(found, [Condition(Outcome.FASTER, AVERAGE)])
     assert held.passes == passes == bool(held.under_floor)
-    (judged_so,) = judged(found, AVERAGE)
+    (judged_so,) = gate_comparisons(found, AVERAGE)
     assert judged_so.verdict is (Verdict.UNDECIDED if passes else Verdict.FASTER)
     said = " ".join(wording.reasons(held))
     assert ("Not counted: average: 18 is undecided vs. 17" in said) == passes
@@ -402,7 +402,7 @@ def test_who_refused_the_aa_blocks_is_told() -> None:
     for changes, no_aa, who in (([], False, ""), (fitted, False, "--fit"), ([], True, "--no-aa")):
         told = {case.study.aa_refused_by for case in _naming_who_refused_aa(cases, changes, no_aa=no_aa)}
         assert told == {who}
-    assert why_none(make_study(aa=False, aa_refused_by="--no-aa")) == "disabled by --no-aa"
+    assert why_no_aa(make_study(aa=False, aa_refused_by="--no-aa")) == "disabled by --no-aa"
 
 
 def test_a_study_without_aa_blocks_says_why(tmp_path: Path) -> None:
@@ -417,10 +417,10 @@ def test_an_average_of_one_case_has_the_verdict_of_that_case(tmp_path: Path) -> 
     found = with_aa(tmp_path / "e.sqlite", clear, floor)
     loud, quiet = find_hosts({"e": found}), find_hosts({"q": with_aa(tmp_path / "q.sqlite", clear, [])})
     for metric in ("", AVERAGE):
-        assert [of.verdict for of in judged(found, metric)] == [Verdict.UNDECIDED]
-        assert [of.verdict for of in judged(loud, metric)] in ([Verdict.UNDECIDED], [])
+        assert [of.verdict for of in gate_comparisons(found, metric)] == [Verdict.UNDECIDED]
+        assert [of.verdict for of in gate_comparisons(loud, metric)] in ([Verdict.UNDECIDED], [])
         assert not gate(found, [Condition(Outcome.SLOWER, metric)]).holds
-    assert [of.verdict for of in judged(quiet)] == [Verdict.SLOWER]
+    assert [of.verdict for of in gate_comparisons(quiet)] == [Verdict.SLOWER]
     by_host = {"e": {"x": found.first.comparisons}}
     (average,) = average_over_hosts(by_host, found.first.primary.key, 0.95)
     assert average.verdict(0.02) is Verdict.UNDECIDED

@@ -16,14 +16,7 @@ from pgdyno.analysis.causes.covariates import COVARIATES, causes
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.analysis.statistics.distributions import robust_sd
-from pgdyno.analysis.statistics.outliers import (
-    ALPHAS,
-    FALSE_ALARM,
-    LIMITS,
-    SIZES,
-    limit,
-    standings,
-)
+from pgdyno.analysis.statistics.outliers import ALPHAS, FALSE_ALARM, LIMITS, SIZES, limit, outlier_scores
 from pgdyno.estimate import Better
 from pgdyno.report.case_report import build
 from pgdyno.report.json_format import as_object
@@ -42,26 +35,26 @@ def found(tmp_path: Path, wanted: Synthetic) -> Findings:
 
 def test_a_value_is_held_against_the_others_alone() -> None:
     # Of 1, 2, 3, 4, 5 the median is 3 and the MAD 1: computed by hand.
-    far = standings([1.0, 2.0, 3.0, 4.0, 5.0, 103.0])[-1]
+    far = outlier_scores([1.0, 2.0, 3.0, 4.0, 5.0, 103.0])[-1]
     assert (far.usual, far.off) == (3.0, 100.0)
     assert far.score == pytest.approx(100 / 1.4826)
-    ours = standings([0.0, 1.0, 3.0, 7.0, 2.0, 9.0])[0]
+    ours = outlier_scores([0.0, 1.0, 3.0, 7.0, 2.0, 9.0])[0]
     assert ours.score == pytest.approx(
         -3.0 / scipy.stats.median_abs_deviation([1, 3, 7, 2, 9], scale="normal"), rel=1e-4
     )
 
 
 def test_few_values_or_equal_ones_have_no_score() -> None:
-    assert [one.score for one in standings([1.0, 2.0, 3.0, 100.0])] == [None] * 4
-    assert [one.score for one in standings([1.0] * 5 + [2.0])][-1] is None
-    assert standings([4.0])[0].off == 0.0
-    assert standings([]) == []
+    assert [one.score for one in outlier_scores([1.0, 2.0, 3.0, 100.0])] == [None] * 4
+    assert [one.score for one in outlier_scores([1.0] * 5 + [2.0])][-1] is None
+    assert outlier_scores([4.0])[0].off == 0.0
+    assert outlier_scores([]) == []
 
 
 def test_scores_do_not_depend_on_the_unit() -> None:
     values = np.random.default_rng(3).normal(10, 1, 9)
-    scores = [one.score for one in standings(list(values))]
-    assert [one.score for one in standings(list(5 - 1000 * values))] == pytest.approx(
+    scores = [one.score for one in outlier_scores(list(values))]
+    assert [one.score for one in outlier_scores(list(5 - 1000 * values))] == pytest.approx(
         [-s for s in scores if s]
     )
 
@@ -100,7 +93,9 @@ def alarms(blocks: int, studies: int, tails: float) -> int:
     rng, found = np.random.default_rng(5), 0
     for _ in range(studies):
         drift, a, b = (scale * rng.standard_t(tails, blocks) for scale in (0.08, 0.015, 0.015))
-        scores = [one.score or 0.0 for of in (drift + a, drift + b, b - a) for one in standings(list(of))]
+        scores = [
+            one.score or 0.0 for of in (drift + a, drift + b, b - a) for one in outlier_scores(list(of))
+        ]
         found += max(map(abs, scores)) > limit(blocks, 3)
     return found
 

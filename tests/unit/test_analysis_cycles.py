@@ -11,7 +11,7 @@ import pytest
 from synthetic_telemetry import trial
 
 from example_studies import make_study
-from pgdyno.analysis.steady_state.checkpoint_cycles import Cycles, begun, cycle_caveats, of_arm
+from pgdyno.analysis.steady_state.checkpoint_cycles import Cycles, checkpoint_starts, cycle_caveats, of_arm
 from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
 from pgdyno.caveats import Code
 from pgdyno.results.records import Series, Trial
@@ -80,7 +80,7 @@ def test_of_slices_a_checkpoint_is_told_block_by_block() -> None:
 def test_without_counters_the_samples_tell_and_without_these_nobody() -> None:
     columns = ("at_s", "late_s", "num_timed", "num_requested")
     series = Series("server", columns, np.array([[0, 0, 5, 1], [1, 0, 6, 1], [2, 0, 6, 2], [3, 0, 6, 2.0]]))
-    assert begun(series) == [1.0, 2.0]
+    assert checkpoint_starts(series) == [1.0, 2.0]
     bare = Telemetry({}, [], [], {})
     cycles = of_arm(plan(), [trial(1)], {1: series}, {1: bare})
     assert cycles is not None and (cycles.checkpoints, cycles.whole, cycles.writes) == (2, 1, True)

@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_block
 
-from pgdyno.analysis.comparison.comparison_caveats import debugged, differences, unsafe
+from pgdyno.analysis.comparison.comparison_caveats import (
+    debug_build_caveats,
+    difference_caveats,
+    unsafe_settings_caveats,
+)
 from pgdyno.caveats import Caveat, Code
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Arm, Trial
@@ -42,7 +46,7 @@ def with_settings(trials: list[Trial], settings: tuple[Mapping[str, str], Mappin
 def told(
     baseline: Arm, arm: Arm, trials: list[Trial], schedule: Schedule = Schedule.SLICES
 ) -> dict[Code, Caveat]:
-    return {caveat.code: caveat for caveat in differences(baseline, arm, trials, schedule)}
+    return {caveat.code: caveat for caveat in difference_caveats(baseline, arm, trials, schedule)}
 
 
 def test_arms_that_differ_in_one_thing_raise_no_doubt(trials: list[Trial]) -> None:
@@ -92,7 +96,9 @@ def test_a_server_built_for_debugging_is_told(
 ) -> None:
     _, arm = pair(server={"compiled": {"CFLAGS": cflags}})
     effective = with_settings(trials, ({}, {"debug_assertions": assertions}))
-    assert [caveat.parameters["flags"] for caveat in debugged(arm, effective)] == ([flags] if flags else [])
+    assert [caveat.parameters["flags"] for caveat in debug_build_caveats(arm, effective)] == (
+        [flags] if flags else []
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,6 +119,6 @@ def test_a_server_built_for_debugging_is_told(
 def test_settings_that_give_data_up_are_said_where_all_arms_have_them(
     trials: list[Trial], first: dict[str, str], second: dict[str, str], said: dict[str, str]
 ) -> None:
-    found = unsafe(pair(), with_settings(trials, (first, second)))
+    found = unsafe_settings_caveats(pair(), with_settings(trials, (first, second)))
     assert {caveat.parameters["arm"]: caveat.parameters["settings"] for caveat in found} == said
     assert {caveat.code for caveat in found} <= {Code.UNSAFE_ARM}

@@ -20,7 +20,7 @@ from pgdyno.analysis.causes.throughput_dips import (
     Rates,
     at_least,
     find_dips,
-    meets,
+    overlapping_events,
     rates_of,
 )
 from pgdyno.analysis.telemetry.events import Event, Events, events_of, joined, overlapped
@@ -138,7 +138,7 @@ def test_what_was_over_within_the_second_before_a_dip_meets_it_unless_time_does_
     of = Rates(np.array([0.0, 1.0, 2.0, 9.0]), np.array([1.0, 2.0, 3.0, 10.0]), np.full(4, 100.0))
     events = {Event.CHECKPOINT: spans((0.3, 0.5), (2.3, 2.5))}
     dips = [Dip(0, first, 1, of.from_s[first], of.to_s[first], 0.9, 90.0) for first in range(4)]
-    assert [meets(dip, of, events) != [] for dip in dips] == [True, True, True, False]
+    assert [overlapping_events(dip, of, events) != [] for dip in dips] == [True, True, True, False]
 
 
 def test_events_at_random_are_called_causes_in_no_more_than_five_of_a_hundred_studies() -> None:

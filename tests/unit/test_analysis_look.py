@@ -14,7 +14,7 @@ from pgdyno.analysis.comparison.interim_analysis import interim_result
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
 from pgdyno.analysis.statistics.effect import Method, student
-from pgdyno.lab.progress import Looked, Progress
+from pgdyno.lab.progress import InterimVerdicts, Progress
 from pgdyno.lab.study_blocks import interim_analysis_of
 from pgdyno.lab.trial import Lab
 from pgdyno.report.json_format import to_json
@@ -62,7 +62,7 @@ def test_a_case_is_looked_at_by_itself(tmp_path: Path) -> None:
     said: list[Progress] = []
     labs = [cast(Lab, SimpleNamespace(case=case, watch=said.append)) for case in (0, 1)]
     assert [look(lab, 12.0) for lab in labs] == [True, False]
-    decided, undecided = (cast(Looked, one).standings[0] for one in said)
+    decided, undecided = (cast(InterimVerdicts, one).standings[0] for one in said)
     assert (decided.verdict, decided.blocks_needed) == (Verdict.FASTER, None)
     assert undecided.verdict is Verdict.UNDECIDED and (undecided.blocks_needed or 0) > 0
 

@@ -18,12 +18,12 @@ from pgdyno.analysis.findings.published_tables import (
     NOT_RUN,
     PARTS_OF,
     OwnTable,
-    beside,
     in_unit,
+    with_measured_values,
 )
 from pgdyno.analysis.statistics.effect import student
 from pgdyno.analysis.telemetry.object_quantities import BY_KEY
-from pgdyno.analysis.telemetry.trial_telemetry import EVERYWHERE, CaseValues, Measured
+from pgdyno.analysis.telemetry.trial_telemetry import EVERYWHERE, CaseValues, MetricValues
 from pgdyno.estimate import Better, Estimate
 from pgdyno.study.cases import cases_of
 from pgdyno.study.published_experiment import Published
@@ -38,7 +38,7 @@ def case(
     unit: str = "ms",
 ) -> CaseValues:
     """``values``: key → arm → block → value."""
-    measured = {key: Measured(unit, Better.LESS, by_block) for key, by_block in values.items()}
+    measured = {key: MetricValues(unit, Better.LESS, by_block) for key, by_block in values.items()}
     arms = arms or [{"server": "10"}, {"server": "15"}]
     return CaseValues(", ".join((levels or {}).values()), levels or {}, arms, measured, 0.95)
 
@@ -49,7 +49,7 @@ def blocks(*values: float) -> dict[int, float]:
 
 def table(cases: list[CaseValues], **given: object) -> OwnTable:
     of = {"title": "t", "columns": [{"title": "figure"}], **given}
-    (found,) = beside(Published.model_validate({"tables": (of,)}, strict=False), cases)
+    (found,) = with_measured_values(Published.model_validate({"tables": (of,)}, strict=False), cases)
     return found
 
 
@@ -242,7 +242,7 @@ def as_if_measured(path: Path) -> tuple[Published, list[CaseValues]]:
     cases = []
     for case in cases_of(file):
         values = {i: blocks(10 * 1.2**i, 11 * 1.2**i) for i in range(len(case.arms))}
-        measured = {key: Measured("MiB", Better.LESS, values) for key in keys}
+        measured = {key: MetricValues("MiB", Better.LESS, values) for key in keys}
         cases.append(CaseValues(case.name, case.levels, case.arms, measured, 0.95))
     assert file.published is not None
     return file.published, cases
@@ -251,7 +251,7 @@ def as_if_measured(path: Path) -> tuple[Published, list[CaseValues]]:
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_figure_of_a_shipped_study_finds_its_own(path: Path) -> None:
     published, cases = as_if_measured(path)
-    tables = beside(published, cases)
+    tables = with_measured_values(published, cases)
     asked = [cell for table in tables for row in table.rows for cell in row if cell.is_asked_for]
     assert asked and not [cell for cell in asked if cell.why_not]
     figures = [cell for table in published.tables for row in table.figures() for cell in row]
@@ -263,7 +263,7 @@ def test_every_figure_of_a_shipped_study_finds_its_own(path: Path) -> None:
 
 def test_the_total_average_of_2019_is_over_all_cases_and_statements() -> None:
     published, cases = as_if_measured(STUDIES / "moppel-2019-pgbench-11-vs-12.toml")
-    (table,) = beside(published, cases)
+    (table,) = with_measured_values(published, cases)
     name, *_, change, _, _, _ = table.rows[-1]
     assert name.text == "total average" and change.text == "3.3"
     assert change.ours is not None and change.ours.value == pytest.approx(20) and change.ours.n == 2

@@ -24,7 +24,7 @@ from pgdyno.analysis.steady_state.stationarity import (
     surely,
     trend,
 )
-from pgdyno.analysis.steady_state.steadiness import steadiness, steady_state_caveats
+from pgdyno.analysis.steady_state.steady_state_findings import find_steady_state, steady_state_caveats
 from pgdyno.analysis.telemetry.throughput_series import Point
 from pgdyno.caveats import Code
 from pgdyno.results.records import Counts, Slice, Trial
@@ -102,7 +102,7 @@ def codes(
     schedule: Schedule, trials: Sequence[Trial], points: dict[int, list[Point]], cases: int = 1
 ) -> set[Code]:
     arms = [arm(0, "15"), arm(1, "18")]
-    found = steadiness(plan(schedule), arms, trials, points, {}, {}, cases)
+    found = find_steady_state(plan(schedule), arms, trials, points, {}, {}, cases)
     return {caveat.code for caveat in steady_state_caveats(plan(schedule), found, cases)}
 
 
@@ -148,7 +148,7 @@ def test_a_rise_over_the_window_is_found_with_what_is_to_be_cut_off() -> None:
     rng = np.random.default_rng(3)
     trials = in_slices(rng, 8, 20, 0.1, 0.3, (rising, rising))
     arms = [arm(0, "15"), arm(1, "18")]
-    found = steadiness(plan(Schedule.SLICES), arms, trials, {}, {}, {})
+    found = find_steady_state(plan(Schedule.SLICES), arms, trials, {}, {}, {})
     told = steady_state_caveats(plan(Schedule.SLICES), found)
     assert {caveat.code for caveat in told} == {Code.RATE_TREND}
     assert {caveat.parameters["arm"] for caveat in told} == {"15", "18"}
@@ -168,7 +168,7 @@ def test_a_step_in_one_trial_is_found_with_its_time_and_size() -> None:
     trials, points = whole(rng, 5, 300, 0.1, 0.3, (flat, flat))
     hit = trials[6]
     points[hit.trial] = [replace(p, per_s=p.per_s * (0.7 if p.at_s > 120 else 1)) for p in points[hit.trial]]
-    found = steadiness(plan(Schedule.BLOCKS), [arm(0, "15"), arm(1, "18")], trials, points, {}, {})
+    found = find_steady_state(plan(Schedule.BLOCKS), [arm(0, "15"), arm(1, "18")], trials, points, {}, {})
     (caveat,) = steady_state_caveats(plan(Schedule.BLOCKS), found)
     assert caveat.code is Code.RATE_STEP and caveat.parameters["block"] == hit.block + 1
     (only,) = [one for of in found for one in of.steps]

@@ -19,14 +19,14 @@ from pgdyno.analysis.telemetry.object_quantities import BY_KEY, OF_RELATIONS, OF
 from pgdyno.analysis.telemetry.quantities import OF_TRIALS
 from pgdyno.analysis.telemetry.trial_telemetry import (
     Telemetry,
+    compared_metrics,
     filled,
     keyed,
     level,
     levels,
     of_trial,
-    parted,
+    split_key,
     telemetry_caveats,
-    told_of,
 )
 from pgdyno.caveats import Code
 from pgdyno.estimate import Better
@@ -216,12 +216,12 @@ def test_a_metric_of_telemetry_is_compared_like_any_other() -> None:
             readings = both("statements", [], [statement(100 + block, mean_ms)])
             telemetry[number] = of_trial(trials[-1], [*readings, *READINGS])
     arms = [arm(0, "12"), arm(1, "13")]
-    effects = effects_on(arms, trials, told_of(telemetry), telemetry, 0.95)[1]
+    effects = effects_on(arms, trials, compared_metrics(telemetry), telemetry, 0.95)[1]
     effect = effects[keyed("statement.mean_ms", "SELECT ':'")]
     assert effect.percent.value == pytest.approx(25)
     assert effect.percent.better is Better.LESS and effect.spread.n == 5
     assert effect.name == "mean time, SELECT ':'"
-    assert parted(effect.key) == ("statement.mean_ms", "SELECT ':'")
+    assert split_key(effect.key) == ("statement.mean_ms", "SELECT ':'")
     # What never grew, or fell, has no ratio; that is not a difference of zero.
     assert "database.deadlocks" not in effects
     assert "wraparound.age_growth" not in effects
@@ -247,7 +247,7 @@ def test_what_was_zero_in_some_block_is_told_as_a_level_and_never_as_a_ratio() -
     }
     trials = [trial(1, 0, 0), trial(2, 0, 1), trial(3, 1, 0), trial(4, 1, 1)]
     arms = [arm(0, "12"), arm(1, "13")]
-    assert list(effects_on(arms, trials, told_of(telemetry), telemetry, 0.95)[1]) == ["wal.bytes"]
+    assert list(effects_on(arms, trials, compared_metrics(telemetry), telemetry, 0.95)[1]) == ["wal.bytes"]
     found = levels(trials[::2], telemetry, 0.95)
     assert found["checkpoints.timed"].value == 1.0 and found["checkpoints.timed"].n == 2
     assert found["wal.bytes"].value == pytest.approx(8)
@@ -264,7 +264,7 @@ def test_a_wait_that_was_not_seen_in_a_trial_has_a_share_of_zero_there() -> None
     assert found["wait.share:Lock"].value == 20 and found["wait.share:Lock"].n == 2
     both = [trial(1, 0, 0), trial(2, 0, 1)]
     whole = {number: replace(telemetry[number], values=of) for number, of in filled(telemetry).items()}
-    effects = effects_on([arm(0, "12"), arm(1, "13")], both, told_of(whole), whole, 0.95)[1]
+    effects = effects_on([arm(0, "12"), arm(1, "13")], both, compared_metrics(whole), whole, 0.95)[1]
     assert "wait.share:Lock" not in effects
     assert "wait.share:running" in effects
 
@@ -321,7 +321,7 @@ def test_series_are_told_over_the_trials_own_slices() -> None:
     }
     assert {key: found.values.get(key) for key in expected} == pytest.approx(expected)
     assert found.waits == ["running", "LWLock/WALWrite"]
-    assert {parted(metric.key)[0] for metric in told_of({1: found})} <= BY_KEY.keys()
+    assert {split_key(metric.key)[0] for metric in compared_metrics({1: found})} <= BY_KEY.keys()
     assert "host.driver_share" not in found.values
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from synthetic_telemetry import arm, trial
 
-from pgdyno.analysis.steady_state.steadiness import warm_up_caveats, warm_ups
+from pgdyno.analysis.steady_state.steady_state_findings import warm_up_caveats, warm_ups
 from pgdyno.caveats import Code
 from pgdyno.results.records import Slice, Trial
 from pgdyno.study.schedule import Role

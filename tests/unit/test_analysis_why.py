@@ -20,13 +20,13 @@ from pgdyno.analysis.causes.time_breakdown import (
     PLANNING,
     READY,
     UNEXPLAINED,
+    TimeBreakdown,
     Waterfall,
-    Why,
     explain,
 )
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.statistics.effect import Method, student
-from pgdyno.analysis.telemetry.client_time import ClientTime, Looks, kind_of, looks_at, of_trial
+from pgdyno.analysis.telemetry.client_time import ClientTime, WaitSamples, kind_of, of_trial, wait_samples
 from pgdyno.analysis.telemetry.counters import Growth, Window
 from pgdyno.analysis.telemetry.statements import statements
 from pgdyno.report.why_section import sentences
@@ -42,7 +42,9 @@ def piece(from_s: float, to_s: float) -> Slice:
     return Slice(0, Role.MEASURE, from_s, from_s, to_s, to_s, 0.0, 0.0, {})
 
 
-def explained(rates: Sequence[tuple[float, float]], times: Sequence[tuple[ClientTime, ClientTime]]) -> Why:
+def explained(
+    rates: Sequence[tuple[float, float]], times: Sequence[tuple[ClientTime, ClientTime]]
+) -> TimeBreakdown:
     """Of blocks with these rates and times of both arms."""
     trials = [trial(block, arm, per_s) for block, of in enumerate(rates) for arm, per_s in enumerate(of)]
     by_trial = {10 * block + arm: time for block, of in enumerate(times) for arm, time in enumerate(of)}
@@ -57,7 +59,7 @@ def us(waterfall: Waterfall | None) -> dict[str, tuple[float, float]]:
 microseconds = st.floats(0, 20_000)
 backends = st.floats(0, 4)
 looks = st.none() | st.builds(
-    Looks,
+    WaitSamples,
     st.fixed_dictionaries(
         {"running": backends, "lock": backends}, optional={"wal": backends, "client": backends}
     ),
@@ -134,7 +136,7 @@ def test_each_part_is_what_its_source_says() -> None:
         on_cpu_us=400.0,
         ready_us=100.0,
         driver_us=50.0,
-        looks=Looks({"running": 1.0, "lock": 3.0}, 100),
+        looks=WaitSamples({"running": 1.0, "lock": 3.0}, 100),
     )
     found = explained([(1000.0, 1000.0)], [(a, replace(a, statements={"UPDATE": 3000.0, "SELECT": 500.0}))])
     by_statement = us(found.by_statement)
@@ -153,7 +155,10 @@ def test_each_part_is_what_its_source_says() -> None:
 def test_what_has_been_woken_and_waits_for_a_cpu_is_counted_once() -> None:
     """The kernel saw the server's processes blocked for 4000 of 8000 µs, the looks for 7000."""
     a = ClientTime(
-        on_cpu_us=1000.0, ready_us=3000.0, driver_us=0.0, looks=Looks({"running": 1.0, "lock": 3.5}, 100)
+        on_cpu_us=1000.0,
+        ready_us=3000.0,
+        driver_us=0.0,
+        looks=WaitSamples({"running": 1.0, "lock": 3.5}, 100),
     )
     found = explained([(1000.0, 1000.0)], [(a, a)])
     assert found.scaled == pytest.approx(4 / 7)
@@ -164,7 +169,7 @@ def test_what_has_been_woken_and_waits_for_a_cpu_is_counted_once() -> None:
 
 
 def test_of_a_server_elsewhere_the_looks_alone_make_up_the_whole() -> None:
-    a = ClientTime(driver_us=0.0, looks=Looks({"running": 2.0, "io": 1.0}, 100))
+    a = ClientTime(driver_us=0.0, looks=WaitSamples({"running": 2.0, "io": 1.0}, 100))
     parts = us(explained([(1000.0, 500.0)], [(a, a)]).by_resource)
     assert parts == {
         "executing": (2000.0, 4000.0),
@@ -185,7 +190,7 @@ def test_without_looks_it_is_said_what_is_not_known() -> None:
 
 def test_of_a_fixed_load_the_whole_is_the_latency_and_the_lag_is_a_part() -> None:
     a = ClientTime(
-        on_cpu_us=300.0, ready_us=100.0, driver_us=10.0, looks=Looks({"running": 0.5, "wal": 1.0}, 9)
+        on_cpu_us=300.0, ready_us=100.0, driver_us=10.0, looks=WaitSamples({"running": 0.5, "wal": 1.0}, 9)
     )
     trials = [trial(0, 0, 1000.0), trial(0, 1, 1000.0)]
     found = explain(ARMS, trials, {0: a, 1: a}, {0: (4000.0, 500.0), 1: (5000.0, 1500.0)}, CONFIDENCES)[1]
@@ -199,7 +204,7 @@ def test_of_a_fixed_load_the_whole_is_the_latency_and_the_lag_is_a_part() -> Non
     }
 
 
-def noisy(rng: np.random.Generator, update_us: float, n: int = 12) -> Why:
+def noisy(rng: np.random.Generator, update_us: float, n: int = 12) -> TimeBreakdown:
     """An UPDATE that takes another time in B, and nothing else that differs."""
     rates, times = [], []
     for _ in range(n):
@@ -371,14 +376,14 @@ def waits(at: Sequence[float], samples: float, lock: Sequence[float]) -> Series:
 
 def test_looks_count_where_they_lie_within_the_arms_own_slices() -> None:
     at = [0.1, 0.3, 0.6, 0.8, 1.1, 1.3]
-    found = looks_at(waits(at, 1, [4, 2, 7, 7, 0, 2]), [piece(0.0, 0.5), piece(1.0, 1.5)])
-    assert found == Looks({"lock": 2.0}, 4)
+    found = wait_samples(waits(at, 1, [4, 2, 7, 7, 0, 2]), [piece(0.0, 0.5), piece(1.0, 1.5)])
+    assert found == WaitSamples({"lock": 2.0}, 4)
 
 
 def test_samples_that_sum_more_time_than_a_slice_lasts_tell_nothing_of_it() -> None:
     at = [float(i) for i in range(8)]
-    assert looks_at(waits(at, 5, [1.0] * 8), [piece(0.0, 0.5), piece(1.0, 1.5)]) is None
-    whole = looks_at(waits(at, 5, [10.0] * 8), [piece(0.0, 7.0)])
+    assert wait_samples(waits(at, 5, [1.0] * 8), [piece(0.0, 0.5), piece(1.0, 1.5)]) is None
+    whole = wait_samples(waits(at, 5, [10.0] * 8), [piece(0.0, 7.0)])
     assert whole is not None
     assert whole.backends == {"lock": 2.0}
 

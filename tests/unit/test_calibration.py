@@ -15,7 +15,7 @@ from synthetic_study import Synthetic, arms_of, study_of, write_block
 from example_studies import make_study
 from pgdyno.analysis.comparison.calibration import (
     Calibration,
-    Measured,
+    CalibrationResult,
     as_values,
     calibration_of,
     find_calibration,
@@ -24,7 +24,7 @@ from pgdyno.analysis.comparison.calibration import (
 from pgdyno.analysis.comparison.measurement_noise import Alarms
 from pgdyno.analysis.statistics.sequential import critical
 from pgdyno.cli import calibrate
-from pgdyno.cli.calibrate import _minutes, _sentences, asked_slice
+from pgdyno.cli.calibrate import _minutes, _sentences, slice_from_option
 from pgdyno.cli.compare import command_of, describe
 from pgdyno.errors import UsageError
 from pgdyno.lab.noise_history import History, history_path
@@ -40,10 +40,10 @@ STUDIES = 400
 
 def simulated(
     sd_unit: float, sd_restart: float, blocks: int, per_block: int, slice_s: float = 1.0, seed: int = RNG_SEED
-) -> Measured:
+) -> CalibrationResult:
     rng = np.random.default_rng(seed)
     units = [list(rng.normal(0, sd_restart) + rng.normal(0, sd_unit, per_block)) for _ in range(blocks)]
-    return Measured("slices", slice_s, units, 4 * slice_s, 20.0, 0.1)
+    return CalibrationResult("slices", slice_s, units, 4 * slice_s, 20.0, 0.1)
 
 
 def test_the_spreads_within_and_between_blocks_are_found_again() -> None:
@@ -66,7 +66,7 @@ def test_the_spreads_within_and_between_blocks_are_found_again() -> None:
 def test_the_figure_of_merit_is_worked_out_by_hand() -> None:
     # Units of ±0.02 about block means of ±0.01: s_u² = Σ 4·0.0004 / (4 − 2); the moments leave nothing for
     # restarts: 2·0.0001 − 2·0.0008/2 < 0.
-    one = Measured("slices", 1.0, [[0.03, -0.01], [-0.03, 0.01]], 4.0, 15.0, 0.1)
+    one = CalibrationResult("slices", 1.0, [[0.03, -0.01], [-0.03, 0.01]], 4.0, 15.0, 0.1)
     found = calibration_of([one])
     assert one.sd_unit == pytest.approx(math.sqrt(0.0016 / 2))
     assert found.sd_restart == 0 and not found.restarts_show
@@ -152,7 +152,7 @@ def test_equal_servers_are_called_different_as_often_as_chance_does() -> None:
 
 def test_a_biased_machine_shows_in_the_alarms() -> None:
     one = simulated(0.01, 0.0, 10, 4)
-    biased = Measured("slices", 1.0, [[d + 0.05 for d in of] for of in one.units], 4.0, 20.0, 0.1)
+    biased = CalibrationResult("slices", 1.0, [[d + 0.05 for d in of] for of in one.units], 4.0, 20.0, 0.1)
     alarms = calibration_of([biased]).alarms
     assert alarms == Alarms(2, 2, 0.95)
     assert alarms.interval[0] == pytest.approx(0.025 ** (1 / 2))  # Clopper and Pearson's, all of n
@@ -223,16 +223,16 @@ def test_the_calibrated_length_is_taken_when_it_is_asked_for_and_told(
     host: dict[str, Any] = {**dict.fromkeys(("machine", "processor"), "x"), "cores": 2}
     monkeypatch.setattr(calibrate, "describe_host", lambda _: host)
     with pytest.raises(UsageError, match="pgdyno doctor --calibrate"):
-        asked_slice("auto", "slices", 1.0)
+        slice_from_option("auto", "slices", 1.0)
     history = History(history_path())
     history.append(entry(1.0, {0.25: 0.05, 0.5: 0.02}, host))
     history.append(entry(2.0, {0.25: 0.02, 0.5: 0.03}, host))
     history.append(entry(3.0, {0.5: 0.01}, {**host, "cores": 64}))
-    slice_s, source = asked_slice("auto", "slices", 1.0)
+    slice_s, source = slice_from_option("auto", "slices", 1.0)
     assert slice_s == 0.25
     assert "18.4" in source
-    assert asked_slice(None, "slices", 1.0) == (1.0, "")
-    assert asked_slice("2s", "slices", 1.0) == (2.0, "")
+    assert slice_from_option(None, "slices", 1.0) == (1.0, "")
+    assert slice_from_option("2s", "slices", 1.0) == (2.0, "")
     study = make_study(slice_s=0.25, discard_s=0.02, slice_from=source)
     assert source in describe(study)
     repeated = command_of(study, ["compare", "17", "18", "--slice", "auto", "--seed", "1"])

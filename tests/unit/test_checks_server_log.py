@@ -10,7 +10,7 @@ from pgdyno.workload.server_log import (
     Entry,
     check_log,
     entries,
-    first_grave,
+    first_unexpected_error,
 )
 
 STAMP = "2026-11-21 20:11:31.123 UTC [4711] "
@@ -133,4 +133,4 @@ FULL = 'could not extend file "base/5/16384": No space left on device'
     ],
 )
 def test_the_first_grave_entry_that_is_not_by_design_is_what_went_wrong(text: str, words: str) -> None:
-    assert first_grave(text) == words
+    assert first_unexpected_error(text) == words

@@ -15,7 +15,7 @@ from synthetic_study import Synthetic, write_study
 
 from pgdyno.cli import demo, study_execution
 from pgdyno.cli.main import run
-from pgdyno.cli.output_files import MARK, append_text, require_place_of_text, write_text
+from pgdyno.cli.output_files import MARK, append_text, require_writable_page, write_text
 from pgdyno.errors import EvidenceError, EvidenceExistsError, PgdynoError, UsageError
 from pgdyno.results import writer
 
@@ -94,15 +94,15 @@ def test_a_page_keeps_the_mode_of_the_file_and_goes_through_what_is_open(tmp_pat
     assert (page.read_text(), page.stat().st_mode & 0o777) == (PAGE, 0o600)
     reader, writer = os.pipe()
     through = Path(f"/dev/fd/{writer}")
-    require_place_of_text(through)
+    require_writable_page(through)
     write_text(through, "through")
     append_text(through, " and on")
     assert os.read(reader, 99) == b"through and on"
     os.close(reader)
     os.close(writer)
     with pytest.raises(UsageError, match="Bad file descriptor"):
-        require_place_of_text(through)
-    require_place_of_text(Path("/dev/stdout"))
+        require_writable_page(through)
+    require_writable_page(Path("/dev/stdout"))
 
 
 def test_what_a_killed_pgdyno_left_of_this_page_goes_when_it_is_written_again(tmp_path: Path) -> None:

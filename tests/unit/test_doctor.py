@@ -35,7 +35,7 @@ from pgdyno.lab.doctor.examination import (
 from pgdyno.lab.doctor.memory_checks import ServerMemory
 from pgdyno.lab.prepare import Prepared
 from pgdyno.lab.progress import Progress, Warned
-from pgdyno.probe.disks import Disk, Syncs
+from pgdyno.probe.disks import Disk, FlushTimes
 from pgdyno.probe.machine_facts import Clock, Kernel, Limits, Memory, Processor
 from pgdyno.probe.machine_state import Counters, Load, State
 from pgdyno.report.background_tables import machine
@@ -57,7 +57,7 @@ QUIET = State(
     kernel=Kernel("6.1.0", "voluntary"),
     limits=Limits(cpu_cores=None, memory_bytes=None, files=1024),
     clock=Clock("tsc", 45.0),
-    disk=Disk("ext4", "sda", "ssd", "write back", 100 * GB, 50 * GB, Syncs(500, 3e-4, 9e-4, 2e-3)),
+    disk=Disk("ext4", "sda", "ssd", "write back", 100 * GB, 50 * GB, FlushTimes(500, 3e-4, 9e-4, 2e-3)),
     load=Load(2.0, 0.0, 0.01, (("idler", 0.01),), {"cpu": 0.0, "io": 0.0, "memory": 0.0}, 0, 0, 0, 0.0, 0.0),
     counters=COUNTERS,
 )
@@ -113,14 +113,14 @@ DISTURBS: list[tuple[Code, Mapping[str, Parameter], State]] = [
     (Code.FILE_SYSTEM, {"file_system": "fuse.sshfs"}, like(disk={"file_system": "fuse.sshfs"})),
     (Code.SPACE_SHORT, {"free": "1 GB"}, like(disk={"free_bytes": GB, "size_bytes": 10 * GB})),
     (Code.SPACE_SHORT, {"share": "4.0%"}, like(disk={"free_bytes": 4 * GB})),
-    (Code.FLUSH_TOO_FAST, {"median": "1.50 µs"}, like(disk={"syncs": Syncs(500, 1.5e-6, 2e-6, 1e-5)})),
+    (Code.FLUSH_TOO_FAST, {"median": "1.50 µs"}, like(disk={"syncs": FlushTimes(500, 1.5e-6, 2e-6, 1e-5)})),
     (
         Code.FLUSH_TOO_FAST,
         {"limit": "1 ms"},
-        like(disk={"kind": "rotational", "syncs": Syncs(500, 3e-4, 3e-4, 3e-4)}),
+        like(disk={"kind": "rotational", "syncs": FlushTimes(500, 3e-4, 3e-4, 3e-4)}),
     ),
-    (Code.FLUSH_SLOW, {"median": "30 ms"}, like(disk={"syncs": Syncs(20, 0.03, 0.05, 0.05)})),
-    (Code.FLUSH_UNEVEN, {"p99": "20 ms"}, like(disk={"syncs": Syncs(500, 3e-4, 0.02, 0.05)})),
+    (Code.FLUSH_SLOW, {"median": "30 ms"}, like(disk={"syncs": FlushTimes(20, 0.03, 0.05, 0.05)})),
+    (Code.FLUSH_UNEVEN, {"p99": "20 ms"}, like(disk={"syncs": FlushTimes(500, 3e-4, 0.02, 0.05)})),
 ]
 
 
@@ -251,9 +251,9 @@ BARELY_FINE = [
     like(load={"clock_step_s": 0.1}),
     like(load={"elapsed_s": 3600.0, "clock_step_s": 1.5}),  # slewed for an hour
     like(disk={"free_bytes": 5 * GB}),
-    like(disk={"kind": "nvme", "syncs": Syncs(500, 1.2e-5, 3e-5, 1e-4)}),  # capacitors
-    like(disk={"syncs": Syncs(500, 3e-4, 4e-3, 0.05)}),
-    like(disk={"syncs": Syncs(50, 3e-4, 0.02, 0.02)}),  # too few for a percentile
+    like(disk={"kind": "nvme", "syncs": FlushTimes(500, 1.2e-5, 3e-5, 1e-4)}),  # capacitors
+    like(disk={"syncs": FlushTimes(500, 3e-4, 4e-3, 0.05)}),
+    like(disk={"syncs": FlushTimes(50, 3e-4, 0.02, 0.02)}),  # too few for a percentile
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgdyno.drive.drive_specification import drive_specification
-from pgdyno.study.plan import Driving, Rate, Slice
+from pgdyno.study.plan import Driving, PlannedSlice, Rate
 from pgdyno.study.tpcc_parameters import TpccParameters
 
 COMMON = Driving(workload=TpccParameters(warehouses=1), clients=2, rate=Rate(per_s=10))
@@ -61,11 +61,11 @@ def test_what_is_the_whole_runs_cannot_differ() -> None:
 
 def test_each_target_has_its_driving() -> None:
     with pytest.raises(ValueError, match="argument"):
-        drive_specification(COMMON, 1, [Slice(0, "measure", 1.0, 0)], TARGETS, [COMMON])
+        drive_specification(COMMON, 1, [PlannedSlice(0, "measure", 1.0, 0)], TARGETS, [COMMON])
 
 
 def test_a_slice_says_what_bounds_it_besides_time() -> None:
-    slices = [Slice(1, "warm-up", 2.0, 0), Slice(0, "measure", 90.0, 0, transactions=1000)]
+    slices = [PlannedSlice(1, "warm-up", 2.0, 0), PlannedSlice(0, "measure", 90.0, 0, transactions=1000)]
     assert drive_specification(COMMON, 1, slices, TARGETS)["slices"] == [
         {"target": 1, "role": "warm-up", "duration_s": 2.0},
         {"target": 0, "role": "measure", "duration_s": 90.0, "transactions": 1000},

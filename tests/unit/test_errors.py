@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgdyno.errors import in_one_line
-from pgdyno.server.running import last_words
+from pgdyno.server.running import last_messages
 
 REFUSED = "FATAL:  the database system is in recovery mode"
 
@@ -41,4 +41,4 @@ def test_what_a_server_said_to_each_of_its_clients_is_its_last_word_once() -> No
         f"2026-11-22 13:00:0{n}.000 UTC [10{n}] FATAL:  terminating connection due to immediate shutdown\n"
         for n in range(5)
     )
-    assert last_words(log) == "FATAL:  terminating connection due to immediate shutdown"
+    assert last_messages(log) == "FATAL:  terminating connection due to immediate shutdown"

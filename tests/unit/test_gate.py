@@ -15,7 +15,7 @@ from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.comparison.paired_comparison import effects_by_arm
 from pgdyno.analysis.comparison.verdict import judge
-from pgdyno.analysis.findings.gates import Condition, Judged, Outcome, gate, hold, parse_condition
+from pgdyno.analysis.findings.gates import Condition, GateComparison, Outcome, gate, hold, parse_condition
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli import study_execution
 from pgdyno.cli.main import run
@@ -261,7 +261,7 @@ def test_several_hosts_are_gated_by_the_pooled_verdict(tmp_path: Path) -> None:
     assert "18 vs. 17 | slower" in shown
 
 
-def of_ratios(rng: np.random.Generator, effects: np.ndarray, blocks: int, sd: float) -> list[Judged]:
+def of_ratios(rng: np.random.Generator, effects: np.ndarray, blocks: int, sd: float) -> list[GateComparison]:
     """Cases × arms, by the functions that a study's verdicts come from."""
     found = []
     for case, of_arms in enumerate(effects):
@@ -271,7 +271,7 @@ def of_ratios(rng: np.random.Generator, effects: np.ndarray, blocks: int, sd: fl
             effect = of["nopm"]
             verdict = judge(effect.spread.low, effect.spread.high, blocks, 0.002)
             found.append(
-                Judged(
+                GateComparison(
                     f"{case}",
                     "A",
                     f"{arm}",

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pgdyno.cli.duration_options import asked_window, parse_slice_s
+from pgdyno.cli.duration_options import parse_slice_s, window_from_option
 from pgdyno.cli.main import run
 from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.fitting.fit_settings import quantity
-from pgdyno.study.sizing import Rhythm
+from pgdyno.study.sizing import BlockLayout
 
 NUMBERS = ("inf", "-inf", "nan", "1e309", "-1e309", "1e300", "1e30", "-1", "", "9" * 5000, "²")
 PLACES = (
@@ -60,8 +60,8 @@ def test_a_slice_is_told_how_long_it_may_be(text: str) -> None:
 def test_a_window_is_told_how_long_it_may_be(text: str) -> None:
     arms = parse_arms(["17", "18"])
     with pytest.raises(UsageError, match=r"^--window must be at most 2 h 47 min, 10000 slices of 1 s"):
-        asked_window(text, Rhythm(2.0, 4), 1.0, "slices", arms)
-    assert asked_window("10000s", Rhythm(2.0, 4), 1.0, "slices", arms) == {"rounds": 10_000}
+        window_from_option(text, BlockLayout(2.0, 4), 1.0, "slices", arms)
+    assert window_from_option("10000s", BlockLayout(2.0, 4), 1.0, "slices", arms) == {"rounds": 10_000}
 
 
 @pytest.mark.parametrize("text", ["1e309", "1e300TB", "inf", "nan", "-1e309", ""])

@@ -12,7 +12,7 @@ from synthetic_study import Synthetic, arms_of, study_of
 from example_studies import make_study
 from pgdyno.analysis.comparison.comparison_caveats import comparison_caveats
 from pgdyno.caveats import Code
-from pgdyno.cli.study_execution import why_no_block_counts
+from pgdyno.cli.study_execution import why_no_valid_block
 from pgdyno.drive.engine_runs import Run
 from pgdyno.errors import StartError
 from pgdyno.lab import block as lab_block
@@ -23,7 +23,7 @@ from pgdyno.lab.trial_outcome import outcome_of
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import STOPPED_BY, BlockStatus
 from pgdyno.results.writer import Writer
-from pgdyno.study.plan import Block
+from pgdyno.study.plan import PlannedBlock
 
 WHY = "18.4 (embedded) did not start: FATAL: WAL streaming requires wal_level"
 NAMES = ("17", "18")
@@ -68,7 +68,7 @@ def test_a_server_that_does_not_start_is_charged_to_its_own_arm(
             lambda event: told.append(event.text) if isinstance(event, Warned) else None,
             cast(Any, SimpleNamespace(requested=False)),
         )
-        assert run_block(lab, Block(0, 1, order, ())) is BlockStatus.FAILED
+        assert run_block(lab, PlannedBlock(0, 1, order, ())) is BlockStatus.FAILED
     with Evidence(path) as evidence:
         found = {NAMES[trial.arm]: trial for trial in evidence.trials()}
         assert (found["18"].reason, STOPPED_BY in found["18"].driver) == (WHY, False)
@@ -84,7 +84,7 @@ def test_a_server_that_does_not_start_is_charged_to_its_own_arm(
     assert blamed == (["18"] if schedule == "slices" else ["17", "18"])
     assert f"block 1, 18: failed: {WHY}" in told
     if schedule == "slices":
-        assert why_no_block_counts(path) == f"18: {WHY}"
+        assert why_no_valid_block(path) == f"18: {WHY}"
 
 
 def test_a_driver_that_one_arm_has_ended_is_no_fault_of_the_other() -> None:

@@ -13,8 +13,8 @@ from pgdyno.cli.study import plan_as_json, plan_lines
 from pgdyno.lab.study_forecast import AT_RUN_TIME, study_forecast, would_get
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.server_account import Account
-from pgdyno.server.version import Version, parse_wanted
-from pgdyno.study.aa_plan import doubled_after
+from pgdyno.server.version import Version, parse_version_spec
+from pgdyno.study.aa_plan import aa_arm_after
 from pgdyno.study.fitting.fit_study import Change
 from pgdyno.study.forecast_cost import aa_share, pass_s
 from pgdyno.study.sizing import Machine
@@ -42,13 +42,13 @@ def cache(tmp_path: Path) -> Cache:
 def test_a_version_gets_what_is_here_or_listed_or_nearest(wanted: str, expected: str) -> None:
     system, embedded = [build("15.18", "system")], [build("17.5", "embedded")]
     listed = [Version(17, 4), Version(12, 3), Version(12, 7)]
-    found, words = would_get(parse_wanted(wanted), system, embedded, listed)
+    found, words = would_get(parse_version_spec(wanted), system, embedded, listed)
     assert words == expected
     assert (found is not None) == expected.endswith(("cached", "installed"))
 
 
 def test_without_lists_of_the_sources_nothing_is_guessed() -> None:
-    assert would_get(parse_wanted("12.4"), [build("15.18", "system")], [], []) == (None, AT_RUN_TIME)
+    assert would_get(parse_version_spec("12.4"), [build("15.18", "system")], [], []) == (None, AT_RUN_TIME)
 
 
 def test_lists_are_read_as_they_are_and_nobody_is_asked(cache: Cache) -> None:
@@ -104,7 +104,7 @@ def test_the_hidden_blocks_and_what_they_take_are_told(cache: Cache, changed: st
     file = read_study(text.replace("run = {", f"run = {{{changed} ").replace(", }", "}"), "two")
     found = study_forecast(file, cache, MACHINE)
     assert words in "\n".join(plan_lines(file, found, []))
-    run = [doubled_after(case.study, block) for case in found.cases for block in range(found.blocks)]
+    run = [aa_arm_after(case.study, block) for case in found.cases for block in range(found.blocks)]
     assert found.aa_blocks == len(run) - run.count(None) == plan_as_json(file, found, [])["aa_blocks"]
     assert found.aa_blocks in ((0,) if changed else (4, 5, 6))
     if not changed:  # of two arms a fifth beside the others, which is a sixth of all

@@ -16,7 +16,7 @@ from pgdyno.lab.progress import BlockEnded
 from pgdyno.lab.study_blocks import run_study
 from pgdyno.lab.trial import Lab
 from pgdyno.results.records import BlockStatus, Ending
-from pgdyno.study.plan import Block, blocks_of
+from pgdyno.study.plan import PlannedBlock, blocks_of
 
 
 class Played:
@@ -27,7 +27,7 @@ class Played:
         self.failing = failing
         monkeypatch.setattr(study_blocks, "run_block", self.block)
 
-    def block(self, lab: Lab, block: Block) -> BlockStatus:
+    def block(self, lab: Lab, block: PlannedBlock) -> BlockStatus:
         self.ran.append((lab.case, block.index))
         return BlockStatus.FAILED if lab.case in self.failing else BlockStatus.DONE
 
@@ -130,7 +130,9 @@ def test_trials_that_a_resumed_sequence_keeps_are_shown_with_their_rates(
         kept={(0, 0): 100.0, (1, 0): None},
     )
 
-    def run(_lab: Lab, _block: Block, group: Sequence[int], rates: dict[int, float | None]) -> BlockStatus:
+    def run(
+        _lab: Lab, _block: PlannedBlock, group: Sequence[int], rates: dict[int, float | None]
+    ) -> BlockStatus:
         rates[group[0]] = 90.0
         return BlockStatus.DONE
 

@@ -12,7 +12,7 @@ import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_study
 
 from pgdyno.caveats import Code
-from pgdyno.cli.study_execution import why_no_block_counts
+from pgdyno.cli.study_execution import why_no_valid_block
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.lab import preflight
 from pgdyno.lab.preflight import fit_schedule, request_of, require_connections
@@ -146,10 +146,10 @@ def test_blocks_of_other_servers_machines_or_schedules_are_not_pooled(
 def test_a_study_in_which_no_block_counts_says_why(tmp_path: Path) -> None:
     lost = {(block, block % 2): TrialStatus.FAILED for block in range(3)}
     write_study(tmp_path / "lost", Synthetic(blocks=3, statuses=lost))
-    assert why_no_block_counts(tmp_path / "lost").startswith(("17: ", "18: "))
+    assert why_no_valid_block(tmp_path / "lost").startswith(("17: ", "18: "))
     del lost[2, 0]
     write_study(tmp_path / "one", Synthetic(blocks=3, statuses=lost))
-    assert why_no_block_counts(tmp_path / "one") == ""
+    assert why_no_valid_block(tmp_path / "one") == ""
 
 
 def test_two_builds_of_one_version_are_each_asked_and_compared(monkeypatch: pytest.MonkeyPatch) -> None:

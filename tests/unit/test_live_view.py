@@ -11,7 +11,7 @@ from pgdyno.cli import live_view
 from pgdyno.cli.live_view import LiveView, standing_text
 from pgdyno.estimate import Better, Estimate
 from pgdyno.interruption import Interruption
-from pgdyno.lab.progress import BlockBegan, BlockEnded, Load, Looked, Running, Standing, Step
+from pgdyno.lab.progress import ArmVerdict, BlockEnded, BlockStarted, InterimVerdicts, Load, Running, Step
 
 
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> io.StringIO:
@@ -26,12 +26,12 @@ def play(view: LiveView) -> None:
         for progress in (
             Step("restore 17"),
             Load("tpcc of 4 warehouses for 17", "copy", 0.5),
-            BlockBegan(0, None, 0.0, 240.0, "NOPM"),
+            BlockStarted(0, None, 0.0, 240.0, "NOPM"),
             Running(0, "warm-up", 900.0, None),
             Running(1, "measure", 1234.0, 0.0125, 0.25),
             BlockEnded(0, (600.0, None)),
-            Looked((Standing("18", "17", Verdict.UNDECIDED, None, 4),), 30.0),
-            BlockBegan(1, 5, 30.0, 240.0, "NOPM", may_stop=True),
+            InterimVerdicts((ArmVerdict("18", "17", Verdict.UNDECIDED, None, 4),), 30.0),
+            BlockStarted(1, 5, 30.0, 240.0, "NOPM", may_stop=True),
         ):
             view(progress)
 
@@ -72,7 +72,7 @@ def test_a_long_window_says_how_far_it_is_and_how_long_it_takes(monkeypatch: pyt
     now_s = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now_s)
     with LiveView(["10", "15"]) as view:
-        view(BlockBegan(0, None, 0.0, None, "tx/s"))
+        view(BlockStarted(0, None, 0.0, None, "tx/s"))
         for at_s, share in ((1000.0, 0.1), (1060.0, 0.3)):
             now_s = at_s
             view(Running(1, "measure", 1234.0, 0.0125, share))
@@ -96,23 +96,23 @@ CHANGE = Estimate(4.2, "%", 6, Better.MORE, 0.9, 7.6)
     ("standing", "block_s", "said"),
     [
         (
-            Standing("18", "17", Verdict.FASTER, CHANGE, None),
+            ArmVerdict("18", "17", Verdict.FASTER, CHANGE, None),
             30.0,
             "18 vs. 17: +4.2% (+0.9% to +7.6%), faster",
         ),
         (
-            Standing("18", "17", Verdict.UNDECIDED, Estimate(1.0, "%", 6, Better.MORE, -2.5, 4.6), 4),
+            ArmVerdict("18", "17", Verdict.UNDECIDED, Estimate(1.0, "%", 6, Better.MORE, -2.5, 4.6), 4),
             30.0,
             "18 vs. 17: +1.0% (−2.5% to +4.6%), undecided, about 4 more blocks (2 min)",
         ),
         (
-            Standing("18", "17", Verdict.UNDECIDED, Estimate(1.04, "%", 3, Better.MORE), 2),
+            ArmVerdict("18", "17", Verdict.UNDECIDED, Estimate(1.04, "%", 3, Better.MORE), 2),
             None,
             "18 vs. 17: +1.0%, no CI yet",
         ),
     ],
 )
 def test_after_a_block_it_says_how_the_arms_stand(
-    standing: Standing, block_s: float | None, said: str
+    standing: ArmVerdict, block_s: float | None, said: str
 ) -> None:
     assert standing_text(standing, block_s).replace("\u00a0", " ") == said

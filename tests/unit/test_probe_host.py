@@ -217,10 +217,10 @@ def test_a_machine_has_a_mark_that_does_not_give_its_id_away(
     for number in ("0f" * 16, "0f" * 16, "1e" * 16):
         monkeypatch.setattr(probe_host, "MACHINE_ID", tmp_path / "machine-id")
         (tmp_path / "machine-id").write_text(f"{number}\n")
-        marks.append(probe_host.machine_mark())
+        marks.append(probe_host.machine_digest())
     assert marks[0] == marks[1] != marks[2] and "0f0f" not in str(marks[0])
     (tmp_path / "machine-id").write_text("\n")  # as in an image before its first start
-    assert probe_host.machine_mark() is None
+    assert probe_host.machine_digest() is None
     (tmp_path / "machine-id").unlink()
-    assert probe_host.machine_mark() is None
+    assert probe_host.machine_digest() is None
     assert probe_host.describe_host(tmp_path)["machine"] is None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pgdyno.probe import machine_facts, machine_state
-from pgdyno.probe.disks import summary, try_syncs
+from pgdyno.probe.disks import measure_flushes, summary
 from pgdyno.probe.machine_facts import places, read_limits, read_memory, read_processor, throttled_s
 from pgdyno.probe.machine_state import TICK_S, between, examine_machine, read_counters
 from pgdyno.probe.proc_files import Tree
@@ -283,11 +283,11 @@ def test_percentiles_of_flushes_are_by_rank() -> None:
 
 
 def test_flushes_leave_nothing_behind_and_fail_quietly(tmp_path: Path) -> None:
-    found = try_syncs(tmp_path, 0.001)
+    found = measure_flushes(tmp_path, 0.001)
     assert found is not None
     assert 0 < found.median_s <= found.worst_s
     assert not list(tmp_path.iterdir())
-    assert try_syncs(tmp_path / "nowhere", 0.001) is None
+    assert measure_flushes(tmp_path / "nowhere", 0.001) is None
 
 
 def test_a_state_of_this_machine_goes_into_json(tmp_path: Path) -> None:

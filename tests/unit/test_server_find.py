@@ -14,7 +14,7 @@ from pgdyno.errors import FetchError, UsageError
 from pgdyno.lab.trial import untested_version
 from pgdyno.server.build import Build
 from pgdyno.server.find_build import nearest_version, resolve, resolve_all, system_builds
-from pgdyno.server.version import Version, Wanted, parse_wanted, reported_version
+from pgdyno.server.version import Version, VersionSpec, parse_version_spec, reported_version
 
 
 @dataclass
@@ -33,7 +33,7 @@ class FakeStore:
             raise FetchError("no network")
         return [build(text, "embedded").version for text in self.versions]
 
-    def obtain(self, wanted: Wanted) -> Build:
+    def obtain(self, wanted: VersionSpec) -> Build:
         self.obtained.append(str(wanted))
         found = [
             one for one in (build(text, "embedded") for text in self.versions) if wanted.matches(one.version)
@@ -111,7 +111,7 @@ def test_a_version_that_exists_but_cannot_be_fetched_is_not_replaced() -> None:
 )
 def test_the_nearest_is_the_closest_minor_then_the_closest_major(wanted: str, nearest: str) -> None:
     versions = [build(text, "system").version for text in ("12.0", "15.18", "17.5", "17.6", "18.3", "18.4")]
-    assert str(nearest_version(parse_wanted(wanted), versions)) == nearest
+    assert str(nearest_version(parse_version_spec(wanted), versions)) == nearest
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from pgdyno.errors import UsageError
 from pgdyno.server.settings.machine_resources import Machine
-from pgdyno.server.settings.reserved_settings import config_text, refuse_owned
+from pgdyno.server.settings.reserved_settings import config_text, refuse_reserved
 from pgdyno.server.settings.setting_definition import Definition, parse_bool, validate
-from pgdyno.server.settings.settings_profile import Fit, request
+from pgdyno.server.settings.settings_profile import ProfileInput, request
 from pgdyno.server.version import Version
 
 V18, V11 = Version(18, 4), Version(11, 5)
@@ -171,7 +171,7 @@ def test_ambiguous_booleans_are_refused(text: str) -> None:
 @pytest.mark.parametrize("name", ["port", "PORT", "listen_addresses", "data_directory", "log_directory"])
 def test_what_pgdyno_owns_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="cannot be set:"):
-        refuse_owned({name: "x"})
+        refuse_reserved({name: "x"})
 
 
 def test_values_are_quoted_in_the_configuration_file_and_cannot_break_out_of_it() -> None:
@@ -184,9 +184,11 @@ def test_values_are_quoted_in_the_configuration_file_and_cannot_break_out_of_it(
 GIB = 2**30
 
 
-def fit(memory_bytes: int, cores: int, servers_at_once: int = 1, version: Version = V18, **kinds: str) -> Fit:
+def fit(
+    memory_bytes: int, cores: int, servers_at_once: int = 1, version: Version = V18, **kinds: str
+) -> ProfileInput:
     machine = Machine(memory_bytes, cores, kinds.get("disk", "ssd"))  # type: ignore[arg-type]
-    return Fit(machine, version, CATALOGUE_OF_STARTER, servers_at_once)
+    return ProfileInput(machine, version, CATALOGUE_OF_STARTER, servers_at_once)
 
 
 STARTER_NAMES = (
@@ -247,7 +249,7 @@ def test_starter_is_what_pgtune_gives_for_the_machine_of_the_published_experimen
     ],
 )
 def test_starter_follows_memory_cores_disk_and_the_servers_that_share_them(
-    given: Fit, expected: dict[str, str]
+    given: ProfileInput, expected: dict[str, str]
 ) -> None:
     settings = request(["starter"], {}, given).settings
     assert {name: settings[name] for name in expected} == expected
@@ -275,7 +277,7 @@ def test_starter_compresses_no_wal_where_only_the_costly_way_is_built_in() -> No
         "wal_compression": define("wal_compression", "enum", values=("pglz", "on"))
     }
     machine = Machine(16 * GIB, 4, "ssd")
-    assert "wal_compression" not in request(["starter"], {}, Fit(machine, V18, without, 1)).settings
+    assert "wal_compression" not in request(["starter"], {}, ProfileInput(machine, V18, without, 1)).settings
 
 
 HOSTILE = st.builds(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from example_studies import read_study
-from pgdyno.server.settings.reserved_settings import OWNED
+from pgdyno.server.settings.reserved_settings import RESERVED
 from pgdyno.server.settings.settings_profile import PROFILES
 from pgdyno.study.cases import cases_of
 from pgdyno.study.published_experiment import Cell, Published
@@ -51,7 +51,7 @@ def test_a_file_has_the_cases_and_arms_that_were_counted(path: Path) -> None:
 def test_a_file_asks_only_for_settings_and_profiles_that_an_arm_can_have(path: Path) -> None:
     for case in cases_of(study(path)):
         for arm in case.study.arms:
-            assert not arm.settings.keys() & OWNED.keys()
+            assert not arm.settings.keys() & RESERVED.keys()
             assert set(arm.profiles) <= PROFILES.keys()
 
 

@@ -23,7 +23,7 @@ from pgdyno.study.sizing import (
     default_slice_s,
     default_warehouses,
     discard_s,
-    fit_rhythm,
+    fit_block_layout,
 )
 from pgdyno.study.tpcc_parameters import TpccParameters
 
@@ -229,7 +229,7 @@ def test_sizes_follow_cores_and_memory() -> None:
 @pytest.mark.parametrize("minutes", [1, 3, 5, 60])
 @pytest.mark.parametrize("arms", [2, 4])
 def test_a_budget_is_laid_out_in_whole_pairs_of_rounds(minutes: int, arms: int) -> None:
-    rhythm = fit_rhythm(minutes * 60, arms, slice_s=1.0)
+    rhythm = fit_block_layout(minutes * 60, arms, slice_s=1.0)
     assert rhythm.rounds % 2 == 0
     assert rhythm.rounds >= 4
     assert rhythm.warmup_s >= 2
@@ -239,7 +239,7 @@ def test_a_budget_is_laid_out_in_whole_pairs_of_rounds(minutes: int, arms: int) 
 def test_a_budget_that_a_verdict_may_end_before_its_time_is_cut_into_more_blocks_not_into_longer_ones(
     minutes: int,
 ) -> None:
-    stopping, fixed = (fit_rhythm(minutes * 60, 2, slice_s=1.0, may_stop=may) for may in (True, False))
+    stopping, fixed = (fit_block_layout(minutes * 60, 2, slice_s=1.0, may_stop=may) for may in (True, False))
     assert stopping.warmup_s + stopping.rounds <= 20
     assert stopping == fixed if minutes < 6 else stopping.rounds < fixed.rounds
 
@@ -258,7 +258,7 @@ def test_the_warm_up_takes_the_time_asked_for_in_pairs_of_rounds(slice_s: float,
 def test_slices_grow_with_the_clients_that_wait_for_each_other() -> None:
     two = Machine(cores=2, memory_bytes=2**33)
     assert [default_slice_s(two, clients) for clients in (1, 100, 101, 200, 2000)] == [1, 1, 2, 2, 20]
-    assert fit_rhythm(300, 2, 20.0).rounds == 2
+    assert fit_block_layout(300, 2, 20.0).rounds == 2
 
 
 @given(st.floats(0.1, 60))

@@ -13,12 +13,12 @@ from pydantic import ValidationError
 
 from pgdyno.drive.drive_specification import Pinning, drive_specification
 from pgdyno.errors import UsageError
-from pgdyno.lab.prepare import with_halves
+from pgdyno.lab.prepare import with_cpu_partition
 from pgdyno.server.settings.machine_resources import usable_cores
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cpu_partition import Core, Partition, partition_of
-from pgdyno.study.plan import Slice, Study, block_of
-from pgdyno.study.sizing import fit_rhythm, whole_rounds
+from pgdyno.study.plan import PlannedSlice, Study, block_of
+from pgdyno.study.sizing import fit_block_layout, whole_rounds
 from pgdyno.study.tpcc_parameters import TpccParameters
 
 
@@ -121,9 +121,9 @@ def test_who_begins_with_which_half_is_drawn() -> None:
 def test_the_two_of_a_round_are_one_slice_of_the_engine() -> None:
     driving = duet()
     slices = [
-        *(Slice(arm, "warm-up", 0.5, 0, half=arm) for arm in (0, 1)),
-        *(Slice(arm, "measure", 1.0, 0, half=arm) for arm in (0, 1)),
-        *(Slice(arm, "measure", 1.0, 1, half=1 - arm) for arm in (0, 1)),
+        *(PlannedSlice(arm, "warm-up", 0.5, 0, half=arm) for arm in (0, 1)),
+        *(PlannedSlice(arm, "measure", 1.0, 0, half=arm) for arm in (0, 1)),
+        *(PlannedSlice(arm, "measure", 1.0, 1, half=1 - arm) for arm in (0, 1)),
     ]
     pinning = Pinning([(0, 2), (1, 3)], [101, 102])
     asked = drive_specification(driving, 1, slices, [("a", "x"), ("b", "y")], pinning=pinning)
@@ -152,16 +152,16 @@ def test_what_cannot_be_a_duet_says_why_and_what_to_do(changes: dict[str, object
 def test_a_duet_goes_on_on_the_cores_that_it_had() -> None:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("a duet needs two cores")
-    ready = with_halves(duet())
+    ready = with_cpu_partition(duet())
     assert ready.halves is not None
     assert ready.halves.all <= os.sched_getaffinity(0)
-    assert with_halves(Study.model_validate_json(ready.model_dump_json())) == ready
+    assert with_cpu_partition(Study.model_validate_json(ready.model_dump_json())) == ready
     elsewhere = ready.model_copy(update={"halves": Partition(cores=((901,), (902,)))})
     with pytest.raises(UsageError, match="run it on the same cores"):
-        with_halves(elsewhere)
-    assert with_halves(duet(schedule="slices")).halves is None
+        with_cpu_partition(elsewhere)
+    assert with_cpu_partition(duet(schedule="slices")).halves is None
 
 
 def test_a_duet_has_more_rounds_in_its_time_than_turns_have() -> None:
-    assert fit_rhythm(300.0, 1, 1.0).rounds > fit_rhythm(300.0, 2, 1.0).rounds
+    assert fit_block_layout(300.0, 1, 1.0).rounds > fit_block_layout(300.0, 2, 1.0).rounds
     assert whole_rounds(5.2, 1.0, "duet") % 2 == 0

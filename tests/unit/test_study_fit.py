@@ -12,7 +12,7 @@ from pgdyno.study.cases import cases_of
 from pgdyno.study.fitting.fit_study import Fitted, Machine, fit
 from pgdyno.study.forecast_cost import costs_of, load_s, pass_s
 from pgdyno.study.study_file import StudyFile
-from pgdyno.study.study_file_checks import complaints_of
+from pgdyno.study.study_file_checks import errors_of
 
 STUDIES = Path(__file__).parents[2] / "studies"
 EDB, MOPPEL_2019, MOPPEL_2022, PERCONA = (
@@ -51,7 +51,7 @@ def told(fitted: Fitted, key: str) -> list[tuple[str, str]]:
 def test_a_published_study_fitted_to_a_small_machine_can_be_run_there(name: str, *, aa: bool) -> None:
     fitted = small(name, aa=aa)
     cases = cases_of(fitted.file)
-    assert list(complaints_of(fitted.file)) == []
+    assert list(errors_of(fitted.file)) == []
     assert 5 * pass_s(cases, SMALL) <= 60 * MINUTES
     assert load_s(costs_of(cases)) <= 60 * MINUTES
     assert fit(fitted.file, SMALL, MINUTES) == Fitted(fitted.file, ())

@@ -16,7 +16,7 @@ from pgdyno.study.fitting.fit_settings import contrasted_of, quantity, wal_bytes
 from pgdyno.study.fitting.fit_study import Fitted, Machine, fit
 from pgdyno.study.forecast_cost import costs_of, disk_bytes, pass_s, window_s
 from pgdyno.study.study_file import StudyFile
-from pgdyno.study.study_file_checks import complaints_of
+from pgdyno.study.study_file_checks import errors_of
 
 GB = 2**30
 SOURCE = Machine(16, 64 * GB, 10_000 * GB)
@@ -137,7 +137,7 @@ def test_the_fit_is_pure(file: StudyFile, machine: Machine, time: float) -> None
 @given(studies(), machines, minutes)
 def test_a_fitted_study_is_a_sound_study_file(file: StudyFile, machine: Machine, time: float) -> None:
     found = fitted(file, machine, time).file
-    assert list(complaints_of(found)) == []
+    assert list(errors_of(found)) == []
     cases = cases_of(found)
     assert cases
     assert all(len(case.study.arms) >= 2 for case in cases)

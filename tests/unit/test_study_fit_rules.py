@@ -9,13 +9,13 @@ import pytest
 from pgdyno.study.cases import cases_of
 from pgdyno.study.fitting.fit_data import DISK_SHARE, floor_of
 from pgdyno.study.fitting.fit_levels import changed_values, with_levels, without
-from pgdyno.study.fitting.fit_schedule import Layout, Wanted, lay_out, shortest
+from pgdyno.study.fitting.fit_schedule import Layout, RequestedLengths, lay_out, shortest
 from pgdyno.study.fitting.fit_settings import contrasted_of, quantity, scaled, wal_bytes, written
 from pgdyno.study.fitting.fit_study import Machine, fit
 from pgdyno.study.forecast_cost import Data, costs_of, data_of, disk_bytes, load_s, units_at, window_s
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.study_file import StudyFile
-from pgdyno.study.study_file_checks import complaints_of
+from pgdyno.study.study_file_checks import errors_of
 from pgdyno.study.tpcc_parameters import TpccParameters
 from pgdyno.study.values import Level
 
@@ -141,7 +141,7 @@ def test_data_do_not_become_smaller_than_clients_and_buffers_can_stand() -> None
     assert floor(tpcc, 500, {}) == 1
 
 
-def wanted(**parts: Any) -> Wanted:
+def wanted(**parts: Any) -> RequestedLengths:
     values: dict[str, Any] = {
         "time_s": 600.0,
         "turns": 2,
@@ -151,7 +151,7 @@ def wanted(**parts: Any) -> Wanted:
         "slice_s": 1.0,
         "blocks_max": 1,
     }
-    return Wanted(**(values | parts))
+    return RequestedLengths(**(values | parts))
 
 
 def test_the_time_is_laid_out_in_blocks_of_windows_that_fit() -> None:
@@ -207,7 +207,7 @@ def test_a_level_that_others_met_is_excluded_where_all_of_them_were() -> None:
     halves = changed_values(file.factors["clients"], lambda n: (n + 1) // 2)
     met = with_levels(file, "clients", halves)
     assert met.exclude == ({"variant": "analytical", "clients": ("2",)},)
-    assert list(complaints_of(met)) == []
+    assert list(errors_of(met)) == []
 
 
 def test_an_exclusion_that_excludes_nothing_any_more_is_gone() -> None:
@@ -223,7 +223,7 @@ def test_what_may_go_follows_its_levels_and_never_leaves_none() -> None:
     assert drop.levels == ("2",)  # made of 3 and 4; 1 is made of 1, too
     last = with_levels(file, "clients", without(file.factors["clients"], "1"))
     assert last.fit.drop[0].levels == ("4", "3")
-    assert list(complaints_of(last)) == []
+    assert list(errors_of(last)) == []
 
 
 def test_a_study_without_a_source_keeps_its_numbers_and_gets_shorter() -> None:
@@ -300,7 +300,7 @@ def test_a_sequential_study_that_does_not_fit_ends_by_its_repeats_and_is_told() 
     (change,) = [change for change in fitted.changes if change.key == "run.repeats"]
     assert change.why == "not even 2 blocks of the shortest windows fit into 1 min"
     assert (fitted.file.run.repeats, fitted.file.run.budget_s) == (2, None)
-    assert list(complaints_of(fitted.file)) == []
+    assert list(errors_of(fitted.file)) == []
     assert fit(fitted.file, machine, 1).changes == ()
 
 

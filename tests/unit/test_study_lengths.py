@@ -11,11 +11,11 @@ from pydantic import ValidationError
 from example_studies import make_study
 from pgdyno.cli.compare import describe
 from pgdyno.cli.duration_options import (
-    asked_warm_up,
-    asked_window,
-    require_room_for_a_block,
+    require_time_for_block,
     shortage,
+    warm_up_from_option,
     warm_up_text,
+    window_from_option,
     window_text,
 )
 from pgdyno.cli.main import run
@@ -24,9 +24,9 @@ from pgdyno.study.arm_spec import ArmSpec, parse_arms
 from pgdyno.study.cases import cases_of
 from pgdyno.study.checkpoint_windows import likely_timeout_s, rounds_for, with_window
 from pgdyno.study.fitting.fit_study import Fitted, Machine, fit
-from pgdyno.study.sizing import Rhythm, WarmUp
+from pgdyno.study.sizing import BlockLayout, WarmUp
 from pgdyno.study.study_file import StudyFile
-from pgdyno.study.study_file_checks import complaints_of
+from pgdyno.study.study_file_checks import errors_of
 
 ARMS = parse_arms(["17", "18,checkpoint_timeout=10min", "18,checkpoint_timeout=30"])
 
@@ -42,24 +42,24 @@ ARMS = parse_arms(["17", "18,checkpoint_timeout=10min", "18,checkpoint_timeout=3
     ],
 )
 def test_a_warm_up_is_a_time_or_two_bounds(text: str | None, expected: WarmUp) -> None:
-    assert asked_warm_up(text, 8.0, 1.0) == expected
+    assert warm_up_from_option(text, 8.0, 1.0) == expected
 
 
 def test_a_warm_up_too_short_to_tell_anything_takes_its_time() -> None:
-    assert asked_warm_up(None, 2.0, 1.0) == WarmUp(2.0)
-    assert asked_warm_up(None, 2.0, 0.5) == WarmUp(4.0, 2.0)
+    assert warm_up_from_option(None, 2.0, 1.0) == WarmUp(2.0)
+    assert warm_up_from_option(None, 2.0, 0.5) == WarmUp(4.0, 2.0)
 
 
 @pytest.mark.parametrize("text", ["soon", "5s..1min..2min"])
 def test_what_is_no_warm_up_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="not a duration"):
-        asked_warm_up(text, 8.0, 1.0)
+        warm_up_from_option(text, 8.0, 1.0)
 
 
 @pytest.mark.parametrize("text", ["..5s", "5s.."])
 def test_a_warm_up_between_bounds_needs_both(text: str) -> None:
     with pytest.raises(UsageError, match="lacks a bound"):
-        asked_warm_up(text, 8.0, 1.0)
+        warm_up_from_option(text, 8.0, 1.0)
 
 
 def test_the_shortest_warm_up_is_not_longer_than_the_longest() -> None:
@@ -69,7 +69,7 @@ def test_the_shortest_warm_up_is_not_longer_than_the_longest() -> None:
 
 
 def test_a_window_of_checkpoints_is_as_long_as_the_longest_timeout_and_one_piece() -> None:
-    fields = asked_window("checkpoints:2", Rhythm(5.0, 10), 1.0, "slices", ARMS)
+    fields = window_from_option("checkpoints:2", BlockLayout(5.0, 10), 1.0, "slices", ARMS)
     assert fields == {"checkpoints": 2, "rounds": 1203, "slice_s": 1.0, "schedule": "blocks"}
     assert window_text(make_study(**fields)) == "2 checkpoint cycles"
     assert rounds_for(1000, 3600.0) == (9973, 361.0)  # no more than a study may have
@@ -102,11 +102,11 @@ def test_slices_asked_for_where_there_can_be_none_are_refused_and_not_replaced(
 
 def test_cycles_are_not_measured_in_a_duet() -> None:
     with pytest.raises(UsageError, match="--schedule duet"):
-        asked_window("checkpoints:2", Rhythm(5.0, 10), 1.0, "duet", ARMS[:2])
+        window_from_option("checkpoints:2", BlockLayout(5.0, 10), 1.0, "duet", ARMS[:2])
 
 
 def test_a_budget_of_fewer_than_five_blocks_is_told_before_the_start() -> None:
-    cycles = asked_window("checkpoints:2", Rhythm(5.0, 10), 1.0, "slices", ARMS[:1])
+    cycles = window_from_option("checkpoints:2", BlockLayout(5.0, 10), 1.0, "slices", ARMS[:1])
     assert "20" in shortage(make_study(**cycles, budget_s=300.0))
     # A block of two arms is 2 · (2 s + 4 s), and some 6 s of restoring and checking.
     assert shortage(make_study(budget_s=90.0)) == ""
@@ -116,14 +116,14 @@ def test_a_budget_of_fewer_than_five_blocks_is_told_before_the_start() -> None:
 
 def test_a_budget_that_one_block_exceeds_by_far_is_refused_with_what_would_do() -> None:
     # A block of two arms is 2 · (2 s + 4 s).
-    require_room_for_a_block(make_study(budget_s=6.0))
+    require_time_for_block(make_study(budget_s=6.0))
     with pytest.raises(
         UsageError, match=r"^--minutes 0.0833 is too short.* at least 12 s: use at least 0.2 \(1 for"
     ):
-        require_room_for_a_block(make_study(budget_s=5.0))
-    require_room_for_a_block(make_study(budget_s=5.0, blocks_max=1))
-    require_room_for_a_block(make_study(budget_s=5.0, schedule="blocks", transactions=9))
-    require_room_for_a_block(make_study(budget_s=5.0, schedule="blocks", checkpoints=1))
+        require_time_for_block(make_study(budget_s=5.0))
+    require_time_for_block(make_study(budget_s=5.0, blocks_max=1))
+    require_time_for_block(make_study(budget_s=5.0, schedule="blocks", transactions=9))
+    require_time_for_block(make_study(budget_s=5.0, schedule="blocks", checkpoints=1))
 
 
 def test_the_announcement_says_how_long_it_will_be() -> None:
@@ -156,7 +156,7 @@ def test_lengths_and_minutes_that_contradict_each_other_are_refused(
 @pytest.mark.parametrize("text", ["checkpoints:", "checkpoints:0", "checkpoints:-1", "checkpoints:1.5"])
 def test_what_is_no_number_of_cycles_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=rf"--window.*between 1 and 1000 \(got '{text}'\)"):
-        asked_window(text, Rhythm(5.0, 10), 1.0, "blocks", ARMS)
+        window_from_option(text, BlockLayout(5.0, 10), 1.0, "blocks", ARMS)
 
 
 def test_the_servers_own_timeouts_decide_and_a_resumed_study_has_the_same() -> None:
@@ -215,6 +215,6 @@ def test_where_cycles_do_not_fit_into_the_time_a_window_does_and_the_schedule_st
     run = fitted.file.run
     assert (run.checkpoints, run.schedule) == (None, "blocks") and run.window_s is not None
     assert {change.key for change in fitted.changes} >= {"run.checkpoints", "run.window"}
-    assert list(complaints_of(fitted.file)) == []
+    assert list(errors_of(fitted.file)) == []
     assert fit(fitted.file, machine, 6) == Fitted(fitted.file, ())
     assert fit(file_of(checkpoints=2, schedule="blocks"), machine, 600).file.run.checkpoints == 2

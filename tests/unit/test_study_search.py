@@ -17,10 +17,10 @@ from pgdyno.study.capacity_search import (
     STEPS_MAX,
     STEPS_USUAL,
     LatencyLimit,
-    Tried,
+    SearchStep,
     bracket,
     capacity,
-    likely_s,
+    expected_search_s,
     next_rate,
     parse_limit,
     rate_min,
@@ -30,10 +30,10 @@ from pgdyno.study.capacity_search import (
 LIMIT = LatencyLimit(0.99, 0.02)
 
 
-def search(latency_ms: Callable[[float], float], closed_per_s: float = 1000.0) -> list[Tried]:
-    tried: list[Tried] = []
+def search(latency_ms: Callable[[float], float], closed_per_s: float = 1000.0) -> list[SearchStep]:
+    tried: list[SearchStep] = []
     while (rate := next_rate(tried, LIMIT, closed_per_s)) is not None:
-        tried.append(Tried(rate, latency_ms(rate)))
+        tried.append(SearchStep(rate, latency_ms(rate)))
     return tried
 
 
@@ -83,17 +83,17 @@ def test_a_stall_in_which_hardly_anything_was_answered_is_tried_again_too() -> N
 
 
 def test_an_infinite_latency_beyond_the_rate_of_the_closed_loop_needs_no_second_step() -> None:
-    assert next_rate([Tried(900.0, math.inf)], LIMIT, 1000.0) == 900.0
-    beyond = next_rate([Tried(1500.0, math.inf)], LIMIT, 1000.0)
+    assert next_rate([SearchStep(900.0, math.inf)], LIMIT, 1000.0) == 900.0
+    beyond = next_rate([SearchStep(1500.0, math.inf)], LIMIT, 1000.0)
     assert beyond is not None and beyond < 1500.0
 
 
 def test_the_forecast_of_a_search_counts_the_transactions_that_a_percentile_needs() -> None:
     """1300 transactions of a percentile of 1 %; 13 000 of one of 0.1 % take ten times as long."""
-    often, rare = (likely_s(LatencyLimit(q, 0.02), 0.5, 0.0, 1000.0) for q in (0.99, 0.999))
+    often, rare = (expected_search_s(LatencyLimit(q, 0.02), 0.5, 0.0, 1000.0) for q in (0.99, 0.999))
     assert often == pytest.approx(2 + STEPS_USUAL * 1300 / 700)
     assert rare == pytest.approx(2 + STEPS_USUAL * 13_000 / 700)
-    assert likely_s(LIMIT, 0.5, 0.0, 1.0) == pytest.approx(2 + STEPS_USUAL * STEP_S_MAX)
+    assert expected_search_s(LIMIT, 0.5, 0.0, 1.0) == pytest.approx(2 + STEPS_USUAL * STEP_S_MAX)
 
 
 @pytest.mark.parametrize("text", ["p99.99999 < 20ms", "p99.999999 < 1s"])

@@ -9,7 +9,7 @@ import pytest
 from pgdyno.caveats import Code
 from pgdyno.drive.engine_runs import Run
 from pgdyno.lab.arms import LabArm
-from pgdyno.lab.trial import Surroundings, driver_busy, trial_caveats
+from pgdyno.lab.trial import BarrierReadings, driver_busy, trial_caveats
 from pgdyno.probe.cpu_time import MachineCpu
 from pgdyno.results.records import Slice
 from pgdyno.study.arm_spec import parse_arms
@@ -43,7 +43,7 @@ def study(schedule: str) -> Study:
     return Study.model_validate({**fields, "title": "t", "arms": arms, "workload": workload, "clients": 1})
 
 
-def codes(schedule: str, before: Surroundings, after: Surroundings) -> dict[Code, dict[str, Any]]:
+def codes(schedule: str, before: BarrierReadings, after: BarrierReadings) -> dict[Code, dict[str, Any]]:
     seen = {"measure": before, "end": after}
     found = trial_caveats(study(schedule), 1, cast(LabArm, Silent()), Run(), 0, seen, [])
     return {caveat.code: dict(caveat.parameters) for caveat in found}
@@ -62,17 +62,19 @@ def codes(schedule: str, before: Surroundings, after: Surroundings) -> dict[Code
 def test_autovacuum_between_slices_is_told(
     schedule: str, runs: tuple[int | None, int | None], told: int | None
 ) -> None:
-    before, after = (Surroundings(MachineCpu(s, 0.0), [n]) for s, n in zip((1.0, 2.0), runs, strict=True))
+    before, after = (BarrierReadings(MachineCpu(s, 0.0), [n]) for s, n in zip((1.0, 2.0), runs, strict=True))
     found = codes(schedule, before, after).get(Code.AUTOVACUUM_IN_SLICES)
     assert found == (None if told is None else {"arm": "18", "n": told})
 
 
 def test_time_that_the_hypervisor_took_is_told() -> None:
     stolen = codes(
-        "slices", Surroundings(MachineCpu(10.0, 0.0), [0]), Surroundings(MachineCpu(20.0, 1.0), [0])
+        "slices", BarrierReadings(MachineCpu(10.0, 0.0), [0]), BarrierReadings(MachineCpu(20.0, 1.0), [0])
     )
     assert stolen[Code.STEAL]["share"] == "10.0%"
-    calm = codes("slices", Surroundings(MachineCpu(10.0, 0.0), [0]), Surroundings(MachineCpu(20.0, 0.4), [0]))
+    calm = codes(
+        "slices", BarrierReadings(MachineCpu(10.0, 0.0), [0]), BarrierReadings(MachineCpu(20.0, 0.4), [0])
+    )
     assert Code.STEAL not in calm
 
 

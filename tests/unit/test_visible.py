@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pgdyno.cli.console import VisibleConsole, print_json
-from pgdyno.cli.error_reporting import complaint
+from pgdyno.cli.error_reporting import as_pgdyno_error
 from pgdyno.errors import MESSAGE_CHARS_MAX, ConnectError, PgdynoError, UsageError, in_one_line
 from pgdyno.report.hidden_characters import visible, visible_json
 
@@ -82,7 +82,7 @@ def test_an_error_of_megabytes_is_shortened_and_says_by_how_much(kind: type[Pgdy
 def test_what_a_library_says_is_shortened_too() -> None:
     import psycopg
 
-    found = complaint(psycopg.OperationalError("y" * 1_000_000))
+    found = as_pgdyno_error(psycopg.OperationalError("y" * 1_000_000))
     assert found is not None
     assert len(str(found)) < MESSAGE_CHARS_MAX + 100
 

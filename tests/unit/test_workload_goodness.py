@@ -9,7 +9,7 @@ from workload_tallies import deal
 
 from pgdyno.workload import goodness_of_fit
 from pgdyno.workload.goodness_of_fit import fit_distribution, fit_share
-from pgdyno.workload.tpcc.conformance import C_LAST, DECK, fit_deck, stray_probability_max
+from pgdyno.workload.tpcc.conformance import C_LAST, DECK, deviation_probability_max, fit_deck
 
 
 @pytest.mark.parametrize("n", [5_000, 100_000])
@@ -68,7 +68,7 @@ def test_the_deck_bound_covers_the_exact_probability_of_one_deck() -> None:
         for count in range(dealt + 1):
             stray = abs(count - mean)
             outside = exact.cdf(np.floor(mean - stray)) + exact.sf(np.ceil(mean + stray) - 1)
-            assert min(1.0, outside) <= stray_probability_max(stray - 1e-9, 10, 1) + 1e-12
+            assert min(1.0, outside) <= deviation_probability_max(stray - 1e-9, 10, 1) + 1e-12
 
 
 def test_one_card_too_many_in_each_deck_fails() -> None:

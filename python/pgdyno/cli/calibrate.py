@@ -16,14 +16,14 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from pgdyno.analysis.comparison.calibration import BLOCKS_KNOWN, EFFECTS, Calibration, Measured
+from pgdyno.analysis.comparison.calibration import BLOCKS_KNOWN, EFFECTS, Calibration, CalibrationResult
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, POWER
 from pgdyno.analysis.statistics.effect import percent_of
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.duration_options import parse_slice_s
 from pgdyno.cli.live_view import LiveView
 from pgdyno.cli.options import this_machine
-from pgdyno.cli.output_files import require_place
+from pgdyno.cli.output_files import require_writable
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted, given_percent
 from pgdyno.interruption import Interruption
@@ -110,7 +110,7 @@ def calibrated_slice(schedule: str) -> tuple[float, str]:
 AUTO = "auto"
 
 
-def asked_slice(text: str | None, schedule: str, otherwise_s: float) -> tuple[float, str]:
+def slice_from_option(text: str | None, schedule: str, otherwise_s: float) -> tuple[float, str]:
     """Return the slice length, and the calibration that chose it if any. Raises UsageError."""
     if text == AUTO:
         return calibrated_slice(schedule)
@@ -118,7 +118,7 @@ def asked_slice(text: str | None, schedule: str, otherwise_s: float) -> tuple[fl
 
 
 @dataclass(frozen=True)
-class Asked:
+class CalibrationOptions:
     """Values of the options; None and empty select defaults for the machine."""
 
     duration: str
@@ -133,7 +133,7 @@ class Asked:
     quiet: bool = False
 
 
-def run(asked: Asked) -> int:
+def run(asked: CalibrationOptions) -> int:
     """Measure, print and store a calibration. Return the exit status."""
     minutes = _minutes(asked.duration)
     request = _request(asked, minutes)
@@ -178,7 +178,7 @@ def _minutes(text: str) -> float:
     return minutes
 
 
-def _request(asked: Asked, minutes: float) -> Request:
+def _request(asked: CalibrationOptions, minutes: float) -> Request:
     machine = this_machine()
     here = schedules_here(machine.cores)
     for schedule in asked.schedules:
@@ -194,7 +194,7 @@ def _request(asked: Asked, minutes: float) -> Request:
         script = Script.model_validate({"name": "simple-update"})
         workload = PgbenchParameters(scale=default_scale(machine, clients, 2), scripts=(script,))
     cases = calibration_cases(
-        asked.server or calibration_run.newest_at_hand(Cache.open()),
+        asked.server or calibration_run.newest_available(Cache.open()),
         workload,
         clients,
         schedules=list(dict.fromkeys(asked.schedules)) or here,
@@ -209,7 +209,7 @@ def _request(asked: Asked, minutes: float) -> Request:
 def _evidence(asked: Path | None) -> Iterator[Path]:
     """Yield the path of the evidence; a temporary file by default."""
     if asked is not None:
-        require_place(asked)
+        require_writable(asked)
         yield asked
         return
     with tempfile.TemporaryDirectory(prefix="pgdyno-calibration-") as folder:
@@ -242,7 +242,7 @@ def _print(calibration: Calibration, entry: Entry) -> None:
         out.print(line, markup=False)
 
 
-def _merit(calibration: Calibration, one: Measured) -> str:
+def _merit(calibration: Calibration, one: CalibrationResult) -> str:
     """Format the figure of merit with its interval."""
     merit, interval = calibration.merit(one), calibration.merit_interval(one)
     value = number(merit and percent_of(merit))
@@ -289,7 +289,7 @@ def _best(calibration: Calibration) -> Iterator[str]:
         yield f"Not significantly different from the best: {', '.join(map(_name, equal))}."
 
 
-def _name(one: Measured) -> str:
+def _name(one: CalibrationResult) -> str:
     return f"{one.schedule} of {format_duration(one.slice_s)}"
 
 

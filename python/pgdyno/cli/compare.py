@@ -14,22 +14,22 @@ from typing import Annotated, Literal, get_args
 import typer
 
 from pgdyno.cli import options
-from pgdyno.cli.calibrate import AUTO, asked_slice
+from pgdyno.cli.calibrate import AUTO, slice_from_option
 from pgdyno.cli.console import say
 from pgdyno.cli.duration_options import (
-    asked_warm_up,
-    asked_window,
-    refuse_turns_in_one_piece,
-    require_room_for_a_block,
+    refuse_slices_for_whole_windows,
+    require_time_for_block,
     shortage,
     time_text,
+    warm_up_from_option,
     warm_up_text,
+    window_from_option,
     window_text,
 )
-from pgdyno.cli.gate_options import Gating
+from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import Load, Output, expanded
-from pgdyno.cli.output_files import require_place, require_place_of_text
-from pgdyno.cli.study_execution import refuse_what_is_not_read, run_and_report
+from pgdyno.cli.output_files import require_writable, require_writable_page
+from pgdyno.cli.study_execution import refuse_ignored_options, run_and_report
 from pgdyno.cli.workload_options import WorkloadOptions
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
@@ -45,7 +45,7 @@ from pgdyno.study.sizing import (
     default_slice_s,
     default_warehouses,
     discard_s,
-    fit_rhythm,
+    fit_block_layout,
 )
 
 DEFAULT_MINUTES = 5.0
@@ -200,7 +200,7 @@ def compare(
         ),
     ] = None,
     output: Output,
-    gating: Gating,
+    gating: GateOptions,
 ) -> int:
     """Compare servers: which is faster, by how much, with confidence intervals.
 
@@ -221,23 +221,23 @@ def compare(
     options.require_minutes(minutes)
     gating.check()
     if output.html is not None:
-        require_place_of_text(output.html, force=output.force)
+        require_writable_page(output.html, force=output.force)
     if resume is not None:
         if arms:
             raise UsageError(f"--resume takes the arms from the evidence file: remove {' '.join(arms)!r}")
-        refuse_what_is_not_read(context)
+        refuse_ignored_options(context)
         return run_and_report(resume, None, more_minutes=minutes, output=output, gating=gating)
     if not arms or len(arms) < 2:
         raise UsageError(
             f"compare requires at least 2 arms, baseline first (got {len(arms or ())}); "
             "for example: pgdyno compare 17 18"
         )
-    refuse_turns_in_one_piece(context, design.window, design.transactions, design.schedule)
+    refuse_slices_for_whole_windows(context, design.window, design.transactions, design.schedule)
     study = study_of(tuple(parse_arms(arms)), clients, minutes, design, load, workload)
     path = evidence or Path(time.strftime("pgdyno-%Y%m%d-%H%M%S.sqlite"))
-    require_place(path)
+    require_writable(path)
     if not (design.slice_length is design.window is design.warmup is None):
-        require_room_for_a_block(study)
+        require_time_for_block(study)
     if short := shortage(study):
         say(short)
     return run_and_report(path, request_of(study), heading=describe(study), output=output, gating=gating)
@@ -265,14 +265,16 @@ def study_of(
         machine = replace(machine, cores=max(1, machine.cores // 2))
     n_clients = default_clients(machine) if clients is None else clients
     parameters = workload.parameters(lambda kind: DEFAULT_SIZES[kind](machine, n_clients, len(arms)))
-    slice_s, slice_from = asked_slice(design.slice_length, schedule, default_slice_s(machine, n_clients))
+    slice_s, slice_from = slice_from_option(
+        design.slice_length, schedule, default_slice_s(machine, n_clients)
+    )
     budget_s = 60 * (DEFAULT_MINUTES if minutes is None else minutes)
     may_stop = design.stop == "verdict" and schedule in TOGETHER
     turns = 1 if schedule == "duet" else len(arms)
-    rhythm = fit_rhythm(budget_s, turns, slice_s, may_stop=may_stop)
+    rhythm = fit_block_layout(budget_s, turns, slice_s, may_stop=may_stop)
     if design.capacity is not None:
         rhythm = replace(rhythm, rounds=min(rhythm.rounds, ROUNDS_AT_CAPACITY))
-    warm_up = asked_warm_up(design.warmup, rhythm.warmup_s, slice_s)
+    warm_up = warm_up_from_option(design.warmup, rhythm.warmup_s, slice_s)
     fields = dict(load.driving(parameters, n_clients))
     fields |= {
         "title": title_of([arm.name for arm in arms]),
@@ -286,7 +288,7 @@ def study_of(
         "discard_s": discard_s(slice_s),
         "warmup_s": warm_up.most_s,
         "warmup_min_s": warm_up.least_s,
-        **asked_window(design.window, rhythm, slice_s, schedule, arms),
+        **window_from_option(design.window, rhythm, slice_s, schedule, arms),
         "budget_s": budget_s,
         "stop": design.stop,
         "blocks_max": design.blocks,

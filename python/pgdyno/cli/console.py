@@ -75,7 +75,7 @@ sane_size()
 out = _Output()
 err = VisibleConsole(stderr=True)
 
-SAID_CHARS_MAX = 20_000
+MESSAGE_CHARS_MAX = 20_000
 """Maximum length of a message; the help of a command is the longest one."""
 
 
@@ -85,7 +85,7 @@ def say(text: str) -> None:
     A message that cannot be written is dropped; the exit status still reports the outcome.
     """
     with contextlib.suppress(OSError):
-        err.print(shortened(text, SAID_CHARS_MAX), soft_wrap=True)
+        err.print(shortened(text, MESSAGE_CHARS_MAX), soft_wrap=True)
 
 
 def print_json(value: Any) -> None:

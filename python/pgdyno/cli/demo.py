@@ -12,7 +12,7 @@ import typer
 from pgdyno.cli import options
 from pgdyno.cli.compare import describe, request_of, title_of
 from pgdyno.cli.console import say
-from pgdyno.cli.output_files import require_place
+from pgdyno.cli.output_files import require_writable
 from pgdyno.cli.study_execution import run_and_report
 from pgdyno.errors import FetchError, UsageError
 from pgdyno.server.cache_directory import Cache
@@ -43,7 +43,7 @@ def demo(
     """
     stem = directory / time.strftime("demo-%Y%m%d-%H%M%S")
     _make(directory)
-    require_place(stem.with_suffix(".sqlite"))
+    require_writable(stem.with_suffix(".sqlite"))
     machine = options.this_machine()
     arms = choose_arms()
     study = Study(

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from pgdyno.caveats import Caveat
-from pgdyno.cli.calibrate import Asked, show
+from pgdyno.cli.calibrate import CalibrationOptions, show
 from pgdyno.cli.calibrate import run as run_calibration
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import Json, Quiet
@@ -113,7 +113,7 @@ def doctor(
         return show(as_json)
     if calibrate is not None:
         return run_calibration(
-            Asked(
+            CalibrationOptions(
                 duration=calibrate,
                 server=server,
                 workload=workload,

@@ -26,21 +26,21 @@ from pgdyno.interruption import Interruption
 from pgdyno.lab.trial import untested_version
 from pgdyno.lab.trial_outcome import status_of
 from pgdyno.results.records import TrialStatus
-from pgdyno.server.crash_detector import keep_idle, require_undisturbed
+from pgdyno.server.crash_detector import keep_idle, require_no_crash
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.remote import Remote
 from pgdyno.server.running import Connection
 from pgdyno.server.version import version_of
-from pgdyno.study.plan import DISCARD_S, Slice
+from pgdyno.study.plan import DISCARD_S, PlannedSlice
 from pgdyno.study.schedule import Role
 from pgdyno.study.sizing import default_clients
 from pgdyno.study.workload_parameters import Pace
 from pgdyno.units import format_duration, parse_duration_s
 from pgdyno.workload.pgbench.pgbench_tables import read_scale
-from pgdyno.workload.tpcc.tpcc_dataset import read_mark
+from pgdyno.workload.tpcc.tpcc_dataset import read_marker
 
 SIZES: Mapping[str, Callable[[Connection], int]] = {
-    "tpcc": lambda connection: read_mark(connection).scale,
+    "tpcc": lambda connection: read_marker(connection).scale,
     "pgbench": read_scale,
 }
 """Functions that read the size of the loaded data, by workload."""
@@ -105,8 +105,8 @@ def drive(
             say(f"! {caveat.text}")
         n_clients = default_clients(options.this_machine()) if clients is None else clients
         driving = load.driving(workload, n_clients)
-        slices = [Slice(0, Role.WARM_UP, warmup_s, 0)] if warmup_s > 0 else []
-        slices.append(Slice(0, Role.MEASURE, window_s, 0))
+        slices = [PlannedSlice(0, Role.WARM_UP, warmup_s, 0)] if warmup_s > 0 else []
+        slices.append(PlannedSlice(0, Role.MEASURE, window_s, 0))
         specification = drive_specification(
             driving, secrets.randbelow(2**48) if seed is None else seed, slices, [(name, remote.dsn.conninfo)]
         )
@@ -153,7 +153,7 @@ def _status(run: Run, name: str, idle_connection: Connection) -> tuple[TrialStat
     status, why = status_of(run, 0, name)
     try:
         if status is TrialStatus.OK:
-            require_undisturbed(idle_connection)
+            require_no_crash(idle_connection)
     except ServerError as error:
         return TrialStatus.FAILED, str(error)
     return status, why
@@ -165,7 +165,7 @@ def why_all_failed(run: Run, measured: Event) -> str:
     failed = sum(kind["failed"] for kind in counts)
     if not failed or any(kind["ok"] or kind["rolled_back"] for kind in counts):
         return ""
-    first = f": {words_of_error(run.errors[0])}" if run.errors else ""
+    first = f": {error_text(run.errors[0])}" if run.errors else ""
     remedy = REMEDIES.get(run.errors[0]["sqlstate"], "") if run.errors else ""
     return f"no transaction succeeded, {failed:,} failed{first}{remedy}"
 
@@ -178,7 +178,7 @@ REMEDIES = {
 """Remedies for errors that affect every transaction, by SQLSTATE."""
 
 
-def words_of_error(event: Event) -> str:
+def error_text(event: Event) -> str:
     """Return an ``error`` event of the engine as one line, with its SQLSTATE."""
     code = f" (SQLSTATE {event['sqlstate']})" if event["sqlstate"] else ""
     return f"{in_one_line(event['message'])}{code}"
@@ -196,7 +196,7 @@ class Narrator:
             self._print_interval(event)
         elif event["event"] == "error" and (key := (event["kind"], event["sqlstate"])) not in self._errors:
             self._errors.add(key)
-            say(f"{event['kind']}: {words_of_error(event)}")
+            say(f"{event['kind']}: {error_text(event)}")
 
     def _print_interval(self, event: Event) -> None:
         counts = event["kinds"].values()

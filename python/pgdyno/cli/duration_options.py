@@ -12,25 +12,25 @@ from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.checkpoint_windows import likely_timeout_s, rounds_for
-from pgdyno.study.plan import LOOKS_FROM, Study
+from pgdyno.study.plan import INTERIM_ANALYSES_FROM, Study
 from pgdyno.study.schedule import CHECKPOINTS_MAX
 from pgdyno.study.sizing import (
     BLOCK_OVERHEAD_S,
     ROUNDS_OF_A_WINDOW_MAX,
     SLICE_S_MAX,
     SLICE_S_MIN,
-    Rhythm,
+    BlockLayout,
     WarmUp,
-    by_evidence,
+    adaptive_warm_up,
     whole_rounds,
 )
 from pgdyno.units import format_duration, parse_duration_s
 
 
-def asked_warm_up(text: str | None, likely_s: float, slice_s: float) -> WarmUp:
+def warm_up_from_option(text: str | None, likely_s: float, slice_s: float) -> WarmUp:
     """Parse ``10s``, ``5s..60s`` or ``auto``; ``likely_s`` is the share of a block. Raises UsageError."""
     if text is None or text == "auto":
-        return by_evidence(likely_s, 2 * likely_s, slice_s)
+        return adaptive_warm_up(likely_s, 2 * likely_s, slice_s)
     least, dots, most = text.partition("..")
     if not dots:
         return WarmUp(parse_duration_s(text))
@@ -60,7 +60,7 @@ def parse_slice_s(text: str) -> float:
     return slice_s
 
 
-def refuse_turns_in_one_piece(
+def refuse_slices_for_whole_windows(
     context: typer.Context, window: str | None, transactions: int | None, schedule: str
 ) -> None:
     """Refuse slices for windows that cannot be divided: checkpoint cycles and numbers of transactions.
@@ -92,8 +92,8 @@ def _is_given(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def asked_window(
-    text: str | None, rhythm: Rhythm, slice_s: float, schedule: str, arms: Sequence[ArmSpec]
+def window_from_option(
+    text: str | None, rhythm: BlockLayout, slice_s: float, schedule: str, arms: Sequence[ArmSpec]
 ) -> dict[str, object]:
     """Return the fields of a study for ``20s`` or ``checkpoints:2``, or the default. Raises UsageError."""
     if text is None:
@@ -134,7 +134,7 @@ def block_least_s(study: Study) -> float:
     return turns * (least_s + study.rounds * study.slice_s)
 
 
-def require_room_for_a_block(study: Study) -> None:
+def require_time_for_block(study: Study) -> None:
     """Refuse a budget far too short for one block, if lengths are given explicitly. Raises UsageError.
 
     Skipped for checkpoint cycles, whose length depends on the server, and for a given number of blocks.
@@ -146,8 +146,8 @@ def require_room_for_a_block(study: Study) -> None:
     raise UsageError(
         f"--minutes {study.budget_s / 60:.3g} is too short for one block, which takes at least "
         f"{format_duration(block_s)}: use at least {math.ceil(block_s / 6) / 10:g} "
-        f"({math.ceil(LOOKS_FROM * block_s / 60)} for the {LOOKS_FROM} blocks of a verdict), or shorten "
-        "--slice, --window or --warmup"
+        f"({math.ceil(INTERIM_ANALYSES_FROM * block_s / 60)} for the {INTERIM_ANALYSES_FROM} blocks of a "
+        "verdict), or shorten --slice, --window or --warmup"
     )
 
 
@@ -155,13 +155,13 @@ def shortage(study: Study) -> str:
     """Return a warning if the budget has too few blocks for a verdict; else an empty string."""
     driven_s = block_least_s(study)
     likely_s = driven_s + BLOCK_OVERHEAD_S if driven_s else 0.0
-    if study.budget_s >= LOOKS_FROM * likely_s:
+    if study.budget_s >= INTERIM_ANALYSES_FROM * likely_s:
         return ""
-    short = "too short" if study.budget_s < LOOKS_FROM * driven_s else "probably too short"
+    short = "too short" if study.budget_s < INTERIM_ANALYSES_FROM * driven_s else "probably too short"
     return (
         f"the budget of {format_duration(study.budget_s)} is {short} for a verdict, which requires "
-        f"{LOOKS_FROM} blocks of at least {format_duration(driven_s)} plus restore and checks; "
-        f"use --minutes {math.ceil(LOOKS_FROM * likely_s / 60)} or more"
+        f"{INTERIM_ANALYSES_FROM} blocks of at least {format_duration(driven_s)} plus restore and checks; "
+        f"use --minutes {math.ceil(INTERIM_ANALYSES_FROM * likely_s / 60)} or more"
     )
 
 

@@ -34,7 +34,7 @@ OPTION_OF_FIELD = {
 """Fields of the study whose name differs from their option."""
 
 
-def complaint(error: Exception) -> PgdynoError | None:
+def as_pgdyno_error(error: Exception) -> PgdynoError | None:
     """Return the error as PgdynoError; None for an unexpected one, which needs its traceback."""
     if isinstance(error, ValidationError):
         return UsageError(_first_complaint(error))

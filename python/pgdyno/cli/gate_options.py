@@ -27,7 +27,7 @@ VARIABLE = "GITHUB_STEP_SUMMARY"
 
 
 @dataclass(frozen=True)
-class Gating:
+class GateOptions:
     """Values of --fail-if and --summary."""
 
     fail_if: Annotated[
@@ -99,4 +99,4 @@ class Gating:
         return TRIPPED if found.holds else 0
 
 
-NOTHING_ASKED = Gating()
+NO_GATE = GateOptions()

@@ -15,10 +15,18 @@ from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.gate_options import TRIPPED
-from pgdyno.cli.output_files import require_place_of_text, write_text
+from pgdyno.cli.output_files import require_writable_page, write_text
 from pgdyno.cli.report import read_findings
 from pgdyno.errors import EvidenceError, PgdynoError, UsageError
-from pgdyno.report.history_report import NEWEST, HistoryReport, News, as_object, news, to_html, untold
+from pgdyno.report.history_report import (
+    NEWEST_FILES,
+    HistoryCondition,
+    HistoryReport,
+    as_object,
+    recent_changes,
+    series_too_short,
+    to_html,
+)
 from pgdyno.report.terminal_format import print_history
 
 FILES_MAX = 2000
@@ -56,7 +64,7 @@ def history(
         typer.Option(
             metavar="N",
             min=1,
-            help=f"With --fail-if: a change within the newest N files is recent. [default: {NEWEST}]",
+            help=f"With --fail-if: a change within the newest N files is recent. [default: {NEWEST_FILES}]",
         ),
     ] = None,
     json: options.Json = False,
@@ -74,9 +82,9 @@ def history(
     asked, keys = _conditions(fail_if or ()), [_key(text) for text in metric or ()]
     if newest is not None and not asked:
         raise UsageError(f"--newest {newest} requires --fail-if: add --fail-if, or remove --newest")
-    newest = NEWEST if newest is None else newest
+    newest = NEWEST_FILES if newest is None else newest
     if html is not None:
-        require_place_of_text(html, force=force)
+        require_writable_page(html, force=force)
     skipped: dict[str, str] = {}
     groups = grouped(_studies(directory, skipped), keys, skipped)
     report = HistoryReport(histories(groups), skipped)
@@ -85,8 +93,8 @@ def history(
     if not report.histories:
         raise PgdynoError(f"{directory} has no usable evidence file of a finished study")
     _require_known(report, keys)
-    found = news(report, asked, newest) if asked else None
-    unjudged = untold(report, newest) if asked else []
+    found = recent_changes(report, asked, newest) if asked else None
+    unjudged = series_too_short(report, newest) if asked else []
     if html is not None:
         write_text(html, to_html(report), force=force)
         say(f"history {html}")
@@ -109,11 +117,11 @@ def _require_known(report: HistoryReport, keys: Sequence[str]) -> None:
             raise PgdynoError(f"--metric {key}: no evidence file has a value of this metric")
 
 
-def _conditions(asked: Sequence[str]) -> list[News]:
+def _conditions(asked: Sequence[str]) -> list[HistoryCondition]:
     for text in asked:
-        if text not in set(News):
-            raise UsageError(f"--fail-if must be one of {', '.join(News)} (got {text!r})")
-    return [News(text) for text in asked]
+        if text not in set(HistoryCondition):
+            raise UsageError(f"--fail-if must be one of {', '.join(HistoryCondition)} (got {text!r})")
+    return [HistoryCondition(text) for text in asked]
 
 
 def _key(text: str) -> str:

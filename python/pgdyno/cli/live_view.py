@@ -20,13 +20,13 @@ from pgdyno.cli.console import err, say
 from pgdyno.estimate import counted
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import (
-    BlockBegan,
+    ArmVerdict,
     BlockEnded,
+    BlockStarted,
+    InterimVerdicts,
     Load,
-    Looked,
     Progress,
     Running,
-    Standing,
     Step,
     Warned,
 )
@@ -60,7 +60,7 @@ class LiveView:
         self._heading = heading  # printed at the start of the first load or block
         self._step = "prepare"
         self._load: Load | None = None
-        self._block: BlockBegan | None = None
+        self._block: BlockStarted | None = None
         self._block_begun_s = time.monotonic()
         self._rates: list[list[float]] = [[] for _ in arm_names]
         self._p99_s: list[float | None] = [None for _ in arm_names]
@@ -95,7 +95,7 @@ class LiveView:
 
     def __call__(self, progress: Progress) -> None:
         """Record the progress, and redraw the view or print a line."""
-        if self._heading and not self._quiet and isinstance(progress, Load | BlockBegan):
+        if self._heading and not self._quiet and isinstance(progress, Load | BlockStarted):
             say(self._heading)
             self._heading = ""
         match progress:
@@ -103,13 +103,13 @@ class LiveView:
                 self._step, self._load, self._running = text, None, None
             case Load():
                 self._load = progress
-            case BlockBegan():
+            case BlockStarted():
                 self._switch_case(progress)
             case Running():
                 self._note_rate(progress)
             case BlockEnded():
                 self._note_block(progress)
-            case Looked(standings, block_s):
+            case InterimVerdicts(standings, block_s):
                 texts = [standing_text(standing, block_s) for standing in standings]
                 self._standings[self._block.case if self._block else ""] = texts
             case Warned(text):
@@ -117,7 +117,7 @@ class LiveView:
         if not self._live and not self._quiet:
             self._write_line(progress)
 
-    def _switch_case(self, began: BlockBegan) -> None:
+    def _switch_case(self, began: BlockStarted) -> None:
         """Show the arms of the case whose block starts, with the results of its earlier blocks."""
         if self._block and began.case != self._block.case:
             names = began.arms
@@ -147,12 +147,12 @@ class LiveView:
             case Load(dataset, phase) if (dataset, phase) not in self._loaded:
                 self._loaded.add((dataset, phase))
                 say(f"loading {dataset}: {phase}")
-            case BlockBegan():
+            case BlockStarted():
                 say(self._headline())
             case BlockEnded(_, rates):
                 pairs = zip(self._names, rates, strict=True)
                 say("  " + "   ".join(f"{name}: {self._rate_text(rate)}" for name, rate in pairs))
-            case Looked(standings, block_s):
+            case InterimVerdicts(standings, block_s):
                 for standing in standings:
                     say(f"  {standing_text(standing, block_s)}")
             case _:
@@ -243,7 +243,7 @@ class LiveView:
         return table
 
 
-def standing_text(standing: Standing, block_s: float | None) -> str:
+def standing_text(standing: ArmVerdict, block_s: float | None) -> str:
     """Return ``18 vs. 17: +4.2% (+0.9% to +7.6%), faster``, with the blocks needed if undecided."""
     change, needed = standing.change, standing.blocks_needed
     of = f"{standing.arm} vs. {standing.baseline}"

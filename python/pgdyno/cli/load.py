@@ -19,7 +19,7 @@ from pgdyno.interruption import Interruption
 from pgdyno.lab.dataset_loading import DATASET_SEED, Place, load_data
 from pgdyno.lab.dsn_arm import require_room
 from pgdyno.server.dsn import Dsn
-from pgdyno.server.ownership_marker import HALF_MADE, hold, lock_of
+from pgdyno.server.ownership_marker import INCOMPLETE, lock_of, take_lock
 from pgdyno.server.remote import Remote
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import format_duration, format_size
@@ -133,8 +133,8 @@ def database(target: Dsn, into_existing: bool) -> Iterator[None]:
         )
 
     with maintenance.connect() as turn:
-        hold(turn, lock_of(name), refuse)
-        if maintenance.own_databases().get(name) == HALF_MADE:
+        take_lock(turn, lock_of(name), refuse)
+        if maintenance.own_databases().get(name) == INCOMPLETE:
             say(f"replacing the database {name}, which an interrupted load left incomplete")
             maintenance.drop(name)
         elif maintenance.has_database(name):

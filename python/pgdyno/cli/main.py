@@ -103,9 +103,9 @@ def _status(arguments: Sequence[str]) -> int:
         say("pgdyno: out of memory: free memory, or reduce --clients or the data size")
         return PgdynoError.exit_status
     except Exception as error:
-        from pgdyno.cli.error_reporting import complaint  # noqa: PLC0415
+        from pgdyno.cli.error_reporting import as_pgdyno_error  # noqa: PLC0415
 
-        ours = complaint(error)
+        ours = as_pgdyno_error(error)
         if ours is None:
             raise
         say(f"pgdyno: {ours}")

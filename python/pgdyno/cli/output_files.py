@@ -34,7 +34,7 @@ _PART = re.compile(r"\.([0-9]{1,9})\.[0-9a-f]{16}\.part")
 _STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
-def require_place(path: Path) -> None:
+def require_writable(path: Path) -> None:
     """Check that a new evidence file can be written. Raises UsageError."""
     _require_directory(path)
     if path.is_dir():
@@ -53,7 +53,7 @@ def require_place(path: Path) -> None:
                 )
 
 
-def require_place_of_text(path: Path, evidence: Path | None = None, *, force: bool = False) -> None:
+def require_writable_page(path: Path, evidence: Path | None = None, *, force: bool = False) -> None:
     """Check that a page can be written without replacing files of others. Raises UsageError.
 
     ``evidence`` is a file about to be created, whose name is taken. ``force`` allows replacing regular files.
@@ -149,7 +149,7 @@ def write_text(path: Path, text: str, *, force: bool = False) -> None:
         if (number := _descriptor(path)) is not None:
             _write_through(number, text)
             return
-        require_place_of_text(path, force=force)
+        require_writable_page(path, force=force)
         _remove_parts_of_the_dead(path)
         # An unpredictable name, so that no other user can place a link there; "x" opens new files only.
         part = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}.part")

@@ -15,9 +15,9 @@ from pgdyno.analysis.findings.host_findings import find_hosts
 from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
 from pgdyno.cli import options
 from pgdyno.cli.console import out, say, writing
-from pgdyno.cli.gate_options import Gating
+from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import expanded
-from pgdyno.cli.output_files import require_place_of_text, write_text
+from pgdyno.cli.output_files import require_writable_page, write_text
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.report.csv_format import to_csv
 from pgdyno.report.hosts_report import HostsReport, build_hosts
@@ -63,7 +63,7 @@ def report(
     csv: Annotated[
         bool, typer.Option("--csv", help="Print CSV on standard output, one row per trial and metric.")
     ] = False,
-    gating: Gating,
+    gating: GateOptions,
 ) -> int:
     """Show the results of a study: verdict, figures, caveats.
 
@@ -91,7 +91,7 @@ def report(
         _print_published(_read(evidence), md=md)
         return 0
     if html is not None:
-        require_place_of_text(html, force=force)
+        require_writable_page(html, force=force)
     built = _read(evidence)
     if html is not None:
         write_html(built, html, force=force)

@@ -13,11 +13,11 @@ from typing import Annotated
 import typer
 
 from pgdyno.cli import options
-from pgdyno.cli.gate_options import Gating
+from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import Output, expanded
-from pgdyno.cli.output_files import require_place, require_place_of_text
+from pgdyno.cli.output_files import require_writable, require_writable_page
 from pgdyno.cli.study import read, size_of, study_path, text_of
-from pgdyno.cli.study_execution import refuse_what_is_not_read, run_and_report
+from pgdyno.cli.study_execution import refuse_ignored_options, run_and_report
 from pgdyno.errors import UsageError
 from pgdyno.lab.study_runner import Request
 from pgdyno.server.cache_directory import Cache
@@ -70,7 +70,7 @@ def run(
         typer.Option(metavar="FILE", help="Continue the interrupted study of this evidence file."),
     ] = None,
     output: Output,
-    gating: Gating,
+    gating: GateOptions,
 ) -> int:
     """Run a study file: all cases, with telemetry, next to published results.
 
@@ -84,14 +84,14 @@ def run(
     options.require_minutes(minutes)
     gating.check()
     if output.html is not None:
-        require_place_of_text(output.html, force=output.force)
+        require_writable_page(output.html, force=output.force)
     if resume is not None:
         if study is not None or fit:
             raise UsageError(
                 "--resume takes the study from the evidence file: remove "
                 + ("--fit" if study is None else f"the study {study!r}")
             )
-        refuse_what_is_not_read(context)
+        refuse_ignored_options(context)
         return run_and_report(
             resume,
             None,
@@ -121,7 +121,7 @@ def run(
         published=file.published,
     )
     target = evidence or Path(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}.sqlite")
-    require_place(target)
+    require_writable(target)
     heading = "\n".join([describe(file, cases), *(f"  {change.sentence}" for change in changes)])
     return run_and_report(
         target,

@@ -11,7 +11,7 @@ from pgdyno.errors import FetchError
 from pgdyno.server.build import Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.find_build import resolve_all, system_builds
-from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR, Version, parse_wanted
+from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR, Version, parse_version_spec
 
 app = typer.Typer()
 
@@ -72,7 +72,7 @@ def install(
     \b
       pgdyno servers install 18
     """
-    build = Cache.open().store(say).install(parse_wanted(version), provider)
+    build = Cache.open().store(say).install(parse_version_spec(version), provider)
     if as_json:
         print_json(_facts(build))
     else:

@@ -14,10 +14,10 @@ from pgdyno.server.build_catalogue import Catalogue, catalogue
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.find_build import resolve, system_builds
 from pgdyno.server.settings.machine_resources import this_machine
-from pgdyno.server.settings.reserved_settings import OWNED
+from pgdyno.server.settings.reserved_settings import RESERVED
 from pgdyno.server.settings.setting_definition import Definition, validate
 from pgdyno.server.settings.setting_safety import Badge, safety
-from pgdyno.server.settings.settings_profile import PROFILES, Fit, profile_named, request
+from pgdyno.server.settings.settings_profile import PROFILES, ProfileInput, profile_named, request
 
 app = typer.Typer(help="Show settings profiles and explain settings.", no_args_is_help=True)
 
@@ -66,7 +66,7 @@ def show_profile(
     found = profile_named(profile.removeprefix("@"))
     cache = Cache.open()
     build, known = _known(cache, server)
-    fit = Fit(this_machine(cache.root), build.version, known.definitions, servers_at_once)
+    fit = ProfileInput(this_machine(cache.root), build.version, known.definitions, servers_at_once)
     settings = request([found.name], {}, fit).settings
     judged = safety({**known.initial, **settings})
     if as_json:
@@ -136,7 +136,7 @@ def _facts(definition: Definition, known: Catalogue) -> dict[str, object]:
         "context": definition.context,
         "category": definition.category,
         "description": definition.short_desc,
-        "owned": OWNED.get(definition.name),
+        "owned": RESERVED.get(definition.name),
         "safety": {value: [badge.key for badge in badges] for value, badges in _prices(definition, known)},
     }
 
@@ -146,8 +146,8 @@ def _lines(definition: Definition, known: Catalogue, build: Build) -> list[tuple
     lines = [(definition.name, described), ("group", definition.category), ("type", _kind(definition))]
     lines.append(("initially", known.initial.get(definition.name) or "(empty)"))
     lines.append(("changed", CONTEXTS.get(definition.context, definition.context)))
-    if definition.name in OWNED:
-        lines.append(("reserved", f"set by pgdyno: {OWNED[definition.name]}"))
+    if definition.name in RESERVED:
+        lines.append(("reserved", f"set by pgdyno: {RESERVED[definition.name]}"))
     for value, badges in _prices(definition, known):
         lines += [("safety", f"{value}: {badge.name}: {badge.kept}. {badge.reason}") for badge in badges]
     lines.append(("server", build.label))

@@ -21,9 +21,9 @@ from pgdyno.estimate import counted
 from pgdyno.lab.study_forecast import StudyForecast, study_forecast
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.server_account import free_bytes
-from pgdyno.server.settings.reserved_settings import refuse_owned
+from pgdyno.server.settings.reserved_settings import refuse_reserved
 from pgdyno.server.settings.settings_profile import profile_named
-from pgdyno.server.version import is_version, parse_wanted
+from pgdyno.server.version import is_version, parse_version_spec
 from pgdyno.study.cases import Case, cases_of, own_settings_of
 from pgdyno.study.fitting.fit_study import Change, fit
 from pgdyno.study.fitting.fit_study import Machine as FitMachine
@@ -254,13 +254,13 @@ def _questions(file: StudyFile) -> Iterator[tuple[Keys, Callable[[], object]]]:
     servers += [(("factors", "server", one.place), one.value) for one in file.factors.get("server", ())]
     for keys, server in servers:
         if isinstance(server, str) and is_version(server):
-            yield keys, partial(parse_wanted, server)
+            yield keys, partial(parse_version_spec, server)
     levels = file.factors.get("settings", ())
     sets: list[tuple[Keys, Settings]] = [(("settings",), file.settings)]
     sets += [(("factors", "settings", one.place), own_settings_of({"settings": one})) for one in levels]
     for keys, settings in sets:
         for name in settings.values:
-            yield (*keys, name), partial(refuse_owned, {name: ""})
+            yield (*keys, name), partial(refuse_reserved, {name: ""})
         for n, profile in enumerate(settings.profiles):
             yield (*keys, "profiles", n), partial(profile_named, profile)
 

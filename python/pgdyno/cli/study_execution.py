@@ -9,10 +9,10 @@ from pathlib import Path
 import typer
 
 from pgdyno.cli.console import say
-from pgdyno.cli.gate_options import NOTHING_ASKED, Gating
+from pgdyno.cli.gate_options import NO_GATE, GateOptions
 from pgdyno.cli.live_view import LiveView
 from pgdyno.cli.options import Output
-from pgdyno.cli.output_files import require_place_of_text
+from pgdyno.cli.output_files import require_writable_page
 from pgdyno.cli.report import print_report, read_report, write_html
 from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
@@ -27,7 +27,7 @@ READ = ("resume", "minutes", "html", "force", "json", "quiet", "fail_if", "summa
 """Parameters of ``compare`` and ``run`` that a resume reads."""
 
 
-def refuse_what_is_not_read(context: typer.Context) -> None:
+def refuse_ignored_options(context: typer.Context) -> None:
     """Raise UsageError if the command line has an option or argument that is not in ``READ``."""
     for parameter in context.command.params:
         name = parameter.name or ""
@@ -49,7 +49,7 @@ def run_and_report(
     resumed_by: str = "pgdyno compare --resume",
     more_minutes: float | None = None,
     output: Output = OUTPUT,
-    gating: Gating = NOTHING_ASKED,
+    gating: GateOptions = NO_GATE,
 ) -> int:
     """Run a new study, or resume one (``request`` None); then report. Return the exit status.
 
@@ -57,7 +57,7 @@ def run_and_report(
     """
 
     html, force, quiet = output.html or path.with_suffix(".html"), output.force, output.quiet
-    require_place_of_text(html, path, force=force)
+    require_writable_page(html, path, force=force)
     gating.check(path)
 
     with Interruption() as interruption:
@@ -79,13 +79,13 @@ def run_and_report(
     if ending is Ending.INTERRUPTED:
         say(f"interrupted; to continue: {resumed_by} {path}")
         return interruption.exit_status
-    if why := why_no_block_counts(path):
+    if why := why_no_valid_block(path):
         say(f"pgdyno: no result, because no block is valid: {why}")
         return 1
     return 1 if ending is Ending.FAILED else gating.status(found, quiet=quiet)
 
 
-def why_no_block_counts(path: Path) -> str:
+def why_no_valid_block(path: Path) -> str:
     """Return the most common reason; empty if an arm and the baseline have a valid block in common."""
     reasons: Counter[str] = Counter()
     with Evidence(path, verify=False) as opened:  # the report has just verified it

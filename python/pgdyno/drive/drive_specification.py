@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgdyno.study.plan import Driving, Slice
+from pgdyno.study.plan import Driving, PlannedSlice
 
 CONNECT_TIMEOUT_S = 30.0
 """Maximum time of one client to connect, prepare and measure its round trip. Few clients connect at a time,
@@ -34,7 +34,7 @@ class Pinning:
 def drive_specification(
     driving: Driving,
     seed: int,
-    slices: Sequence[Slice],
+    slices: Sequence[PlannedSlice],
     targets: Sequence[tuple[str, str]],
     drivings: Sequence[Driving] | None = None,
     *,
@@ -85,7 +85,7 @@ def _target_keys(driving: Driving) -> dict[str, Any]:
     }
 
 
-def _slice(piece: Slice) -> dict[str, Any]:
+def _slice(piece: PlannedSlice) -> dict[str, Any]:
     bound = {} if piece.transactions is None else {"transactions": piece.transactions}
     return {"target": piece.arm, "role": piece.role, "duration_s": piece.duration_s, **bound}
 
@@ -96,7 +96,7 @@ def _servers(pinning: Pinning | None, targets: int) -> list[dict[str, int]]:
     return [{"postmaster_pid": pid} for pid in pinning.postmaster_pids]
 
 
-def _pairs(slices: Sequence[Slice], pinning: Pinning) -> list[dict[str, Any]]:
+def _pairs(slices: Sequence[PlannedSlice], pinning: Pinning) -> list[dict[str, Any]]:
     """Return the slices of a duet: the two slices of each round become one of both targets."""
     found = []
     for (role, _), pair in itertools.groupby(slices, key=lambda piece: (piece.role, piece.round)):

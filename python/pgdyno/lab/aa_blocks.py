@@ -84,7 +84,7 @@ def load_of(study: Study) -> dict[str, Any]:
     return {**{name: dumped[name] for name in fields}, **further}
 
 
-def with_before(
+def with_earlier_noise(
     described: Sequence[tuple[records.StudyRecord, Sequence[records.Arm]]],
     ready: Sequence[Prepared],
     history: History,
@@ -104,7 +104,7 @@ def with_before(
     return found
 
 
-def remember(path: Path, history: History, watch: Watch) -> None:
+def store_noise(path: Path, history: History, watch: Watch) -> None:
     """Store the results of this study's A/A blocks for later studies. A resumed study replaces its entry."""
     with Evidence(path, verify=False) as evidence:  # this process has written it
         entries = [_entry(evidence, number) for number in evidence.aa_cases() if evidence.blocks(number)]

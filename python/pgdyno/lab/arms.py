@@ -180,7 +180,7 @@ class BuildArm:
 
     def drop_cache(self) -> float:
         """Evict the restored data from the page cache, before the start."""
-        return page_cache.drop(self.run.data_dir)
+        return page_cache.evict(self.run.data_dir)
 
     def conninfo(self) -> str:
         """Return the connection string of the workload's database."""

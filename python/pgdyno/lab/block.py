@@ -23,15 +23,15 @@ from pgdyno.lab.trial_outcome import because_of, judge_trial, outcome_of
 from pgdyno.lab.trial_telemetry_collection import Telemetry
 from pgdyno.results import records
 from pgdyno.results.records import STOPPED_BY, BlockStatus, Outcome, TrialStatus, with_log_error
-from pgdyno.server.crash_detector import require_undisturbed
-from pgdyno.study.plan import Block
-from pgdyno.workload.server_log import LOG_CHECK, first_grave
+from pgdyno.server.crash_detector import require_no_crash
+from pgdyno.study.plan import PlannedBlock
+from pgdyno.workload.server_log import LOG_CHECK, first_unexpected_error
 
 FAULTS = (ServerError, EngineError, DatasetError, psycopg.Error)
 """Errors that fail a trial, while the study continues. A full disk ends the study."""
 
 
-def run_block(lab: Lab, block: Block) -> BlockStatus:
+def run_block(lab: Lab, block: PlannedBlock) -> BlockStatus:
     """Run one block. Faults of servers and engine set the status of trials and are not raised.
 
     Raises Interrupted only between trials, after marking the block.
@@ -49,7 +49,7 @@ def run_block(lab: Lab, block: Block) -> BlockStatus:
     return status
 
 
-def run_in_sequence(lab: Lab, blocks: Sequence[Block]) -> BlockStatus:
+def run_in_sequence(lab: Lab, blocks: Sequence[PlannedBlock]) -> BlockStatus:
     """Run all trials of the first arm, then those of the next: the blocks overlap in time."""
     rates: dict[int, dict[int, float | None]] = {block.index: {} for block in blocks}
     for (index, arm), rate in lab.kept.items():
@@ -70,11 +70,13 @@ def run_in_sequence(lab: Lab, blocks: Sequence[Block]) -> BlockStatus:
     return max(status.values(), key=_badness)
 
 
-def _begin_block(lab: Lab, block: Block) -> None:
+def _begin_block(lab: Lab, block: PlannedBlock) -> None:
     lab.writer.begin_block(records.Block(block.index, block.seed, block.order, time.time(), case=lab.case))
 
 
-def _finish_block(lab: Lab, block: Block, status: BlockStatus, rates: Mapping[int, float | None]) -> None:
+def _finish_block(
+    lab: Lab, block: PlannedBlock, status: BlockStatus, rates: Mapping[int, float | None]
+) -> None:
     lab.writer.finish_block(block.index, status, time.time(), lab.case)
     lab.watch(BlockEnded(block.index, tuple(rates.get(arm.index) for arm in lab.arms)))
 
@@ -83,7 +85,9 @@ def _badness(status: BlockStatus) -> int:
     return [BlockStatus.RUNNING, BlockStatus.DONE, BlockStatus.FAILED, BlockStatus.INTERRUPTED].index(status)
 
 
-def run_group(lab: Lab, block: Block, group: Sequence[int], rates: dict[int, float | None]) -> BlockStatus:
+def run_group(
+    lab: Lab, block: PlannedBlock, group: Sequence[int], rates: dict[int, float | None]
+) -> BlockStatus:
     """Run the trials of arms that run at the same time."""
     trials = {index: begin_trial(lab, block.index, lab.arms[index]) for index in group}
     try:
@@ -123,13 +127,13 @@ def with_log_error_of_server(outcome: Outcome) -> Outcome:
     """Add the error in the server log, if it is the reason why the trial does not count."""
     by_log = any(check.name == LOG_CHECK and not check.passed for check in outcome.checks)
     if outcome.status is TrialStatus.FAILED or (outcome.status is TrialStatus.EXCLUDED and by_log):
-        words = first_grave(outcome.server_log)
+        words = first_unexpected_error(outcome.server_log)
         if words:
             return replace(outcome, log_error=words)
     return outcome
 
 
-def _carry_out(lab: Lab, block: Block, trials: Mapping[int, Trial]) -> dict[int, Outcome]:
+def _carry_out(lab: Lab, block: PlannedBlock, trials: Mapping[int, Trial]) -> dict[int, Outcome]:
     for trial in trials.values():
         with _attributed_to(trial.arm.name):
             bring_up(lab, trial)
@@ -185,7 +189,7 @@ def _judged(trial: Trial, outcome: Outcome, run: Run, target: int) -> Outcome:
     """
     assert trial.witness is not None
     try:
-        require_undisturbed(trial.witness)
+        require_no_crash(trial.witness)
         return judge_trial(outcome, trial.arm, run, target, trial.checks, trial.log_from)
     except FAULTS as error:
         log = trial.arm.log() or ""

@@ -21,7 +21,7 @@ from pgdyno.server.find_build import system_builds
 TITLE = "Calibration of this machine"
 
 
-def newest_at_hand(cache: Cache) -> str:
+def newest_available(cache: Cache) -> str:
     """Return the newest server that is installed or cached, without a download. Raises UsageError if none
     is."""
     here: list[Build] = [*system_builds(), *cache.store().cached()]

@@ -212,7 +212,7 @@ def dataset_key(build: Build, parameters: WorkloadParameters, init: InitOptions)
     )
 
 
-def pristine_name(parameters: WorkloadParameters) -> str:
+def dataset_database_name(parameters: WorkloadParameters) -> str:
     """Return the name of the database with this dataset on a running server, unique for each dataset."""
     facts = [dict(parameters.shape()), DATASET_SEED, workload_of(parameters).format]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -15,10 +15,10 @@ import psycopg
 from pgdyno.errors import DatasetError, DiskFullError, UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arms import Connection
-from pgdyno.lab.dataset_loading import Place, load_data, pristine_name
+from pgdyno.lab.dataset_loading import Place, dataset_database_name, load_data
 from pgdyno.lab.progress import Load, Step, Warned, Watch
 from pgdyno.server.dsn import Dsn
-from pgdyno.server.ownership_marker import HALF_MADE, hold, lock_of
+from pgdyno.server.ownership_marker import INCOMPLETE, lock_of, take_lock
 from pgdyno.server.remote import Description, Remote, TrialCopy, free_for_data, local_postmaster
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
@@ -156,7 +156,7 @@ def open_dsn_arm(
     description = remote.check()
     remote.drop_what_nobody_holds()
     workload = study.driving(index).workload
-    pristine = pristine_name(workload)
+    pristine = dataset_database_name(workload)
     copies = sum(arm.is_dsn for arm in study.arms)
     _load_once(remote, pristine, workload, copies, watch, interruption)
     copy = TrialCopy(remote, pristine)
@@ -194,9 +194,9 @@ def _load_once(
             watch(Warned(f"{remote.dsn}: the free disk space of the server is unknown"))
 
     with remote.maintenance().connect() as turn:
-        hold(turn, lock_of(name), while_waiting)
+        take_lock(turn, lock_of(name), while_waiting)
         if (purpose := remote.own_databases().get(name)) is not None:
-            if purpose != HALF_MADE and _is_complete(remote, name, workload):
+            if purpose != INCOMPLETE and _is_complete(remote, name, workload):
                 what, size_bytes = f"{_copies(copies)} of the dataset need", remote.size_bytes(name)
                 require_room(remote, what, size_bytes * copies, workload.SMALLER)
                 return

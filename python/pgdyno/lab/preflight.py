@@ -25,14 +25,14 @@ from pgdyno.server.dsn import Dsn
 from pgdyno.server.find_build import resolve_all
 from pgdyno.server.remote import Remote, connections_max
 from pgdyno.server.settings.machine_resources import Machine
-from pgdyno.server.settings.settings_profile import Fit, Requested, request
-from pgdyno.server.version import parse_wanted
+from pgdyno.server.settings.settings_profile import ProfileInput, Requested, request
+from pgdyno.server.version import parse_version_spec
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
 from pgdyno.units import format_size, parse_size_bytes
 
-OURS = 2
+OWN_CONNECTIONS = 2
 """Connections of pgdyno per arm: the crash detector, and one for the sampler or, before and after it, for the
 probes."""
 
@@ -58,7 +58,7 @@ def _of_builds(study: Study, wanted: Mapping[int, ArmRequest]) -> dict[int, tupl
     for index, arm in wanted.items():
         text = arm.requested.settings.get("max_connections", arm.catalogue.initial["max_connections"])
         most = int(arm.catalogue.definitions["max_connections"].parse(text, arm.build.version))
-        needed = study.driving(index).clients + OURS
+        needed = study.driving(index).clients + OWN_CONNECTIONS
         if needed > most:
             found[index] = (needed, most)
     return found
@@ -76,7 +76,7 @@ def _of_running_servers(study: Study) -> dict[int, tuple[int, int]]:
                 most[index] = connections_max(connection)
             on.setdefault(remote.identity()[0] if study.is_together else index, []).append(index)
     needed = {
-        index: sum(study.driving(one).clients + OURS for one in sharing)
+        index: sum(study.driving(one).clients + OWN_CONNECTIONS for one in sharing)
         for sharing in on.values()
         for index in sharing
     }
@@ -140,7 +140,7 @@ def labels_of(builds: Sequence[Build]) -> dict[Build, str]:
 
 def _is_what_was_asked(server: str, build: Build) -> bool:
     try:
-        return parse_wanted(server).matches(build.version)
+        return parse_version_spec(server).matches(build.version)
     except UsageError:
         return True  # a directory or `system`: whatever is there
 
@@ -153,7 +153,7 @@ def request_of(study: Study, index: int, build: Build, known: Catalogue, machine
         machine = replace(machine, cores=max(1, machine.cores // 2))
     clients = max(study.driving(i).clients for i in range(len(study.arms)))
     connections = max(100, clients + SPARE_CONNECTIONS)
-    fit = Fit(machine, build.version, known.definitions, at_once, connections)
+    fit = ProfileInput(machine, build.version, known.definitions, at_once, connections)
     requested = request(arm.profiles, arm.settings, fit, arm.optional)
     needed = {}
     if connections > 100 and "max_connections" not in requested.settings:

@@ -23,7 +23,7 @@ from pgdyno.server.datasets import Dataset
 from pgdyno.server.live_directories import Run
 from pgdyno.server.server_account import free_bytes
 from pgdyno.server.settings.machine_resources import this_machine, usable_cores
-from pgdyno.study.aa_plan import aa_study, doubled_arms, why_none
+from pgdyno.study.aa_plan import aa_arms, aa_study, why_no_aa
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.checkpoint_windows import CHECKPOINT_TIMEOUT, timeout_s, with_window
 from pgdyno.study.cpu_partition import partition_of
@@ -62,7 +62,7 @@ def prepare(
     cache.sweep()
     machine = this_machine(cache.root)
     checked = []
-    for study in map(with_halves, studies):
+    for study in map(with_cpu_partition, studies):
         interruption.check()
         caveats = _script_caveats(study, watch)
         wanted = resolve(study, cache, machine, watch, caveats)
@@ -88,7 +88,7 @@ def prepare(
         yield ready
 
 
-def with_halves(study: Study) -> Study:
+def with_cpu_partition(study: Study) -> Study:
     """Return the study with the CPU partitions of a duet. Raises UsageError if there are too few cores, or
     other cores than in earlier blocks.
     """
@@ -189,8 +189,8 @@ def _with_settings(prepared: Prepared, tried: Mapping[int, Mapping[str, str]]) -
 def _with_aa(prepared: Prepared, places: _DataPlaces) -> Prepared:
     """Add the arms of the A/A blocks, unless their data do not fit: they must not make a study fail."""
     study, arms = prepared.study, prepared.arms
-    reason = why_none(study)
-    doubled = {index: arms[index] for index in doubled_arms(study)} if not reason else {}
+    reason = why_no_aa(study)
+    doubled = {index: arms[index] for index in aa_arms(study)} if not reason else {}
     datasets = {index: str(prepared.records[index].dataset["name"]) for index in doubled}
     if doubled and not places.has_room_for([(name, k) for name in datasets.values() for k in (0, 1)]):
         doubled, reason = {}, "the disk is too small for the data of a second server"

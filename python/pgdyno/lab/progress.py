@@ -27,7 +27,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class BlockBegan:
+class BlockStarted:
     """A block begins.
 
     ``blocks_expected``: estimated number of blocks of its case within the budget. ``total_s``: estimated
@@ -68,7 +68,7 @@ class BlockEnded:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ArmVerdict:
     """Interim result of one arm against the baseline. ``change``: None without valid blocks.
     ``blocks_needed``: None if the comparison is decided, or an arm stalled.
     """
@@ -81,13 +81,13 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Looked:
+class InterimVerdicts:
     """Interim analysis of all finished blocks of a case, in a study that stops on its verdict.
 
     ``block_s``: duration of a block, None before the first one.
     """
 
-    standings: tuple[Standing, ...]
+    standings: tuple[ArmVerdict, ...]
     block_s: float | None
 
 
@@ -98,5 +98,5 @@ class Warned:
     text: str
 
 
-Progress = Step | Load | BlockBegan | Running | BlockEnded | Looked | Warned
+Progress = Step | Load | BlockStarted | Running | BlockEnded | InterimVerdicts | Warned
 Watch = Callable[[Progress], None]

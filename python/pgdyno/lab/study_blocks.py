@@ -15,11 +15,11 @@ from pathlib import Path
 from pgdyno.analysis.comparison.interim_analysis import interim_result
 from pgdyno.analysis.comparison.paired_comparison import Comparison
 from pgdyno.lab.block import run_block, run_in_sequence
-from pgdyno.lab.progress import BlockBegan, Looked, Standing
+from pgdyno.lab.progress import ArmVerdict, BlockStarted, InterimVerdicts
 from pgdyno.lab.trial import Lab
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import BlockStatus, Ending
-from pgdyno.study.aa_plan import doubled_after, share_of_time
+from pgdyno.study.aa_plan import aa_arm_after, share_of_time
 from pgdyno.study.cases import UNLIMITED_S
 from pgdyno.study.plan import block_of, blocks_of
 
@@ -34,15 +34,15 @@ def interim_analysis_of(path: Path) -> InterimAnalysis:
         # Without verification: this process writes the file, and it grows with every block.
         with Evidence(path, verify=False) as evidence:
             found = interim_result(evidence, lab.case)
-        lab.watch(Looked(tuple(map(_standing, found.comparisons)), block_s))
+        lab.watch(InterimVerdicts(tuple(map(_standing, found.comparisons)), block_s))
         return found.is_decided
 
     return analyze
 
 
-def _standing(comparison: Comparison) -> Standing:
+def _standing(comparison: Comparison) -> ArmVerdict:
     decision, primary = comparison.decision, comparison.primary
-    return Standing(
+    return ArmVerdict(
         arm=comparison.arm.name,
         baseline=comparison.baseline.name,
         verdict=comparison.verdict,
@@ -177,7 +177,7 @@ def _run_next(case: _Case, budget: Budget, cases: Sequence[_Case], *, may_stop: 
     lab, study = case.lab, case.lab.study
     expected = study.blocks_max or budget.passes_expected(case.next_block, len(cases))
     lab.watch(
-        BlockBegan(
+        BlockStarted(
             block=case.next_block,
             blocks_expected=expected,
             elapsed_s=budget.spent_s,
@@ -205,12 +205,12 @@ def _run_aa(case: _Case, block: int, budget: Budget) -> BlockStatus:
 
     A resume does not repeat it. Its failures appear in its trials, and do not end the case.
     """
-    arm = doubled_after(case.lab.study, block)
+    arm = aa_arm_after(case.lab.study, block)
     aa_lab = None if arm is None else case.lab.aa.get(arm)
     if aa_lab is None or not budget.allows_another(case.lab.case):
         return BlockStatus.DONE
     aa_lab.watch(
-        BlockBegan(
+        BlockStarted(
             block=block,
             blocks_expected=None,
             elapsed_s=budget.spent_s,

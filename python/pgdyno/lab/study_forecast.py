@@ -14,8 +14,8 @@ from pgdyno.server.cache_directory import Cache
 from pgdyno.server.find_build import nearest_version, system_builds
 from pgdyno.server.server_account import free_bytes
 from pgdyno.server.settings.machine_resources import this_machine
-from pgdyno.server.version import Version, Wanted, is_version, parse_wanted
-from pgdyno.study.aa_plan import doubled_after, why_none
+from pgdyno.server.version import Version, VersionSpec, is_version, parse_version_spec
+from pgdyno.study.aa_plan import aa_arm_after, why_no_aa
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.cases import Case, cases_of
 from pgdyno.study.fitting.fit_settings import contrasted_of, wal_bytes
@@ -90,10 +90,10 @@ def study_forecast(file: StudyFile, cache: Cache, machine: Machine) -> StudyFore
         pass_s=one_pass_s,
         total_s=total_s,
         aa_blocks=sum(
-            doubled_after(case.study, block) is not None for case in cases for block in range(blocks)
+            aa_arm_after(case.study, block) is not None for case in cases for block in range(blocks)
         ),
         aa_s=total_s * beside / (1 + beside),
-        why_no_aa="; ".join(dict.fromkeys(filter(None, (why_none(case.study) for case in cases)))),
+        why_no_aa="; ".join(dict.fromkeys(filter(None, (why_no_aa(case.study) for case in cases)))),
         load_s=load_s(costs),
         disk_bytes=disk_bytes(
             costs,
@@ -111,7 +111,7 @@ def _expected(arms: Mapping[str, ArmSpec], cache: Cache) -> tuple[dict[str, Buil
     """Return by specification the build, if it is installed or cached, and a description of the build."""
     system, store = system_builds(), cache.store()
     embedded, listed = store.cached(), store.listed_lately()
-    versions = [parse_wanted(server) for server in arms if is_version(server)]
+    versions = [parse_version_spec(server) for server in arms if is_version(server)]
     if all(_newest(system, wanted) for wanted in versions):
         embedded, listed = [], []
     builds: dict[str, Build | None] = {}
@@ -121,7 +121,7 @@ def _expected(arms: Mapping[str, ArmSpec], cache: Cache) -> tuple[dict[str, Buil
         if arm.is_dsn:
             builds[server], words[shown] = None, "a running server"
         elif is_version(server):
-            builds[server], words[shown] = would_get(parse_wanted(server), system, embedded, listed)
+            builds[server], words[shown] = would_get(parse_version_spec(server), system, embedded, listed)
         elif server == "system":
             builds[server] = system[0] if system else None
             words[shown] = system[0].label if system else "not installed"
@@ -131,7 +131,7 @@ def _expected(arms: Mapping[str, ArmSpec], cache: Cache) -> tuple[dict[str, Buil
 
 
 def would_get(
-    wanted: Wanted, system: Sequence[Build], embedded: Sequence[Build], listed: Sequence[Version]
+    wanted: VersionSpec, system: Sequence[Build], embedded: Sequence[Build], listed: Sequence[Version]
 ) -> tuple[Build | None, str]:
     """Return the build for a version if it is installed or cached, and a description.
 
@@ -156,7 +156,7 @@ def would_get(
     )
 
 
-def _newest(builds: Sequence[Build], wanted: Wanted) -> Build | None:
+def _newest(builds: Sequence[Build], wanted: VersionSpec) -> Build | None:
     matching = [build for build in builds if wanted.matches(build.version)]
     return max(matching, key=lambda build: build.version, default=None)
 

@@ -66,7 +66,7 @@ def start_study(path: Path, request: Request, watch_for: WatchFor, interruption:
             (study_record(request, case, prepared), prepared.records)
             for case, prepared in zip(request.cases, ready, strict=True)
         ]
-        described = aa_blocks.with_before(described, ready, History(history_path()))
+        described = aa_blocks.with_earlier_noise(described, ready, History(history_path()))
         described += aa_blocks.aa_records([study for study, _ in described], ready)
         with Writer.create(path, *described[0], *described[1:]) as writer:
             for case, prepared in enumerate(ready):
@@ -78,7 +78,7 @@ def start_study(path: Path, request: Request, watch_for: WatchFor, interruption:
             ]
             labs = aa_blocks.with_aa(labs, ready, aa_blocks.new_numbers(ready))
             ending = _measure(path, writer, labs, ready)
-        aa_blocks.remember(path, History(history_path()), watch)
+        aa_blocks.store_noise(path, History(history_path()), watch)
         return ending
 
 
@@ -118,7 +118,7 @@ def resume_study(
             labs = aa_blocks.with_aa(labs, ready, numbers, of_twins)
             firsts = [case.next_block for case in done]
             ending = _measure(path, writer, labs, ready, firsts, spent_s)
-        aa_blocks.remember(path, History(history_path()), watch)
+        aa_blocks.store_noise(path, History(history_path()), watch)
         return ending
 
 

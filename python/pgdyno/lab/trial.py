@@ -47,7 +47,7 @@ STEAL_SHARE_MAX = 0.05
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class BarrierReadings:
     """Readings at a barrier in addition to the servers' CPU time. ``autovacuums`` per arm of the run, in its
     order; None if the server does not answer.
     """
@@ -62,9 +62,9 @@ def untested_version(server: str, version: Version) -> Iterator[Caveat]:
         yield Caveat(Code.UNTESTED_VERSION, {"arm": server, "version": str(version), "newest": NEWEST_MAJOR})
 
 
-def read_surroundings(arms: Sequence[LabArm]) -> Surroundings:
+def read_surroundings(arms: Sequence[LabArm]) -> BarrierReadings:
     """Read them now, when no transaction runs."""
-    return Surroundings(machine_cpu(), [_autovacuums(arm) for arm in arms])
+    return BarrierReadings(machine_cpu(), [_autovacuums(arm) for arm in arms])
 
 
 def _autovacuums(arm: LabArm) -> int | None:
@@ -82,7 +82,7 @@ def trial_caveats(
     arm: LabArm,
     run: Run,
     target: int,
-    seen: Mapping[str, Surroundings],
+    seen: Mapping[str, BarrierReadings],
     slices: Sequence[Slice],
 ) -> Iterator[Caveat]:
     """Yield the caveats of one trial with these slices. ``seen`` has the readings at the barriers reached."""

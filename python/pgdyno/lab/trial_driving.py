@@ -24,7 +24,7 @@ from pgdyno.engine import Event
 from pgdyno.errors import EngineError, ServerError, in_one_line
 from pgdyno.lab.arms import LabArm
 from pgdyno.lab.progress import Running, Step, Warned
-from pgdyno.lab.trial import Lab, Surroundings, Trial, read_surroundings
+from pgdyno.lab.trial import BarrierReadings, Lab, Trial, read_surroundings
 from pgdyno.lab.trial_telemetry_collection import Telemetry
 from pgdyno.lab.warm_up import WarmUp
 from pgdyno.probe.cpu_time import server_cpu_s
@@ -35,18 +35,18 @@ from pgdyno.results.records import Slice as Driven
 from pgdyno.study.capacity_search import (
     CLOSED_LOOP_S,
     LatencyLimit,
-    Tried,
+    SearchStep,
     capacity,
     next_rate,
     parse_limit,
     step_s,
 )
-from pgdyno.study.plan import Block, Driving, Rate, Slice, Study
+from pgdyno.study.plan import Driving, PlannedBlock, PlannedSlice, Rate, Study
 from pgdyno.study.schedule import Role
 from pgdyno.workload.workloads import workload_of
 
 
-def order_checkpoints(lab: Lab, trials: Sequence[Trial]) -> None:
+def force_checkpoints(lab: Lab, trials: Sequence[Trial]) -> None:
     """Force a checkpoint on each server at the barrier before the measured part, when no transaction runs.
 
     Adds a caveat if it fails, for example without permission. The driver detects a lost server.
@@ -69,7 +69,9 @@ def order_checkpoints(lab: Lab, trials: Sequence[Trial]) -> None:
 Targets = Sequence[tuple[str, str]]
 
 
-def search_capacities(lab: Lab, block: Block, trials: Mapping[int, Trial], targets: Targets) -> Run | None:
+def search_capacities(
+    lab: Lab, block: PlannedBlock, trials: Mapping[int, Trial], targets: Targets
+) -> Run | None:
     """Search the capacity of each arm and store it in its trial. Returns a run that ended early, if any."""
     assert lab.study.capacity is not None
     limit = parse_limit(lab.study.capacity)
@@ -79,7 +81,7 @@ def search_capacities(lab: Lab, block: Block, trials: Mapping[int, Trial], targe
     closed, run = _closed_loop(lab, block, trials, targets, [*order, *reversed(order)])
     if not run.complete:
         return _cut_short(run)
-    tried: dict[int, list[Tried]] = {target: [] for target in range(len(targets))}
+    tried: dict[int, list[SearchStep]] = {target: [] for target in range(len(targets))}
     for number in range(1, 10_000):  # next_rate ends it
         wanted = {target: next_rate(tried[target], limit, closed[target]) for target in tried}
         rates = {target: rate for target, rate in wanted.items() if rate is not None}
@@ -90,13 +92,13 @@ def search_capacities(lab: Lab, block: Block, trials: Mapping[int, Trial], targe
         if not run.complete:
             return _cut_short(run)
         for target, rate in rates.items():
-            tried[target].append(Tried(rate, _latency_ms(run, target, limit)))
+            tried[target].append(SearchStep(rate, _latency_ms(run, target, limit)))
     for target, trial in enumerate(trials.values()):
         driving = lab.study.driving(trial.arm.index)
         trial.checks = workload_of(driving.workload).checks(driving.clients, restored=False)
         trial.search = _noted(lab.study.capacity, closed[target], tried[target])
         trial.rate_per_s = (
-            capacity(tried[target], limit) or (tried[target] or [Tried(1.0, 0.0)])[-1].rate_per_s
+            capacity(tried[target], limit) or (tried[target] or [SearchStep(1.0, 0.0)])[-1].rate_per_s
         )
         assert trial.witness is not None
         trial.checks.begin(trial.witness)
@@ -108,7 +110,7 @@ def _cut_short(run: Run) -> Run:
     return replace(run, before="while searching for the capacity: ")
 
 
-def _noted(limit: str, closed_per_s: float, tried: Sequence[Tried]) -> dict[str, object]:
+def _noted(limit: str, closed_per_s: float, tried: Sequence[SearchStep]) -> dict[str, object]:
     """Return the search for the results file; JSON has no infinity."""
     steps = [
         {
@@ -121,10 +123,12 @@ def _noted(limit: str, closed_per_s: float, tried: Sequence[Tried]) -> dict[str,
 
 
 def _closed_loop(
-    lab: Lab, block: Block, trials: Mapping[int, Trial], targets: Targets, order: Sequence[int]
+    lab: Lab, block: PlannedBlock, trials: Mapping[int, Trial], targets: Targets, order: Sequence[int]
 ) -> tuple[list[float], Run]:
     """Return the transactions per second of each target, and the run."""
-    slices = [Slice(target, Role.MEASURE, CLOSED_LOOP_S, i // len(targets)) for i, target in enumerate(order)]
+    slices = [
+        PlannedSlice(target, Role.MEASURE, CLOSED_LOOP_S, i // len(targets)) for i, target in enumerate(order)
+    ]
     driven: list[list[Driven]] = [[] for _ in targets]
     drivings = [_search_driving(lab, index, None) for index in trials]
     specification = drive_specification(drivings[0], block.seed, slices, targets, drivings)
@@ -155,7 +159,7 @@ def _step(
     study = lab.study
     order = rng.sample(sorted(rates), len(rates))
     slices = [
-        Slice(target, Role.MEASURE, step_s(rates[target], limit, study.slice_s, study.discard_s), 0)
+        PlannedSlice(target, Role.MEASURE, step_s(rates[target], limit, study.slice_s, study.discard_s), 0)
         for target in order
     ]
     drivings = [_search_driving(lab, index, rates.get(target)) for target, index in enumerate(trials)]
@@ -185,11 +189,11 @@ def _latency_ms(run: Run, target: int, limit: LatencyLimit) -> float:
     return math.inf if latency_ms is None else latency_ms
 
 
-Seen = dict[str, Surroundings]
+Seen = dict[str, BarrierReadings]
 
 
 def drive_trials(
-    lab: Lab, block: Block, trials: Mapping[int, Trial], seen: Seen, telemetry: Telemetry
+    lab: Lab, block: PlannedBlock, trials: Mapping[int, Trial], seen: Seen, telemetry: Telemetry
 ) -> Run:
     """Drive the trials of the block. ``seen`` and ``telemetry`` receive the readings at the barriers."""
     arms = list(trials)
@@ -231,7 +235,7 @@ def drive_trials(
         ours = [trials[index].arm for index in arms]
         if not seen:
             if lab.study.checkpoints is not None:
-                order_checkpoints(lab, list(trials.values()))
+                force_checkpoints(lab, list(trials.values()))
             seen["measure"] = read_surroundings(ours)
             telemetry.begin()
             return [_server_cpu_s(arm) for arm in ours]
@@ -267,8 +271,8 @@ def _driving(lab: Lab, trial: Trial) -> Driving:
 
 def _warm_up(
     lab: Lab,
-    block: Block,
-    slices: Sequence[Slice],
+    block: PlannedBlock,
+    slices: Sequence[PlannedSlice],
     targets: Sequence[tuple[str, str]],
     clients: Sequence[int],
     pinning: Pinning | None,

@@ -36,7 +36,7 @@ AFTER_VACUUM = ("relations", "database", "pgstattuple")
 ON_CPU, READY = "clients_on_cpu_s", "clients_ready_s"
 """Columns of ``host``: CPU and runnable time of the backends that serve the clients."""
 
-LOOKS_APART_S_MAX = 600.0
+SEPARATE_SAMPLES_S_MAX = 600.0
 """Longest run in which each wait-event sample is stored separately, so that even a slice of half a second has
 samples. In longer runs slices are long, and five rows per second would be too many.
 """
@@ -99,7 +99,7 @@ class Telemetry:
                 sample if asked & SAMPLED else None,
                 sample_waits if "waits" in asked else None,
                 trial.arm.postmaster_pid,
-                each_look=self.lab.study.window_likely_s() <= LOOKS_APART_S_MAX,
+                each_look=self.lab.study.window_likely_s() <= SEPARATE_SAMPLES_S_MAX,
             )
             for number, trial in enumerate(self.trials)
         ]

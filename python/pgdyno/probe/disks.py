@@ -67,7 +67,7 @@ SYNCS_MAX = 20_000
 
 
 @dataclass(frozen=True)
-class Syncs:
+class FlushTimes:
     """Times of ``n`` consecutive writes of 8 kB with fdatasync."""
 
     n: int
@@ -89,7 +89,7 @@ class Disk:
     write_cache: str | None
     size_bytes: int
     free_bytes: int
-    syncs: Syncs | None
+    syncs: FlushTimes | None
 
 
 def read_disk(tree: Tree, path: Path, sync_s: float) -> Disk:
@@ -103,11 +103,11 @@ def read_disk(tree: Tree, path: Path, sync_s: float) -> Disk:
         write_cache=tree.text(f"/sys/block/{device}/queue/write_cache") if device else None,
         size_bytes=usage.total,
         free_bytes=usage.free,
-        syncs=try_syncs(path, sync_s) if sync_s > 0 else None,
+        syncs=measure_flushes(path, sync_s) if sync_s > 0 else None,
     )
 
 
-def try_syncs(path: Path, duration_s: float) -> Syncs | None:
+def measure_flushes(path: Path, duration_s: float) -> FlushTimes | None:
     """Write one page repeatedly, each time with a flush. None if the directory is not writable."""
     took_s: list[float] = []
     try:
@@ -125,11 +125,11 @@ def try_syncs(path: Path, duration_s: float) -> Syncs | None:
     return summary(took_s)
 
 
-def summary(took_s: list[float]) -> Syncs:
+def summary(took_s: list[float]) -> FlushTimes:
     """Return the percentiles by rank."""
     ordered = sorted(took_s)
     n = len(ordered)
-    return Syncs(n, ordered[n // 2], ordered[min(n - 1, (99 * n) // 100)], ordered[-1])
+    return FlushTimes(n, ordered[n // 2], ordered[min(n - 1, (99 * n) // 100)], ordered[-1])
 
 
 def _file_system(path: Path) -> str | None:

@@ -14,7 +14,7 @@ import psutil
 def describe_host(data_path: Path) -> dict[str, Any]:
     """Return facts about the machine and the file system of ``data_path``, without names of host and user."""
     return {
-        "machine": machine_mark(),
+        "machine": machine_digest(),
         "processor": _processor(),
         "cores": len(psutil.Process().cpu_affinity()),
         "memory_bytes": psutil.virtual_memory().total,
@@ -32,7 +32,7 @@ def describe_host(data_path: Path) -> dict[str, Any]:
 MACHINE_ID = Path("/etc/machine-id")
 
 
-def machine_mark() -> str | None:
+def machine_digest() -> str | None:
     """Return a digest of the machine ID, which distinguishes machines of the same model without revealing the
     ID. None without an ID, as in many containers.
     """

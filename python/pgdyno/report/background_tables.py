@@ -120,7 +120,7 @@ def settings(findings: Findings) -> Table:
     return Table("Settings that differ", columns, rows[:SETTINGS_ROWS_MAX], note)
 
 
-def settings_of_some(findings: Findings) -> Table:
+def version_specific_settings(findings: Findings) -> Table:
     """Return the settings that some versions of the arms do not have."""
     rows = [row for row in _unequal_settings(findings) if ABSENT in row]
     columns = ("setting", *(of.arm.name for of in findings.arms))

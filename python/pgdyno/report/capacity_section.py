@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
-from pgdyno.analysis.findings.capacity import UNIT, Capacity, Change, Kept
+from pgdyno.analysis.findings.capacity import UNIT, ArmCapacity, Capacity, Change
 from pgdyno.estimate import (
     ABSENT,
     NO_BREAK,
@@ -44,7 +44,7 @@ def latency_chart(found: Capacity) -> list[Panel]:
     return [Panel(title, _picture(arms, rates, (low, high), limit_ms))]
 
 
-def _points(kept: Kept) -> list[tuple[float, float]]:
+def _points(kept: ArmCapacity) -> list[tuple[float, float]]:
     return [
         (rate, level.value)
         for rate, level in kept.latency_ms.items()
@@ -53,7 +53,7 @@ def _points(kept: Kept) -> list[tuple[float, float]]:
 
 
 def _picture(
-    arms: Sequence[Kept], rates: Sequence[float], span_ms: tuple[float, float], limit_ms: float
+    arms: Sequence[ArmCapacity], rates: Sequence[float], span_ms: tuple[float, float], limit_ms: float
 ) -> Markup:
     x = Scale(rates[0] / 1.05, rates[-1] * 1.05, LEFT, WIDTH - RIGHT, log=True)
     y = Scale(*span_ms, BOTTOM, TOP, log=True)
@@ -90,7 +90,7 @@ def capacity_section(found: Capacity, plan: Study) -> Section:
     return Section(
         title=f"Capacity: highest rate with {limit_text(found)}",
         sentences=[
-            *(kept_sentence(kept, found) for kept in found.arms),
+            *(capacity_sentence(kept, found) for kept in found.arms),
             *(change_sentence(change) for change in found.changes),
         ],
         tables=[table for table in made if table.rows],
@@ -105,7 +105,7 @@ def limit_text(found: Capacity) -> str:
     return f"{percentile} < {limit_ms:.6g}{NO_BREAK}ms"
 
 
-def kept_sentence(kept: Kept, found: Capacity) -> str:
+def capacity_sentence(kept: ArmCapacity, found: Capacity) -> str:
     """Return a sentence with the capacity, or with the rates that the study lacks."""
     passes = len(kept.by_pass) + kept.above + kept.below
     if not passes:

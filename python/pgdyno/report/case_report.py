@@ -32,13 +32,13 @@ from pgdyno.report import (
     telemetry_tables,
     why_section,
 )
-from pgdyno.report.method_section import DERIVED_FROM_TPC_C, how_it_was_measured
+from pgdyno.report.method_section import DERIVED_FROM_TPC_C, method_paragraphs
 from pgdyno.report.profile_section import cpu_by_function
 from pgdyno.report.result_tables import Table
 from pgdyno.report.why_section import WhyReport
 from pgdyno.study.arm_spec import LEFT_OUT
 
-LIKE_IT_MAX = 3
+CAVEATS_PER_CODE_MAX = 3
 """Maximum number of caveats shown per code; the rest are counted."""
 
 
@@ -153,7 +153,7 @@ def build(findings: Findings) -> Report:
         background_tables.transactions(findings),
         background_tables.failures(findings),
         background_tables.settings(findings),
-        background_tables.settings_of_some(findings),
+        background_tables.version_specific_settings(findings),
         background_tables.servers(findings),
         background_tables.trials(findings),
         background_tables.host(findings),
@@ -170,11 +170,11 @@ def build(findings: Findings) -> Report:
         f"{_full_names(findings)}",
         results=[table for table in results if table.rows],
         caveats=_shown_caveats(findings),
-        safety=result_tables.given_up(findings),
+        safety=result_tables.lost_guarantees(findings),
         background=[table for table in behind if table.rows],
-        method=how_it_was_measured(findings),
+        method=method_paragraphs(findings),
         noise=noise_section.sentence(findings),
-        probes=telemetry_tables.probes_cost(findings),
+        probes=telemetry_tables.probe_overhead(findings),
         derived=DERIVED_FROM_TPC_C if tpcc else "",
         command=findings.study.command,
     )
@@ -288,8 +288,8 @@ def _shown_caveats(findings: Findings) -> list[ShownCaveat]:
         for caveat in caveats:
             alike.setdefault(_alike(caveat, blocks), []).append(caveat)
         groups = list(alike.values())
-        found += [_shown_caveat(group, names, blocks) for group in groups[:LIKE_IT_MAX]]
-        rest = sum(map(len, groups[LIKE_IT_MAX:]))
+        found += [_shown_caveat(group, names, blocks) for group in groups[:CAVEATS_PER_CODE_MAX]]
+        rest = sum(map(len, groups[CAVEATS_PER_CODE_MAX:]))
         if rest:
             first = ShownCaveat.of(caveats[0])
             found.append(replace(first, sentence=f"{first.code}: {counted(rest, 'more trial')}."))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pgdyno.analysis.findings.gates import Gate, Judged, judged
+from pgdyno.analysis.findings.gates import Gate, GateComparison, gate_comparisons
 from pgdyno.estimate import ABSENT, counted
 from pgdyno.report import gate_section as wording
 from pgdyno.report.case_report import ShownCaveat
@@ -38,7 +38,7 @@ def _lines(study: StudyReport | HostsReport, gate: Gate | None, files: Sequence[
         for reason in wording.reasons(gate):
             yield f"- {escaped(reason)}"
         yield ""
-    found = judged(study.findings)
+    found = gate_comparisons(study.findings)
     yield from grid(_verdicts(found))
     yield ""
     if len(found) > ROWS_MAX:
@@ -65,7 +65,7 @@ def _lines(study: StudyReport | HostsReport, gate: Gate | None, files: Sequence[
     yield escaped(only.percent_of if only else study.percent_of)
 
 
-def _verdicts(found: Sequence[Judged]) -> Table:
+def _verdicts(found: Sequence[GateComparison]) -> Table:
     """Return the table of verdicts; the column ``case`` is omitted if all its cells are empty."""
     rows = [
         [

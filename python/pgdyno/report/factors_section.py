@@ -116,7 +116,7 @@ HIGHER = {
 }
 """Verdict on a main effect. "Faster" would be misleading for factors such as the number of clients."""
 
-DEPENDS = {
+INTERACTION_WORDS = {
     Verdict.FASTER: "depends",
     Verdict.SLOWER: "depends",
     Verdict.SAME: "same",
@@ -132,7 +132,7 @@ ROWS_MAX = 12
 
 def factors_section(effects: Effects, plan: Study) -> Section:
     """Return the section: a sentence for each factor, tables and charts."""
-    made = [main_effects(effects, plan), interactions(effects, plan), where_it_depends(effects, plan)]
+    made = [main_effects(effects, plan), interactions(effects, plan), effects_by_level(effects, plan)]
     return Section(
         title="Factors",
         sentences=[sentence(effects, factor.name, plan) for factor in effects.design.factors],
@@ -186,7 +186,7 @@ def _interactions_text(effects: Effects, factor: str, others: Sequence[str], pla
     sentences = []
     for other in others:
         found = [c for c in effects.with_factor(factor) if c.by is not None and c.by.factor == other]
-        word = dependence_of(found, plan.margin)
+        word = interaction_of(found, plan.margin)
         by_word.setdefault(word, []).append(other)
         if word == "depends":
             sentences.append(_largest_interaction(found, plan))
@@ -205,13 +205,13 @@ def _or(names: Sequence[str]) -> str:
     return " or ".join(names)
 
 
-def dependence_of(contrasts: Sequence[Contrast], margin: float) -> str:
+def interaction_of(contrasts: Sequence[Contrast], margin: float) -> str:
     """Classify the interaction of two factors over all levels.
 
     Returns ``depends``, ``same``, ``undecided`` or ``not run``.
     """
     known = [contrast for contrast in contrasts if contrast.combined is not None]
-    words = {DEPENDS[contrast.verdict(margin)] for contrast in known}
+    words = {INTERACTION_WORDS[contrast.verdict(margin)] for contrast in known}
     if not known:
         return NOT_RUN
     if "depends" in words:
@@ -221,7 +221,7 @@ def dependence_of(contrasts: Sequence[Contrast], margin: float) -> str:
 
 def _largest_interaction(contrasts: Sequence[Contrast], plan: Study) -> str:
     """Return a sentence with the largest significant interaction."""
-    sure = [c for c in contrasts if DEPENDS[c.verdict(plan.margin)] == "depends"]
+    sure = [c for c in contrasts if INTERACTION_WORDS[c.verdict(plan.margin)] == "depends"]
     largest = max(sure, key=lambda c: abs(c.combined.spread.mean) if c.combined else 0.0)
     by, change = largest.by, percent(largest, Better.NEITHER)
     assert by is not None and change is not None
@@ -271,7 +271,7 @@ def interactions(effects: Effects, plan: Study) -> Table:
     for contrast in effects.interactions:
         assert contrast.by is not None
         names = [change_name(contrast.change), change_name(contrast.by)]
-        rows.append([*names, *_cells(contrast, DEPENDS, effects, plan)])
+        rows.append([*names, *_cells(contrast, INTERACTION_WORDS, effects, plan)])
     return Table(
         title="Interactions of factors",
         columns=("factor", "by", *COLUMNS),
@@ -287,12 +287,12 @@ def interactions(effects: Effects, plan: Study) -> Table:
     )
 
 
-def where_it_depends(effects: Effects, plan: Study) -> Table:
+def effects_by_level(effects: Effects, plan: Study) -> Table:
     """Return the changes at each level, for compared factors with a significant interaction."""
     rows = []
     for (factor, other), found in effects.at.items():
         between = [c for c in effects.with_factor(factor) if c.by is not None and c.by.factor == other]
-        if effects.design.factor(factor).compared and dependence_of(between, plan.margin) == "depends":
+        if effects.design.factor(factor).compared and interaction_of(between, plan.margin) == "depends":
             for level, contrast in found:
                 cells = _cells(contrast, HIGHER, effects, plan)
                 rows.append([change_name(contrast.change), f"{other} {level}", *cells])

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.findings.gates import Gate, Judged, Tripped, Unjudged, judged
+from pgdyno.analysis.findings.gates import Gate, GateComparison, NotEvaluated, Tripped, gate_comparisons
 from pgdyno.analysis.findings.host_findings import HostsFindings
 from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.estimate import ci_text, counted, grouped
@@ -21,13 +21,13 @@ VERDICT_TEXT = {
 }
 
 
-def sentence(of: Judged) -> str:
+def sentence(of: GateComparison) -> str:
     """Return a verdict: ``clients 8: 18 is slower than 17 (new orders per minute −10.6%, 95% CI …)``."""
     place = f"{of.case}: " if of.case else ""
     return f"{place}{of.arm} {VERDICT_TEXT[of.verdict]} {of.baseline} ({size(of)})"
 
 
-def size(of: Judged) -> str:
+def size(of: GateComparison) -> str:
     """Return the change with its interval, if it has one."""
     if of.percent is None:
         return "no valid block"
@@ -57,7 +57,7 @@ NO_BLOCK = "no block has a value of this metric"
 SOME_BLOCKS = "some blocks have no value of this metric for one arm; leaving them out would bias the result"
 
 
-def _unjudged(absent: Sequence[Unjudged]) -> str:
+def _unjudged(absent: Sequence[NotEvaluated]) -> str:
     """Return conditions by reason: ``slower:p99 of 18 vs. 17 in clients 8: no block has a value …``."""
     by_reason: dict[str, list[str]] = {}
     for one in absent[:REASONS_MAX]:
@@ -68,11 +68,11 @@ def _unjudged(absent: Sequence[Unjudged]) -> str:
     return f"{text}; and {grouped(rest, 0)} more" if rest > 0 else text
 
 
-def _why(of: Unjudged) -> str:
+def _why(of: NotEvaluated) -> str:
     return SOME_BLOCKS if of.of and of.of.percent is not None else NO_BLOCK
 
 
-def _place(of: Judged) -> str:
+def _place(of: GateComparison) -> str:
     pair = f"{of.arm} vs. {of.baseline}"
     return f"{pair} in {of.case}" if of.case else pair
 
@@ -99,7 +99,7 @@ def reasons(of: Gate) -> list[str]:
 
 def verdicts(findings: StudyFindings | HostsFindings) -> list[dict[str, Any]]:
     """Return the verdicts on the primary metric by case."""
-    return [_judged(of) for of in judged(findings)]
+    return [_judged(of) for of in gate_comparisons(findings)]
 
 
 def as_object(of: Gate | None) -> dict[str, Any] | None:
@@ -130,7 +130,7 @@ def _tripped(found: Sequence[Tripped]) -> list[dict[str, Any]]:
     ]
 
 
-def _judged(of: Judged) -> dict[str, Any]:
+def _judged(of: GateComparison) -> dict[str, Any]:
     return {
         "case": of.case,
         "arm": of.arm,

@@ -15,7 +15,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.findings.history_changes import Apart, Change, Difference, History, Point, Series
+from pgdyno.analysis.findings.history_changes import Change, Difference, History, Point, Separation, Series
 from pgdyno.analysis.statistics.change_points import POINTS_MIN
 from pgdyno.estimate import ci_text, counted, decimals_of, given_percent, grouped, signed, with_unit
 from pgdyno.report.charts import Panel, arm_class
@@ -36,12 +36,12 @@ DIFFERENCES_MAX = 8
 TEXT_MAX = 60
 """Maximum length of a shown value, for example of the build flags."""
 
-NEWEST = 10
+NEWEST_FILES = 10
 """Default number of newest files in which a change trips the gate. Older changes are known, and would fail a
 pipeline forever."""
 
 
-class News(StrEnum):
+class HistoryCondition(StrEnum):
     """Conditions of ``--fail-if``."""
 
     SLOWER = "slower"
@@ -69,7 +69,7 @@ def subject(series: Series) -> str:
     return f"{key.case}: {of}" if key.case else of
 
 
-def changed(series: Series, change: Change) -> str:
+def change_sentence(series: Series, change: Change) -> str:
     """Return a sentence with the first file, the size and the basis of a change."""
     point, percent = series.points[change.at], change.percent
     interval = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
@@ -80,7 +80,7 @@ def changed(series: Series, change: Change) -> str:
     )
 
 
-def what_else(change: Change) -> str:
+def other_differences(change: Change) -> str:
     """Return the other differences between the file and the previous one."""
     if not change.differences:
         return "The files record no other difference."
@@ -106,13 +106,16 @@ def sentences(history: History) -> list[str]:
     The last sentence explains why these files do not continue another history of the same title.
     """
     found = [
-        (series.points[change.at].created_unix_s, f"{changed(series, change)} {what_else(change)}")
+        (
+            series.points[change.at].created_unix_s,
+            f"{change_sentence(series, change)} {other_differences(change)}",
+        )
         for series in history.series
         for change in series.changes
     ]
     changes = [text for _, text in sorted(found, key=lambda one: -one[0])]
     changes = changes or [_unchanged(history)]
-    return [*changes, began(history.apart)] if history.apart else changes
+    return [*changes, new_series_sentence(history.apart)] if history.apart else changes
 
 
 def _unchanged(history: History) -> str:
@@ -123,7 +126,7 @@ def _unchanged(history: History) -> str:
     return f"{none}; {short} have too few files (at least {POINTS_MIN} are needed)." if short else f"{none}."
 
 
-def untold(report: HistoryReport, newest: int) -> list[str]:
+def series_too_short(report: HistoryReport, newest: int) -> list[str]:
     """Return a sentence for each metric with too few files to detect changes.
 
     Includes only histories with one of the ``newest`` files; others have ended.
@@ -147,7 +150,7 @@ def untold(report: HistoryReport, newest: int) -> list[str]:
     return found
 
 
-def began(apart: Apart) -> str:
+def new_series_sentence(apart: Separation) -> str:
     """Return why a file starts a new series, with the difference: ``window_s (20 → 40)``."""
     return (
         f"{apart.file} starts a new series and does not continue that of {apart.before}: "
@@ -202,7 +205,7 @@ def day(unix_s: float) -> str:
     return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d")
 
 
-def news(report: HistoryReport, asked: Sequence[News], newest: int) -> list[str]:
+def recent_changes(report: HistoryReport, asked: Sequence[HistoryCondition], newest: int) -> list[str]:
     """Return a sentence for each change that meets one of the conditions ``asked``.
 
     Only the last change of a series counts, and only in its ``newest`` files.
@@ -212,13 +215,13 @@ def news(report: HistoryReport, asked: Sequence[News], newest: int) -> list[str]
         for series in history.series:
             last = series.changes[-1] if series.changes else None
             if last is not None and last.at >= len(series.points) - newest and _is_asked(last, asked):
-                found.append(f"{changed(series, last)} {what_else(last)}")
+                found.append(f"{change_sentence(series, last)} {other_differences(last)}")
     return found
 
 
-def _is_asked(change: Change, asked: Sequence[News]) -> bool:
-    word = News.FASTER if change.verdict is Verdict.FASTER else News.SLOWER
-    return News.CHANGE in asked or word in asked
+def _is_asked(change: Change, asked: Sequence[HistoryCondition]) -> bool:
+    word = HistoryCondition.FASTER if change.verdict is Verdict.FASTER else HistoryCondition.SLOWER
+    return HistoryCondition.CHANGE in asked or word in asked
 
 
 def as_object(
@@ -264,7 +267,7 @@ def _series(series: Series) -> dict[str, Any]:
                 "files_before": len(change.before),
                 "files_since": len(change.after),
                 "differences": [asdict(of) for of in change.differences],
-                "sentence": changed(series, change),
+                "sentence": change_sentence(series, change),
             }
             for change in series.changes
         ],

@@ -22,8 +22,8 @@ from pgdyno.estimate import (
     share_text,
 )
 from pgdyno.report import hosts_tables
-from pgdyno.report.case_report import LIKE_IT_MAX, Headline, ShownCaveat, by_severity
-from pgdyno.report.hosts_tables import pooled_beside
+from pgdyno.report.case_report import CAVEATS_PER_CODE_MAX, Headline, ShownCaveat, by_severity
+from pgdyno.report.hosts_tables import with_pooled_changes
 from pgdyno.report.result_tables import Table, listed
 from pgdyno.report.study_report import WORDS, StudyReport, build_study
 
@@ -79,7 +79,7 @@ def build_hosts(findings: HostsFindings) -> HostsReport:
 
 def _published(findings: HostsFindings) -> list[Table]:
     usual, hosts = findings.first.first.study.plan.confidence, len(findings.hosts)
-    tables = [pooled_beside(table, usual, hosts) for table in findings.published]
+    tables = [with_pooled_changes(table, usual, hosts) for table in findings.published]
     return [table for table in tables if table is not None]
 
 
@@ -87,7 +87,7 @@ def _headlines(findings: HostsFindings) -> list[Headline]:
     if len(findings.cases) < 2:
         return [_headline(over, findings) for over in findings.primary]
     found = [_headline_over_cases(over, findings) for over in findings.averages]
-    return found or [_headline(over, findings) for over in findings.primary[:LIKE_IT_MAX]]
+    return found or [_headline(over, findings) for over in findings.primary[:CAVEATS_PER_CODE_MAX]]
 
 
 def _headline(over: OverHosts, findings: HostsFindings) -> Headline:
@@ -161,8 +161,8 @@ def _shown_caveats(findings: HostsFindings, studies: Mapping[str, StudyReport]) 
         about.setdefault(caveat.code, []).append(ShownCaveat.of(caveat))
     found = []
     for code, caveats in about.items():
-        found += caveats[:LIKE_IT_MAX]
-        rest = len(caveats) - LIKE_IT_MAX
+        found += caveats[:CAVEATS_PER_CODE_MAX]
+        rest = len(caveats) - CAVEATS_PER_CODE_MAX
         if rest > 0:
             sentence = f"{code}: {counted(rest, 'more comparison')}."
             found.append(replace(caveats[0], sentence=sentence))

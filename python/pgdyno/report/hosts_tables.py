@@ -317,7 +317,7 @@ def _row(name: str, estimate: Estimate, color: str, y: float, left: float, x: Sc
     return parts
 
 
-def pooled_beside(table: PooledTable, confidence: float, hosts: int) -> Table | None:
+def with_pooled_changes(table: PooledTable, confidence: float, hosts: int) -> Table | None:
     """Return the published table with a column of pooled changes after each published column.
 
     Returns None if no host has a change for any of its cells.

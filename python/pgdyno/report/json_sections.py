@@ -85,7 +85,7 @@ def _capacity(found: Capacity) -> dict[str, Any]:
                 "passes_above": kept.above,
                 "passes_below": kept.below,
                 "latency_ms": {f"{rate:g}": _estimate(level) for rate, level in kept.latency_ms.items()},
-                "sentence": capacity_section.kept_sentence(kept, found),
+                "sentence": capacity_section.capacity_sentence(kept, found),
             }
             for kept in found.arms
         ],

@@ -37,7 +37,7 @@ _SCHEDULES = {
 }
 
 
-def how_it_was_measured(findings: Findings) -> list[str]:
+def method_paragraphs(findings: Findings) -> list[str]:
     """Return the paragraphs on the method."""
     plan = findings.study.plan
     statistics = (
@@ -57,7 +57,7 @@ def how_it_was_measured(findings: Findings) -> list[str]:
         "system time of all server processes, or of the driver, during the measured slices."
     )
     layout = [_SCHEDULES[plan.schedule], _partitions(plan), _restored(findings), _sizes(plan)]
-    layout += [steady_state_section.how_it_ended(findings), steady_state_section.how_windows_began(plan)]
+    layout += [steady_state_section.warm_up_sentence(findings), steady_state_section.window_sentence(plan)]
     paragraphs = [" ".join(sentence for sentence in layout if sentence), statistics, latency]
     return [*paragraphs, _capacity(plan)] if plan.searches_capacity else paragraphs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pgdyno.analysis.causes.covariates import Cause
-from pgdyno.analysis.causes.outlier_trials import Measured, OutlierTrial, OutlierTrials
+from pgdyno.analysis.causes.outlier_trials import Deviation, OutlierTrial, OutlierTrials
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.statistics.outliers import FALSE_ALARM, VALUES_MIN
@@ -56,7 +56,7 @@ def _row(one: OutlierTrial) -> list[str]:
     ]
 
 
-def _off(measured: Measured) -> str:
+def _off(measured: Deviation) -> str:
     return signed(measured.off_percent, decimals_of(measured.off_percent, 2), "")
 
 
@@ -136,5 +136,5 @@ def as_object(anomalies: OutlierTrials) -> dict[str, Any]:
     }
 
 
-def _measured(measured: Measured) -> dict[str, float | None]:
+def _measured(measured: Deviation) -> dict[str, float | None]:
     return {"off_percent": measured.off_percent, "score": measured.score, "limit": measured.limit}

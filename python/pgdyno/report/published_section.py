@@ -15,7 +15,7 @@ AS_ABOVE = "as above"
 """Shown instead of a repeated number, which would look like a second measurement."""
 
 
-def beside_ours(table: OwnTable, confidence: float) -> Table:
+def with_measured_values(table: OwnTable, confidence: float) -> Table:
     """Return the published table with a column of measured values after each column that has any."""
     ours = [any(row[n].is_asked_for for row in table.rows) for n in range(len(table.columns))]
     columns: list[str] = []

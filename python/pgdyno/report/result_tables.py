@@ -211,10 +211,10 @@ def with_interval(change: Estimate, usual: float) -> str:
 def in_cell(low: str, high: str, confidence: float, usual: float) -> str:
     """Return an interval, for example ``[+2.9, +5.5]``, with its confidence unless it is ``usual``."""
     own = "" if math.isclose(confidence, usual) else f"; {confidence_percent(confidence)}"
-    return unbroken(bracketed(low, f"{high}{own}"))
+    return with_no_break_spaces(bracketed(low, f"{high}{own}"))
 
 
-def unbroken(interval: str) -> str:
+def with_no_break_spaces(interval: str) -> str:
     """Keep an interval on one line."""
     return interval.replace(" ", NO_BREAK)
 
@@ -229,10 +229,10 @@ def safety(findings: Findings) -> Table:
         for name in names
     ]
     columns = ("guarantee", *(of.arm.name for of in findings.arms))
-    return Table("Safety", columns, rows, note=" ".join(given_up(findings)), said_elsewhere=True)
+    return Table("Safety", columns, rows, note=" ".join(lost_guarantees(findings)), said_elsewhere=True)
 
 
-def given_up(findings: Findings) -> list[str]:
+def lost_guarantees(findings: Findings) -> list[str]:
     """Return a sentence for each guarantee: ``GIVEN UP by 17 and 18: point-in-time recovery (…).``"""
     words = {Kept.NO: "GIVEN UP", Kept.PARTLY: "Only partly kept"}
     by_promise: dict[tuple[Kept, str, str], list[str]] = {}

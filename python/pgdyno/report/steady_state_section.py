@@ -7,7 +7,7 @@ from typing import Any
 
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.steady_state.stationarity import Trend
-from pgdyno.analysis.steady_state.steadiness import Steadiness, WarmUps, bounds_s
+from pgdyno.analysis.steady_state.steady_state_findings import SteadyState, WarmUps, bounds_s
 from pgdyno.estimate import ABSENT, Estimate, counted
 from pgdyno.report.result_tables import Table, with_interval
 from pgdyno.study.plan import Study
@@ -36,7 +36,7 @@ def table(findings: Findings) -> Table:
     )
 
 
-def _row(of: Steadiness, usual: float) -> dict[str, str]:
+def _row(of: SteadyState, usual: float) -> dict[str, str]:
     warm, cycles = of.warm_ups, of.cycles
     return {
         "arm": of.arm.name,
@@ -66,7 +66,7 @@ def warm_up_text(plan: Study) -> str:
     return f"warm-up {longest}" if bounds is None else f"warm-up {format_duration(bounds[0])} to {longest}"
 
 
-def how_it_ended(findings: Findings) -> str:
+def warm_up_sentence(findings: Findings) -> str:
     """Return how adaptive warm-ups ended; empty for warm-ups of a fixed length."""
     if bounds_s(findings.study.plan) is None:
         return ""
@@ -82,7 +82,7 @@ def how_it_ended(findings: Findings) -> str:
     )
 
 
-def how_windows_began(plan: Study) -> str:
+def window_sentence(plan: Study) -> str:
     """Return how windows of whole checkpoint cycles started; empty for other windows."""
     wanted = plan.checkpoints
     if wanted is None:
@@ -93,7 +93,7 @@ def how_windows_began(plan: Study) -> str:
     )
 
 
-def as_objects(found: Sequence[Steadiness], arm: int) -> dict[str, Any] | None:
+def as_objects(found: Sequence[SteadyState], arm: int) -> dict[str, Any] | None:
     """Return the steady state of one arm for JSON."""
     of = next((one for one in found if one.arm.arm == arm), None)
     if of is None:

@@ -12,7 +12,7 @@ from pgdyno.report import result_tables
 from pgdyno.report.capacity_section import capacity_section
 from pgdyno.report.case_report import Report, ShownCaveat, build, by_severity
 from pgdyno.report.factors_section import factors_section
-from pgdyno.report.published_section import beside_ours
+from pgdyno.report.published_section import with_measured_values
 from pgdyno.report.result_tables import Table, listed
 from pgdyno.report.scalability_section import scalability_section
 from pgdyno.report.section import Section
@@ -75,7 +75,7 @@ def build_study(findings: StudyFindings) -> StudyReport:
         headlines=[_headline(over, findings) for over in findings.over_cases],
         unfinished=next(iter(cases.values())).unfinished,
         percent_of="Percentages are (B − A) / A, where A is the baseline.",
-        published=[beside_ours(table, first.study.plan.confidence) for table in findings.published],
+        published=[with_measured_values(table, first.study.plan.confidence) for table in findings.published],
         results=[table for table in results if table.rows],
         sections=list(_sections(findings)),
         caveats=_shown_caveats(cases),

@@ -10,7 +10,7 @@ from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.case_findings import ArmFindings, Findings
 from pgdyno.analysis.steady_state.drift import Drift
 from pgdyno.analysis.telemetry.samples import keyed
-from pgdyno.analysis.telemetry.trial_telemetry import parted
+from pgdyno.analysis.telemetry.trial_telemetry import split_key
 from pgdyno.estimate import ABSENT, NO_BREAK, Better, Estimate, bracketed, grouped, share_text, signed
 from pgdyno.report.result_tables import DIGITS_OF_LEVEL, Table, listed, with_interval
 
@@ -93,7 +93,7 @@ def groups(findings: Findings) -> list[Table]:
     return found
 
 
-def probes_cost(findings: Findings) -> str:
+def probe_overhead(findings: Findings) -> str:
     """Return a sentence on the overhead of the probes; empty without probes."""
     cost = findings.telemetry.cost
     if cost is None:
@@ -120,7 +120,7 @@ def _rows(findings: Findings, key: str) -> list[list[str]]:
     metric = findings.telemetry.metrics.get(key)
     if metric is None or _is_zero(findings, key):
         return []
-    name, part = parted(key)
+    name, part = split_key(key)
     counted = metric.unit in metric.name.split()  # "dead tuples" needs no unit
     label = f"wait: {part}, %" if name == "wait.share" else metric.name if counted else metric.label
     better = "" if metric.better is Better.NEITHER else str(metric.better)
@@ -230,7 +230,7 @@ def pivot(
     Each entry of ``columns`` has a head and alternative keys. The column ``changed`` is followed by its
     change. Columns without values are omitted.
     """
-    known = {parted(key)[0] for key in findings.telemetry.metrics}
+    known = {split_key(key)[0] for key in findings.telemetry.metrics}
     shown = [(head, keys) for head, keys in columns if known.intersection(keys)]
     rows = []
     for part in parts:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from pgdyno.analysis.causes.throughput_dips import Dip
 from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.analysis.steady_state.checkpoint_cycles import begun
+from pgdyno.analysis.steady_state.checkpoint_cycles import checkpoint_starts
 from pgdyno.analysis.telemetry.samples import rates
 from pgdyno.analysis.telemetry.throughput_series import POINTS_MAX, Point
 from pgdyno.estimate import decimals_of, grouped
@@ -23,7 +23,7 @@ from pgdyno.units import PER_MIB
 WINDOW_S_MIN = 30.0
 """Minimum window with a chart of the WAL rate: the table is enough for a shorter one."""
 
-TICKS_APART = 2.0
+TICK_DISTANCE_MIN = 2.0
 """Minimum distance of ticks in pixels; nearer ones are merged. Without merging, 200 hours with a checkpoint
 per second made a page of 84 MB."""
 
@@ -33,7 +33,7 @@ LEFT, RIGHT, TOP, BOTTOM, WIDTH, HEIGHT = 38.0, 10.0, 16.0, 122.0, 280.0, 140.0
 
 def throughput(findings: Findings) -> list[Panel]:
     """Return the rate of each arm over time, with checkpoints and dips; all blocks have the same scale."""
-    ticks = {trial: begun(series) for trial, series in findings.telemetry.series.items()}
+    ticks = {trial: checkpoint_starts(series) for trial, series in findings.telemetry.series.items()}
     dips: dict[int, list[Dip]] = {}
     for of_arm in findings.dips.values():
         for dip in of_arm.dips:
@@ -54,7 +54,7 @@ def wal_rates(findings: Findings) -> list[Panel]:
 
 def has_checkpoints(findings: Findings) -> bool:
     """Return True if any checkpoint started during measurement."""
-    return any(begun(series) for series in findings.telemetry.series.values())
+    return any(checkpoint_starts(series) for series in findings.telemetry.series.values())
 
 
 def wal_rate(series: Series) -> list[Point]:
@@ -124,7 +124,7 @@ def checkpoint_ticks(moments: Sequence[float], x: Scale, color: str) -> list[Mar
     """Return a tick for each checkpoint; overlapping ticks are merged."""
     together: list[list[float]] = []
     for at_s in moments:
-        if together and x(at_s) - x(together[-1][0]) < TICKS_APART:
+        if together and x(at_s) - x(together[-1][0]) < TICK_DISTANCE_MIN:
             together[-1].append(at_s)
         else:
             together.append([at_s])

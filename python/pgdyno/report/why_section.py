@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pgdyno.analysis.causes import time_breakdown as of
-from pgdyno.analysis.causes.time_breakdown import Part, Waterfall, Why
+from pgdyno.analysis.causes.time_breakdown import Part, TimeBreakdown, Waterfall
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.telemetry.client_time import CLIENT
@@ -75,7 +75,7 @@ IN_SENTENCES: Mapping[str, str] = {
 }
 
 
-def sentences(why: Why, verdict: Verdict) -> list[str]:
+def sentences(why: TimeBreakdown, verdict: Verdict) -> list[str]:
     """Return sentences on the significant parts; an undecided verdict gets one sentence."""
     either = why.by_resource or why.by_statement
     assert either is not None
@@ -94,7 +94,7 @@ def sentences(why: Why, verdict: Verdict) -> list[str]:
     return [sentence for sentence in found if sentence]
 
 
-def _of_undecided(why: Why, whole: Part) -> str:
+def _of_undecided(why: TimeBreakdown, whole: Part) -> str:
     """Return the sentence of an undecided verdict; its CI may exclude 0 while below the noise floor."""
     either = [part for of in (why.by_statement, why.by_resource) if of for part in of.parts]
     marked = any(part.significant for part in either)
@@ -108,7 +108,7 @@ def _of_undecided(why: Why, whole: Part) -> str:
 NO_PART = "No part differs significantly."
 
 
-def _what(why: Why) -> str:
+def _what(why: TimeBreakdown) -> str:
     return "the mean latency" if why.latency else "the time per transaction"
 
 
@@ -126,7 +126,7 @@ def _negated(change: Estimate) -> Estimate:
     return replace(change, value=-change.value, low=-change.high, high=-change.low)
 
 
-def _of_whole(why: Why, whole: Part) -> str:
+def _of_whole(why: TimeBreakdown, whole: Part) -> str:
     a, b, change = why.baseline.name, why.arm.name, whole.difference
     basis, what = _basis(whole), _what(why)
     if not whole.significant:
@@ -198,7 +198,7 @@ def name_of(key: str, length: int = TEXT_MAX) -> str:
 class WhyReport:
     """One arm: sentences for the top of the report, and a table for each breakdown of the time."""
 
-    why: Why
+    why: TimeBreakdown
     sentences: Sequence[str]
     tables: Sequence[Table]
 
@@ -220,7 +220,7 @@ def build(findings: Findings) -> list[WhyReport]:
     ]
 
 
-def tables(why: Why, findings: Findings) -> list[Table]:
+def tables(why: TimeBreakdown, findings: Findings) -> list[Table]:
     """Return the breakdowns of the time by resource and by statement."""
     several = f", {why.arm.name}" if len(findings.arms) > 2 else ""
     found = []
@@ -234,7 +234,7 @@ def tables(why: Why, findings: Findings) -> list[Table]:
     return found
 
 
-def _table(title: str, why: Why, waterfall: Waterfall, note: str) -> Table:
+def _table(title: str, why: TimeBreakdown, waterfall: Waterfall, note: str) -> Table:
     whole = "mean latency" if why.latency else "whole"
     names = (("A", why.baseline.name), ("B", why.arm.name))
     heads = [f"{of}: {name}" if len(name) <= NAME_IN_HEAD_MAX else of for of, name in names]
@@ -275,7 +275,7 @@ def _level(us: float) -> str:
     return ABSENT if us == 0 else grouped(us, min(2, decimals_of(us, 3)))
 
 
-def _note_on_resources(why: Why) -> str:
+def _note_on_resources(why: TimeBreakdown) -> str:
     said = [_SIGNIFICANT]
     if why.cpu_is_of_all:
         said.append("CPU time includes all server processes, because that of client backends is unknown.")
@@ -294,7 +294,7 @@ def _note_on_resources(why: Why) -> str:
     return " ".join(said)
 
 
-def _note_on_statements(why: Why) -> str:
+def _note_on_statements(why: TimeBreakdown) -> str:
     said = [
         _SIGNIFICANT,
         "Outside statements: parsing, commit and its WAL, protocol, network, driver.",
@@ -317,7 +317,7 @@ def _negative(part: Part) -> bool:
     return part.a_us < 0 or part.b_us < 0
 
 
-def as_object(why: Why) -> dict[str, object]:
+def as_object(why: TimeBreakdown) -> dict[str, object]:
     """Return the breakdowns for JSON."""
     return {
         "whole_is": "mean latency" if why.latency else "clients × time / transactions",

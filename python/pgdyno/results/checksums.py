@@ -75,7 +75,7 @@ def sum_of(rows: Iterable[tuple[Any, ...]]) -> Sum:
     return Sum(n, digest % _MODULUS)
 
 
-def seal(connection: sqlite3.Connection) -> None:
+def store_all(connection: sqlite3.Connection) -> None:
     """Compute and store the checksums of all tables in a new file."""
     tables = (SCHEMA, *_tables(connection))
     found = [(table, *_stored(_computed(connection, table))) for table in tables]
@@ -118,7 +118,7 @@ def damaged_index(connection: sqlite3.Connection) -> str | None:
     return None
 
 
-class Ledger:
+class ChecksumUpdater:
     """The checksums of a file that is being written.
 
     Temporary triggers count every row that is inserted, updated or deleted on this connection.

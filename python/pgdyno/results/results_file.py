@@ -146,7 +146,7 @@ def create(path: Path) -> None:
     try:
         with translated(path):
             connection.executescript(_schema())
-            checksums.seal(connection)
+            checksums.store_all(connection)
     finally:
         connection.close()
 

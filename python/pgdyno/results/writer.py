@@ -31,7 +31,7 @@ from typing import Self
 from pgdyno.caveats import Caveat
 from pgdyno.errors import EvidenceError, EvidenceExistsError
 from pgdyno.results import results_file, rows
-from pgdyno.results.checksums import Ledger
+from pgdyno.results.checksums import ChecksumUpdater
 from pgdyno.results.masking import masked_json
 from pgdyno.results.packing import pack_text
 from pgdyno.results.records import (
@@ -63,7 +63,7 @@ class Writer:
         self._connection = connection
         self._lock = lock
         with results_file.translated(path):
-            self._ledger = Ledger(connection)
+            self._ledger = ChecksumUpdater(connection)
 
     @classmethod
     def create(

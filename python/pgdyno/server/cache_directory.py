@@ -18,7 +18,7 @@ from pgdyno.server.live_directories import Runs
 from pgdyno.server.live_directories import sweep as sweep_sockets
 from pgdyno.server.server_account import Account, cache_root, server_account
 
-ROOMS = ("builds", "lists", "catalogues", "datasets", "runs")
+SUBDIRECTORIES = ("builds", "lists", "catalogues", "datasets", "runs")
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Cache:
     @classmethod
     def at(cls, root: Path, account: Account) -> Self:
         """Open a cache in the given directory; create it if missing. Raises OSError."""
-        for room in (root, *(root / name for name in ROOMS)):
+        for room in (root, *(root / name for name in SUBDIRECTORIES)):
             _make(room, account)
         return cls(root, account)
 
@@ -110,14 +110,14 @@ def _make(path: Path, account: Account) -> None:
         path.chmod(0o755)
 
 
-Room = Literal["build", "dataset", "half-made", "run"]
+ItemKind = Literal["build", "dataset", "half-made", "run"]
 
 
 @dataclass(frozen=True)
 class Item:
     """One item of the cache. ``used_unix_s``: its last use, as a file time. ``in_use``: a pgdyno holds it."""
 
-    room: Room
+    room: ItemKind
     name: str
     path: Path
     size_bytes: int
@@ -141,7 +141,7 @@ def items(cache: Cache) -> list[Item]:
     return found
 
 
-def _item(room: Room, path: Path, used: Path, lock: Path) -> Item:
+def _item(room: ItemKind, path: Path, used: Path, lock: Path) -> Item:
     with locked_if_free(lock) as free:
         used_unix_s = used.stat().st_mtime if used.exists() else 0.0
         return Item(room, path.name, path, _size_bytes(path), used_unix_s, not free)

@@ -19,10 +19,10 @@ from pathlib import Path
 from pgdyno.errors import StartError, UsageError
 from pgdyno.server.build import Build
 from pgdyno.server.live_directories import SocketDirectory
-from pgdyno.server.running import SUPERUSER, Server, last_words
+from pgdyno.server.running import SUPERUSER, Server, last_messages
 from pgdyno.server.server_account import Account
 from pgdyno.server.server_process import forget_program, launch, note_program, run_tool
-from pgdyno.server.settings.reserved_settings import BASE, config_text, refuse_owned
+from pgdyno.server.settings.reserved_settings import BASE, config_text, refuse_reserved
 from pgdyno.server.settings.setting_definition import verify
 
 INITDB_TIMEOUT_S = 300.0  # it takes seconds on any disk that is suitable for a benchmark
@@ -81,7 +81,7 @@ class Cluster:
         done = run_tool(command, self.account, INITDB_TIMEOUT_S)
         if done.returncode != 0:
             said = (done.stderr or done.stdout).splitlines(keepends=True)
-            why = last_words("".join(line for line in said if "not removed at user's request" not in line))
+            why = last_messages("".join(line for line in said if "not removed at user's request" not in line))
             raise StartError(f"initdb of {self.build.label} failed: {why}")
         forget_program(self.data_dir)
         with (self.data_dir / "postgresql.conf").open("a") as config:
@@ -101,7 +101,7 @@ class Cluster:
         UsageError (a reserved setting), StartError.
         """
         requested = dict(settings or {})
-        refuse_owned(requested)
+        refuse_reserved(requested)
         known = {name: value for name, value in requested.items() if name not in self._unknown(optional)}
         self._write_config({**BASE, **known})
         socket = SocketDirectory.create(self.account)

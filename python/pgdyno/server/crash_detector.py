@@ -20,7 +20,7 @@ def keep_idle(connection: Connection) -> Connection:
     return connection
 
 
-def require_undisturbed(detector: Connection) -> None:
+def require_no_crash(detector: Connection) -> None:
     """Raise ServerError if the connection was lost."""
     try:
         detector.execute("select 1")

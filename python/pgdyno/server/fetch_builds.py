@@ -23,7 +23,7 @@ from pgdyno.server.build import Build, read_build
 from pgdyno.server.file_system import locked, publish
 from pgdyno.server.package_client import Source
 from pgdyno.server.package_sources import Maven, Npm, Pypi
-from pgdyno.server.version import Version, Wanted
+from pgdyno.server.version import Version, VersionSpec
 
 LIST_AGE_MAX_S = 86_400.0  # new minor versions come four times a year
 MARK = "build.json"
@@ -69,7 +69,7 @@ class Store:
         lists = (_read_list(self._list(source)) or {} for source in self.sources)
         return sorted({version for listed in lists for version in listed}, reverse=True)
 
-    def obtain(self, wanted: Wanted) -> Build:
+    def obtain(self, wanted: VersionSpec) -> Build:
         """Return the newest matching cached build; download one if none is cached. Raises FetchError."""
         found = [build for build in self.cached() if wanted.matches(build.version)]
         if not found:
@@ -83,7 +83,7 @@ class Store:
         with contextlib.suppress(OSError):
             os.utime(folder / MARK)
 
-    def install(self, wanted: Wanted, source_name: str | None = None) -> Build:
+    def install(self, wanted: VersionSpec, source_name: str | None = None) -> Build:
         """Download the newest matching build, unless it is cached. Raises FetchError with the error of every
         source.
         """
@@ -105,19 +105,19 @@ class Store:
             "Name the directory of an installed server, or see `pgdyno servers`"
         )
 
-    def _install_from(self, source: Source, wanted: Wanted) -> Build:
+    def _install_from(self, source: Source, wanted: VersionSpec) -> Build:
         versions = self._versions(source)
         matching = [version for version in versions if wanted.matches(version)]
         if matching:
             version = max(matching)
-            return self._fetch(source, versions[version], Wanted(version.major, version.minor))
+            return self._fetch(source, versions[version], VersionSpec(version.major, version.minor))
         if wanted.major in source.unlisted and wanted.minor is not None:
             raise FetchError(f"does not list the minor version of its {wanted.major}: use {wanted.major}")
         if wanted.major in source.unlisted:
             return self._fetch(source, "", wanted)
         raise FetchError(f"has no {wanted}")
 
-    def _fetch(self, source: Source, package_version: str, wanted: Wanted) -> Build:
+    def _fetch(self, source: Source, package_version: str, wanted: VersionSpec) -> Build:
         name = f"{wanted}-{source.name.lower()}"
         self.builds_dir.mkdir(parents=True, exist_ok=True)
         with locked(self.builds_dir / f".{name}.lock"):
@@ -147,7 +147,7 @@ class Store:
                 shutil.rmtree(part, ignore_errors=True)
             return self._installed(final, wanted)
 
-    def _installed(self, folder: Path, wanted: Wanted) -> Build:
+    def _installed(self, folder: Path, wanted: VersionSpec) -> Build:
         for build in self.cached():
             if build.bin_dir.is_relative_to(folder.resolve()) and wanted.matches(build.version):
                 return build
@@ -197,7 +197,7 @@ def _read_list(path: Path) -> dict[Version, str] | None:
         return None
 
 
-def _check(tree: Path, wanted: Wanted, announced: object) -> Build:
+def _check(tree: Path, wanted: VersionSpec, announced: object) -> Build:
     """Return the build in the tree with the requested version, as reported by the binary, which must run."""
     found = []
     for binary in sorted(tree.glob("**/bin/postgres")):

@@ -24,7 +24,7 @@ from typing import Protocol
 
 from pgdyno.errors import FetchError, ServerError, UsageError
 from pgdyno.server.build import Build, read_build
-from pgdyno.server.version import OLDEST_MAJOR, Version, Wanted, check_major, parse_wanted
+from pgdyno.server.version import OLDEST_MAJOR, Version, VersionSpec, check_major, parse_version_spec
 
 # Directories of distributions and of the PostgreSQL packages, in order of search; PATH follows.
 INSTALL_PATTERNS = (
@@ -50,7 +50,7 @@ class EmbeddedStore(Protocol):
         """Return the versions available for download. Raises FetchError if no client works or answers."""
         ...
 
-    def obtain(self, wanted: Wanted) -> Build:
+    def obtain(self, wanted: VersionSpec) -> Build:
         """Return the build; download it if it is not cached. Raises FetchError."""
         ...
 
@@ -102,7 +102,7 @@ def resolve_all(
     """
     system = list(system_builds() if installed is None else installed)
     fixed = {spec: _fixed(spec, system) for spec in specs if _is_fixed(spec)}
-    wanted = {spec: parse_wanted(spec) for spec in specs if spec not in fixed}
+    wanted = {spec: parse_version_spec(spec) for spec in specs if spec not in fixed}
     chosen, substitutions = _choose(wanted, system, store, nearest)
     builds = tuple({**fixed, **chosen}[spec] for spec in specs)
     return Resolved(builds, tuple(differences(builds)), tuple(substitutions))
@@ -131,7 +131,7 @@ def _fixed(spec: str, system: Sequence[Build]) -> Build:
 
 
 def _choose(
-    wanted: dict[str, Wanted], system: Sequence[Build], store: EmbeddedStore, nearest: bool
+    wanted: dict[str, VersionSpec], system: Sequence[Build], store: EmbeddedStore, nearest: bool
 ) -> tuple[dict[str, Build], list[str]]:
     local = {spec: _newest(system, version) for spec, version in wanted.items()}
     if all(local.values()):
@@ -156,7 +156,7 @@ def _choose(
     return chosen, substitutions
 
 
-def _newest(builds: Sequence[Build], wanted: Wanted) -> Build | None:
+def _newest(builds: Sequence[Build], wanted: VersionSpec) -> Build | None:
     return max(
         (build for build in builds if wanted.matches(build.version)),
         key=lambda build: build.version,
@@ -165,7 +165,7 @@ def _newest(builds: Sequence[Build], wanted: Wanted) -> Build | None:
 
 
 def _substitute(
-    wanted: Wanted, system: Sequence[Build], store: EmbeddedStore, nearest: bool, error: FetchError
+    wanted: VersionSpec, system: Sequence[Build], store: EmbeddedStore, nearest: bool, error: FetchError
 ) -> Build:
     if not nearest:
         try:
@@ -186,10 +186,10 @@ def _substitute(
         raise UsageError(
             f"PostgreSQL {wanted} is not available; the nearest version is {near}: use it, or add --nearest"
         ) from error
-    return there.get(near) or store.obtain(Wanted(near.major, near.minor))
+    return there.get(near) or store.obtain(VersionSpec(near.major, near.minor))
 
 
-def nearest_version(wanted: Wanted, versions: Sequence[Version]) -> Version | None:
+def nearest_version(wanted: VersionSpec, versions: Sequence[Version]) -> Version | None:
     """Return the version with the same major and the closest minor, else of the closest major; ties:
     newer."""
     minor = (

@@ -25,7 +25,7 @@ from pgdyno.server.running import Connection
 POLL_S = 0.2
 
 
-def hold(connection: Connection, number: int, while_waiting: Callable[[], None] = lambda: None) -> None:
+def take_lock(connection: Connection, number: int, while_waiting: Callable[[], None] = lambda: None) -> None:
     """Take the lock until the connection ends. An advisory lock belongs to the database of the connection.
 
     ``while_waiting`` is called repeatedly while another session holds it; it may raise. Raises ConnectError.
@@ -39,7 +39,7 @@ def hold(connection: Connection, number: int, while_waiting: Callable[[], None] 
         raise ConnectError(f"cannot take an advisory lock: {error}") from None
 
 
-def held_numbers(connection: Connection) -> set[int]:
+def held_locks(connection: Connection) -> set[int]:
     """Return the numbers of all advisory locks held in any database."""
     found = connection.execute(
         "select classid::bigint, objid::bigint from pg_locks where locktype = 'advisory' and objsubid = 1"
@@ -52,7 +52,7 @@ NAME_BYTES_MAX = 63  # NAMEDATALEN - 1
 PREFIX = "pgdyno "
 LOCK = re.compile(r"held by the advisory lock (?P<number>[0-9]{1,19})$")
 MAKING = re.compile(r"pgdyno_making_(?P<number>[0-9a-f]{16})")
-HALF_MADE = "half-made: its load has not ended"
+INCOMPLETE = "half-made: its load has not ended"
 """Purpose of a database that has its name, but not yet its data. Stored in the comment."""
 
 
@@ -66,7 +66,7 @@ def purpose_of(dbname: str, connection_limit: int, comment: str | None) -> str |
     if comment is None:
         making = MAKING.fullmatch(dbname)
         number = int(making["number"], 16) if making else 0
-        return held("in the making", number) if connection_limit == making_limit(number) else None
+        return locked_purpose("in the making", number) if connection_limit == creation_limit(number) else None
     try:
         facts: Any = json.loads(comment.removeprefix(PREFIX)) if comment.startswith(PREFIX) else None
     except (ValueError, RecursionError):  # a deeply nested comment of another user
@@ -75,7 +75,7 @@ def purpose_of(dbname: str, connection_limit: int, comment: str | None) -> str |
     return purpose if isinstance(purpose, str) else None
 
 
-def held(purpose: str, number: int) -> str:
+def locked_purpose(purpose: str, number: int) -> str:
     """Return the purpose of a database that can be dropped when no session holds the lock."""
     return f"{purpose}, held by the advisory lock {number}"
 
@@ -96,7 +96,7 @@ def lock_of(dbname: str) -> int:
     return _digest(dbname) >> 2
 
 
-def making_name(number: int) -> str:
+def creation_name(number: int) -> str:
     """Return the name of a database under creation."""
     return f"pgdyno_making_{number:016x}"
 
@@ -108,10 +108,10 @@ def trial_name(number: int) -> str:
 
 def is_named_for(dbname: str, number: int) -> bool:
     """Return whether a database has the name that belongs to its lock. A renamed database is kept."""
-    return dbname in (making_name(number), trial_name(number))
+    return dbname in (creation_name(number), trial_name(number))
 
 
-def making_limit(number: int) -> int:
+def creation_limit(number: int) -> int:
     """Return the connection limit of a database under creation, from 2³⁰ to 2³¹ - 1, otherwise unused."""
     return 1 << 30 | _digest(f"pgdyno_making {number}") >> 34
 

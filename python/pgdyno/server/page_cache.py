@@ -27,7 +27,7 @@ from pgdyno.server.running import Connection
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def drop(data_dir: Path) -> float:
+def evict(data_dir: Path) -> float:
     """Write back dirty pages and evict all files under a directory from the page cache. Follows links (a WAL
     directory or tablespaces elsewhere).
 

@@ -29,7 +29,7 @@ from pgdyno.errors import ConnectError, DatasetError, ServerError, in_one_line
 from pgdyno.server import ownership_marker
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.limited_connection import connect
-from pgdyno.server.ownership_marker import held_numbers, hold
+from pgdyno.server.ownership_marker import held_locks, take_lock
 from pgdyno.server.running import Connection
 from pgdyno.server.server_account import free_bytes
 from pgdyno.server.version import OLDEST_MAJOR, Version, version_of
@@ -219,9 +219,9 @@ class Remote:
         if self.has_database(dbname):
             raise DatasetError(f"cannot create {dbname} on {self.dsn}: it already exists")
         number = ownership_marker.random_lock()
-        making = sql.Identifier(ownership_marker.making_name(number))
+        making = sql.Identifier(ownership_marker.creation_name(number))
         with self.connect() as connection:
-            limit = sql.Literal(ownership_marker.making_limit(number))
+            limit = sql.Literal(ownership_marker.creation_limit(number))
             statement = sql.SQL("create database {} connection limit {}").format(making, limit)
             if template is not None:
                 self._require_mark(connection, template)
@@ -229,7 +229,7 @@ class Remote:
                 if connection.info.server_version >= FILE_COPY_FROM_MAJOR * 10000:
                     # The default from 15 on writes every page to the WAL: slow, and it disturbs the trial.
                     statement += sql.SQL(" strategy file_copy")
-            hold(connection, number)
+            take_lock(connection, number)
             try:
                 connection.execute(statement)
             except psycopg.Error as error:
@@ -250,7 +250,7 @@ class Remote:
         """Create a database that the ``with`` block fills. It is marked as incomplete until the block ends,
         and dropped if the block fails. Raises DatasetError.
         """
-        self.create(dbname, ownership_marker.HALF_MADE)
+        self.create(dbname, ownership_marker.INCOMPLETE)
         try:
             yield
             with self.connect() as connection:
@@ -309,7 +309,7 @@ class Remote:
         """
         locks = {name: ownership_marker.lock_in(purpose) for name, purpose in self.own_databases().items()}
         with self.connect() as connection:
-            held = held_numbers(connection)
+            held = held_locks(connection)
         for name, number in locks.items():
             if number is not None and number not in held and ownership_marker.is_named_for(name, number):
                 with contextlib.suppress(ServerError, DatasetError):
@@ -384,7 +384,9 @@ class TrialCopy:
         """Take the lock and create a new copy. Raises ConnectError, DatasetError."""
         self._hold()
         self.remote.drop(self.name)
-        self.remote.create(self.name, ownership_marker.held(PURPOSE, self.number), template=self.pristine)
+        self.remote.create(
+            self.name, ownership_marker.locked_purpose(PURPOSE, self.number), template=self.pristine
+        )
 
     def end(self) -> None:
         """Drop the copy and release the lock. Never raises."""
@@ -400,4 +402,4 @@ class TrialCopy:
             if self._holder is not None and self._holder.execute("select 1"):
                 return
         self._holder = self.remote.connect()
-        hold(self._holder, self.number)
+        take_lock(self._holder, self.number)

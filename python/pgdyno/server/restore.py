@@ -25,7 +25,7 @@ from pgdyno.errors import DatasetError, DiskFullError
 from pgdyno.server.file_system import sync_file_system
 from pgdyno.server.server_account import Account, free_bytes
 from pgdyno.server.server_process import clear_after_kill
-from pgdyno.server.snapshot import TRANSIENT, Snapshot, some, take, unlike_paths, walk
+from pgdyno.server.snapshot import TRANSIENT, Snapshot, different_paths, first_paths, take, walk
 from pgdyno.units import format_size
 
 # linux/fs.h: make the target share the source's blocks (btrfs, xfs).
@@ -89,7 +89,7 @@ COPY_THREADS = min(4, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True)
-class Restored:
+class RestoreStatistics:
     """Statistics of a restore."""
 
     files_copied: int
@@ -100,7 +100,7 @@ class Restored:
     sync_s: float
 
 
-def restore(snapshot: Snapshot, data_dir: Path, account: Account, *, sync: bool = True) -> Restored:
+def restore(snapshot: Snapshot, data_dir: Path, account: Account, *, sync: bool = True) -> RestoreStatistics:
     """Make ``data_dir`` equal to the snapshot, check it, and sync it, so that write-back does not disturb the
     trial.
 
@@ -127,7 +127,9 @@ def restore(snapshot: Snapshot, data_dir: Path, account: Account, *, sync: bool 
         sync_file_system(data_dir)
     _write_record(data_dir, snapshot)
     end = time.monotonic()
-    return Restored(len(files), bytes_copied, len(kept), removed, end - start, end - start - copied_s)
+    return RestoreStatistics(
+        len(files), bytes_copied, len(kept), removed, end - start, end - start - copied_s
+    )
 
 
 def _refuse_running(data_dir: Path) -> None:
@@ -208,9 +210,9 @@ def _copy_all(snapshot: Snapshot, data_dir: Path, files: list[str], account: Acc
 
 
 def _check(snapshot: Snapshot, data_dir: Path) -> None:
-    unlike = unlike_paths(snapshot.entries, take(data_dir).entries)
+    unlike = different_paths(snapshot.entries, take(data_dir).entries)
     if unlike:
-        raise DatasetError(f"{data_dir} differs from its snapshot {snapshot.data_dir}: {some(unlike)}")
+        raise DatasetError(f"{data_dir} differs from its snapshot {snapshot.data_dir}: {first_paths(unlike)}")
 
 
 def _identity(found: os.stat_result) -> list[int]:

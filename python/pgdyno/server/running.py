@@ -164,7 +164,7 @@ class Server:
 
     def last_words(self) -> str:
         """Return the last messages of the log in one line, for an error message."""
-        words = last_words(self.log()) or "its log is empty"
+        words = last_messages(self.log()) or "its log is empty"
         status = self.process.poll()
         if status is not None and status < 0:
             return (
@@ -184,7 +184,7 @@ class Server:
             self.abandon()
 
 
-def last_words(text: str) -> str:
+def last_messages(text: str) -> str:
     """Return the lines with an error (FATAL, ERROR, HINT …) as one line, or the last lines if none has."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if any(mark in line for mark in TELLING)]

@@ -84,9 +84,9 @@ def from_manifest(data_dir: Path, manifest: Mapping[str, list[Any]]) -> Snapshot
     """Return the snapshot that ``manifest`` describes. Raises DatasetError if the directory differs."""
     snapshot = Snapshot(data_dir, {path: Entry(*values) for path, values in manifest.items()})
     found = take(data_dir)
-    unlike = unlike_paths(snapshot.entries, found.entries)
+    unlike = different_paths(snapshot.entries, found.entries)
     if unlike:
-        raise DatasetError(f"the snapshot {data_dir} was modified: {some(unlike)}")
+        raise DatasetError(f"the snapshot {data_dir} was modified: {first_paths(unlike)}")
     return snapshot
 
 
@@ -107,7 +107,7 @@ def take(data_dir: Path) -> Snapshot:
     return Snapshot(data_dir, entries)
 
 
-def unlike_paths(expected: Mapping[str, Entry], found: Mapping[str, Entry]) -> list[str]:
+def different_paths(expected: Mapping[str, Entry], found: Mapping[str, Entry]) -> list[str]:
     """Return the paths at which two sets of entries differ, sorted."""
     return sorted(path for path in expected.keys() | found.keys() if expected.get(path) != found.get(path))
 
@@ -128,6 +128,6 @@ def walk(data_dir: Path) -> Iterator[tuple[str, os.stat_result]]:
                     pending.append(path + "/")
 
 
-def some(paths: list[str]) -> str:
+def first_paths(paths: list[str]) -> str:
     """Return the first paths and the number of the others, for a message."""
     return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")

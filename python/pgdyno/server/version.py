@@ -49,7 +49,7 @@ class Version:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class VersionSpec:
     """A version specification: a major version, or exactly one version (``17.5``, ``19beta1``)."""
 
     major: int
@@ -73,7 +73,7 @@ class Wanted:
         return f"{self.major}{self.stage}" if self.minor is None else f"{self.major}.{self.minor}"
 
 
-def parse_wanted(text: str) -> Wanted:
+def parse_version_spec(text: str) -> VersionSpec:
     """Parse ``18``, ``17.5`` or ``19beta1``. Raises UsageError if it is no version, or too old for pgdyno."""
     match = _VERSION.fullmatch(text)
     if match is None:
@@ -81,7 +81,7 @@ def parse_wanted(text: str) -> Wanted:
             f"{text!r} is not a server: use a version (18, 17.5), 'system', a directory of binaries, or a DSN"
         )
     check_major(int(match[1]), text)
-    return Wanted(int(match[1]), None if match[2] is None else int(match[2]), match[3] or "")
+    return VersionSpec(int(match[1]), None if match[2] is None else int(match[2]), match[3] or "")
 
 
 def check_major(major: int, text: str) -> None:

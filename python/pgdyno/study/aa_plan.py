@@ -17,30 +17,30 @@ BLOCKS_PER_AA = 5
 less."""
 
 
-def doubled_arms(study: Study) -> list[int]:
+def aa_arms(study: Study) -> list[int]:
     """Return the arms that can be doubled: those whose server pgdyno starts."""
     return [index for index, arm in enumerate(study.arms) if not arm.is_dsn]
 
 
-def why_none(study: Study) -> str:
+def why_no_aa(study: Study) -> str:
     """Return the reason why a study has no A/A blocks; empty if it has them."""
     if not study.aa:
         return f"disabled by {study.aa_refused_by}" if study.aa_refused_by else "disabled"
     if study.schedule == "sequential":
         return "the schedule sequential runs all blocks of one arm before the next arm"
-    if not doubled_arms(study):
+    if not aa_arms(study):
         return "all arms are running servers, which pgdyno cannot start a second time"
     return ""
 
 
-def doubled_after(study: Study, block: int) -> int | None:
+def aa_arm_after(study: Study, block: int) -> int | None:
     """Return the arm of the A/A block that follows this block, or None if none follows.
 
     The position within each BLOCKS_PER_AA blocks is random, so that A/A blocks do not coincide with periodic
     activity. It is never the first block, because a single block has no SD to compare with. The arms take
     turns in a random order: the noise of A vs. B is the mean of the noises of A vs. A and of B vs. B.
     """
-    arms = [] if why_none(study) else doubled_arms(study)
+    arms = [] if why_no_aa(study) else aa_arms(study)
     if not arms:
         return None
     group, place = divmod(block, BLOCKS_PER_AA)
@@ -52,7 +52,7 @@ def doubled_after(study: Study, block: int) -> int | None:
 
 def share_of_time(study: Study) -> float:
     """Return the time of A/A blocks as a share of the other blocks: a fifth with two arms."""
-    return 0.0 if why_none(study) else 2 / (BLOCKS_PER_AA * len(study.arms))
+    return 0.0 if why_no_aa(study) else 2 / (BLOCKS_PER_AA * len(study.arms))
 
 
 def aa_study(study: Study, arm: int) -> Study:

@@ -84,7 +84,7 @@ STEPS_USUAL = 9
 
 
 @dataclass(frozen=True)
-class Tried:
+class SearchStep:
     """One step. ``latency_ms`` is the quantile of the limit, infinite with too many unanswered
     transactions."""
 
@@ -92,7 +92,7 @@ class Tried:
     latency_ms: float
 
 
-def next_rate(tried: Sequence[Tried], limit: LatencyLimit, closed_per_s: float) -> float | None:
+def next_rate(tried: Sequence[SearchStep], limit: LatencyLimit, closed_per_s: float) -> float | None:
     """Return the rate of the next step, or None if the search has ended, with or without a result."""
     if len(tried) >= STEPS_MAX:
         return None
@@ -112,7 +112,7 @@ def next_rate(tried: Sequence[Tried], limit: LatencyLimit, closed_per_s: float) 
     return rate if rate >= rate_min(limit) else None
 
 
-def _may_be_stall(tried: Sequence[Tried], limit: LatencyLimit, closed_per_s: float) -> bool:
+def _may_be_stall(tried: Sequence[SearchStep], limit: LatencyLimit, closed_per_s: float) -> bool:
     """Return True if the last step is a first failure at its rate that may be a stall.
 
     Above the rate of a closed loop, infinite latency is expected: the server cannot answer most transactions.
@@ -123,10 +123,10 @@ def _may_be_stall(tried: Sequence[Tried], limit: LatencyLimit, closed_per_s: flo
     return times == 1 and 1e3 * limit.latency_s <= last.latency_ms and not beyond
 
 
-def bracket(tried: Sequence[Tried], limit: LatencyLimit) -> tuple[Tried | None, Tried | None]:
+def bracket(tried: Sequence[SearchStep], limit: LatencyLimit) -> tuple[SearchStep | None, SearchStep | None]:
     """Return the lowest step that exceeds the limit, preceded by the highest step below it that meets it."""
     limit_ms = 1e3 * limit.latency_s
-    best: dict[float, Tried] = {}
+    best: dict[float, SearchStep] = {}
     for step in tried:
         best[step.rate_per_s] = min(step, best.get(step.rate_per_s, step), key=lambda of: of.latency_ms)
     missed = [step for step in best.values() if step.latency_ms >= limit_ms]
@@ -139,7 +139,7 @@ def bracket(tried: Sequence[Tried], limit: LatencyLimit) -> tuple[Tried | None, 
     return max(kept, key=lambda step: step.rate_per_s, default=None), high
 
 
-def capacity(tried: Sequence[Tried], limit: LatencyLimit) -> float | None:
+def capacity(tried: Sequence[SearchStep], limit: LatencyLimit) -> float | None:
     """Return the capacity in transactions per second; None if no step, or every step, meets the limit."""
     low, high = bracket(tried, limit)
     if low is None or high is None:
@@ -174,7 +174,7 @@ def rate_min(limit: LatencyLimit) -> float:
     return SPARE * limit.transactions_min / STEP_S_MAX
 
 
-def likely_s(limit: LatencyLimit, slice_s: float, discard_s: float, closed_per_s: float) -> float:
+def expected_search_s(limit: LatencyLimit, slice_s: float, discard_s: float, closed_per_s: float) -> float:
     """Return the expected time of the search of one arm in a block; ``closed_per_s`` is an assumed rate."""
     rate_per_s = max(START * closed_per_s, rate_min(limit))
     return 2 * CLOSED_LOOP_S + STEPS_USUAL * step_s(rate_per_s, limit, slice_s, discard_s)

@@ -25,9 +25,9 @@ from pgdyno.study.pgbench_parameters import Script
 from pgdyno.study.pgbench_variants import variant_of
 from pgdyno.study.plan import Driving, Study, require_duet
 from pgdyno.study.schedule import TOGETHER
-from pgdyno.study.sizing import SLICE_S, Rhythm, by_evidence, fit_rhythm, whole_rounds
+from pgdyno.study.sizing import SLICE_S, BlockLayout, adaptive_warm_up, fit_block_layout, whole_rounds
 from pgdyno.study.study_file import Drive, StudyFile
-from pgdyno.study.values import Level, Settings, frozen, plain_words
+from pgdyno.study.values import Level, Settings, frozen, plain_message
 
 Levels = Mapping[str, Level]
 """One level of each factor, by the factor's name."""
@@ -205,7 +205,7 @@ def own_settings_of(levels: Levels) -> Settings:
         return Settings.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
-        raise StudyFileError((*path, *first["loc"]), plain_words(first["msg"])) from None
+        raise StudyFileError((*path, *first["loc"]), plain_message(first["msg"])) from None
 
 
 def placed(
@@ -281,7 +281,7 @@ def _warmup_workload(file: StudyFile, case: Levels, driving: Driving) -> Any:
         made = Driving.model_validate(frozen(fields), strict=True).workload
     except ValidationError as error:
         first = error.errors()[0]
-        raise StudyFileError(("warmup_workload", *first["loc"][2:]), plain_words(first["msg"])) from None
+        raise StudyFileError(("warmup_workload", *first["loc"][2:]), plain_message(first["msg"])) from None
     if made.shape() != driving.workload.shape():
         raise StudyFileError(("warmup_workload",), "cannot change the data of the workload")
     return made
@@ -296,16 +296,16 @@ def _layout(file: StudyFile, cases: int, arms: Sequence[ArmSpec]) -> dict[str, A
         slice_s = _unit_s(run.window_s)
     if run.checkpoints is not None:
         rounds, slice_s = rounds_for(run.checkpoints, likely_timeout_s(arms))
-        rhythm = Rhythm(30.0, rounds)
+        rhythm = BlockLayout(30.0, rounds)
     elif run.window_s is not None:
         rounds = whole_rounds(run.window_s, slice_s, run.schedule)
-        rhythm = Rhythm(min(30.0, max(2.0, round(run.window_s / 3))), rounds)
+        rhythm = BlockLayout(min(30.0, max(2.0, round(run.window_s / 3))), rounds)
     elif run.rounds is not None:
-        rhythm = Rhythm(min(30.0, max(2.0, round(run.rounds * slice_s / 3))), run.rounds)
+        rhythm = BlockLayout(min(30.0, max(2.0, round(run.rounds * slice_s / 3))), run.rounds)
     else:
         may_stop = run.stop != "budget" and run.schedule in TOGETHER
         turns = 1 if run.schedule == "duet" else len(arms)
-        rhythm = fit_rhythm(min(budget_s, 86_400.0), turns, slice_s, may_stop=may_stop)
+        rhythm = fit_block_layout(min(budget_s, 86_400.0), turns, slice_s, may_stop=may_stop)
     return {
         "schedule": run.schedule,
         "slice_s": slice_s,
@@ -323,7 +323,7 @@ def _warmup(file: StudyFile, likely_s: float, slice_s: float) -> dict[str, Any]:
     if run.warmup_s is not None or file.warmup_workload is not None:
         most_s = likely_s if run.warmup_s is None else run.warmup_s
         return {"warmup_s": most_s, "warmup_min_s": run.warmup_min_s}
-    found = by_evidence(likely_s, likely_s, slice_s)
+    found = adaptive_warm_up(likely_s, likely_s, slice_s)
     least_s = found.least_s if run.warmup_min_s is None else run.warmup_min_s
     return {"warmup_s": max(found.most_s, least_s or 0.0), "warmup_min_s": least_s}
 
@@ -353,7 +353,7 @@ def _measuring(file: StudyFile) -> dict[str, Any]:
 def _located(file: StudyFile, levels: Levels, error: ValidationError) -> StudyFileError:
     """The first complaint of the plan's own rules, at the place in the file that the value came from."""
     first = error.errors()[0]
-    words = plain_words(first["msg"])
+    words = plain_message(first["msg"])
     names = [FILE_KEYS.get(str(part), str(part)) for part in first["loc"]]
     for name in reversed(names):
         if name in levels:

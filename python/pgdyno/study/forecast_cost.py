@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.study.aa_plan import share_of_time
-from pgdyno.study.capacity_search import likely_s, parse_limit
+from pgdyno.study.capacity_search import expected_search_s, parse_limit
 from pgdyno.study.cases import Case
 from pgdyno.study.pgbench_parameters import COPY, PgbenchParameters, index_parts
 from pgdyno.study.plan import Study
@@ -197,7 +197,7 @@ def search_s(study: Study, machine: Machine, slice_s: float | None = None) -> fl
         return 0.0
     limit, closed_per_s = parse_limit(study.capacity), transactions_per_s(study, machine)
     discarded_s = study.discard_s if slice_s is None else discard_s(slice_s)
-    return likely_s(limit, slice_s or study.slice_s, discarded_s, closed_per_s)
+    return expected_search_s(limit, slice_s or study.slice_s, discarded_s, closed_per_s)
 
 
 def searches_s(cases: Sequence[Case], machine: Machine, slice_s: float | None = None) -> float:
@@ -218,7 +218,7 @@ def transactions_per_s(study: Study, machine: Machine) -> float:
     return rates[data.kind] * machine.cores
 
 
-def turns_of(study: Study) -> int:
+def sequential_trials(study: Study) -> int:
     """Return the number of trials of a block that run one after another."""
     return 1 if study.schedule == "duet" else len(study.arms)
 
@@ -227,7 +227,8 @@ def pass_s(cases: Sequence[Case], machine: Machine) -> float:
     """Return the time of one block of every case, including its share of A/A blocks."""
     costs = costs_of(cases)
     measured_s = sum(
-        turns_of(case.study) * (case.study.warmup_s + window_s(case.study, machine)) for case in cases
+        sequential_trials(case.study) * (case.study.warmup_s + window_s(case.study, machine))
+        for case in cases
     )
     fixed_s = data_s(costs, cases[0].study) + trials_s(costs, cases[0].study)
     return (1 + aa_share(cases)) * (measured_s + searches_s(cases, machine) + fixed_s)

@@ -59,7 +59,7 @@ class Driving(BaseModel):
         return self
 
 
-LOOKS_FROM = 5
+INTERIM_ANALYSES_FROM = 5
 """Blocks before which no verdict is given: the spread of fewer is hardly known."""
 
 
@@ -187,7 +187,9 @@ class Study(Driving):
     @property
     def may_have_several_looks(self) -> bool:
         """By anybody, while it goes on."""
-        return self.schedule != "sequential" and (self.blocks_max is None or self.blocks_max > LOOKS_FROM)
+        return self.schedule != "sequential" and (
+            self.blocks_max is None or self.blocks_max > INTERIM_ANALYSES_FROM
+        )
 
     @property
     def is_together(self) -> bool:
@@ -255,7 +257,7 @@ class Study(Driving):
 
 
 @dataclass(frozen=True)
-class Slice:
+class PlannedSlice:
     """One turn of one arm: index of the arm, role, planned duration, and the round it belongs to.
 
     With ``transactions`` it ends when every client has done as many, and the duration is its limit. In a duet
@@ -271,16 +273,16 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Block:
+class PlannedBlock:
     """One trial of every arm: the block's seed (the same for all its arms) and the order of the arms."""
 
     index: int
     seed: int
     order: tuple[int, ...]
-    slices: tuple[Slice, ...]
+    slices: tuple[PlannedSlice, ...]
 
 
-def blocks_of(study: Study, first: int = 0) -> Iterator[Block]:
+def blocks_of(study: Study, first: int = 0) -> Iterator[PlannedBlock]:
     """The blocks from number ``first`` on; endless unless ``blocks_max`` is set. Pure in the study's seed."""
     index = first
     while study.blocks_max is None or index < study.blocks_max:
@@ -288,7 +290,7 @@ def blocks_of(study: Study, first: int = 0) -> Iterator[Block]:
         index += 1
 
 
-def block_of(study: Study, index: int) -> Block:
+def block_of(study: Study, index: int) -> PlannedBlock:
     """One block. Each block has a random stream of its own, so that a resumed study gets the same blocks."""
     digest = hashlib.blake2b(f"{study.seed}:{index}".encode(), digest_size=6).digest()
     seed = int.from_bytes(digest, "big")
@@ -301,10 +303,10 @@ def block_of(study: Study, index: int) -> Block:
         slices = tuple(_duet(study, rng))
     else:
         slices = tuple(s for arm in order for s in _whole(study, arm))
-    return Block(index=index, seed=seed, order=order, slices=slices)
+    return PlannedBlock(index=index, seed=seed, order=order, slices=slices)
 
 
-def _interleaved(study: Study, rng: random.Random) -> Iterator[Slice]:
+def _interleaved(study: Study, rng: random.Random) -> Iterator[PlannedSlice]:
     """Rounds of one slice of each arm. A round is a random order, the next one its mirror image (ABBA).
 
     The mirror balances every pair of arms against a drift that is linear over the two rounds. The
@@ -315,10 +317,10 @@ def _interleaved(study: Study, rng: random.Random) -> Iterator[Slice]:
         for number in range(rounds):
             order = order[::-1] if number % 2 else rng.sample(range(len(study.arms)), len(study.arms))
             for arm in order:
-                yield Slice(arm, role, slice_s, number)
+                yield PlannedSlice(arm, role, slice_s, number)
 
 
-def _duet(study: Study, rng: random.Random) -> Iterator[Slice]:
+def _duet(study: Study, rng: random.Random) -> Iterator[PlannedSlice]:
     """Rounds of one slice of both arms at once. Which arm has which half of the cores is drawn for a round,
     and the next one is its mirror image: so each has each half as often, whatever drifts.
     """
@@ -327,7 +329,7 @@ def _duet(study: Study, rng: random.Random) -> Iterator[Slice]:
         for number in range(rounds):
             halves = halves[::-1] if number % 2 else rng.sample((0, 1), 2)
             for arm, half in enumerate(halves):
-                yield Slice(arm, role, slice_s, number, half=half)
+                yield PlannedSlice(arm, role, slice_s, number, half=half)
 
 
 def _parts(study: Study) -> list[tuple[Role, int, float]]:
@@ -339,10 +341,10 @@ def _parts(study: Study) -> list[tuple[Role, int, float]]:
     ]
 
 
-def _whole(study: Study, arm: int) -> Iterator[Slice]:
+def _whole(study: Study, arm: int) -> Iterator[PlannedSlice]:
     if study.warmup_s > 0:
-        yield Slice(arm, Role.WARM_UP, study.warmup_s, 0)
+        yield PlannedSlice(arm, Role.WARM_UP, study.warmup_s, 0)
     if study.transactions is not None:
-        yield Slice(arm, Role.MEASURE, LIMIT_S, 0, study.transactions)
+        yield PlannedSlice(arm, Role.MEASURE, LIMIT_S, 0, study.transactions)
     else:
-        yield Slice(arm, Role.MEASURE, study.rounds * study.slice_s, 0)
+        yield PlannedSlice(arm, Role.MEASURE, study.rounds * study.slice_s, 0)

@@ -73,14 +73,14 @@ def discard_s(slice_s: float) -> float:
 
 
 @dataclass(frozen=True)
-class Rhythm:
+class BlockLayout:
     """Layout of a block of slices: warm-up per arm, and rounds of one slice per arm."""
 
     warmup_s: float
     rounds: int
 
 
-BLOCKS_WANTED = 8
+BLOCKS_TARGET = 8
 """Minimum number of blocks of a budget. An interval needs 5 (docs/explanation/method.md), and its width still
 decreases steeply from 5 (Student's t: 2.78 standard errors, anytime-valid: 4.95) to 8 (2.36, 4.00)."""
 
@@ -108,7 +108,7 @@ WARMUP_VALUES_MIN = 6
 warm-up has a fixed time."""
 
 
-def by_evidence(likely_s: float, most_s: float, slice_s: float) -> WarmUp:
+def adaptive_warm_up(likely_s: float, most_s: float, slice_s: float) -> WarmUp:
     """Return an adaptive warm-up of at least a quarter of ``likely_s`` and WARMUP_MIN_S.
 
     Returns a fixed warm-up if ``most_s`` has too few values.
@@ -123,19 +123,19 @@ ROUNDS_MIN_S = 8.0  # with longer slices, the minimum is one pair of rounds
 ROUNDS_MAX = 60
 
 
-def fit_rhythm(budget_s: float, arms: int, slice_s: float, *, may_stop: bool = False) -> Rhythm:
+def fit_block_layout(budget_s: float, arms: int, slice_s: float, *, may_stop: bool = False) -> BlockLayout:
     """Return a layout with an even number of rounds, of which about BLOCKS_WANTED fit in the budget.
 
     ``may_stop``: the study may stop at a verdict, so PER_ARM_S_MAX limits the block. ``arms``: number of arms
     that take turns; 1 if they run at the same time. A quarter of the load time is warm-up, 2 s to 30 s per
     arm.
     """
-    block_s = budget_s / BLOCKS_WANTED - BLOCK_OVERHEAD_S
+    block_s = budget_s / BLOCKS_TARGET - BLOCK_OVERHEAD_S
     per_arm_s = min(max(block_s / arms, 0.0), PER_ARM_S_MAX if may_stop else math.inf)
     warmup_s = min(30.0, max(2.0, round(per_arm_s / 4)))
     rounds = math.floor((per_arm_s - warmup_s) / slice_s / 2) * 2
     least = ROUNDS_MIN if ROUNDS_MIN * slice_s <= ROUNDS_MIN_S else 2
-    return Rhythm(warmup_s=warmup_s, rounds=min(ROUNDS_MAX, max(least, rounds)))
+    return BlockLayout(warmup_s=warmup_s, rounds=min(ROUNDS_MAX, max(least, rounds)))
 
 
 def whole_rounds(window_s: float, slice_s: float, schedule: str) -> int:

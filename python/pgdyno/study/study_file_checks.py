@@ -33,7 +33,7 @@ def factors_known(file: StudyFile) -> list[str]:
     return ["server", "settings", *Drive.model_fields, *_workload_keys(str(file.workload.get("kind")))]
 
 
-def complaints_of(file: StudyFile) -> Errors:
+def errors_of(file: StudyFile) -> Errors:
     """Yield all errors in names and in combinations of keys."""
     kind = file.workload.get("kind")
     if kind is None:

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ValidationError
 from pgdyno.errors import StudyFileError
 from pgdyno.study.cases import cases_of
 from pgdyno.study.study_file import StudyFile
-from pgdyno.study.study_file_checks import complaints_of, unknown
+from pgdyno.study.study_file_checks import errors_of, unknown
 from pgdyno.study.toml_lines import Path, line_of, lines_of, too_deep
-from pgdyno.study.values import plain_words
+from pgdyno.study.values import plain_message
 
 FILE_BYTES_MAX = 1 << 20
 """Maximum size of a study file, which is stored in the results file."""
@@ -52,7 +52,7 @@ def examine(text: str, name: str) -> tuple[StudyFile | None, list[str]]:
 
 def _complaints(file: StudyFile) -> Iterator[StudyFileError]:
     """Yield the errors of the file; without any, those found when its cases are made."""
-    found = list(complaints_of(file))
+    found = list(errors_of(file))
     yield from found
     if not found:
         try:
@@ -73,7 +73,7 @@ def _complaint(data: Any, error: Mapping[str, Any]) -> StudyFileError:
     path = _path(data, error["loc"], is_missing=error["type"] == "missing")
     if error["type"] == "extra_forbidden":
         return StudyFileError((*path[:-1], str(path[-1])), unknown("key", str(path[-1]), _known_beside(path)))
-    return StudyFileError(path, plain_words(error["msg"]))
+    return StudyFileError(path, plain_message(error["msg"]))
 
 
 def _path(data: Any, loc: tuple[str | int, ...], *, is_missing: bool) -> Path:

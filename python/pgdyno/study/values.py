@@ -22,7 +22,7 @@ from pgdyno.study.capacity_search import parse_limit
 from pgdyno.units import parse_duration_s, parse_size_bytes
 
 
-def plain_words(message: str) -> str:
+def plain_message(message: str) -> str:
     """Convert ``Input should be a valid integer`` to ``must be an integer``; name options as keys."""
     text = message.removeprefix("Value error, ")
     for theirs, ours in (

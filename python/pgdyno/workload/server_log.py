@@ -128,7 +128,7 @@ def _is_expected(entry: Entry, left: Counter[str], stopping: bool, every: Sequen
     return False
 
 
-def first_grave(log: str) -> str:
+def first_unexpected_error(log: str) -> str:
     """Return the first unexpected ERROR, FATAL or PANIC, shortened; empty without one. A full disk gets a
     remedy.
     """

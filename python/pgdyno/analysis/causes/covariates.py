@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pgdyno.analysis.statistics.outliers import Standing, standings
+from pgdyno.analysis.statistics.outliers import OutlierScore, outlier_scores
 from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
 from pgdyno.results.records import Counts, Trial
 from pgdyno.units import PERCENT
@@ -154,13 +154,13 @@ def causes(
         usual = [known[other][key] for other in others if key in known[other]]
         if key not in known[trial] or not usual:
             continue
-        standing = standings([known[trial][key], *usual])[0]
+        standing = outlier_scores([known[trial][key], *usual])[0]
         if _is_unusual(covariate, standing, slow=slow):
             found.append(Cause(covariate, standing.value, standing.usual))
     return found[:CAUSES_MAX]
 
 
-def _is_unusual(covariate: Covariate, standing: Standing, *, slow: bool) -> bool:
+def _is_unusual(covariate: Covariate, standing: OutlierScore, *, slow: bool) -> bool:
     """Return whether the value is unusual. Without a score (all others equal) the distance decides."""
     least = covariate.least
     if covariate.key == "server_cpu":

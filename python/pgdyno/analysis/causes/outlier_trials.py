@@ -18,7 +18,7 @@ from pgdyno.analysis.causes.covariates import Cause, causes, covariates
 from pgdyno.analysis.comparison.paired_comparison import Comparison
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.statistics.effect import percent_of, student
-from pgdyno.analysis.statistics.outliers import Standing, limit, standings
+from pgdyno.analysis.statistics.outliers import OutlierScore, limit, outlier_scores
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
 from pgdyno.estimate import Better, Estimate
@@ -27,7 +27,7 @@ from pgdyno.units import PERCENT
 
 
 @dataclass(frozen=True)
-class Measured:
+class Deviation:
     """Distance in percent, and the score with its limit. ``score`` is None with too few values."""
 
     off_percent: float
@@ -56,8 +56,8 @@ class OutlierTrial:
     block: int
     arm: Arm
     value: float
-    own: Measured
-    ratio: Measured | None
+    own: Deviation
+    ratio: Deviation | None
     named: bool
     causes: Sequence[Cause]
 
@@ -107,7 +107,7 @@ def find_outlier_trials(
     known = covariates(counted, telemetry)
     groups = cases * (len(arms) + len(comparisons))
     values = {t.trial: value for t in counted if (value := metric.value(t, t.measured))}
-    own: dict[int, Measured] = {}
+    own: dict[int, Deviation] = {}
     for arm in arms:
         mine = [trial.trial for trial in counted if trial.arm == arm.arm and trial.trial in values]
         own |= _measured(mine, [math.log(values[trial]) for trial in mine], groups)
@@ -136,7 +136,7 @@ def find_outlier_trials(
     return OutlierTrials(sorted(found, key=lambda one: (not one.named, -one.rank)), without)
 
 
-def _is_less(trial: Trial, own: Measured, of_block: Measured | None, margin: float) -> bool:
+def _is_less(trial: Trial, own: Deviation, of_block: Deviation | None, margin: float) -> bool:
     """Return whether the trial's value is too low.
 
     The ratio decides if it is an outlier, because the value also contains the noise common to the block's
@@ -147,19 +147,19 @@ def _is_less(trial: Trial, own: Measured, of_block: Measured | None, margin: flo
     return own.off_percent < 0
 
 
-def _measured(keys: Sequence[int], logs: Sequence[float], groups: int) -> dict[int, Measured]:
+def _measured(keys: Sequence[int], logs: Sequence[float], groups: int) -> dict[int, Deviation]:
     return {
-        key: Measured(percent_of(standing.off), standing.score, limit(len(logs), groups))
-        for key, standing in zip(keys, standings(logs), strict=True)
+        key: Deviation(percent_of(standing.off), standing.score, limit(len(logs), groups))
+        for key, standing in zip(keys, outlier_scores(logs), strict=True)
     }
 
 
 def _ratios(
-    trials: Sequence[Trial], comparisons: Sequence[Comparison], own: Mapping[int, Measured], groups: int
-) -> dict[int, Measured]:
+    trials: Sequence[Trial], comparisons: Sequence[Comparison], own: Mapping[int, Deviation], groups: int
+) -> dict[int, Deviation]:
     """Return the ratios by the trial to which they are attributed: the more extreme one in its own arm."""
     places = {(trial.block, trial.arm): trial.trial for trial in trials}
-    found: dict[int, Measured] = {}
+    found: dict[int, Deviation] = {}
     for comparison in comparisons:
         if comparison.primary is None:
             continue
@@ -181,7 +181,7 @@ def _without(comparison: Comparison) -> Without | None:
     if effect is None or len(effect.log_ratios) <= BLOCKS_MIN:
         return None
     logs = effect.log_ratios
-    by_block: dict[int, Standing] = dict(zip(logs, standings(list(logs.values())), strict=True))
+    by_block: dict[int, OutlierScore] = dict(zip(logs, outlier_scores(list(logs.values())), strict=True))
     farthest = max(by_block, key=lambda block: abs(by_block[block].off))
     confidence, better = effect.spread.confidence, effect.percent.better
     rest = [d for block, d in logs.items() if block != farthest]

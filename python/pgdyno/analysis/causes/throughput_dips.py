@@ -163,7 +163,7 @@ def _merged(spans: Floats) -> Floats:
     return np.column_stack([spans[:, 0], np.maximum.accumulate(spans[:, 1])])
 
 
-def reach(rates: Rates, first: Ints, last: Ints) -> tuple[Floats, Floats]:
+def cause_time_range(rates: Rates, first: Ints, last: Ints) -> tuple[Floats, Floats]:
     """Return the time range, in seconds, in which the cause of points ``first`` .. ``last`` may be.
 
     It begins at the previous point if time is continuous: an event that begins within a point slows that
@@ -173,9 +173,9 @@ def reach(rates: Rates, first: Ints, last: Ints) -> tuple[Floats, Floats]:
     return np.where(follows(rates)[first], before, rates.from_s[first]), rates.to_s[last]
 
 
-def meets(dip: Dip, rates: Rates, events: Events) -> list[Event]:
+def overlapping_events(dip: Dip, rates: Rates, events: Events) -> list[Event]:
     """Return the kinds of events that overlap the dip's time."""
-    place = reach(rates, np.array([dip.first]), np.array([dip.first + dip.points - 1]))
+    place = cause_time_range(rates, np.array([dip.first]), np.array([dip.first + dip.points - 1]))
     return [event for event in Event if event in events and overlapped(events[event], *place)[0]]
 
 
@@ -183,7 +183,7 @@ def coincidences_of(
     dips: Sequence[Dip], rates: Mapping[int, Rates], events: Mapping[int, Events]
 ) -> list[Coincidence]:
     """Return a result for each kind of event that overlaps a dip. The mappings are by trial of the arm."""
-    met = [meets(dip, rates[dip.trial], events[dip.trial]) for dip in dips]
+    met = [overlapping_events(dip, rates[dip.trial], events[dip.trial]) for dip in dips]
     found = []
     for event in Event:
         k = sum(event in of for of in met)
@@ -210,7 +210,7 @@ def _coincidence_probability(
         last = np.minimum(first + points - 1, len(of.n) - 1)
         every += len(first)
         if event in events[trial]:
-            met += int(np.sum(overlapped(events[trial][event], *reach(of, first, last))))
+            met += int(np.sum(overlapped(events[trial][event], *cause_time_range(of, first, last))))
     return met / every
 
 
@@ -300,7 +300,9 @@ def _of_arm(rates: Mapping[int, Rates], events: Mapping[int, Events]) -> ArmDips
             replace(
                 dip,
                 causes=[
-                    event for event in meets(dip, rates[dip.trial], events[dip.trial]) if event in causes
+                    event
+                    for event in overlapping_events(dip, rates[dip.trial], events[dip.trial])
+                    if event in causes
                 ],
             )
             for dip in dips

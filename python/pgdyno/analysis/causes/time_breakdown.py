@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
-from pgdyno.analysis.statistics.effect import Method, holm_confidences, spread_of
+from pgdyno.analysis.statistics.effect import Method, holm_confidences, summarize
 from pgdyno.analysis.telemetry.client_time import CLIENT, ClientTime
 from pgdyno.analysis.telemetry.samples import RUNNING
 from pgdyno.estimate import Better, Estimate
@@ -181,7 +181,7 @@ def counted_s(trial: Trial) -> float:
 
 UNIT = "µs"
 
-STATED = {UNEXPLAINED}
+ALWAYS_REPORTED = {UNEXPLAINED}
 """Parts that are reported even if they are 0, because this is a result."""
 
 
@@ -216,7 +216,7 @@ class Waterfall:
 
 
 @dataclass(frozen=True)
-class Why:
+class TimeBreakdown:
     """Breakdown of one arm against the baseline. A decomposition is None without data.
 
     ``latency``: the whole is the mean latency. ``looks`` is the number of wait-event samples in both arms.
@@ -250,7 +250,7 @@ def explain(
     latency: Latency | None,
     confidences: Mapping[int, float],
     method: Method = Method.STUDENT,
-) -> dict[int, Why]:
+) -> dict[int, TimeBreakdown]:
     """Return the breakdown of each arm after the first, against the first.
 
     ``times`` is by trial. ``latency`` is None for a closed loop. ``confidences`` are those of the verdicts,
@@ -280,10 +280,10 @@ def _timed(trial: Trial, time: ClientTime, clients: int, latency: Latency | None
     return None if known is None else Timed(trial, clients, known[0], known[1], time)
 
 
-def _why(baseline: Arm, arm: Arm, pairs: Pairs, confidence: float, method: Method) -> Why:
+def _why(baseline: Arm, arm: Arm, pairs: Pairs, confidence: float, method: Method) -> TimeBreakdown:
     every = [one for pair in pairs.values() for one in pair]
     resources, scaled = by_resource(every)
-    return Why(
+    return TimeBreakdown(
         baseline=baseline,
         arm=arm,
         latency=every[0].lag_us is not None,
@@ -312,7 +312,7 @@ def _waterfall(pairs: Pairs, split: Split, confidence: float, method: Method) ->
     keys = [
         key
         for key in next(iter(split.values()))
-        if key in STATED or any(parts[key] for parts in split.values())
+        if key in ALWAYS_REPORTED or any(parts[key] for parts in split.values())
     ]
     values = {
         key: {
@@ -321,7 +321,7 @@ def _waterfall(pairs: Pairs, split: Split, confidence: float, method: Method) ->
         }
         for key in keys
     }
-    unadjusted = [spread_of(_differences(of), confidence, method).p_value for of in values.values()]
+    unadjusted = [summarize(_differences(of), confidence, method).p_value for of in values.values()]
     levels = holm_confidences(unadjusted, confidence)
     parts = [_part(key, values[key], level, method) for key, level in zip(keys, levels, strict=True)]
     wholes = {
@@ -342,7 +342,7 @@ def _differences(values: Mapping[int, tuple[float, float]]) -> list[float]:
 
 
 def _part(key: str, values: Mapping[int, tuple[float, float]], confidence: float, method: Method) -> Part:
-    spread = spread_of(_differences(values), confidence, method)
+    spread = summarize(_differences(values), confidence, method)
     n = len(values)
     return Part(
         key=key,

@@ -27,7 +27,7 @@ import numpy as np
 
 from pgdyno.analysis.comparison.measurement_noise import Alarms
 from pgdyno.analysis.comparison.paired_comparison import ok_by_block
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, BLOCKS_NEEDED_MAX, reach_of
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, BLOCKS_NEEDED_MAX, detectable_log_ratio
 from pgdyno.analysis.statistics.distributions import chi2_quantile, normal_quantile
 from pgdyno.analysis.statistics.effect import Method, paired, student
 from pgdyno.results.reader import Evidence
@@ -43,7 +43,7 @@ BLOCKS_KNOWN = 3
 
 
 @dataclass(frozen=True)
-class Measured:
+class CalibrationResult:
     """Results of one schedule and slice length: ``units`` by block, as log ratios.
 
     ``unit_s`` is the time of a unit with draining, ``block_s`` the whole time of a block. ``lost_share`` is
@@ -105,7 +105,7 @@ class Measured:
 class Calibration:
     """Results of all schedules and slice lengths. ``sd_restart`` is σ_b."""
 
-    measured: Sequence[Measured]
+    measured: Sequence[CalibrationResult]
     sd_restart: float
     alarms: Alarms | None
 
@@ -127,12 +127,12 @@ class Calibration:
             error += (one.blocks / blocks * of_units) ** 2 * (2 / one.blocks + 2 / one.free_of_units)
         return self.sd_restart**2 > normal_quantile(CONFIDENCE) * math.sqrt(error)
 
-    def merit(self, one: Measured) -> float | None:
+    def merit(self, one: CalibrationResult) -> float | None:
         """Return the figure of merit. Smaller is better."""
         sd = one.sd_block(self.sd_restart)
         return None if sd is None else sd * math.sqrt(one.block_s / 60)
 
-    def merit_interval(self, one: Measured) -> tuple[float, float] | None:
+    def merit_interval(self, one: CalibrationResult) -> tuple[float, float] | None:
         """Return the chi-squared interval of the figure of merit, at CONFIDENCE."""
         merit, free = self.merit(one), self.freedom(one)
         if merit is None or free is None or one.is_short:
@@ -140,15 +140,15 @@ class Calibration:
         low, high = (free / chi2_quantile((1 + p) / 2, free) for p in (CONFIDENCE, -CONFIDENCE))
         return merit * math.sqrt(low), merit * math.sqrt(high)
 
-    def freedom(self, one: Measured) -> float | None:
+    def freedom(self, one: CalibrationResult) -> float | None:
         """Return Satterthwaite's degrees of freedom of the variance of a block's mean."""
         variance = self._variance(one)
         return 2 * variance**2 / self._variance_of([(one, 1.0)]) if variance else None
 
-    def _variance(self, one: Measured) -> float:
+    def _variance(self, one: CalibrationResult) -> float:
         return (one.sd_block(self.sd_restart) or 0.0) ** 2
 
-    def _variance_of(self, parts: Sequence[tuple[Measured, float]]) -> float:
+    def _variance_of(self, parts: Sequence[tuple[CalibrationResult, float]]) -> float:
         """Return the variance of Σ_j c_j V_j for lengths and their c.
 
         The variance of a block's mean is estimated by
@@ -167,12 +167,12 @@ class Calibration:
             total += of_units**2 * 2 * within**2 / max(1, one.free_of_units)
         return total
 
-    def minutes(self, one: Measured, effect: float) -> float | None:
+    def minutes(self, one: CalibrationResult, effect: float) -> float | None:
         """Return the result of ``minutes_for``; None with too few blocks."""
         sd = one.sd_block(self.sd_restart)
         return None if sd is None or one.is_short else minutes_for(sd, one.block_s, effect)
 
-    def best(self, schedule: str | None = None) -> Measured | None:
+    def best(self, schedule: str | None = None) -> CalibrationResult | None:
         """Return the result with the smallest figure of merit, of one schedule or of all.
 
         None if any of them has too few blocks.
@@ -183,7 +183,7 @@ class Calibration:
             return None
         return min(merits, key=lambda pair: pair[0])[1]
 
-    def like_best(self) -> list[Measured]:
+    def like_best(self) -> list[CalibrationResult]:
         """Return the results that do not differ significantly from the best, at 5% for all together.
 
         The test uses the normal standard error of the difference between squared figures of merit.
@@ -194,7 +194,7 @@ class Calibration:
             return []
         return [one for one in others if not self._is_worse(one, best, (1 - CONFIDENCE) / len(others))]
 
-    def _is_worse(self, one: Measured, best: Measured, level: float) -> bool:
+    def _is_worse(self, one: CalibrationResult, best: CalibrationResult, level: float) -> bool:
         merit, least = self.merit(one), self.merit(best)
         if merit is None or least is None:
             return False
@@ -209,18 +209,20 @@ def minutes_for(sd: float, block_s: float, effect: float) -> float | None:
     if more than BLOCKS_NEEDED_MAX blocks are needed.
     """
     wanted, numbers = math.log1p(effect), range(BLOCKS_MIN, BLOCKS_NEEDED_MAX)
-    place = bisect_left(numbers, True, key=lambda n: reach_of(sd, n, CONFIDENCE, Method.ANYTIME) <= wanted)
+    place = bisect_left(
+        numbers, True, key=lambda n: detectable_log_ratio(sd, n, CONFIDENCE, Method.ANYTIME) <= wanted
+    )
     if place == len(numbers):
         return None
     return numbers[place] * block_s / 60 * (1 + 1 / BLOCKS_PER_AA)
 
 
-def calibration_of(measured: Sequence[Measured]) -> Calibration:
+def calibration_of(measured: Sequence[CalibrationResult]) -> Calibration:
     """Return the calibration for the results of all lengths."""
     return Calibration(measured, _sd_restart(measured), _alarms(measured))
 
 
-def _sd_restart(measured: Sequence[Measured]) -> float:
+def _sd_restart(measured: Sequence[CalibrationResult]) -> float:
     excess, n = 0.0, 0
     for one in measured:
         if one.sd_unit is not None:
@@ -229,7 +231,7 @@ def _sd_restart(measured: Sequence[Measured]) -> float:
     return math.sqrt(max(0.0, excess / n)) if n else 0.0
 
 
-def _alarms(measured: Sequence[Measured]) -> Alarms | None:
+def _alarms(measured: Sequence[CalibrationResult]) -> Alarms | None:
     """Return the false alarms in series of BLOCKS_MIN blocks.
 
     A false alarm is a Student interval that excludes 0. A block counts once, because its units share the
@@ -273,7 +275,7 @@ def find_calibration(evidence: Evidence) -> Calibration:
     return calibration_of([_measured(evidence, case) for case in evidence.cases()])
 
 
-def _measured(evidence: Evidence, case: int) -> Measured:
+def _measured(evidence: Evidence, case: int) -> CalibrationResult:
     """Return the results of one case. A length without a block has only its name."""
     plan = evidence.study(case).plan
     durations = {
@@ -288,11 +290,11 @@ def _measured(evidence: Evidence, case: int) -> Measured:
     }
     found = {block: of for block, (a, b) in pairs.items() if (of := units(a, b))}
     if not found:
-        return Measured(str(plan.schedule), float(plan.turn_s or 0.0), [], 0.0, 0.0, 0.0)
+        return CalibrationResult(str(plan.schedule), float(plan.turn_s or 0.0), [], 0.0, 0.0, 0.0)
     spans = [_span_s(*pairs[block]) / len(of) for block, of in found.items()]
     # The first block also creates the snapshot, so later blocks show the time of a block.
     later = [durations[block] for block in sorted(found)[1:]] or list(durations.values())
-    return Measured(
+    return CalibrationResult(
         schedule=str(plan.schedule),
         slice_s=float(plan.turn_s or 0.0),
         units=[found[block] for block in sorted(found)],

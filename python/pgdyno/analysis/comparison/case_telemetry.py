@@ -17,7 +17,7 @@ from pgdyno.analysis.telemetry.client_time import ClientTime
 from pgdyno.analysis.telemetry.events import SERVER_CPU, Events, events_of
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.analysis.telemetry.samples import HOST, SERVER, keyed
-from pgdyno.analysis.telemetry.trial_telemetry import Telemetry, of_trial, told_of
+from pgdyno.analysis.telemetry.trial_telemetry import Telemetry, compared_metrics, of_trial
 from pgdyno.estimate import Estimate
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Arm, Json, Series, StudyRecord, Trial, TrialStatus
@@ -100,7 +100,7 @@ class CaseTelemetry:
 
     def parts(self, key: str) -> list[str]:
         """Return the statements, relations or waits that have this key, in their order."""
-        pairs = (trial_telemetry.parted(own) for own in self.metrics)
+        pairs = (trial_telemetry.split_key(own) for own in self.metrics)
         return [part for of, part in pairs if of == key]
 
 
@@ -132,7 +132,7 @@ def read_case(
         for trial, values in trial_telemetry.filled(by_trial).items()
     }
     confidence = study.plan.confidence
-    metrics = {metric.key: metric for metric in told_of(by_trial)}
+    metrics = {metric.key: metric for metric in compared_metrics(by_trial)}
     effects = effects_on(arms, ok, metrics.values(), by_trial, confidence)
     return CaseTelemetry(
         by_trial=by_trial,

@@ -50,7 +50,7 @@ WAITS_FOR_DISK = ("fsync", "synchronous_commit", "wal_sync_method")
 """Settings that determine whether a commit waits for the disk."""
 
 
-def differences(baseline: Arm, arm: Arm, trials: Sequence[Trial], schedule: Schedule) -> list[Caveat]:
+def difference_caveats(baseline: Arm, arm: Arm, trials: Sequence[Trial], schedule: Schedule) -> list[Caveat]:
     """Return caveats of one arm against the baseline: safety, clusters, and several changes at once."""
     before, after = effective(baseline, trials), effective(arm, trials)
     names = {"baseline": baseline.name, "arm": arm.name}
@@ -73,7 +73,7 @@ def differences(baseline: Arm, arm: Arm, trials: Sequence[Trial], schedule: Sche
     return found
 
 
-def debugged(arm: Arm, trials: Sequence[Trial]) -> list[Caveat]:
+def debug_build_caveats(arm: Arm, trials: Sequence[Trial]) -> list[Caveat]:
     """Return a caveat if the arm's server is a debug build, by its settings and compiler flags."""
     flags = re.findall(r"(?<!\S)-O(?:0|g)(?!\S)", str(arm.server.get("compiled", {}).get("CFLAGS", "")))
     if effective(arm, trials).get("debug_assertions") == "on":
@@ -81,7 +81,7 @@ def debugged(arm: Arm, trials: Sequence[Trial]) -> list[Caveat]:
     return [Caveat(Code.DEBUG_SERVER, {"arm": arm.name, "flags": " ".join(flags)})] if flags else []
 
 
-def unsafe(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]:
+def unsafe_settings_caveats(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]:
     """Return a caveat for each arm with settings that risk data, requested or inherited from a template.
 
     Differences between the safety badges of the arms are reported by UNSAFE_SETTINGS instead.
@@ -170,7 +170,7 @@ BLOCKS_TO_DISAGREE_MIN = 10
 """With fewer blocks the bootstrap interval is too narrow (ADR 4), and a disagreement means nothing."""
 
 
-REMEMBERING_ALARM = 0.05
+AUTOCORRELATION_ALARM = 0.05
 """Maximum probability of this caveat in a study with independent blocks, over all its cases and arms by
 Bonferroni's correction."""
 
@@ -187,14 +187,14 @@ def comparison_caveats(
     found += _slice_caveats(study, arms, p50_ms)
     for comparison in comparisons:
         found += _comparison_caveats(comparison)
-        found += differences(arms[0], comparison.arm, trials, study.plan.schedule)
+        found += difference_caveats(arms[0], comparison.arm, trials, study.plan.schedule)
     for arm in arms:
-        found += debugged(arm, trials)
-    found += unsafe(arms, trials)
+        found += debug_build_caveats(arm, trials)
+    found += unsafe_settings_caveats(arms, trials)
     return found + _study_caveats(study) + _script_caveats(study.plan, arms)
 
 
-def memory_caveats(comparisons: Sequence[Comparison], cases: int) -> list[Caveat]:
+def autocorrelation_caveats(comparisons: Sequence[Comparison], cases: int) -> list[Caveat]:
     """Return caveats for autocorrelated blocks. ``comparisons`` are of one of ``cases`` cases."""
     found = []
     for comparison in comparisons:
@@ -202,7 +202,7 @@ def memory_caveats(comparisons: Sequence[Comparison], cases: int) -> list[Caveat
             continue
         ratios = comparison.primary.log_ratios
         d = [ratios[block] for block in sorted(ratios)]
-        if is_autocorrelated(d, REMEMBERING_ALARM / (cases * len(comparisons))):
+        if is_autocorrelated(d, AUTOCORRELATION_ALARM / (cases * len(comparisons))):
             parameters: dict[str, Parameter] = {
                 "correlation": signed(autocorrelation(d), 2, ""),
                 "blocks": len(d),

@@ -25,10 +25,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pgdyno.analysis.comparison.paired_comparison import Comparison, compare, method_of
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, POWER, Verdict, judge, reach_of
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, POWER, Verdict, detectable_log_ratio, judge
 from pgdyno.analysis.statistics import distributions
 from pgdyno.analysis.statistics.distributions import binomial_interval, chi2_quantile, f_below
-from pgdyno.analysis.statistics.effect import Method, Spread, percent_of, spread_of
+from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, percent_of, summarize
 from pgdyno.analysis.telemetry import metrics, percentiles
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import share_text
@@ -40,7 +40,7 @@ FLOOR_BLOCKS_MIN = 5
 """Minimum number of A/A blocks, of this study and earlier ones. The SD of fewer is too uncertain for a noise
 floor."""
 
-ANOTHER_NOISE = 0.05
+NOISE_CHANGE_LEVEL = 0.05
 """Significance level at which earlier A/A blocks have a different noise and are excluded."""
 
 OF_THE_LOAD = {
@@ -116,9 +116,9 @@ class Noise:
         return math.sqrt(low), math.sqrt(high)
 
     @property
-    def spread(self) -> Spread | None:
+    def spread(self) -> LogRatioSummary | None:
         """Mean and interval of this study's A/A blocks, computed as for two arms."""
-        return spread_of(list(self.log_ratios), self.confidence, self.method) if self.log_ratios else None
+        return summarize(list(self.log_ratios), self.confidence, self.method) if self.log_ratios else None
 
     @property
     def verdict(self) -> Verdict:
@@ -141,7 +141,7 @@ class Noise:
         series = [every[at : at + BLOCKS_MIN] for at in range(0, len(every) - BLOCKS_MIN + 1, BLOCKS_MIN)]
         if not series:
             return None
-        spreads = [spread_of(one, self.confidence, self.method) for one in series]
+        spreads = [summarize(one, self.confidence, self.method) for one in series]
         verdicts = [judge(spread.low, spread.high, spread.n, self.margin) for spread in spreads]
         called = sum(verdict in {Verdict.FASTER, Verdict.SLOWER} for verdict in verdicts)
         return Alarms(called, len(series), self.confidence)
@@ -161,7 +161,7 @@ class Noise:
             return self
         ratio = sum(d * d for d in self.before) / len(self.before) / (squares / free)
         below = f_below(ratio, len(self.before), free)
-        if 2 * min(below, 1 - below) >= ANOTHER_NOISE:
+        if 2 * min(below, 1 - below) >= NOISE_CHANGE_LEVEL:
             return self
         return replace(self, before=(), left_out=len(self.before))
 
@@ -184,7 +184,7 @@ class Noise:
         floor = self.floor(blocks)
         if floor is None or self.sd is None:
             return None
-        reach = reach_of(self.sd, blocks, self.confidence, self.method)
+        reach = detectable_log_ratio(self.sd, blocks, self.confidence, self.method)
         if math.isinf(reach):
             return None
         beyond = distributions.t_quantile(POWER, blocks - 1) * self.sd / math.sqrt(blocks)

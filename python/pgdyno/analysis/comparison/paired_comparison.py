@@ -9,7 +9,7 @@ import numpy as np
 
 from pgdyno.analysis.comparison.verdict import Decision, Verdict, decide, judge
 from pgdyno.analysis.statistics import effect
-from pgdyno.analysis.statistics.effect import Method, Spread
+from pgdyno.analysis.statistics.effect import LogRatioSummary, Method
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import Arm, Slice, Trial, TrialStatus
@@ -34,7 +34,7 @@ class Effect:
     key: str
     name: str
     log_ratios: Mapping[int, float]
-    spread: Spread
+    spread: LogRatioSummary
     percent: Estimate
     bootstrap: Estimate | None
 
@@ -45,7 +45,7 @@ class Effect:
         low, high = (float(np.log1p(end / 100)) for end in (self.bootstrap.low, self.bootstrap.high))
         return self._judged(low, high, margin)
 
-    def student(self) -> Spread:
+    def student(self) -> LogRatioSummary:
         """Return Student's interval, which is for a single analysis, whatever the method of ``spread``."""
         return effect.student(list(self.log_ratios.values()), self.spread.confidence)
 
@@ -198,12 +198,12 @@ def _effects(
     checked: bool,
 ) -> list[Effect | None]:
     ratios = [{block: float(np.log(b / a)) for block, (a, b) in of_arm.items()} for of_arm in values]
-    unadjusted = [effect.spread_of(list(d.values()), confidence, method) if d else None for d in ratios]
+    unadjusted = [effect.summarize(list(d.values()), confidence, method) if d else None for d in ratios]
     levels = effect.holm_confidences(
         [spread.p_value if spread else None for spread in unadjusted], confidence
     )
     return [
-        _effect(key, name, better, d, effect.spread_of(list(d.values()), level, method), checked=checked)
+        _effect(key, name, better, d, effect.summarize(list(d.values()), level, method), checked=checked)
         if d
         else None
         for d, level in zip(ratios, levels, strict=True)
@@ -211,7 +211,13 @@ def _effects(
 
 
 def _effect(
-    key: str, name: str, better: Better, ratios: Mapping[int, float], spread: Spread, *, checked: bool
+    key: str,
+    name: str,
+    better: Better,
+    ratios: Mapping[int, float],
+    spread: LogRatioSummary,
+    *,
+    checked: bool,
 ) -> Effect:
     percent = spread.percent(better)
     resampled = effect.bootstrap(list(ratios.values()), spread.confidence) if checked else None

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pgdyno.analysis.statistics import distributions
-from pgdyno.analysis.statistics.effect import Method, Spread, critical, percent_of
-from pgdyno.analysis.statistics.sequential import FIRST_LOOK
+from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, critical, percent_of
+from pgdyno.analysis.statistics.sequential import FIRST_ANALYSIS
 from pgdyno.estimate import Better
 
-BLOCKS_MIN = FIRST_LOOK
+BLOCKS_MIN = FIRST_ANALYSIS
 """Minimum for a verdict: the SD of fewer blocks is too uncertain."""
 
 POWER = 0.80
@@ -47,7 +47,7 @@ class Decision:
     blocks_needed: int | None  # further blocks; None if decided
 
 
-def decide(spread: Spread, better: Better, margin: float) -> Decision:
+def decide(spread: LogRatioSummary, better: Better, margin: float) -> Decision:
     """Return the decision on a metric. A change in the better direction is ``faster``."""
     if better is Better.LESS:
         spread = spread.mirrored()
@@ -74,18 +74,18 @@ def judge(low: float | None, high: float | None, n: int, margin: float) -> Verdi
     return Verdict.UNDECIDED
 
 
-def detectable_percent(spread: Spread) -> float | None:
+def detectable_percent(spread: LogRatioSummary) -> float | None:
     """Return the minimum detectable effect in percent: (t_{α/2} + t_β) · s · √(1/n), with power POWER.
 
     The critical value of the interval's method replaces t_{α/2}. None if so few blocks have no interval.
     """
     if spread.sd is None:
         return None
-    reach = reach_of(spread.sd, spread.n, spread.confidence, spread.method)
+    reach = detectable_log_ratio(spread.sd, spread.n, spread.confidence, spread.method)
     return None if math.isinf(reach) else percent_of(reach)
 
 
-def blocks_needed(spread: Spread, margin: float) -> int:
+def blocks_needed(spread: LogRatioSummary, margin: float) -> int:
     """Return the number of further blocks for a decision, if effect and SD are as estimated.
 
     An interval decides by excluding 0 or by fitting into the margin. It needs a reach of |d| or of the
@@ -99,10 +99,12 @@ def blocks_needed(spread: Spread, margin: float) -> int:
     sd, confidence, method = spread.sd, spread.confidence, spread.method
     candidates = range(spread.n + least, BLOCKS_NEEDED_MAX)
     # The reach shrinks with every block, so a binary search finds the first sufficient number.
-    return least + bisect_left(candidates, True, key=lambda n: reach_of(sd, n, confidence, method) <= reach)
+    return least + bisect_left(
+        candidates, True, key=lambda n: detectable_log_ratio(sd, n, confidence, method) <= reach
+    )
 
 
-def reach_of(sd: float, n: int, confidence: float, method: Method) -> float:
+def detectable_log_ratio(sd: float, n: int, confidence: float, method: Method) -> float:
     """Return the log ratio that ``n`` blocks with this SD detect with probability POWER.
 
     Infinite if so few blocks have no interval.

@@ -23,7 +23,7 @@ from pgdyno.analysis.comparison.verdict import Decision, decide
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.findings.factor_effects import Design, Levels, design_of
 from pgdyno.analysis.findings.scalability import baseline_of, name_of
-from pgdyno.analysis.statistics.effect import Method, holm_confidences, own_level, spread_of
+from pgdyno.analysis.statistics.effect import Method, holm_confidences, own_level, summarize
 from pgdyno.estimate import Better, Estimate
 from pgdyno.study.capacity_search import LatencyLimit, crossing, parse_limit
 
@@ -33,7 +33,7 @@ UNIT = "tx/s"
 
 
 @dataclass(frozen=True)
-class Kept:
+class ArmCapacity:
     """Capacity of one combination of the other factors. ``by_pass``: pass → capacity, tx/s.
 
     ``above`` is the number of passes that met the limit at the highest rate, ``below`` of those that missed
@@ -66,7 +66,7 @@ class Capacity:
 
     limit: LatencyLimit
     text: str
-    arms: Sequence[Kept]
+    arms: Sequence[ArmCapacity]
     changes: Sequence[Change]
 
 
@@ -92,7 +92,7 @@ def capacity_of(cases: Sequence[Findings]) -> Capacity | None:
     )
 
 
-def _kept(design: Design, context: Levels, limit: LatencyLimit, confidence: float) -> Kept:
+def _kept(design: Design, context: Levels, limit: LatencyLimit, confidence: float) -> ArmCapacity:
     levels = next(factor.levels for factor in design.factors if factor.name == FACTOR)
     cells = [cell for level in levels if (cell := design.at({**context, FACTOR: level})) is not None]
     cells.sort(key=lambda cell: cell.rate_per_s or 0.0)
@@ -103,7 +103,7 @@ def _kept(design: Design, context: Levels, limit: LatencyLimit, confidence: floa
     above = sum(rate == math.inf for rate in found.values())
     below = sum(rate == 0 for rate in found.values())
     known = {number: rate for number, rate in found.items() if 0 < rate < math.inf}
-    return Kept(
+    return ArmCapacity(
         name=name_of(context),
         by_pass=known,
         above=above,
@@ -126,7 +126,7 @@ def _level(logs: Sequence[float], confidence: float) -> Estimate | None:
 
 def _changes(
     pairs: Sequence[tuple[str, str]],
-    arms: Mapping[str, Kept],
+    arms: Mapping[str, ArmCapacity],
     confidence: float,
     margin: float,
     method: Method,
@@ -136,8 +136,8 @@ def _changes(
         one, other = arms[name].by_pass, arms[baseline].by_pass
         logs.append([math.log(one[number] / other[number]) for number in sorted(set(one) & set(other))])
     there = [(pair, d) for pair, d in zip(pairs, logs, strict=True) if d]
-    levels = holm_confidences([spread_of(d, confidence, method).p_value for _, d in there], confidence)
-    spreads = [(pair, spread_of(d, level, method)) for (pair, d), level in zip(there, levels, strict=True)]
+    levels = holm_confidences([summarize(d, confidence, method).p_value for _, d in there], confidence)
+    spreads = [(pair, summarize(d, level, method)) for (pair, d), level in zip(there, levels, strict=True)]
     return [
         Change(name, baseline, spread.percent(Better.MORE), decide(spread, Better.MORE, margin))
         for (name, baseline), spread in spreads

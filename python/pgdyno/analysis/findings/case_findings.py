@@ -9,18 +9,22 @@ from pgdyno.analysis.causes import time_breakdown
 from pgdyno.analysis.causes.cpu_profiles import ProfileComparison, compare_profiles
 from pgdyno.analysis.causes.outlier_trials import OutlierTrials, find_outlier_trials
 from pgdyno.analysis.causes.throughput_dips import ArmDips, Rates, find_dips, rates_of
-from pgdyno.analysis.causes.time_breakdown import Why
+from pgdyno.analysis.causes.time_breakdown import TimeBreakdown
 from pgdyno.analysis.comparison.case_telemetry import CaseTelemetry, read_case
-from pgdyno.analysis.comparison.comparison_caveats import comparison_caveats, memory_caveats
+from pgdyno.analysis.comparison.comparison_caveats import autocorrelation_caveats, comparison_caveats
 from pgdyno.analysis.comparison.measurement_noise import Noise, noise_caveats, with_noise
 from pgdyno.analysis.comparison.paired_comparison import Comparison, compare, method_of
 from pgdyno.analysis.statistics import effect
 from pgdyno.analysis.steady_state import drift
 from pgdyno.analysis.steady_state.drift import Drift, drifts
-from pgdyno.analysis.steady_state.steadiness import Steadiness, steadiness, steady_state_caveats
+from pgdyno.analysis.steady_state.steady_state_findings import (
+    SteadyState,
+    find_steady_state,
+    steady_state_caveats,
+)
 from pgdyno.analysis.telemetry import metrics, percentiles, trial_telemetry
 from pgdyno.analysis.telemetry.metrics import Metric
-from pgdyno.analysis.telemetry.percentiles import QUANTILES, limited_by_trial, not_kept
+from pgdyno.analysis.telemetry.percentiles import QUANTILES, limited_by_trial, missed_limit_caveats
 from pgdyno.analysis.telemetry.samples import SERVER
 from pgdyno.analysis.telemetry.throughput_series import Point, throughput
 from pgdyno.caveats import Caveat, Code
@@ -87,8 +91,8 @@ class Findings:
     noise: Noise
     anomalies: OutlierTrials
     profiles: Sequence[ProfileComparison]  # of the arms after the first; empty without profiles
-    why: Mapping[int, Why]  # by arm after the first
-    steadiness: Sequence[Steadiness]  # of each arm
+    why: Mapping[int, TimeBreakdown]  # by arm after the first
+    steadiness: Sequence[SteadyState]  # of each arm
     dips: Mapping[int, ArmDips]  # by arm; without arms with too few points
 
     @property
@@ -134,13 +138,13 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         *comparison_caveats(study, arms, trials, comparisons, p50_ms),
         *noise_caveats(comparisons, noise),
     ]
-    steady = steadiness(study.plan, arms, trials, series, telemetry.series, telemetry.by_trial, cases)
+    steady = find_steady_state(study.plan, arms, trials, series, telemetry.series, telemetry.by_trial, cases)
     computed += steady_state_caveats(study.plan, steady, cases)
     computed += trial_telemetry.telemetry_caveats(arms, trials, telemetry.by_trial)
-    computed += memory_caveats(comparisons, cases)
+    computed += autocorrelation_caveats(comparisons, cases)
     limited_ms = limited_by_trial(study.plan, trials, histograms)
     if chosen[0].key == metrics.CAPACITY.key:
-        computed += not_kept(study.plan, arms, trials, limited_ms)
+        computed += missed_limit_caveats(study.plan, arms, trials, limited_ms)
     for arm in arms:
         window_s = _window_s([trial for trial in trials if trial.arm == arm.arm])
         computed += drift.drift_caveats(
@@ -226,7 +230,7 @@ def _why(
     trials: Sequence[Trial],
     telemetry: CaseTelemetry,
     plan: Study,
-) -> dict[int, Why]:
+) -> dict[int, TimeBreakdown]:
     arms = [*(of.baseline for of in comparisons[:1]), *(of.arm for of in comparisons)]
     confidences = {
         of.arm.arm: of.primary.spread.confidence if of.primary else plan.confidence for of in comparisons

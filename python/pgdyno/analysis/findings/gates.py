@@ -24,11 +24,11 @@ from pgdyno.analysis.findings.case_findings import ALL_KINDS, QUANTILES_COMPARED
 from pgdyno.analysis.findings.host_findings import LATENCY, HostsFindings
 from pgdyno.analysis.findings.pooled_hosts import AVERAGE, OverHosts
 from pgdyno.analysis.findings.study_findings import OverCases, StudyFindings
-from pgdyno.analysis.statistics.effect import Method, holm_confidences, spread_of
+from pgdyno.analysis.statistics.effect import Method, holm_confidences, summarize
 from pgdyno.analysis.telemetry.metrics import MEDIAN_LATENCY
 from pgdyno.analysis.telemetry.object_quantities import OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS
 from pgdyno.analysis.telemetry.quantities import OF_TRIALS
-from pgdyno.analysis.telemetry.trial_telemetry import EVERYWHERE, parted
+from pgdyno.analysis.telemetry.trial_telemetry import EVERYWHERE, split_key
 from pgdyno.errors import UsageError
 from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import TrialStatus
@@ -73,7 +73,7 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Judged:
+class GateComparison:
     """One arm against the baseline in one metric. ``case`` is empty for a single case, "average" over cases.
 
     ``percent`` and ``p_value`` are None without values. ``partial``: in some blocks an arm completed nothing,
@@ -109,15 +109,15 @@ class Tripped:
     """A condition that holds, with its comparison."""
 
     condition: Condition
-    of: Judged
+    of: GateComparison
 
 
 @dataclass(frozen=True)
-class Unjudged:
+class NotEvaluated:
     """A condition that cannot be evaluated, with its comparison; None if nothing is compared."""
 
     condition: Condition
-    of: Judged | None
+    of: GateComparison | None
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Gate:
     family: int
     tripped: Sequence[Tripped]
     held_back: Sequence[Tripped]
-    absent: Sequence[Unjudged]
+    absent: Sequence[NotEvaluated]
     under_floor: Sequence[Tripped] = ()
     lost: int = 0
     trials: int = 0
@@ -161,7 +161,7 @@ def parse_condition(text: str) -> Condition:
         )
     key = latency_key(ALL_KINDS, metric) if metric in QUANTILES_COMPARED else metric
     if key and key != AVERAGE and not _is_latency(key):
-        better = _BETTER.get(parted(key)[0])
+        better = _BETTER.get(split_key(key)[0])
         if better is None:
             raise UsageError(
                 f"{text}: unknown metric {metric!r}: use a key from effects or telemetry in the JSON report"
@@ -185,14 +185,16 @@ _BETTER: Mapping[str, Better] = {
 
 def gate(findings: StudyFindings | HostsFindings, conditions: Sequence[Condition]) -> Gate:
     """Evaluate the conditions on a study."""
-    found = {metric: judged(findings, metric) for metric in dict.fromkeys(of.metric for of in conditions)}
+    found = {
+        metric: gate_comparisons(findings, metric) for metric in dict.fromkeys(of.metric for of in conditions)
+    }
     studies = list(findings.studies.values()) if isinstance(findings, HostsFindings) else [findings]
     held = hold(conditions, found, studies[0].first.study.plan.confidence)
     trials = [trial.status for study in studies for case in study.cases for trial in case.trials]
     return replace(held, lost=sum(status in LOST for status in trials), trials=len(trials))
 
 
-def hold(conditions: Sequence[Condition], found: dict[str, list[Judged]], confidence: float) -> Gate:
+def hold(conditions: Sequence[Condition], found: dict[str, list[GateComparison]], confidence: float) -> Gate:
     """Evaluate conditions. ``found``: metric of the conditions → its comparisons."""
     claimed = dict.fromkeys(of.metric for of in conditions if of.outcome in CLAIMS)
     family = {one.place: one.p_value for metric in claimed for one in found[metric]}
@@ -220,18 +222,18 @@ def hold(conditions: Sequence[Condition], found: dict[str, list[Judged]], confid
     return Gate(conditions, confidence, len(family), tripped, held_back, absent, under_floor)
 
 
-def _unjudged(condition: Condition, found: Sequence[Judged]) -> list[Unjudged]:
+def _unjudged(condition: Condition, found: Sequence[GateComparison]) -> list[NotEvaluated]:
     if not found:
-        return [Unjudged(condition, None)]
-    return [Unjudged(condition, one) for one in found if not _is_judged(condition, one)]
+        return [NotEvaluated(condition, None)]
+    return [NotEvaluated(condition, one) for one in found if not _is_judged(condition, one)]
 
 
-def _is_judged(condition: Condition, one: Judged) -> bool:
+def _is_judged(condition: Condition, one: GateComparison) -> bool:
     """Return whether a condition can be evaluated. A partial comparison is known to be undecided."""
     return one.percent is not None and (not one.partial or condition.outcome.is_met_by(one.verdict))
 
 
-def judged(findings: StudyFindings | HostsFindings, metric: str = PRIMARY) -> list[Judged]:
+def gate_comparisons(findings: StudyFindings | HostsFindings, metric: str = PRIMARY) -> list[GateComparison]:
     """Return every arm's comparison with the baseline in every case.
 
     ``metric`` is a key, or "average" for the average of the primary metric over the cases. For a single case,
@@ -246,7 +248,7 @@ def judged(findings: StudyFindings | HostsFindings, metric: str = PRIMARY) -> li
     return [_of_case(of, one, metric) for of in findings.cases for one in of.comparisons]
 
 
-def _of_case(findings: Findings, comparison: Comparison, metric: str) -> Judged:
+def _of_case(findings: Findings, comparison: Comparison, metric: str) -> GateComparison:
     key = metric or findings.primary.key
     effect = comparison.effects.get(key) or findings.telemetry.effects[comparison.arm.arm].get(key)
     if effect is not None and key != findings.primary.key:
@@ -254,7 +256,7 @@ def _of_case(findings: Findings, comparison: Comparison, metric: str) -> Judged:
     partial = bool(comparison.stalled) or (
         effect is not None and len(effect.log_ratios) < len(comparison.blocks)
     )
-    return Judged(
+    return GateComparison(
         case=findings.study.case,
         baseline=comparison.baseline.name,
         arm=comparison.arm.name,
@@ -272,7 +274,7 @@ def _of_case(findings: Findings, comparison: Comparison, metric: str) -> Judged:
 
 def _with_method(effect: Effect, method: Method) -> Effect:
     """Return the effect with the interval of a study that stops on the verdict of another metric."""
-    spread = spread_of(list(effect.log_ratios.values()), effect.spread.confidence, method)
+    spread = summarize(list(effect.log_ratios.values()), effect.spread.confidence, method)
     return replace(effect, spread=spread, percent=spread.percent(effect.percent.better))
 
 
@@ -286,7 +288,7 @@ def _verdict(comparison: Comparison, effect: Effect | None, *, partial: bool) ->
     return decide(effect.spread, effect.percent.better, comparison.margin).verdict
 
 
-def _average(over: OverCases, findings: StudyFindings) -> Judged:
+def _average(over: OverCases, findings: StudyFindings) -> GateComparison:
     """Return the comparison of the average, without values if any case was never measured."""
     primary = findings.first.primary
     whole_of_cases = all(of.primary is not None for of in over.comparisons.values())
@@ -301,7 +303,7 @@ def _average(over: OverCases, findings: StudyFindings) -> Judged:
         (verdict,) = over.verdicts
     elif average and verdict in {Verdict.FASTER, Verdict.SLOWER} and over.is_under_floor:
         verdict, taken_back = Verdict.UNDECIDED, verdict
-    return Judged(
+    return GateComparison(
         case=AVERAGE,
         baseline=over.baseline,
         arm=over.arm,
@@ -316,7 +318,7 @@ def _average(over: OverCases, findings: StudyFindings) -> Judged:
     )
 
 
-def _over_hosts(findings: HostsFindings, metric: str) -> list[Judged]:
+def _over_hosts(findings: HostsFindings, metric: str) -> list[GateComparison]:
     first = findings.first.first
     margin = first.study.plan.margin
     key = first.primary.key if metric in {PRIMARY, AVERAGE} else metric
@@ -330,13 +332,13 @@ def _over_hosts(findings: HostsFindings, metric: str) -> list[Judged]:
     return [
         _pooled(by_pair[pair], margin)
         if pair in by_pair
-        else Judged(*pair, key, key, Verdict.UNDECIDED, percent=None, p_value=None, blocks=0)
+        else GateComparison(*pair, key, key, Verdict.UNDECIDED, percent=None, p_value=None, blocks=0)
         for pair in pairs
     ]
 
 
-def _pooled(of: OverHosts, margin: float) -> Judged:
-    return Judged(
+def _pooled(of: OverHosts, margin: float) -> GateComparison:
+    return GateComparison(
         case=of.case,
         baseline=of.baseline,
         arm=of.arm,

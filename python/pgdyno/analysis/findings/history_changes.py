@@ -20,13 +20,13 @@ import numpy as np
 
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.analysis.findings.gates import PRIMARY, judged
+from pgdyno.analysis.findings.gates import PRIMARY, gate_comparisons
 from pgdyno.analysis.findings.pooled_hosts import AVERAGE
 from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.analysis.findings.study_identity import (
     difference_of,
     difference_of_plans,
-    is_same_evidence,
+    is_copy,
     is_same_machine,
 )
 from pgdyno.analysis.statistics import distributions
@@ -145,7 +145,7 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Apart:
+class Separation:
     """Difference between the first ``file`` of a group and that of an earlier group on the same machine."""
 
     file: str
@@ -165,7 +165,7 @@ class History:
     files: Sequence[str]
     series: Sequence[Series]
     confidence: float
-    apart: Apart | None = None
+    apart: Separation | None = None
 
 
 @dataclass
@@ -174,7 +174,7 @@ class Group:
 
     first: StudyFindings
     recorded: list[Recorded] = field(default_factory=list)
-    apart: Apart | None = None
+    apart: Separation | None = None
 
     def is_on_machine_of(self, study: StudyFindings) -> bool:
         """Return whether the study is of the same machine."""
@@ -191,7 +191,7 @@ def record(file: str, study: StudyFindings, metrics: Sequence[str] = ()) -> Reco
     values: dict[Key, Estimate] = {}
     for metric in (PRIMARY, *metrics):
         several = len(study.cases) > 1 and metric == PRIMARY
-        for one in [*judged(study, metric), *(judged(study, AVERAGE) if several else [])]:
+        for one in [*gate_comparisons(study, metric), *(gate_comparisons(study, AVERAGE) if several else [])]:
             if one.percent is not None:
                 values[Key(one.case, one.arm, one.baseline, one.metric, one.name)] = one.percent
         for case in study.cases:
@@ -318,7 +318,7 @@ def grouped(
     known: dict[str, StudyRecord] = {}
     for file, study in found:
         first = study.first.study
-        twice = [name for name, seen in known.items() if is_same_evidence(seen, first)]
+        twice = [name for name, seen in known.items() if is_copy(seen, first)]
         if first.ended_because is None:
             skipped[file] = "its study has not ended"
         elif twice:
@@ -341,7 +341,7 @@ def _group_of(groups: list[Group], study: StudyFindings, file: str) -> Group:
         if found is None:
             return group
         if group.first.first.study.title == title:
-            apart = Apart(file, group.recorded[0].file, Difference(*found))
+            apart = Separation(file, group.recorded[0].file, Difference(*found))
     groups.append(Group(study, apart=apart))
     return groups[-1]
 

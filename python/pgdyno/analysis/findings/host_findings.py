@@ -20,8 +20,8 @@ from pgdyno.analysis.findings.pooled_hosts import (
     pooled_tables,
 )
 from pgdyno.analysis.findings.study_findings import StudyFindings
-from pgdyno.analysis.findings.study_identity import machines, require_same, unlike
-from pgdyno.analysis.statistics.effect import Method, spread_of
+from pgdyno.analysis.findings.study_identity import fitted_differences, machines, require_same
+from pgdyno.analysis.statistics.effect import Method, summarize
 from pgdyno.caveats import Caveat, Code
 from pgdyno.results.records import Json
 from pgdyno.study.cases import label_of
@@ -119,7 +119,7 @@ def _host_caveats(hosts: Sequence[Host], studies: Mapping[str, StudyFindings]) -
         if len(host.studies) > 1:
             yield Caveat(Code.ONE_MACHINE, {"files": host.name})
     first, *others = studies.values()
-    keys = list(dict.fromkeys(key for other in others for key in unlike(first, other)))
+    keys = list(dict.fromkeys(key for other in others for key in fitted_differences(first, other)))
     if keys:
         rest = len(keys) - KEYS_NAMED_MAX
         named = ", ".join(keys[:KEYS_NAMED_MAX]) + (f" and {rest} more" if rest > 0 else "")
@@ -257,7 +257,7 @@ def _merged_effect(effects: Sequence[Effect]) -> Effect:
     first = effects[0]
     methods = [effect.spread.method for effect in effects]
     method = Method.ANYTIME if Method.ANYTIME in methods else first.spread.method
-    spread = spread_of(list(ratios.values()), first.spread.confidence, method)
+    spread = summarize(list(ratios.values()), first.spread.confidence, method)
     return replace(
         first,
         log_ratios=ratios,

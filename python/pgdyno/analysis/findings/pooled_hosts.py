@@ -16,8 +16,8 @@ from pgdyno.analysis.comparison.paired_comparison import Comparison
 from pgdyno.analysis.comparison.verdict import Verdict, judge
 from pgdyno.analysis.findings.published_tables import Changed, OwnCell, OwnTable
 from pgdyno.analysis.findings.study_findings import StudyFindings, changes_beside
-from pgdyno.analysis.statistics.effect import Method, Spread, holm_confidences, spread_of
-from pgdyno.analysis.statistics.pooling import HostEffect, Pooled, combine, disagreement, pool
+from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, holm_confidences, summarize
+from pgdyno.analysis.statistics.pooling import HostEffect, Pooled, combine, pool, sign_caveats
 from pgdyno.caveats import Caveat
 from pgdyno.estimate import Better, Estimate
 
@@ -68,7 +68,7 @@ class OverHosts:
         of = self.pooled.hosts[0].spread if len(self.pooled.hosts) == 1 else self.pooled
         return of.low, of.high
 
-    def of_host(self, host: str) -> Spread | None:
+    def of_host(self, host: str) -> LogRatioSummary | None:
         """Return a host's own result."""
         return next((of.spread for of in self.pooled.hosts if of.host == host), None)
 
@@ -91,7 +91,7 @@ class OverHosts:
         """Return a caveat if the hosts disagree on the sign."""
         place = "on the average over the cases" if self.case == AVERAGE else f"in {self.case}"
         named = f"{self.name} {place}" if self.case else self.name
-        return disagreement(self.pooled, arm=self.arm, baseline=self.baseline, metric=named)
+        return sign_caveats(self.pooled, arm=self.arm, baseline=self.baseline, metric=named)
 
 
 def over_hosts(by_host: ByHost, confidence: float) -> list[OverHosts]:
@@ -118,7 +118,7 @@ def over_hosts(by_host: ByHost, confidence: float) -> list[OverHosts]:
     result = []
     for (case, key), by_pair in found.items():
         poolings = [partial(_pooled, ratios, methods[case, key]) for ratios in by_pair.values()]
-        for pair, pooled in zip(by_pair, together(poolings, confidence), strict=True):
+        for pair, pooled in zip(by_pair, simultaneous(poolings, confidence), strict=True):
             held = stalled.get((case, pair), ())
             absent = _absent(by_host, pooled)
             own = _only(decided[case, key, pair])
@@ -191,10 +191,10 @@ def _averages(
     everywhere = {pair: _everywhere(of_hosts) for pair, of_hosts in found.items()}
     pairs = [pair for pair, of_hosts in everywhere.items() if all(of_hosts.values())]
     poolings = [partial(_pooled_average, everywhere[pair], method) for pair in pairs]
-    return list(zip(pairs, together(poolings, confidence), strict=True))
+    return list(zip(pairs, simultaneous(poolings, confidence), strict=True))
 
 
-def together(poolings: Sequence[Callable[[float], Pooled]], confidence: float) -> list[Pooled]:
+def simultaneous(poolings: Sequence[Callable[[float], Pooled]], confidence: float) -> list[Pooled]:
     """Return pooled effects of several arms on one metric with simultaneous intervals (Holm)."""
     alone = [pooling(confidence) for pooling in poolings]
     if len(poolings) < 2:
@@ -217,7 +217,7 @@ def _everywhere(of_hosts: Mapping[str, Mapping[str, Ratios]]) -> dict[str, dict[
 
 
 def _pooled(of_hosts: Mapping[str, Ratios], method: Method, confidence: float) -> Pooled:
-    spreads = {host: spread_of(list(d.values()), confidence, method) for host, d in of_hosts.items()}
+    spreads = {host: summarize(list(d.values()), confidence, method) for host, d in of_hosts.items()}
     return pool([HostEffect(host, spread) for host, spread in spreads.items()], confidence)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from pgdyno.analysis.statistics.effect import level_of
 from pgdyno.analysis.statistics.pooling import combine
-from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, Levels, parted
+from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, Levels, split_key
 from pgdyno.estimate import Better, Estimate
 from pgdyno.study.published_experiment import Cell, Published, PublishedTable
 
@@ -92,7 +92,7 @@ class OwnTable:
     notes: Sequence[str]
 
 
-def beside(published: Published, cases: Sequence[CaseValues]) -> list[OwnTable]:
+def with_measured_values(published: Published, cases: Sequence[CaseValues]) -> list[OwnTable]:
     """Return every table with measured values. ``cases`` are those that were run."""
     return [_table(table, cases) for table in published.tables]
 
@@ -126,7 +126,7 @@ class _Item:
 
     @property
     def name(self) -> tuple[str, str]:
-        return self.case.name, parted(self.key)[1]
+        return self.case.name, split_key(self.key)[1]
 
     def blocks(self, arm: int) -> Mapping[int, float]:
         return self.case.values[self.key].by_block.get(arm, {})
@@ -219,7 +219,7 @@ def _keys(case: CaseValues, asked: Cell) -> Iterator[str]:
             yield metric
         return
     for key in case.values:
-        of, part = parted(key)
+        of, part = split_key(key)
         if of == metric and _is_asked_for(part, asked):
             yield key
 

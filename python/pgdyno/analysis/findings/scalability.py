@@ -15,7 +15,7 @@ import numpy as np
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.factor_effects import Cell, Design, Levels
-from pgdyno.analysis.statistics.effect import BOOTSTRAP_SEED, Method, holm_confidences, own_level, spread_of
+from pgdyno.analysis.statistics.effect import BOOTSTRAP_SEED, Method, holm_confidences, own_level, summarize
 from pgdyno.analysis.statistics.usl import (
     Floats,
     LackOfFit,
@@ -304,10 +304,10 @@ def _differences(pairs: Sequence[tuple[Sweep, Sweep]], confidence: float, method
     """
     matched = [both for one, baseline in pairs if (both := _of_the_same_passes(one, baseline)) is not None]
     flat = [(i, clients, d) for i, both in enumerate(matched) for clients, d in _ratios(*both).items()]
-    levels = holm_confidences([spread_of(d, confidence, method).p_value for _, _, d in flat], confidence)
+    levels = holm_confidences([summarize(d, confidence, method).p_value for _, _, d in flat], confidence)
     ratios: list[dict[int, Estimate]] = [{} for _ in matched]
     for (i, clients, d), level in zip(flat, levels, strict=True):
-        ratios[i][clients] = spread_of(d, level, method).percent(Better.MORE)
+        ratios[i][clients] = summarize(d, level, method).percent(Better.MORE)
     return [_difference(*both, of, confidence) for both, of in zip(matched, ratios, strict=True)]
 
 

@@ -13,7 +13,7 @@ from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.capacity import Capacity, capacity_of
 from pgdyno.analysis.findings.case_findings import Findings, find_case
 from pgdyno.analysis.findings.factor_effects import Effects, design_of, effects_of
-from pgdyno.analysis.findings.published_tables import Changed, OwnTable, beside, changes
+from pgdyno.analysis.findings.published_tables import Changed, OwnTable, changes, with_measured_values
 from pgdyno.analysis.findings.scalability import Scalability, scalability_of
 from pgdyno.analysis.statistics.pooling import Combined, LogRatios, combine
 from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, case_values
@@ -92,7 +92,7 @@ def _published(cases: Sequence[Findings]) -> list[OwnTable]:
     given = cases[0].study.published
     if given is None:
         return []
-    return beside(Published.model_validate_json(json.dumps(given)), _values(cases))
+    return with_measured_values(Published.model_validate_json(json.dumps(given)), _values(cases))
 
 
 def changes_beside(cases: Sequence[Findings], names: Sequence[str]) -> list[list[list[Changed | None]]]:

@@ -16,7 +16,7 @@ from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.errors import EvidenceError
 from pgdyno.results.records import Arm, Json, StudyRecord
 
-FREE = {
+MAY_DIFFER = {
     "title",
     "seed",
     "budget_s",
@@ -40,7 +40,7 @@ def require_same(studies: Mapping[str, StudyFindings]) -> None:
     names = list(studies)
     for i, name in enumerate(names):
         for before in names[:i]:
-            if is_same_evidence(studies[before].first.study, studies[name].first.study):
+            if is_copy(studies[before].first.study, studies[name].first.study):
                 raise EvidenceError(f"{before} and {name} are copies of one file: give each host's file once")
         difference = difference_of(studies[names[0]], studies[name])
         if difference is not None:
@@ -51,7 +51,7 @@ def require_same(studies: Mapping[str, StudyFindings]) -> None:
             )
 
 
-def is_same_evidence(a: StudyRecord, b: StudyRecord) -> bool:
+def is_copy(a: StudyRecord, b: StudyRecord) -> bool:
     """Return whether one is a copy of the other."""
     # A copy made during the study lacks later entries.
     hosts = [{name: fact for name, fact in of.host.items() if name != "states"} for of in (a, b)]
@@ -85,10 +85,10 @@ def difference_of_plans(one: StudyFindings, other: StudyFindings) -> tuple[str, 
 def _fitted(study: StudyFindings) -> dict[str, str]:
     changes = {f"what {c['key']} was fitted to": str(c["after"]) for c in study.first.study.changes}
     cases = "; ".join(case.study.case for case in study.cases)
-    return {key: after for key, after in changes.items() if key not in FREE_CHANGES} | {"cases": cases}
+    return {key: after for key, after in changes.items() if key not in CHANGES_MAY_DIFFER} | {"cases": cases}
 
 
-FREE_CHANGES = frozenset({"what run.repeats was fitted to"})
+CHANGES_MAY_DIFFER = frozenset({"what run.repeats was fitted to"})
 """Fitted values that may differ: the number of blocks."""
 
 
@@ -131,7 +131,7 @@ def _asked(findings: Findings) -> dict[str, Any]:
         **dict(_flat(plan.workload.model_dump(), "workload")),
         **{f"clients of arm {arm.name}": arm.clients for arm in arms},
         "schedule": str(plan.schedule),
-        **dict(_flat(plan.model_dump(mode="json", exclude=FREE), "")),
+        **dict(_flat(plan.model_dump(mode="json", exclude=MAY_DIFFER), "")),
         "slice_s": plan.turn_s,
         "window_s": plan.window_s,
         "rate_per_s": plan.rate_per_s,
@@ -167,7 +167,7 @@ def has_profile(arm: Arm) -> bool:
     return ",@" in arm.spec.replace(" ", "")
 
 
-def unlike(one: StudyFindings, other: StudyFindings) -> list[str]:
+def fitted_differences(one: StudyFindings, other: StudyFindings) -> list[str]:
     """Return the keys of the study file or settings with different values on the machines of a study."""
     here, there = ({str(c["key"]): c for c in of.first.study.changes} for of in (one, other))
     keys = [key for key in dict.fromkeys([*here, *there]) if here.get(key) != there.get(key)]

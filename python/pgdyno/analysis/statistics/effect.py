@@ -42,7 +42,7 @@ class Method(StrEnum):
 
 
 @dataclass(frozen=True)
-class Spread:
+class LogRatioSummary:
     """Mean and interval of the blocks' log ratios. ``sd`` and Student's interval need at least two blocks.
 
     The anytime-valid interval needs ``sequential.FIRST_LOOK`` blocks. Logs are natural. ``p_value`` is
@@ -58,7 +58,7 @@ class Spread:
     p_value: float | None
     method: Method = Method.STUDENT
 
-    def mirrored(self) -> Spread:
+    def mirrored(self) -> LogRatioSummary:
         """Return the result of the baseline against the arm."""
         low, high = (None if end is None else -end for end in (self.high, self.low))
         return replace(self, mean=-self.mean, low=low, high=high)
@@ -81,33 +81,33 @@ def percent_of(log_ratio: float) -> float:
     return float(100 * np.expm1(log_ratio))
 
 
-def student(d: Sequence[float], confidence: float) -> Spread:
+def student(d: Sequence[float], confidence: float) -> LogRatioSummary:
     """Return the mean of ``d`` with Student's interval. ``d`` must not be empty."""
     return with_error(float(np.mean(d)), _sd(d), len(d), confidence, Method.STUDENT)
 
 
-def anytime(d: Sequence[float], confidence: float) -> Spread:
+def anytime(d: Sequence[float], confidence: float) -> LogRatioSummary:
     """Return the mean of ``d`` with the anytime-valid interval. ``d`` must not be empty."""
     return with_error(float(np.mean(d)), _sd(d), len(d), confidence, Method.ANYTIME)
 
 
-def spread_of(d: Sequence[float], confidence: float, method: Method) -> Spread:
+def summarize(d: Sequence[float], confidence: float, method: Method) -> LogRatioSummary:
     """Return the mean of ``d`` with the interval of a method. ``d`` must not be empty."""
     return student(d, confidence) if method is Method.STUDENT else anytime(d, confidence)
 
 
-def with_error(mean: float, sd: float | None, n: int, confidence: float, method: Method) -> Spread:
+def with_error(mean: float, sd: float | None, n: int, confidence: float, method: Method) -> LogRatioSummary:
     """Return the interval and p-value of a mean of ``n`` blocks with the standard error ``sd`` / √n."""
     if sd is None:
-        return Spread(mean, n, None, None, None, confidence, None, method)
+        return LogRatioSummary(mean, n, None, None, None, confidence, None, method)
     error = sd / math.sqrt(n)
     # Blocks that are all equal (only synthetic ones are) leave no uncertainty.
     t = mean / error if error > 0 else math.copysign(math.inf, mean) if mean else 0.0
     p_value, reach = _p_value(t, n, method), critical(n, confidence, method)
     if math.isinf(reach):
-        return Spread(mean, n, sd, None, None, confidence, p_value, method)
+        return LogRatioSummary(mean, n, sd, None, None, confidence, p_value, method)
     low, high = mean - reach * error, mean + reach * error
-    return Spread(mean, n, sd, low, high, confidence, p_value, method)
+    return LogRatioSummary(mean, n, sd, low, high, confidence, p_value, method)
 
 
 def critical(n: int, confidence: float, method: Method) -> float:

@@ -43,7 +43,7 @@ rounded up. Simulated in ``tests/unit/test_analysis_anomalies.py``."""
 
 
 @dataclass(frozen=True)
-class Standing:
+class OutlierScore:
     """Comparison of one value with the others: ``off`` is its distance from their median.
 
     ``score`` is None if there are too few others or they are all equal.
@@ -55,19 +55,19 @@ class Standing:
     score: float | None
 
 
-def standings(values: Sequence[float]) -> list[Standing]:
+def outlier_scores(values: Sequence[float]) -> list[OutlierScore]:
     """Return each value's comparison with the others."""
     every = np.asarray(values, dtype=np.float64)
     return [_standing(value, np.delete(every, i)) for i, value in enumerate(values)]
 
 
-def _standing(value: float, others: npt.NDArray[np.float64]) -> Standing:
+def _standing(value: float, others: npt.NDArray[np.float64]) -> OutlierScore:
     if not len(others):
-        return Standing(value, value, 0.0, None)
+        return OutlierScore(value, value, 0.0, None)
     usual = float(np.median(others))
     spread = float(robust_sd(others))
     enough = len(others) >= VALUES_MIN - 1 and spread > 0
-    return Standing(value, usual, value - usual, (value - usual) / spread if enough else None)
+    return OutlierScore(value, usual, value - usual, (value - usual) / spread if enough else None)
 
 
 def limit(n: int, groups: int) -> float:

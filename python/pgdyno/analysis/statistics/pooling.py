@@ -41,7 +41,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pgdyno.analysis.statistics import distributions
-from pgdyno.analysis.statistics.effect import Method, Spread, percent_of, with_error
+from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, percent_of, with_error
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import Better, Estimate
 
@@ -59,7 +59,7 @@ class Combined:
 
     names: Sequence[str]
     left_out: Sequence[str]
-    spread: Spread
+    spread: LogRatioSummary
 
     def percent(self, better: Better) -> Estimate:
         """Return (B − A) / A in percent; its n is the number of blocks."""
@@ -114,7 +114,7 @@ class HostEffect:
     """Effect of one arm on one metric in one host's study, as log ratios."""
 
     host: str
-    spread: Spread
+    spread: LogRatioSummary
 
     @property
     def error(self) -> float | None:
@@ -239,7 +239,7 @@ def _p_value(mean: float, error: float, freedom: int) -> float:
     return 2 * distributions.t_beyond(abs(mean) / error, freedom) if error > 0 else float(mean == 0)
 
 
-def disagreement(pooled: Pooled, *, arm: str, baseline: str, metric: str) -> list[Caveat]:
+def sign_caveats(pooled: Pooled, *, arm: str, baseline: str, metric: str) -> list[Caveat]:
     """Return a caveat if the hosts' signs differ. ``metric`` is a word, for example throughput."""
     if not pooled.signs_differ:
         return []

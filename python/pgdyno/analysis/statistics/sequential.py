@@ -33,9 +33,9 @@ import math
 from functools import lru_cache
 
 from pgdyno.analysis.statistics import distributions
-from pgdyno.study.plan import LOOKS_FROM
+from pgdyno.study.plan import INTERIM_ANALYSES_FROM
 
-FIRST_LOOK = LOOKS_FROM
+FIRST_ANALYSIS = INTERIM_ANALYSES_FROM
 """Blocks before the first interim analysis: the SD of fewer is too uncertain."""
 
 PRIOR = 4.0
@@ -46,7 +46,7 @@ take longer. Every value gives a valid interval."""
 
 def p_value(t: float, n: int, prior: float = PRIOR) -> float | None:
     """Return the two-sided p-value of n blocks, valid at any stopping time; None before FIRST_LOOK."""
-    if n < FIRST_LOOK:
+    if n < FIRST_ANALYSIS:
         return None
     return 1.0 if t == 0 else math.exp(_log_chance(log_bayes_factor(t, n, prior), prior))
 
@@ -57,7 +57,7 @@ def critical(n: int, confidence: float, prior: float = PRIOR) -> float:
 
     Infinite before FIRST_LOOK, and if the confidence is too high for so few blocks.
     """
-    if n < FIRST_LOOK:
+    if n < FIRST_ANALYSIS:
         return math.inf
     r = 1 + n * prior
     # BF_n = b, solved for 1 + t²/ν.
@@ -77,7 +77,7 @@ def log_bayes_factor(t: float, n: int, prior: float = PRIOR) -> float:
 
 def _log_chance(log_b: float, prior: float) -> float:
     """Return ln p(b), the probability that the Bayes factor ever reaches b."""
-    k = FIRST_LOOK
+    k = FIRST_ANALYSIS
     r = 1 + k * prior
     if log_b <= -math.log(r) / 2:
         return 0.0  # at or below the initial value
@@ -96,7 +96,7 @@ def _log_chance(log_b: float, prior: float) -> float:
 def _log_threshold(confidence: float, prior: float) -> float:
     """Return ln b with p(b) = 1 − confidence. p decreases with b and is at most Ville's 1 / b."""
     alpha = 1 - confidence
-    low, high = -math.log1p(FIRST_LOOK * prior) / 2, -math.log(alpha)
+    low, high = -math.log1p(FIRST_ANALYSIS * prior) / 2, -math.log(alpha)
     while low < (middle := (low + high) / 2) < high:
         if _log_chance(middle, prior) > math.log(alpha):
             low = middle

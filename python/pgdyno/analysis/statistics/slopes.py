@@ -122,7 +122,7 @@ def growth(
     return _slope(spread.mean, (spread.high - spread.low) / 2, confidence, at, value, spread.p_value)
 
 
-def together(slopes: Sequence[Slope], confidence: float) -> Slope | None:
+def mean_slope(slopes: Sequence[Slope], confidence: float) -> Slope | None:
     """Return the mean slope of an arm's trials with Student's interval; a single slope is unchanged.
 
     Trials start from restored data and are independent, unlike seconds and parts.

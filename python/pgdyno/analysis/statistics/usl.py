@@ -35,7 +35,7 @@ ITERATIONS_MAX = 25
 SETTLED = 1e-10
 """Relative change below which iteration stops."""
 
-FREE = ((0, 1, 2), (0, 1), (0, 2), (0,))
+PARAMETER_SETS = ((0, 1, 2), (0, 1), (0, 2), (0,))
 """Sets of the parameters a, b, c that are not fixed at 0."""
 
 
@@ -72,7 +72,7 @@ def fit(clients: Floats, logs: Floats) -> Law:
     terms, times = _line(clients, logs)
     best = np.zeros((len(times), 3))
     least = np.full(len(times), np.inf)
-    for free in FREE:
+    for free in PARAMETER_SETS:
         for solution in _steps(terms[:, free], times):
             whole = np.zeros_like(best)
             whole[:, free] = solution

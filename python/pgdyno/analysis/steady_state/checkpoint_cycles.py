@@ -43,7 +43,7 @@ class Cycles:
     writes: bool
 
 
-def begun(series: Series) -> list[float]:
+def checkpoint_starts(series: Series) -> list[float]:
     """Return the times at which a checkpoint was first seen, in seconds since the trial's epoch."""
     grew = np.logical_or.reduce([np.diff(series.column(name)) > 0 for name in START_COUNTERS])
     at_s: list[float] = series.points[1:, 0][grew].tolist()
@@ -110,4 +110,4 @@ def _checkpoints(telemetry: Telemetry | None, series: Series | None) -> int | No
         return round(sum(known))
     if series is None or not any(name in series.columns for name in START_COUNTERS):
         return None
-    return len(begun(series))
+    return len(checkpoint_starts(series))

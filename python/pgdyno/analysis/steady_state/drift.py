@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.analysis.statistics.effect import student
-from pgdyno.analysis.statistics.slopes import SPAN_S_MIN, Slope, growth, together, trend
+from pgdyno.analysis.statistics.slopes import SPAN_S_MIN, Slope, growth, mean_slope, trend
 from pgdyno.analysis.steady_state.stationarity import ALARM_OF_TRENDS
 from pgdyno.analysis.telemetry.samples import SERVER
 from pgdyno.analysis.telemetry.throughput_series import Point
@@ -107,7 +107,7 @@ def _drift(
     *,
     relative: bool = True,
 ) -> list[Drift]:
-    slope = together([one for one in slopes if one is not None], confidence)
+    slope = mean_slope([one for one in slopes if one is not None], confidence)
     if slope is None:
         return []
     percent = slope.percent(better) if relative else None

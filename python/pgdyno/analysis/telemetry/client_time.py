@@ -36,7 +36,7 @@ LOCK, WAL, IO, LWLOCK, SLEEP, PROCESSES, CLIENT, OTHER = (
 
 
 @dataclass(frozen=True)
-class Looks:
+class WaitSamples:
     """Wait-event samples. ``backends``: mean number by kind of wait and RUNNING; ``n``: number of samples."""
 
     backends: Mapping[str, float]
@@ -63,7 +63,7 @@ class ClientTime:
     ready_us: float | None = None
     cpu_is_of_all: bool = False
     driver_us: float | None = None
-    looks: Looks | None = None
+    looks: WaitSamples | None = None
 
 
 def of_trial(trial: Trial, w: Window, found: Sequence[Statement], waits: Series | None) -> ClientTime:
@@ -84,7 +84,7 @@ def of_trial(trial: Trial, w: Window, found: Sequence[Statement], waits: Series 
         ready_us=ready,
         cpu_is_of_all=of_all,
         driver_us=US_PER_S * trial.driver_cpu_s / n,
-        looks=None if waits is None else looks_at(waits, trial.measured),
+        looks=None if waits is None else wait_samples(waits, trial.measured),
     )
 
 
@@ -110,7 +110,7 @@ def _grown_us(w: Window, column: str, n: int) -> float | None:
     return US_PER_S * (last - first) / n
 
 
-def looks_at(series: Series, slices: Sequence[Slice]) -> Looks | None:
+def wait_samples(series: Series, slices: Sequence[Slice]) -> WaitSamples | None:
     """Return the wait-event samples within the counted parts of these slices.
 
     None without samples, or if a sample sums over more time than a slice.
@@ -133,7 +133,7 @@ def looks_at(series: Series, slices: Sequence[Slice]) -> Looks | None:
         if name != SAMPLES:
             kind = kind_of(name)
             seen[kind] = seen.get(kind, 0.0) + float(np.nansum(weight * series.column(name))) / n
-    return Looks({kind: backends for kind, backends in seen.items() if backends > 0}, n)
+    return WaitSamples({kind: backends for kind, backends in seen.items() if backends > 0}, n)
 
 
 def within(at: np.ndarray, spans: Iterable[tuple[float, float]]) -> np.ndarray:

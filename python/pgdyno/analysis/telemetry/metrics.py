@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pgdyno.estimate import Better
 from pgdyno.results.records import Slice, Trial
-from pgdyno.study.capacity_search import Tried, capacity, parse_limit
+from pgdyno.study.capacity_search import SearchStep, capacity, parse_limit
 from pgdyno.study.plan import Study
 from pgdyno.study.tpcc_parameters import TpccParameters, has_new_orders
 from pgdyno.units import S_PER_MIN, US_PER_S
@@ -84,7 +84,7 @@ def _capacity(trial: Trial, _slices: Sequence[Slice]) -> float | None:
     if not isinstance(sought, Mapping):
         return None
     tried = [
-        Tried(step["rate_per_s"], math.inf if step["latency_ms"] is None else step["latency_ms"])
+        SearchStep(step["rate_per_s"], math.inf if step["latency_ms"] is None else step["latency_ms"])
         for step in sought["steps"]
     ]
     return capacity(tried, parse_limit(sought["limit"]))

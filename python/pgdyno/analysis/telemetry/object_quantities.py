@@ -116,7 +116,7 @@ OF_RELATIONS: Sequence[Quantity] = (
 
 
 @dataclass(frozen=True)
-class Told:
+class SampledQuantity:
     """A quantity without a ``Formula``. ``text`` describes the code (``statements.py``, ``samples.py``)."""
 
     key: str
@@ -126,112 +126,130 @@ class Told:
     text: str
 
 
-OF_STATEMENTS: Sequence[Told] = (
-    Told("statement.calls", "calls", "calls", NEITHER, "Δ calls"),
-    Told("statement.mean_ms", "mean time", "ms", LESS, "Δ total_exec_time / Δ calls"),
-    Told(
+OF_STATEMENTS: Sequence[SampledQuantity] = (
+    SampledQuantity("statement.calls", "calls", "calls", NEITHER, "Δ calls"),
+    SampledQuantity("statement.mean_ms", "mean time", "ms", LESS, "Δ total_exec_time / Δ calls"),
+    SampledQuantity(
         "statement.stddev_ms",
         "standard deviation of the time",
         "ms",
         LESS,
         "of the calls between the readings, from calls, mean and stddev of both",
     ),
-    Told("statement.total_ms", "total time", "ms", NEITHER, "Δ total_exec_time"),
-    Told(
+    SampledQuantity("statement.total_ms", "total time", "ms", NEITHER, "Δ total_exec_time"),
+    SampledQuantity(
         "statement.share_of_time",
         "share of the time of all statements",
         "%",
         NEITHER,
         "Δ total_exec_time / Δ total_exec_time of all",
     ),
-    Told("statement.rows_per_call", "rows per call", "rows/call", NEITHER, "Δ rows / Δ calls"),
-    Told(
+    SampledQuantity("statement.rows_per_call", "rows per call", "rows/call", NEITHER, "Δ rows / Δ calls"),
+    SampledQuantity(
         "statement.blocks_hit_per_call",
         "buffer hits per call",
         "blocks/call",
         LESS,
         "Δ shared_blks_hit / Δ calls",
     ),
-    Told(
+    SampledQuantity(
         "statement.blocks_read_per_call",
         "blocks read per call",
         "blocks/call",
         LESS,
         "Δ shared_blks_read / Δ calls",
     ),
-    Told(
+    SampledQuantity(
         "statement.blocks_dirtied_per_call",
         "blocks dirtied per call",
         "blocks/call",
         LESS,
         "Δ shared_blks_dirtied / Δ calls",
     ),
-    Told(
+    SampledQuantity(
         "statement.blocks_written_per_call",
         "blocks written per call",
         "blocks/call",
         LESS,
         "Δ shared_blks_written / Δ calls",
     ),
-    Told("statement.wal_bytes_per_call", "WAL per call", "B/call", LESS, "Δ wal_bytes / Δ calls"),
-    Told("statement.fpi_per_call", "full-page images per call", "pages/call", LESS, "Δ wal_fpi / Δ calls"),
-    Told(
+    SampledQuantity("statement.wal_bytes_per_call", "WAL per call", "B/call", LESS, "Δ wal_bytes / Δ calls"),
+    SampledQuantity(
+        "statement.fpi_per_call", "full-page images per call", "pages/call", LESS, "Δ wal_fpi / Δ calls"
+    ),
+    SampledQuantity(
         "statement.read_ms_per_call",
         "read time per call",
         "ms/call",
         LESS,
         "Δ shared_blk_read_time / Δ calls",
     ),
-    Told(
+    SampledQuantity(
         "statement.write_ms_per_call",
         "write time per call",
         "ms/call",
         LESS,
         "Δ shared_blk_write_time / Δ calls",
     ),
-    Told("statement.plan_mean_ms", "mean planning time", "ms", LESS, "Δ total_plan_time / Δ plans"),
+    SampledQuantity(
+        "statement.plan_mean_ms", "mean planning time", "ms", LESS, "Δ total_plan_time / Δ plans"
+    ),
 )
 """Quantities of each statement."""
 
-OF_SAMPLES: Sequence[Told] = (
-    Told("host.server_share", "CPU share of the server", "%", NEITHER, "its processes / all CPU time"),
-    Told("host.driver_share", "CPU share of the driver", "%", NEITHER, "its process / all CPU time"),
-    Told("host.rest_share", "CPU share of other processes", "%", LESS, "busy − stolen − server − driver"),
-    Told("host.steal_share", "CPU steal", "%", LESS, "stolen / all CPU time"),
-    Told("host.iowait_share", "CPU iowait", "%", LESS, "iowait / all CPU time"),
-    Told("host.idle_share", "CPU idle", "%", NEITHER, "idle / all CPU time"),
-    Told("host.disk_read_per_s", "read from disk", "MiB/s", NEITHER, "Δ disk_read_bytes / s"),
-    Told("host.disk_written_per_s", "written to disk", "MiB/s", NEITHER, "Δ disk_written_bytes / s"),
-    Told("host.disk_busy_share", "disk utilization", "%", LESS, "Δ disk_busy_s / s"),
-    Told("host.cpu_pressure", "CPU pressure", "%", LESS, "PSI, some"),
-    Told("host.io_pressure", "I/O pressure", "%", LESS, "PSI, some"),
-    Told("host.memory_pressure", "memory pressure", "%", LESS, "PSI, some"),
-    Told("host.swapped_in_per_s", "read from swap", "MiB/s", LESS, "Δ swap_in_bytes / s"),
-    Told("host.swapped_out_per_s", "written to swap", "MiB/s", LESS, "Δ swap_out_bytes / s"),
-    Told("host.network_in_per_s", "received over the network", "MiB/s", NEITHER, "Δ network_in_bytes / s"),
-    Told("host.network_out_per_s", "sent over the network", "MiB/s", NEITHER, "Δ network_out_bytes / s"),
-    Told("host.memory_available", "minimum available memory", "MiB", NEITHER, "smallest sample"),
-    Told("host.page_cache", "page cache and shared memory", "MiB", NEITHER, "mean of the samples"),
-    Told("host.memory_dirty", "maximum dirty memory", "MiB", NEITHER, "largest sample"),
-    Told(
+OF_SAMPLES: Sequence[SampledQuantity] = (
+    SampledQuantity(
+        "host.server_share", "CPU share of the server", "%", NEITHER, "its processes / all CPU time"
+    ),
+    SampledQuantity(
+        "host.driver_share", "CPU share of the driver", "%", NEITHER, "its process / all CPU time"
+    ),
+    SampledQuantity(
+        "host.rest_share", "CPU share of other processes", "%", LESS, "busy − stolen − server − driver"
+    ),
+    SampledQuantity("host.steal_share", "CPU steal", "%", LESS, "stolen / all CPU time"),
+    SampledQuantity("host.iowait_share", "CPU iowait", "%", LESS, "iowait / all CPU time"),
+    SampledQuantity("host.idle_share", "CPU idle", "%", NEITHER, "idle / all CPU time"),
+    SampledQuantity("host.disk_read_per_s", "read from disk", "MiB/s", NEITHER, "Δ disk_read_bytes / s"),
+    SampledQuantity(
+        "host.disk_written_per_s", "written to disk", "MiB/s", NEITHER, "Δ disk_written_bytes / s"
+    ),
+    SampledQuantity("host.disk_busy_share", "disk utilization", "%", LESS, "Δ disk_busy_s / s"),
+    SampledQuantity("host.cpu_pressure", "CPU pressure", "%", LESS, "PSI, some"),
+    SampledQuantity("host.io_pressure", "I/O pressure", "%", LESS, "PSI, some"),
+    SampledQuantity("host.memory_pressure", "memory pressure", "%", LESS, "PSI, some"),
+    SampledQuantity("host.swapped_in_per_s", "read from swap", "MiB/s", LESS, "Δ swap_in_bytes / s"),
+    SampledQuantity("host.swapped_out_per_s", "written to swap", "MiB/s", LESS, "Δ swap_out_bytes / s"),
+    SampledQuantity(
+        "host.network_in_per_s", "received over the network", "MiB/s", NEITHER, "Δ network_in_bytes / s"
+    ),
+    SampledQuantity(
+        "host.network_out_per_s", "sent over the network", "MiB/s", NEITHER, "Δ network_out_bytes / s"
+    ),
+    SampledQuantity("host.memory_available", "minimum available memory", "MiB", NEITHER, "smallest sample"),
+    SampledQuantity("host.page_cache", "page cache and shared memory", "MiB", NEITHER, "mean of the samples"),
+    SampledQuantity("host.memory_dirty", "maximum dirty memory", "MiB", NEITHER, "largest sample"),
+    SampledQuantity(
         "locks.waiting_backends",
         "backends waiting for a lock",
         "backends",
         LESS,
         "mean of the samples",
     ),
-    Told("waits.backends", "active backends", "backends", NEITHER, "active backends / samples"),
-    Told("wait.share", "share of active time", "%", NEITHER, "backends in this wait / active backends"),
-    Told("probes.late_s", "maximum delay of a sample", "s", LESS, "largest late_s"),
-    Told(
+    SampledQuantity("waits.backends", "active backends", "backends", NEITHER, "active backends / samples"),
+    SampledQuantity(
+        "wait.share", "share of active time", "%", NEITHER, "backends in this wait / active backends"
+    ),
+    SampledQuantity("probes.late_s", "maximum delay of a sample", "s", LESS, "largest late_s"),
+    SampledQuantity(
         "probes.us_per_tx", "CPU of the sampling per transaction", "µs/tx", LESS, "probe_cpu_s / transactions"
     ),
-    Told("trial.start_s", "start of the server", "s", LESS, "until it accepts connections"),
-    Told("trial.restart_s", "restart of the server", "s", LESS, "after the measured part"),
-    Told("trial.recovery_s", "recovery after a crash", "s", LESS, "after the measured part"),
+    SampledQuantity("trial.start_s", "start of the server", "s", LESS, "until it accepts connections"),
+    SampledQuantity("trial.restart_s", "restart of the server", "s", LESS, "after the measured part"),
+    SampledQuantity("trial.recovery_s", "recovery after a crash", "s", LESS, "after the measured part"),
 )
 """Quantities of the series and of the trial itself."""
 
-_EVERY: tuple[Quantity | Told, ...] = (*OF_TRIALS, *OF_RELATIONS, *OF_STATEMENTS, *OF_SAMPLES)
+_EVERY: tuple[Quantity | SampledQuantity, ...] = (*OF_TRIALS, *OF_RELATIONS, *OF_STATEMENTS, *OF_SAMPLES)
 
-BY_KEY: Mapping[str, Quantity | Told] = {of.key: of for of in _EVERY}
+BY_KEY: Mapping[str, Quantity | SampledQuantity] = {of.key: of for of in _EVERY}

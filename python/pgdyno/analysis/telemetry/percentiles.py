@@ -112,7 +112,7 @@ def limited_by_trial(
     return found
 
 
-def not_kept(
+def missed_limit_caveats(
     plan: Study, arms: Sequence[Arm], trials: Sequence[Trial], limited: Mapping[int, float | None]
 ) -> list[Caveat]:
     """Return a caveat for each arm that missed the limit at the rates of its search significantly often."""

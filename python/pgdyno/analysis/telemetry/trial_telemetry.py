@@ -31,7 +31,13 @@ from pgdyno.analysis.telemetry.counters import (
     window,
 )
 from pgdyno.analysis.telemetry.metrics import CAPACITY, DRIVER_CPU, NOPM, SERVER_CPU, TPM, TPS, Metric
-from pgdyno.analysis.telemetry.object_quantities import BY_KEY, OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS, Told
+from pgdyno.analysis.telemetry.object_quantities import (
+    BY_KEY,
+    OF_RELATIONS,
+    OF_SAMPLES,
+    OF_STATEMENTS,
+    SampledQuantity,
+)
 from pgdyno.analysis.telemetry.quantities import OF_TRIALS, Quantity
 from pgdyno.analysis.telemetry.samples import WAITS, keyed, of_samples
 from pgdyno.analysis.telemetry.statements import statements
@@ -131,7 +137,7 @@ class Telemetry:
         return [probe for probe, why in self.missing.items() if why.absence is Absence.RESET]
 
 
-def parted(key: str) -> tuple[str, str]:
+def split_key(key: str) -> tuple[str, str]:
     """Split a key of ``keyed``. The second part is empty for a quantity of a whole trial."""
     of, _, part = key.partition(":")
     return of, part
@@ -231,12 +237,12 @@ def _grouped(rows: Iterable[tuple[Relation, T]]) -> dict[Relation, list[T]]:
     return found
 
 
-def told_of(telemetry: Mapping[int, Telemetry]) -> list[Metric]:
+def compared_metrics(telemetry: Mapping[int, Telemetry]) -> list[Metric]:
     """Return metrics with a value in any trial, in the order of definition, for the first objects."""
     known = {key for of in filled(telemetry).values() for key in of}
     found = [_metric(q, q.key, q.name, telemetry) for q in OF_TRIALS if q.key in known]
     found += [_metric(q, q.key, q.name, telemetry) for q in OF_SAMPLES if q.key in known]
-    parts: list[tuple[Sequence[Quantity | Told], list[str]]] = [
+    parts: list[tuple[Sequence[Quantity | SampledQuantity], list[str]]] = [
         (OF_STATEMENTS, _first(telemetry, lambda of: of.statements, STATEMENTS_MAX)),
         (OF_RELATIONS, _first(telemetry, lambda of: of.relations, RELATIONS_MAX)),
         (OF_SAMPLES, _first(telemetry, lambda of: of.waits, WAITS_MAX)),
@@ -288,7 +294,9 @@ def _short(text: str) -> str:
     return text if len(text) <= NAME_LENGTH_MAX else f"{text[: NAME_LENGTH_MAX - 1]}…"
 
 
-def _metric(quantity: Quantity | Told, key: str, name: str, telemetry: Mapping[int, Telemetry]) -> Metric:
+def _metric(
+    quantity: Quantity | SampledQuantity, key: str, name: str, telemetry: Mapping[int, Telemetry]
+) -> Metric:
     def value(trial: Trial, _slices: Sequence[Slice]) -> float | None:
         of = telemetry.get(trial.trial)
         found = None if of is None else of.values.get(key)
@@ -299,7 +307,7 @@ def _metric(quantity: Quantity | Told, key: str, name: str, telemetry: Mapping[i
 
 def level(key: str, by_block: Mapping[int, float], confidence: float) -> Estimate | None:
     """Return an arm's level of a key over its blocks."""
-    of = BY_KEY[parted(key)[0]]
+    of = BY_KEY[split_key(key)[0]]
     return level_of(by_block, of.unit, of.better, confidence)
 
 
@@ -351,7 +359,7 @@ EVERYWHERE: Sequence[Metric] = (TPS, TPM, NOPM, CAPACITY, SERVER_CPU, DRIVER_CPU
 
 
 @dataclass(frozen=True)
-class Measured:
+class MetricValues:
     """Values of one metric in one case: ``by_block`` is arm → block → value."""
 
     unit: str
@@ -366,7 +374,7 @@ class CaseValues:
     name: str
     levels: Levels
     arms: Sequence[Levels]
-    values: Mapping[str, Measured]
+    values: Mapping[str, MetricValues]
     confidence: float
 
 
@@ -388,13 +396,13 @@ def case_values(
     for trial in ok:
         of = (telemetry or {}).get(trial.trial)
         for key, value in of.values.items() if of else ():
-            quantity = BY_KEY[parted(key)[0]]
+            quantity = BY_KEY[split_key(key)[0]]
             units[key] = (quantity.unit, quantity.better)
             found.setdefault(key, {}).setdefault(trial.arm, {})[trial.block] = value
     return CaseValues(
         name=study.case,
         levels={factor: str(level) for factor, level in study.levels.items()},
         arms=[dict(levels) for levels in study.arm_levels],
-        values={key: Measured(*units[key], by_block) for key, by_block in found.items()},
+        values={key: MetricValues(*units[key], by_block) for key, by_block in found.items()},
         confidence=study.plan.confidence,
     )

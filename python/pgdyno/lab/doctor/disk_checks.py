@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pgdyno.caveats import Code
 from pgdyno.lab.doctor.machine_check import Checked, disturbs, fine, percent, unknown
-from pgdyno.probe.disks import Disk, Syncs
+from pgdyno.probe.disks import Disk, FlushTimes
 from pgdyno.units import format_duration, format_size
 
 CONSEQUENCES = {
@@ -87,7 +87,7 @@ def flush(disk: Disk) -> Checked:
     )
 
 
-def is_uneven(syncs: Syncs) -> bool:
+def is_uneven(syncs: FlushTimes) -> bool:
     """Return whether the 99th percentile exceeds both limits, the relative and the absolute one."""
     limit_s = max(UNEVEN_S_MIN, UNEVEN_TIMES * syncs.median_s)
     return syncs.n >= SYNCS_MIN and syncs.p99_s > limit_s

@@ -11,7 +11,7 @@ _SOCKET = "servers listen on a private Unix socket only"
 _LOG = "pgdyno reads the server log and stores it in the results file"
 _PLACE = "pgdyno chooses the location of server files"
 
-OWNED: Mapping[str, str] = {
+RESERVED: Mapping[str, str] = {
     "listen_addresses": _SOCKET,
     "port": _SOCKET,
     "unix_socket_directories": _SOCKET,
@@ -43,10 +43,10 @@ BASE: Mapping[str, str] = {
 }
 
 
-def refuse_owned(settings: Mapping[str, str]) -> None:
+def refuse_reserved(settings: Mapping[str, str]) -> None:
     """Raise UsageError if one of the settings is reserved for pgdyno."""
     for name in settings:
-        reason = OWNED.get(name.lower())
+        reason = RESERVED.get(name.lower())
         if reason:
             raise UsageError(f"{name} cannot be set: {reason}")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pgdyno.errors import UsageError
 from pgdyno.server.settings.machine_resources import Machine
-from pgdyno.server.settings.reserved_settings import refuse_owned
+from pgdyno.server.settings.reserved_settings import refuse_reserved
 from pgdyno.server.settings.setting_definition import Definition, validate
 from pgdyno.server.version import Version
 from pgdyno.units import format_setting_size
@@ -18,7 +18,7 @@ BLOCK_BYTES = 8192
 
 
 @dataclass(frozen=True)
-class Fit:
+class ProfileInput:
     """Input of a profile: resources and version.
 
     If several servers run at the same time, each gets its share of the memory, so that they do not swap.
@@ -46,15 +46,15 @@ class Profile:
     name: str
     title: str
     source: str
-    settings: Callable[[Fit], dict[str, str]]
+    settings: Callable[[ProfileInput], dict[str, str]]
     optional: frozenset[str] = frozenset()
 
 
-def _default(_: Fit) -> dict[str, str]:
+def _default(_: ProfileInput) -> dict[str, str]:
     return {}
 
 
-def _starter(fit: Fit) -> dict[str, str]:
+def _starter(fit: ProfileInput) -> dict[str, str]:
     """Return settings by the rules of PGTune for OLTP (web application, November 2026), for
     ``Fit.memory_bytes``."""
     memory, cores, disk = fit.memory_bytes, fit.machine.cores, fit.machine.disk
@@ -90,7 +90,7 @@ def _starter(fit: Fit) -> dict[str, str]:
     return settings
 
 
-def _has_lz4(fit: Fit) -> bool:
+def _has_lz4(fit: ProfileInput) -> bool:
     """Return whether the build supports lz4: from 15 on, and not in embedded builds.
 
     Without lz4, WAL is not compressed: pglz took 44% (34% to 54%) more server CPU per transaction of tpcc
@@ -146,7 +146,7 @@ class Requested:
 
 
 def request(
-    profiles: Sequence[str], free: Mapping[str, str], fit: Fit, may_lack: Collection[str] = ()
+    profiles: Sequence[str], free: Mapping[str, str], fit: ProfileInput, may_lack: Collection[str] = ()
 ) -> Requested:
     """Combine the settings of the profiles in their order, overridden by the ``free`` ones, and validate
     them.
@@ -154,7 +154,7 @@ def request(
     The version may lack the settings in ``may_lack``. Raises UsageError for an unknown profile or setting, a
     value out of range, or a reserved setting.
     """
-    refuse_owned(free)
+    refuse_reserved(free)
     settings: dict[str, str] = {}
     optional: set[str] = set()
     for name in profiles:

@@ -192,7 +192,9 @@ MEMORY_SHARE_MAX = 0.9
 has as much memory as if it ran alone."""
 
 
-def are_up_at_once(costs: Costs, factor: float, memory_bytes: int, contrasted: Collection[str]) -> bool:
+def fit_in_memory_together(
+    costs: Costs, factor: float, memory_bytes: int, contrasted: Collection[str]
+) -> bool:
     """Return True if all servers of each case fit into memory together."""
     for case in costs:
         shared = sum(shared_buffers_bytes(arm, factor, contrasted) for arm in case)
@@ -210,7 +212,7 @@ class Memories:
     after: int
 
 
-LEFT_ALONE = "arms with PostgreSQL's default of shared_buffers keep it"
+DEFAULT_KEPT = "arms with PostgreSQL's default of shared_buffers keep it"
 AS_NEAR = "nearest ratio with whole warehouses or branches and the minimum of shared_buffers"
 
 
@@ -231,7 +233,7 @@ def ratio_changes(
         was, now = sizes[0] / buffers_before, sizes[1] / buffers_after
         if abs(now / was - 1) > RATIO_TOLERANCE:
             key = f"data : shared_buffers{'' if is_given else ' (default)'}"
-            yield Change(key, ratio(was), ratio(now), AS_NEAR if is_given else LEFT_ALONE)
+            yield Change(key, ratio(was), ratio(now), AS_NEAR if is_given else DEFAULT_KEPT)
 
 
 def _buffers(costs: Costs, contrasted: Collection[str]) -> list[tuple[bool, int]]:

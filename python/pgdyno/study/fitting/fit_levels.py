@@ -203,7 +203,7 @@ def _with_references_in_cells(table: PublishedTable) -> PublishedTable:
     return table.model_copy(update={**NOTHING, "columns": columns, "rows": tuple(rows)})
 
 
-def dropping(file: StudyFile) -> Iterator[StudyFile]:
+def with_dropped_levels(file: StudyFile) -> Iterator[StudyFile]:
     """Yield the file, then with one more level dropped each time, in the order of ``[fit]``."""
     yield file
     for drop in file.fit.drop:
@@ -214,7 +214,7 @@ def dropping(file: StudyFile) -> Iterator[StudyFile]:
                 yield file
 
 
-def thinning(file: StudyFile) -> Iterator[StudyFile]:
+def with_fewer_levels(file: StudyFile) -> Iterator[StudyFile]:
     """Yield the file with fewer levels of the longest case factor: first, middle and last; two; one."""
     while factors := [name for name in file.case_factors if len(file.factors[name]) > 1]:
         longest = max(factors, key=lambda name: len(file.factors[name]))

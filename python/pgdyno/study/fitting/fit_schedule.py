@@ -11,7 +11,7 @@ from pgdyno.study.cases import cases_of
 from pgdyno.study.fitting.fit_levels import RATIO_TOLERANCE, Change, changed_values, ratio, with_levels
 from pgdyno.study.fitting.fit_settings import RULES, quantity
 from pgdyno.study.forecast_cost import costs_of, pass_s, transactions_per_s
-from pgdyno.study.sizing import BLOCKS_WANTED, MAX_CLIENTS, Machine
+from pgdyno.study.sizing import BLOCKS_TARGET, MAX_CLIENTS, Machine
 from pgdyno.study.study_file import Run, StudyFile
 from pgdyno.units import format_duration
 
@@ -80,7 +80,7 @@ WARMUP_MIN_S = 2.0
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequestedLengths:
     """Lengths in the file, and the available time. ``slice_s`` is None for trials without slices.
 
     ``least_s`` is the minimum window of the file; ``aa_share`` is the time of A/A blocks as a share of the
@@ -130,16 +130,16 @@ class Layout:
     warmup_s: float
 
 
-def lay_out(wanted: Wanted, least: int) -> Layout | None:
+def lay_out(wanted: RequestedLengths, least: int) -> Layout | None:
     """Return a layout of at least ``least`` blocks, or None if they do not fit with the shortest windows.
 
     Windows keep their length if BLOCKS_WANTED blocks fit, or the number of blocks in the file.
     """
-    most = wanted.blocks_max or BLOCKS_WANTED
+    most = wanted.blocks_max or BLOCKS_TARGET
     whole = math.floor(wanted.time_s / wanted.pass_s(wanted.window_s))
-    if whole >= max(least, min(most, BLOCKS_WANTED)):
+    if whole >= max(least, min(most, BLOCKS_TARGET)):
         return Layout(min(whole, most), wanted.window_s, wanted.warmup_s)
-    for blocks in range(max(least, BLOCKS_WANTED), least - 1, -1):
+    for blocks in range(max(least, BLOCKS_TARGET), least - 1, -1):
         window_s = _window_s(wanted, wanted.time_s / blocks)
         if window_s is None:
             continue
@@ -149,13 +149,13 @@ def lay_out(wanted: Wanted, least: int) -> Layout | None:
     return None
 
 
-def shortest(wanted: Wanted) -> Layout:
+def shortest(wanted: RequestedLengths) -> Layout:
     """Return BLOCKS_MIN blocks of the shortest windows, even if they do not fit."""
     window_s = wanted.window_min_s
     return Layout(BLOCKS_MIN, window_s, wanted.warmup_of(window_s))
 
 
-def _window_s(wanted: Wanted, pass_s: float) -> float | None:
+def _window_s(wanted: RequestedLengths, pass_s: float) -> float | None:
     """Return the longest window with which one block of every case takes at most ``pass_s``."""
     if wanted.pass_s(wanted.window_s) <= pass_s:
         return wanted.window_s
@@ -180,7 +180,7 @@ def fit_duet(file: StudyFile, cores: int) -> tuple[StudyFile, list[Change]]:
 
 
 def fit_run(
-    file: StudyFile, layout: Layout, wanted: Wanted, slice_s: float | None, machine: Machine
+    file: StudyFile, layout: Layout, wanted: RequestedLengths, slice_s: float | None, machine: Machine
 ) -> StudyFile:
     """Return the file with blocks, windows, warm-ups and schedule of the layout."""
     run = file.run

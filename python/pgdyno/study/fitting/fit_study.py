@@ -17,19 +17,19 @@ from pgdyno.study.fitting.fit_data import (
     Factor,
     Memories,
     Room,
-    are_up_at_once,
     factor_of,
     fit_data,
+    fit_in_memory_together,
     ratio_changes,
 )
-from pgdyno.study.fitting.fit_levels import Change, dropping, level_changes, thinning
+from pgdyno.study.fitting.fit_levels import Change, level_changes, with_dropped_levels, with_fewer_levels
 from pgdyno.study.fitting.fit_schedule import (
     BLOCKS_BETTER,
     BLOCKS_MIN,
     SLICES_MIN,
     WINDOW_MIN_S,
     Layout,
-    Wanted,
+    RequestedLengths,
     fit_clients,
     fit_duet,
     fit_run,
@@ -46,8 +46,8 @@ from pgdyno.study.forecast_cost import (
     pass_s,
     search_s,
     searches_s,
+    sequential_trials,
     trials_s,
-    turns_of,
     window_s,
 )
 from pgdyno.study.schedule import TOGETHER
@@ -102,7 +102,7 @@ class _Draft:
     file: StudyFile
     factor: Factor
     layout: Layout | None
-    wanted: Wanted
+    wanted: RequestedLengths
     slice_s: float | None
 
 
@@ -199,13 +199,13 @@ def _full_length_draft(task: _Fit, file: StudyFile) -> _Draft | None:
 def _shortened_draft(task: _Fit, file: StudyFile) -> _Draft:
     """Return a draft with shorter windows, then fewer levels, then fewer blocks."""
     left = file
-    for left in dropping(file):
+    for left in with_dropped_levels(file):
         if draft := _laid_out(task, left, BLOCKS_BETTER):
             return draft
     for blocks in range(BLOCKS_BETTER - 1, BLOCKS_MIN - 1, -1):
         if draft := _laid_out(task, left, blocks):
             return draft
-    for thinner in thinning(left):
+    for thinner in with_fewer_levels(left):
         left = thinner
         if draft := _laid_out(task, left, BLOCKS_MIN):
             return draft
@@ -280,7 +280,7 @@ def _slice_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], factor: Facto
         return None
     slice_s = run.slice_s or default_slice_s(task.machine, _most_clients(costs))
     is_long_enough = _longest_window_s(task, cases) >= SLICES_MIN * slice_s
-    fits = are_up_at_once(costs, factor.value, task.machine.memory_bytes, task.contrasted)
+    fits = fit_in_memory_together(costs, factor.value, task.machine.memory_bytes, task.contrasted)
     return slice_s if is_long_enough and fits else None
 
 
@@ -290,12 +290,12 @@ def _most_clients(costs: Costs) -> int:
 
 def _wanted(
     task: _Fit, file: StudyFile, cases: tuple[Case, ...], factor: Factor, slice_s: float | None
-) -> Wanted:
+) -> RequestedLengths:
     costs, study = costs_of(cases), cases[0].study
     sized = cases_of(fit_data(file, factor)[0])
-    return Wanted(
+    return RequestedLengths(
         time_s=task.time_s,
-        turns=sum(turns_of(case.study) for case in cases),
+        turns=sum(sequential_trials(case.study) for case in cases),
         fixed_s=data_s(costs, study, factor.value)
         + trials_s(costs, study)
         + searches_s(sized, task.machine, slice_s),

@@ -47,7 +47,7 @@ def fit_deck(drawn: Mapping[str, int], clients: int) -> Fit:
     bound (Bonferroni)."""
     n = sum(drawn.get(kind, 0) for kind in DECK)
     strays = {kind: abs(drawn.get(kind, 0) - n * cards / DECK_CARDS) for kind, cards in DECK.items()}
-    bounds = {kind: stray_probability_max(strays[kind], DECK[kind], clients) for kind in DECK}
+    bounds = {kind: deviation_probability_max(strays[kind], DECK[kind], clients) for kind in DECK}
     worst = min(bounds, key=lambda kind: (bounds[kind], -strays[kind]))
     p_value = min(1.0, len(DECK) * bounds[worst])
     count = drawn.get(worst, 0)
@@ -55,7 +55,7 @@ def fit_deck(drawn: Mapping[str, int], clients: int) -> Fit:
     return Fit(strays[worst], p_value, detail)
 
 
-def stray_probability_max(stray: float, cards: int, clients: int) -> float:
+def deviation_probability_max(stray: float, cards: int, clients: int) -> float:
     """Return Chernoff's bound of the module docstring for a kind with ``cards`` cards in the deck; at most
     1."""
     return min(1.0, 2.0 * float(np.exp(np.min(clients * _log_moments_max(cards) - _SLOPES * stray))))

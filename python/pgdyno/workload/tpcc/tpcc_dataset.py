@@ -18,7 +18,7 @@ _WHOLE_NUMBER = re.compile(r"\d{1,20}", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Mark:
+class OwnershipMarker:
     """The row of ``pgdyno_dataset``, written last: it marks a complete dataset."""
 
     workload: str
@@ -28,7 +28,7 @@ class Mark:
     c_load: int
 
 
-def read_mark(conn: Connection) -> Mark:
+def read_marker(conn: Connection) -> OwnershipMarker:
     """Return the marker of the dataset in this database.
 
     Raises DatasetError if pgdyno did not create it, or if it is incomplete, malformed, not tpcc, or of
@@ -61,7 +61,7 @@ def read_mark(conn: Connection) -> Mark:
     return mark
 
 
-def _mark_of(rows: Sequence[Sequence[str | None]]) -> Mark | None:
+def _mark_of(rows: Sequence[Sequence[str | None]]) -> OwnershipMarker | None:
     """Return the marker in the rows; None unless there is exactly one valid row."""
     if len(rows) != 1 or None in rows[0]:
         return None
@@ -70,7 +70,7 @@ def _mark_of(rows: Sequence[Sequence[str | None]]) -> Mark | None:
         return None
     if not _WHOLE_NUMBER.fullmatch(c_load) or int(scale) < 1:
         return None
-    return Mark(workload, int(scale), int(seed), form, int(c_load))
+    return OwnershipMarker(workload, int(scale), int(seed), form, int(c_load))
 
 
 def _shown(row: Sequence[str | None]) -> str:

@@ -15,7 +15,7 @@ from pgdyno.workload.interface import Check, Connect, Connection, OnPhase
 from pgdyno.workload.server_log import check_log, counted_in
 from pgdyno.workload.tpcc.conformance import Mix, check_conformance, check_constant
 from pgdyno.workload.tpcc.consistency import check_conditions, check_new_orders, sum_d_next_o_id
-from pgdyno.workload.tpcc.tpcc_dataset import read_mark, require_warehouses
+from pgdyno.workload.tpcc.tpcc_dataset import read_marker, require_warehouses
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Tpcc:
 
     def require(self, conn: Connection) -> None:
         """Check the marker."""
-        scale, wanted = read_mark(conn).scale, self.parameters.warehouses
+        scale, wanted = read_marker(conn).scale, self.parameters.warehouses
         if scale != wanted:
             raise DatasetError(
                 f"the dataset in {conn.info.dbname} has {counted(scale, 'warehouse')}, not {wanted}: "
@@ -66,7 +66,7 @@ class TpccChecks:
     def end(self, connect: Connect, result: Mapping[str, Any], server_log: str | None) -> list[Check]:
         """Check conditions, committed orders, conformance and log."""
         with closing(connect()) as conn:
-            mark = read_mark(conn)
+            mark = read_marker(conn)
             warehouses = require_warehouses(conn)
             next_o_ids_after = sum_d_next_o_id(conn)
         tally = result["tally"]

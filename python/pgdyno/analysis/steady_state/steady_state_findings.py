@@ -110,7 +110,7 @@ def _false_alarm_probability(warmed: Mapping[str, Any]) -> float | None:
 
 
 @dataclass(frozen=True)
-class Steadiness:
+class SteadyState:
     """Steady state of an arm. ``of_effect`` is the trend of the ratio to the baseline if arms alternated.
 
     ``steps`` are the significant ones, of ``looked`` trials with windows that are long enough.
@@ -125,7 +125,7 @@ class Steadiness:
     cycles: Cycles | None = None
 
 
-def steadiness(
+def find_steady_state(
     plan: Study,
     arms: Sequence[Arm],
     trials: Sequence[Trial],
@@ -133,7 +133,7 @@ def steadiness(
     series: Mapping[int, Series],
     telemetry: Mapping[int, Telemetry],
     cases: int = 1,
-) -> list[Steadiness]:
+) -> list[SteadyState]:
     """Return the steady state of each arm. The mappings are by trial ID; ``series`` is of the server."""
     seen = {
         arm.arm: stationarity.of_arm([trial for trial in trials if trial.arm == arm.arm], points)
@@ -146,7 +146,7 @@ def steadiness(
         if is_significant
     }
     return [
-        Steadiness(
+        SteadyState(
             arm=arm,
             warm_ups=warm_ups(arm, trials),
             trend=stationarity.trend(list(seen[arm.arm].values()), plan.confidence),
@@ -167,7 +167,7 @@ def steadiness(
     ]
 
 
-def steady_state_caveats(plan: Study, found: Sequence[Steadiness], cases: int = 1) -> list[Caveat]:
+def steady_state_caveats(plan: Study, found: Sequence[SteadyState], cases: int = 1) -> list[Caveat]:
     """Return the caveats that are significant for the whole study and exceed the margin."""
     caveats = warm_up_caveats({of.arm.name: of.warm_ups for of in found}, cases)
     alarms = (stationarity.ALARM_OF_TRENDS / cases, stationarity.ALARM_OF_EFFECTS / cases)
@@ -192,7 +192,7 @@ def steady_state_caveats(plan: Study, found: Sequence[Steadiness], cases: int = 
     ]
 
 
-def _changes(code: Code, of: Steadiness, one: Trend, baseline: str) -> Caveat:
+def _changes(code: Code, of: SteadyState, one: Trend, baseline: str) -> Caveat:
     percent = one.percent
     names: dict[str, Parameter] = {
         "arm": of.arm.name,
@@ -212,7 +212,7 @@ def _changes(code: Code, of: Steadiness, one: Trend, baseline: str) -> Caveat:
     return Caveat(code, {**names, "cut": cut})
 
 
-def _step_caveat(of: Steadiness) -> Caveat:
+def _step_caveat(of: SteadyState) -> Caveat:
     largest = max(of.steps, key=lambda one: abs(one.percent))
     return Caveat(
         Code.RATE_STEP,
