@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench import remembering
+from bench import autocorrelation
 from bench.noise import (
     BLOCKS_TOGETHER,
     PAIRS_OF_A_BLOCK,
@@ -175,7 +175,8 @@ def page(paths: int = PATHS) -> str:
         covariates=covariates(),
         recorded_blocks=len(recorded_ratios()["throughput"]),
         remembered=table(
-            ("Noise", *(f"{n} blocks" for n in remembering.BLOCKS)), remembering.rows(paths // 4, SEED)
+            ("Noise", *(f"{n} blocks" for n in autocorrelation.BLOCKS)),
+            autocorrelation.rows(paths // 4, SEED),
         ),
         widths=table(
             ("Blocks", "Anytime-valid", "Student's, one analysis", "Ratio"),

@@ -12,7 +12,7 @@ from pgdyno.estimate import Better
 HOUR = np.arange(3600.0)
 
 
-def remembering(rng: np.random.Generator, n: int, share: float) -> np.ndarray:
+def autocorrelated(rng: np.random.Generator, n: int, share: float) -> np.ndarray:
     """Noise of which ``share`` is left a second later (an AR(1) process), with standard deviation 1."""
     noise = signal.lfilter([1], [1, -share], rng.normal(size=n + 500))[500:]
     return np.asarray(noise * np.sqrt(1 - share**2))
@@ -89,7 +89,7 @@ def test_the_trend_of_noise_that_remembers_itself_covers_the_truth(share: float)
     rng, runs, truth = np.random.default_rng(6), 500, -40.0
     covered = 0
     for _ in range(runs):
-        found = trend(HOUR, 900 + truth * HOUR / 3600 + 100 * remembering(rng, 3600, share), 0.95)
+        found = trend(HOUR, 900 + truth * HOUR / 3600 + 100 * autocorrelated(rng, 3600, share), 0.95)
         assert found is not None
         covered += found.low <= truth <= found.high
     # A memory of half a minute (0.97) leaves the parts of six minutes slightly dependent: two points.
@@ -100,7 +100,7 @@ def test_the_growth_of_what_accumulates_covers_the_truth_where_a_line_would_not(
     rng, runs, truth_per_s = np.random.default_rng(7), 500, 5.0
     covered = of_line = 0
     for _ in range(runs):
-        values = np.cumsum(truth_per_s + 10 * remembering(rng, 3600, 0.8))
+        values = np.cumsum(truth_per_s + 10 * autocorrelated(rng, 3600, 0.8))
         found, line = growth(HOUR, values, 0.95), trend(HOUR, values, 0.95)
         assert found is not None and line is not None
         covered += found.low <= 3600 * truth_per_s <= found.high

@@ -223,7 +223,7 @@ def at_least(k: int, probabilities: Sequence[float]) -> float:
 
 
 SDS = 5.0
-"""With normal noise, one point in three million is lower; ``tests/unit/test_analysis_dips.py`` varies it."""
+"""With normal noise, one point in three million is lower (``tests/unit/test_throughput_dips.py``)."""
 
 DEPTH_MIN = 0.10
 """Minimum depth of a dip relative to the baseline, even with little noise."""
