@@ -154,7 +154,7 @@ def test_a_host_alone_is_itself_and_has_no_interval_for_others() -> None:
 
 
 def test_the_same_host_twice_is_refused() -> None:
-    with pytest.raises(ValueError, match="once only"):
+    with pytest.raises(ValueError, match="must not occur twice"):
         pool([host("same", 0.03, 0.01), host("same", 0.04, 0.01)], 0.95)
 
 
