@@ -10,6 +10,7 @@ from scipy import stats
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict, blocks_needed, detectable_percent, judge
 from pgdyno.analysis.statistics import distributions
+from pgdyno.analysis.statistics.bootstrap import BOOTSTRAP_RESAMPLES, BOOTSTRAP_SEED, bootstrap_interval
 from pgdyno.analysis.statistics.distributions import (
     binomial_at_most,
     binomial_interval,
@@ -18,13 +19,7 @@ from pgdyno.analysis.statistics.distributions import (
     f_beyond,
     normal_quantile,
 )
-from pgdyno.analysis.statistics.effect import (
-    BOOTSTRAP_RESAMPLES,
-    BOOTSTRAP_SEED,
-    bootstrap,
-    holm_confidences,
-    student,
-)
+from pgdyno.analysis.statistics.effect import holm_confidences, student
 from pgdyno.analysis.telemetry.percentiles import merge, quantile_ns
 from pgdyno.results.packing import pairs_from
 
@@ -72,7 +67,7 @@ def test_the_bootstrap_is_that_of_scipy(n: int, confidence: float) -> None:
         method="BCa",
         rng=np.random.default_rng(BOOTSTRAP_SEED),
     ).confidence_interval
-    assert bootstrap(list(d), confidence) == pytest.approx((known.low, known.high), rel=1e-12)
+    assert bootstrap_interval(list(d), confidence) == pytest.approx((known.low, known.high), rel=1e-12)
 
 
 def test_holms_steps_are_those_of_the_worked_example() -> None:
@@ -176,15 +171,15 @@ def test_of_three_arms_like_the_baseline_one_is_seldom_called_faster_or_slower()
 
 def test_the_bootstrap_agrees_with_student_where_the_blocks_are_normally_spread() -> None:
     d = list(np.random.default_rng(11).normal(0.05, 0.02, 40))
-    resampled, known = bootstrap(d, 0.95), student(d, 0.95)
+    resampled, known = bootstrap_interval(d, 0.95), student(d, 0.95)
     assert resampled is not None and known.low is not None and known.high is not None
     half_width = (known.high - known.low) / 2
     assert resampled == pytest.approx((known.low, known.high), abs=0.15 * half_width)
-    assert resampled == bootstrap(d, 0.95)
+    assert resampled == bootstrap_interval(d, 0.95)
 
 
 def test_with_too_few_blocks_the_bootstrap_says_nothing() -> None:
-    assert bootstrap([0.1] * (BLOCKS_MIN - 1), 0.95) is None
+    assert bootstrap_interval([0.1] * (BLOCKS_MIN - 1), 0.95) is None
 
 
 @pytest.mark.parametrize("n", [1, 4, 37])

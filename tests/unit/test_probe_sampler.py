@@ -18,8 +18,8 @@ from psycopg.sql import Composed
 
 from pgdyno.errors import ConnectError
 from pgdyno.probe import sampler as module
-from pgdyno.probe.sampled_server import POINTS_MAX, Chunk, Ending, Gathering, Target, step_for
-from pgdyno.probe.sampler import CHUNK_S, WAITS_PER_TICK, Cost, Sampler, monotonic_of
+from pgdyno.probe.sampled_server import Chunk, Ending, Gathering, Target
+from pgdyno.probe.sampler import CHUNK_S, POINTS_MAX, WAITS_PER_TICK, Cost, Sampler, monotonic_of, step_for
 from pgdyno.server.running import Connection
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from pgdyno.errors import DatasetError, UsageError
-from pgdyno.server.cache_directory import Cache, Item, items, prune, to_prune
+from pgdyno.server.cache_directory import SHARED_CACHE, Cache, Item, cache_root, items, prune, to_prune
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.file_system import locked_if_free
 from pgdyno.server.live_directories import SOCKET_PREFIX, SocketDirectory, sweep
 from pgdyno.server.ownership_marker import database_name
 from pgdyno.server.restore import copy_bytes
-from pgdyno.server.server_account import SHARED_CACHE, Account, cache_root, server_account
+from pgdyno.server.server_account import Account, server_account
 from pgdyno.server.settings.machine_resources import disk_kind
 from pgdyno.server.snapshot import State, require_clean, state_of
 

@@ -36,9 +36,9 @@ from pgdyno.estimate import counted
 from pgdyno.lab.study_runner import Request
 from pgdyno.study.arm_spec import ArmSpec, parse_arms
 from pgdyno.study.cases import only_case
-from pgdyno.study.plan import Study
+from pgdyno.study.plan import MARGIN, Study
 from pgdyno.study.probe_names import DEFAULT_PROBES, ProbeName
-from pgdyno.study.schedule import MARGIN, TOGETHER
+from pgdyno.study.schedule import TOGETHER
 from pgdyno.study.sizing import (
     default_clients,
     default_scale,

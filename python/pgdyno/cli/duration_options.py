@@ -12,8 +12,7 @@ from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.checkpoint_windows import likely_timeout_s, rounds_for
-from pgdyno.study.plan import INTERIM_ANALYSES_FROM, Study
-from pgdyno.study.schedule import CHECKPOINTS_MAX
+from pgdyno.study.plan import CHECKPOINTS_MAX, INTERIM_ANALYSES_FROM, Study
 from pgdyno.study.sizing import (
     BLOCK_OVERHEAD_S,
     ROUNDS_OF_A_WINDOW_MAX,

@@ -21,7 +21,7 @@ from pgdyno.cli.study_execution import refuse_ignored_options, run_and_report
 from pgdyno.errors import UsageError
 from pgdyno.lab.study_runner import Request
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.server_account import free_bytes
+from pgdyno.server.file_system import free_bytes
 from pgdyno.study.cases import Case, cases_of
 from pgdyno.study.fitting.fit_levels import Change
 from pgdyno.study.fitting.fit_study import Machine as FitMachine

@@ -20,7 +20,7 @@ from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.estimate import counted
 from pgdyno.lab.study_forecast import StudyForecast, study_forecast
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.server_account import free_bytes
+from pgdyno.server.file_system import free_bytes
 from pgdyno.server.settings.reserved_settings import refuse_reserved
 from pgdyno.server.settings.settings_profile import profile_named
 from pgdyno.server.version import is_version, parse_version_spec

@@ -21,9 +21,10 @@ from pgdyno.lab.progress import Load, Watch
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.datasets import DatasetKey
+from pgdyno.server.file_system import free_bytes
 from pgdyno.server.limited_connection import cancel
 from pgdyno.server.ownership_marker import database_name
-from pgdyno.server.server_account import Account, free_bytes
+from pgdyno.server.server_account import Account
 from pgdyno.study.plan import Study
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import format_setting_size, format_size

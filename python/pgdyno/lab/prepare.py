@@ -20,8 +20,8 @@ from pgdyno.lab.trial import untested_version
 from pgdyno.results import records
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.datasets import Dataset
+from pgdyno.server.file_system import free_bytes
 from pgdyno.server.live_directories import Run
-from pgdyno.server.server_account import free_bytes
 from pgdyno.server.settings.machine_resources import this_machine, usable_cores
 from pgdyno.study.aa_plan import aa_arms, aa_study, why_no_aa
 from pgdyno.study.arm_spec import ArmSpec

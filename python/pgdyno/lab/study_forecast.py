@@ -11,8 +11,8 @@ from pgdyno.lab.preflight import request_of
 from pgdyno.server.build import Build, read_build
 from pgdyno.server.build_catalogue import known_catalogue
 from pgdyno.server.cache_directory import Cache
+from pgdyno.server.file_system import free_bytes
 from pgdyno.server.find_build import nearest_version, system_builds
-from pgdyno.server.server_account import free_bytes
 from pgdyno.server.settings.machine_resources import this_machine
 from pgdyno.server.version import Version, VersionSpec, is_version, parse_version_spec
 from pgdyno.study.aa_plan import aa_arm_after, why_no_aa

@@ -28,7 +28,7 @@ from pgdyno.lab.trial import BarrierReadings, Lab, Trial, read_surroundings
 from pgdyno.lab.trial_telemetry_collection import Telemetry
 from pgdyno.lab.warm_up import WarmUp
 from pgdyno.probe.cpu_time import server_cpu_s
-from pgdyno.probe.sampled_server import step_for
+from pgdyno.probe.sampler import step_for
 from pgdyno.results.engine_events import histograms_from, interval_from, slice_from
 from pgdyno.results.records import Counts, Measure
 from pgdyno.results.records import Slice as Driven

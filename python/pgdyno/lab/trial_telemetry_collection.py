@@ -22,8 +22,8 @@ from pgdyno.lab.trial import Lab, Trial
 from pgdyno.probe.cpu_time import scheduled
 from pgdyno.probe.host_counters import HostCounters
 from pgdyno.probe.perf_profiler import ProfileError, Profiler, hz_for
-from pgdyno.probe.sampled_server import Chunk, Ending, Target, sample, sample_waits, step_for
-from pgdyno.probe.sampler import Cost, Sampler, monotonic_of
+from pgdyno.probe.sampled_server import Chunk, Ending, Target, sample, sample_waits
+from pgdyno.probe.sampler import Cost, Sampler, monotonic_of, step_for
 from pgdyno.probe.server_probes import EXTENSIONS, PROBES, find_clients, read
 from pgdyno.results.records import Moment, Reading, Series
 from pgdyno.study.probe_names import Absence

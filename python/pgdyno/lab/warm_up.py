@@ -13,7 +13,7 @@ from typing import Any
 
 from pgdyno.analysis.statistics.mser import VALUES_MIN, is_steady, mser_of_mean
 from pgdyno.engine import Event
-from pgdyno.probe.sampled_server import step_for
+from pgdyno.probe.sampler import step_for
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Interval, TrialStatus
 from pgdyno.study.plan import Study

@@ -27,18 +27,6 @@ from pgdyno.server.running import Connection
 
 AT, LATE = "at_s", "late_s"
 
-STEP_S = 1.0
-POINTS_MAX = 21_600
-"""Maximum samples of a series: six hours of seconds. A hundred columns have 17 MB per trial before
-compression, and no chart shows more."""
-
-
-def step_for(window_s: float) -> float:
-    """Return the seconds between samples for a run of this length: 1 up to six hours, then the smallest
-    integer that keeps ``POINTS_MAX``.
-    """
-    return max(STEP_S, float(math.ceil(window_s / (POINTS_MAX * STEP_S))))
-
 
 class Ending(StrEnum):
     """Reason for the end of a series."""

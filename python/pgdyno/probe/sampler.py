@@ -22,7 +22,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from pgdyno.probe.sampled_server import STEP_S, Chunk, SampledServer, Target
+from pgdyno.probe.sampled_server import Chunk, SampledServer, Target
+
+STEP_S = 1.0
+POINTS_MAX = 21_600
+"""Maximum samples of a series: six hours of seconds. A hundred columns have 17 MB per trial before
+compression, and no chart shows more."""
 
 WAITS_PER_TICK = 5
 """Wait-event samples per tick. Each costs 0.5 ms of CPU, mostly for the wake-up."""
@@ -45,6 +50,13 @@ CUT_STEP_S = 0.1
 
 Host = Callable[[], Mapping[str, float]]
 Wait = Callable[[float], bool]
+
+
+def step_for(window_s: float) -> float:
+    """Return the seconds between samples for a run of this length: 1 up to six hours, then the smallest
+    integer that keeps ``POINTS_MAX``.
+    """
+    return max(STEP_S, float(math.ceil(window_s / (POINTS_MAX * STEP_S))))
 
 
 @dataclass(frozen=True)

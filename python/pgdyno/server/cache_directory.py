@@ -16,9 +16,34 @@ from pgdyno.server.fetch_builds import Progress, Store
 from pgdyno.server.file_system import locked_if_free
 from pgdyno.server.live_directories import Runs
 from pgdyno.server.live_directories import sweep as sweep_sockets
-from pgdyno.server.server_account import Account, cache_root, server_account
+from pgdyno.server.server_account import Account, server_account
 
 SUBDIRECTORIES = ("builds", "lists", "catalogues", "datasets", "runs")
+
+
+SHARED_CACHE = Path("/var/cache/pgdyno")
+"""The cache of root, if the user of the servers cannot access the home directory of root."""
+
+
+def cache_root(account: Account, environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the directory of builds, datasets and running servers.
+
+    ``PGDYNO_CACHE``, else ``$XDG_CACHE_HOME/pgdyno``, else ``~/.cache/pgdyno``. As root, if the user of the
+    servers cannot access the default (``/root`` is closed), ``/var/cache/pgdyno``. Raises UsageError if that
+    user cannot access ``PGDYNO_CACHE``.
+    """
+    chosen = environ.get("PGDYNO_CACHE")
+    if chosen:
+        path = Path(chosen).expanduser().absolute()
+        if not account.can_reach(path):
+            raise UsageError(
+                f"PGDYNO_CACHE={path} is not accessible to the user {account.name}, who runs the servers: "
+                "choose a directory with accessible parents"
+            )
+        return path
+    home = environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
+    path = Path(home).absolute() / "pgdyno"
+    return path if account.can_reach(path) else SHARED_CACHE
 
 
 @dataclass(frozen=True)

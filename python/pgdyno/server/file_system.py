@@ -1,4 +1,4 @@
-"""File-system calls that the standard library lacks: sync of one file system, locks, atomic publication."""
+"""File systems: sync of one, free space, locks, atomic publication."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,3 +67,10 @@ def locked_if_free(path: Path) -> Iterator[bool]:
 def _open_lock(path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def free_bytes(path: Path) -> int:
+    """Return the free bytes of the file system of ``path`` or its nearest existing parent."""
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free

@@ -28,10 +28,10 @@ from psycopg import sql
 from pgdyno.errors import ConnectError, DatasetError, ServerError, in_one_line
 from pgdyno.server import ownership_marker
 from pgdyno.server.dsn import Dsn
+from pgdyno.server.file_system import free_bytes
 from pgdyno.server.limited_connection import connect
 from pgdyno.server.ownership_marker import held_locks, take_lock
 from pgdyno.server.running import Connection
-from pgdyno.server.server_account import free_bytes
 from pgdyno.server.version import OLDEST_MAJOR, Version, version_of
 
 _CONNECTIONS_MAX = Path(__file__).with_name("sql").joinpath("connections_max.sql").read_bytes()

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from pgdyno.errors import DatasetError, DiskFullError
-from pgdyno.server.file_system import sync_file_system
-from pgdyno.server.server_account import Account, free_bytes
+from pgdyno.server.file_system import free_bytes, sync_file_system
+from pgdyno.server.server_account import Account
 from pgdyno.server.server_process import clear_after_kill
 from pgdyno.server.snapshot import TRANSIENT, Snapshot, different_paths, first_paths, take, walk
 from pgdyno.units import format_size

@@ -10,15 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pgdyno.errors import UsageError
-
-SHARED_CACHE = Path("/var/cache/pgdyno")
 
 
 @dataclass(frozen=True)
@@ -72,31 +69,3 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[pwd.struct_passwd]:
     for name in ("postgres", "nobody"):
         with contextlib.suppress(KeyError):
             yield pwd.getpwnam(name)
-
-
-def cache_root(account: Account, environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the directory of builds, datasets and running servers.
-
-    ``PGDYNO_CACHE``, else ``$XDG_CACHE_HOME/pgdyno``, else ``~/.cache/pgdyno``. As root, if the user of the
-    servers cannot access the default (``/root`` is closed), ``/var/cache/pgdyno``. Raises UsageError if that
-    user cannot access ``PGDYNO_CACHE``.
-    """
-    chosen = environ.get("PGDYNO_CACHE")
-    if chosen:
-        path = Path(chosen).expanduser().absolute()
-        if not account.can_reach(path):
-            raise UsageError(
-                f"PGDYNO_CACHE={path} is not accessible to the user {account.name}, who runs the servers: "
-                "choose a directory with accessible parents"
-            )
-        return path
-    home = environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
-    path = Path(home).absolute() / "pgdyno"
-    return path if account.can_reach(path) else SHARED_CACHE
-
-
-def free_bytes(path: Path) -> int:
-    """Return the free bytes of the file system of ``path`` or its nearest existing parent."""
-    while not path.exists():
-        path = path.parent
-    return shutil.disk_usage(path).free

@@ -15,7 +15,7 @@ from pgdyno.study.capacity_search import parse_limit
 from pgdyno.study.cpu_partition import Partition
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.probe_names import DEFAULT_PROBES, ProbeName
-from pgdyno.study.schedule import CHECKPOINTS_MAX, CONFIDENCE, MARGIN, Role, Schedule
+from pgdyno.study.schedule import Role, Schedule
 from pgdyno.study.sizing import MAX_CLIENTS, ROUNDS_OF_A_WINDOW_MAX, SLICE_S_MAX, SLICE_S_MIN
 from pgdyno.study.tpcc_parameters import TpccParameters
 
@@ -83,6 +83,16 @@ LIMIT_S = 90 * 86_400.0
 
 TRANSACTIONS_PER_CLIENT_PER_S = 1000.0
 """Of a server in good health: what takes longer is watched a little more finely than need be."""
+
+
+MARGIN = 0.02
+"""Equivalence margin, as a share, where none is given."""
+
+CONFIDENCE = 0.95
+"""Confidence level of the intervals, where none is given."""
+
+CHECKPOINTS_MAX = 1000
+"""Checkpoint cycles in one window: more than a month at the default checkpoint_timeout is a typing error."""
 
 
 class Study(Driving):

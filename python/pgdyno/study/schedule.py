@@ -1,17 +1,8 @@
-"""Layout of a block, the purpose of its slices, and defaults and rules that every study follows."""
+"""Layout of a block and the purpose of its slices."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-
-MARGIN = 0.02
-"""Equivalence margin, as a share, where none is given."""
-
-CONFIDENCE = 0.95
-"""Confidence level of the intervals, where none is given."""
-
-CHECKPOINTS_MAX = 1000
-"""Checkpoint cycles in one window: more than a month at the default checkpoint_timeout is a typing error."""
 
 
 class Schedule(StrEnum):

@@ -9,6 +9,7 @@ import numpy as np
 
 from pgdyno.analysis.comparison.verdict import Decision, Verdict, decide, judge
 from pgdyno.analysis.statistics import effect
+from pgdyno.analysis.statistics.bootstrap import bootstrap_interval
 from pgdyno.analysis.statistics.effect import LogRatioSummary, Method
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.estimate import Better, Estimate
@@ -220,7 +221,7 @@ def _effect(
     checked: bool,
 ) -> Effect:
     percent = spread.percent(better)
-    resampled = effect.bootstrap(list(ratios.values()), spread.confidence) if checked else None
+    resampled = bootstrap_interval(list(ratios.values()), spread.confidence) if checked else None
     bootstrap = None
     if resampled is not None:
         low, high = (effect.percent_of(end) for end in resampled)

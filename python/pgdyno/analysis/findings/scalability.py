@@ -15,7 +15,8 @@ import numpy as np
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.factor_effects import Cell, Design, Levels
-from pgdyno.analysis.statistics.effect import BOOTSTRAP_SEED, Method, holm_confidences, own_level, summarize
+from pgdyno.analysis.statistics.bootstrap import BOOTSTRAP_SEED
+from pgdyno.analysis.statistics.effect import Method, holm_confidences, own_level, summarize
 from pgdyno.analysis.statistics.usl import (
     Floats,
     LackOfFit,

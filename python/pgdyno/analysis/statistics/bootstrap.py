@@ -6,11 +6,29 @@ Results equal those of ``scipy.stats.bootstrap`` to the last bit for this statis
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import scipy  # its parts load when first used
 
 Floats = npt.NDArray[np.float64]
+
+
+BOOTSTRAP_RESAMPLES = 9999
+BOOTSTRAP_SEED = 20261121
+"""Fixed, so that repeated reports of the same results file are equal."""
+
+BOOTSTRAP_BLOCKS_MIN = 5
+
+
+def bootstrap_interval(d: Sequence[float], confidence: float) -> tuple[float, float] | None:
+    """Return the BCa interval of the mean of ``d``; None for fewer blocks than BOOTSTRAP_BLOCKS_MIN."""
+    if len(d) < BOOTSTRAP_BLOCKS_MIN:
+        return None
+    if np.ptp(d) == 0:
+        return d[0], d[0]
+    return bca(np.asarray(d), confidence, BOOTSTRAP_RESAMPLES, BOOTSTRAP_SEED)
 
 
 def bca(d: Floats, confidence: float, resamples: int, seed: int) -> tuple[float, float]:

@@ -23,15 +23,8 @@ from enum import StrEnum
 import numpy as np
 
 from pgdyno.analysis.statistics import distributions, sequential
-from pgdyno.analysis.statistics.bootstrap import bca
 from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import Slice, Trial
-
-BOOTSTRAP_RESAMPLES = 9999
-BOOTSTRAP_SEED = 20261121
-"""Fixed, so that repeated reports of the same results file are equal."""
-
-BOOTSTRAP_BLOCKS_MIN = 5
 
 
 class Method(StrEnum):
@@ -125,15 +118,6 @@ def _p_value(t: float, n: int, method: Method) -> float | None:
 
 def _sd(d: Sequence[float]) -> float | None:
     return float(np.std(d, ddof=1)) if len(d) > 1 else None
-
-
-def bootstrap(d: Sequence[float], confidence: float) -> tuple[float, float] | None:
-    """Return the BCa interval of the mean of ``d``; None for fewer blocks than BOOTSTRAP_BLOCKS_MIN."""
-    if len(d) < BOOTSTRAP_BLOCKS_MIN:
-        return None
-    if np.ptp(d) == 0:
-        return d[0], d[0]
-    return bca(np.asarray(d), confidence, BOOTSTRAP_RESAMPLES, BOOTSTRAP_SEED)
 
 
 def holm_confidences(p_values: Sequence[float | None], confidence: float) -> list[float]:
