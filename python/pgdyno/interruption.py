@@ -108,7 +108,7 @@ class Interruption:
             signal.signal(number, handler)
         stopping.since_s = None
         if kind is KeyboardInterrupt:
-            raise self.interrupted("aborted; the evidence file keeps everything measured before") from error
+            raise self.interrupted("aborted; the results file keeps all completed measurements") from error
         if self.requested and kind is not None and _may_result_from_stop(kind):
             raise self.interrupted(f"interrupted ({error})") from error
 

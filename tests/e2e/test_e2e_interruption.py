@@ -102,7 +102,7 @@ def test_a_second_signal_ends_it_at_once(
         if engine.is_running():
             engine.resume()
     assert ended.status == 130
-    assert ended.complaints == ["pgdyno: aborted; the evidence file keeps all completed measurements"]
+    assert ended.complaints == ["pgdyno: aborted; the results file keeps all completed measurements"]
     assert "Traceback" not in ended.err
     assert program.survivors() == []
     with Evidence(evidence) as opened:

@@ -111,11 +111,11 @@ def test_a_database_is_loaded_driven_and_checked_step_by_step(
     assert wrong == {"accounts agree with tellers"}
     # What stands there must be what is asked for, part by part.
     for options, complaint in (
-        (("--scale", "2"), "with scale 1, not 2"),
-        (("--scale", "1"), "with partitions 2, not none"),
-        (("--scale", "1", *made, "--fillfactor", "90"), "with fillfactor 100, not 90"),
-        (("--scale", "1", *made[:3]), "with indexes pgbench_accounts (bid, abalance), not none"),
-        (("--scale", "1", *made, "--foreign-keys"), "with foreign keys none, not 1"),
+        (("--scale", "2"), "scale 1, not 2"),
+        (("--scale", "1"), "partitions 2, not none"),
+        (("--scale", "1", *made, "--fillfactor", "90"), "fillfactor 100, not 90"),
+        (("--scale", "1", *made[:3]), "indexes pgbench_accounts (bid, abalance), not none"),
+        (("--scale", "1", *made, "--foreign-keys"), "foreign keys none, not 1"),
     ):
         refused = program.run("compare", *SMALL, *options, "--into-existing", dsn, "18")
         assert refused.status == 1

@@ -43,11 +43,11 @@ USAGE = {
     "a value beyond all numbers": (f"compare {A} {A},work_mem=1e309", "from 64 kB to"),
     "too few connections in two arms": (
         f"compare {A} {A},max_connections=20 {A},max_connections=30 --clients 200",
-        r"--clients: .* 202 connections.*max_connections=20 \(20\), .*max_connections=30 \(30\): set",
+        r"--clients: 202 connections.*max_connections=20 \(20\), .*max_connections=30 \(30\): set",
     ),
     "a value that is no choice": (f"compare {A} {A},wal_level=most", "minimal, replica, logical"),
     "a value that is no truth": (f"compare {A} {A},fsync=maybe", "on or off"),
-    "a wrong unit": (f"compare {A} {A},work_mem=4XB", "kB, MB, GB, TB.*not 'XB'"),
+    "a wrong unit": (f"compare {A} {A},work_mem=4XB", "kB, MB, GB, TB.*got 'XB'"),
     "a profile after a setting": (f"compare {A} {A},work_mem=4MB,@starter", "profiles come first"),
     "a directory without a server": (f"compare {A} {EMPTY}", "no program 'postgres'"),
     "a malformed DSN": (f"compare {A} postgresql://u:geheim@h/x?nonsense=1", "connection string"),

@@ -199,9 +199,9 @@ def test_a_result_of_too_many_rows_is_refused_and_the_connection_lives_on(remote
     with remote.connect() as connection:
         most = connection.execute("select generate_series(1, %s)", (READ_ROWS_MAX,)).fetchall()
         assert len(most) == READ_ROWS_MAX
-        with pytest.raises(ReadLimitExceeded, match="the server sent 100,001 rows"):
+        with pytest.raises(ReadLimitExceeded, match="100,001 rows"):
             connection.execute("select generate_series(1, %s)", (READ_ROWS_MAX + 1,))
-        with pytest.raises(ReadLimitExceeded, match="the server sent 100,001 rows"):
+        with pytest.raises(ReadLimitExceeded, match="100,001 rows"):
             connection.cursor(row_factory=dict_row).execute("select generate_series(1, 100001) as n")
         assert connection.execute("select 1").fetchone() == (1,)
 

@@ -89,7 +89,7 @@ def _status(arguments: Sequence[str]) -> int:
         say(f"pgdyno: {error}")
         return error.exit_status
     except KeyboardInterrupt:
-        say("pgdyno: aborted; the evidence file keeps all completed measurements")
+        say("pgdyno: aborted; the results file keeps all completed measurements")
         return 130
     except BrokenPipeError:
         raise
